@@ -198,7 +198,7 @@ pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, Co
 
 /// Opens the store of the settings, or creates it.
 pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandError> {
-    let options = Options { map_size: settings.map_size };
+    let options = Options { map_size: settings.node.map_size };
     let opened = Store::open(folder, &ChainIdentity::of(&settings.network), options);
     opened.map_err(|error| CommandError::Open(folder.to_owned(), error))
 }
@@ -254,7 +254,7 @@ pub fn import(command: &cli::Import, settings: &Settings, clocks: Clocks) -> Res
     let trusted_below = command.trust_below.map_or(Height(0), |checkpoint| checkpoint.height);
     let options = ImportOptions { stop_at: command.stop_at, trusted_below, ..IMPORT };
     let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
-    let clock = NetworkClock::new(settings.clock, (clocks.millis)());
+    let clock = NetworkClock::new(settings.node.clock, (clocks.millis)());
     let height = import_blocks(importer, &clock, clocks, command.stop_at, &mut CommitLogger)?;
     log::info!("the chain is at height {height}");
     Ok(())
@@ -352,7 +352,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
         None => Height(0),
     };
     let folder = scratch_folder(&command.store.data)?;
-    let scratch = Store::scratch(folder.path(), Options { map_size: settings.map_size })?;
+    let scratch = Store::scratch(folder.path(), Options { map_size: settings.node.map_size })?;
     let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
     let mut comparison = StoreVerifier::new(&snapshot, &scratch, old_values_from, network.chain.history_from)?;
     let block_at = |height| store::block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
@@ -361,7 +361,7 @@ pub fn check(command: &cli::Check, settings: &Settings, clocks: Clocks, stop: St
     let options = ImportOptions { trusted_below, ..CHECK };
     let importer = BlockImporter::from_source(&scratch, &network, nemesis.to_vec(), source, options)?;
     let importer = importer.retain_state_only(old_values_from);
-    let clock = NetworkClock::new(settings.clock, (clocks.millis)());
+    let clock = NetworkClock::new(settings.node.clock, (clocks.millis)());
     let reached = import_blocks(importer, &clock, clocks, Some(tip.height), &mut comparison)?;
     if reached < tip.height {
         return Err(BrokenChain::Missing(reached.next()).into());
@@ -541,7 +541,7 @@ fn open_existing(
     access: AccessMode,
 ) -> Result<(Store, Network), CommandError> {
     let failed = |error| CommandError::Open(store.data.clone(), error);
-    let options = Options { map_size: settings.map_size };
+    let options = Options { map_size: settings.node.map_size };
     let (opened, text) = Store::open_existing(&store.data, access, options).map_err(failed)?;
     let network = network_from_text(&text);
     let network = network.ok_or_else(|| failed(StoreError::Damaged("the description of the network")))?;

@@ -94,7 +94,7 @@ fn run(mut cli: Cli) -> ExitCode {
         Ok(read) => read,
         Err(error) => return fail(&*error, EXIT_USAGE),
     };
-    let _ = logging::init(settings.log_level, unix_millis, log_style(&settings));
+    let _ = logging::init(settings.node.log_level, unix_millis, log_style(&settings));
     if matches!(cli.command, Command::Run(_) | Command::Import(_)) {
         for notice in &settings.diagnostics {
             log::log!(notice.level, "{notice}");
@@ -196,7 +196,7 @@ fn print_unit(service: &cli::Service, settings: &Settings) -> Result<(), AnyErro
 /// Returns the log format that fits the target of standard error.
 fn log_style(settings: &Settings) -> logging::Style {
     let error = std::io::stderr();
-    match settings.logs_json {
+    match settings.node.logs_json {
         true => logging::Style::Json,
         false if error.is_terminal() => logging::Style::Terminal,
         false if is_journal(&error) => logging::Style::Journal,

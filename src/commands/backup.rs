@@ -27,7 +27,7 @@ pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: 
     };
     let failed = |error| CommandError::Open(folder.clone(), error);
     let (store, network) = open_to_read(&command.store, settings, stop)?;
-    let options = Options { map_size: settings.map_size };
+    let options = Options { map_size: settings.node.map_size };
     if command.keep.is_some() {
         // Removed first: they may be what filled the disk.
         let (_, interrupted) = copies(&command.folder);

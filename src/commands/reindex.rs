@@ -18,7 +18,7 @@ const END_OF_TIME: ClockMode = ClockMode::Still(Timestamp(i32::MAX));
 /// Runs `nisd reindex`.
 pub fn reindex(command: &cli::Store, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
     let configured = command.config.is_some().then_some(&settings.network);
-    let rebuilt = rebuild(&command.data, configured, Options { map_size: settings.map_size }, clocks);
+    let rebuilt = rebuild(&command.data, configured, Options { map_size: settings.node.map_size }, clocks);
     let told = rebuilt.and_then(|(store, network)| Ok(super::history::log_history(&store, &network)?));
     told.map_err(|error| in_folder(error, &command.data))
 }
@@ -38,7 +38,7 @@ pub fn rebuild_if_outdated(
     settings: &Settings,
     clocks: Clocks,
 ) -> Result<(), CommandError> {
-    let options = Options { map_size: settings.map_size };
+    let options = Options { map_size: settings.node.map_size };
     match store::older_schema(folder, options) {
         Ok(Some(schema)) => {
             log::warn!(

@@ -64,11 +64,11 @@ pub fn status(command: &cli::Status, settings: &Settings, clocks: Clocks, stop: 
 /// Reads metrics from the store of the settings.
 fn store_metrics(settings: &Settings, clocks: Clocks) -> Result<Scrape, CommandError> {
     let folder = &settings.data;
-    let opened = Store::open_existing(folder, AccessMode::Shared, Options { map_size: settings.map_size });
+    let opened = Store::open_existing(folder, AccessMode::Shared, Options { map_size: settings.node.map_size });
     let (store, network) = opened.map_err(|error| CommandError::Open(folder.clone(), error))?;
     let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
     let network = network_from_text(&network).ok_or(StoreError::Damaged("the description of the network"))?;
-    let now = clocks.network_time(&NetworkClock::new(settings.clock, (clocks.millis)()));
+    let now = clocks.network_time(&NetworkClock::new(settings.node.clock, (clocks.millis)()));
     let metrics = store.metrics()?;
     let info = Sample { labels: vec![("network".to_owned(), network.name)], ..Sample::new("nisd_info", 1.0) };
     let known = [

@@ -7,15 +7,12 @@ use std::rc::Rc;
 use log::Level;
 use zeroize::Zeroizing;
 
-use super::key::{Key, Support};
-use super::layers::{Layers, Origin};
-use super::notices::redact_key;
+use super::diagnostics::{Diagnostic, Problem, redact_key, suggest_key};
 use super::peers::{KnownPeers, file_name};
-use super::problem::{Diagnostic, Problem};
 use super::properties::{self, Property};
+use super::reader::{Layers, Origin};
 use super::settings::Settings;
-use super::suggest_key::suggest_key;
-use super::{config_json, table};
+use super::table;
 use crate::codec::Context;
 use crate::model::Network;
 
@@ -164,7 +161,7 @@ enum Content {
 
 impl Content {
     fn of(bytes: &[u8]) -> Content {
-        if config_json::looks_like_json(bytes) {
+        if properties::looks_like_json(bytes) {
             return Content::Peers;
         }
         let begin_with = |properties: &[Property], starts: &[&str]| {
@@ -194,7 +191,7 @@ fn check_settings(path: &Path, properties: &[Property], layers: &Layers, problem
         let winning = layers.get(key).map(|value| &value.origin).filter(|origin| **origin != here);
         let (level, text) = match (table::find(key), winning) {
             (Some(_), Some(winning)) => (Level::Warn, format!("it is set again at {winning}, which is used")),
-            (Some(Key { support: Support::Ignored, meaning, .. }), None) => (Level::Warn, (*meaning).to_owned()),
+            (Some(key), None) if key.is_ignored => (Level::Warn, key.meaning.to_owned()),
             (Some(_), None) => (Level::Info, remark(key).to_owned()),
             (None, _) => (Level::Warn, unknown(key)),
         };
@@ -232,7 +229,7 @@ fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Diag
     match KnownPeers::parse(bytes, context) {
         Err(defect) => findings.push(Diagnostic::error(0, defect)),
         Ok(peers) => {
-            let taken = (1..).zip(&peers.nodes).map(|(line, node)| {
+            let taken = peers.numbers.iter().zip(&peers.nodes).map(|(&line, node)| {
                 let key = Some(node.endpoint.to_string());
                 Diagnostic { level: Level::Info, line, key, text: String::new() }
             });
@@ -334,6 +331,9 @@ mod tests {
         assert_eq!((good.kind, said(&good)), (FileKind::Peers, vec!["1 http://10.0.0.1:7890: used".to_owned()]));
         let elsewhere = peers("peers-config_mainnet.json", &node("10.0.0.1"));
         assert!(elsewhere.findings[0].text.contains("peers-config_testnet.json"), "{elsewhere:?}");
+        let second = format!("{},{}", node("a b"), node("10.0.0.2"));
+        let after_another = said(&peers("peers-config_testnet.json", &second));
+        assert_eq!(after_another, ["2 http://10.0.0.2:7890: used", "0 the file: no effect"], "entries keep their numbers");
         let broken = peers("peers-config_testnet.json", "7");
         assert_eq!(said(&broken), ["0 the file: WRONG"]);
     }

@@ -1,19 +1,15 @@
 //! The peers that a node knows at startup.
 
-use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::PathBuf;
 
-use super::networks::key;
-use super::problem::{Diagnostic, quoted};
-use super::settings::PeerSettings;
+use super::diagnostics::{Diagnostic, quoted};
+use super::settings::{Settings, absolute, read_file};
 use crate::codec::Context;
 use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::{self, Value};
-use crate::crypto::PublicKey;
 use crate::model::Network;
-use crate::peer::wire::{DEFAULT_PORT, Endpoint, Identity, MetaData, NodeInfo, limits};
+use crate::peer::wire::{NodeInfo, limits};
 
 /// Largest peer list in bytes; a larger file is rejected.
 pub const MAX_PEERS_BYTES: usize = limits::NODE_LIST;
@@ -32,6 +28,8 @@ pub(super) fn file_name(network: &str) -> String {
 pub struct KnownPeers {
     /// The peers, without duplicates. They are pre-trusted.
     pub nodes: Vec<NodeInfo>,
+    /// The number of each peer's entry in the list, from 1.
+    pub numbers: Vec<usize>,
     /// Whether these are the built-in peers, because there is no file.
     pub is_built_in: bool,
     /// Warnings about the list.
@@ -39,7 +37,8 @@ pub struct KnownPeers {
 }
 
 /// The peer list cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the list of peers {}: {text}", path.display())]
 pub struct PeersError {
     /// The file, as an absolute path.
     pub path: PathBuf,
@@ -47,40 +46,25 @@ pub struct PeersError {
     pub text: String,
 }
 
-impl fmt::Display for PeersError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the list of peers {}: {}", self.path.display(), self.text)
-    }
-}
-
-impl std::error::Error for PeersError {}
-
 impl PeersFile {
     /// Reads the list. Without a file, returns the built-in peers, which only mainnet and testnet have.
     pub fn read(&self, network: &Network) -> Result<KnownPeers, PeersError> {
-        let failed = |text| {
-            // Absolute, so that messages show in which folder the file is expected.
-            let path = std::path::absolute(&self.0).unwrap_or_else(|_| self.0.clone());
-            PeersError { path, text }
+        let read = match read_file(&self.0, MAX_PEERS_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(KnownPeers::built_in(&network.name)),
+            Err(error) => Err(format!("cannot be read: {error}")),
+            Ok(text) => KnownPeers::parse(&text, Context::of(network)),
         };
-        let unreadable = |error: io::Error| failed(format!("cannot be read: {error}"));
-        let file = match File::open(&self.0) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KnownPeers::built_in(&network.name)),
-            Err(error) => return Err(unreadable(error)),
-        };
-        let mut text = Vec::new();
-        file.take(MAX_PEERS_BYTES as u64 + 1).read_to_end(&mut text).map_err(unreadable)?;
-        KnownPeers::parse(&text, Context::of(network)).map_err(failed)
+        // Absolute, so that messages show in which folder the file is expected.
+        read.map_err(|text| PeersError { path: absolute(&self.0), text })
     }
 }
 
-impl PeerSettings {
+impl Settings {
     /// Returns the peers whose keys are known at startup. The built-in ones are left out if the operator names other
     /// peers.
-    pub fn listed(&self, network: &Network) -> Result<KnownPeers, PeersError> {
-        let listed = self.file.read(network)?;
-        Ok(if listed.is_built_in && !self.hosts.is_empty() { KnownPeers::default() } else { listed })
+    pub fn listed_peers(&self) -> Result<KnownPeers, PeersError> {
+        let listed = self.peers_file.read(&self.network)?;
+        Ok(if listed.is_built_in && !self.peers.hosts.is_empty() { KnownPeers::default() } else { listed })
     }
 }
 
@@ -115,7 +99,10 @@ impl KnownPeers {
         let read = JsonDecoder::new(entry, context).and_then(|mut source| NodeInfo::read_unchecked(&mut source));
         match read.map_err(|error| format!("entry {number}{}: {error}", name()))? {
             Ok(node) if self.nodes.iter().any(|known| known.identity.key == node.identity.key) => {}
-            Ok(node) => self.nodes.push(node),
+            Ok(node) => {
+                self.nodes.push(node);
+                self.numbers.push(number);
+            }
             Err(error) => {
                 let text = format!("entry {number}{} of the list of peers is left out: {error}", name());
                 self.diagnostics.push(Diagnostic::warn(text));
@@ -124,79 +111,23 @@ impl KnownPeers {
         Ok(())
     }
 
-    /// Returns the built-in peers of a network.
+    /// Returns the built-in peers of a network: those that NIS1 ships with.
     fn built_in(network: &str) -> KnownPeers {
-        let found = BUILT_IN.iter().find(|(name, _)| *name == network);
-        let nodes = found.map_or(&[][..], |(_, nodes)| nodes).iter().map(|(host, name, key)| NodeInfo {
-            identity: Identity { key: *key, name: Some((*name).to_owned()) },
-            endpoint: Endpoint::http(*host, DEFAULT_PORT),
-            meta_data: MetaData::default(),
-        });
-        KnownPeers { nodes: nodes.collect(), is_built_in: true, diagnostics: Vec::new() }
+        let text = match network {
+            "mainnet" => include_str!("peers-config_mainnet.json"),
+            "testnet" => include_str!("peers-config_testnet.json"),
+            _ => "{}",
+        };
+        // Nothing in the list depends on the network.
+        let peers = KnownPeers::parse(text.as_bytes(), Context::trusted_store()).unwrap_or_default();
+        KnownPeers { is_built_in: true, ..peers }
     }
 }
-
-/// Host, name and public key of a peer.
-type Known = (&'static str, &'static str, PublicKey);
-
-/// The peers built into NIS1, by network.
-const BUILT_IN: [(&str, &[Known]); 2] = [
-    (
-        "mainnet",
-        &[
-            ("176.9.68.110", "hugealice2", key("cd94cdcfde6878e093bc70e35b575dbe68095c69f73112e67559f71c1fb64c6e")),
-            ("176.9.20.180", "hugealice3", key("47ff934888ed8ea66433c889630bf67a46d47717e99e2f29db5b3866e7cc4c89")),
-            ("199.217.118.114", "hugealice4", key("d11ada95014685240ae69b0e44d60f931e61d444604a6a1b74ea085360dca396")),
-            ("94.16.109.156", "SpiderNEM", key("0d2e0b5335ac8cd189013e3155a092f09cc7c048d6982d8c2b2f17cdf326c098")),
-            ("95.110.135.55", "rigel11", key("ddb22a99ae96e87457114c7031b9e6607046809f71a8893d2cb6d1613bb8c571")),
-            (
-                "san.nem.ninja",
-                "[c=#dfa82f]s[/c][c=#8e8e8e]a[/c][c=#41ce7b]n[/c]",
-                key("7195f4d7a40ad7e31958ae96c4afed002962229675a4cae8dc8a18e290618981"),
-            ),
-            (
-                "go.nem.ninja",
-                "[c=#41ce7b]g[/c][c=#dfa82f]o[c]",
-                key("26a3ac4b24647c77dc87780a95e50cb8d7744966e4569e3ac24e52c532c0cd0d"),
-            ),
-            (
-                "hachi.nem.ninja",
-                "[c=#41ce7b]h[/c][c=#8e8e8e]ac[/c][c=#41ce7b]hi[/c]",
-                key("74997ca6fb75678320f9d823f73ee3406309fff7187bebece8109cf5adffb8bd"),
-            ),
-            (
-                "jusan.nem.ninja",
-                "[c=#dfa82f]ju[/c][c=#8e8e8e]s[/c][c=#41ce7b]an[/c]",
-                key("733b57bfa43d66af6f0caebfee97284a768afa880a4ad2cef66f2ca5442ed206"),
-            ),
-            (
-                "nijuichi.nem.ninja",
-                "[color=#dfa82f]ni[/color][color=#8e8e8e]ju[color][color=#41ce7b]ichi[/color]",
-                key("50020950fd74d102faf0402932005652afc8a15254b99e06d5d780d949035975"),
-            ),
-        ],
-    ),
-    (
-        "testnet",
-        &[
-            (
-                "libertalia.nemtest.net",
-                "libertalia",
-                key("7c814b3b44b1a98b917d223d81a9ff36a3eba9dc784634fa93627a29b56c235d"),
-            ),
-            (
-                "ocracoke.nemtest.net",
-                "ocracoke",
-                key("95ba0e864cd5edb3ec03b6486b5d64b4e3125d9085a4898aeb5748b88a010ef4"),
-            ),
-            ("tortuga.nemtest.net", "tortuga", key("5451f450416d214b14f0375ce06c3451eeb784f7bcd25ae1072ba7e403940a58")),
-        ],
-    ),
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::wire::{Endpoint, MetaData};
 
     const KEY: &str = "7c814b3b44b1a98b917d223d81a9ff36a3eba9dc784634fa93627a29b56c235d";
     const OTHER: &str = "95ba0e864cd5edb3ec03b6486b5d64b4e3125d9085a4898aeb5748b88a010ef4";

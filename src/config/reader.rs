@@ -1,29 +1,143 @@
-//! Reads settings by name and kind, and collects all problems.
+//! Values of settings, their origin and their precedence, and how they are read.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use super::key::{DefaultValue, Key, Kind};
-use super::layers::{Layers, Origin};
-use super::problem::{Problem, quoted};
-use super::table;
-use super::values::{self, Parsed};
+use zeroize::Zeroizing;
 
-/// Reads values from layers.
+use super::diagnostics::{Problem, quoted};
+use super::kind::{Kind, Source};
+use super::properties::Property;
+use super::table::{self, DefaultValue, Key};
+use crate::model::NetworkByte;
+
+/// Origin of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Not set; the default applies.
+    Default,
+    /// A line of the configuration file.
+    File {
+        /// The file as named on the command line.
+        path: Rc<Path>,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+impl Origin {
+    /// Returns the base folder of relative paths: that of the file, or `None` for the current folder.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        match self {
+            Origin::File { path, .. } => path.parent(),
+            _ => None,
+        }
+    }
+
+    /// Returns a sort key: lines of the file first, then the command line, then defaults.
+    pub(super) fn order(&self) -> (u8, usize) {
+        match self {
+            Origin::File { line, .. } => (0, *line),
+            Origin::Flag(_) => (1, 0),
+            Origin::Default => (2, 0),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Flag(flag) => write!(f, "{flag} on the command line"),
+        }
+    }
+}
+
+/// A value set on the command line.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Override {
+    /// The key.
+    pub key: String,
+    /// The value; wiped when dropped, since it may be a secret.
+    pub value: Zeroizing<String>,
+    /// The flag, such as `--http-port`.
+    pub flag: &'static str,
+}
+
+impl fmt::Debug for Override {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} = (not shown)", self.flag, self.key)
+    }
+}
+
+/// A value and its origin.
+#[derive(Clone)]
+pub(super) struct Value {
+    pub text: Zeroizing<String>,
+    pub origin: Origin,
+}
+
+/// All values that were set; later ones override earlier ones of the same key.
+#[derive(Default)]
+pub(super) struct Layers {
+    /// The configuration file, if there is one.
+    pub file: Option<Rc<Path>>,
+    values: BTreeMap<String, Value>,
+    /// Keys set twice in one file: the key, the overridden origin, the effective one.
+    pub repeated: Vec<(String, Origin, Origin)>,
+}
+
+impl Layers {
+    /// Adds the properties of a file, which override earlier values.
+    pub fn add_file(&mut self, path: &Rc<Path>, properties: Vec<Property>) {
+        self.file = Some(path.clone());
+        for Property { key, value, line } in properties {
+            let origin = Origin::File { path: path.clone(), line };
+            let hidden = self.values.insert(key.clone(), Value { text: value, origin: origin.clone() });
+            if let Some(Value { origin: hidden @ Origin::File { .. }, .. }) = hidden {
+                self.repeated.push((key, hidden, origin));
+            }
+        }
+    }
+
+    /// Adds values of the command line, which override earlier values; the last of repeated flags counts.
+    pub fn add_flags(&mut self, overrides: Vec<Override>) {
+        for Override { key, value, flag } in overrides {
+            self.values.insert(key, Value { text: value, origin: Origin::Flag(flag) });
+        }
+    }
+
+    /// Returns the value of a key, if it was set.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.values.get(key)
+    }
+
+    /// Returns every key that was set, in alphabetical order, with its origin.
+    pub fn keys(&self) -> impl Iterator<Item = (&str, &Origin)> {
+        self.values.iter().map(|(key, value)| (key.as_str(), &value.origin))
+    }
+}
+
+/// Reads values of settings and collects all problems.
 ///
-/// Every method takes a name of the [`table`] and returns the value, else the default, else `None` or an empty value. A
-/// wrong value is recorded as a problem and treated as not set, so that one pass finds all problems.
+/// A wrong value is recorded as a problem and treated as not set, so that one pass finds all problems.
 pub(super) struct Reader<'a> {
     layers: &'a Layers,
-    home: Option<&'a Path>,
+    /// The user's home folder, if known.
+    pub home: Option<&'a Path>,
+    /// The network of addresses, once it is known.
+    pub network: Option<NetworkByte>,
     pub problems: Vec<Problem>,
-    /// Names that were read, so that the remaining ones can be checked at the end.
-    pub read_names: BTreeSet<&'static str>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(layers: &'a Layers, home: Option<&'a Path>) -> Reader<'a> {
-        Reader { layers, home, problems: Vec::new(), read_names: BTreeSet::new() }
+        Reader { layers, home, network: None, problems: Vec::new() }
     }
 
     /// Returns whether a setting is set, even to a wrong value.
@@ -36,124 +150,76 @@ impl<'a> Reader<'a> {
         self.problems.iter().any(|problem| problem.key == name)
     }
 
-    /// Returns the folder of the configuration file, if there is one.
-    pub fn folder_of_file(&self) -> Option<&Path> {
-        self.layers.file.as_deref().and_then(Path::parent)
+    /// Returns the path of a file beside the configuration file, or in the current folder without one.
+    pub fn beside_file(&self, name: &str) -> PathBuf {
+        self.layers.file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).join(name)
     }
 
-    /// Returns the origin of a value.
-    fn origin(&self, name: &str) -> Origin {
-        self.layers.get(name).map_or(Origin::Default, |value| value.origin.clone())
-    }
-
-    /// Reads a value with the parser of its kind, one of [`values`].
-    pub fn read<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> Parsed<T>) -> Option<T> {
-        self.read_within(name, |_, text| parse(text))
-    }
-
-    /// Reads a value with a parser that needs the bounds or names of the kind.
-    fn read_within<T>(&mut self, name: &'static str, parse: impl Fn(Kind, &str) -> Parsed<T>) -> Option<T> {
-        let key = table::find(name)?;
-        self.read_names.insert(key.name);
-        if let Some(value) = self.layers.get(name) {
-            match parse(key.kind, &value.text) {
-                Ok(value) => return Some(value),
-                Err(why) => self.problem(name, why, key.kind.to_string()),
-            }
+    /// Returns the value of a setting, else its default, else `None`.
+    pub fn read<T>(&mut self, name: &str, kind: &Kind<T>) -> Option<T> {
+        match self.set_value(name, |source| kind.parse(source)) {
+            Some(Ok(value)) => return Some(value),
+            Some(Err(why)) => self.wrong(name, why),
+            None => {}
         }
-        match key.default {
-            DefaultValue::Value(text) => parse(key.kind, text).ok(),
+        match table::find(name)?.default {
+            DefaultValue::Value(text) => {
+                kind.parse(&Source { text, folder: None, home: self.home, network: self.network }).ok()
+            }
             DefaultValue::Derived(_) => None,
         }
+    }
+
+    /// Checks the value of a setting that is not read.
+    pub fn check(&mut self, key: &Key) {
+        if let Some(Err(why)) = self.set_value(key.name, |source| key.kind.check(source)) {
+            self.wrong(key.name, why);
+        }
+    }
+
+    /// Parses the value of a setting, if it is set.
+    fn set_value<T>(&self, name: &str, parse: impl Fn(&Source<'_>) -> T) -> Option<T> {
+        let Value { text, origin } = self.layers.get(name)?;
+        Some(parse(&Source { text, folder: origin.folder(), home: self.home, network: self.network }))
+    }
+
+    /// Records a value that is not of the setting's kind, or a missing value.
+    pub fn wrong(&mut self, name: &str, why: impl Into<String>) {
+        let allowed = table::find(name).map(|key| key.kind.to_string()).unwrap_or_default();
+        self.problem(name, why, allowed);
     }
 
     /// Records a problem that the setting's kind alone does not reveal.
     pub fn problem(&mut self, name: &str, why: impl Into<String>, allowed: impl Into<String>) {
         let key = table::find(name);
-        let secret = key.is_none_or(|key| key.kind.is_secret());
-        let value = match (self.layers.get(name), key.map(|key| key.default)) {
-            (Some(_), _) if secret => "(not shown)".to_owned(),
+        let set = self.layers.get(name);
+        let value = match (set, key.map(|key| key.default)) {
+            (Some(_), _) if key.is_none_or(|key| key.kind.is_secret()) => "(not shown)".to_owned(),
             (Some(value), _) => quoted(&value.text),
             (None, Some(DefaultValue::Value(text))) => quoted(text),
             (None, _) => "(not set)".to_owned(),
         };
-        self.problems.push(Problem {
-            key: name.to_owned(),
-            value,
-            origin: self.origin(name),
-            why: why.into(),
-            allowed: allowed.into(),
-        });
-    }
-
-    /// Records that a required setting is missing.
-    pub fn missing(&mut self, name: &str, why: impl Into<String>) {
-        let allowed = table::find(name).map(|key| key.kind.to_string()).unwrap_or_default();
-        self.problem(name, why, allowed);
-    }
-
-    /// Checks the value of a setting that was not read.
-    pub fn check_if_unread(&mut self, key: &'static Key) {
-        if !self.read_names.contains(key.name) {
-            self.read(key.name, |text| key.kind.check(text));
-        }
-    }
-
-    pub fn integer(&mut self, name: &'static str) -> Option<i64> {
-        self.read_within(name, |kind, text| match kind {
-            Kind::Integer { min, max } => values::integer(text, min, max),
-            _ => Err(kind_mismatch()),
-        })
-    }
-
-    pub fn size(&mut self, name: &'static str) -> Option<u64> {
-        self.read_within(name, |kind, text| match kind {
-            Kind::Size { min, max } => values::size(text, min, max),
-            _ => Err(kind_mismatch()),
-        })
-    }
-
-    pub fn boolean(&mut self, name: &'static str) -> bool {
-        self.read(name, values::boolean).unwrap_or_default()
-    }
-
-    pub fn choice(&mut self, name: &'static str) -> &'static str {
-        let chosen = self.read_within(name, |kind, text| match kind {
-            Kind::Choice(names) => values::choice(text, names),
-            _ => Err(kind_mismatch()),
-        });
-        chosen.unwrap_or_default()
-    }
-
-    pub fn names(&mut self, name: &'static str) -> Vec<&'static str> {
-        let names = self.read_within(name, |kind, text| match kind {
-            Kind::Names(known) => values::names(text, known),
-            _ => Err(kind_mismatch()),
-        });
-        names.unwrap_or_default()
-    }
-
-    /// Reads a path: `%h` is the home folder, and a relative path starts at the folder of the file that set it.
-    pub fn path(&mut self, name: &'static str) -> Option<PathBuf> {
-        let home = self.home.map(|home| home.to_string_lossy());
-        let path = self.read(name, |text| {
-            let text = values::path(text)?;
-            match (text.contains("%h"), &home) {
-                (false, _) => Ok(text),
-                (true, Some(home)) => Ok(text.replace("%h", home)),
-                (true, None) => Err("uses %h, but the home folder is not known".to_owned()),
-            }
-        });
-        // Without `.` components: the system cannot create a folder named `store/.`.
-        let path: PathBuf = Path::new(&path?).components().collect();
-        Some(match self.origin(name).folder() {
-            Some(folder) => folder.join(path),
-            None => path,
-        })
+        let origin = set.map_or(Origin::Default, |value| value.origin.clone());
+        self.problems.push(Problem { key: name.to_owned(), value, origin, why: why.into(), allowed: allowed.into() });
     }
 }
 
-/// Error if table and code disagree about the kind of a setting, which a test rules out.
-fn kind_mismatch() -> String {
-    "is of another kind than expected".to_owned()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_layers_override_earlier_ones_and_duplicates_in_a_file_are_reported() {
+        let mut layers = Layers::default();
+        let path: Rc<Path> = Rc::from(Path::new("dir/a.properties"));
+        let read = |text: &str| super::super::properties::parse(text.as_bytes()).unwrap();
+        layers.add_file(&path, read("a = 1\nc = 1\na = 2"));
+        let flag = |key: &str| Override { key: key.into(), value: "3".to_owned().into(), flag: "--set" };
+        layers.add_flags(vec![flag("c")]);
+        let shown = |key| layers.get(key).map(|value| format!("{} {}", value.text.as_str(), value.origin)).unwrap();
+        assert_eq!(shown("a"), "2 dir/a.properties:3");
+        assert_eq!(shown("c"), "3 --set on the command line");
+        assert_eq!(layers.repeated.len(), 1);
+        assert_eq!(layers.get("a").unwrap().origin.folder(), Some(Path::new("dir")));
+    }
 }

@@ -1,25 +1,33 @@
-//! Every setting of `nisd`, defined once. `nisd settings`, the checks and the reader use this table.
+//! Every setting of `nisd`, defined once. The structs of the settings, `nisd settings`, the checks, the reader and the
+//! reload come from this table: a new setting is one entry here, and the place that uses its field.
 //!
 //! Keys that start with `nem.` and `nis.` are NIS1's, with its shipped values as defaults; keys that start with `nisd.`
 //! are this node's own.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use super::key::Kind::{self, Choice, Integer, Names, Size};
-use super::key::{DefaultValue, Key, ReloadEffect, Section, Support};
-use super::values::{
-    ADDRESS, ADDRESS_RANGES, ADDRESSES, BIND, BOOLEAN, CHECKPOINT, CLOCK, CONTEXT, ENDPOINTS, HASH, HASHES, HOST_NAMES,
-    LISTENER, LOCAL_ADDRESSES, NAME, ORIGINS, PATH, SECRET, SECRETS, TEXT, VERSION,
+use log::LevelFilter;
+
+use super::addresses::{AddressRanges, LocalAddresses};
+use super::kind::{
+    ADDRESS, ADDRESS_RANGES, ADDRESSES, AnyKind, BIND, BLOCKS_NEW_BODY, BOOLEAN, CHECKPOINT, CLOCK, CONTEXT, ENDPOINTS,
+    FEATURES, HASH, HASHES, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ADDRESSES, LOG_FORMAT, LOG_LEVEL, NAME,
+    ORIGINS, PATH, PATHS, PROTOCOL, SECRET, SECRETS, Secret, TEXT, VERSION, integer, map_size, names, port, seconds,
+    size,
 };
-use crate::model::BLOCK_CHAIN_FEATURES;
+use super::reader::Reader;
+use super::settings::{Bind, BlocksNewBody, Endpoint, Features, IpDetection};
+use crate::clock::ClockMode;
+use crate::model::{Address, BLOCK_CHAIN_FEATURES, Checkpoint, Hash256};
+use crate::peer::wire::Version;
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
 const G: u64 = 1 << 30;
 const I32_MAX: i64 = i32::MAX as i64;
-
-/// Optional features of a node, in the order of their bits.
-pub const OPTIONAL_FEATURES: &[&str] = &["TRANSACTION_HASH_LOOKUP", "HISTORICAL_ACCOUNT_DATA", "TRACK_EXPIRED_MOSAICS"];
 
 /// Default and maximum size of the address space reserved for the store, for the machine's pointer width.
 const MAP_SIZE: &str = if cfg!(target_pointer_width = "32") { "1G" } else { "64G" };
@@ -29,444 +37,354 @@ const BY_NETWORK: &str = "mainnet, mijinnet, testnet: that of the network; other
 const BY_BYTE: &str =
     "testnet: 1; others by network byte: 104 mainnet's height, 152 that of an earlier testnet, else 1";
 
-/// All settings.
-pub const SECTIONS: &[Section] = &[
-    Section { title: "Network", keys: NETWORK },
-    Section { title: "Chain (equal on all nodes of a network)", keys: CHAIN },
-    Section { title: "Heights at which rules change (equal on all nodes of a network)", keys: FORKS },
-    Section { title: "Node", keys: NODE },
-    Section { title: "HTTP interface", keys: HTTP },
-    Section { title: "Websocket interface", keys: WEBSOCKET },
-    Section { title: "Limits", keys: LIMITS },
-    Section { title: "Peers and harvesting", keys: PEERS },
-    Section { title: "NIS1's own software only", keys: NIS1_ONLY },
-];
-
-const NETWORK: &[Key] = &[
-    Key::new(
-        "nem.network",
-        NAME,
-        "mainnet",
-        "mainnet, testnet, mijinnet, or any other name for a private network (--network). Without any configuration `nisd run` creates its own private network",
-    ),
-    Key::new(
-        "nem.network.version",
-        Integer { min: -128, max: 255 },
-        "",
-        "Network byte, in decimal: 104 for addresses N… (mainnet), 152 or -104 for T…, 96 for M…",
-    )
-    .derived(BY_NETWORK),
-    Key::new(
-        "nem.network.addressStartChar",
-        NAME,
-        "",
-        "First letter of addresses; only compared, because it follows from the network byte",
-    )
-    .derived("follows from the network byte"),
-    Key::new("nem.network.generationHash", HASH, "", "Generation hash of the nemesis block").derived(BY_NETWORK),
-    Key::new("nem.network.nemesisSignerAddress", ADDRESS, "", "Address of the account that signed the nemesis block")
-        .derived(BY_NETWORK),
-    Key::new(
-        "nem.network.totalAmount",
-        Integer { min: 1, max: (i64::MAX as u64 / 1_000_000) as i64 },
-        "",
-        "Total supply in whole XEM",
-    )
-    .derived(BY_NETWORK),
-    Key::new(
-        "nem.network.nemesisFilePath",
-        PATH,
-        "",
-        "The nemesis block in binary form. Without this file the block is requested from peers",
-    )
-    .derived("mainnet: nemesis.bin; testnet, mijinnet: nemesis-NETWORK.bin; others must set it"),
-];
-
-const CHAIN: &[Key] = &[
-    Key::new(
-        "nis.blockGenerationTargetTime",
-        Integer { min: 10, max: 86_400 },
-        "60",
-        "Target time between blocks in seconds",
-    ),
-    Key::new(
-        "nis.blockChainRewriteLimit",
-        Integer { min: 10, max: 8_640 },
-        "360",
-        "Maximum number of blocks that can be rolled back; at most the blocks of a day",
-    ),
-    Key::new(
-        "nis.maxTransactionsPerBlock",
-        Integer { min: 1, max: 10_000 },
-        "120",
-        "Maximum transactions in a block, including those nested in others",
-    ),
-    Key::new(
-        "nis.maxTransactions",
-        Integer { min: 1, max: 86_400_000 },
-        "10000",
-        "Maximum transactions in one synchronisation attempt; from nis.maxTransactionsPerBlock to that number times nis.blockChainRewriteLimit",
-    ),
-    Key::new(
-        "nis.blockChainFeatures",
-        Names(&BLOCK_CHAIN_FEATURES),
-        "PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING",
-        "Exactly one PROOF_OF_…, exactly one WB_…, and optionally STABILIZE_BLOCK_TIMES",
-    ),
-    Key::new("nis.ignoreFees", BOOLEAN, "false", "Whether transactions without a fee are valid"),
-    Key::new(
-        "nis.transactionHashRetentionTime",
-        Integer { min: -1, max: I32_MAX },
-        "36",
-        "Hours for which repeated transactions are rejected as duplicates; -1 for ever; less than 36 counts as 36",
-    ),
-];
-
-const FORKS: &[Key] = &[
-    fork("nis.multisigMOfNForkHeight", "m-of-n multisig accounts"),
-    fork("nis.mosaicsForkHeight", "Namespaces and mosaics"),
-    fork("nis.firstFeeForkHeight", "First change of fees"),
-    fork("nis.remoteAccountForkHeight", "Rules for remote accounts"),
-    fork("nis.mosaicRedefinitionForkHeight", "Redefinition of mosaics"),
-    fork("nis.secondFeeForkHeight", "Second change of fees"),
-    Key::new(
-        "nis.treasuryReissuanceForkHeight",
-        Integer { min: 1, max: I32_MAX },
-        "",
-        "Height of mainnet's treasury block. On every private network set it to 1 and the two lists below to nothing: a chain without these transactions stops at this height",
-    )
-    .derived("3481580; testnet: 1"),
-    Key::new(
-        "nis.treasuryReissuanceForkTransactionHashes",
-        HASHES,
-        "",
-        "Hashes of the transactions that the treasury block must contain, in order",
-    )
-    .derived("mainnet's 52 hashes; testnet: nothing"),
-    Key::new(
-        "nis.treasuryReissuanceForkFallbackTransactionHashes",
-        HASHES,
-        "",
-        "Hashes of the transactions that it must contain otherwise",
-    )
-    .derived("mainnet's one hash; testnet: nothing"),
-];
-
-const fn fork(name: &'static str, meaning: &'static str) -> Key {
-    Key::new(name, Integer { min: 1, max: i64::MAX }, "", meaning).derived(BY_BYTE)
+/// One setting.
+#[derive(Clone, Copy)]
+pub struct Key {
+    /// The key in the file.
+    pub name: &'static str,
+    /// The allowed values.
+    pub(super) kind: &'static dyn AnyKind,
+    /// The default value.
+    pub default: DefaultValue,
+    /// Its meaning, for a person.
+    pub meaning: &'static str,
+    /// When a change takes effect.
+    pub reload_effect: ReloadEffect,
+    /// Whether the setting has no effect in this node, because it concerns something that only NIS1 has.
+    pub is_ignored: bool,
 }
 
-const NODE: &[Key] = &[
-    Key::new("nem.folder", PATH, "%h/nem", "Folder for data; %h is the user's home folder"),
-    Key::new("nisd.data", PATH, "", "Folder of the chain store (--data)").derived("nisd/<nem.network> in nem.folder"),
-    Key::new(
-        "nisd.mapSize",
-        Size { min: 16 * M, max: MAX_MAP_SIZE },
-        MAP_SIZE,
-        "Maximum size of the chain store; reserves address space only, no disk or memory",
-    ),
-    Key::new("nisd.logLevel", Choice(&["off", "error", "warn", "info", "debug", "trace"]), "info", "Log level (--log)")
-        .reloadable(),
-    Key::new(
-        "nisd.logFormat",
-        Choice(&["text", "json"]),
-        "text",
-        "Log format (--log-format): text, whose lines begin with their priority if systemd reads them, or one JSON object per line",
-    ),
-    Key::new("nisd.clock", CLOCK, "system", "Source of network time (--clock); any value but system is for tests"),
-    Key::new(
-        "nis.optionalFeatures",
-        Names(OPTIONAL_FEATURES),
-        "TRANSACTION_HASH_LOOKUP",
-        "Optional parts of the HTTP interface. HISTORICAL_ACCOUNT_DATA stores account data of earlier heights, beginning with the next block; `nisd reindex` adds the heights before it",
-    ),
-    Key::new(
-        "nisd.historyFrom",
-        Integer { min: 1, max: I32_MAX },
-        "1",
-        "Height from which HISTORICAL_ACCOUNT_DATA keeps account data",
-    ),
-    Key::new(
-        "nisd.forgetHashes",
-        BOOLEAN,
-        "false",
-        "Whether transactions are found by their hashes only for nis.transactionHashRetentionTime, as in NIS1, instead of for ever",
-    ),
-    Key::new(
-        "nis.shouldAutoBoot",
-        BOOLEAN,
-        "true",
-        "Whether the node boots with a random key when nis.bootKey is not set",
-    ),
-    Key::new(
-        "nis.bootKey",
-        SECRET,
-        "",
-        "Private key of the node's identity, also the first that harvests. Keep it in the file, never on the command line",
-    ),
-    Key::new("nis.bootName", TEXT, "", "Name of the node").derived("address of the boot key"),
-    Key::new(
-        "nem.protocol",
-        Choice(&["http", "https"]),
-        "http",
-        "Protocol of the endpoint that the node announces; the node itself always serves plain HTTP",
-    ),
-    Key::new(
-        "nem.host",
-        NAME,
-        "127.0.0.1",
-        "Host of the endpoint that the node announces; does not limit who can connect",
-    ),
-    Key::new(
-        "nem.httpsPort",
-        port(),
-        "7891",
-        "Port of the endpoint that the node announces if nem.protocol is https; the node does not listen there",
-    ),
-];
-
-const fn port() -> Kind {
-    Integer { min: 0, max: 65_535 }
+/// Default of a setting.
+#[derive(Clone, Copy, Debug)]
+pub enum DefaultValue {
+    /// This value; an empty text means no value.
+    Value(&'static str),
+    /// Depends on something else, as this text explains.
+    Derived(&'static str),
 }
 
-const HTTP: &[Key] = &[
-    Key::new(
-        "nisd.bindAddress",
-        BIND,
-        "*",
-        "Address on which both interfaces listen (--bind). A private network with demo keys is created with localhost",
-    ),
-    Key::new("nem.httpPort", port(), "7890", "Port of the HTTP interface (--http-port); 0 lets the system choose"),
-    Key::new("nem.apiContext", CONTEXT, "", "Path in front of all paths of the HTTP interface"),
-    Key::new(
-        "nem.useDosFilter",
-        BOOLEAN,
-        "true",
-        "Whether each client except 127.0.0.1 is limited to 50 requests a second on each port",
-    ).reloadable(),
-    Key::new(
-        "nis.additionalLocalIps",
-        LOCAL_ADDRESSES,
-        "",
-        "Clients with local access, besides 127.0.0.1 and ::1",
-    ).reloadable(),
-    Key::new(
-        "nisd.trustedProxies",
-        ADDRESS_RANGES,
-        "",
-        "Reverse proxies in front of this node: a request from one of them counts for the client that X-Forwarded-For or Forwarded names. From any other client such a header names nobody and removes local access",
-    ).reloadable(),
-    Key::new(
-        "nisd.hostNames",
-        HOST_NAMES,
-        "",
-        "Names, besides nem.host, under which browsers and proxies reach this node. A request has local access only if its Host is local or one of these, and its Origin, if any, is the same host or in nisd.localOrigins; otherwise a foreign web page could send such a request from a browser on this machine",
-    ).reloadable(),
-    Key::new(
-        "nisd.localOrigins",
-        ORIGINS,
-        "",
-        "Origins of web pages, such as http://127.0.0.1:3000, with local access; otherwise only this node's own pages have it",
-    ).reloadable(),
-    Key::new(
-        "nis.allowedHarvesterAddresses",
-        ADDRESSES,
-        "",
-        "Accounts whose private keys requests may contain; nothing allows all",
-    ).reloadable(),
-    Key::new(
-        "nisd.gzip",
-        BOOLEAN,
-        "true",
-        "Whether responses to GET are compressed if the client accepts it and it is worthwhile",
-    ).reloadable(),
-    Key::new(
-        "nisd.explorer",
-        BOOLEAN,
-        "true",
-        "Whether the explorer page /explorer is served",
-    ),
-    Key::new(
-        "nisd.metricsBind",
-        LISTENER,
-        "",
-        "Address and port that serve GET /metrics to every client, and nothing else: for a Prometheus on another machine. Without it only local clients get the metrics, on the HTTP port",
-    ),
-];
+/// When a change of a setting takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReloadEffect {
+    /// When a running node reloads its settings.
+    Immediate,
+    /// At the next start.
+    RestartRequired,
+}
 
-const WEBSOCKET: &[Key] = &[
-    Key::new(
-        "nem.websocketPort",
-        port(),
-        "7778",
-        "Port of the websocket interface (--websocket-port); 0 lets the system choose",
-    ),
-    Key::new(
-        "nisd.blocksNewBody",
-        Choice(&["auto", "object", "number"]),
-        "auto",
-        "Body of /blocks/new: {\"height\":N} as NIS1 sends it, the number N, or auto: the number for clients that connect without any header, else the object",
-    ),
-    Key::new(
-        "nisd.registerOnSubscribe",
-        BOOLEAN,
-        "true",
-        "Whether subscribing to a channel of an account also registers the account, as /w/api/account/subscribe does",
-    ),
-    Key::new(
-        "nisd.implicitSubscription",
-        BOOLEAN,
-        "true",
-        "Whether /w/api/account/subscribe subscribes a session without any subscription to /transactions/<ADDRESS>",
-    ),
-    Key::new(
-        "nisd.forgivingStomp",
-        BOOLEAN,
-        "true",
-        "Whether STOMP frames are parsed leniently: blanks around header values, SUBSCRIBE without id, receipts",
-    ),
-];
+/// A titled group of settings.
+#[derive(Clone, Copy)]
+pub struct Section {
+    /// Title of the group.
+    pub title: &'static str,
+    /// The settings.
+    pub keys: &'static [Key],
+}
 
-const LIMITS: &[Key] = &[
-    Key::new(
-        "nisd.maxConnections",
-        Integer { min: 16, max: 1_000_000 },
-        "10000",
-        "Maximum open connections of both ports together; a further one evicts a connection of the client with the most",
-    ).reloadable(),
-    Key::new(
-        "nisd.maxHttpConnections",
-        Integer { min: 8, max: 1_000_000 },
-        "",
-        "Maximum open connections of the HTTP port, at most nisd.maxConnections; a further one evicts a connection of \
-         the client with the most",
-    ).reloadable()
-    .derived("four fifths of nisd.maxConnections: one fifth is reserved for websockets"),
-    Key::new(
-        "nisd.maxWebsocketConnections",
-        Integer { min: 8, max: 1_000_000 },
-        "",
-        "Maximum open connections of the websocket port, at most nisd.maxConnections; a further one evicts a connection \
-         of the client with the most",
-    ).reloadable()
-    .derived("four fifths of nisd.maxConnections: one fifth is reserved for HTTP"),
-    Key::new(
-        "nisd.maxConnectionsPerAddress",
-        Integer { min: 1, max: 1_000_000 },
-        "250",
-        "Maximum open connections of one IPv4 address or IPv6 prefix on both ports together; this machine and nisd.trustedProxies are exempt",
-    ).reloadable(),
-    Key::new(
-        "nisd.ipv6PrefixLength",
-        Integer { min: 32, max: 128 },
-        "64",
-        "Number of leading bits of an IPv6 address that identify a client; the owner of an address usually has all addresses with the same first 64 bits",
-    ),
-    Key::new(
-        "nisd.maxBuffered",
-        Size { min: M, max: 64 * G },
-        "128M",
-        "Maximum bytes of requests and unsent responses of all connections; beyond it, the client that holds most loses the connection that holds most. One client except 127.0.0.1 may hold a quarter of it",
-    ).reloadable(),
-    Key::new(
-        "nisd.maxBodySize",
-        Size { min: K, max: M },
-        "1M",
-        "Maximum body of a request; a longer one gets 413. Each route also has its own limit, and the lower one applies: mostly 8K, 64K for announcements and batches, the largest block for blocks and transactions that peers push (481K with nis.maxTransactionsPerBlock = 120, at most 1M, 256K in JSON)",
-    ).reloadable(),
-    Key::new(
-        "nisd.idleTimeout",
-        Integer { min: 1, max: 3_600 },
-        "30",
-        "Seconds after which an idle HTTP connection is closed",
-    ).reloadable(),
-    Key::new(
-        "nisd.requestTimeout",
-        Integer { min: 1, max: 3_600 },
-        "30",
-        "Seconds within which a request must arrive completely and its response must be received",
-    ).reloadable(),
-    Key::new(
-        "nisd.websocketIdleTimeout",
-        Integer { min: 10, max: 86_400 },
-        "300",
-        "Seconds without traffic after which a websocket session is closed",
-    ).reloadable(),
-    Key::new(
-        "nisd.sendTimeout",
-        Integer { min: 1, max: 3_600 },
-        "10",
-        "Seconds after which a subscriber that does not receive a message is dropped",
-    ).reloadable(),
-    Key::new(
-        "nisd.maxBacklog",
-        Size { min: 64 * K, max: 256 * M },
-        "512K",
-        "Maximum bytes of messages that wait for one subscriber; beyond it the subscriber is dropped",
-    ).reloadable(),
-    Key::new("nisd.maxSubscriptions", Integer { min: 1, max: 100_000 }, "1000", "Maximum subscriptions of one session").reloadable(),
-    Key::new(
-        "nisd.maxRegisteredAddresses",
-        Integer { min: 1, max: 100_000 },
-        "1000",
-        "Maximum accounts that one session can register for messages; further ones get an error",
-    ).reloadable(),
-];
+/// Settings that are read and reloaded together.
+pub(super) trait Group: Sized {
+    /// Reads every setting of the group, so that all problems are found.
+    fn read(reader: &mut Reader<'_>) -> Option<Self>;
 
-const PEERS: &[Key] = &[
-    Key::new(
-        "nis.shouldAutoHarvestOnBoot",
-        BOOLEAN,
-        "true",
-        "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys",
-    ),
-    Key::new("nis.additionalHarvesterPrivateKeys", SECRETS, "", "Further private keys to harvest with"),
-    Key::new("nis.unlockedLimit", Integer { min: 0, max: I32_MAX }, "4", "Maximum accounts that harvest on this node"),
-    Key::new(
-        "nisd.peers",
-        ENDPOINTS,
-        "",
-        "Initial peers (--peer), in addition to those of peers-config_NETWORK.json beside the configuration file. Without that file and this setting, mainnet and testnet use NIS1's built-in peers. The key of each is pinned when it first answers",
-    ).reloadable(),
-    Key::new(
-        "nisd.trustBelow",
-        CHECKPOINT,
-        "",
-        "Trusted checkpoint (--trust-below): while this node is far behind, it imports no blocks of peers unless they lead to this block, and verifies no signatures and proofs below it",
-    ),
-    Key::new(
-        "nisd.announcedVersion",
-        VERSION,
-        "0.6.102",
-        "Version of NIS1 that this node announces to peers and in /node/info. Reward programmes for nodes may require the current one",
-    ),
-    Key::new("nis.nodeLimit", Integer { min: 0, max: I32_MAX }, "5", "Peers per query or broadcast"),
-    Key::new("nis.timeSyncNodeLimit", Integer { min: 0, max: I32_MAX }, "20", "Peers queried for their time"),
-    Key::new("nis.useBinaryTransport", BOOLEAN, "true", "Whether requests to peers are binary instead of JSON"),
-    Key::new("nis.useNetworkTime", BOOLEAN, "true", "Whether the clock follows that of peers"),
-    Key::new(
-        "nis.ipDetectionMode",
-        Choice(&["AutoRequired", "AutoOptional", "Disabled"]),
-        "AutoRequired",
-        "Whether peers are queried for the node's own address",
-    ),
-    Key::new(
-        "nem.nonAuditedApiPaths",
-        TEXT,
-        "/heartbeat|/status|/chain/height|/chain/score|/chain/last-block|/chain/hashes-from|/push/transaction|/node/ping|/node/info|/node/extended-info|/node/peer-list/active|/account/get|/account/status|/account/unconfirmedTransactions|/account/transfers/all|/account/get/batch",
-        "Paths that /debug/connections/incoming leaves out, joined by |; not case-sensitive",
-    ).reloadable(),
-];
+    /// Takes over those settings that change while a node runs.
+    fn reload(&mut self, new: Self);
+}
 
-const NIS1_ONLY: &[Key] = &[
-    Key::new("nem.shortServerName", TEXT, "Nis", "Name of NIS1's lock file; here the folder of the store is locked").ignored(),
-    Key::new("nem.maxThreads", Integer { min: 1, max: I32_MAX }, "500", "Threads that serve requests; this node has one thread and limits the work of each client instead").ignored(),
-    Key::new("nem.webContext", TEXT, "", "Not used by NIS1 either").ignored(),
-    Key::new("nem.homePath", TEXT, "", "Not used by NIS1 either").ignored(),
-    Key::new("nem.shutdownPath", TEXT, "/shutdown", "Path that NIS1 calls to stop another instance on its port; this node stops none, and reports that the port is in use").ignored(),
-    Key::new("nis.delayBlockLoading", BOOLEAN, "true", "Whether NIS1 listens before it has read all blocks; this node reads none at its start, and listens before it boots")
-        .ignored(),
-];
+/// Defines [`SECTIONS`], and a struct with a field for each setting of the sections of a group.
+///
+/// An entry is `field: type = key, kind, default, meaning`. The default is `default` with a text of the kind, `optional`
+/// with a text that may be impossible, or `derived` with an explanation; the field of the last two is an `Option`. A
+/// setting that is reloaded has `live` before its meaning. Ignored settings have no field.
+macro_rules! settings {
+    (
+        $($(#[$doc:meta])* pub struct $group:ident { $($title:literal { $(
+            $field:ident: $type:ty = $name:literal, $kind:expr,
+            $(default $default:expr,)? $(optional $optional:expr,)? $(derived $derived:expr,)?
+            $(live $live:literal)? $($meaning:literal)?;
+        )* })* })*
+        ignored $ignored_title:literal { $(
+            $ignored_name:literal: $ignored_type:ty = $ignored_kind:expr, $ignored_default:expr, $ignored_meaning:literal;
+        )* }
+    ) => {
+        $(
+            $(#[$doc])*
+            #[allow(rustdoc::invalid_html_tags, rustdoc::bare_urls, rustdoc::broken_intra_doc_links)]
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            pub struct $group { $($(
+                $(#[doc = $live])? $(#[doc = $meaning])?
+                pub $field: field_type!($type $(, $optional)? $(, $derived)?),
+            )*)* }
+
+            impl Group for $group {
+                fn read(reader: &mut Reader<'_>) -> Option<Self> {
+                    $($(let $field = reader.read::<$type>($name, &$kind);)*)*
+                    Some($group { $($($field: field_value!($field $(, $optional)? $(, $derived)?),)*)* })
+                }
+
+                fn reload(&mut self, new: Self) {
+                    let _ = &new;
+                    $($($({
+                        const _: &str = $live;
+                        self.$field = new.$field;
+                    })?)*)*
+                }
+            }
+        )*
+
+        /// All settings.
+        pub const SECTIONS: &[Section] = &[
+            $($(Section { title: $title, keys: &[$(Key {
+                name: $name,
+                kind: &($kind as Kind<$type>),
+                default: default_value!($(default $default)? $(default $optional)? $(derived $derived)?),
+                meaning: concat!($($live)? $($meaning)?),
+                reload_effect: reload_effect!($($live)?),
+                is_ignored: false,
+            }),*] },)*)*
+            Section { title: $ignored_title, keys: &[$(Key {
+                name: $ignored_name,
+                kind: &($ignored_kind as Kind<$ignored_type>),
+                default: DefaultValue::Value($ignored_default),
+                meaning: $ignored_meaning,
+                reload_effect: ReloadEffect::RestartRequired,
+                is_ignored: true,
+            }),*] },
+        ];
+    };
+}
+
+macro_rules! field_type {
+    ($type:ty) => { $type };
+    ($type:ty, $default:expr) => { Option<$type> };
+}
+
+macro_rules! field_value {
+    ($read:expr) => { $read? };
+    ($read:expr, $default:expr) => { $read };
+}
+
+macro_rules! default_value {
+    (default $text:expr) => { DefaultValue::Value($text) };
+    (derived $how:expr) => { DefaultValue::Derived($how) };
+}
+
+macro_rules! reload_effect {
+    () => { ReloadEffect::RestartRequired };
+    ($meaning:literal) => { ReloadEffect::Immediate };
+}
+
+settings! {
+    /// The network and its chain as they are set; [`Network`](crate::model::Network) is made of them.
+    pub struct NetworkSettings {
+        "Network" {
+            name: String = "nem.network", NAME, default "mainnet",
+                "mainnet, testnet, mijinnet, or any other name for a private network (--network). Without any configuration `nisd run` creates its own private network";
+            version: i64 = "nem.network.version", integer(-128, 255), derived BY_NETWORK,
+                "Network byte, in decimal: 104 for addresses N… (mainnet), 152 or -104 for T…, 96 for M…";
+            start_char: String = "nem.network.addressStartChar", NAME, derived "follows from the network byte",
+                "First letter of addresses; only compared, because it follows from the network byte";
+            generation_hash: Hash256 = "nem.network.generationHash", HASH, derived BY_NETWORK,
+                "Generation hash of the nemesis block";
+            nemesis_signer: String = "nem.network.nemesisSignerAddress", ADDRESS, derived BY_NETWORK,
+                "Address of the account that signed the nemesis block";
+            total_xem: u64 = "nem.network.totalAmount", integer(1, (i64::MAX as u64 / 1_000_000) as i64), derived BY_NETWORK,
+                "Total supply in whole XEM";
+            nemesis: PathBuf = "nem.network.nemesisFilePath", PATH, derived "mainnet: nemesis.bin; testnet, mijinnet: nemesis-NETWORK.bin; others must set it",
+                "The nemesis block in binary form. Without this file the block is requested from peers";
+        }
+        "Chain (equal on all nodes of a network)" {
+            target_time: u32 = "nis.blockGenerationTargetTime", integer(10, 86_400), default "60",
+                "Target time between blocks in seconds";
+            rewrite_limit: u64 = "nis.blockChainRewriteLimit", integer(10, 8_640), default "360",
+                "Maximum number of blocks that can be rolled back; at most the blocks of a day";
+            max_transactions_per_block: u32 = "nis.maxTransactionsPerBlock", integer(1, 10_000), default "120",
+                "Maximum transactions in a block, including those nested in others";
+            max_transactions: u32 = "nis.maxTransactions", integer(1, 86_400_000), default "10000",
+                "Maximum transactions in one synchronisation attempt; from nis.maxTransactionsPerBlock to that number times nis.blockChainRewriteLimit";
+            features: Vec<&'static str> = "nis.blockChainFeatures", names(&BLOCK_CHAIN_FEATURES), default "PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING",
+                "Exactly one PROOF_OF_…, exactly one WB_…, and optionally STABILIZE_BLOCK_TIMES";
+            ignore_fees: bool = "nis.ignoreFees", BOOLEAN, default "false",
+                "Whether transactions without a fee are valid";
+            hash_retention_hours: i64 = "nis.transactionHashRetentionTime", integer(-1, I32_MAX), default "36",
+                "Hours for which repeated transactions are rejected as duplicates; -1 for ever; less than 36 counts as 36";
+        }
+        "Heights at which rules change (equal on all nodes of a network)" {
+            multisig_m_of_n: u64 = "nis.multisigMOfNForkHeight", integer(1, i64::MAX), derived BY_BYTE,
+                "m-of-n multisig accounts";
+            mosaics: u64 = "nis.mosaicsForkHeight", integer(1, i64::MAX), derived BY_BYTE,
+                "Namespaces and mosaics";
+            first_fee: u64 = "nis.firstFeeForkHeight", integer(1, i64::MAX), derived BY_BYTE,
+                "First change of fees";
+            remote_account: u64 = "nis.remoteAccountForkHeight", integer(1, i64::MAX), derived BY_BYTE,
+                "Rules for remote accounts";
+            mosaic_redefinition: u64 = "nis.mosaicRedefinitionForkHeight", integer(1, i64::MAX), derived BY_BYTE,
+                "Redefinition of mosaics";
+            second_fee: u64 = "nis.secondFeeForkHeight", integer(1, i64::MAX), derived BY_BYTE,
+                "Second change of fees";
+            treasury_reissuance: u64 = "nis.treasuryReissuanceForkHeight", integer(1, I32_MAX), derived "3481580; testnet: 1",
+                "Height of mainnet's treasury block. On every private network set it to 1 and the two lists below to nothing: a chain without these transactions stops at this height";
+            treasury_hashes: Vec<Hash256> = "nis.treasuryReissuanceForkTransactionHashes", HASHES, derived "mainnet's 52 hashes; testnet: nothing",
+                "Hashes of the transactions that the treasury block must contain, in order";
+            treasury_fallback_hashes: Vec<Hash256> = "nis.treasuryReissuanceForkFallbackTransactionHashes", HASHES, derived "mainnet's one hash; testnet: nothing",
+                "Hashes of the transactions that it must contain otherwise";
+        }
+    }
+    /// Settings of the node itself.
+    pub struct NodeSettings {
+        "Node" {
+            folder: PathBuf = "nem.folder", PATH, optional "%h/nem",
+                "Folder for data; %h is the user's home folder";
+            data: PathBuf = "nisd.data", PATH, derived "nisd/<nem.network> in nem.folder",
+                "Folder of the chain store (--data)";
+            map_size: usize = "nisd.mapSize", map_size(16 * M, MAX_MAP_SIZE), default MAP_SIZE,
+                "Maximum size of the chain store; reserves address space only, no disk or memory";
+            log_level: LevelFilter = "nisd.logLevel", LOG_LEVEL, default "info",
+                live "Log level (--log)";
+            logs_json: bool = "nisd.logFormat", LOG_FORMAT, default "text",
+                "Log format (--log-format): text, whose lines begin with their priority if systemd reads them, or one JSON object per line";
+            clock: ClockMode = "nisd.clock", CLOCK, default "system",
+                "Source of network time (--clock); any value but system is for tests";
+            features: Features = "nis.optionalFeatures", FEATURES, default "TRANSACTION_HASH_LOOKUP",
+                "Optional parts of the HTTP interface. HISTORICAL_ACCOUNT_DATA stores account data of earlier heights, beginning with the next block; `nisd reindex` adds the heights before it";
+            history_from: u64 = "nisd.historyFrom", integer(1, I32_MAX), default "1",
+                "Height from which HISTORICAL_ACCOUNT_DATA keeps account data";
+            forgets_hashes: bool = "nisd.forgetHashes", BOOLEAN, default "false",
+                "Whether transactions are found by their hashes only for nis.transactionHashRetentionTime, as in NIS1, instead of for ever";
+            auto_boot: bool = "nis.shouldAutoBoot", BOOLEAN, default "true",
+                "Whether the node boots with a random key when nis.bootKey is not set";
+            boot_key: Option<Secret> = "nis.bootKey", SECRET, default "",
+                "Private key of the node's identity, also the first that harvests. Keep it in the file, never on the command line";
+            boot_name: String = "nis.bootName", TEXT, derived "address of the boot key",
+                "Name of the node";
+            protocol: &'static str = "nem.protocol", PROTOCOL, default "http",
+                "Protocol of the endpoint that the node announces; the node itself always serves plain HTTP";
+            host: String = "nem.host", NAME, default "127.0.0.1",
+                "Host of the endpoint that the node announces; does not limit who can connect";
+            https_port: u16 = "nem.httpsPort", port(), default "7891",
+                "Port of the endpoint that the node announces if nem.protocol is https; the node does not listen there";
+        }
+    }
+    /// Settings of the HTTP interface.
+    pub struct HttpSettings {
+        "HTTP interface" {
+            bind: Bind = "nisd.bindAddress", BIND, default "*",
+                "Address on which both interfaces listen (--bind). A private network with demo keys is created with localhost";
+            port: u16 = "nem.httpPort", port(), default "7890",
+                "Port of the HTTP interface (--http-port); 0 lets the system choose";
+            context: String = "nem.apiContext", CONTEXT, default "",
+                "Path in front of all paths of the HTTP interface";
+            dos_filter: bool = "nem.useDosFilter", BOOLEAN, default "true",
+                live "Whether each client except 127.0.0.1 is limited to 50 requests a second on each port";
+            local: LocalAddresses = "nis.additionalLocalIps", LOCAL_ADDRESSES, default "",
+                live "Clients with local access, besides 127.0.0.1 and ::1";
+            trusted_proxies: AddressRanges = "nisd.trustedProxies", ADDRESS_RANGES, default "",
+                live "Reverse proxies in front of this node: a request from one of them counts for the client that X-Forwarded-For or Forwarded names. From any other client such a header names nobody and removes local access";
+            host_names: Vec<String> = "nisd.hostNames", HOST_NAMES, default "",
+                live "Names, besides nem.host, under which browsers and proxies reach this node. A request has local access only if its Host is local or one of these, and its Origin, if any, is the same host or in nisd.localOrigins; otherwise a foreign web page could send such a request from a browser on this machine";
+            local_origins: Vec<String> = "nisd.localOrigins", ORIGINS, default "",
+                live "Origins of web pages, such as http://127.0.0.1:3000, with local access; otherwise only this node's own pages have it";
+            allowed_harvesters: Vec<Address> = "nis.allowedHarvesterAddresses", ADDRESSES, default "",
+                live "Accounts whose private keys requests may contain; nothing allows all";
+            gzip: bool = "nisd.gzip", BOOLEAN, default "true",
+                live "Whether responses to GET are compressed if the client accepts it and it is worthwhile";
+            explorer: bool = "nisd.explorer", BOOLEAN, default "true",
+                "Whether the explorer page /explorer is served";
+            metrics: Option<SocketAddr> = "nisd.metricsBind", LISTENER, default "",
+                "Address and port that serve GET /metrics to every client, and nothing else: for a Prometheus on another machine. Without it only local clients get the metrics, on the HTTP port";
+        }
+    }
+    /// Settings of the websocket interface.
+    pub struct WebsocketSettings {
+        "Websocket interface" {
+            port: u16 = "nem.websocketPort", port(), default "7778",
+                "Port of the websocket interface (--websocket-port); 0 lets the system choose";
+            blocks_new_body: BlocksNewBody = "nisd.blocksNewBody", BLOCKS_NEW_BODY, default "auto",
+                "Body of /blocks/new: {\"height\":N} as NIS1 sends it, the number N, or auto: the number for clients that connect without any header, else the object";
+            register_on_subscribe: bool = "nisd.registerOnSubscribe", BOOLEAN, default "true",
+                "Whether subscribing to a channel of an account also registers the account, as /w/api/account/subscribe does";
+            implicit_subscription: bool = "nisd.implicitSubscription", BOOLEAN, default "true",
+                "Whether /w/api/account/subscribe subscribes a session without any subscription to /transactions/<ADDRESS>";
+            lenient_stomp: bool = "nisd.forgivingStomp", BOOLEAN, default "true",
+                "Whether STOMP frames are parsed leniently: blanks around header values, SUBSCRIBE without id, receipts";
+        }
+    }
+    /// Limits on connections and sessions. Sizes are in bytes.
+    pub struct Limits {
+        "Limits" {
+            connections: usize = "nisd.maxConnections", integer(16, 1_000_000), default "10000",
+                live "Maximum open connections of both ports together; a further one evicts a connection of the client with the most";
+            http_connections: usize = "nisd.maxHttpConnections", integer(8, 1_000_000), derived "four fifths of nisd.maxConnections: one fifth is reserved for websockets",
+                live "Maximum open connections of the HTTP port, at most nisd.maxConnections; a further one evicts a connection of the client with the most";
+            websocket_connections: usize = "nisd.maxWebsocketConnections", integer(8, 1_000_000), derived "four fifths of nisd.maxConnections: one fifth is reserved for HTTP",
+                live "Maximum open connections of the websocket port, at most nisd.maxConnections; a further one evicts a connection of the client with the most";
+            connections_per_address: usize = "nisd.maxConnectionsPerAddress", integer(1, 1_000_000), default "250",
+                live "Maximum open connections of one IPv4 address or IPv6 prefix on both ports together; this machine and nisd.trustedProxies are exempt";
+            ipv6_prefix_length: u8 = "nisd.ipv6PrefixLength", integer(32, 128), default "64",
+                "Number of leading bits of an IPv6 address that identify a client; the owner of an address usually has all addresses with the same first 64 bits";
+            buffered: usize = "nisd.maxBuffered", size(M, 64 * G), default "128M",
+                live "Maximum bytes of requests and unsent responses of all connections; beyond it, the client that holds most loses the connection that holds most. One client except 127.0.0.1 may hold a quarter of it";
+            body_size: usize = "nisd.maxBodySize", size(K, M), default "1M",
+                live "Maximum body of a request; a longer one gets 413. Each route also has its own limit, and the lower one applies: mostly 8K, 64K for announcements and batches, the largest block for blocks and transactions that peers push (481K with nis.maxTransactionsPerBlock = 120, at most 1M, 256K in JSON)";
+            idle_timeout: Duration = "nisd.idleTimeout", seconds(1, 3_600), default "30",
+                live "Seconds after which an idle HTTP connection is closed";
+            request_timeout: Duration = "nisd.requestTimeout", seconds(1, 3_600), default "30",
+                live "Seconds within which a request must arrive completely and its response must be received";
+            websocket_idle_timeout: Duration = "nisd.websocketIdleTimeout", seconds(10, 86_400), default "300",
+                live "Seconds without traffic after which a websocket session is closed";
+            send_timeout: Duration = "nisd.sendTimeout", seconds(1, 3_600), default "10",
+                live "Seconds after which a subscriber that does not receive a message is dropped";
+            backlog: usize = "nisd.maxBacklog", size(64 * K, 256 * M), default "512K",
+                live "Maximum bytes of messages that wait for one subscriber; beyond it the subscriber is dropped";
+            subscriptions: usize = "nisd.maxSubscriptions", integer(1, 100_000), default "1000",
+                live "Maximum subscriptions of one session";
+            registered_addresses: usize = "nisd.maxRegisteredAddresses", integer(1, 100_000), default "1000",
+                live "Maximum accounts that one session can register for messages; further ones get an error";
+        }
+    }
+    /// Settings for peers and harvesting.
+    pub struct PeerSettings {
+        "Peers and harvesting" {
+            auto_harvest: bool = "nis.shouldAutoHarvestOnBoot", BOOLEAN, default "true",
+                "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys";
+            harvester_keys: Vec<Secret> = "nis.additionalHarvesterPrivateKeys", SECRETS, default "",
+                "Further private keys to harvest with";
+            unlocked_limit: i32 = "nis.unlockedLimit", integer(0, I32_MAX), default "4",
+                "Maximum accounts that harvest on this node";
+            hosts: Vec<Endpoint> = "nisd.peers", ENDPOINTS, default "",
+                live "Initial peers (--peer), in addition to those of peers-config_NETWORK.json beside the configuration file. Without that file and this setting, mainnet and testnet use NIS1's built-in peers. The key of each is pinned when it first answers";
+            checkpoint: Option<Checkpoint> = "nisd.trustBelow", CHECKPOINT, default "",
+                "Trusted checkpoint (--trust-below): while this node is far behind, it imports no blocks of peers unless they lead to this block, and verifies no signatures and proofs below it";
+            announced_version: Version = "nisd.announcedVersion", VERSION, default "0.6.102",
+                "Version of NIS1 that this node announces to peers and in /node/info. Reward programmes for nodes may require the current one";
+            node_limit: usize = "nis.nodeLimit", integer(0, I32_MAX), default "5",
+                "Peers per query or broadcast";
+            time_sync_node_limit: usize = "nis.timeSyncNodeLimit", integer(0, I32_MAX), default "20",
+                "Peers queried for their time";
+            binary_transport: bool = "nis.useBinaryTransport", BOOLEAN, default "true",
+                "Whether requests to peers are binary instead of JSON";
+            use_network_time: bool = "nis.useNetworkTime", BOOLEAN, default "true",
+                "Whether the clock follows that of peers";
+            ip_detection: IpDetection = "nis.ipDetectionMode", IP_DETECTION, default "AutoRequired",
+                "Whether peers are queried for the node's own address";
+            unaudited_paths: Vec<String> = "nem.nonAuditedApiPaths", PATHS, default "/heartbeat|/status|/chain/height|/chain/score|/chain/last-block|/chain/hashes-from|/push/transaction|/node/ping|/node/info|/node/extended-info|/node/peer-list/active|/account/get|/account/status|/account/unconfirmedTransactions|/account/transfers/all|/account/get/batch",
+                live "Paths that /debug/connections/incoming leaves out, joined by |; not case-sensitive";
+        }
+    }
+    ignored "NIS1's own software only" {
+        "nem.shortServerName": String = TEXT, "Nis",
+            "Name of NIS1's lock file; here the folder of the store is locked";
+        "nem.maxThreads": i64 = integer(1, I32_MAX), "500",
+            "Threads that serve requests; this node has one thread and limits the work of each client instead";
+        "nem.webContext": String = TEXT, "",
+            "Not used by NIS1 either";
+        "nem.homePath": String = TEXT, "",
+            "Not used by NIS1 either";
+        "nem.shutdownPath": String = TEXT, "/shutdown",
+            "Path that NIS1 calls to stop another instance on its port; this node stops none, and reports that the port is in use";
+        "nis.delayBlockLoading": bool = BOOLEAN, "true",
+            "Whether NIS1 listens before it has read all blocks; this node reads none at its start, and listens before it boots";
+    }
+}
 
 /// Returns all settings in the order of the table.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
@@ -497,7 +415,7 @@ pub fn file() -> String {
     let mut text = String::from(FILE_INTRODUCTION);
     for section in SECTIONS {
         let _ = writeln!(text, "\n\n# {}", section.title.to_uppercase());
-        for key in section.keys.iter().filter(|key| key.support == Support::Active) {
+        for key in section.keys.iter().filter(|key| !key.is_ignored) {
             let mut words = String::new();
             wrap(&mut words, &format!("{}.", key.meaning), WIDTH);
             wrap(&mut words, &format!("Allowed: {}.", key.kind), WIDTH);
@@ -538,10 +456,10 @@ fn print_key(text: &mut String, key: &Key, width: usize) {
         DefaultValue::Value(value) => value,
         DefaultValue::Derived(how) => how,
     };
-    let used = match (key.support, key.reload_effect) {
-        (Support::Ignored, _) => " (accepted, has no effect)",
-        (Support::Active, ReloadEffect::Immediate) => " (reloaded on SIGHUP)",
-        (Support::Active, ReloadEffect::RestartRequired) => "",
+    let used = match key.reload_effect {
+        _ if key.is_ignored => " (accepted, has no effect)",
+        ReloadEffect::Immediate => " (reloaded on SIGHUP)",
+        ReloadEffect::RestartRequired => "",
     };
     let _ = writeln!(text, "  {}{used}", key.name);
     wrap(text, &format!("{}.", key.meaning), width);
@@ -576,6 +494,7 @@ fn wrap(text: &mut String, words: &str, width: usize) {
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::super::kind::Source;
     use super::*;
 
     #[test]
@@ -591,7 +510,8 @@ mod tests {
     fn every_default_is_allowed() {
         for key in keys() {
             if let DefaultValue::Value(value) = key.default {
-                assert_eq!(key.kind.check(value), Ok(()), "{}", key.name);
+                let source = Source { text: value, folder: None, home: Some("/".as_ref()), network: None };
+                assert_eq!(key.kind.check(&source), Ok(()), "{}", key.name);
             }
         }
     }
@@ -604,7 +524,7 @@ mod tests {
         assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
         let set: Vec<_> =
             text.lines().filter_map(|line| line.strip_prefix('#')).filter(|line| line.starts_with('n')).collect();
-        assert_eq!(set.len(), keys().filter(|key| key.support == Support::Active).count());
+        assert_eq!(set.len(), keys().filter(|key| !key.is_ignored).count());
         let set: String = set.iter().filter(|line| !line.ends_with('=')).map(|line| format!("{line}\n")).collect();
         let (with_all, with_none) = (read(&set).unwrap(), read("").unwrap());
         let without_given =

@@ -190,7 +190,7 @@ fn make(planned: &Settings, fresh_keys: bool, services: Services) -> Result<(), 
     }
     // This key is not kept: its account can never send.
     let signer = KeyPair::new(&new_key(Role::Nemesis, fresh_keys, services)?);
-    let time = NetworkClock::new(planned.clock, 0).now((services.unix_millis)(), 0);
+    let time = NetworkClock::new(planned.node.clock, 0).now((services.unix_millis)(), 0);
     network.generation_hash = generation_hash(&signer, time);
     network.nemesis_signer = Address::from_public_key(&signer.public(), network.byte);
     let nemesis = nemesis_block(&signer, time, network.byte, &grants);

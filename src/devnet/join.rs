@@ -41,11 +41,11 @@ impl JoinFiles {
     /// nodes; the default is that of the settings.
     pub fn new(settings: &Settings, host: Option<&str>) -> Result<JoinFiles, DevnetError> {
         let network = &settings.network;
-        let secret = settings.boot.key.as_ref().ok_or(DevnetError::Missing("nis.bootKey"))?;
+        let secret = settings.node.boot_key.as_ref().ok_or(DevnetError::Missing("nis.bootKey"))?;
         // The configuration holds hex digits only.
         let key = PrivateKey::from_hex(secret.expose_hex()).map_err(|_| DevnetError::Missing("nis.bootKey"))?;
         let public = KeyPair::new(&key).public();
-        let name = settings.boot.name.clone();
+        let name = settings.node.boot_name.clone();
         let name = name.unwrap_or_else(|| Address::from_public_key(&public, network.byte).to_string());
         let Endpoint { protocol, host: own_host, port } = &settings.endpoint;
         if *port == 0 {

@@ -45,7 +45,7 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
     }
     let addresses = Addresses {
         http: listen(&mut reactor, node::HTTP, http.bind, http.port, max_http)?,
-        websocket: listen(&mut reactor, node::WEBSOCKET, websocket.bind, websocket.port, max_websocket)?,
+        websocket: listen(&mut reactor, node::WEBSOCKET, http.bind, websocket.port, max_websocket)?,
     };
     Ok((reactor, addresses))
 }
@@ -76,7 +76,7 @@ fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
 }
 
 fn trusted(settings: &Settings) -> net::IsTrustedProxy {
-    let trusted = settings.trusted_proxies.clone();
+    let trusted = settings.http.trusted_proxies.clone();
     Box::new(move |address| trusted.contains(address))
 }
 
@@ -84,7 +84,7 @@ fn trusted(settings: &Settings) -> net::IsTrustedProxy {
 fn connection_limits(settings: &Settings, connections: usize) -> [(ListenerId, usize); 2] {
     let limits = &settings.limits;
     let share = |own: usize| own.min(scaled_limit(connections, limits.connections, own));
-    [(node::HTTP, share(limits.http_connections)), (node::WEBSOCKET, share(limits.websocket_connections))]
+    [(node::HTTP, share(limits.http_connections())), (node::WEBSOCKET, share(limits.websocket_connections()))]
 }
 
 /// Returns the settings of requests to other servers. DNS follows the system's files, which are read once.
@@ -131,8 +131,8 @@ fn listen(
 
 /// Returns the clients that count as local. Resolves their host names, which blocks, before the loop starts.
 pub fn resolve_local(settings: &Settings) -> LocalAddresses {
-    let mut local = settings.local.clone();
-    for host in settings.local.hosts() {
+    let mut local = settings.http.local.clone();
+    for host in settings.http.local.hosts() {
         match (host.as_str(), 0).to_socket_addrs() {
             Ok(addresses) => addresses.for_each(|address| local.add(address.ip())),
             Err(error) => log::warn!("nis.additionalLocalIps: {host} cannot be looked up and is left out: {error}"),

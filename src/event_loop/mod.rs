@@ -226,7 +226,7 @@ fn signals(reactor: &Reactor) -> Result<Signals, NodeError> {
 
 /// Returns the peers known at startup, those of the command line first.
 fn known_peers(settings: &Settings) -> Result<Vec<PreTrustedPeer>, NodeError> {
-    let listed = settings.peers.listed(&settings.network)?;
+    let listed = settings.listed_peers()?;
     for notice in listed.diagnostics {
         log::log!(notice.level, "{notice}");
     }
@@ -334,7 +334,7 @@ fn prepare_import<'s>(
     reactor: &Reactor,
 ) -> Result<BlockImporter<'s>, NodeError> {
     let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, IMPORT_OPTIONS)?;
-    let time = NetworkClock::new(settings.clock, 0).now(reactor.time().unix_millis, 0);
+    let time = NetworkClock::new(settings.node.clock, 0).now(reactor.time().unix_millis, 0);
     while importer.height() < Height::NEMESIS
         && importer.step(time).map_err(NodeError::Nemesis)? != ImportProgress::Done
     {}

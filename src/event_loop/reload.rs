@@ -50,10 +50,10 @@ impl<'a> ActiveSettings<'a> {
                 "{change}"
             );
         }
-        if self.settings.local.hosts().is_empty() {
-            self.local = self.settings.local.clone();
+        if self.settings.http.local.hosts().is_empty() {
+            self.local = self.settings.http.local.clone();
         }
-        logging::set_level(self.settings.log_level);
+        logging::set_level(self.settings.node.log_level);
         listening::apply_limits(reactor, &self.settings);
         Some(self.compare_lists(known))
     }

@@ -51,9 +51,9 @@ impl<'s> Bootstrap<'s> {
         Bootstrap {
             store,
             settings,
-            clock: NetworkClock::new(settings.clock, now.monotonic.as_millis() as u64),
+            clock: NetworkClock::new(settings.node.clock, now.monotonic.as_millis() as u64),
             explorer: explorer(settings),
-            api: LoadingApi::new(api_settings(settings, settings.local.clone())),
+            api: LoadingApi::new(api_settings(settings, settings.http.local.clone())),
             search: NemesisSearch::new(settings.network.clone(), settings.nemesis_hash, known, now.monotonic),
             importer: None,
             outcome: None,

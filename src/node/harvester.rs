@@ -45,7 +45,7 @@ enum Work<'s> {
 impl<'s> Harvester<'s> {
     /// Creates a harvester without accounts.
     pub fn new(store: &'s Store, settings: &'s Settings) -> Harvester<'s> {
-        let unlocked = UnlockedAccounts::new(settings.unlocked_limit);
+        let unlocked = UnlockedAccounts::new(settings.peers.unlocked_limit);
         let network = &settings.network;
         Harvester {
             store,
@@ -67,14 +67,14 @@ impl<'s> Harvester<'s> {
         confirmed: &ConfirmedChain<'_>,
     ) -> Result<(), StoreError> {
         let settings = self.settings;
-        if !settings.boot.auto_harvest {
+        if !settings.peers.auto_harvest {
             return Ok(());
         }
         if let Some(key) = boot_key {
             self.unlock(key, confirmed)?;
         }
-        let configured = settings.boot.key.iter().filter(|_| boot_key.is_none());
-        for secret in configured.chain(&settings.harvester_keys) {
+        let configured = settings.node.boot_key.iter().filter(|_| boot_key.is_none());
+        for secret in configured.chain(&settings.peers.harvester_keys) {
             // The configuration holds only hex digits.
             let Ok(private) = PrivateKey::from_hex(secret.expose_hex()) else { continue };
             self.unlock(&private, confirmed)?;

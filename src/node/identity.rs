@@ -19,26 +19,26 @@ pub struct Identity {
 impl Identity {
     /// Creates the identity from the settings. Without a configured boot key the node uses `new_key`, a fresh key.
     pub fn new(settings: &Settings, new_key: PrivateKey, now: Timestamp) -> Identity {
-        let configured = settings.boot.key.as_ref().and_then(|key| PrivateKey::from_hex(key.expose_hex()).ok());
+        let configured = settings.node.boot_key.as_ref().and_then(|key| PrivateKey::from_hex(key.expose_hex()).ok());
         let pair = KeyPair::new(&configured.unwrap_or(new_key));
         let address = || Address::from_public_key(&pair.public(), settings.network.byte).to_string();
         let platform = format!("nisd ({}) on {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS);
         let info = NodeInfo {
             identity: wire::Identity {
                 key: pair.public(),
-                name: Some(settings.boot.name.clone().unwrap_or_else(address)),
+                name: Some(settings.node.boot_name.clone().unwrap_or_else(address)),
             },
             endpoint: settings.endpoint.clone(),
             meta_data: MetaData {
-                version: settings.announced_version.clone(),
+                version: settings.peers.announced_version.clone(),
                 platform: Some(platform),
                 application: None,
-                features: settings.features.bits() as i32,
+                features: settings.node.features.bits() as i32,
                 network_id: MetaData::network_id_of(settings.network.byte),
             },
         };
         let description = NodeDescription { info, started: now };
-        let is_booted = settings.boot.auto || settings.boot.key.is_some();
+        let is_booted = settings.node.auto_boot || settings.node.boot_key.is_some();
         Identity { pair: Rc::new(pair), description, is_booted }
     }
 

@@ -64,7 +64,6 @@ use crate::api::{self, Api, NodeStatus};
 use crate::chain::ReorgLog;
 use crate::clock::NetworkClock;
 use crate::codec::{Context, Format};
-use crate::config;
 use crate::config::{LocalAddresses, Settings};
 use crate::crypto::PrivateKey;
 use crate::explorer::{self, Explorer};
@@ -73,7 +72,7 @@ use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{ConnectionId, Effects, Event, ListenerId, LoopTime, Progress, Service};
 use crate::peer::chain_comparison::far_ahead;
-use crate::peer::{IpDetection, PeerSettings, SavedPeers, wire};
+use crate::peer::{PeerSettings, SavedPeers, wire};
 use crate::store::{SnapshotCache, Store, StoreError, tip};
 use crate::websocket_api::{self, Broker, BrokerTime};
 
@@ -178,7 +177,7 @@ impl<'s> Node<'s> {
     /// Creates a node on a store that holds at least the nemesis block.
     pub fn new(store: &'s Store, settings: &'s Settings, start: Start<'_, 's>) -> Result<Node<'s>, StoreError> {
         let Start { now, seed, local, shared, import, known, kept } = start;
-        let clock = NetworkClock::new(settings.clock, now.monotonic.as_millis() as u64);
+        let clock = NetworkClock::new(settings.node.clock, now.monotonic.as_millis() as u64);
         let time = clock.now(now.unix_millis, now.monotonic.as_millis() as u64);
         let mut randomness = Randomness::new(seed);
         let identity = Identity::new(settings, PrivateKey::from_seed(&randomness.next_bytes()), time);
@@ -388,11 +387,7 @@ fn peer_settings(settings: &Settings, known: Vec<PreTrustedPeer>) -> PeerSetting
         time_sync_node_limit: peers.time_sync_node_limit,
         format: if peers.binary_transport { Format::Binary } else { Format::Json },
         uses_network_time: peers.use_network_time,
-        ip_detection: match peers.ip_detection {
-            config::IpDetection::AutoRequired => IpDetection::Required,
-            config::IpDetection::AutoOptional => IpDetection::Optional,
-            config::IpDetection::Disabled => IpDetection::Disabled,
-        },
+        ip_detection: peers.ip_detection,
         chain: settings.network.chain.clone(),
         far_ahead: far_ahead(&settings.network.chain),
         checkpoint: peers.checkpoint,
@@ -405,12 +400,12 @@ fn api_settings(settings: &Settings, local: LocalAddresses) -> api::Settings {
     api::Settings {
         context_path: settings.http.context.clone(),
         compress: settings.http.gzip,
-        features: settings.features,
+        features: settings.node.features,
         is_local: Box::new(move |client| local.contains(client)),
         host_names: settings.host_names.clone(),
-        local_origins: settings.local_origins.clone(),
-        allowed_harvesters: settings.allowed_harvesters.clone(),
-        prunes_hashes: settings.forgets_hashes,
+        local_origins: settings.http.local_origins.clone(),
+        allowed_harvesters: settings.http.allowed_harvesters.clone(),
+        prunes_hashes: settings.node.forgets_hashes,
         unaudited_paths: settings.peers.unaudited_paths.clone(),
         max_pushed_bytes: wire::limits::pushed(&settings.network.chain, Format::Binary),
         ipv6_prefix: settings.limits.ipv6_prefix_length,
@@ -439,7 +434,7 @@ fn push_settings(settings: &Settings) -> websocket_api::Settings {
         implicit_subscription: websocket.implicit_subscription,
         lenient: websocket.lenient_stomp,
         limits: websocket_api::Limits {
-            sessions: limits.websocket_connections,
+            sessions: limits.websocket_connections(),
             subscriptions_per_session: limits.subscriptions,
             addresses_per_session: limits.registered_addresses,
             ipv6_prefix: limits.ipv6_prefix_length,

@@ -37,10 +37,10 @@ fn notices(settings: &Settings) -> String {
 fn unset_settings_have_their_defaults() {
     let settings = flags(&[]).unwrap();
     assert_eq!((settings.http.port, settings.websocket.port), (7890, 7778));
-    assert_eq!((settings.http.bind, settings.clock), (Bind::All, ClockMode::System));
+    assert_eq!((settings.http.bind, settings.node.clock), (Bind::All, ClockMode::System));
     assert_eq!(settings.websocket.blocks_new_body, BlocksNewBody::Auto);
     assert!(settings.websocket.register_on_subscribe && settings.websocket.implicit_subscription);
-    assert!(settings.websocket.lenient_stomp && settings.http.dos_filter && settings.boot.auto);
+    assert!(settings.websocket.lenient_stomp && settings.http.dos_filter && settings.node.auto_boot);
     assert_eq!(settings.limits.idle_timeout, Duration::from_secs(30));
     assert_eq!(notices(&settings), "");
 }
@@ -57,7 +57,7 @@ fn flags_override_the_file_and_the_file_overrides_defaults() {
     )
     .unwrap();
     assert_eq!((settings.http.port, settings.websocket.port), (2, 1002));
-    assert_eq!(settings.clock, ClockMode::Still(Timestamp(5)));
+    assert_eq!(settings.node.clock, ClockMode::Still(Timestamp(5)));
     assert_eq!(settings.limits.connections, 10_000);
 }
 
@@ -138,9 +138,9 @@ fn a_private_network_of_an_operator_is_accepted_unchanged() {
     assert_eq!((chain.importance, chain.vesting), (ImportanceScheme::ProofOfStake, Vesting::Immediate));
     assert!(chain.stabilize_block_times);
     assert_eq!((chain.forks.treasury_reissuance, chain.forks.treasury_hashes.len()), (1, 0));
-    assert_eq!(settings.boot.name.as_deref(), Some("devnet-1"));
+    assert_eq!(settings.node.boot_name.as_deref(), Some("devnet-1"));
     assert_eq!(settings.peers.ip_detection, IpDetection::Disabled);
-    assert_eq!(settings.boot.key.as_ref().unwrap().expose_hex().len(), 64);
+    assert_eq!(settings.node.boot_key.as_ref().unwrap().expose_hex().len(), 64);
     assert_eq!(notices(&settings), "");
     assert!(settings.nemesis.read().unwrap_err().to_string().contains("nemesis-devnet.bin"));
     assert_eq!((settings.nemesis.read_if_there().unwrap(), settings.nemesis_hash), (None, None));
@@ -197,11 +197,12 @@ fn an_incomplete_private_key_is_rejected_with_a_clear_error() {
 
 #[test]
 fn peer_settings_default_to_those_of_nis1() {
-    let peers = flags(&[]).unwrap().peers;
+    let settings = flags(&[]).unwrap();
+    let peers = &settings.peers;
     assert_eq!((peers.node_limit, peers.time_sync_node_limit), (5, 20));
     assert!(peers.binary_transport && peers.use_network_time && peers.hosts.is_empty());
-    assert_eq!(peers.ip_detection, IpDetection::AutoRequired);
-    assert_eq!(peers.file, PeersFile("peers-config_mainnet.json".into()), "in the folder of the program");
+    assert_eq!(peers.ip_detection, IpDetection::Required);
+    assert_eq!(settings.peers_file, PeersFile("peers-config_mainnet.json".into()), "in the folder of the program");
     assert_eq!(peers.unaudited_paths.len(), 16);
     assert!(peers.unaudited_paths.contains(&"/account/unconfirmedtransactions".to_owned()));
 
@@ -212,16 +213,16 @@ fn peer_settings_default_to_those_of_nis1() {
     let peers = &settings.peers;
     assert_eq!((peers.node_limit, peers.time_sync_node_limit), (9, 8));
     assert!(!peers.binary_transport && !peers.use_network_time);
-    assert_eq!(peers.ip_detection, IpDetection::AutoOptional);
-    assert_eq!(peers.file, PeersFile("conf/peers-config_testnet.json".into()), "beside the file");
+    assert_eq!(peers.ip_detection, IpDetection::Optional);
+    assert_eq!(settings.peers_file, PeersFile("conf/peers-config_testnet.json".into()), "beside the file");
     assert_eq!(peers.unaudited_paths, ["/a", "/b"]);
     let hosts: Vec<_> = peers.hosts.iter().map(|host| host.to_string()).collect();
     assert_eq!(hosts, ["http://a.example:7890", "http://[::1]:7891"]);
-    let known = peers.file.read(&settings.network).unwrap();
+    let known = settings.peers_file.read(&settings.network).unwrap();
     assert_eq!((known.nodes.len(), known.is_built_in), (3, true), "there is no such folder");
-    assert_eq!(peers.listed(&settings.network).unwrap().nodes, [], "the operator names other nodes");
+    assert_eq!(settings.listed_peers().unwrap().nodes, [], "the operator names other nodes");
     let alone = file("nem.network = testnet").unwrap();
-    assert_eq!(alone.peers.listed(&alone.network).unwrap(), known);
+    assert_eq!(alone.listed_peers().unwrap(), known);
 
     for (wrong, key) in [
         ("nisd.peers = a|b:x", "nisd.peers"),
@@ -241,13 +242,13 @@ fn clients_are_identified_by_the_configured_proxies_hosts_and_prefix() {
     let text = "nisd.trustedProxies = 127.0.0.1|10.0.0.0/8\nnisd.hostNames = Node.Example|[2001:DB8::1]\n\
                 nem.host = my.host\nnisd.localOrigins = http://localhost:3000\nnisd.ipv6PrefixLength = 56\nnisd.maxConnectionsPerAddress = 7";
     let settings = file(text).unwrap();
-    assert!(settings.trusted_proxies.contains("10.9.8.7".parse().unwrap()));
-    assert!(!settings.trusted_proxies.contains("11.0.0.1".parse().unwrap()));
+    assert!(settings.http.trusted_proxies.contains("10.9.8.7".parse().unwrap()));
+    assert!(!settings.http.trusted_proxies.contains("11.0.0.1".parse().unwrap()));
     assert_eq!(settings.host_names, ["node.example", "2001:db8::1", "my.host"]);
-    assert_eq!(settings.local_origins, ["http://localhost:3000"]);
+    assert_eq!(settings.http.local_origins, ["http://localhost:3000"]);
     assert_eq!((settings.limits.ipv6_prefix_length, settings.limits.connections_per_address), (56, 7));
     let settings = file("").unwrap();
-    assert!(settings.trusted_proxies.is_empty());
+    assert!(settings.http.trusted_proxies.is_empty());
     assert_eq!(settings.host_names, ["127.0.0.1"]);
     assert!(
         problem("nisd.trustedProxies = proxy.example", "nisd.trustedProxies")
@@ -262,7 +263,7 @@ fn clients_are_identified_by_the_configured_proxies_hosts_and_prefix() {
 fn each_port_takes_at_most_four_fifths_of_the_connections_by_default() {
     let shares = |text: &str| {
         let limits = file(text).unwrap().limits;
-        (limits.connections, limits.http_connections, limits.websocket_connections)
+        (limits.connections, limits.http_connections(), limits.websocket_connections())
     };
     assert_eq!(shares(""), (10_000, 8_000, 8_000));
     assert_eq!(shares("nisd.maxConnections = 16"), (16, 13, 13));

@@ -103,7 +103,7 @@ impl<'s> AnsweringNode<'s> {
         now: Duration,
     ) -> Result<AnsweringNode<'s>, StoreError> {
         let moment = LoopTime { unix_millis: began + now.as_millis() as i64, monotonic: now };
-        let (local, shared) = (settings.local.clone(), SharedBytesCounter::default());
+        let (local, shared) = (settings.http.local.clone(), SharedBytesCounter::default());
         let start =
             Start { now: moment, seed: &[1; 32], local, shared, import: None, known: Vec::new(), kept: Vec::new() };
         let machine = Node::new(store, settings, start)?;

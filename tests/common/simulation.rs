@@ -160,7 +160,7 @@ impl<'s> SimulatedNode<'s> {
         kept: Vec<u8>,
     ) -> SimulatedNode<'s> {
         let now = LoopTime { unix_millis: clock.started, monotonic: Duration::ZERO };
-        let (local, shared) = (settings.local.clone(), SharedBytesCounter::default());
+        let (local, shared) = (settings.http.local.clone(), SharedBytesCounter::default());
         let asked = known.is_some().then(VecDeque::new);
         let start = Start { now, seed: &seed, local, shared, import: None, known: known.unwrap_or_default(), kept };
         let machine = Node::new(store, settings, start).expect("a node");

@@ -393,5 +393,5 @@ fn tests_of_public_networks_know_no_public_peers() {
     let folder = folder_without_peers("mainnet", "");
     let settings = nisd::config::load(Some(&folder.path().join("node.properties")), Vec::new(), Some(Path::new("/")));
     let settings = settings.expect("settings");
-    assert_eq!(settings.peers.listed(&settings.network).expect("a list").nodes, []);
+    assert_eq!(settings.listed_peers().expect("a list").nodes, []);
 }

@@ -161,8 +161,9 @@ fn settings(network: Network) -> Settings {
         flag: "--set",
     };
     let flags = [("nem.network", "testnet"), ("nem.network.nemesisFilePath", "unread")];
-    let settings = config::load(None, flags.map(flag).into(), Some(Path::new("unused"))).unwrap();
-    Settings { network, unlocked_limit: HARVESTERS.len() as i32 + 1, ..settings }
+    let mut settings = config::load(None, flags.map(flag).into(), Some(Path::new("unused"))).unwrap();
+    settings.peers.unlocked_limit = HARVESTERS.len() as i32 + 1;
+    Settings { network, ..settings }
 }
 
 fn open(folder: &Path, network: &Network) -> Store {

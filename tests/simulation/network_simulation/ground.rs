@@ -154,10 +154,10 @@ impl Environment {
     pub fn settings(&self, index: usize, member: &MemberPlan) -> Settings {
         let mut settings = self.base.clone();
         settings.endpoint = Endpoint::http(member.ip.to_string(), PORT);
-        settings.boot.auto = true;
-        settings.boot.key = Secret::from_hex(&member_key(index).printed());
-        settings.boot.name = Some(member_name(index));
-        settings.boot.auto_harvest = member.harvests;
+        settings.node.auto_boot = true;
+        settings.node.boot_key = Secret::from_hex(&member_key(index).printed());
+        settings.node.boot_name = Some(member_name(index));
+        settings.peers.auto_harvest = member.harvests;
         settings.peers = PeerSettings {
             node_limit: member.node_limit,
             binary_transport: member.is_binary,
@@ -232,4 +232,4 @@ fn folder() -> TempDir {
 
 /// How a member detects its own address.
 pub const IP_DETECTION: [IpDetection; 3] =
-    [IpDetection::Disabled, IpDetection::AutoOptional, IpDetection::AutoRequired];
+    [IpDetection::Disabled, IpDetection::Optional, IpDetection::Required];

@@ -197,7 +197,7 @@ impl Plan {
             drift: 0,
             is_binary: true,
             node_limit: 5,
-            ip_detection: IpDetection::AutoOptional,
+            ip_detection: IpDetection::Optional,
             uses_network_time: true,
         };
         let members: Vec<_> = (0..3).map(member).collect();
@@ -436,7 +436,7 @@ fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> Membe
         drift: 0,
         is_binary: r.below(4) > 0,
         node_limit: [1, 2, 5, 20][r.below(4)],
-        ip_detection: if is_told { ip_detection } else { IpDetection::AutoOptional },
+        ip_detection: if is_told { ip_detection } else { IpDetection::Optional },
         uses_network_time: r.coin(),
     }
 }

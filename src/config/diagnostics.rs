@@ -1,15 +1,125 @@
-//! Warnings about settings that are valid.
+//! Errors and warnings about settings.
 
-use super::key::Support;
-use super::layers::{Layers, Origin};
-use super::networks::{FORK_KEYS, is_after_all_forks, is_known};
-use super::problem::{Diagnostic, Problem};
-use super::reader::Reader;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::kind::NAME;
+use super::network::{FORK_KEYS, is_after_all_forks, is_known};
+use super::reader::{Layers, Origin, Reader};
 use super::settings::Settings;
-use super::suggest_key::{PREFIXES, has_prefix, suggest_key};
-use super::{table, values};
+use super::table;
 use crate::model::address::NetworkByte;
 use crate::model::network::Network;
+
+/// The settings are invalid. `Display` describes everything for a person, on several lines.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+    /// The file is neither properties nor the `config.json` of a recorded chain.
+    #[error("cannot parse the configuration file {}: {error}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The syntax error.
+        #[source]
+        error: Diagnostic,
+    },
+    /// All wrong values.
+    #[error("{}", list(.0))]
+    Wrong(Vec<Problem>),
+}
+
+/// Describes all problems.
+fn list(problems: &[Problem]) -> String {
+    let mut text = match problems.len() {
+        1 => "a setting is wrong:".to_owned(),
+        count => format!("{count} settings are wrong:"),
+    };
+    problems.iter().for_each(|problem| text.push_str(&format!("\n\n{problem}")));
+    text + "\n\n`nisd settings` describes every setting."
+}
+
+/// A wrong, missing or unknown setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The key.
+    pub key: String,
+    /// The value as it may be shown: in quotes, or a remark that it is hidden or not set.
+    pub value: String,
+    /// Where it was set.
+    pub origin: Origin,
+    /// A clause that describes the error: "is too small".
+    pub why: String,
+    /// The allowed values.
+    pub allowed: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  {} {}", self.key, self.why)?;
+        writeln!(f, "    value:   {}", self.value)?;
+        writeln!(f, "    from:    {}", self.origin)?;
+        write!(f, "    allowed: {}", self.allowed)
+    }
+}
+
+/// A message about settings or about a file of them. Never contains a private key. `Display` omits the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error: the node does not start with it. Warning: it has no effect, or hardly the intended one. Information
+    /// otherwise.
+    pub level: log::Level,
+    /// The line of the file, or the number of the entry in a peer list, from 1; 0 for the whole.
+    pub line: usize,
+    /// The key or the peer; `None` for the whole.
+    pub key: Option<String>,
+    /// What is the case, why, and what to do instead; may be empty.
+    pub text: String,
+}
+
+impl Diagnostic {
+    pub(super) fn error(line: usize, text: impl Into<String>) -> Diagnostic {
+        Diagnostic { level: log::Level::Error, line, key: None, text: text.into() }
+    }
+
+    pub(super) fn warn(text: impl Into<String>) -> Diagnostic {
+        Diagnostic { level: log::Level::Warn, ..Diagnostic::error(0, text) }
+    }
+
+    pub(super) fn info(text: impl Into<String>) -> Diagnostic {
+        Diagnostic { level: log::Level::Info, ..Diagnostic::error(0, text) }
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.text),
+            line => write!(f, "line {line}: {}", self.text),
+        }
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+/// Formats a value for an error: in quotes, escaped, and shortened.
+pub(super) fn quoted(text: &str) -> String {
+    const MAX_SHOWN: usize = 80;
+    let mut short: String = text.chars().take(MAX_SHOWN).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    format!("{short:?}")
+}
 
 /// Maximum number of unknown keys that are reported individually.
 const MAX_UNKNOWN: usize = 20;
@@ -27,9 +137,9 @@ pub(super) fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Di
     let (mut unknown, mut refused) = (0usize, 0usize);
     let mut never = Vec::new();
     for (name, origin) in layers.keys() {
-        match table::find(name).map(|key| key.support) {
-            Some(Support::Active) => {}
-            Some(Support::Ignored) => never.push(name),
+        match table::find(name) {
+            Some(key) if key.is_ignored => never.push(name),
+            Some(_) => {}
             None if matches!(origin, Origin::Flag(_)) || has_prefix(name, &["nisd."]) => {
                 refused += 1;
                 if refused <= MAX_UNKNOWN {
@@ -131,7 +241,7 @@ pub(super) fn check_network(reader: &mut Reader<'_>, network: &Network) -> Vec<D
 /// Reports a first letter that does not match the network byte: the letter has no effect, but the byte may be wrong.
 fn start_char_mismatch(reader: &mut Reader<'_>, network: &Network) -> Option<Diagnostic> {
     const KEY: &str = "nem.network.addressStartChar";
-    let configured = reader.read(KEY, values::name)?.chars().next()?;
+    let configured = reader.read(KEY, &NAME)?.chars().next()?;
     let letter = network.nemesis_signer.as_str().chars().next()?;
     let text = || format!("{KEY} has no effect: with this nem.network.version addresses begin with {letter}");
     (configured != letter).then(|| Diagnostic::warn(text()))
@@ -153,8 +263,8 @@ fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Diagnostic> {
 /// Returns a warning if no block can arrive: the node knows no peers (`is_alone`) and does not harvest from the start.
 /// `None` otherwise.
 pub fn no_block_source_warning(settings: &Settings, is_alone: bool) -> Option<Diagnostic> {
-    let boot = &settings.boot;
-    let harvests = boot.auto_harvest && (boot.key.is_some() || !settings.harvester_keys.is_empty());
+    let peers = &settings.peers;
+    let harvests = peers.auto_harvest && (settings.node.boot_key.is_some() || !peers.harvester_keys.is_empty());
     let name = &settings.network.name;
     (is_alone && !harvests).then(|| {
         Diagnostic::warn(format!(
@@ -163,4 +273,63 @@ pub fn no_block_source_warning(settings: &Settings, is_alone: bool) -> Option<Di
              nis.bootKey to the key of an account with importance, and nis.shouldAutoHarvestOnBoot to true"
         ))
     })
+}
+
+/// Longest unknown key for which a suggestion is searched; no setting has a longer one.
+const MAX_KEY: usize = 64;
+
+/// Prefixes of this node's settings.
+pub(super) const PREFIXES: [&str; 3] = ["nem.", "nis.", "nisd."];
+
+/// Returns whether a key starts with one of these prefixes, in any case.
+pub(super) fn has_prefix(name: &str, prefixes: &[&str]) -> bool {
+    let start = |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    prefixes.iter().any(|prefix| start(prefix))
+}
+
+/// Returns the setting that `unknown` most likely means: one within a small edit distance, else one that differs only
+/// in its prefix.
+pub(super) fn suggest_key(unknown: &str) -> Option<&'static str> {
+    if unknown.len() > MAX_KEY {
+        return None;
+    }
+    let unknown = unknown.to_lowercase();
+    let edit_distance = |name: &str| strsim::levenshtein(&unknown, &name.to_lowercase());
+    let (distance, name) = table::keys().map(|key| (edit_distance(key.name), key.name)).min()?;
+    if distance <= 2.max(name.len() / 5) {
+        return Some(name);
+    }
+    let behind = unknown.split_once('.').map_or(unknown.as_str(), |(_, rest)| rest);
+    let is_same = |name: &str| name.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(behind));
+    table::keys().map(|key| key.name).find(|name| is_same(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_values_are_escaped_and_short() {
+        assert_eq!(quoted("a\n\u{1b}[2J"), r#""a\n\u{1b}[2J""#);
+        assert!(quoted(&"ä".repeat(1000)).chars().count() < 100);
+    }
+
+    #[test]
+    fn a_mistyped_key_suggests_the_intended_one() {
+        for (unknown, meant) in [
+            ("nis.blockChainRewritLimit", Some("nis.blockChainRewriteLimit")),
+            ("nis.bootkey", Some("nis.bootKey")),
+            ("nem.http.Port", Some("nem.httpPort")),
+            ("nsi.bootKey", Some("nis.bootKey")),
+            ("bootKey", Some("nis.bootKey")),
+            ("node.httpport", Some("nem.httpPort")),
+            ("nis.trustedProxies", Some("nisd.trustedProxies")),
+            ("nis.somethingElseEntirely", None),
+            ("java.util.logging.level", None),
+            ("", None),
+        ] {
+            assert_eq!(suggest_key(unknown), meant, "{unknown}");
+        }
+        assert_eq!(suggest_key(&"x".repeat(1_000_000)), None);
+    }
 }

@@ -1,0 +1,626 @@
+//! Kinds of settings: allowed values, their description, and their parser. Every parser returns the value, or a clause
+//! that describes the error.
+//!
+//! White space around a value and around list elements is ignored. (NIS1 keeps trailing white space, which makes most
+//! values wrong, so a file that is valid there means the same here.)
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use super::addresses::{AddressRanges, LocalAddresses, is_host_name};
+use super::diagnostics::quoted;
+use super::settings::{Bind, IpDetection};
+use crate::api::Features;
+use crate::clock::{ClockMode, InvalidClockMode};
+use crate::model::address::{Address, NetworkByte};
+use crate::model::{Checkpoint, Hash256};
+use crate::peer::wire::{Endpoint, Version};
+use crate::websocket_api::BlocksNewBody;
+
+/// A value, or a description of the error. The description is shown, so it never repeats a secret.
+pub(super) type Parsed<T> = Result<T, String>;
+
+/// Maximum characters of a name.
+const MAX_NAME: usize = 64;
+/// Maximum bytes of a text.
+const MAX_TEXT: usize = 1 << 14;
+/// Address space for the store is a multiple of this, which LMDB accepts with any usual page size.
+const MAP_UNIT: usize = 64 << 10;
+
+/// Optional features of a node, in the order of their bits.
+const OPTIONAL_FEATURES: &[&str] = &["TRANSACTION_HASH_LOOKUP", "HISTORICAL_ACCOUNT_DATA", "TRACK_EXPIRED_MOSAICS"];
+
+/// The text of a value, and what its meaning depends on.
+pub(super) struct Source<'a> {
+    pub text: &'a str,
+    /// Base folder of relative paths; `None` for the current folder.
+    pub folder: Option<&'a Path>,
+    /// The user's home folder, if known.
+    pub home: Option<&'a Path>,
+    /// The network of addresses; without it, addresses are not validated.
+    pub network: Option<NetworkByte>,
+}
+
+/// Allowed values of a setting whose type is `T`. `Display` describes them for a person.
+pub(super) enum Kind<T> {
+    /// A whole number in decimal digits within these bounds.
+    Integer { min: i64, max: i64, value: fn(i64) -> Option<T> },
+    /// A number of bytes within these bounds.
+    Size { min: u64, max: u64, value: fn(usize) -> T },
+    /// One of these names.
+    Choice { names: &'static [&'static str], value: fn(&'static str) -> T },
+    /// Any of these names; the value gets them in this order.
+    Names { names: &'static [&'static str], value: fn(Vec<&'static str>) -> T },
+    /// Any other text with a description of the allowed ones. A secret is never shown.
+    Form { allowed: &'static str, parse: fn(&Source<'_>) -> Parsed<T>, is_secret: bool },
+}
+
+/// A kind whatever the type of its values.
+pub(super) trait AnyKind: fmt::Display {
+    /// Returns a clause about what is wrong with a value.
+    fn check(&self, source: &Source<'_>) -> Parsed<()>;
+
+    /// Returns whether values must never be shown.
+    fn is_secret(&self) -> bool;
+}
+
+impl<T> AnyKind for Kind<T> {
+    fn check(&self, source: &Source<'_>) -> Parsed<()> {
+        self.parse(source).map(drop)
+    }
+
+    fn is_secret(&self) -> bool {
+        matches!(self, Kind::Form { is_secret: true, .. })
+    }
+}
+
+impl<T> Kind<T> {
+    /// Parses a value.
+    pub fn parse(&self, source: &Source<'_>) -> Parsed<T> {
+        let text = source.text;
+        match self {
+            Kind::Integer { min, max, value } => {
+                value(parse_integer(text, *min, *max)?).ok_or_else(|| "is too large".to_owned())
+            }
+            Kind::Size { min, max, value } => {
+                Ok(value(usize::try_from(parse_size(text, *min, *max)?).unwrap_or(usize::MAX)))
+            }
+            Kind::Choice { names, value } => {
+                let chosen = names.iter().find(|name| **name == text.trim());
+                chosen.map(|name| value(name)).ok_or_else(|| "is not one of the allowed values".to_owned())
+            }
+            Kind::Names { names, value } => parse_names(text, names).map(value),
+            Kind::Form { parse, .. } => parse(source),
+        }
+    }
+}
+
+impl<T> fmt::Display for Kind<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Integer { min, max, .. } if [i64::from(i32::MAX), i64::MAX].contains(max) => {
+                write!(f, "a whole number, at least {min}")
+            }
+            Kind::Integer { min, max, .. } => write!(f, "a whole number from {min} to {max}"),
+            Kind::Size { min, max, .. } => {
+                let (min, max) = (Bytes(*min), Bytes(*max));
+                write!(f, "bytes, or a number followed by K, M, G or T, from {min} to {max}")
+            }
+            Kind::Choice { names, .. } => f.write_str(&names.join(" or ")),
+            Kind::Names { names, .. } => write!(f, "nothing, or some of {}, joined by |", names.join(", ")),
+            Kind::Form { allowed, .. } => f.write_str(allowed),
+        }
+    }
+}
+
+/// A number of bytes, shown in the largest unit that divides it.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, shift) in [("T", 40), ("G", 30), ("M", 20), ("K", 10)] {
+            if self.0 != 0 && self.0.trailing_zeros() >= shift {
+                return write!(f, "{}{unit}", self.0 >> shift);
+            }
+        }
+        self.0.fmt(f)
+    }
+}
+
+/// A whole number. The bounds must fit the type.
+pub(super) const fn integer<T: TryFrom<i64>>(min: i64, max: i64) -> Kind<T> {
+    Kind::Integer { min, max, value: |number| T::try_from(number).ok() }
+}
+
+/// A port; 0 lets the system choose.
+pub(super) const fn port() -> Kind<u16> {
+    integer(0, 65_535)
+}
+
+/// A whole number of seconds.
+pub(super) const fn seconds(min: i64, max: i64) -> Kind<Duration> {
+    Kind::Integer { min, max, value: |number| Some(Duration::from_secs(number.unsigned_abs())) }
+}
+
+/// A number of bytes.
+pub(super) const fn size(min: u64, max: u64) -> Kind<usize> {
+    Kind::Size { min, max, value: |bytes| bytes }
+}
+
+/// A number of bytes, rounded down to a multiple of [`MAP_UNIT`].
+pub(super) const fn map_size(min: u64, max: u64) -> Kind<usize> {
+    Kind::Size { min, max, value: |bytes| bytes / MAP_UNIT * MAP_UNIT }
+}
+
+/// Some of these names, in their order.
+pub(super) const fn names(names: &'static [&'static str]) -> Kind<Vec<&'static str>> {
+    Kind::Names { names, value: |names| names }
+}
+
+const fn form<T>(allowed: &'static str, parse: fn(&Source<'_>) -> Parsed<T>) -> Kind<T> {
+    Kind::Form { allowed, parse, is_secret: false }
+}
+
+pub(super) const TEXT: Kind<String> = form("a text", |source| parse_text(source.text));
+pub(super) const NAME: Kind<String> = form("a name of 1 to 64 characters", |source| parse_name(source.text));
+/// A path: `%h` is the home folder, and a relative path starts at the folder of the file that set it.
+pub(super) const PATH: Kind<PathBuf> =
+    form("a path; a relative one starts at the folder of the configuration file", |source| {
+        let text = match (parse_text(source.text)?, source.home) {
+            (text, _) if text.is_empty() => return Err("is empty".to_owned()),
+            (text, Some(home)) => text.replace("%h", &home.to_string_lossy()),
+            (text, None) if text.contains("%h") => {
+                return Err("uses %h, but the home folder is not known".to_owned());
+            }
+            (text, None) => text,
+        };
+        // Without `.` components: the system cannot create a folder named `store/.`.
+        let path: PathBuf = Path::new(&text).components().collect();
+        Ok(source.folder.map_or(path.clone(), |folder| folder.join(path)))
+    });
+pub(super) const BOOLEAN: Kind<bool> = form("true or false", |source| match source.text.trim() {
+    text if text.eq_ignore_ascii_case("true") => Ok(true),
+    text if text.eq_ignore_ascii_case("false") => Ok(false),
+    _ => Err("is neither true nor false".to_owned()),
+});
+pub(super) const HASH: Kind<Hash256> = form("64 hex digits", |source| {
+    let text = source.text.trim();
+    Hash256::from_hex(text).ok_or_else(|| format!("is not a hash ({} characters)", text.chars().count()))
+});
+pub(super) const HASHES: Kind<Vec<Hash256>> =
+    form("nothing, or hashes of 64 hex digits, joined by |", |source| list(source.text, "no hash", Hash256::from_hex));
+/// The address of the nemesis signer, which is parsed once the network byte is known.
+pub(super) const ADDRESS: Kind<String> =
+    form("an address of the network: 40 letters and digits without hyphens", |source| Ok(source.text.to_owned()));
+pub(super) const ADDRESSES: Kind<Vec<Address>> =
+    form("nothing, or addresses of the network without hyphens, joined by |", |source| match source.network {
+        Some(network) => {
+            list(source.text, "no valid address of the network", |element| Address::parse(element, network))
+        }
+        None => Ok(Vec::new()),
+    });
+pub(super) const SECRET: Kind<Option<Secret>> = Kind::Form {
+    allowed: "nothing, or a private key of 64 hex digits",
+    parse: |source| match parse_secrets(source.text)? {
+        mut keys if keys.len() <= 1 => Ok(keys.pop()),
+        _ => Err("is a list".to_owned()),
+    },
+    is_secret: true,
+};
+pub(super) const SECRETS: Kind<Vec<Secret>> = Kind::Form {
+    allowed: "nothing, or private keys of 64 hex digits, joined by |",
+    parse: |source| parse_secrets(source.text),
+    is_secret: true,
+};
+pub(super) const LOCAL_ADDRESSES: Kind<LocalAddresses> = form(
+    "nothing, or IP addresses, host names and patterns such as 10.0.*.* (IPv6: all eight parts), joined by |",
+    |source| LocalAddresses::parse(source.text),
+);
+pub(super) const ADDRESS_RANGES: Kind<AddressRanges> =
+    form("nothing, or IP addresses and ranges such as 10.0.0.0/8 or 2001:db8::/32, joined by |", |source| {
+        AddressRanges::parse(elements(source.text))
+    });
+pub(super) const HOST_NAMES: Kind<Vec<String>> =
+    form("nothing, or host names and IP addresses without ports, joined by |", |source| parse_host_names(source.text));
+pub(super) const ORIGINS: Kind<Vec<String>> =
+    form("nothing, or origins such as http://127.0.0.1:3000, joined by |", |source| {
+        list(source.text, "no origin: write http://HOST:PORT", origin)
+    });
+pub(super) const ENDPOINTS: Kind<Vec<Endpoint>> =
+    form("nothing, or HOST, HOST:PORT and [IPV6]:PORT, joined by |", |source| {
+        let read =
+            |element| Endpoint::parse(element).map_err(|why| format!("holds {}, which {why}", quoted(element)));
+        elements(source.text).map(read).collect()
+    });
+pub(super) const CHECKPOINT: Kind<Option<Checkpoint>> =
+    form("nothing, or HEIGHT:HASH", |source| match source.text.trim() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|why| format!("is not a block: {why}")),
+    });
+pub(super) const BIND: Kind<Bind> =
+    form("an IP address of this machine, localhost for 127.0.0.1 and ::1, or * for all", |source| {
+        match source.text.trim() {
+            "*" => Ok(Bind::All),
+            "localhost" => Ok(Bind::Loopback),
+            text => ip_address(text).map(Bind::One).ok_or_else(|| "is not an IP address".to_owned()),
+        }
+    });
+pub(super) const LISTENER: Kind<Option<SocketAddr>> =
+    form("nothing, or an IP address of this machine and a port, such as 10.0.0.5:9100 or [::]:9100", |source| {
+        match source.text.trim() {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| "is not an IP address with a port".to_owned()),
+        }
+    });
+/// A path prefix: empty, or `/` and unreserved characters, without `/` at its end.
+pub(super) const CONTEXT: Kind<String> =
+    form("nothing, or a path that begins with / and does not end with it", |source| {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"/-._~".contains(&b);
+        match source.text.trim() {
+            "" => Ok(String::new()),
+            text if text.len() > MAX_NAME => Err("is too long".to_owned()),
+            text if !text.starts_with('/') => Err("does not begin with /".to_owned()),
+            text if text.ends_with('/') || text.contains("//") => Err("has a superfluous /".to_owned()),
+            text if text.bytes().all(allowed) => Ok(text.to_owned()),
+            _ => Err("has characters other than letters, digits, and - . _ ~ /".to_owned()),
+        }
+    });
+pub(super) const CLOCK: Kind<ClockMode> =
+    form("system, or network seconds: N holds the clock there, N+ lets it run from there", |source| {
+        source.text.trim().parse().map_err(|error: InvalidClockMode| error.to_string())
+    });
+/// A version that NIS1 nodes are compatible with.
+pub(super) const VERSION: Kind<Version> =
+    form("MAJOR.MINOR.BUILD compatible with 0.6 and 0.7, such as 0.6.102", |source| {
+        let version: Version = source.text.trim().parse().map_err(|_| "is no version".to_owned())?;
+        match version.is_compatible(&Version::OWN) {
+            true => Ok(version),
+            false => Err("is incompatible with the versions of other nodes".to_owned()),
+        }
+    });
+/// Request paths in lower case.
+pub(super) const PATHS: Kind<Vec<String>> = form("a text", |source| {
+    let paths = parse_text(source.text)?.to_lowercase();
+    Ok(paths.split('|').map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).collect())
+});
+pub(super) const LOG_LEVEL: Kind<log::LevelFilter> = Kind::Choice {
+    names: &["off", "error", "warn", "info", "debug", "trace"],
+    value: |name| name.parse().unwrap_or(log::LevelFilter::Info),
+};
+pub(super) const LOG_FORMAT: Kind<bool> = Kind::Choice { names: &["text", "json"], value: |name| name == "json" };
+pub(super) const PROTOCOL: Kind<&'static str> = Kind::Choice { names: &["http", "https"], value: |name| name };
+pub(super) const FEATURES: Kind<Features> = Kind::Names {
+    names: OPTIONAL_FEATURES,
+    value: |names| {
+        let has = |index: usize| OPTIONAL_FEATURES.get(index).is_some_and(|name| names.contains(name));
+        Features { transaction_hash_lookup: has(0), historical_account_data: has(1), track_expired_mosaics: has(2) }
+    },
+};
+pub(super) const BLOCKS_NEW_BODY: Kind<BlocksNewBody> = Kind::Choice {
+    names: &["auto", "object", "number"],
+    value: |name| match name {
+        "object" => BlocksNewBody::Object,
+        "number" => BlocksNewBody::Number,
+        _ => BlocksNewBody::Auto,
+    },
+};
+pub(super) const IP_DETECTION: Kind<IpDetection> = Kind::Choice {
+    names: &["AutoRequired", "AutoOptional", "Disabled"],
+    value: |name| match name {
+        "Disabled" => IpDetection::Disabled,
+        "AutoOptional" => IpDetection::Optional,
+        _ => IpDetection::Required,
+    },
+};
+
+fn parse_text(text: &str) -> Parsed<String> {
+    match text.trim() {
+        text if text.len() > MAX_TEXT => Err("is too long".to_owned()),
+        text if text.contains(char::is_control) => Err("contains control characters".to_owned()),
+        text => Ok(text.to_owned()),
+    }
+}
+
+fn parse_name(text: &str) -> Parsed<String> {
+    let text = parse_text(text)?;
+    match text.chars().count() {
+        0 => Err("is empty".to_owned()),
+        length if length > MAX_NAME => Err("is too long".to_owned()),
+        _ => Ok(text),
+    }
+}
+
+/// Parses a decimal number with an optional sign, as NIS1 does.
+fn parse_integer(text: &str, min: i64, max: i64) -> Parsed<i64> {
+    let text = text.trim();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err("is not a whole number in decimal digits".to_owned());
+    }
+    match text.parse::<i64>() {
+        Ok(value) if value < min => Err("is too small".to_owned()),
+        Ok(value) if value <= max => Ok(value),
+        Err(_) if text.starts_with('-') => Err("is too small".to_owned()),
+        _ => Err("is too large".to_owned()),
+    }
+}
+
+/// Parses a number of bytes; `K`, `M`, `G` and `T` in either case are powers of 1024.
+fn parse_size(text: &str, min: u64, max: u64) -> Parsed<u64> {
+    let text = text.trim();
+    let units = [('k', 10), ('m', 20), ('g', 30), ('t', 40)];
+    let with_unit = units.iter().find_map(|(unit, shift)| {
+        let number = text.strip_suffix([*unit, unit.to_ascii_uppercase()])?;
+        Some((number, *shift))
+    });
+    let (number, shift) = with_unit.unwrap_or((text, 0));
+    let number = parse_integer(number, 0, i64::MAX)?.unsigned_abs();
+    match number.checked_mul(1 << shift) {
+        Some(bytes) if bytes < min => Err("is too small".to_owned()),
+        Some(bytes) if bytes <= max => Ok(bytes),
+        _ => Err("is too large".to_owned()),
+    }
+}
+
+/// Splits a list at its bars. Empty elements at the end are dropped; others are kept and cause errors.
+fn elements(text: &str) -> impl Iterator<Item = &str> {
+    let text = text.trim_end_matches(|c: char| c == '|' || c.is_whitespace());
+    let count = if text.is_empty() { 0 } else { usize::MAX };
+    text.split('|').map(str::trim).take(count)
+}
+
+/// Parses each element of a list; the error shows the first one that is not what it must be.
+fn list<T>(text: &str, wrong: &str, parse: impl Fn(&str) -> Option<T>) -> Parsed<Vec<T>> {
+    let read = |element| parse(element).ok_or_else(|| format!("holds {}, which is {wrong}", quoted(element)));
+    elements(text).map(read).collect()
+}
+
+/// Returns those of `known` that the list contains, in the order of `known`.
+fn parse_names(text: &str, known: &[&'static str]) -> Parsed<Vec<&'static str>> {
+    let named = list(text, "unknown", |element| known.iter().find(|name| **name == element))?;
+    Ok(known.iter().filter(|name| named.contains(name)).copied().collect())
+}
+
+/// Parses an address of the nemesis signer.
+pub(super) fn parse_address(text: &str, network: NetworkByte) -> Parsed<Address> {
+    Address::parse(text.trim(), network).ok_or_else(|| "is not a valid address of the network".to_owned())
+}
+
+/// Parses private keys; an error shows only the length of the wrong one.
+fn parse_secrets(text: &str) -> Parsed<Vec<Secret>> {
+    let read = |element: &str| {
+        let wrong = || {
+            let length = element.chars().count();
+            match element.bytes().all(|b| b.is_ascii_hexdigit()) {
+                true => format!("holds a key of {length} hex digits; a private key has 64"),
+                false => format!("holds {length} characters that are not all hex digits"),
+            }
+        };
+        Secret::from_hex(element).ok_or_else(wrong)
+    };
+    elements(text).map(read).collect()
+}
+
+/// Parses an IP address; brackets, as around an IPv6 address in a URL, are accepted.
+fn ip_address(text: &str) -> Option<IpAddr> {
+    text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text).parse().ok()
+}
+
+/// Parses host names and IP addresses, and normalises them: lower case, and the usual form.
+pub(super) fn parse_host_names(text: &str) -> Parsed<Vec<String>> {
+    list(text, "no host name; ports and paths are not part of one", |element| match ip_address(element) {
+        Some(address) => Some(address.to_string()),
+        None => is_host_name(element).then(|| element.to_ascii_lowercase()),
+    })
+}
+
+/// Parses the origin of a web page, as browsers send it: a scheme, a host in lower case, and a port unless it is the
+/// default of the scheme.
+fn origin(element: &str) -> Option<String> {
+    let origin = element.to_ascii_lowercase();
+    let (port, authority) = match origin.split_once("://") {
+        Some(("http", authority)) => (":80", authority),
+        Some(("https", authority)) => (":443", authority),
+        _ => return None,
+    };
+    let (host, number) = match authority.rsplit_once(':').filter(|(_, number)| !number.ends_with(']')) {
+        Some((host, number)) => (host, Some(number)),
+        None => (authority, None),
+    };
+    let has_host = is_host_name(host)
+        || host.parse::<Ipv4Addr>().is_ok()
+        || (host.starts_with('[') && ip_address(host).is_some());
+    let has_port = number.is_none_or(|number| number.parse::<u16>().is_ok_and(|port| port > 0));
+    (has_host && has_port).then(|| origin.strip_suffix(port).map_or(origin.clone(), str::to_owned))
+}
+
+/// Maximum hex digits of a private key: 32 bytes, and the `00` that NIS1 prints before a key whose top bit is set.
+const MAX_DIGITS: usize = 66;
+/// Hex digits of a private key of full length.
+const DIGITS: usize = 64;
+/// Minimum hex digits. NIS1 omits leading zeros, but never so many by chance: a shorter key was cut or is invalid.
+const MIN_DIGITS: usize = 58;
+
+/// The hex text of a private key, wiped from memory when dropped and never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// Accepts hex digits of either case: 58 to 64, or 66 that start with `00`. The key is the number that they write,
+    /// most significant digit first.
+    pub fn from_hex(text: &str) -> Option<Secret> {
+        let significant = if text.len() == MAX_DIGITS { text.strip_prefix("00")? } else { text };
+        let valid =
+            (MIN_DIGITS..=DIGITS).contains(&significant.len()) && significant.bytes().all(|b| b.is_ascii_hexdigit());
+        valid.then(|| Secret(Zeroizing::new(significant.to_owned())))
+    }
+
+    /// Returns the hex text: 58 to 64 digits. The caller must not show it.
+    pub fn expose_hex(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(not shown)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::table;
+    use super::*;
+
+    fn parsed<T>(kind: Kind<T>, text: &str) -> Parsed<T> {
+        kind.parse(&Source { text, folder: None, home: None, network: None })
+    }
+
+    #[test]
+    fn integers_keep_to_their_bounds() {
+        assert_eq!(parse_integer(" +7 ", 0, 9), Ok(7));
+        assert_eq!(parse_integer("-1", -1, 9), Ok(-1));
+        assert_eq!(parse_integer("9223372036854775807", 0, i64::MAX), Ok(i64::MAX));
+        for (text, wrong) in [("10", "large"), ("-1", "small"), ("9".repeat(30).as_str(), "large")] {
+            assert!(parse_integer(text, 0, 9).unwrap_err().contains(wrong), "{text}");
+        }
+        for text in ["", "+", "0x98", "1 000", "1.0", "+-1", "\u{664}"] {
+            assert!(parse_integer(text, 0, 9).unwrap_err().contains("decimal"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_announced_version_must_be_compatible_with_peers() {
+        for text in ["0.6.102", " 0.6.103 ", "0.7.0", "0.6.102-BETA"] {
+            assert_eq!(parsed(VERSION, text).map(|version| version.to_string()), Ok(text.trim().to_owned()));
+        }
+        for text in ["", "0.6", "1.0.0", "0.8.1", "v0.6.102", "0.5.9"] {
+            assert!(parsed(VERSION, text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        assert_eq!(parse_size("1000", 0, u64::MAX), Ok(1000));
+        assert_eq!(parse_size("2k", 0, u64::MAX), Ok(2048));
+        assert_eq!(parse_size("3 G", 0, u64::MAX), Ok(3 << 30));
+        assert_eq!(parse_size("9999999T", 0, u64::MAX), Ok(9_999_999 << 40));
+        for text in ["-1", "k", "1kk", "1KB", "9223372036854775807T", ""] {
+            assert!(parse_size(text, 0, u64::MAX).is_err(), "{text}");
+        }
+        assert!(parse_size("1K", 1025, 2000).is_err());
+    }
+
+    #[test]
+    fn lists_drop_empty_entries_only_at_the_end() {
+        let read = |text| elements(text).collect::<Vec<_>>();
+        assert_eq!(read(""), Vec::<&str>::new());
+        assert_eq!(read(" || "), Vec::<&str>::new());
+        assert_eq!(read(" a | b ||"), ["a", "b"]);
+        assert_eq!(read("a||b"), ["a", "", "b"]);
+        assert!(parse_names("A||B", &["A", "B"]).is_err());
+        assert_eq!(parse_names("B|A|B", &["A", "B", "C"]), Ok(vec!["A", "B"]));
+    }
+
+    #[test]
+    fn an_invalid_private_key_is_not_shown_in_the_error() {
+        let error = parsed(SECRETS, &format!("{}|secret words", "c0ffee11".repeat(8))).unwrap_err();
+        assert!(error.contains("12 characters") && !error.contains("secret w"), "{error}");
+        assert_eq!(parsed(SECRETS, "c0ffee11").unwrap_err(), "holds a key of 8 hex digits; a private key has 64");
+        assert_eq!(parsed(SECRET, " "), Ok(None));
+        assert!(parsed(SECRET, "c0|fe").is_err());
+    }
+
+    #[test]
+    fn context_paths_have_no_trailing_slash() {
+        assert_eq!(parsed(CONTEXT, " "), Ok(String::new()));
+        assert_eq!(parsed(CONTEXT, "/api/v1"), Ok("/api/v1".to_owned()));
+        for text in ["api", "/", "/api/", "/a//b", "/a b", "/ä", "/a?b"] {
+            assert!(parsed(CONTEXT, text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_to_listen_on_may_have_brackets() {
+        assert_eq!(parsed(BIND, "*"), Ok(Bind::All));
+        assert_eq!(parsed(BIND, "127.0.0.1"), Ok(Bind::One([127, 0, 0, 1].into())));
+        assert_eq!(parsed(BIND, "[::1]"), parsed(BIND, "::1"));
+        assert_eq!(parsed(BIND, "localhost"), Ok(Bind::Loopback));
+        assert!(parsed(BIND, "wallet.example").is_err());
+        assert_eq!(parsed(LISTENER, " "), Ok(None));
+        assert_eq!(parsed(LISTENER, "[::1]:9100"), Ok(Some(([0, 0, 0, 0, 0, 0, 0, 1], 9100).into())));
+        assert!(parsed(LISTENER, "9100").is_err() && parsed(LISTENER, "10.0.0.5").is_err());
+    }
+
+    #[test]
+    fn host_names_are_compared_in_one_form() {
+        let read = parsed(HOST_NAMES, "Node.Example|[2001:DB8:0::1]|10.0.0.1|").unwrap();
+        assert_eq!(read, ["node.example", "2001:db8::1", "10.0.0.1"]);
+        for text in ["node.example:7890", "http://node.example", "a b", "*.example", "a||b", "1.2.3"] {
+            assert!(parsed(HOST_NAMES, text).unwrap_err().contains("no host name"), "{text}");
+        }
+    }
+
+    #[test]
+    fn origins_have_the_form_that_browsers_send() {
+        let read =
+            parsed(ORIGINS, "http://127.0.0.1:22080|HTTPS://Wallet.Example:443|http://[::1]:80|http://[::1]|http://localhost");
+        let expected =
+            ["http://127.0.0.1:22080", "https://wallet.example", "http://[::1]", "http://[::1]", "http://localhost"];
+        assert_eq!(read.unwrap(), expected);
+        for text in [
+            "localhost:3000",
+            "null",
+            "http://",
+            "http://a/",
+            "http://a:0",
+            "http://a:b",
+            "ftp://a",
+            "http://*",
+            "http://::1",
+        ] {
+            assert!(parsed(ORIGINS, text).unwrap_err().contains("no origin"), "{text}");
+        }
+    }
+
+    #[test]
+    fn map_sizes_are_whole_pages() {
+        assert_eq!(parsed(map_size(0, u64::MAX), "74565"), Ok(0x10000));
+        assert_eq!(parsed(map_size(0, u64::MAX), "1G"), Ok(1 << 30));
+    }
+
+    #[test]
+    fn nis1_forms_of_a_private_key_are_taken() {
+        let key = "b".repeat(64);
+        assert_eq!(Secret::from_hex(&key).unwrap().expose_hex(), key);
+        assert_eq!(Secret::from_hex(&format!("00{key}")).unwrap().expose_hex(), key);
+        let short = "Ab".repeat(MIN_DIGITS / 2);
+        assert_eq!(Secret::from_hex(&short).unwrap().expose_hex(), short);
+        let wrong = ["b".repeat(65), "b".repeat(66), "0".repeat(68), "b".repeat(57), "x".repeat(64), " ".repeat(64)];
+        for wrong in wrong.iter().map(String::as_str).chain(["", "12345678"]) {
+            assert_eq!(Secret::from_hex(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn debug_output_does_not_show_the_key() {
+        let shown = format!("{:?}", Secret::from_hex(&"c0ffee11".repeat(8)).unwrap());
+        assert!(!shown.contains("c0ffee"), "{shown}");
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_text_does_not_panic_any_value_reader(text in r"\PC{0,40}|[0-9|:.*+KMG -]{0,60}") {
+            for key in table::keys() {
+                let network = Some(NetworkByte::TESTNET);
+                let _ = key.kind.check(&Source { text: &text, folder: None, home: None, network });
+            }
+        }
+    }
+}

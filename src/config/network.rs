@@ -1,0 +1,389 @@
+//! The known public networks, private networks, and the parameters of their chains.
+
+use super::kind::parse_address;
+use super::reader::Reader;
+use super::settings::NemesisFile;
+use super::table::NetworkSettings;
+use crate::crypto::PublicKey;
+use crate::model::address::{Address, NetworkByte};
+use crate::model::network::{ChainParameters, Forks, ImportanceScheme, Network, Vesting};
+use crate::model::units::{Amount, Height};
+use crate::model::{BLOCK_CHAIN_FEATURES, Hash256};
+
+/// A network with a fixed identity.
+struct Known {
+    name: &'static str,
+    byte: NetworkByte,
+    generation_hash: Hash256,
+    nemesis_signer: PublicKey,
+    nemesis_hash: Hash256,
+    total_xem: u64,
+    /// Default file name of the nemesis block: beside the configuration file, or in the working folder without one.
+    nemesis: &'static str,
+    /// Whether all forks are active from the start by default, whatever the network byte implies: today's testnet began
+    /// after all forks but has the byte of an earlier testnet.
+    is_after_all_forks: bool,
+}
+
+const KNOWN: [Known; 3] = [
+    Known {
+        name: "mainnet",
+        byte: NetworkByte::MAINNET,
+        generation_hash: hash("16ed3d69d3ca67132aace4405aa122e5e041e58741a4364255b15201f5aaf6e4"),
+        nemesis_signer: PublicKey(constant("8d07f90fb4bbe7715fa327c926770166a11be2e494a970605f2e12557f66c9b9")),
+        nemesis_hash: hash("438cf6375dab5a0d32f9b7bf151d4539e00a590f7c022d5572c7d41815a24be4"),
+        total_xem: 9_000_000_240,
+        nemesis: "nemesis.bin",
+        is_after_all_forks: false,
+    },
+    Known {
+        name: "testnet",
+        byte: NetworkByte::TESTNET,
+        generation_hash: hash("33496b75b6e5827cd11f50070df2dd38b31e20398b166cb719dd544d4844ed59"),
+        nemesis_signer: PublicKey(constant("d8e06b38d4ce227fe735eb64bec55d6b9708cf91bcbcbe7e09f36ffd8b97763d")),
+        nemesis_hash: hash("6e34a7895ce1653dde64a614f2ad4215f4217d9e0255b4c84a846e5f7677c6c5"),
+        total_xem: 9_000_000_000,
+        nemesis: "nemesis-testnet.bin",
+        is_after_all_forks: true,
+    },
+    Known {
+        name: "mijinnet",
+        byte: NetworkByte::MIJINNET,
+        generation_hash: hash("16ed3d69d3ca67132aace4405aa122e5e041e58741a4364255b15201f5aaf6e4"),
+        nemesis_signer: PublicKey(constant("57b4832d9232ee410e93d595207cffc2b9e9c5002472c4b0bb3bb10a4ce152e3")),
+        nemesis_hash: hash("fd75b4e5eaa4521690dac6934be2ab0e84ec2f93b7d5a12a96f19bdcfc2f8bca"),
+        total_xem: 9_000_000_000,
+        nemesis: "nemesis-mijinnet.bin",
+        is_after_all_forks: false,
+    },
+];
+
+/// Identity of a network.
+pub(super) struct Identity {
+    pub name: String,
+    pub byte: NetworkByte,
+    pub generation_hash: Hash256,
+    pub nemesis_signer: Address,
+    pub total_amount: Amount,
+    pub nemesis: NemesisFile,
+    /// Hash of the nemesis block, for known networks.
+    pub nemesis_hash: Option<Hash256>,
+}
+
+/// Returns whether a network of this name has a fixed identity.
+pub(super) fn is_known(name: &str) -> bool {
+    KNOWN.iter().any(|known| known.name == name)
+}
+
+/// Returns whether all forks of a network of this name are active from the start by default.
+pub(super) fn is_after_all_forks(name: &str) -> bool {
+    KNOWN.iter().any(|known| known.name == name && known.is_after_all_forks)
+}
+
+/// Returns the network's identity. `None` after a problem was recorded.
+pub(super) fn identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Identity> {
+    let name = &set.name;
+    match KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(name)) {
+        Some(known) if known.name == name => Some(known_identity(known, reader, set)),
+        Some(known) => {
+            let allowed = format!("{}, in lower case, or a clearly different name", known.name);
+            reader.problem("nem.network", "differs from the name of a known network only in case", allowed);
+            None
+        }
+        None => match suggest_network(name, reader) {
+            Some(known) => {
+                let why = format!("is not a known network; did you mean {}?", known.name);
+                let allowed = "mainnet, testnet, mijinnet, or the name of a network whose nem.network.* are set";
+                reader.problem("nem.network", why, allowed);
+                None
+            }
+            None => private_identity(reader, set),
+        },
+    }
+}
+
+/// Returns the known network that an unknown name most likely means: the name is a typing error away, and no other key
+/// of a private network is set.
+fn suggest_network(name: &str, reader: &Reader<'_>) -> Option<&'static Known> {
+    const MAX_DISTANCE: usize = 2;
+    if PRIVATE_KEYS.iter().any(|key| reader.is_set(key)) {
+        return None;
+    }
+    let distance = |known: &Known| strsim::damerau_levenshtein(&name.to_lowercase(), known.name);
+    KNOWN.iter().filter(|known| distance(known) <= MAX_DISTANCE).min_by_key(|known| distance(known))
+}
+
+const SIGNER_KEY: &str = "nem.network.nemesisSignerAddress";
+
+/// Keys that a private network needs.
+const PRIVATE_KEYS: [&str; 5] = [
+    "nem.network.version",
+    "nem.network.generationHash",
+    SIGNER_KEY,
+    "nem.network.totalAmount",
+    "nem.network.nemesisFilePath",
+];
+
+fn known_identity(known: &Known, reader: &Reader<'_>, set: &NetworkSettings) -> Identity {
+    Identity {
+        name: known.name.to_owned(),
+        byte: known.byte,
+        generation_hash: known.generation_hash,
+        nemesis_signer: Address::from_public_key(&known.nemesis_signer, known.byte),
+        total_amount: Amount::whole(known.total_xem),
+        nemesis: NemesisFile(set.nemesis.clone().unwrap_or_else(|| reader.beside_file(known.nemesis))),
+        nemesis_hash: Some(known.nemesis_hash),
+    }
+}
+
+fn private_identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Identity> {
+    let name = set.name.clone();
+    for key in PRIVATE_KEYS {
+        if !reader.is_set(key) {
+            reader.wrong(key, format!("is missing; the private network {name:?} needs it"));
+        }
+    }
+    let byte = NetworkByte(set.version? as u8);
+    let signer = parse_address(set.nemesis_signer.as_deref()?, byte);
+    let nemesis_signer = signer.map_err(|why| reader.wrong(SIGNER_KEY, why)).ok()?;
+    Some(Identity {
+        name,
+        byte,
+        generation_hash: set.generation_hash?,
+        nemesis_signer,
+        total_amount: Amount::whole(set.total_xem?),
+        nemesis: NemesisFile(set.nemesis.clone()?),
+        nemesis_hash: None,
+    })
+}
+
+/// Returns the chain parameters of a network. `None` after a problem was recorded.
+pub(super) fn chain(
+    reader: &mut Reader<'_>,
+    set: NetworkSettings,
+    identity: Option<&Identity>,
+    history_from: Option<Height>,
+) -> Option<ChainParameters> {
+    check_rewrite_limit(reader, set.target_time, set.rewrite_limit);
+    check_max_transactions(reader, &set);
+    let (importance, vesting, stabilize_block_times) = features(reader, &set.features);
+    let is_after_all = is_after_all_forks(&identity?.name);
+    let default = if is_after_all { Forks::all_past() } else { default_forks(identity?.byte) };
+    Some(ChainParameters {
+        target_time: set.target_time,
+        rewrite_limit: set.rewrite_limit,
+        max_transactions_per_block: set.max_transactions_per_block,
+        max_transactions: set.max_transactions,
+        ignore_fees: set.ignore_fees,
+        hash_retention_hours: u32::try_from(set.hash_retention_hours).ok().map(|hours| hours.max(MIN_RETENTION_HOURS)),
+        history_from,
+        importance,
+        vesting,
+        stabilize_block_times,
+        forks: Forks {
+            multisig_m_of_n: set.multisig_m_of_n.unwrap_or(default.multisig_m_of_n),
+            mosaics: set.mosaics.unwrap_or(default.mosaics),
+            first_fee: set.first_fee.unwrap_or(default.first_fee),
+            remote_account: set.remote_account.unwrap_or(default.remote_account),
+            mosaic_redefinition: set.mosaic_redefinition.unwrap_or(default.mosaic_redefinition),
+            second_fee: set.second_fee.unwrap_or(default.second_fee),
+            treasury_reissuance: set.treasury_reissuance.unwrap_or(default.treasury_reissuance),
+            treasury_hashes: set.treasury_hashes.unwrap_or(default.treasury_hashes),
+            treasury_fallback_hashes: set.treasury_fallback_hashes.unwrap_or(default.treasury_fallback_hashes),
+        },
+    })
+}
+
+/// Minimum retention of transaction hashes, in hours.
+const MIN_RETENTION_HOURS: u32 = 36;
+
+fn check_rewrite_limit(reader: &mut Reader<'_>, target_time: u32, rewrite_limit: u64) {
+    const LEAST: u64 = 10;
+    const TARGET: &str = "nis.blockGenerationTargetTime";
+    const LIMIT: &str = "nis.blockChainRewriteLimit";
+    if reader.is_wrong(TARGET) || reader.is_wrong(LIMIT) {
+        return;
+    }
+    let blocks_per_day = 86_400 / u64::from(target_time.max(1));
+    if blocks_per_day < LEAST {
+        let allowed = format!("at most {}, so that a day has at least {LEAST} blocks", 86_400 / LEAST);
+        reader.problem(TARGET, format!("leaves no allowed value for {LIMIT}"), allowed);
+    } else if rewrite_limit > blocks_per_day {
+        let allowed =
+            format!("a whole number from {LEAST} to {blocks_per_day}, the blocks of a day at {TARGET} = {target_time}");
+        reader.problem(LIMIT, "is too large", allowed);
+    }
+}
+
+fn check_max_transactions(reader: &mut Reader<'_>, set: &NetworkSettings) {
+    const ATTEMPT: &str = "nis.maxTransactions";
+    let wrong = ["nis.maxTransactionsPerBlock", "nis.blockChainRewriteLimit", ATTEMPT];
+    let (per_block, rewrite_limit) = (u64::from(set.max_transactions_per_block), set.rewrite_limit);
+    let (per_attempt, most) = (u64::from(set.max_transactions), per_block * rewrite_limit);
+    if wrong.iter().any(|name| reader.is_wrong(name)) || (per_block..=most).contains(&per_attempt) {
+        return;
+    }
+    let allowed = format!(
+        "a whole number from {per_block} (nis.maxTransactionsPerBlock) to {most} (this × nis.blockChainRewriteLimit = \
+         {rewrite_limit})"
+    );
+    let why = if per_attempt < per_block { "is too small" } else { "is too large" };
+    reader.problem(ATTEMPT, why, allowed);
+}
+
+fn features(reader: &mut Reader<'_>, features: &[&str]) -> (ImportanceScheme, Vesting, bool) {
+    const KEY: &str = "nis.blockChainFeatures";
+    let has = |name: &str| features.contains(&name);
+    for (schemes, what) in
+        [(&BLOCK_CHAIN_FEATURES[..2], "consensus algorithm"), (&BLOCK_CHAIN_FEATURES[2..4], "weighted balance scheme")]
+    {
+        let why = match schemes.iter().filter(|name| has(name)).count() {
+            1 => continue,
+            0 => format!("names no {what}"),
+            _ => format!("names more than one {what}"),
+        };
+        if !reader.is_wrong(KEY) {
+            reader.problem(KEY, why, format!("exactly one of {}", schemes.join(" and ")));
+        }
+    }
+    let importance = match has("PROOF_OF_STAKE") {
+        true => ImportanceScheme::ProofOfStake,
+        false => ImportanceScheme::ProofOfImportance,
+    };
+    let vesting = if has("WB_IMMEDIATE_VESTING") { Vesting::Immediate } else { Vesting::TimeBased };
+    (importance, vesting, has("STABILIZE_BLOCK_TIMES"))
+}
+
+/// Returns the default forks of a network with this byte. The treasury fork is always that of mainnet, as in NIS1.
+fn default_forks(byte: NetworkByte) -> Forks {
+    let heights = match byte {
+        NetworkByte::MAINNET => [199_800, 440_000, 875_000, 1_025_000, 1_110_000, 1_250_000],
+        NetworkByte::TESTNET => [90_000, 180_000, 572_500, 830_000, 871_500, 975_000],
+        _ => [1; 6],
+    };
+    let [multisig_m_of_n, mosaics, first_fee, remote_account, mosaic_redefinition, second_fee] = heights;
+    Forks {
+        multisig_m_of_n,
+        mosaics,
+        first_fee,
+        remote_account,
+        mosaic_redefinition,
+        second_fee,
+        treasury_reissuance: TREASURY_HEIGHT,
+        treasury_hashes: treasury_hashes(),
+        treasury_fallback_hashes: TREASURY_FALLBACK_HASHES.to_vec(),
+    }
+}
+
+/// Keys of the forks whose heights depend on the network byte, in the order of their heights in mainnet.
+pub(super) const FORK_KEYS: [&str; 6] = [
+    "nis.multisigMOfNForkHeight",
+    "nis.mosaicsForkHeight",
+    "nis.firstFeeForkHeight",
+    "nis.remoteAccountForkHeight",
+    "nis.mosaicRedefinitionForkHeight",
+    "nis.secondFeeForkHeight",
+];
+
+/// Height of mainnet's treasury block.
+const TREASURY_HEIGHT: u64 = 3_481_580;
+/// Hashes of its transactions, one per line.
+const TREASURY_HASHES: &[u8] = include_bytes!("treasury-hashes.txt");
+
+fn treasury_hashes() -> Vec<Hash256> {
+    TREASURY_HASHES.split(|byte| *byte == b'\n').filter_map(|line| Some(Hash256(parse_hex(line)?))).collect()
+}
+
+/// Hash of the transaction that it may hold instead.
+const TREASURY_FALLBACK_HASHES: [Hash256; 1] =
+    [hash("2ac17cb342d2ec97f1faab5fdf9409c54cd2dd69d0fb28bbd80adb58a993c1df")];
+
+/// Parses a hash at compile time.
+const fn hash(text: &str) -> Hash256 {
+    Hash256(constant(text))
+}
+
+const fn constant(text: &str) -> [u8; 32] {
+    match parse_hex(text.as_bytes()) {
+        Some(bytes) => bytes,
+        None => panic!("64 small hex digits are needed"),
+    }
+}
+
+/// Parses 64 small hex digits.
+const fn parse_hex(text: &[u8]) -> Option<[u8; 32]> {
+    if text.len() != 64 {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    let mut index = 0;
+    while index < 64 {
+        let digit = match text[index] {
+            digit @ b'0'..=b'9' => digit - b'0',
+            digit @ b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        bytes[index / 2] = bytes[index / 2] << 4 | digit;
+        index += 1;
+    }
+    Some(bytes)
+}
+
+/// Returns the settings as a properties file, one per line. `nemesis_file` is the name of the nemesis block's file in
+/// the same folder.
+pub fn network_properties(network: &Network, nemesis_file: &str) -> String {
+    let first_character = network.nemesis_signer.as_str().chars().take(1).collect();
+    let further =
+        [("nem.network.addressStartChar", first_character), ("nem.network.nemesisFilePath", nemesis_file.to_owned())];
+    let all = network.parameters().chain(further);
+    all.map(|(key, value)| format!("{}\n", format!("{key} = {value}").trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::build;
+    use super::*;
+    use crate::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};
+    use crate::model::{Address, Hash256, NetworkByte};
+
+    #[test]
+    fn a_network_file_round_trips() {
+        let mut network = Network::example();
+        let mut other = network.clone();
+        other.chain = ChainParameters {
+            target_time: 10,
+            rewrite_limit: 11,
+            max_transactions_per_block: 500,
+            max_transactions: 501,
+            ignore_fees: true,
+            hash_retention_hours: None,
+            history_from: None,
+            importance: ImportanceScheme::ProofOfStake,
+            vesting: Vesting::Immediate,
+            stabilize_block_times: true,
+            forks: Forks {
+                multisig_m_of_n: 2,
+                mosaics: 3,
+                first_fee: 4,
+                remote_account: 5,
+                mosaic_redefinition: 6,
+                second_fee: 7,
+                treasury_reissuance: 8,
+                treasury_hashes: vec![Hash256([1; 32]), Hash256([2; 32])],
+                treasury_fallback_hashes: vec![Hash256([3; 32])],
+            },
+        };
+        network.byte = NetworkByte(0x60);
+        network.nemesis_signer = Address::from_public_key(&crate::model::network::MOSAIC_SINK, network.byte);
+        for network in [network, other] {
+            let text = network_properties(&network, "first.bin");
+            let read = build(Some((Path::new("conf/a"), text.as_bytes())), Vec::new(), Some(Path::new("/")));
+            let read = read.unwrap();
+            assert_eq!(read.network, network);
+            assert_eq!(read.nemesis.0, Path::new("conf/first.bin"));
+            assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
+        }
+    }
+}
