@@ -470,16 +470,9 @@ impl fmt::Debug for Assignment {
 }
 
 /// A command line that clap accepts but that makes no sense. The exit code is [`EXIT_USAGE`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct UsageError(String);
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for UsageError {}
 
 impl Command {
     /// Returns the configuration file, if one is named.

@@ -59,118 +59,91 @@ const MAX_REPORTED_RANGES: u64 = 1_000;
 const STEPS_PER_CLOCK_READ: u32 = 256;
 
 /// Why a command failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The store failed.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The store in this folder cannot be opened.
+    #[error("{}", cannot_open(.0, .1))]
     Open(PathBuf, StoreError),
     /// The nemesis block cannot be read.
-    Nemesis(NemesisError),
+    #[error(transparent)]
+    Nemesis(#[from] NemesisError),
     /// The nemesis block in this file is not that of the network.
+    #[error("{path}: {1}; set nem.network.nemesisFilePath to another file; if that does not exist, `nisd run` \
+                 requests the block from peers", path = .0.display())]
     WrongNemesis(PathBuf, BlockError),
     /// The list of known peers is wrong.
-    Peers(PeersError),
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// A block is invalid.
-    Block(BlockError),
+    #[error(transparent)]
+    Block(#[from] BlockError),
     /// The import failed.
-    Import(ImportError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
     /// The chain could not be rolled back.
-    Rollback(RollbackError),
+    #[error(transparent)]
+    Rollback(#[from] RollbackError),
     /// The trusted checkpoint is not in the files.
-    Checkpoint(CheckpointError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// The content of the store is wrong.
+    #[error("{0}; roll back below that height, or rebuild the store with `nisd reindex`")]
     Difference(StoreDifference),
     /// The blocks of the store do not form a chain.
-    Broken(BrokenChain),
+    #[error("{0}; restore the folder from a backup, or import the chain into an empty folder")]
+    Broken(#[from] BrokenChain),
     /// A running node did not answer a request as expected.
-    Node(NodeError),
+    #[error(transparent)]
+    Node(#[from] NodeError),
     /// No node answers, and this folder holds no store.
+    #[error(
+        "{0} There is no store in {folder} either: `nisd run` starts a node; --config, --node or --data name another", folder = .1.display()
+    )]
     NoNodeOrStore(NodeError, PathBuf),
     /// The command line or the settings ask for something impossible; the text says what to do.
+    #[error("{0}")]
     Usage(String),
     /// A command on the private network failed.
-    Devnet(DevnetError),
+    #[error(transparent)]
+    Devnet(#[from] DevnetError),
     /// This file cannot be read or written.
+    #[error("{path}: {1}", path = .0.display())]
     File(PathBuf, io::Error),
     /// Standard output cannot be written.
+    #[error("cannot write the output: {0}")]
     Output(io::Error),
     /// A pipe was named where a file must be read twice.
+    #[error("--trust-below reads the blocks twice, which a pipe does not allow; name a file")]
     InputNotSeekable,
     /// The block at the trusted checkpoint has another hash in the store.
+    #[error("--trust-below: the block at height {height} has the hash {1}, not {hash}", height = .0.height, hash = .0.hash)]
     CheckpointMismatch(Checkpoint, Hash256),
     /// The chain does not have this height.
+    #[error("there is no block at height {requested}; the chain is at height {tip}")]
     NoSuchHeight { requested: Height, tip: Height },
 }
 
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CommandError::Store(error) => error.fmt(f),
-            CommandError::Open(_, error @ StoreError::Folder(..)) => error.fmt(f),
-            CommandError::Open(folder, error @ StoreError::Schema { .. }) => write!(
-                f,
-                "{folder}: {error}, or transfer the chain: `nisd export --data {folder} --output blocks.bin` with that \
-                 version, then `nisd import --config SETTINGS --data NEW-FOLDER blocks.bin` with this one",
-                folder = folder.display()
-            ),
-            CommandError::Open(folder, error) => write!(f, "{}: {error}", folder.display()),
-            CommandError::Nemesis(error) => error.fmt(f),
-            CommandError::WrongNemesis(path, error) => write!(
-                f,
-                "{}: {error}; set nem.network.nemesisFilePath to another file; if that does not exist, `nisd run` \
-                 requests the block from peers",
-                path.display()
-            ),
-            CommandError::Peers(error) => error.fmt(f),
-            CommandError::Node(error) => error.fmt(f),
-            CommandError::NoNodeOrStore(error, folder) => write!(
-                f,
-                "{error} There is no store in {} either: `nisd run` starts a node; --config, --node or --data name another",
-                folder.display()
-            ),
-            CommandError::Usage(text) => f.write_str(text),
-            CommandError::Block(error) => error.fmt(f),
-            CommandError::Import(error) => error.fmt(f),
-            CommandError::Rollback(error) => error.fmt(f),
-            CommandError::Checkpoint(error) => error.fmt(f),
-            CommandError::Difference(difference) => {
-                write!(f, "{difference}; roll back below that height, or rebuild the store with `nisd reindex`")
-            }
-            CommandError::Broken(broken) => {
-                write!(f, "{broken}; restore the folder from a backup, or import the chain into an empty folder")
-            }
-            CommandError::Devnet(error) => error.fmt(f),
-            CommandError::File(path, error) => write!(f, "{}: {error}", path.display()),
-            CommandError::Output(error) => write!(f, "cannot write the output: {error}"),
-            CommandError::InputNotSeekable => {
-                f.write_str("--trust-below reads the blocks twice, which a pipe does not allow; name a file")
-            }
-            CommandError::CheckpointMismatch(Checkpoint { height, hash }, found) => {
-                write!(f, "--trust-below: the block at height {height} has the hash {found}, not {hash}")
-            }
-            CommandError::NoSuchHeight { requested: asked, tip } => {
-                write!(f, "there is no block at height {asked}; the chain is at height {tip}")
-            }
-        }
+impl From<StoreDifference> for CommandError {
+    fn from(difference: StoreDifference) -> Self {
+        CommandError::Difference(difference)
     }
 }
 
-impl std::error::Error for CommandError {}
-
-macro_rules! from_error {
-    ($($error:ty => $variant:ident),*) => {
-        $(impl From<$error> for CommandError {
-            fn from(error: $error) -> Self {
-                CommandError::$variant(error)
-            }
-        })*
-    };
+/// Describes why the store in a folder cannot be opened.
+fn cannot_open(folder: &Path, error: &StoreError) -> String {
+    let folder = folder.display();
+    match error {
+        StoreError::Folder(..) => error.to_string(),
+        StoreError::Schema { .. } => format!(
+            "{folder}: {error}, or transfer the chain: `nisd export --data {folder} --output blocks.bin` with that \
+             version, then `nisd import --config SETTINGS --data NEW-FOLDER blocks.bin` with this one"
+        ),
+        _ => format!("{folder}: {error}"),
+    }
 }
-
-from_error!(StoreError => Store, NemesisError => Nemesis, PeersError => Peers, BlockError => Block,
-    ImportError => Import, RollbackError => Rollback, CheckpointError => Checkpoint, DevnetError => Devnet,
-    BrokenChain => Broken, StoreDifference => Difference, NodeError => Node);
 
 /// Checks that files of recorded blocks exist, without opening them: a pipe can be opened only once.
 pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {

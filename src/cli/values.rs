@@ -1,37 +1,26 @@
 //! Values on the command line as people write them: exact amounts, networks, attached mosaics.
 
-use std::fmt;
-
 use crate::model::{Amount, Mosaic, MosaicId, NetworkByte};
 
 /// Decimal places of the native currency.
 const CURRENCY_PLACES: u8 = 6;
 
 /// A text that is not an amount of the native currency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAmount {
     /// Starts with a minus sign.
+    #[error("an amount cannot be negative")]
     Negative,
     /// Has characters other than digits and one point, or no digits on one side of the point.
+    #[error("an amount has digits and at most one point between them, such as 12 or 0.05")]
     Malformed,
     /// Has more than six decimal places.
+    #[error("an amount has at most 6 decimal places: one micro-XEM is 0.000001")]
     TooPrecise,
     /// Is more than `i64::MAX` micro-XEM.
+    #[error("an amount is at most 9223372036854.775807 XEM")]
     TooLarge,
 }
-
-impl fmt::Display for InvalidAmount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InvalidAmount::Negative => "an amount cannot be negative",
-            InvalidAmount::Malformed => "an amount has digits and at most one point between them, such as 12 or 0.05",
-            InvalidAmount::TooPrecise => "an amount has at most 6 decimal places: one micro-XEM is 0.000001",
-            InvalidAmount::TooLarge => "an amount is at most 9223372036854.775807 XEM",
-        })
-    }
-}
-
-impl std::error::Error for InvalidAmount {}
 
 /// Parses whole units with up to six decimal places, exactly.
 pub fn amount(text: &str) -> Result<Amount, InvalidAmount> {

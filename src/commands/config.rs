@@ -1,16 +1,15 @@
 //! `nisd config check`: shows what this node does with the files of NIS1.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use log::Level;
-use zeroize::Zeroizing;
 
 use super::CommandError;
 use crate::cli::CheckConfig;
 use crate::config::check::{self, FileKind, FileReport};
 use crate::config::properties::MAX_FILE_BYTES;
+use crate::config::read_file;
 
 /// Width of the column of setting names.
 const SUBJECT_WIDTH: usize = 40;
@@ -36,12 +35,10 @@ pub fn check(command: &CheckConfig, home: Option<&Path>) -> Result<(), CommandEr
 
 /// Reads a file, at most one byte more than allowed, so that the check can tell that it is too large.
 fn read(path: &Path) -> Result<check::File, CommandError> {
-    let failed = |error| CommandError::File(path.to_owned(), error);
-    // With the full capacity the content never moves, so wiping it leaves no copy.
-    let mut content = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES + 2));
-    let file = File::open(path).map_err(failed)?;
-    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(failed)?;
-    Ok(check::File { path: path.to_owned(), content })
+    match read_file(path, MAX_FILE_BYTES) {
+        Ok(content) => Ok(check::File { path: path.to_owned(), content }),
+        Err(error) => Err(CommandError::File(path.to_owned(), error)),
+    }
 }
 
 fn lines(file: &FileReport) -> String {

@@ -333,7 +333,11 @@ mod tests {
         assert!(elsewhere.findings[0].text.contains("peers-config_testnet.json"), "{elsewhere:?}");
         let second = format!("{},{}", node("a b"), node("10.0.0.2"));
         let after_another = said(&peers("peers-config_testnet.json", &second));
-        assert_eq!(after_another, ["2 http://10.0.0.2:7890: used", "0 the file: no effect"], "entries keep their numbers");
+        assert_eq!(
+            after_another,
+            ["2 http://10.0.0.2:7890: used", "0 the file: no effect"],
+            "entries keep their numbers"
+        );
         let broken = peers("peers-config_testnet.json", "7");
         assert_eq!(said(&broken), ["0 the file: WRONG"]);
     }

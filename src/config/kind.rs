@@ -232,8 +232,7 @@ pub(super) const ORIGINS: Kind<Vec<String>> =
     });
 pub(super) const ENDPOINTS: Kind<Vec<Endpoint>> =
     form("nothing, or HOST, HOST:PORT and [IPV6]:PORT, joined by |", |source| {
-        let read =
-            |element| Endpoint::parse(element).map_err(|why| format!("holds {}, which {why}", quoted(element)));
+        let read = |element| Endpoint::parse(element).map_err(|why| format!("holds {}, which {why}", quoted(element)));
         elements(source.text).map(read).collect()
     });
 pub(super) const CHECKPOINT: Kind<Option<Checkpoint>> =
@@ -431,9 +430,8 @@ fn origin(element: &str) -> Option<String> {
         Some((host, number)) => (host, Some(number)),
         None => (authority, None),
     };
-    let has_host = is_host_name(host)
-        || host.parse::<Ipv4Addr>().is_ok()
-        || (host.starts_with('[') && ip_address(host).is_some());
+    let has_host =
+        is_host_name(host) || host.parse::<Ipv4Addr>().is_ok() || (host.starts_with('[') && ip_address(host).is_some());
     let has_port = number.is_none_or(|number| number.parse::<u16>().is_ok_and(|port| port > 0));
     (has_host && has_port).then(|| origin.strip_suffix(port).map_or(origin.clone(), str::to_owned))
 }
@@ -569,8 +567,10 @@ mod tests {
 
     #[test]
     fn origins_have_the_form_that_browsers_send() {
-        let read =
-            parsed(ORIGINS, "http://127.0.0.1:22080|HTTPS://Wallet.Example:443|http://[::1]:80|http://[::1]|http://localhost");
+        let read = parsed(
+            ORIGINS,
+            "http://127.0.0.1:22080|HTTPS://Wallet.Example:443|http://[::1]:80|http://[::1]|http://localhost",
+        );
         let expected =
             ["http://127.0.0.1:22080", "https://wallet.example", "http://[::1]", "http://[::1]", "http://localhost"];
         assert_eq!(read.unwrap(), expected);

@@ -416,7 +416,10 @@ mod tests {
     #[test]
     fn a_file_above_the_limit_is_rejected() {
         assert!(parse(&vec![b'#'; MAX_FILE_BYTES]).unwrap().is_empty());
-        assert_eq!(parse(&vec![b'#'; MAX_FILE_BYTES + 1]).unwrap_err(), check_size(&[0; MAX_FILE_BYTES + 1]).unwrap_err());
+        assert_eq!(
+            parse(&vec![b'#'; MAX_FILE_BYTES + 1]).unwrap_err(),
+            check_size(&[0; MAX_FILE_BYTES + 1]).unwrap_err()
+        );
     }
 
     #[test]

@@ -137,9 +137,10 @@ pub fn build(file: Option<(&Path, &[u8])>, flags: Vec<Override>, home: Option<&P
 /// wiped when it is dropped, since it may hold private keys.
 pub fn read_file(path: &Path, max: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = File::open(path)?;
-    // With the full capacity the content never moves, so wiping it leaves no copy.
-    let length = file.metadata().ok().filter(fs::Metadata::is_file).map_or(max, |data| data.len().min(max as u64) as usize);
-    let mut content = Zeroizing::new(Vec::with_capacity(length + 2));
+    // With capacity to spare the content is neither moved nor read through another buffer, so wiping leaves no copy.
+    let length =
+        file.metadata().ok().filter(fs::Metadata::is_file).map_or(max, |data| data.len().min(max as u64) as usize);
+    let mut content = Zeroizing::new(Vec::with_capacity(length + 64));
     file.take(max as u64 + 1).read_to_end(&mut content)?;
     Ok(content)
 }

@@ -159,18 +159,30 @@ macro_rules! field_type {
 }
 
 macro_rules! field_value {
-    ($read:expr) => { $read? };
-    ($read:expr, $default:expr) => { $read };
+    ($read:expr) => {
+        $read?
+    };
+    ($read:expr, $default:expr) => {
+        $read
+    };
 }
 
 macro_rules! default_value {
-    (default $text:expr) => { DefaultValue::Value($text) };
-    (derived $how:expr) => { DefaultValue::Derived($how) };
+    (default $text:expr) => {
+        DefaultValue::Value($text)
+    };
+    (derived $how:expr) => {
+        DefaultValue::Derived($how)
+    };
 }
 
 macro_rules! reload_effect {
-    () => { ReloadEffect::RestartRequired };
-    ($meaning:literal) => { ReloadEffect::Immediate };
+    () => {
+        ReloadEffect::RestartRequired
+    };
+    ($meaning:literal) => {
+        ReloadEffect::Immediate
+    };
 }
 
 settings! {

@@ -1,7 +1,5 @@
 //! Addresses as people write them: in any case, with or without dashes, of any network.
 
-use std::fmt;
-
 use crate::cli::values::network_name;
 use crate::model::address::ADDRESS_LENGTH;
 use crate::model::{Address, NetworkByte};
@@ -12,41 +10,22 @@ pub const NETWORKS: [NetworkByte; 3] = [NetworkByte::MAINNET, NetworkByte::TESTN
 const GROUP: usize = 6;
 
 /// An invalid address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// It has this number of characters, without dashes.
+    #[error("the address has {0} characters instead of {ADDRESS_LENGTH}; copy it again")]
     Length(usize),
     /// It has a character that is not base32.
+    #[error("the address has the character {0:?}; it may only have A to Z and 2 to 7")]
     Character(char),
     /// Its checksum is wrong.
+    #[error("the checksum of the address is wrong: it was mistyped; copy it again")]
     Checksum,
     /// It belongs to another network.
+    #[error("the address belongs to {}, but {} is required; a transfer to it would not arrive", network_name(*.found),
+                network_name(*.wanted))]
     Network { found: NetworkByte, wanted: NetworkByte },
 }
-
-impl fmt::Display for AddressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AddressError::Length(length) => {
-                write!(f, "the address has {length} characters instead of {ADDRESS_LENGTH}; copy it again")
-            }
-            AddressError::Character(character) => {
-                write!(f, "the address has the character {character:?}; it may only have A to Z and 2 to 7")
-            }
-            AddressError::Checksum => {
-                f.write_str("the checksum of the address is wrong: it was mistyped; copy it again")
-            }
-            AddressError::Network { found, wanted } => write!(
-                f,
-                "the address belongs to {}, but {} is required; a transfer to it would not arrive",
-                network_name(*found),
-                network_name(*wanted)
-            ),
-        }
-    }
-}
-
-impl std::error::Error for AddressError {}
 
 /// Parses an address of any network; ignores dashes and surrounding white space.
 pub fn parse(text: &str) -> Result<(Address, NetworkByte), AddressError> {

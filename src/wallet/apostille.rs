@@ -1,7 +1,6 @@
 //! Notarised files: `nisd apostille`. A transfer whose message is a mark and the SHA-256 of a file proves that its
 //! signer knew the file when the block was made.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -25,35 +24,21 @@ const MARK: [u8; 5] = [0xfe, 0x4e, 0x54, 0x59, 0x03];
 const READ_BYTES: usize = 64 << 10;
 
 /// A file does not match a transaction, or the transaction notarises nothing. The exit code is that of a failure.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApostilleError {
     /// The node has no confirmed transaction with this hash.
+    #[error(
+        "not verified: the node knows no confirmed transaction {0}; it may still be unconfirmed, or the \
+                 node does not keep hashes of old transactions (TRANSACTION_HASH_LOOKUP): name another with --node"
+    )]
     NoTransaction(Hash256),
     /// The transaction notarises nothing in a known format.
+    #[error("not verified: {0}")]
     NoHash(&'static str),
     /// The transaction notarises another file.
+    #[error("not verified: {} has the SHA-256 {found}, and the transaction notarises a file with {notarised}", .path.display())]
     OtherFile { path: PathBuf, found: String, notarised: String },
 }
-
-impl fmt::Display for ApostilleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ApostilleError::NoTransaction(hash) => write!(
-                f,
-                "not verified: the node knows no confirmed transaction {hash}; it may still be unconfirmed, or the \
-                 node does not keep hashes of old transactions (TRANSACTION_HASH_LOOKUP): name another with --node"
-            ),
-            ApostilleError::NoHash(why) => write!(f, "not verified: {why}"),
-            ApostilleError::OtherFile { path, found, notarised } => write!(
-                f,
-                "not verified: {} has the SHA-256 {found}, and the transaction notarises a file with {notarised}",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ApostilleError {}
 
 /// Runs `nisd apostille`.
 pub fn execute(command: &ApostilleCommand, services: Services) -> Result<(), WalletError> {

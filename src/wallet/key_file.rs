@@ -2,7 +2,6 @@
 //!
 //! Errors never show any content of a key file.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -23,43 +22,30 @@ const USUAL_DIGITS: usize = 58;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// A key file cannot be read or written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// A file could not be read or written.
+    #[error(transparent)]
     Io(io::Error),
     /// The file exists, and is not overwritten.
+    #[error("it exists, and a key file is never overwritten; choose another name")]
     Exists,
     /// The file is too long for a key file.
+    #[error("it is too long for a key file")]
     TooLong,
     /// The file has no line besides comments.
+    #[error("there is no private key in it, only comments")]
     Empty,
     /// This line is a second key.
+    #[error("line {0} is a second key; only one is allowed, and comments begin with #")]
     SecondKey(usize),
     /// This line is not hex, or not text.
+    #[error("line {0} is not a private key in hex")]
     NotHex(usize),
     /// This line has more digits than a key.
+    #[error("line {0} is too long for a private key, which has 64 hex digits (or 66 with 00 in front)")]
     TooManyDigits(usize),
 }
-
-impl fmt::Display for KeyFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeyFileError::Io(error) => error.fmt(f),
-            KeyFileError::Exists => f.write_str("it exists, and a key file is never overwritten; choose another name"),
-            KeyFileError::TooLong => f.write_str("it is too long for a key file"),
-            KeyFileError::Empty => f.write_str("there is no private key in it, only comments"),
-            KeyFileError::SecondKey(line) => {
-                write!(f, "line {line} is a second key; only one is allowed, and comments begin with #")
-            }
-            KeyFileError::NotHex(line) => write!(f, "line {line} is not a private key in hex"),
-            KeyFileError::TooManyDigits(line) => {
-                write!(f, "line {line} is too long for a private key, which has 64 hex digits (or 66 with 00 in front)")
-            }
-        }
-    }
-}
-
-impl std::error::Error for KeyFileError {}
 
 impl From<io::Error> for KeyFileError {
     fn from(error: io::Error) -> Self {

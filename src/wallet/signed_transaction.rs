@@ -1,7 +1,5 @@
 //! Signed transactions for announcement, and the JSON that they are read from.
 
-use std::fmt;
-
 use serde_json::json;
 
 use crate::codec::json::JsonDecoder;
@@ -15,53 +13,35 @@ use crate::model::{Address, Hash256, NetworkByte, Transaction};
 const MAX_DATA_BYTES: usize = limits::MAX_BYTES;
 
 /// A text is not a transaction that can be announced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignedTransactionError {
     /// The text is not JSON.
+    #[error("the input is not JSON: {0}")]
     NotJson(LenientJsonError),
     /// The version is missing, whose upper byte is the network byte.
+    #[error(
+        "the input is not a transaction: the number \"version\" is missing, such as -1744830463 for version 1 \
+                 on testnet"
+    )]
     NoVersion,
     /// It is not a transaction.
-    Read(ReadError),
+    #[error("the input is not a transaction: {0}")]
+    Read(#[from] ReadError),
     /// The transaction names a signer other than the owner of the key.
+    #[error(
+        "the transaction names the signer {named}, but the key file belongs to {key}; use the other key file, \
+                 or correct \"signer\""
+    )]
     OtherSigner { named: PublicKey, key: PublicKey },
     /// The transaction has this number of bytes, which is too many.
+    #[error("the transaction has {0} bytes; nodes accept at most {MAX_DATA_BYTES}")]
     TooLong(usize),
     /// The signature is not that of the signer for this transaction.
+    #[error(
+        "the signature does not match the transaction; a node would reject it, and for ten minutes also the \
+                 transaction with the right signature. Sign it again"
+    )]
     WrongSignature,
-}
-
-impl fmt::Display for SignedTransactionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SignedTransactionError::NotJson(error) => write!(f, "the input is not JSON: {error}"),
-            SignedTransactionError::NoVersion => f.write_str(
-                "the input is not a transaction: the number \"version\" is missing, such as -1744830463 for version 1 \
-                 on testnet",
-            ),
-            SignedTransactionError::Read(error) => write!(f, "the input is not a transaction: {error}"),
-            SignedTransactionError::OtherSigner { named, key } => write!(
-                f,
-                "the transaction names the signer {named}, but the key file belongs to {key}; use the other key file, \
-                 or correct \"signer\""
-            ),
-            SignedTransactionError::TooLong(length) => {
-                write!(f, "the transaction has {length} bytes; nodes accept at most {MAX_DATA_BYTES}")
-            }
-            SignedTransactionError::WrongSignature => f.write_str(
-                "the signature does not match the transaction; a node would reject it, and for ten minutes also the \
-                 transaction with the right signature. Sign it again",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SignedTransactionError {}
-
-impl From<ReadError> for SignedTransactionError {
-    fn from(error: ReadError) -> Self {
-        SignedTransactionError::Read(error)
-    }
 }
 
 /// Returns the address of the all-zero public key, an account without an owner.

@@ -1,7 +1,5 @@
 //! Builds transfers.
 
-use std::fmt;
-
 use super::fees;
 use crate::crypto::PublicKey;
 use crate::model::transaction::{Message, Multisig, Transfer, wire_version};
@@ -40,35 +38,21 @@ pub struct TransferRequest {
 }
 
 /// The transfer is invalid.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// The message has this number of bytes, which is too many.
+    #[error("the message has {0} bytes, and {limit} are allowed; shorten it", limit = fees::max_message_bytes())]
     MessageTooLong(usize),
     /// There are this many mosaics, which is too many.
+    #[error("{0} mosaics are too many for one transfer; {MAX_MOSAICS} are allowed")]
     TooManyMosaics(usize),
     /// The same mosaic is attached twice.
+    #[error("the mosaic {0} is given twice; add the quantities up")]
     DuplicateMosaic(MosaicId),
     /// The minimum fee cannot be computed.
+    #[error("the minimum fee is not known: {0}; set one with --fee")]
     Fee(Rejection),
 }
-
-impl fmt::Display for TransferError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TransferError::MessageTooLong(length) => {
-                let limit = fees::max_message_bytes();
-                write!(f, "the message has {length} bytes, and {limit} are allowed; shorten it")
-            }
-            TransferError::TooManyMosaics(count) => {
-                write!(f, "{count} mosaics are too many for one transfer; {MAX_MOSAICS} are allowed")
-            }
-            TransferError::DuplicateMosaic(id) => write!(f, "the mosaic {id} is given twice; add the quantities up"),
-            TransferError::Fee(refusal) => write!(f, "the minimum fee is not known: {refusal}; set one with --fee"),
-        }
-    }
-}
-
-impl std::error::Error for TransferError {}
 
 /// Builds a transfer, wrapped into a multisig transaction if a multisig account pays. `known` are the attached mosaics.
 pub fn build(intent: TransferRequest, known: &[MosaicEntry]) -> Result<Transaction, TransferError> {

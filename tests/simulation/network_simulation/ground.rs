@@ -231,5 +231,4 @@ fn folder() -> TempDir {
 }
 
 /// How a member detects its own address.
-pub const IP_DETECTION: [IpDetection; 3] =
-    [IpDetection::Disabled, IpDetection::Optional, IpDetection::Required];
+pub const IP_DETECTION: [IpDetection; 3] = [IpDetection::Disabled, IpDetection::Optional, IpDetection::Required];
