@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use nisd::config::properties::{self, MAX_FILE_BYTES, Property};
-use nisd::config::{ConfigError, Diagnostic, Settings, build, config_json};
+use nisd::config::{ConfigError, Diagnostic, Settings, build};
 
 /// A private key that must not occur in any output.
 pub const KEY: &str = "c0def1d0b5ec2e7ab1ade5ca1ab1e0ddba11f007ba5eba11deadfa11facade77";
@@ -24,7 +24,7 @@ pub fn check(data: &[u8]) -> usize {
     let home = (selector & 0x40 != 0).then_some(Path::new("/home/user"));
     let (name, bytes) = file(content, place, &key_text(form));
     let built = build(Some((Path::new(name), &bytes)), Vec::new(), home);
-    let (as_properties, as_json) = (properties::parse(&bytes), config_json::parse(&bytes));
+    let (as_properties, as_json) = (properties::parse(&bytes), properties::parse_json(&bytes));
     // The content may also hold the key where it need not be hidden.
     if !leaks_key(&String::from_utf8_lossy(content)) {
         check_built(&built);

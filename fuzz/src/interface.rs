@@ -108,7 +108,7 @@ pub fn get(target: &str) -> Option<(u16, Vec<u8>)> {
 impl Fixture {
     fn new() -> Fixture {
         let mut settings = tiny::settings();
-        settings.boot.auto = true;
+        settings.node.auto_boot = true;
         let store = tiny::store(&settings, TIP);
         let started = EPOCH_UNIX_MILLIS + i64::from(tiny::state_of(&store).1.timestamp.0) * 1000;
         let secrets = tiny::private_keys().into_iter().map(|(_, key)| key[..SECRET_DIGITS].to_owned()).collect();
@@ -126,16 +126,16 @@ impl Fixture {
 
     /// Creates an interface with the settings of the node.
     fn api(&self) -> Api {
-        let (settings, local) = (&self.settings, self.settings.local.clone());
+        let (settings, local) = (&self.settings, self.settings.http.local.clone());
         Api::new(api::Settings {
             context_path: settings.http.context.clone(),
             compress: settings.http.gzip,
-            features: settings.features,
+            features: settings.node.features,
             is_local: Box::new(move |caller| local.contains(caller)),
             host_names: settings.host_names.clone(),
-            local_origins: settings.local_origins.clone(),
-            allowed_harvesters: settings.allowed_harvesters.clone(),
-            prunes_hashes: settings.forgets_hashes,
+            local_origins: settings.http.local_origins.clone(),
+            allowed_harvesters: settings.http.allowed_harvesters.clone(),
+            prunes_hashes: settings.node.forgets_hashes,
             unaudited_paths: settings.peers.unaudited_paths.clone(),
             max_pushed_bytes: limits::PUSHED,
             ipv6_prefix: settings.limits.ipv6_prefix_length,
@@ -196,7 +196,7 @@ struct Harness<'g> {
 impl<'g> Harness<'g> {
     fn new(ground: &'g Fixture) -> Harness<'g> {
         let now = LoopTime { unix_millis: ground.started, monotonic: Duration::ZERO };
-        let (local, shared) = (ground.settings.local.clone(), SharedBytesCounter::default());
+        let (local, shared) = (ground.settings.http.local.clone(), SharedBytesCounter::default());
         let start = Start { now, seed: &[7; 32], local, shared, import: None, known: Vec::new(), kept: Vec::new() };
         let node = Node::new(&ground.store, &ground.settings, start).expect("a node");
         Harness { fixture: ground, node, world: World::default(), now, next_connection: 1 }
