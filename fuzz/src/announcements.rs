@@ -512,8 +512,9 @@ impl<'g> Harness<'g> {
                 let shown = shown.expect("a store that works");
                 assert!(shown.iter().map(|root| &*root.transaction).eq(expected), "what an account is shown");
                 if !pool.is_rebuilding() {
-                    let is_new =
-                        |root: &&MempoolEntry| state::find_remembered_hash(confirmed.snapshot, &root.hashes.own).expect("a store").is_none();
+                    let is_new = |root: &&MempoolEntry| {
+                        state::find_remembered_hash(confirmed.snapshot, &root.hashes.own).expect("a store").is_none()
+                    };
                     assert!(shown.iter().all(is_new), "what is in the chain is not unconfirmed");
                 }
             });
