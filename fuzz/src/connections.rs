@@ -6,7 +6,7 @@ mod service;
 mod wire;
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nisd::net::fetch::{FetchConfig, Fetcher};
 use nisd::net::http::RequestReader;
@@ -176,7 +176,6 @@ struct Harness {
     service: FuzzService,
     limits: Limits,
     client_connections: Vec<ClientConnection>,
-    began: Instant,
     running: Duration,
     is_draining: bool,
     costs: Costs,
@@ -184,9 +183,8 @@ struct Harness {
 
 impl Harness {
     fn new(limits: Limits) -> Harness {
-        let began = Instant::now();
         let fetcher = Fetcher::new(FetchConfig::default(), 0);
-        let mut server = Server::new(limits.clone(), Box::new(is_trusted), fetcher, began);
+        let mut server = Server::new(limits.clone(), Box::new(is_trusted), fetcher, Box::new(|| Duration::ZERO));
         server.set_max(ListenerId(0), limits.connections);
         server.set_max(ListenerId(1), 3);
         let service = FuzzService::new(&limits, server.shared_bytes_counter(), is_trusted);
@@ -196,7 +194,6 @@ impl Harness {
             service,
             limits,
             client_connections: Vec::new(),
-            began,
             running: Duration::ZERO,
             is_draining: false,
             costs: figures,
@@ -300,7 +297,7 @@ impl Harness {
     fn pass(&mut self, time: Duration) {
         self.running += time;
         let moment = LoopTime { unix_millis: self.running.as_millis() as i64, monotonic: self.running };
-        self.server.set_time(self.began + self.running, moment);
+        self.server.set_time(moment);
     }
 
     fn serve(&mut self, times: usize) {

@@ -8,7 +8,7 @@
 //! could be private keys, no authentication headers.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::Duration;
 
 use super::http::Request;
 use super::service::Client;
@@ -29,9 +29,9 @@ pub(super) struct AccessLogEntry<'a> {
     pub status: u16,
     /// Bytes of the response, head included.
     pub bytes: usize,
-    /// When the request began, if it arrived in several reads, or else when it was complete; for a held request, when
-    /// it was last resumed.
-    pub started: Instant,
+    /// Time since the request began, if it arrived in several reads, or else since it was complete; for a held request,
+    /// since it was last resumed.
+    pub took: Duration,
 }
 
 impl AccessLogEntry<'_> {
@@ -48,10 +48,10 @@ impl AccessLogEntry<'_> {
 
 impl fmt::Display for AccessLogEntry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AccessLogEntry { request, client: caller, status, bytes, started: since } = self;
-        let took = since.elapsed().as_secs_f64() * 1e3;
+        let AccessLogEntry { request, client, status, bytes, took } = self;
+        let took = took.as_secs_f64() * 1e3;
         let (method, path) = (Escaped(request.method.as_bytes()), Escaped(request.path.as_bytes()));
-        write!(f, "{} {method} {path} {status} {took:.3} ms {bytes} bytes", caller.address)
+        write!(f, "{} {method} {path} {status} {took:.3} ms {bytes} bytes", client.address)
     }
 }
 

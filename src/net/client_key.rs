@@ -18,6 +18,11 @@ impl ClientKey {
         ClientKey { is_local: client.is_local(), address: network(client.address, 32, ipv6_prefix) }
     }
 
+    /// Returns whether the client is 127.0.0.1 and its request was not forwarded.
+    pub(super) fn is_exempt(&self) -> bool {
+        self.is_local && self.address.is_ipv4()
+    }
+
     /// Returns whether the client is 127.0.0.1 or `::1` and its request was not forwarded.
     pub fn is_local(&self) -> bool {
         self.is_local

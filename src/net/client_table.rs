@@ -7,15 +7,14 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use slab::Slab;
 
+use super::client_key::ClientKey;
 use super::limits::Limits;
 use super::metrics::{TOP_CLIENTS, TopUsage};
-use super::service::ListenerId;
-use crate::ip::network;
+use super::service::{Client, ListenerId};
 use crate::metrics::{RollingWindow, subtract};
 
 /// Clients with a usage record of their own. When this many have connections or sent something recently, further ones
@@ -50,10 +49,15 @@ pub(super) type ClientId = usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    Address(IpAddr),
-    /// 127.0.0.1, not forwarded.
-    Exempt,
+    Client(ClientKey),
     Overflow(u64),
+}
+
+impl Key {
+    /// Returns whether this is 127.0.0.1, not forwarded.
+    fn is_exempt(&self) -> bool {
+        matches!(self, Key::Client(client) if client.is_exempt())
+    }
 }
 
 /// A request compared with its client's rate limit.
@@ -144,7 +148,7 @@ pub(super) enum Priority {
 
 impl ClientUsage {
     fn is_exempt(&self) -> bool {
-        self.key == Key::Exempt
+        self.key.is_exempt()
     }
 
     fn has_ready(&self) -> bool {
@@ -155,10 +159,7 @@ impl ClientUsage {
 /// Usage records of all clients.
 #[derive(Debug)]
 pub(super) struct ClientTable {
-    connections_per_client: usize,
-    bytes_per_client: usize,
-    ipv6_prefix: u8,
-    requests_per_second: Option<usize>,
+    limits: Limits,
     ids_by_key: HashMap<Key, ClientId>,
     clients: Slab<ClientUsage>,
     /// Clients with ready connections, for each [`Priority`].
@@ -172,12 +173,9 @@ pub(super) struct ClientTable {
 }
 
 impl ClientTable {
-    pub fn new(limits: &Limits) -> ClientTable {
+    pub fn new(limits: Limits) -> ClientTable {
         ClientTable {
-            connections_per_client: limits.connections_per_client,
-            bytes_per_client: limits.buffered_bytes_per_client,
-            ipv6_prefix: limits.ipv6_prefix,
-            requests_per_second: limits.requests_per_second,
+            limits,
             ids_by_key: HashMap::new(),
             clients: Slab::new(),
             ready: Default::default(),
@@ -188,23 +186,18 @@ impl ClientTable {
         }
     }
 
-    /// Replaces the limits, except the IPv6 prefix length.
-    pub fn set_limits(&mut self, limits: &Limits) {
-        self.connections_per_client = limits.connections_per_client;
-        self.bytes_per_client = limits.buffered_bytes_per_client;
-        self.requests_per_second = limits.requests_per_second;
+    /// Replaces the limits, whose IPv6 prefix length must not change.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// Returns the usage record of a client, created if needed. A forwarded client is never exempt.
-    pub fn client_id(&mut self, address: IpAddr, is_forwarded: bool, now: Duration) -> ClientId {
-        let key = match network(address, 32, self.ipv6_prefix) {
-            IpAddr::V4(Ipv4Addr::LOCALHOST) if !is_forwarded => Key::Exempt,
-            client => Key::Address(client),
-        };
-        if let Some(account) = self.ids_by_key.get(&key) {
-            return *account;
+    pub fn client_id(&mut self, client: &Client, now: Duration) -> ClientId {
+        let key = Key::Client(ClientKey::of(client, self.limits.ipv6_prefix));
+        if let Some(id) = self.ids_by_key.get(&key) {
+            return *id;
         }
-        if self.clients.len() >= MAX_CLIENTS && key != Key::Exempt {
+        if self.clients.len() >= MAX_CLIENTS && !key.is_exempt() {
             self.remove_inactive(now);
             if self.clients.len() >= MAX_CLIENTS {
                 let overflow = Key::Overflow(self.hasher.hash_one(key) % OVERFLOW_BUCKETS);
@@ -260,8 +253,8 @@ impl ClientTable {
 
     /// Returns whether a client may have one more connection.
     pub fn may_connect(&self, client: ClientId) -> bool {
-        let most = self.connections_per_client;
-        self.clients.get(client).is_some_and(|client| client.is_exempt() || client.connections < most)
+        let max = self.limits.connections_per_client;
+        self.clients.get(client).is_some_and(|client| client.is_exempt() || client.connections < max)
     }
 
     /// Returns whether a client is banned for its request rate.
@@ -299,7 +292,7 @@ impl ClientTable {
     pub fn count_request(&mut self, client: ClientId, listener: ListenerId, now: Duration) -> RateLimit {
         let Some(client) = self.clients.get_mut(client) else { return RateLimit::Within };
         client.last_active = now;
-        let Some(limit) = self.requests_per_second.filter(|_| !client.is_exempt()) else { return RateLimit::Within };
+        let Some(limit) = self.limits.requests_per_second.filter(|_| !client.is_exempt()) else { return RateLimit::Within };
         if client.windows.len() <= listener.0 {
             client.windows.resize_with(listener.0 + 1, SlidingWindow::default);
         }
@@ -326,8 +319,8 @@ impl ClientTable {
 
     /// Returns whether more is held for a client than allowed.
     pub fn exceeds_held_bytes(&self, client: ClientId) -> bool {
-        let most = self.bytes_per_client;
-        self.clients.get(client).is_some_and(|client| !client.is_exempt() && client.held_bytes > most)
+        let max = self.limits.buffered_bytes_per_client;
+        self.clients.get(client).is_some_and(|client| !client.is_exempt() && client.held_bytes > max)
     }
 
     /// Returns the client with the most bytes held.
@@ -431,7 +424,7 @@ fn keep_largest<T: PartialOrd + Copy>(largest: &mut [T], value: T) {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv6Addr;
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
     use proptest::prelude::*;
 
@@ -439,8 +432,12 @@ mod tests {
 
     const HTTP: ListenerId = ListenerId(0);
 
-    fn address(number: u32) -> IpAddr {
-        IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + number))
+    fn address(number: u32) -> Client {
+        direct(Ipv4Addr::from(0x0a00_0000 + number))
+    }
+
+    fn direct(address: impl Into<IpAddr>) -> Client {
+        Client::direct(HTTP, address.into())
     }
 
     fn at(millis: u64) -> Duration {
@@ -448,13 +445,13 @@ mod tests {
     }
 
     fn callers() -> ClientTable {
-        ClientTable::new(&Limits::default())
+        ClientTable::new(Limits::default())
     }
 
     #[test]
     fn the_fifty_first_request_within_a_second_is_refused_on_each_listener() {
         let mut clients = callers();
-        let account = clients.client_id(address(1), false, at(5000));
+        let account = clients.client_id(&address(1), at(5000));
         for request in 0..50 {
             assert_eq!(clients.count_request(account, HTTP, at(5000 + request)), RateLimit::Within);
         }
@@ -468,7 +465,7 @@ mod tests {
     #[test]
     fn a_client_far_over_its_rate_limit_is_banned_temporarily() {
         let mut clients = callers();
-        let account = clients.client_id(address(1), false, at(0));
+        let account = clients.client_id(&address(1), at(0));
         let rates: Vec<RateLimit> = (0..600).map(|_| clients.count_request(account, HTTP, at(10))).collect();
         assert_eq!(rates.iter().filter(|rate| **rate == RateLimit::Exceeded).count(), 499);
         assert_eq!(rates.last(), Some(&RateLimit::Ban));
@@ -478,10 +475,10 @@ mod tests {
     #[test]
     fn the_ipv4_loopback_is_exempt_from_limits_only_if_not_forwarded() {
         let mut clients = callers();
-        let own = ["127.0.0.1", "::ffff:127.0.0.1"].map(|text| clients.client_id(text.parse().unwrap(), false, at(0)));
+        let own = ["127.0.0.1", "::ffff:127.0.0.1"].map(|text| clients.client_id(&direct(text.parse::<IpAddr>().unwrap()), at(0)));
         assert_eq!(own[0], own[1]);
-        let named = clients.client_id("127.0.0.1".parse().unwrap(), true, at(0));
-        let loopback6 = clients.client_id("::1".parse().unwrap(), false, at(0));
+        let named = clients.client_id(&Client { is_forwarded: true, ..direct(Ipv4Addr::LOCALHOST) }, at(0));
+        let loopback6 = clients.client_id(&direct(Ipv6Addr::LOCALHOST), at(0));
         for _ in 0..100 {
             assert_eq!(clients.count_request(own[0], HTTP, at(1)), RateLimit::Within);
             clients.connected(own[0], at(1));
@@ -495,7 +492,7 @@ mod tests {
     #[test]
     fn all_addresses_of_an_ipv6_network_are_one_client() {
         let mut clients = callers();
-        let account = |clients: &mut ClientTable, text: &str| clients.client_id(text.parse().unwrap(), false, at(0));
+        let account = |clients: &mut ClientTable, text: &str| clients.client_id(&direct(text.parse::<IpAddr>().unwrap()), at(0));
         let first = account(&mut clients, "2001:db8:1:2::1");
         assert_eq!(first, account(&mut clients, "2001:db8:1:2:ffff::9"));
         assert_ne!(first, account(&mut clients, "2001:db8:1:3::1"));
@@ -504,29 +501,29 @@ mod tests {
     #[test]
     fn new_clients_share_overflow_buckets_when_the_client_table_is_full() {
         let mut callers = callers();
-        let known = callers.client_id(address(0), false, at(5000));
+        let known = callers.client_id(&address(0), at(5000));
         callers.connected(known, at(5000));
         for number in 1..3 * MAX_CLIENTS as u32 {
-            callers.client_id(address(number), false, at(5000));
+            callers.client_id(&address(number), at(5000));
         }
         assert!(callers.clients.len() <= MAX_CLIENTS + OVERFLOW_BUCKETS as usize);
-        assert_eq!(callers.client_id(address(0), false, at(5001)), known);
+        assert_eq!(callers.client_id(&address(0), at(5001)), known);
         // Clients in the overflow buckets are rate-limited together.
         let refused = (0..OVERFLOW_BUCKETS as u32 * 60).filter(|number| {
-            let account = callers.client_id(address(1_000_000 + number), false, at(5001));
+            let account = callers.client_id(&address(1_000_000 + number), at(5001));
             callers.count_request(account, HTTP, at(5001)) != RateLimit::Within
         });
         assert!(refused.count() > 300);
         // Inactive clients are forgotten.
-        let fresh = callers.client_id(address(5_000_000), false, at(7000));
-        assert!(matches!(callers.clients[fresh].key, Key::Address(_)));
+        let fresh = callers.client_id(&address(5_000_000), at(7000));
+        assert!(matches!(callers.clients[fresh].key, Key::Client(_)));
         assert_eq!(callers.clients.len(), 2);
     }
 
     #[test]
     fn clients_are_served_round_robin_regardless_of_their_connections() {
         let mut clients = callers();
-        let [many, one] = [1, 2].map(|number| clients.client_id(address(number), false, at(0)));
+        let [many, one] = [1, 2].map(|number| clients.client_id(&address(number), at(0)));
         (0..100).for_each(|slot| clients.enqueue(many, slot, Priority::New));
         clients.enqueue(one, 1000, Priority::New);
         let order: Vec<usize> = std::iter::from_fn(|| clients.next(at(0))).take(4).collect();
@@ -536,7 +533,7 @@ mod tests {
     #[test]
     fn new_work_is_served_before_continuations() {
         let mut clients = callers();
-        let account = clients.client_id(address(1), false, at(0));
+        let account = clients.client_id(&address(1), at(0));
         clients.enqueue(account, 1, Priority::Continuation);
         clients.enqueue(account, 2, Priority::Continuation);
         clients.enqueue(account, 3, Priority::New);
@@ -547,7 +544,7 @@ mod tests {
     #[test]
     fn new_work_waits_for_at_most_one_continuation() {
         let mut clients = callers();
-        let accounts: Vec<ClientId> = (0..51).map(|number| clients.client_id(address(number), false, at(0))).collect();
+        let accounts: Vec<ClientId> = (0..51).map(|number| clients.client_id(&address(number), at(0))).collect();
         for (slot, account) in accounts[1..].iter().enumerate() {
             clients.enqueue(*account, 100 + slot, Priority::Continuation);
         }
@@ -561,7 +558,7 @@ mod tests {
     #[test]
     fn a_client_with_a_deficit_is_throttled_until_its_tokens_are_refilled() {
         let mut clients = callers();
-        let [heavy, light] = [1, 2].map(|number| clients.client_id(address(number), false, at(0)));
+        let [heavy, light] = [1, 2].map(|number| clients.client_id(&address(number), at(0)));
         clients.charge(heavy, 3 * WORK_PER_SECOND as u32, at(0));
         clients.enqueue(heavy, 1, Priority::New);
         clients.enqueue(light, 2, Priority::New);
@@ -576,7 +573,7 @@ mod tests {
     fn a_client_with_a_deficit_is_not_forgotten_and_its_connection_deficit_is_limited() {
         let mut clients = callers();
         let connect = |clients: &mut ClientTable, now| {
-            let account = clients.client_id(address(1), false, now);
+            let account = clients.client_id(&address(1), now);
             clients.charge_connection(account, now)
         };
         let let_in = (0..1_000_000).filter(|_| connect(&mut clients, at(0))).count();
@@ -601,19 +598,19 @@ mod tests {
     #[test]
     fn a_flood_of_sixty_thousand_addresses_does_not_lock_out_known_clients() {
         let (mut clients, mut now) = (callers(), Duration::ZERO);
-        let known = clients.client_id(address(0), false, now);
+        let known = clients.client_id(&address(0), now);
         clients.connected(known, now);
         let (mut newcomers, mut refused) = (0u32, 0u32);
         // 6,000 connections a second with a request each, every address once in ten seconds.
         for number in 0..180_000 {
             now = Duration::from_micros(number * 1_000_000 / 6_000);
-            let account = clients.client_id(address(1_000 + (number % 60_000) as u32), false, now);
+            let account = clients.client_id(&address(1_000 + (number % 60_000) as u32), now);
             assert!(clients.charge_connection(account, now));
             clients.connected(account, now);
             let _ = clients.count_request(account, HTTP, now);
             clients.disconnected(account, 0, now);
             if number % 120 == 0 {
-                let newcomer = clients.client_id(address(1_000_000 + newcomers), false, now);
+                let newcomer = clients.client_id(&address(1_000_000 + newcomers), now);
                 newcomers += 1;
                 refused += u32::from(clients.count_request(newcomer, HTTP, now) != RateLimit::Within);
                 assert_eq!(clients.count_request(known, HTTP, now), RateLimit::Within);
@@ -627,7 +624,7 @@ mod tests {
     #[test]
     fn work_settled_by_waiting_is_not_charged_again() {
         let mut clients = callers();
-        let heavy = clients.client_id(address(1), false, at(0));
+        let heavy = clients.client_id(&address(1), at(0));
         clients.charge(heavy, 11 * WORK_PER_SECOND as u32, at(0));
         clients.enqueue(heavy, 1, Priority::New);
         assert_eq!((clients.next(at(10_009)), clients.next(at(10_010))), (None, Some(1)));
@@ -641,7 +638,7 @@ mod tests {
     fn top_clients_are_ordered_by_work_and_by_held_bytes() {
         let mut clients = callers();
         for number in 1..=8 {
-            let account = clients.client_id(address(number), false, at(0));
+            let account = clients.client_id(&address(number), at(0));
             clients.charge(account, 3_000_000 * number, at(10));
             clients.update_held_bytes(account, 0, 100 - number as usize);
         }
@@ -655,7 +652,7 @@ mod tests {
     #[test]
     fn the_eviction_candidate_is_the_client_with_the_most_held_bytes() {
         let mut clients = callers();
-        let [first, second] = [1, 2].map(|number| clients.client_id(address(number), false, at(0)));
+        let [first, second] = [1, 2].map(|number| clients.client_id(&address(number), at(0)));
         for account in [first, second, second] {
             clients.connected(account, at(0));
             clients.update_held_bytes(account, 0, 100);
@@ -684,7 +681,7 @@ mod tests {
                 for number in 0..u128::from(size) {
                     // Each address is in a /64 of its own.
                     let address = IpAddr::V6(Ipv6Addr::from(first.wrapping_add(number << 64)));
-                    let account = callers.client_id(address, false, now);
+                    let account = callers.client_id(&direct(address), now);
                     let _ = callers.count_request(account, HTTP, now);
                     if stay && callers.may_connect(account) {
                         callers.connected(account, now);
@@ -708,7 +705,7 @@ mod tests {
         ) {
             let mut callers = callers();
             let accounts: Vec<ClientId> =
-                (0..connections.len() as u32).map(|number| callers.client_id(address(number), false, at(0))).collect();
+                (0..connections.len() as u32).map(|number| callers.client_id(&address(number), at(0))).collect();
             for (number, count) in connections.iter().enumerate() {
                 (0..*count).for_each(|slot| callers.enqueue(accounts[number], 100 * number + slot, Priority::New));
             }

@@ -1,21 +1,17 @@
-//! An accepted connection without its input: socket, output, client and timeouts.
+//! An accepted connection: socket, input, output, client and timeouts.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::client_table::{ClientId, TokenBucket};
-use super::http::{HttpError, Response};
+use super::http::{HttpError, Request, RequestReader, Response};
 use super::limits::Limits;
 use super::listener_quota::QuotaEntry;
 use super::send_queue::SendQueue;
-use super::service::{Client, ConnectionId, ListenerId, Message};
-use super::socket::{MAX_UNSENT, Socket};
-use super::websocket::{write_close, write_ping, write_text_head};
-
-/// Whether a short read or write means that the socket is exhausted, which saves the call that would return
-/// `WouldBlock`. epoll(7) guarantees it for edge-triggered stream sockets.
-const SHORT_IS_EXHAUSTED: bool = cfg!(any(target_os = "linux", target_os = "android"));
+use super::service::{Client, ConnectionId, ListenerId, Message, Progress};
+use super::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, Socket};
+use super::websocket::{WsConnection, write_close, write_ping, write_text_head};
 
 /// Close code for a client that does not take its messages.
 const CLOSE_CODE_TOO_SLOW: u16 = 4500;
@@ -28,26 +24,6 @@ pub(super) enum Closing {
     AfterOutput,
     /// When the client has taken the output, it has `Limits::linger` to close its side.
     Linger,
-}
-
-/// State of the request or message being processed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RequestState {
-    /// None is in progress.
-    Idle,
-    /// Continues in the client's next turn.
-    Yielded,
-    /// Suspended until the service resumes it.
-    Suspended,
-    /// Suspended without a response timeout.
-    Streaming,
-}
-
-impl RequestState {
-    /// Returns whether it waits for the service.
-    pub fn is_waiting(self) -> bool {
-        matches!(self, RequestState::Suspended | RequestState::Streaming)
-    }
 }
 
 /// A timeout that has expired.
@@ -67,19 +43,51 @@ pub(super) enum Timeout {
     Ping,
 }
 
+/// Received bytes in their protocol.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // every connection begins with the larger one
+pub(super) enum Protocol {
+    Http(RequestReader),
+    WebSocket(WsConnection),
+}
+
+/// Received bytes, and the response in progress.
+#[derive(Debug)]
+pub(super) struct Input {
+    pub protocol: Protocol,
+    pub pending: Option<Box<PendingResponse>>,
+}
+
+/// A response in progress, kept while its request is unfinished, suspended or held.
+#[derive(Debug, Default)]
+pub(super) struct PendingResponse {
+    response: Response,
+    /// Chunks have been sent.
+    pub has_begun: bool,
+    /// Bytes sent in chunks.
+    pub sent: usize,
+    /// The connection must be closed after it.
+    close: bool,
+}
+
+/// All times are monotonic.
 #[derive(Debug)]
 pub(super) struct Connection<S> {
     pub id: ConnectionId,
     pub listener: ListenerId,
     pub peer: IpAddr,
-    /// Client charged for the connection.
-    pub account: ClientId,
     /// Client of the last request.
     pub client: Client,
+    /// Usage record of the client charged for the connection.
+    pub client_id: ClientId,
     pub socket: S,
+    ready: Readiness,
+    /// `None` while the connection is served.
+    pub input: Option<Input>,
     pub output: SendQueue,
     pub closing: Closing,
-    pub request_state: RequestState,
+    /// Progress of the request or message being processed; `Done` if there is none.
+    pub progress: Progress,
     /// It is a websocket whose end has not been reported.
     pub is_websocket: bool,
     /// Its entry in the listener's quota; `None` if it was rejected.
@@ -87,11 +95,13 @@ pub(super) struct Connection<S> {
     /// It was counted as local and is now remote; the quota has yet to be checked.
     pub needs_quota_check: bool,
     /// In the queue of connections to serve.
-    pub is_ready: bool,
+    pub is_queued: bool,
     /// The read interest is removed because the client is throttled.
     pub is_muted: bool,
     /// In the queue of connections to flush.
     pub is_dirty: bool,
+    /// Work quota of a websocket.
+    pub bucket: TokenBucket,
     /// Its share of `Stats::buffered_bytes`.
     pub counted_bytes: usize,
     /// Its share of `Stats::kernel_bytes`.
@@ -100,144 +110,166 @@ pub(super) struct Connection<S> {
     /// kernel's buffer.
     unsent_bytes: usize,
     /// Bytes were written since the last measurement.
-    is_unsent_estimated: bool,
+    pub is_unsent_estimated: bool,
     /// Received bytes in the kernel at the last measurement.
     unread_bytes: usize,
-    /// Work quota of a websocket.
-    pub bucket: TokenBucket,
-    /// When the request in progress began.
-    pub request_since: Option<Instant>,
-    /// Bytes read since the last count.
-    pub received_bytes: u64,
-    /// Bytes written since the last count.
-    pub sent_bytes: u64,
-    may_read: bool,
-    may_write: bool,
-    /// The client has closed its side; read until the end is seen.
-    read_closed: bool,
-    at_end: bool,
-    /// Both sides are closed or the connection is broken; nothing can be sent.
-    is_broken: bool,
-    last_active: Instant,
-    /// When the client last sent something.
-    last_received: Instant,
-    /// When a ping was sent, if nothing was received since.
-    pinged: Option<Instant>,
     /// Bytes discarded since the last response.
-    discarded_bytes: usize,
-    stalled_since: Option<Instant>,
+    pub discarded_bytes: usize,
+    /// The client has closed its side, and everything was read.
+    pub at_end: bool,
+    /// When the request in progress began.
+    pub request_since: Option<Duration>,
+    pub last_active: Duration,
+    /// When the client last sent something.
+    last_received: Duration,
+    /// When a ping was sent, if nothing was received since.
+    pinged: Option<Duration>,
+    stalled_since: Option<Duration>,
     /// Since when the client has not taken the end of the output.
-    draining_since: Option<Instant>,
-    lingering_since: Option<Instant>,
+    draining_since: Option<Duration>,
+    lingering_since: Option<Duration>,
 }
 
-/// Readiness of a socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Readiness {
-    /// Data can be read.
-    pub readable: bool,
-    /// Data can be written.
-    pub writable: bool,
-    /// The other end has closed its side.
-    pub read_closed: bool,
-    /// Nothing can be sent any more.
-    pub broken: bool,
-}
+impl Input {
+    pub fn new() -> Input {
+        Input { protocol: Protocol::Http(RequestReader::new(0)), pending: None }
+    }
 
-impl From<&mio::event::Event> for Readiness {
-    fn from(event: &mio::event::Event) -> Readiness {
-        Readiness {
-            readable: event.is_readable(),
-            writable: event.is_writable(),
-            read_closed: event.is_read_closed() || event.is_error(),
-            broken: event.is_write_closed(),
+    /// Appends received bytes.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        match &mut self.protocol {
+            Protocol::Http(reader) => reader.receive(bytes),
+            Protocol::WebSocket(websocket) => websocket.receive(bytes),
         }
+    }
+
+    /// Lends the server's buffer for a turn.
+    pub fn acquire(&mut self, storage: &mut Vec<u8>) {
+        match &mut self.protocol {
+            Protocol::Http(reader) => reader.acquire(storage),
+            Protocol::WebSocket(websocket) => websocket.acquire(storage),
+        }
+    }
+
+    /// Returns the lent buffer.
+    pub fn release(&mut self, storage: &mut Vec<u8>) {
+        match &mut self.protocol {
+            Protocol::Http(reader) => reader.release(storage),
+            Protocol::WebSocket(websocket) => websocket.release(storage),
+        }
+    }
+
+    /// Returns the allocated bytes, those of a response in progress included.
+    pub fn held_bytes(&self) -> usize {
+        let input = match &self.protocol {
+            Protocol::Http(reader) => reader.held_bytes(),
+            Protocol::WebSocket(websocket) => websocket.held_bytes(),
+        };
+        input + self.pending.as_ref().map_or(0, |pending| pending.response.body.capacity())
     }
 }
 
-/// Identity of a new connection.
-pub(super) struct Origin {
-    pub id: ConnectionId,
-    pub listener: ListenerId,
-    pub peer: IpAddr,
-    pub account: ClientId,
+impl PendingResponse {
+    /// Swaps the response in progress with the shared one. Once chunks are sent, its body is empty between turns, and
+    /// the body's allocation stays with the shared one.
+    pub fn swap_response(&mut self, response: &mut Response) {
+        std::mem::swap(response, &mut self.response);
+        if self.has_begun {
+            self.response.body.clear();
+            std::mem::swap(&mut response.body, &mut self.response.body);
+        }
+    }
+
+    /// Writes the body as a chunk if the response is streamed, with the head before the first chunk. Returns whether
+    /// the connection must be closed after the response.
+    pub fn write_chunk(
+        &mut self,
+        response: &mut Response,
+        request: &Request<'_>,
+        is_last: bool,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if response.is_streaming {
+            if !std::mem::replace(&mut self.has_begun, true) {
+                self.close = response.write_streaming_head(request, out);
+            }
+            response.write_chunk(request, is_last, out);
+        }
+        self.close || response.close
+    }
 }
 
 impl<S: Socket> Connection<S> {
-    pub fn new(origin: Origin, socket: S, bucket: TokenBucket, now: Instant) -> Self {
-        let Origin { id, listener, peer, account } = origin;
+    pub fn new(
+        id: ConnectionId,
+        client: Client,
+        client_id: ClientId,
+        socket: S,
+        bucket: TokenBucket,
+        now: Duration,
+    ) -> Self {
         Self {
             id,
-            listener,
-            peer,
-            account,
-            client: Client::direct(listener, peer),
+            listener: client.listener,
+            peer: client.address,
+            client,
+            client_id,
             socket,
+            ready: Readiness { writable: true, ..Readiness::default() },
+            input: Some(Input::new()),
             output: SendQueue::default(),
             closing: Closing::Open,
-            request_state: RequestState::Idle,
+            progress: Progress::Done,
             is_websocket: false,
             quota_entry: None,
             needs_quota_check: false,
-            is_ready: false,
+            is_queued: false,
             is_muted: false,
             is_dirty: false,
+            bucket,
             counted_bytes: 0,
             counted_kernel_bytes: 0,
             unsent_bytes: 0,
             is_unsent_estimated: false,
             unread_bytes: 0,
-            bucket,
-            request_since: None,
-            received_bytes: 0,
-            sent_bytes: 0,
-            may_read: false,
-            may_write: true,
-            read_closed: false,
+            discarded_bytes: 0,
             at_end: false,
-            is_broken: false,
+            request_since: None,
             last_active: now,
             last_received: now,
             pinged: None,
-            discarded_bytes: 0,
             stalled_since: None,
             draining_since: None,
             lingering_since: None,
         }
     }
 
-    /// Adds to the readiness of the socket.
-    pub fn set_readiness(&mut self, ready: Readiness) {
-        self.read_closed |= ready.read_closed;
-        self.may_read |= ready.readable || self.read_closed;
-        self.may_write |= ready.writable;
-        self.is_broken |= ready.broken;
+    /// Adds to the readiness of the socket. Returns whether the connection should be served.
+    pub fn set_readiness(&mut self, ready: Readiness) -> bool {
+        self.ready.add(ready);
+        let only_writable = Readiness { writable: true, ..Readiness::default() };
+        ready != only_writable || !self.output.is_empty() || self.is_draining()
+    }
+
+    /// Returns whether a request or message waits for the service.
+    pub fn is_suspended(&self) -> bool {
+        matches!(self.progress, Progress::Suspended | Progress::Streaming)
     }
 
     /// Returns whether reading now is useful. While a request is processed, nothing is read.
     pub fn wants_read(&self) -> bool {
-        let is_free = self.request_state == RequestState::Idle || self.closing != Closing::Open;
-        self.may_read && !self.at_end && self.closing != Closing::AfterOutput && is_free
+        let is_free = self.progress == Progress::Done || self.closing != Closing::Open;
+        self.ready.readable && !self.at_end && self.closing != Closing::AfterOutput && is_free
     }
 
     /// Returns whether a part of a response was sent or is queued.
     pub fn is_mid_response(&self) -> bool {
-        self.request_state == RequestState::Yielded || !self.output.is_empty()
-    }
-
-    /// Returns whether closing it now loses nothing: it is no websocket and not busy.
-    pub fn is_idle(&self) -> bool {
-        !self.is_websocket && !self.is_busy()
+        self.progress == Progress::Yield || !self.output.is_empty()
     }
 
     /// Returns whether a request or message is in progress or output was not taken.
     pub fn is_busy(&self) -> bool {
-        self.request_state != RequestState::Idle || !self.output.is_empty() || self.has_unsent()
-    }
-
-    /// Returns the time since its last activity.
-    pub fn idle_time(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.last_active)
+        self.progress != Progress::Done || !self.output.is_empty() || self.has_unsent()
     }
 
     /// Returns an upper bound on the kernel memory for unacknowledged and unread bytes.
@@ -247,7 +279,7 @@ impl<S: Socket> Connection<S> {
 
     /// Measures how many written bytes are unacknowledged.
     pub fn measure_unsent(&mut self) {
-        if self.unsent_bytes > 0 {
+        if self.has_unsent() {
             let is_all_written = self.closing != Closing::Open && self.output.is_empty();
             self.unsent_bytes = self.unsent_bytes.min(self.socket.unsent_bytes(is_all_written));
             self.is_unsent_estimated = false;
@@ -259,11 +291,6 @@ impl<S: Socket> Connection<S> {
         self.unsent_bytes > 0
     }
 
-    /// Returns whether bytes were written since the last measurement.
-    pub fn is_unsent_estimated(&self) -> bool {
-        self.has_unsent() && self.is_unsent_estimated
-    }
-
     /// Returns whether it closes as soon as the client has taken the written bytes.
     pub fn is_draining(&self) -> bool {
         self.closing != Closing::Open && self.output.is_empty() && self.has_unsent()
@@ -271,7 +298,7 @@ impl<S: Socket> Connection<S> {
 
     /// Measures the received bytes that were not read.
     pub fn measure_unread(&mut self) {
-        self.unread_bytes = if self.may_read && !self.at_end { self.socket.unread_bytes() } else { 0 };
+        self.unread_bytes = if self.ready.readable && !self.at_end { self.socket.unread_bytes() } else { 0 };
     }
 
     /// Makes the kernel discard unsent bytes at close, if there are any.
@@ -282,23 +309,13 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    /// Returns whether too many bytes were discarded since the last response.
-    pub fn has_discarded_more_than(&self, limit: usize) -> bool {
-        self.discarded_bytes > limit
-    }
-
-    /// Returns whether the client has closed its side.
-    pub fn is_at_end(&self) -> bool {
-        self.at_end
-    }
-
     /// Returns whether the connection can be removed: broken, or closing and done.
     pub fn is_finished(&self) -> bool {
         match self.closing {
-            _ if self.is_broken => true,
+            _ if self.ready.broken => true,
             // A client that closes its side ends a held request.
             Closing::Open => {
-                self.request_state == RequestState::Streaming && self.read_closed && self.output.is_empty()
+                self.progress == Progress::Streaming && self.ready.read_closed && self.output.is_empty()
             }
             _ if self.has_unsent() || !self.output.is_empty() => false,
             Closing::AfterOutput => true,
@@ -312,23 +329,11 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Reads once. Returns the number of bytes, 0 if there are none now.
-    pub fn read(&mut self, buffer: &mut [u8], now: Instant) -> io::Result<usize> {
-        let count = match self.socket.read(buffer) {
-            Ok(count) => count,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.may_read = false;
-                return Ok(0);
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(0),
-            Err(error) => return Err(error),
-        };
+    pub fn read(&mut self, buffer: &mut [u8], now: Duration) -> io::Result<usize> {
+        let Some(count) = self.ready.read(&mut self.socket, buffer)? else { return Ok(0) };
         if count == 0 {
             self.at_end = true;
             return Ok(0);
-        }
-        // The end of the stream is reported only once, perhaps together with these bytes, so it must be read too.
-        if count < buffer.len() && SHORT_IS_EXHAUSTED && !self.read_closed {
-            self.may_read = false;
         }
         // A pong is no activity.
         if self.pinged.take().is_none() {
@@ -336,7 +341,6 @@ impl<S: Socket> Connection<S> {
         }
         self.last_received = now;
         self.unread_bytes = 0;
-        self.received_bytes += count as u64;
         if self.closing != Closing::Open {
             self.discarded_bytes = self.discarded_bytes.saturating_add(count);
         }
@@ -350,20 +354,15 @@ impl<S: Socket> Connection<S> {
         self.closing = Closing::Linger;
     }
 
-    /// Records a websocket message from the client.
-    pub fn record_message(&mut self, now: Instant) {
-        self.last_active = now;
-    }
-
     /// Sends a ping on an open websocket.
-    pub fn ping(&mut self, now: Instant) {
+    pub fn ping(&mut self, now: Duration) {
         write_ping(self.output.queue());
         self.output.end_message(now);
         self.pinged = Some(now);
     }
 
     /// Queues a text message for an open websocket.
-    pub fn queue_text(&mut self, message: Message<'_>, now: Instant) {
+    pub fn queue_text(&mut self, message: Message<'_>, now: Duration) {
         self.last_active = now;
         let out = self.output.queue();
         write_text_head(message.len(), out);
@@ -376,24 +375,24 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Closes an open websocket from this side.
-    pub fn close_websocket(&mut self, code: u16, reason: &str, now: Instant) {
+    pub fn close_websocket(&mut self, code: u16, reason: &str, now: Duration) {
         write_close(code, reason, self.output.queue());
         self.output.end_message(now);
         self.closing = Closing::Linger;
     }
 
     /// Closes a websocket whose client is too slow, dropping messages whose sending has not begun.
-    pub fn drop_slow_websocket(&mut self, now: Instant) {
+    pub fn drop_slow_websocket(&mut self, now: Duration) {
         self.output.drop_unsent();
         self.close_websocket(CLOSE_CODE_TOO_SLOW, "", now);
     }
 
-    /// Writes what the socket takes.
-    pub fn flush(&mut self, now: Instant) -> io::Result<()> {
-        if !self.output.is_empty() && self.may_write {
+    /// Writes what the socket takes, and adds the number of bytes to `sent`.
+    pub fn flush(&mut self, now: Duration, sent: &mut u64) -> io::Result<()> {
+        if !self.output.is_empty() && self.ready.writable {
             let written = self.output.write_to(&mut self.socket, SHORT_IS_EXHAUSTED)?;
-            self.may_write = !written.blocked;
-            self.sent_bytes += written.bytes as u64;
+            self.ready.writable = !written.blocked;
+            *sent += written.bytes as u64;
             if written.bytes > 0 {
                 if self.pinged.is_none() {
                     self.last_active = now;
@@ -406,9 +405,9 @@ impl<S: Socket> Connection<S> {
         if self.output.is_empty() {
             // After closing, the kernel would hold unacknowledged bytes uncounted, and after the end of writing they
             // cannot be measured. So wait until the client has taken them.
-            if self.is_draining() && self.may_write {
+            if self.is_draining() && self.ready.writable {
                 self.measure_unsent();
-                self.may_write = !self.has_unsent();
+                self.ready.writable = !self.has_unsent();
                 self.draining_since.get_or_insert(now);
             }
             if self.closing == Closing::Linger && !self.has_unsent() && self.lingering_since.is_none() {
@@ -422,8 +421,8 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Returns the timeout that has expired at `now`, if any.
-    pub fn expired_timeout(&self, now: Instant, limits: &Limits) -> Option<Timeout> {
-        let exceeds = |since: Instant, limit| now.saturating_duration_since(since) >= limit;
+    pub fn expired_timeout(&self, now: Duration, limits: &Limits) -> Option<Timeout> {
+        let exceeds = |since: Duration, limit| now.saturating_sub(since) >= limit;
         if let Some(since) = self.lingering_since {
             return exceeds(since, limits.linger).then_some(Timeout::Drop);
         }
@@ -449,12 +448,11 @@ impl<S: Socket> Connection<S> {
             // Its last output has yet to be written.
             return None;
         }
-        if self.request_state == RequestState::Streaming {
+        if self.progress == Progress::Streaming {
             return exceeds(self.last_active, limits.websocket_idle).then_some(Timeout::SlowResponse);
         }
         if let Some(since) = self.request_since {
-            let due =
-                if self.request_state == RequestState::Idle { Timeout::SlowRequest } else { Timeout::SlowResponse };
+            let due = if self.progress == Progress::Done { Timeout::SlowRequest } else { Timeout::SlowResponse };
             return exceeds(since, limits.request_time).then_some(due);
         }
         exceeds(self.last_active, limits.keep_alive).then_some(Timeout::Drop)

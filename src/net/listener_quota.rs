@@ -9,8 +9,7 @@
 //! evicted from the site that has many more than the newcomer's.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::Hash;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -43,7 +42,7 @@ pub(super) struct QuotaEntry {
 /// A connection to evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
-    pub entry: QuotaEntry,
+    pub slot: usize,
     /// Its client has no more connections than the newcomer's would have: evict it only if nothing is lost.
     pub is_equal: bool,
 }
@@ -51,16 +50,15 @@ pub(super) struct Candidate {
 /// Connections per holder: a client or a site.
 #[derive(Debug)]
 struct Holders<K> {
-    counts: HashMap<K, usize>,
+    /// Connections of each holder in order of eviction.
+    by_holder: BTreeMap<K, BTreeSet<(Duration, usize)>>,
     /// Holders by number of connections, most first, then by their longest inactive connection.
     by_count: BTreeSet<(Reverse<usize>, Duration, K)>,
-    /// Connections of each holder in order of eviction.
-    entries: BTreeMap<(K, Duration, usize), QuotaEntry>,
 }
 
 impl<K> Default for Holders<K> {
     fn default() -> Holders<K> {
-        Holders { counts: HashMap::new(), by_count: BTreeSet::new(), entries: BTreeMap::new() }
+        Holders { by_holder: BTreeMap::new(), by_count: BTreeSet::new() }
     }
 }
 
@@ -68,8 +66,10 @@ impl<K> Default for Holders<K> {
 #[derive(Debug, Default)]
 struct ListenerQuota {
     max: usize,
+    /// Connections of remote clients, and of clients of this machine.
+    open: [usize; 2],
     /// Remote clients, and clients of this machine.
-    holders: [Holders<ClientId>; 2],
+    clients: [Holders<ClientId>; 2],
     /// Sites of remote clients.
     sites: Holders<IpAddr>,
 }
@@ -85,59 +85,28 @@ struct Shortage {
     is_local: &'static [bool],
 }
 
-impl<K: Copy + Ord + Hash> Holders<K> {
-    fn of(&self, holder: K) -> usize {
-        self.counts.get(&holder).copied().unwrap_or(0)
+impl<K: Copy + Ord> Holders<K> {
+    fn count(&self, holder: K) -> usize {
+        self.by_holder.get(&holder).map_or(0, BTreeSet::len)
     }
 
     /// Returns a holder's first connection to evict.
-    fn first_to_evict(&self, holder: K) -> Option<QuotaEntry> {
-        let first = self.entries.range((holder, Duration::ZERO, 0)..=(holder, Duration::MAX, usize::MAX)).next();
-        first.map(|(_, place)| *place)
+    fn first_to_evict(&self, holder: K) -> Option<usize> {
+        self.by_holder.get(&holder)?.first().map(|(_, slot)| *slot)
     }
 
     /// Changes the connections of a holder and updates its rank.
-    fn change(&mut self, holder: K, change: impl FnOnce(&mut BTreeMap<(K, Duration, usize), QuotaEntry>) -> isize) {
-        let before = self.first_to_evict(holder).map(|place| (Reverse(self.of(holder)), place.last_seen, holder));
-        before.into_iter().for_each(|rank| _ = self.by_count.remove(&rank));
-        let count = self.of(holder).saturating_add_signed(change(&mut self.entries));
-        match self.first_to_evict(holder) {
-            Some(place) => {
-                self.counts.insert(holder, count);
-                self.by_count.insert((Reverse(count), place.last_seen, holder));
-            }
-            None => _ = self.counts.remove(&holder),
+    fn change(&mut self, holder: K, change: impl FnOnce(&mut BTreeSet<(Duration, usize)>)) {
+        let connections = self.by_holder.entry(holder).or_default();
+        let rank = |connections: &BTreeSet<(Duration, usize)>| {
+            connections.first().map(|(last_seen, _)| (Reverse(connections.len()), *last_seen, holder))
+        };
+        rank(connections).into_iter().for_each(|rank| _ = self.by_count.remove(&rank));
+        change(connections);
+        match rank(connections) {
+            Some(rank) => _ = self.by_count.insert(rank),
+            None => _ = self.by_holder.remove(&holder),
         }
-    }
-
-    fn add(&mut self, holder: K, place: QuotaEntry) {
-        let entry = (holder, place.last_seen, place.slot);
-        self.change(holder, |places| isize::from(places.insert(entry, place).is_none()));
-    }
-
-    fn remove(&mut self, holder: K, place: QuotaEntry) {
-        let entry = (holder, place.last_seen, place.slot);
-        self.change(holder, |places| -isize::from(places.remove(&entry).is_some()));
-    }
-}
-
-impl ListenerQuota {
-    fn add(&mut self, place: QuotaEntry) {
-        self.holders[usize::from(place.is_local)].add(place.client, place);
-        if !place.is_local {
-            self.sites.add(place.site, place);
-        }
-    }
-
-    fn remove(&mut self, place: QuotaEntry) {
-        self.holders[usize::from(place.is_local)].remove(place.client, place);
-        if !place.is_local {
-            self.sites.remove(place.site, place);
-        }
-    }
-
-    fn open(&self, is_local: bool) -> usize {
-        self.holders[usize::from(is_local)].entries.len()
     }
 }
 
@@ -156,15 +125,28 @@ impl ListenerQuotas {
     }
 
     /// Adds a connection.
-    pub fn add(&mut self, place: QuotaEntry) {
-        let quota = self.0.get_mut(place.listener.0);
-        quota.into_iter().for_each(|quota| quota.add(place));
+    pub fn add(&mut self, entry: QuotaEntry) {
+        self.change(entry, |open| open + 1, |connections| _ = connections.insert((entry.last_seen, entry.slot)));
     }
 
-    /// Removes a connection.
-    pub fn remove(&mut self, place: QuotaEntry) {
-        let quota = self.0.get_mut(place.listener.0);
-        quota.into_iter().for_each(|quota| quota.remove(place));
+    /// Removes a connection that was added.
+    pub fn remove(&mut self, entry: QuotaEntry) {
+        self.change(entry, |open| open - 1, |connections| _ = connections.remove(&(entry.last_seen, entry.slot)));
+    }
+
+    fn change(
+        &mut self,
+        entry: QuotaEntry,
+        count: impl Fn(usize) -> usize,
+        change: impl Fn(&mut BTreeSet<(Duration, usize)>),
+    ) {
+        let Some(quota) = self.0.get_mut(entry.listener.0) else { return };
+        let place = usize::from(entry.is_local);
+        quota.open[place] = count(quota.open[place]);
+        quota.clients[place].change(entry.client, &change);
+        if !entry.is_local {
+            quota.sites.change(entry.site, &change);
+        }
     }
 
     /// Returns whether a new connection fits, given the maximum of all listeners together.
@@ -175,11 +157,8 @@ impl ListenerQuotas {
     fn shortage(&self, listener: ListenerId, is_local: bool, max_total: usize) -> Option<Shortage> {
         let index = listener.0;
         let own = self.0.get(index)?;
-        let all = |is_local| self.0.iter().map(|quota| quota.open(is_local)).sum::<usize>();
-        let scopes = [
-            (index..index + 1, own.max, [own.open(false), own.open(true)]),
-            (0..self.0.len(), max_total, [all(false), all(true)]),
-        ];
+        let total = |place: usize| self.0.iter().map(|quota| quota.open[place]).sum::<usize>();
+        let scopes = [(index..index + 1, own.max, own.open), (0..self.0.len(), max_total, [total(0), total(1)])];
         scopes.into_iter().find_map(|(listeners, max, [remote, local])| {
             let reserved = (max / RESERVED_PART).min(MAX_RESERVED);
             if !is_local && remote >= max - reserved {
@@ -201,32 +180,29 @@ impl ListenerQuotas {
     ) -> Option<Candidate> {
         let Shortage { listeners, is_local } = self.shortage(listener, is_local, max_total)?;
         let quotas = || self.0.get(listeners.clone()).into_iter().flatten();
-        let holders = || quotas().flat_map(|quota| is_local.iter().map(|local| &quota.holders[usize::from(*local)]));
-        let (Reverse(largest_count), place) = largest(holders())?;
-        let own = holders().max_by_key(|holders| holders.of(client))?;
-        if largest_count >= own.of(client) + 2 {
-            return Some(Candidate { entry: place, is_equal: false });
+        let clients = || quotas().flat_map(|quota| is_local.iter().map(|local| &quota.clients[usize::from(*local)]));
+        let (largest_count, largest_slot) = largest(clients())?;
+        let own = clients().max_by_key(|clients| clients.count(client))?;
+        if largest_count >= own.count(client) + 2 {
+            return Some(Candidate { slot: largest_slot, is_equal: false });
         }
-        if let Some(place) = own.first_to_evict(client) {
-            return Some(Candidate { entry: place, is_equal: true });
+        if let Some(slot) = own.first_to_evict(client) {
+            return Some(Candidate { slot, is_equal: true });
         }
         let sites = || quotas().map(|quota| &quota.sites);
-        let of_own = sites().map(|sites| sites.of(site)).max().unwrap_or(0);
-        let largest_site = largest(sites()).filter(|(Reverse(most), _)| *most >= of_own + MIN_SITE_SURPLUS);
-        Some(largest_site.map_or(Candidate { entry: place, is_equal: true }, |(_, place)| Candidate {
-            entry: place,
-            is_equal: false,
-        }))
+        let of_own = sites().map(|sites| sites.count(site)).max().unwrap_or(0);
+        Some(match largest(sites()).filter(|(count, _)| *count >= of_own + MIN_SITE_SURPLUS) {
+            Some((_, slot)) => Candidate { slot, is_equal: false },
+            None => Candidate { slot: largest_slot, is_equal: true },
+        })
     }
 }
 
 /// Returns the number of connections of the largest holder, and its first to evict.
-fn largest<'h, K: Copy + Ord + Hash + 'h>(
-    all: impl Iterator<Item = &'h Holders<K>>,
-) -> Option<(Reverse<usize>, QuotaEntry)> {
+fn largest<'h, K: Copy + Ord + 'h>(all: impl Iterator<Item = &'h Holders<K>>) -> Option<(usize, usize)> {
     let firsts = all.filter_map(|holders| Some((holders.by_count.first()?, holders)));
-    let ((most, _, holder), holders) = firsts.min_by_key(|(rank, _)| **rank)?;
-    Some((*most, holders.first_to_evict(*holder)?))
+    let ((Reverse(count), _, holder), holders) = firsts.min_by_key(|(rank, _)| **rank)?;
+    Some((*count, holders.first_to_evict(*holder)?))
 }
 
 #[cfg(test)]
@@ -261,16 +237,16 @@ mod tests {
         let places = [place(1, 5, 10), place(1, 9, 11), place(2, 4, 12), place(2, 8, 13), place(3, 1, 14)];
         let mut quotas = quotas(5, &places);
         let of = |quotas: &ListenerQuotas, client| quotas.candidate(HTTP, false, (client, site_of(client)), PLENTY);
-        assert_eq!(of(&quotas, 9), Some(Candidate { entry: places[2], is_equal: false }));
-        assert_eq!(of(&quotas, 3), Some(Candidate { entry: places[4], is_equal: true }), "its own");
+        assert_eq!(of(&quotas, 9), Some(Candidate { slot: 12, is_equal: false }));
+        assert_eq!(of(&quotas, 3), Some(Candidate { slot: 14, is_equal: true }), "its own");
         quotas.remove(places[2]);
         quotas.add(place(2, 7, 12));
-        assert_eq!(of(&quotas, 9).map(|candidate| candidate.entry), Some(places[0]));
+        assert_eq!(of(&quotas, 9).map(|candidate| candidate.slot), Some(10));
         quotas.remove(places[4]);
         assert!(of(&quotas, 9).is_none() && quotas.has_capacity(HTTP, false, PLENTY));
         assert!(!quotas.has_capacity(HTTP, false, 4), "all listeners together have fewer");
-        let in_all = quotas.candidate(OTHER, false, (9, site_of(9)), 4).map(|candidate| candidate.entry);
-        assert_eq!(in_all, Some(places[0]), "where all are short, it may be another listener's");
+        let in_all = quotas.candidate(OTHER, false, (9, site_of(9)), 4).map(|candidate| candidate.slot);
+        assert_eq!(in_all, Some(10), "where all are short, it may be another listener's");
     }
 
     #[test]
@@ -284,14 +260,14 @@ mod tests {
         assert!(!quotas.has_capacity(HTTP, true, PLENTY));
         let newcomer = |is_local| {
             let candidate = quotas.candidate(HTTP, is_local, (99, site_of(99)), PLENTY);
-            candidate.map(|candidate| candidate.entry.is_local)
+            candidate.map(|candidate| candidate.slot >= 50)
         };
         assert_eq!((newcomer(true), newcomer(false)), (Some(true), Some(false)));
         others.iter().chain(&[local, QuotaEntry { slot: 51, ..local }]).for_each(|place| quotas.remove(*place));
         fn is_empty<K>(holders: &Holders<K>) -> bool {
-            holders.counts.is_empty() && holders.by_count.is_empty() && holders.entries.is_empty()
+            holders.by_count.is_empty() && holders.by_holder.is_empty()
         }
-        assert!(quotas.0.iter().all(|quota| quota.holders.iter().all(is_empty) && is_empty(&quota.sites)));
+        assert!(quotas.0.iter().all(|quota| quota.clients.iter().all(is_empty) && is_empty(&quota.sites)));
     }
 
     #[test]
@@ -301,10 +277,10 @@ mod tests {
             others.chain((0..crowd).map(|number| place(100 + number, 5, 100 + number))).collect()
         };
         let of = |crowd, client| quotas(32, &places(crowd)).candidate(HTTP, false, (client, site_of(client)), PLENTY);
-        let crowded = Candidate { entry: place(100, 5, 100), is_equal: false };
+        let crowded = Candidate { slot: 100, is_equal: false };
         assert_eq!(of(16, 50), Some(crowded), "sixteen more than none");
-        assert_eq!(of(16, 3), Some(Candidate { entry: place(3, 1, 3), is_equal: true }), "who has one gives up that");
-        let idlest = Some(Candidate { entry: place(0, 1, 0), is_equal: true });
+        assert_eq!(of(16, 3), Some(Candidate { slot: 3, is_equal: true }), "who has one gives up that");
+        let idlest = Some(Candidate { slot: 0, is_equal: true });
         assert_eq!((of(15, 50), of(20, 130)), (idlest, idlest), "not many more, or the newcomer's own");
     }
 }

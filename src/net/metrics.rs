@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::fetch::FetchStats;
-use super::server::Stats;
 use crate::metrics::{Histogram, RollingWindow};
 
 /// Status codes with a counter of their own; all others share one.
@@ -41,6 +40,35 @@ const ITERATION_TIME_BUCKETS: &[Duration] = &[
     micros(100_000),
     micros(1_000_000),
 ];
+
+/// Gauges and counters of the connections of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Open connections, websockets included.
+    pub connections: usize,
+    /// Open websockets.
+    pub websockets: usize,
+    /// Memory in buffers of connections.
+    pub buffered_bytes: usize,
+    /// Clients with a usage record: those with connections or recent activity.
+    pub clients: usize,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Kernel memory that the connections may hold.
+    pub kernel_bytes: usize,
+    /// Connections rejected because a quota was full.
+    pub rejected: u64,
+    /// Connections evicted for new ones.
+    pub evicted: u64,
+    /// Connections checked when choosing one to evict.
+    pub eviction_checks: u64,
+    /// Connections closed because of the kernel memory they held.
+    pub kernel_evicted: u64,
+    /// Connections reset on arrival because their client exceeded its quota or was banned.
+    pub reset: u64,
+    /// Requests and websocket messages handled.
+    pub handled: u64,
+}
 
 /// Responses of one route.
 #[derive(Clone, Debug)]

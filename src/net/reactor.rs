@@ -14,8 +14,9 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use super::fetch::{FetchConfig, Fetcher};
 use super::limits::{IsTrustedProxy, Limits};
 use super::listeners::Listeners;
-use super::server::{Server, Stats};
-use super::service::{Event, ListenerId, LoopTime, Service};
+use super::metrics::Stats;
+use super::server::Server;
+use super::service::{ListenerId, LoopTime, Service};
 use super::shared_bytes::SharedBytesCounter;
 
 /// Tokens below this are left to the event loop, for signals and the like.
@@ -78,7 +79,7 @@ impl Reactor {
             events: Events::with_capacity(EVENTS_PER_POLL),
             listeners: Listeners::default(),
             first_connection: fetcher.tokens().end,
-            server: Server::new(limits, is_trusted, fetcher, now),
+            server: Server::new(limits, is_trusted, fetcher, Box::new(move || now.elapsed())),
             started: now,
             now,
             polled_at: None,
@@ -186,28 +187,28 @@ impl Reactor {
     fn set_time(&mut self) {
         self.now = Instant::now();
         let moment = LoopTime { unix_millis: unix_millis(), monotonic: self.now - self.started };
-        self.server.set_time(self.now, moment);
+        self.server.set_time(moment);
     }
 
     /// Counts the loop iteration that ends with the next poll.
     fn count_iteration(&mut self) {
         if let Some(looked) = self.polled_at.take() {
             let now = Instant::now();
-            self.server.connections.counters.count_iteration(now - looked, now - self.started);
+            self.server.counters.count_iteration(now - looked, now - self.started);
         }
     }
 
     fn poll_timeout(&self, max_wait: Duration) -> Duration {
-        let fetcher = &self.server.connections.fetcher;
+        let fetcher = &self.server.fetcher;
         if self.server.has_work() || self.listeners.has_ready() || fetcher.has_work() {
             return Duration::ZERO;
         }
-        let now = Instant::now();
+        let now = self.started.elapsed();
         let is_idle = self.server.stats().connections == 0 && !self.listeners.has_failed();
-        let sweep = (!is_idle).then_some(self.next_sweep);
-        let running = [self.server.wake_at(), self.server.next_refill()].map(|at| self.started.checked_add(at?));
-        let due = [sweep, fetcher.next_due()].into_iter().chain(running).flatten().min();
-        due.map_or(max_wait, |due| due.saturating_duration_since(now).min(max_wait))
+        let sweep = (!is_idle).then_some(self.next_sweep - self.started);
+        let timers = [sweep, fetcher.next_due(), self.server.wake_at(), self.server.next_refill()];
+        let due = timers.into_iter().flatten().min();
+        due.map_or(max_wait, |due| due.saturating_sub(now).min(max_wait))
     }
 
     /// Dispatches the events of a poll.
@@ -220,7 +221,7 @@ impl Reactor {
             } else if token < FIRST_FETCH {
                 self.listeners.set_ready(token - EXTERNAL_TOKENS);
             } else if token < self.first_connection {
-                self.server.connections.fetcher.set_readiness(event);
+                self.server.fetcher.set_readiness(event);
             } else {
                 let slot = token - self.first_connection;
                 self.server.set_readiness(slot, event.into());
@@ -273,12 +274,8 @@ impl Reactor {
 
     /// Drives requests to other servers and delivers their outcomes.
     fn drive_fetches(&mut self, service: &mut impl Service) {
-        let connections = &mut self.server.connections;
-        connections.fetcher.work(self.poll.registry(), self.now);
-        while let Some((fetch, result)) = connections.fetcher.next_completed() {
-            let moment = connections.time;
-            service.handle(Event::FetchCompleted { fetch, result }, moment, connections);
-        }
+        self.server.fetcher.work(self.poll.registry(), self.now - self.started);
+        self.server.report_fetches(service);
     }
 
     /// Flushes connections for at most `time`.

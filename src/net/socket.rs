@@ -1,6 +1,6 @@
 //! Socket operations needed by connections.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -25,6 +25,64 @@ const SMALLEST_PROBE: usize = 2 * 1024;
 const PROBE_SIZES: [usize; 2] = [64 * 1024, 16 * 1024];
 /// Kernel memory per received byte, for small packets.
 const MEMORY_PER_BYTE: usize = 2;
+
+/// Whether a short read or write means that the socket is exhausted, which saves the call that would return
+/// `WouldBlock`. epoll(7) guarantees it for edge-triggered stream sockets.
+pub(super) const SHORT_IS_EXHAUSTED: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
+/// Readiness of an edge-triggered socket, remembered until the socket is exhausted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Data can be read.
+    pub readable: bool,
+    /// Data can be written.
+    pub writable: bool,
+    /// The other end has closed its side; read until the end is seen.
+    pub read_closed: bool,
+    /// Nothing can be sent any more.
+    pub broken: bool,
+}
+
+impl From<&mio::event::Event> for Readiness {
+    fn from(event: &mio::event::Event) -> Readiness {
+        Readiness {
+            readable: event.is_readable(),
+            writable: event.is_writable(),
+            read_closed: event.is_read_closed() || event.is_error(),
+            broken: event.is_write_closed(),
+        }
+    }
+}
+
+impl Readiness {
+    /// Adds what an event reports.
+    pub(super) fn add(&mut self, reported: Readiness) {
+        self.read_closed |= reported.read_closed;
+        self.readable |= reported.readable || self.read_closed;
+        self.writable |= reported.writable;
+        self.broken |= reported.broken;
+    }
+
+    /// Reads once. Returns the number of bytes, 0 at the end of the stream, `None` if there are none now.
+    pub(super) fn read(&mut self, socket: &mut impl Read, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match socket.read(buffer) {
+            Ok(count) => {
+                // The end of the stream is reported only once, perhaps together with these bytes, so it must be read
+                // too.
+                if count < buffer.len() && SHORT_IS_EXHAUSTED && !self.read_closed {
+                    self.readable = false;
+                }
+                Ok(Some(count))
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.readable = false;
+                Ok(None)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
 
 /// A non-blocking stream socket: reading and writing fail with [`WouldBlock`](io::ErrorKind::WouldBlock) instead of
 /// waiting.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nisd::net::fetch::{FetchConfig, Fetcher};
 use nisd::net::service::{ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service};
@@ -168,7 +168,6 @@ impl Service for TestService {
 struct Harness {
     server: Server<Wire>,
     service: TestService,
-    started_at: Instant,
     uptime: Duration,
 }
 
@@ -180,10 +179,10 @@ impl Harness {
     /// Like [`World::new`], with these trusted proxies.
     fn with_proxies(limits: Limits, proxies: &'static [[u8; 4]]) -> Harness {
         let trusted = |address| proxies.iter().any(|proxy| IpAddr::from(*proxy) == address);
-        let (began, fetcher) = (Instant::now(), Fetcher::new(FetchConfig::default(), 0));
-        let mut server = Server::new(limits, Box::new(trusted), fetcher, began);
+        let fetcher = Fetcher::new(FetchConfig::default(), 0);
+        let mut server = Server::new(limits, Box::new(trusted), fetcher, Box::new(|| Duration::ZERO));
         server.set_max(LISTENER, 1000);
-        Harness { server, service: TestService::default(), started_at: began, uptime: Duration::ZERO }
+        Harness { server, service: TestService::default(), uptime: Duration::ZERO }
     }
 
     /// Connects a client that has sent bytes which are not served yet.
@@ -213,7 +212,7 @@ impl Harness {
 
     fn advance(&mut self, time: Duration) {
         self.uptime += time;
-        self.server.set_time(self.started_at + self.uptime, LoopTime { unix_millis: 0, monotonic: self.uptime });
+        self.server.set_time(LoopTime { unix_millis: 0, monotonic: self.uptime });
     }
 
     fn serve(&mut self) {

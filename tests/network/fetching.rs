@@ -34,6 +34,7 @@ const FIRST_TOKEN: usize = 100;
 struct Driver {
     poll: Poll,
     fetcher: Fetcher,
+    began: Instant,
     started: HashMap<FetchId, Instant>,
     /// Maximum number of response bytes held after a call of `work`, in total and without the completed responses.
     max_held: usize,
@@ -58,6 +59,7 @@ impl Driver {
         Self {
             poll: Poll::new().unwrap(),
             fetcher,
+            began: Instant::now(),
             started: HashMap::new(),
             max_held: 0,
             max_unfinished: 0,
@@ -67,20 +69,19 @@ impl Driver {
     }
 
     fn start(&mut self, request: FetchRequest) -> FetchId {
-        let now = Instant::now();
-        let id = self.fetcher.start(request, now);
-        self.started.insert(id, now);
+        let id = self.fetcher.start(request, self.began.elapsed());
+        self.started.insert(id, Instant::now());
         id
     }
 
     /// Runs one iteration of the loop of at most this length.
     fn run_once(&mut self, at_most: Duration, outcomes: &mut HashMap<FetchId, Outcome>) {
-        let now = Instant::now();
-        let due = self.fetcher.next_due().map_or(at_most, |due| due.saturating_duration_since(now));
+        let now = self.began.elapsed();
+        let due = self.fetcher.next_due().map_or(at_most, |due| due.saturating_sub(now));
         let timeout = if self.fetcher.has_work() { Duration::ZERO } else { due.min(at_most) };
         let mut events = Events::with_capacity(256);
         self.poll.poll(&mut events, Some(timeout)).unwrap();
-        let now = Instant::now();
+        let now = self.began.elapsed();
         for event in &events {
             assert!(self.fetcher.tokens().contains(&event.token().0));
             self.fetcher.set_readiness(event);
@@ -448,7 +449,7 @@ fn a_cancelled_request_is_not_reported() {
     for _ in 0..5 {
         driver.run_once(Duration::from_millis(10), &mut outcomes);
     }
-    driver.fetcher.cancel(id, Instant::now());
+    driver.fetcher.cancel(id, driver.began.elapsed());
     assert!(driver.fetcher.next_completed().is_none() && outcomes.is_empty());
     assert_eq!(driver.stats().connections, 0);
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::response::{CompleteResponse, ResponseReader};
 use super::{FetchError, FetchId, Response};
@@ -17,12 +17,12 @@ pub struct PendingRequest {
     pub body: Rc<[u8]>,
     pub body_limit: usize,
     pub timeout: Duration,
-    pub deadline: Instant,
+    pub deadline: Duration,
     pub read_timeout: Duration,
     /// Next timeout: the earliest of deadline, read timeout and minimum rate.
-    pub due: Instant,
+    pub due: Duration,
     /// When the minimum number of bytes must have been received; set once there is a connection.
-    pub min_rate_due: Option<Instant>,
+    pub min_rate_due: Option<Duration>,
     /// Bytes received towards that minimum.
     pub recent_bytes: usize,
     pub is_idempotent: bool,
@@ -38,7 +38,7 @@ pub struct OutboundConnection {
     /// The request; `None` between requests.
     pub pending: Option<PendingRequest>,
     /// Timeout of the connection attempt or of an idle connection.
-    pub due: Option<Instant>,
+    pub due: Option<Duration>,
     stage: Stage,
     /// An earlier request was answered on it.
     is_reused: bool,
@@ -193,9 +193,9 @@ mod tests {
             body: b"body".as_slice().into(),
             body_limit: 10,
             timeout: Duration::ZERO,
-            deadline: Instant::now(),
+            deadline: Duration::ZERO,
             read_timeout: Duration::ZERO,
-            due: Instant::now(),
+            due: Duration::ZERO,
             min_rate_due: None,
             recent_bytes: 0,
             is_idempotent: true,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::Instant;
+use std::time::Duration;
 
 use slab::Slab;
 
@@ -60,11 +60,11 @@ pub struct ConnectionPool {
     /// Hosts with requests but no connection because all are in use, in the order in which they get one.
     hosts_wanting_connection: VecDeque<usize>,
     /// Timeouts of requests.
-    deadlines: BTreeSet<(Instant, FetchId)>,
+    deadlines: BTreeSet<(Duration, FetchId)>,
     /// Timeouts of connection attempts, by slot.
-    attempts: BTreeSet<(Instant, usize)>,
+    attempts: BTreeSet<(Duration, usize)>,
     /// Timeouts of idle connections, by slot.
-    idle: BTreeSet<(Instant, usize)>,
+    idle: BTreeSet<(Duration, usize)>,
     dns_queries: VecDeque<usize>,
     pending_attempts: VecDeque<usize>,
     assigned: VecDeque<usize>,
@@ -99,7 +99,7 @@ impl ConnectionPool {
     }
 
     /// Starts a request.
-    pub fn start(&mut self, id: FetchId, request: FetchRequest, now: Instant) {
+    pub fn start(&mut self, id: FetchId, request: FetchRequest, now: Duration) {
         let FetchRequest {
             endpoint,
             method,
@@ -166,7 +166,7 @@ impl ConnectionPool {
     }
 
     /// Sets the addresses of a connection's host, or why it has none.
-    pub fn resolved(&mut self, slot: usize, addresses: Result<&[IpAddr], &str>, now: Instant) {
+    pub fn resolved(&mut self, slot: usize, addresses: Result<&[IpAddr], &str>, now: Duration) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some(host) = self.hosts.get(connection.host) else { return };
         match addresses {
@@ -195,7 +195,7 @@ impl ConnectionPool {
     }
 
     /// Reports that a connection is established.
-    pub fn connected(&mut self, slot: usize, now: Instant) {
+    pub fn connected(&mut self, slot: usize, now: Duration) {
         self.forget_timer(slot);
         if let Some(connection) = self.connections.get_mut(slot)
             && let Some(address) = connection.connected()
@@ -207,7 +207,7 @@ impl ConnectionPool {
     }
 
     /// Counts received bytes and restarts the read timeout.
-    fn restart_read_timeout(&mut self, slot: usize, count: usize, now: Instant) {
+    fn restart_read_timeout(&mut self, slot: usize, count: usize, now: Duration) {
         let pending = self.connections.get_mut(slot).and_then(|connection| connection.pending.as_mut());
         if let Some(pending) = pending {
             self.deadlines.remove(&(pending.due, pending.id));
@@ -223,7 +223,7 @@ impl ConnectionPool {
 
     /// Reports that an address could not be connected to. [`next_closed`](Self::next_closed) returns the slot, so that
     /// its socket is closed.
-    pub fn attempt_failed(&mut self, slot: usize, error: io::Error, now: Instant) {
+    pub fn attempt_failed(&mut self, slot: usize, error: io::Error, now: Duration) {
         self.forget_timer(slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.attempt_failed() {
@@ -235,7 +235,7 @@ impl ConnectionPool {
     }
 
     /// Returns an established connection that has a new request to send.
-    pub fn next_assigned(&mut self, now: Instant) -> Option<usize> {
+    pub fn next_assigned(&mut self, now: Duration) -> Option<usize> {
         let slot = self.assigned.pop_front()?;
         self.restart_read_timeout(slot, 0, now);
         Some(slot)
@@ -259,7 +259,7 @@ impl ConnectionPool {
     }
 
     /// Handles bytes received on a connection.
-    pub fn received(&mut self, slot: usize, bytes: &[u8], now: Instant) {
+    pub fn received(&mut self, slot: usize, bytes: &[u8], now: Duration) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let before = connection.held_bytes();
         let result = connection.receive(bytes);
@@ -306,7 +306,7 @@ impl ConnectionPool {
     }
 
     /// Handles expired timers, up to a limit per call.
-    pub fn handle_timeouts(&mut self, now: Instant) {
+    pub fn handle_timeouts(&mut self, now: Duration) {
         for _ in 0..MAX_TIMEOUTS_PER_CALL {
             if let Some((_, id)) = self.deadlines.first().copied().filter(|(due, _)| *due <= now) {
                 if let Some(pending) = self.remove_request(id) {
@@ -325,7 +325,7 @@ impl ConnectionPool {
     }
 
     /// Returns which timeout of a request has expired.
-    fn timeout_error(&self, pending: &PendingRequest, now: Instant) -> FetchError {
+    fn timeout_error(&self, pending: &PendingRequest, now: Duration) -> FetchError {
         match pending.min_rate_due {
             _ if pending.deadline <= now => FetchError::TimedOut(pending.timeout),
             Some(due) if due <= now => FetchError::TooSlow(self.limits.min_rate_window),
@@ -334,7 +334,7 @@ impl ConnectionPool {
     }
 
     /// Returns when the next timer expires.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub fn next_due(&self) -> Option<Duration> {
         let deadline = self.deadlines.first().map(|(due, _)| *due);
         let attempt = self.attempts.first().map(|(due, _)| *due);
         let idle = self.idle.first().map(|(due, _)| *due);
@@ -470,7 +470,7 @@ impl ConnectionPool {
     }
 
     /// Starts an attempt to connect to the next address of a host.
-    fn attempt(&mut self, slot: usize, now: Instant) {
+    fn attempt(&mut self, slot: usize, now: Duration) {
         let due = now + self.limits.connect_time;
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.due = Some(due);
@@ -480,7 +480,7 @@ impl ConnectionPool {
     }
 
     /// Completes a request with its response.
-    fn complete(&mut self, slot: usize, complete: CompleteResponse, now: Instant) {
+    fn complete(&mut self, slot: usize, complete: CompleteResponse, now: Duration) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let (host, pending, from) = (connection.host, connection.pending.take(), connection.address());
         // A host that waits for a connection has priority over reuse of this one.

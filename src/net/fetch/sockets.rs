@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
-use std::time::Instant;
+use std::time::Duration;
 
 use mio::event::Event;
 use mio::net::{TcpStream, UdpSocket};
@@ -118,7 +118,7 @@ impl Fetcher {
     }
 
     /// Starts a request. Nothing is sent before the next [`work`](Self::work).
-    pub fn start(&mut self, request: FetchRequest, now: Instant) -> FetchId {
+    pub fn start(&mut self, request: FetchRequest, now: Duration) -> FetchId {
         self.last_id += 1;
         self.stats.started += 1;
         let id = FetchId(self.last_id);
@@ -128,7 +128,7 @@ impl Fetcher {
     }
 
     /// Cancels a request; its outcome is not delivered.
-    pub fn cancel(&mut self, id: FetchId, now: Instant) {
+    pub fn cancel(&mut self, id: FetchId, now: Duration) {
         self.pool.cancel(id);
         self.close_connections(now);
     }
@@ -146,7 +146,7 @@ impl Fetcher {
     }
 
     /// Handles ready sockets and expired timers, about half a millisecond of work per call.
-    pub fn work(&mut self, registry: &Registry, now: Instant) {
+    pub fn work(&mut self, registry: &Registry, now: Duration) {
         self.pool.handle_timeouts(now);
         self.close_connections(now);
         self.resolver.handle_timeouts(now);
@@ -169,7 +169,7 @@ impl Fetcher {
     }
 
     /// Returns when [`work`](Self::work) must be called at the latest.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub fn next_due(&self) -> Option<Duration> {
         self.pool.next_due().into_iter().chain(self.resolver.next_due()).min()
     }
 
@@ -197,7 +197,7 @@ impl Fetcher {
     }
 
     /// Passes DNS queries and their results between pool and resolver.
-    fn exchange_dns(&mut self, now: Instant) {
+    fn exchange_dns(&mut self, now: Duration) {
         while let Some((slot, name)) = self.pool.next_dns_query() {
             self.resolver.resolve(name, slot, now);
         }
@@ -208,7 +208,7 @@ impl Fetcher {
     }
 
     /// Sends DNS queries.
-    fn send_dns_queries(&mut self, registry: &Registry, now: Instant) {
+    fn send_dns_queries(&mut self, registry: &Registry, now: Duration) {
         for _ in 0..NEW_SOCKETS_PER_CALL {
             let Some(query) = self.resolver.next_query() else { return };
             let slot = query.slot;
@@ -230,7 +230,7 @@ impl Fetcher {
     }
 
     /// Starts connection attempts.
-    fn open_connections(&mut self, registry: &Registry, now: Instant) {
+    fn open_connections(&mut self, registry: &Registry, now: Duration) {
         while let Some(slot) = self.pool.next_assigned(now) {
             self.queue(slot);
         }
@@ -266,7 +266,7 @@ impl Fetcher {
     }
 
     /// Writes and reads once for a connection. Returns the bytes read, at least 1.
-    fn drive_connection(&mut self, slot: usize, now: Instant) -> usize {
+    fn drive_connection(&mut self, slot: usize, now: Duration) -> usize {
         let Some(Some(line)) = self.connections.get_mut(slot) else { return 1 };
         line.is_queued = false;
         if self.pool.is_connecting(slot) {
@@ -299,7 +299,7 @@ impl Fetcher {
     }
 
     /// Reads the responses to a DNS query. Returns the bytes read, at least 1.
-    fn drive_dns_query(&mut self, slot: usize, now: Instant) -> usize {
+    fn drive_dns_query(&mut self, slot: usize, now: Duration) -> usize {
         let mut bytes = 1;
         for _ in 0..MESSAGES_PER_TURN {
             let Some(Some(question)) = self.dns_sockets.get_mut(slot) else { return bytes };
@@ -320,7 +320,7 @@ impl Fetcher {
     }
 
     /// Closes the sockets of closed connections, which also deregisters them.
-    fn close_connections(&mut self, now: Instant) {
+    fn close_connections(&mut self, now: Duration) {
         while let Some(slot) = self.pool.next_closed() {
             self.resolver.cancel(slot, now);
             if let Some(line) = self.connections.get_mut(slot) {

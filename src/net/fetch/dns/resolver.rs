@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sha3::digest::{ExtendableOutput, Update, XofReader};
 use sha3::{Shake128, Shake128Reader};
@@ -56,7 +56,7 @@ struct Query {
     /// Index of the name server.
     server: usize,
     is_sent: bool,
-    deadline: Instant,
+    deadline: Duration,
     wrong_messages: usize,
 }
 
@@ -101,7 +101,7 @@ impl Resolver {
     }
 
     /// Looks up a name for a requester. [`next_resolved`](Self::next_resolved) returns the result.
-    pub fn resolve(&mut self, name: &str, requester: usize, now: Instant) {
+    pub fn resolve(&mut self, name: &str, requester: usize, now: Duration) {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let known = match self.configuration.local_addresses(&name) {
             Some(addresses) => Some(Ok(addresses.into())),
@@ -129,7 +129,7 @@ impl Resolver {
     }
 
     /// Cancels the lookup of a requester.
-    pub fn cancel(&mut self, requester: usize, now: Instant) {
+    pub fn cancel(&mut self, requester: usize, now: Duration) {
         self.resolved.retain(|(other, _)| *other != requester);
         let asked = self.lookups.iter_mut().find(|(_, lookup)| lookup.requesters.contains(&requester));
         let Some((number, lookup)) = asked else { return };
@@ -159,7 +159,7 @@ impl Resolver {
     }
 
     /// Handles a message from the server of a query.
-    pub fn received(&mut self, slot: usize, bytes: &[u8], now: Instant) {
+    pub fn received(&mut self, slot: usize, bytes: &[u8], now: Duration) {
         let Some(query) = self.queries.get_mut(slot) else { return };
         let Some(lookup) = self.lookups.get(&query.lookup) else { return };
         match message::parse_response(bytes, query.id, &lookup.name, query.family) {
@@ -178,7 +178,7 @@ impl Resolver {
     }
 
     /// Handles a query that could not be sent or whose server is unreachable.
-    pub fn unreachable(&mut self, slot: usize, now: Instant) {
+    pub fn unreachable(&mut self, slot: usize, now: Duration) {
         self.attempt_failed(slot, "no name server can be reached", now);
     }
 
@@ -188,7 +188,7 @@ impl Resolver {
     }
 
     /// Handles timed-out queries.
-    pub fn handle_timeouts(&mut self, now: Instant) {
+    pub fn handle_timeouts(&mut self, now: Duration) {
         let due = |(slot, query): (usize, &Query)| (query.deadline <= now).then_some(slot);
         let due: Vec<usize> = self.queries.iter().filter_map(due).collect();
         for slot in due {
@@ -197,7 +197,7 @@ impl Resolver {
     }
 
     /// Returns when the next query times out.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub fn next_due(&self) -> Option<Duration> {
         self.queries.iter().map(|(_, query)| query.deadline).min()
     }
 
@@ -207,7 +207,7 @@ impl Resolver {
     }
 
     /// Starts waiting queries up to the limit.
-    fn start_waiting(&mut self, now: Instant) {
+    fn start_waiting(&mut self, now: Duration) {
         while self.queries.len() < self.max_queries
             && let Some((lookup, family)) = self.waiting.pop_front()
         {
@@ -219,7 +219,7 @@ impl Resolver {
         }
     }
 
-    fn begin_attempt(&mut self, slot: usize, now: Instant) {
+    fn begin_attempt(&mut self, slot: usize, now: Duration) {
         let Some(query) = self.queries.get_mut(slot) else { return };
         let mut id = [0; 2];
         self.random.read(&mut id);
@@ -231,7 +231,7 @@ impl Resolver {
     }
 
     /// Shortens the timeout of a query if the other family has addresses.
-    fn shorten_timeout(&mut self, slot: usize, now: Instant) {
+    fn shorten_timeout(&mut self, slot: usize, now: Duration) {
         let last_attempt = self.last_attempt();
         let Some(query) = self.queries.get_mut(slot) else { return };
         let said = self.lookups.get(&query.lookup).map_or(&[][..], |lookup| &lookup.answers);
@@ -246,7 +246,7 @@ impl Resolver {
     }
 
     /// Retries a query at the next server, or ends it.
-    fn attempt_failed(&mut self, slot: usize, reason: &'static str, now: Instant) {
+    fn attempt_failed(&mut self, slot: usize, reason: &'static str, now: Duration) {
         let (last_attempt, servers) = (self.last_attempt(), self.configuration.servers.len());
         let Some(query) = self.queries.get_mut(slot) else { return };
         if query.attempt >= last_attempt {
@@ -259,7 +259,7 @@ impl Resolver {
     }
 
     /// Ends a query with its result.
-    fn finish_query(&mut self, slot: usize, answer: DnsAnswer, now: Instant) {
+    fn finish_query(&mut self, slot: usize, answer: DnsAnswer, now: Duration) {
         let Some(query) = self.queries.try_remove(slot) else { return };
         self.closed.push_back(slot);
         let number = query.lookup;
@@ -274,7 +274,7 @@ impl Resolver {
         self.start_waiting(now);
     }
 
-    fn finish_lookup(&mut self, number: u64, now: Instant) {
+    fn finish_lookup(&mut self, number: u64, now: Duration) {
         let Some(lookup) = self.lookups.remove(&number) else { return };
         self.lookups_by_name.remove(&lookup.name);
         let (known, lifetime) = combine_answers(&lookup.answers);

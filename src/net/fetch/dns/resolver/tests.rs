@@ -11,14 +11,14 @@ const V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 /// A resolver with two name servers, two attempts each, and the time.
 struct Bench {
     resolver: Resolver,
-    now: Instant,
+    now: Duration,
 }
 
 impl Bench {
     fn new() -> Self {
         let text = "nameserver 192.0.2.1\nnameserver 192.0.2.2\noptions timeout:1 attempts:2";
         let configuration = DnsConfig::parse("192.0.2.9 filed", text);
-        Self { resolver: Resolver::new(configuration, &[7; 32], 4, 10), now: Instant::now() }
+        Self { resolver: Resolver::new(configuration, &[7; 32], 4, 10), now: Duration::ZERO }
     }
 
     fn questions(&mut self) -> Vec<Datagram> {

@@ -1,0 +1,628 @@
+//! The server without sockets and clocks: connections, their clients and quotas, handed time and readiness.
+//!
+//! | part | contents |
+//! |---|---|
+//! | this file | admission and eviction, timeouts, the effects of a service |
+//! | `turn` | one turn of a connection: reads, handles requests and messages, writes |
+//! | `memory` | memory held for clients, in buffers and by the kernel, and eviction when it is too much |
+
+mod memory;
+mod turn;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use slab::Slab;
+
+use super::client_table::{ClientId, ClientTable, Priority, TokenBucket};
+use super::connection::{Closing, Connection, Protocol, Timeout};
+use super::fetch::{FetchId, FetchRequest, Fetcher};
+use super::forwarded::TrustedProxies;
+use super::http::{Gzip, HttpError, Response};
+use super::limits::{IsTrustedProxy, Limits};
+use super::listener_quota::{Candidate, ListenerQuotas, QuotaEntry};
+use super::metrics::{Counters, Metrics, Stats};
+use super::service::{
+    Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service,
+};
+use super::shared_bytes::SharedBytesCounter;
+use super::socket::{Readiness, Socket};
+use crate::ip::site;
+use crate::metrics::subtract;
+
+/// Connections checked when choosing one to evict.
+const MAX_EVICTION_CHECKS: usize = 256;
+
+/// A busy connection is not checked again for this long, unless its client has no other.
+const BUSY_RECHECK_TIME: Duration = Duration::from_secs(1);
+
+/// Minimum idle time before a client's only connection is evicted.
+const MIN_IDLE_TIME: Duration = Duration::from_secs(1);
+
+/// Size of the shared read buffer.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Units of work a websocket may cause per second, and in one burst: a tenth of the processor. Also applies to exempt
+/// clients.
+const SOCKET_WORK_PER_SECOND: i64 = 100_000;
+
+/// Rejected connections that stay open until the client has read the reason; beyond this the oldest is dropped.
+pub const MAX_REJECTED_CONNECTIONS: usize = 64;
+
+/// Reads the monotonic time, as in [`LoopTime::monotonic`].
+pub type Clock = Box<dyn Fn() -> Duration>;
+
+/// Connections, their clients, and requests to other servers.
+pub struct Server<S> {
+    pub(super) fetcher: Fetcher,
+    pub(super) counters: Counters,
+    limits: Limits,
+    trusted_proxies: TrustedProxies,
+    clients: ClientTable,
+    quotas: ListenerQuotas,
+    slab: Slab<Connection<S>>,
+    /// Slots with output to flush.
+    dirty: VecDeque<usize>,
+    /// Ended websockets and closed connections with a request in progress, not reported to the service yet.
+    disconnected: Vec<ConnectionId>,
+    /// Rejected connections, the oldest first; some may be gone.
+    rejected: VecDeque<ConnectionId>,
+    /// Throttled websockets, by the time at which they may continue.
+    throttled: BTreeSet<(Duration, usize)>,
+    /// Slots whose read interest must be registered again.
+    unmuted: Vec<usize>,
+    shared_bytes: SharedBytesCounter,
+    stats: Stats,
+    time: LoopTime,
+    /// For the durations of responses.
+    clock: Clock,
+    /// When the service wants its next turn.
+    wake_at: Option<Duration>,
+    is_draining: bool,
+    /// Units charged in the current turn of a connection.
+    spent: u32,
+    /// Slot at which the next measurement begins.
+    next_measured: usize,
+    next_serial: u32,
+    response: Response,
+    gzip: Gzip,
+    read_buffer: Box<[u8]>,
+    spare_input: Vec<u8>,
+    spare_output: Vec<u8>,
+}
+
+impl<S: Socket> Server<S> {
+    /// Returns a server without connections. `is_trusted` selects the proxies whose forwarding headers are believed;
+    /// `fetcher` makes requests to other servers.
+    pub fn new(limits: Limits, is_trusted: IsTrustedProxy, fetcher: Fetcher, clock: Clock) -> Self {
+        Self {
+            fetcher,
+            counters: Counters::default(),
+            clients: ClientTable::new(limits.clone()),
+            limits,
+            trusted_proxies: TrustedProxies(is_trusted),
+            quotas: ListenerQuotas::default(),
+            slab: Slab::new(),
+            dirty: VecDeque::new(),
+            disconnected: Vec::new(),
+            rejected: VecDeque::new(),
+            throttled: BTreeSet::new(),
+            unmuted: Vec::new(),
+            shared_bytes: SharedBytesCounter::default(),
+            stats: Stats::default(),
+            time: LoopTime::default(),
+            clock,
+            wake_at: None,
+            is_draining: false,
+            spent: 0,
+            next_measured: 0,
+            next_serial: 1,
+            response: Response::new(),
+            gzip: Gzip::default(),
+            read_buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            spare_input: Vec::new(),
+            spare_output: Vec::new(),
+        }
+    }
+
+    /// Sets the maximum of open connections of a listener; 0 by default.
+    pub fn set_max(&mut self, id: ListenerId, connections: usize) {
+        self.quotas.set_max(id, connections);
+    }
+
+    /// Sets the current time.
+    pub fn set_time(&mut self, time: LoopTime) {
+        self.time = time;
+    }
+
+    /// Replaces the limits, except the IPv6 prefix length, and the trusted proxies. Open connections stay.
+    pub fn set_limits(&mut self, limits: Limits, is_trusted: IsTrustedProxy) {
+        self.trusted_proxies = TrustedProxies(is_trusted);
+        self.limits = Limits { ipv6_prefix: self.limits.ipv6_prefix, ..limits };
+        self.clients.set_limits(self.limits.clone());
+    }
+
+    /// Returns the pool that counts shared bytes for [`Limits::shared_bytes`].
+    pub fn shared_bytes_counter(&self) -> SharedBytesCounter {
+        self.shared_bytes.clone()
+    }
+
+    /// Returns the write timeout of clients.
+    pub(super) fn write_stall(&self) -> Duration {
+        self.limits.write_stall
+    }
+
+    /// Returns the current metrics.
+    pub fn stats(&self) -> Stats {
+        Stats { connections: self.slab.len(), clients: self.clients.len(), ..self.stats }
+    }
+
+    /// Admits a connection, evicting another if needed, or rejects it with a 503. Returns its slot, or `None` if it was
+    /// reset: its client has exceeded its work quota or is banned, or the listener is unknown.
+    pub fn admit(&mut self, mut socket: S, listener: ListenerId, peer: IpAddr) -> Option<usize> {
+        let (client, now) = (Client::direct(listener, peer.to_canonical()), self.time.monotonic);
+        let client_id = self.clients.client_id(&client, now);
+        // A proxy has connections of many clients.
+        let is_proxy = self.trusted_proxies.is_trusted(client.address);
+        let is_within_quota = self.clients.charge_connection(client_id, now) || is_proxy;
+        if !is_within_quota || self.clients.is_banned(client_id, now) || !self.quotas.has(listener) {
+            // A reset leaves no state in the kernel.
+            socket.discard_unsent();
+            self.stats.reset += 1;
+            return None;
+        }
+        let site = site(client.address);
+        let may_connect = is_proxy || self.clients.may_connect(client_id);
+        let is_admitted = may_connect && self.evict_for(listener, client.is_local(), (client_id, site));
+        let entry = self.slab.vacant_entry();
+        let slot = entry.key();
+        let id = ConnectionId::new(slot, self.next_serial);
+        self.next_serial = self.next_serial.wrapping_add(1).max(1);
+        let bucket = TokenBucket::new(SOCKET_WORK_PER_SECOND, now);
+        entry.insert(Connection::new(id, client, client_id, socket, bucket, now));
+        self.clients.connected(client_id, now);
+        if is_admitted {
+            let is_local = client.is_local();
+            let entry = QuotaEntry { listener, is_local, client: client_id, site, last_seen: now, slot };
+            self.set_quota_entry(slot, Some(entry));
+            self.stats.accepted += 1;
+        } else {
+            self.note_rejected(id);
+            self.send_rejection(slot, HttpError::Overloaded);
+        }
+        Some(slot)
+    }
+
+    /// Evicts a connection if a quota is full: the longest idle one of the client with the most, a busy one only if
+    /// that client has no other. Returns whether a new connection fits.
+    fn evict_for(&mut self, listener: ListenerId, is_local: bool, newcomer: (ClientId, IpAddr)) -> bool {
+        let (now, max) = (self.time.monotonic, self.limits.connections);
+        let mut idlest = None;
+        for check in 1..=MAX_EVICTION_CHECKS {
+            let Some(Candidate { slot, is_equal }) = self.quotas.candidate(listener, is_local, newcomer, max) else {
+                break;
+            };
+            let Some(connection) = self.slab.get_mut(slot) else { break };
+            let Some(entry) = connection.quota_entry else { break };
+            self.stats.eviction_checks += 1;
+            connection.measure_unsent();
+            let (idle_time, is_busy) = (now.saturating_sub(connection.last_active), connection.is_busy());
+            let loses_nothing = !connection.is_websocket && !is_busy;
+            let is_kept = is_equal && (!loses_nothing || entry.client != newcomer.0 && idle_time < MIN_IDLE_TIME);
+            if !is_busy && !is_kept {
+                idlest = idlest.max(Some((idle_time, slot)));
+            }
+            let is_skipped = is_busy || is_kept;
+            let last_seen = if is_skipped { now + BUSY_RECHECK_TIME } else { now.saturating_sub(idle_time) };
+            if last_seen > entry.last_seen && entry.last_seen <= now && check < MAX_EVICTION_CHECKS {
+                self.set_quota_entry(slot, Some(QuotaEntry { last_seen, ..entry }));
+                continue;
+            }
+            if let Some(slot) = idlest.map(|(_, slot)| slot).or_else(|| (!is_equal).then_some(slot)) {
+                self.stats.evicted += 1;
+                self.remove(slot);
+            }
+            break;
+        }
+        self.quotas.has_capacity(listener, is_local, max)
+    }
+
+    /// Replaces the entry of a connection in the quotas.
+    fn set_quota_entry(&mut self, slot: usize, entry: Option<QuotaEntry>) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        let before = std::mem::replace(&mut connection.quota_entry, entry);
+        before.into_iter().for_each(|before| self.quotas.remove(before));
+        entry.into_iter().for_each(|entry| self.quotas.add(entry));
+    }
+
+    /// Counts a rejected connection, and drops the oldest ones while there are too many.
+    fn note_rejected(&mut self, id: ConnectionId) {
+        self.stats.rejected += 1;
+        while self.rejected.len() >= MAX_REJECTED_CONNECTIONS
+            && let Some(oldest) = self.rejected.pop_front()
+        {
+            if self.connection(oldest).is_some() {
+                self.remove(oldest.slot());
+            }
+        }
+        self.rejected.push_back(id);
+    }
+
+    /// Attributes a connection and its quota entry to a client: a proxy forwards requests of many.
+    fn set_client(&mut self, slot: usize, client: &Client) {
+        let now = self.time.monotonic;
+        let Some(connection) = self.slab.get_mut(slot).filter(|connection| connection.client != *client) else {
+            return;
+        };
+        connection.client = *client;
+        let client_id = self.clients.client_id(client, now);
+        if connection.client_id != client_id {
+            let held = connection.counted_bytes;
+            self.clients.disconnected(connection.client_id, held, now);
+            self.clients.connected(client_id, now);
+            self.clients.update_held_bytes(client_id, 0, held);
+            connection.client_id = client_id;
+        }
+        if let Some(entry) = connection.quota_entry {
+            let (site, is_local) = (site(client.address), client.is_local());
+            connection.needs_quota_check |= entry.is_local && !is_local;
+            self.set_quota_entry(slot, Some(QuotaEntry { client: client_id, site, is_local, ..entry }));
+        }
+    }
+
+    /// Counts a connection as remote whose proxy is on this machine but whose client is not, evicting another if
+    /// needed, or rejects it.
+    fn recheck_quota(&mut self, slot: usize) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        let (id, is_due) = (connection.id, std::mem::take(&mut connection.needs_quota_check));
+        let Some(entry) = connection.quota_entry.filter(|entry| is_due && !entry.is_local) else { return };
+        self.set_quota_entry(slot, None);
+        if self.evict_for(entry.listener, false, (entry.client, entry.site)) {
+            return self.set_quota_entry(slot, Some(entry));
+        }
+        self.note_rejected(id);
+        match self.open_websocket(id).is_some() {
+            true => self.close(id, 1013, ""),
+            false => self.reject(slot, HttpError::Overloaded),
+        }
+    }
+
+    /// Returns the socket of a connection.
+    pub fn socket(&mut self, slot: usize) -> Option<&mut S> {
+        self.slab.get_mut(slot).map(|connection| &mut connection.socket)
+    }
+
+    /// Sets the readiness of a connection. An event of an earlier connection in this slot is harmless: the socket
+    /// reports `WouldBlock`.
+    pub fn set_readiness(&mut self, slot: usize, ready: Readiness) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        if connection.set_readiness(ready) {
+            let priority = if connection.is_mid_response() { Priority::Continuation } else { Priority::New };
+            self.enqueue(slot, priority);
+        }
+    }
+
+    /// Queues a connection to be served.
+    fn enqueue(&mut self, slot: usize, priority: Priority) {
+        if let Some(connection) = self.slab.get_mut(slot)
+            && !std::mem::replace(&mut connection.is_queued, true)
+        {
+            self.clients.enqueue(connection.client_id, slot, priority);
+        }
+    }
+
+    /// Returns the next connection to serve. Websockets that exceed their work quota are throttled.
+    fn next_ready(&mut self) -> Option<usize> {
+        let now = self.time.monotonic;
+        while let Some((_, slot)) = self.throttled.first().copied().filter(|(due, _)| *due <= now) {
+            self.throttled.pop_first();
+            self.enqueue(slot, Priority::Continuation);
+        }
+        loop {
+            let slot = self.clients.next(now)?;
+            let Some(connection) = self.slab.get_mut(slot) else { continue };
+            connection.is_queued = false;
+            let refill_at = connection.bucket.refill_at(SOCKET_WORK_PER_SECOND);
+            match refill_at.filter(|at| connection.is_websocket && *at > now) {
+                Some(at) => drop(self.throttled.insert((at, slot))),
+                None => return Some(slot),
+            }
+        }
+    }
+
+    /// Marks a throttled connection as muted: it is served when its client is no longer throttled, so its read interest
+    /// can be removed. Returns its socket, or `None` if the connection is not throttled, not queued or muted already.
+    pub fn mute(&mut self, slot: usize) -> Option<&mut S> {
+        let now = self.time.monotonic;
+        let connection = self.slab.get_mut(slot).filter(|connection| connection.is_queued)?;
+        let own = connection.bucket.refill_at(SOCKET_WORK_PER_SECOND).filter(|_| connection.is_websocket);
+        let is_throttled = own.is_some_and(|at| at > now) || self.clients.is_throttled(connection.client_id, now);
+        (is_throttled && !std::mem::replace(&mut connection.is_muted, true)).then_some(&mut connection.socket)
+    }
+
+    /// Returns the next connection that is served again and needs its read interest back.
+    pub fn unmute(&mut self) -> Option<(usize, &mut S)> {
+        let slot = std::iter::from_fn(|| self.unmuted.pop()).find(|slot| self.slab.contains(*slot))?;
+        Some((slot, &mut self.slab.get_mut(slot)?.socket))
+    }
+
+    /// Flushes the output of one connection. Returns whether there was one.
+    pub fn flush_next(&mut self) -> bool {
+        let Some(slot) = self.dirty.pop_front() else { return false };
+        if let Some(connection) = self.slab.get_mut(slot) {
+            connection.is_dirty = false;
+            let result = connection.flush(self.time.monotonic, &mut self.counters.sent_bytes);
+            if result.is_err() || connection.is_finished() {
+                self.remove(slot);
+            } else {
+                self.update_usage(slot);
+            }
+        }
+        true
+    }
+
+    /// Returns the number of connections with output to flush.
+    pub fn unflushed(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Queues a connection to be flushed.
+    fn mark_dirty(&mut self, slot: usize) {
+        if let Some(connection) = self.slab.get_mut(slot)
+            && !std::mem::replace(&mut connection.is_dirty, true)
+        {
+            self.dirty.push_back(slot);
+        }
+    }
+
+    /// Returns whether there is work that needs no event.
+    pub fn has_work(&self) -> bool {
+        self.clients.has_ready() || !self.dirty.is_empty() || !self.disconnected.is_empty()
+    }
+
+    /// Gives the service its turn.
+    pub fn tick(&mut self, service: &mut impl Service, budget: u32, last_tick: Duration) {
+        self.wake_at = None;
+        service.handle(Event::Tick { budget, last_tick }, self.time, self);
+        self.limit_shared_bytes();
+    }
+
+    /// Returns when the service wants its next turn (monotonic).
+    pub fn wake_at(&self) -> Option<Duration> {
+        self.wake_at
+    }
+
+    /// Returns when the next throttled client or websocket may continue (monotonic).
+    pub fn next_refill(&self) -> Option<Duration> {
+        let own = self.throttled.first().map(|(at, _)| *at);
+        own.into_iter().chain(self.clients.next_refill()).min()
+    }
+
+    /// Closes websockets with code 1001, ends held requests, closes idle connections at once and all others after their
+    /// next response.
+    pub fn shutdown(&mut self) {
+        self.is_draining = true;
+        let slots: Vec<usize> = self.slab.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let Some(connection) = self.slab.get_mut(slot).filter(|connection| connection.closing == Closing::Open)
+            else {
+                continue;
+            };
+            let protocol = connection.input.as_ref().map(|input| &input.protocol);
+            if connection.is_websocket {
+                let id = connection.id;
+                self.close(id, 1001, "");
+            } else if connection.progress == Progress::Streaming {
+                self.handle_timeout(slot, Timeout::SlowResponse);
+            } else if matches!(protocol, Some(Protocol::Http(reader)) if !reader.is_partial()) {
+                connection.closing = Closing::AfterOutput;
+                self.mark_dirty(slot);
+            }
+        }
+    }
+
+    /// Sends an error response and ends the connection. In the middle of a response the connection is cut instead,
+    /// which the client notices.
+    fn reject(&mut self, slot: usize, error: HttpError) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        if let Some(input) = &mut connection.input {
+            if input.pending.as_ref().is_some_and(|pending| pending.has_begun) {
+                return self.remove(slot);
+            }
+            *input = super::connection::Input::new();
+        }
+        self.send_rejection(slot, error);
+    }
+
+    /// Sends an error response and ends the connection, whose input is dropped already.
+    fn send_rejection(&mut self, slot: usize, error: HttpError) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        if std::mem::replace(&mut connection.progress, Progress::Done) != Progress::Done {
+            self.disconnected.push(connection.id);
+        }
+        connection.reject(error);
+        self.counters.count_rejection(error.status());
+        self.mark_dirty(slot);
+    }
+
+    /// Handles all timeouts.
+    pub fn sweep(&mut self) {
+        let due = |(slot, connection): (usize, &Connection<S>)| {
+            Some((slot, connection.expired_timeout(self.time.monotonic, &self.limits)?))
+        };
+        let due: Vec<(usize, Timeout)> = self.slab.iter().filter_map(due).collect();
+        self.clients.remove_inactive(self.time.monotonic);
+        self.limit_shared_bytes();
+        for (slot, timeout) in due {
+            self.handle_timeout(slot, timeout);
+        }
+        self.measure_unsent(true);
+        self.measure_unread();
+        self.evict_kernel_excess();
+    }
+
+    fn handle_timeout(&mut self, slot: usize, timeout: Timeout) {
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        let id = connection.id;
+        match timeout {
+            Timeout::Drop => {
+                self.counters.silent_websockets += u64::from(connection.is_open_websocket());
+                self.remove(slot);
+            }
+            Timeout::Ping => {
+                connection.ping(self.time.monotonic);
+                self.mark_dirty(slot);
+            }
+            Timeout::SlowRequest => self.reject(slot, HttpError::TooSlow),
+            Timeout::SlowResponse if connection.output.is_empty() => self.reject(slot, HttpError::Overloaded),
+            Timeout::SlowResponse => self.remove(slot),
+            Timeout::IdleWebSocket => {
+                let limit = self.limits.websocket_idle.as_millis();
+                let reason = format!("Idle timeout expired: {limit}/{limit} ms");
+                self.close(id, 1001, &reason);
+            }
+            Timeout::SlowConsumer => self.drop_slow(id, "a message has waited too long"),
+        }
+    }
+
+    /// Closes a websocket whose client is too slow.
+    fn drop_slow(&mut self, id: ConnectionId, why: &str) {
+        let Some(connection) = self.slab.get_mut(id.slot()) else { return };
+        log::info!("{id:?}: dropped: {why}");
+        connection.drop_slow_websocket(self.time.monotonic);
+        self.counters.dropped_websockets += 1;
+        self.end_websocket(id);
+    }
+
+    /// Queues the end of a websocket to be reported, and its last output to be flushed.
+    fn end_websocket(&mut self, id: ConnectionId) {
+        let Some(connection) = self.slab.get_mut(id.slot()) else { return };
+        if std::mem::take(&mut connection.is_websocket) {
+            connection.progress = Progress::Done;
+            subtract(&mut self.stats.websockets, 1);
+            self.disconnected.push(id);
+        }
+        self.mark_dirty(id.slot());
+    }
+
+    /// Delivers the disconnects to the service.
+    pub fn report_disconnects(&mut self, service: &mut impl Service) {
+        while let Some(connection) = self.disconnected.pop() {
+            service.handle(Event::Disconnected { connection }, self.time, self);
+        }
+    }
+
+    /// Delivers the outcomes of requests to other servers to the service.
+    pub(super) fn report_fetches(&mut self, service: &mut impl Service) {
+        while let Some((fetch, result)) = self.fetcher.next_completed() {
+            service.handle(Event::FetchCompleted { fetch, result }, self.time, self);
+        }
+    }
+
+    /// Removes a connection.
+    pub fn remove(&mut self, slot: usize) {
+        self.set_quota_entry(slot, None);
+        let Some(mut connection) = self.slab.try_remove(slot) else { return };
+        connection.discard_unsent();
+        connection.output.release(&mut self.spare_output);
+        connection.input.iter_mut().for_each(|input| input.release(&mut self.spare_input));
+        subtract(&mut self.stats.buffered_bytes, connection.counted_bytes);
+        subtract(&mut self.stats.kernel_bytes, connection.counted_kernel_bytes);
+        subtract(&mut self.stats.websockets, usize::from(connection.is_websocket));
+        self.clients.disconnected(connection.client_id, connection.counted_bytes, self.time.monotonic);
+        if connection.is_websocket || connection.progress != Progress::Done {
+            self.disconnected.push(connection.id);
+        }
+    }
+
+    fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
+        self.slab.get_mut(id.slot()).filter(|connection| connection.id == id)
+    }
+
+    fn open_websocket(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
+        self.connection(id).filter(|connection| connection.is_open_websocket())
+    }
+}
+
+impl<S: Socket> Effects for Server<S> {
+    fn send(&mut self, socket: ConnectionId, message: Message<'_>) -> Result<(), Dropped> {
+        let (now, limit) = (self.time.monotonic, self.limits.backlog_bytes);
+        let connection = self.slab.get_mut(socket.slot()).filter(|connection| connection.id == socket);
+        let connection = connection.filter(|connection| connection.is_open_websocket()).ok_or(Dropped)?;
+        let exceeds = |connection: &Connection<S>| {
+            let pending = connection.output.pending();
+            pending > 0 && pending.saturating_add(message.len()) > limit
+        };
+        // A socket error is handled when the connection is flushed again.
+        if exceeds(connection)
+            && (connection.flush(now, &mut self.counters.sent_bytes).is_err() || exceeds(connection))
+        {
+            self.drop_slow(socket, "its client does not receive its messages");
+            return Err(Dropped);
+        }
+        connection.queue_text(message, now);
+        self.mark_dirty(socket.slot());
+        Ok(())
+    }
+
+    fn backlog(&self, socket: ConnectionId) -> usize {
+        let connection = self.slab.get(socket.slot()).filter(|connection| connection.id == socket);
+        connection.map_or(0, |connection| connection.output.pending())
+    }
+
+    fn close(&mut self, socket: ConnectionId, code: u16, reason: &str) {
+        let now = self.time.monotonic;
+        if let Some(connection) = self.open_websocket(socket) {
+            connection.close_websocket(code, reason, now);
+            self.end_websocket(socket);
+        }
+    }
+
+    fn resume(&mut self, connection: ConnectionId) {
+        let now = self.time.monotonic;
+        if let Some(suspended) = self.connection(connection).filter(|connection| connection.is_suspended()) {
+            if suspended.progress == Progress::Streaming {
+                // The response timeout applies from here on.
+                suspended.request_since = Some(now);
+            }
+            suspended.progress = Progress::Yield;
+            self.enqueue(connection.slot(), Priority::Continuation);
+        }
+    }
+
+    fn charge(&mut self, connection: ConnectionId, units: u32) {
+        let now = self.time.monotonic;
+        self.spent = self.spent.saturating_add(units);
+        if let Some(charged) = self.connection(connection) {
+            charged.bucket.take(units, SOCKET_WORK_PER_SECOND, now);
+            let client_id = charged.client_id;
+            self.clients.charge(client_id, units, now);
+        }
+    }
+
+    fn fetch(&mut self, request: FetchRequest) -> FetchId {
+        self.fetcher.start(request, self.time.monotonic)
+    }
+
+    fn cancel(&mut self, fetch: FetchId) {
+        self.fetcher.cancel(fetch, self.time.monotonic);
+    }
+
+    fn wake_at(&mut self, monotonic: Duration) {
+        self.wake_at = Some(self.wake_at.map_or(monotonic, |at| at.min(monotonic)));
+    }
+
+    fn metrics(&self) -> Metrics {
+        let now = self.time.monotonic;
+        let [before, current] = self.counters.longest_iteration.last_two(now).0;
+        Metrics {
+            stats: self.stats(),
+            counters: self.counters.clone(),
+            fetch: self.fetcher.stats(),
+            top_clients: self.clients.top_clients(now),
+            throttled_clients: self.clients.throttled_count(),
+            longest_iteration: before.max(current),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! One turn of a connection: it reads, handles requests and messages, and writes, until it has no input or its budget
+//! is used up.
+
+use std::mem;
+
+use zeroize::Zeroize;
+
+use super::memory::trim;
+use super::{Priority, Server};
+use crate::net::access_log::AccessLogEntry;
+use crate::net::client_table::RateLimit;
+use crate::net::connection::{Closing, Input, Protocol};
+use crate::net::service::{Client, ConnectionId, Effects, Event, Exchange, Progress, Service};
+use crate::net::socket::Socket;
+use crate::net::websocket::{WsConnection, WsEvent};
+
+/// Units of work per turn of a connection.
+const TURN_BUDGET: u32 = 100;
+
+/// Reads from one connection per turn.
+const READS_PER_TURN: usize = 2;
+
+/// Units charged per read, in addition to its bytes. With single bytes on many sockets, polling, reading and
+/// acknowledging take 25 µs per read, mostly in the kernel.
+const UNITS_PER_READ: u32 = 24;
+
+/// Units charged per request or message, and bytes per further unit: bytes of responses and all received bytes.
+const UNITS_PER_INPUT: u32 = 2;
+const BYTES_PER_UNIT: usize = 1024;
+
+/// Chunks of a body per unit of work. 16 chunks of one byte take half a microsecond to one.
+const CHUNKS_PER_UNIT: u32 = 16;
+
+/// Websocket frames per unit of work, with or without a message.
+const FRAMES_PER_UNIT: u32 = 8;
+
+/// Why the handling of received input stops, or that it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A request or message was handled; there may be another.
+    Handled,
+    /// The websocket has ended.
+    Closed,
+    /// Waits for input or for the service.
+    Waiting,
+    /// Waits until the client has taken some output.
+    Paused,
+    /// The budget of this turn is used up.
+    Exhausted,
+}
+
+impl<S: Socket> Server<S> {
+    /// Serves the next connection in turn. Returns whether there was one.
+    pub fn serve_next(&mut self, service: &mut impl Service) -> bool {
+        let Some(slot) = self.next_ready() else { return false };
+        let Some(connection) = self.slab.get_mut(slot) else { return true };
+        if mem::take(&mut connection.is_muted) {
+            self.unmuted.push(slot);
+        }
+        let Some(mut input) = connection.input.take() else { return true };
+        self.spent = 0;
+        input.acquire(&mut self.spare_input);
+        connection.output.acquire(&mut self.spare_output);
+        let stays_open = self.run(slot, &mut input, service);
+        input.release(&mut self.spare_input);
+        trim(&mut self.spare_input);
+        if stays_open && let Some(connection) = self.slab.get_mut(slot) {
+            connection.input = Some(input);
+            self.update_usage(slot);
+        } else {
+            self.remove(slot);
+        }
+        true
+    }
+
+    /// Runs the turn of a connection. Returns whether it stays open.
+    fn run(&mut self, slot: usize, input: &mut Input, service: &mut impl Service) -> bool {
+        let mut reads_left = READS_PER_TURN;
+        loop {
+            let step = loop {
+                match self.step(slot, input, service) {
+                    Step::Handled => self.stats.handled += 1,
+                    step => break step,
+                }
+            };
+            let now = self.time.monotonic;
+            let Some(connection) = self.slab.get_mut(slot) else { return false };
+            if connection.flush(now, &mut self.counters.sent_bytes).is_err() || connection.is_finished() {
+                return false;
+            }
+            match step {
+                Step::Paused if connection.output.pending() <= self.limits.output_bytes => continue,
+                Step::Paused => return true,
+                Step::Exhausted => {
+                    self.enqueue(slot, Priority::Continuation);
+                    return true;
+                }
+                _ if !connection.wants_read() => return true,
+                _ if reads_left == 0 => {
+                    self.enqueue(slot, Priority::Continuation);
+                    return true;
+                }
+                _ => reads_left -= 1,
+            }
+            let Ok(count) = connection.read(&mut self.read_buffer, now) else { return false };
+            self.counters.received_bytes += count as u64;
+            if connection.closing == Closing::Open {
+                input.receive(&self.read_buffer[..count]);
+            }
+            self.read_buffer[..count].zeroize();
+            let is_wasted = connection.discarded_bytes > self.limits.discarded_bytes;
+            let (id, is_proxy) = (connection.id, self.trusted_proxies.is_trusted(connection.peer));
+            self.charge_input(id, is_proxy, UNITS_PER_READ + (count / BYTES_PER_UNIT) as u32);
+            if is_wasted {
+                return false;
+            }
+        }
+    }
+
+    /// Handles the next request or message, or continues the one in progress.
+    fn step(&mut self, slot: usize, input: &mut Input, service: &mut impl Service) -> Step {
+        if self.spent >= TURN_BUDGET {
+            return Step::Exhausted;
+        }
+        let Some(connection) = self.slab.get(slot) else { return Step::Waiting };
+        if connection.closing != Closing::Open || connection.is_suspended() {
+            return Step::Waiting;
+        }
+        if connection.output.pending() > self.limits.output_bytes {
+            return Step::Paused;
+        }
+        let (id, is_at_end) = (connection.id, connection.at_end);
+        let is_websocket = matches!(input.protocol, Protocol::WebSocket(_));
+        let step = match &mut input.protocol {
+            Protocol::Http(_) => self.step_http(slot, input, service),
+            Protocol::WebSocket(websocket) => self.step_websocket(slot, websocket, service),
+        };
+        let Some(connection) = self.slab.get_mut(slot) else { return step };
+        let is_over = step == Step::Waiting && is_at_end && connection.progress == Progress::Done;
+        if is_over {
+            connection.closing = Closing::AfterOutput;
+        }
+        if step == Step::Closed || is_over && is_websocket {
+            self.end_websocket(id);
+        }
+        step
+    }
+
+    fn step_http(&mut self, slot: usize, input: &mut Input, service: &mut impl Service) -> Step {
+        let Input { protocol: Protocol::Http(reader), pending } = input else { return Step::Waiting };
+        let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
+        let (id, listener, peer) = (connection.id, connection.listener, connection.peer);
+        let (is_resumed, now) = (connection.progress != Progress::Done, self.time.monotonic);
+        let is_proxy = self.trusted_proxies.is_trusted(peer);
+        let complete = reader.advance(|method, path| service.body_limit(listener, method, path));
+        self.charge_input(id, is_proxy, reader.take_chunks().div_ceil(CHUNKS_PER_UNIT));
+        let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
+        match complete {
+            Ok(true) => {}
+            Ok(false) => {
+                if reader.take_continue() {
+                    connection.output.queue().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                }
+                let since = connection.request_since.or(Some(now));
+                connection.request_since = since.filter(|_| reader.is_partial());
+                return Step::Waiting;
+            }
+            Err(error) => {
+                *input = Input::new();
+                self.send_rejection(slot, error);
+                return Step::Waiting;
+            }
+        }
+        let Some(request) = reader.take_request() else { return Step::Waiting };
+        let client = self.trusted_proxies.client(&request, listener, peer);
+        // A resumed request is not counted again in the client's rate.
+        let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &client) };
+        let mut response = mem::take(&mut self.response);
+        let mut pending_response = pending.take();
+        match &mut pending_response {
+            Some(pending) => pending.swap_response(&mut response),
+            None => {
+                response.reset();
+                response.route_id = 0;
+            }
+        }
+        let exchange = Exchange {
+            connection: id,
+            client,
+            request: &request,
+            response: &mut response,
+            is_resumed,
+            is_rate_limited: rate != RateLimit::Within,
+        };
+        let progress = service.handle(Event::Request(exchange), self.time, self);
+        // The bytes of a forwarded request were not charged when read from the proxy.
+        let forwarded_bytes = if client.is_forwarded && !is_resumed { request.body.len() } else { 0 };
+        self.charge(id, UNITS_PER_INPUT + ((response.body.len() + forwarded_bytes) / BYTES_PER_UNIT) as u32);
+        response.close |= self.is_draining || rate == RateLimit::Ban;
+        let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
+        connection.progress = progress;
+        let out = connection.output.queue();
+        let queued = out.len();
+        if progress != Progress::Done {
+            let mut kept = pending_response.unwrap_or_default();
+            kept.write_chunk(&mut response, &request, false, out);
+            kept.sent += out.len() - queued;
+            kept.swap_response(&mut response);
+            *pending = Some(kept);
+            reader.restore_last();
+            connection.request_since.get_or_insert(now);
+            self.response = response;
+            return if connection.is_suspended() { Step::Waiting } else { Step::Exhausted };
+        }
+        let since = connection.request_since.take().unwrap_or(now);
+        let sent = pending_response.as_ref().map_or(0, |pending| pending.sent);
+        let close = match pending_response.or_else(|| response.is_streaming.then(Box::default)) {
+            Some(mut kept) if response.is_streaming => kept.write_chunk(&mut response, &request, true, out),
+            _ => response.write(&request, &mut self.gzip, out),
+        };
+        let bytes = sent + out.len() - queued;
+        let status = if response.upgrade.is_some() { 101 } else { response.status };
+        let took = (self.clock)().saturating_sub(since);
+        AccessLogEntry { request: &request, client: connection.client, status, bytes, took }.log();
+        self.counters.count_response(response.route_id, status, took);
+        if response.is_secret {
+            connection.output.wipe_when_sent();
+            response.reset();
+        }
+        let is_upgrade = response.upgrade.take().is_some();
+        self.response = response;
+        if is_upgrade {
+            let mut websocket = WsConnection::new();
+            websocket.receive(reader.remaining());
+            input.protocol = Protocol::WebSocket(websocket);
+            return self.open(slot, service);
+        }
+        if close {
+            connection.closing = Closing::AfterOutput;
+        }
+        if is_proxy {
+            // The next request of a proxy may be of another client.
+            self.set_client(slot, &Client::direct(listener, peer));
+        }
+        Step::Handled
+    }
+
+    fn step_websocket(&mut self, slot: usize, websocket: &mut WsConnection, service: &mut impl Service) -> Step {
+        let now = self.time.monotonic;
+        let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
+        let socket = connection.id;
+        let progress = if connection.progress == Progress::Yield {
+            service.handle(Event::WebSocketResumed { socket }, self.time, self)
+        } else {
+            let event = websocket.next_event(connection.output.queue());
+            connection.output.end_message(now);
+            match event {
+                None => {
+                    self.charge(socket, websocket.take_frames().div_ceil(FRAMES_PER_UNIT));
+                    return Step::Waiting;
+                }
+                Some(WsEvent::Message { data, is_text }) => {
+                    connection.last_active = now;
+                    self.charge(socket, UNITS_PER_INPUT);
+                    service.handle(Event::WebSocketMessage { socket, message: data, is_text }, self.time, self)
+                }
+                Some(WsEvent::Closed { code, reason, by_client }) => {
+                    log::debug!("{socket:?}: websocket closed: {code} {reason}");
+                    connection.closing = if by_client { Closing::AfterOutput } else { Closing::Linger };
+                    return Step::Closed;
+                }
+            }
+        };
+        let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
+        connection.progress = match progress {
+            // The service may have closed it while handling the event.
+            _ if !connection.is_websocket => Progress::Done,
+            Progress::Streaming => Progress::Suspended,
+            progress => progress,
+        };
+        match progress {
+            Progress::Done => Step::Handled,
+            Progress::Yield => Step::Exhausted,
+            Progress::Suspended | Progress::Streaming => Step::Waiting,
+        }
+    }
+
+    /// Reports a new websocket to the service.
+    fn open(&mut self, slot: usize, service: &mut impl Service) -> Step {
+        let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
+        connection.output.end_message(self.time.monotonic);
+        connection.is_websocket = true;
+        let (socket, client) = (connection.id, connection.client);
+        self.stats.websockets += 1;
+        service.handle(Event::WebSocketOpened { socket, client }, self.time, self);
+        if self.is_draining {
+            self.close(socket, 1001, "");
+        }
+        Step::Handled
+    }
+
+    /// Attributes a connection to the client of a request, and counts the request.
+    fn count_request(&mut self, slot: usize, client: &Client) -> RateLimit {
+        self.set_client(slot, client);
+        let Some(connection) = self.slab.get(slot) else { return RateLimit::Within };
+        self.clients.count_request(connection.client_id, client.listener, self.time.monotonic)
+    }
+
+    /// Charges received input. Input from a proxy counts against the turn's budget only.
+    fn charge_input(&mut self, id: ConnectionId, is_proxy: bool, units: u32) {
+        match is_proxy {
+            true => self.spent = self.spent.saturating_add(units),
+            false => self.charge(id, units),
+        }
+    }
+}
