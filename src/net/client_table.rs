@@ -292,7 +292,9 @@ impl ClientTable {
     pub fn count_request(&mut self, client: ClientId, listener: ListenerId, now: Duration) -> RateLimit {
         let Some(client) = self.clients.get_mut(client) else { return RateLimit::Within };
         client.last_active = now;
-        let Some(limit) = self.limits.requests_per_second.filter(|_| !client.is_exempt()) else { return RateLimit::Within };
+        let Some(limit) = self.limits.requests_per_second.filter(|_| !client.is_exempt()) else {
+            return RateLimit::Within;
+        };
         if client.windows.len() <= listener.0 {
             client.windows.resize_with(listener.0 + 1, SlidingWindow::default);
         }
@@ -475,7 +477,8 @@ mod tests {
     #[test]
     fn the_ipv4_loopback_is_exempt_from_limits_only_if_not_forwarded() {
         let mut clients = callers();
-        let own = ["127.0.0.1", "::ffff:127.0.0.1"].map(|text| clients.client_id(&direct(text.parse::<IpAddr>().unwrap()), at(0)));
+        let own = ["127.0.0.1", "::ffff:127.0.0.1"]
+            .map(|text| clients.client_id(&direct(text.parse::<IpAddr>().unwrap()), at(0)));
         assert_eq!(own[0], own[1]);
         let named = clients.client_id(&Client { is_forwarded: true, ..direct(Ipv4Addr::LOCALHOST) }, at(0));
         let loopback6 = clients.client_id(&direct(Ipv6Addr::LOCALHOST), at(0));
@@ -492,7 +495,8 @@ mod tests {
     #[test]
     fn all_addresses_of_an_ipv6_network_are_one_client() {
         let mut clients = callers();
-        let account = |clients: &mut ClientTable, text: &str| clients.client_id(&direct(text.parse::<IpAddr>().unwrap()), at(0));
+        let account =
+            |clients: &mut ClientTable, text: &str| clients.client_id(&direct(text.parse::<IpAddr>().unwrap()), at(0));
         let first = account(&mut clients, "2001:db8:1:2::1");
         assert_eq!(first, account(&mut clients, "2001:db8:1:2:ffff::9"));
         assert_ne!(first, account(&mut clients, "2001:db8:1:3::1"));

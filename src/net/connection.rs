@@ -314,9 +314,7 @@ impl<S: Socket> Connection<S> {
         match self.closing {
             _ if self.ready.broken => true,
             // A client that closes its side ends a held request.
-            Closing::Open => {
-                self.progress == Progress::Streaming && self.ready.read_closed && self.output.is_empty()
-            }
+            Closing::Open => self.progress == Progress::Streaming && self.ready.read_closed && self.output.is_empty(),
             _ if self.has_unsent() || !self.output.is_empty() => false,
             Closing::AfterOutput => true,
             Closing::Linger => self.at_end,

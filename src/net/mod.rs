@@ -56,8 +56,8 @@ mod socket;
 
 pub use client_key::ClientKey;
 pub use limits::{IsTrustedProxy, Limits};
-pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};
 pub use metrics::Stats;
+pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};
 pub use server::{Clock, MAX_REJECTED_CONNECTIONS, Server};
 pub use shared_bytes::{SharedBytes, SharedBytesCounter};
 pub use socket::{Readiness, Socket};

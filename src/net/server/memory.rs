@@ -4,12 +4,12 @@
 use std::collections::{BinaryHeap, HashMap};
 
 use super::{Connection, Server};
+use crate::metrics::subtract;
 use crate::net::client_table::ClientId;
 use crate::net::connection::{Closing, Input};
 use crate::net::http::HttpError;
 use crate::net::metrics::Stats;
 use crate::net::socket::Socket;
-use crate::metrics::subtract;
 
 /// A spare buffer larger than this is freed.
 const MAX_SPARE_BYTES: usize = 256 * 1024;

@@ -23,9 +23,7 @@ use super::http::{Gzip, HttpError, Response};
 use super::limits::{IsTrustedProxy, Limits};
 use super::listener_quota::{Candidate, ListenerQuotas, QuotaEntry};
 use super::metrics::{Counters, Metrics, Stats};
-use super::service::{
-    Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service,
-};
+use super::service::{Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service};
 use super::shared_bytes::SharedBytesCounter;
 use super::socket::{Readiness, Socket};
 use crate::ip::site;
@@ -555,8 +553,7 @@ impl<S: Socket> Effects for Server<S> {
             pending > 0 && pending.saturating_add(message.len()) > limit
         };
         // A socket error is handled when the connection is flushed again.
-        if exceeds(connection)
-            && (connection.flush(now, &mut self.counters.sent_bytes).is_err() || exceeds(connection))
+        if exceeds(connection) && (connection.flush(now, &mut self.counters.sent_bytes).is_err() || exceeds(connection))
         {
             self.drop_slow(socket, "its client does not receive its messages");
             return Err(Dropped);
