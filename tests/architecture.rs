@@ -60,7 +60,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "api",
             "websocket_api",
             "config",
-            "commands",
             "metrics",
         ],
     ),

@@ -58,38 +58,31 @@ pub struct Fork {
 const MALICIOUS: u32 = 0x8000_0000;
 
 impl ComparisonResult {
+    /// Returns the NIS1 code and name.
+    fn code_and_name(self) -> (u32, &'static str) {
+        match self {
+            ComparisonResult::Unknown => (0, "UNKNOWN"),
+            ComparisonResult::RemoteHasNoBlocks => (1, "REMOTE_HAS_NO_BLOCKS"),
+            ComparisonResult::RemoteIsSynced => (2, "REMOTE_IS_SYNCED"),
+            ComparisonResult::RemoteIsTooFarBehind => (3, "REMOTE_IS_TOO_FAR_BEHIND"),
+            ComparisonResult::RemoteIsNotSynced(_) => (4, "REMOTE_IS_NOT_SYNCED"),
+            ComparisonResult::RemoteReportedEqualChainScore => (5, "REMOTE_REPORTED_EQUAL_CHAIN_SCORE"),
+            ComparisonResult::RemoteReportedLowerChainScore => (6, "REMOTE_REPORTED_LOWER_CHAIN_SCORE"),
+            ComparisonResult::RemoteHasNonVerifiableBlock => (0x8000_0001, "REMOTE_HAS_NON_VERIFIABLE_BLOCK"),
+            ComparisonResult::RemoteReturnedTooManyHashes => (0x8000_0002, "REMOTE_RETURNED_TOO_MANY_HASHES"),
+            ComparisonResult::RemoteReturnedInvalidHashes => (0x8000_0003, "REMOTE_RETURNED_INVALID_HASHES"),
+            ComparisonResult::RemoteLiedAboutChainScore => (0x8000_0004, "REMOTE_LIED_ABOUT_CHAIN_SCORE"),
+        }
+    }
+
     /// Returns the NIS1 code.
     pub fn code(self) -> u32 {
-        match self {
-            ComparisonResult::Unknown => 0,
-            ComparisonResult::RemoteHasNoBlocks => 1,
-            ComparisonResult::RemoteIsSynced => 2,
-            ComparisonResult::RemoteIsTooFarBehind => 3,
-            ComparisonResult::RemoteIsNotSynced(_) => 4,
-            ComparisonResult::RemoteReportedEqualChainScore => 5,
-            ComparisonResult::RemoteReportedLowerChainScore => 6,
-            ComparisonResult::RemoteHasNonVerifiableBlock => 0x8000_0001,
-            ComparisonResult::RemoteReturnedTooManyHashes => 0x8000_0002,
-            ComparisonResult::RemoteReturnedInvalidHashes => 0x8000_0003,
-            ComparisonResult::RemoteLiedAboutChainScore => 0x8000_0004,
-        }
+        self.code_and_name().0
     }
 
     /// Returns the NIS1 name.
     pub fn name(self) -> &'static str {
-        match self {
-            ComparisonResult::Unknown => "UNKNOWN",
-            ComparisonResult::RemoteHasNoBlocks => "REMOTE_HAS_NO_BLOCKS",
-            ComparisonResult::RemoteIsSynced => "REMOTE_IS_SYNCED",
-            ComparisonResult::RemoteIsTooFarBehind => "REMOTE_IS_TOO_FAR_BEHIND",
-            ComparisonResult::RemoteIsNotSynced(_) => "REMOTE_IS_NOT_SYNCED",
-            ComparisonResult::RemoteReportedEqualChainScore => "REMOTE_REPORTED_EQUAL_CHAIN_SCORE",
-            ComparisonResult::RemoteReportedLowerChainScore => "REMOTE_REPORTED_LOWER_CHAIN_SCORE",
-            ComparisonResult::RemoteHasNonVerifiableBlock => "REMOTE_HAS_NON_VERIFIABLE_BLOCK",
-            ComparisonResult::RemoteReturnedTooManyHashes => "REMOTE_RETURNED_TOO_MANY_HASHES",
-            ComparisonResult::RemoteReturnedInvalidHashes => "REMOTE_RETURNED_INVALID_HASHES",
-            ComparisonResult::RemoteLiedAboutChainScore => "REMOTE_LIED_ABOUT_CHAIN_SCORE",
-        }
+        self.code_and_name().1
     }
 
     /// Returns whether no honest peer causes it.

@@ -22,6 +22,7 @@ use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use rustix::fs::FileType;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use thiserror::Error;
 
 use crate::store::{Store, StoreError, SyncFile};
 
@@ -162,31 +163,12 @@ impl Drop for DiskHelper<'_> {
 }
 
 /// The helper cannot be started.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 enum StartError {
-    Store(StoreError),
-    System(io::Error),
-}
-
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            StartError::Store(error) => error.fmt(f),
-            StartError::System(error) => error.fmt(f),
-        }
-    }
-}
-
-impl From<StoreError> for StartError {
-    fn from(error: StoreError) -> StartError {
-        StartError::Store(error)
-    }
-}
-
-impl From<io::Error> for StartError {
-    fn from(error: io::Error) -> StartError {
-        StartError::System(error)
-    }
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    System(#[from] io::Error),
 }
 
 /// Returns the path of this program, even if its file was replaced since it was started.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-use super::{NodeError, descriptors};
+use super::{NodeError, process};
 use crate::config::{Bind, LocalAddresses, Settings};
 use crate::devnet::Ports;
 use crate::net::fetch::{DnsConfig, FetchConfig, FetchLimits};
@@ -24,7 +24,7 @@ impl Addresses {
 
 /// Opens the ports.
 pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses), NodeError> {
-    let (room, fetches) = descriptors::raise_limit();
+    let (room, fetches) = process::raise_descriptor_limit();
     let limits = &settings.limits;
     let connections = limits.connections.min(room);
     if connections < limits.connections {
@@ -52,7 +52,7 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
 
 /// Applies changed limits to the reactor.
 pub fn apply_limits(reactor: &mut Reactor, settings: &Settings) {
-    let connections = settings.limits.connections.min(descriptors::raise_limit().0);
+    let connections = settings.limits.connections.min(process::raise_descriptor_limit().0);
     reactor.set_limits(net_limits(settings, connections), trusted(settings), connection_limits(settings, connections));
 }
 

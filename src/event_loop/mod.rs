@@ -1,6 +1,5 @@
 //! The event loop: connects sockets, clocks, DNS, randomness and signals with the node's state machine.
 
-mod descriptors;
 mod disk_helper;
 mod kept_peers;
 mod listening;
@@ -9,7 +8,6 @@ mod reload;
 mod systemd;
 mod work_budget;
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,6 +15,7 @@ use std::time::{Duration, Instant};
 use mio::Token;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
+use thiserror::Error;
 use zeroize::Zeroizing;
 
 pub use self::disk_helper::run_if_helper;
@@ -39,7 +38,8 @@ use crate::logging;
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::service::{LoopTime, Service};
-use crate::node::{Bootstrap, IMPORT_OPTIONS, Import, Node, PreTrustedPeer, Start};
+use crate::node::{BlockProgress, Bootstrap, IMPORT_OPTIONS, Import, Node, PreTrustedPeer, Start};
+use crate::progress::{Progress, ProgressMeter};
 use crate::store::Store;
 
 /// Maximum poll timeout, so that the log is flushed and the clocks are compared.
@@ -50,32 +50,21 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 const SIGNALS: Token = Token(0);
 
 /// The node cannot run, or had to stop.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum NodeError {
     /// A failure of the store or a file.
+    #[error(transparent)]
     Command(CommandError),
     /// The nemesis block cannot be imported.
+    #[error(transparent)]
     Nemesis(ImportError),
     /// A port cannot be opened.
+    #[error("cannot listen on {}: {}; {}", .0, .1, listening_advice(.1))]
     Listen(SocketAddr, io::Error),
     /// The system denies a basic resource.
+    #[error(transparent)]
     System(io::Error),
 }
-
-impl fmt::Display for NodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NodeError::Command(error) => error.fmt(f),
-            NodeError::Nemesis(error) => error.fmt(f),
-            NodeError::Listen(address, error) => {
-                write!(f, "cannot listen on {address}: {error}; {}", listening_advice(error))
-            }
-            NodeError::System(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for NodeError {}
 
 /// Returns advice for a port that cannot be opened.
 fn listening_advice(error: &io::Error) -> &'static str {
@@ -103,6 +92,8 @@ struct RunContext<'a> {
     /// Waits for the disk; present once there is a chain.
     disk: Option<DiskHelper<'a>>,
     kept_peers: KeptPeersFile,
+    /// Progress that is shown, and how.
+    progress: Option<(BlockProgress, ProgressMeter)>,
 }
 
 /// A service that the event loop runs for an operator.
@@ -115,6 +106,11 @@ trait Runnable: Service {
 
     /// Has the metrics logged, if there are any.
     fn request_metrics_log(&mut self) {}
+
+    /// Returns the progress of an import or a download.
+    fn block_progress(&self) -> Option<BlockProgress> {
+        None
+    }
 
     /// Returns the peers to store, if a write is due.
     fn peers_to_store(&mut self, _now: LoopTime) -> Option<Vec<u8>> {
@@ -133,6 +129,10 @@ impl Runnable for Node<'_> {
 
     fn request_metrics_log(&mut self) {
         Node::request_metrics_log(self);
+    }
+
+    fn block_progress(&self) -> Option<BlockProgress> {
+        Node::block_progress(self)
     }
 
     fn peers_to_store(&mut self, now: LoopTime) -> Option<Vec<u8>> {
@@ -181,6 +181,7 @@ pub fn run(
         active: ActiveSettings::new(&settings, known, reread),
         disk: None,
         kept_peers: KeptPeersFile::of(&settings.data),
+        progress: None,
     };
     if nemesis.is_none() && !commands::has_chain(&store)? {
         let told = fetch_nemesis(&settings, &store, &addresses, &mut reactor, &mut context)?;
@@ -196,7 +197,7 @@ pub fn run(
         seed: &seed,
         local: context.active.local.clone(),
         shared: reactor.shared_bytes_counter(),
-        import: Some(Import::new(importer, commands::style(), commands::show)),
+        import: Some(Import::new(importer)),
         known: context.active.known.clone(),
         kept: context.kept_peers.read(),
     };
@@ -294,6 +295,7 @@ fn run_loop<M: Runnable>(
         if reactor.has_work() {
             budget.observe(elapsed);
         }
+        operation.show_progress(service.block_progress(), reactor.time().monotonic);
         if let Some(text) = service.peers_to_store(reactor.time()) {
             operation.kept_peers.write(&text, false);
         }
@@ -308,6 +310,28 @@ fn run_loop<M: Runnable>(
 }
 
 impl RunContext<'_> {
+    /// Shows the progress of an import or a download, and a summary when it ends.
+    fn show_progress(&mut self, current: Option<BlockProgress>, now: Duration) {
+        let now = now.as_millis() as u64;
+        let has_imported = |shown: &BlockProgress| shown.start.is_none_or(|start| start.0 != shown.progress.height);
+        if let Some((shown, meter)) = &mut self.progress
+            && current.is_none_or(|current| current.start != shown.start)
+        {
+            if shown.start.is_some() && has_imported(shown) {
+                commands::show(&meter.finish(now, &shown.progress));
+            }
+            self.progress = None;
+        }
+        let Some(current) = current else { return };
+        let height = current.start.map_or(current.progress.height, |start| start.0);
+        let begin = || (current, ProgressMeter::new(commands::style(), now, &Progress { height, ..current.progress }));
+        let (shown, meter) = self.progress.get_or_insert_with(begin);
+        *shown = current;
+        if has_imported(shown) {
+            meter.report(now, &shown.progress).iter().for_each(|line| commands::show(line));
+        }
+    }
+
     /// Handles signals. Returns whether one of them stops the program.
     fn handle_signals(&mut self, reactor: &mut Reactor, service: &mut impl Runnable) -> bool {
         let mut is_to_reload = false;

@@ -1,9 +1,12 @@
-//! Information about this process from the system.
+//! This process: its memory, its core dumps, and the connections that the system allows it.
 
 use std::fs;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::net::MAX_REJECTED_CONNECTIONS;
 use crate::node::Memory;
 
 /// Source on Linux; other systems give no information.
@@ -18,7 +21,6 @@ pub fn uptime() -> Duration {
 /// Keeps private keys out of core dumps: disables core dumps of this process, and access to its memory by other
 /// programs of the same user. Does nothing where the system refuses.
 pub fn forbid_core_dumps() {
-    use rustix::process::{Resource, Rlimit, setrlimit};
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     // The limit does not apply to a dump that is piped into a program.
     #[cfg(target_os = "linux")]
@@ -38,6 +40,28 @@ fn bytes(status: &str, name: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
+/// File descriptors reserved for the store, the log, listeners, DNS, and connections that are being rejected.
+const RESERVE: usize = 64 + MAX_REJECTED_CONNECTIONS;
+/// Divisor for the share of descriptors reserved for requests to other servers.
+const FETCH_DIVISOR: usize = 8;
+
+/// Raises the limit on file descriptors as far as the system allows. Returns how many client connections and how many
+/// requests to other servers fit into it.
+pub fn raise_descriptor_limit() -> (usize, usize) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
+        log::warn!("the limit on open files cannot be raised");
+    }
+    let limit = getrlimit(Resource::Nofile).current;
+    split_descriptors(limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)))
+}
+
+fn split_descriptors(descriptors: usize) -> (usize, usize) {
+    let rest = descriptors.saturating_sub(RESERVE).max(16);
+    let fetches = rest / FETCH_DIVISOR;
+    (rest - fetches, fetches)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +72,12 @@ mod tests {
         assert_eq!(bytes("VmHWM:\t  99 kB\n", "VmRSS:"), None);
         let Memory { resident, private } = memory();
         assert!(resident.zip(private).is_none_or(|(resident, private)| resident > private && private > 1 << 16));
+    }
+
+    #[test]
+    fn the_connection_limit_leaves_descriptors_for_other_uses() {
+        assert_eq!(split_descriptors(1024), (784, 112));
+        assert_eq!(split_descriptors(10), (14, 2));
+        assert!(split_descriptors(usize::MAX).0 > 1 << 40);
     }
 }

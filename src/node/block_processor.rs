@@ -1,4 +1,4 @@
-//! Processing of blocks from peers: blocks that this node pulled, and blocks that peers push.
+//! Processing of blocks that this node pulled from peers, that peers pushed, or that this node harvested.
 //!
 //! One candidate branch is processed at a time, in small steps. It holds the right to change the chain from its first
 //! undone or applied block to its end. Either the whole branch enters the chain or nothing does.
@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use crate::chain::{BranchOutcome, CandidateBranch, ChainUpdate, RollbackError, check_pushed, pushed_branch};
+use crate::chain::harvest::Harvested;
+use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, check_pushed, pushed_branch};
 use crate::codec::{Context, ReadError, SigningForm};
 use crate::crypto::Verifier;
 use crate::mempool::{ConfirmedChain, ContentHash, MAX_RESULTS, RecentResults};
@@ -28,12 +29,35 @@ const MAX_QUEUED_BYTES: usize = 4 << 20;
 const RESULT_TTL: i32 = 6_000;
 
 /// Source of blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockOrigin {
     /// A peer that this node requested them from.
     Pulled(Address),
-    /// A peer that pushed one.
-    Pushed(Pusher),
+    /// A block that a peer pushed.
+    Pushed(PushedBlock),
+    /// A block that this node harvested.
+    Harvested(Box<Block>),
+}
+
+impl BlockOrigin {
+    /// Returns the block to relay, if it was accepted. Pulled blocks are not relayed.
+    pub fn into_block(self) -> Option<Block> {
+        match self {
+            BlockOrigin::Pulled(_) => None,
+            BlockOrigin::Pushed(PushedBlock { block, .. }) | BlockOrigin::Harvested(block) => Some(*block),
+        }
+    }
+}
+
+/// A pushed block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushedBlock {
+    block: Box<Block>,
+    /// Its key in the memory of results.
+    hash: ContentHash,
+    bytes: usize,
+    /// The peer that pushed it.
+    pub by: Pusher,
 }
 
 /// Immediate result of a push.
@@ -66,62 +90,42 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct ProcessedBlocks {
     /// The source of the blocks.
-    pub sender: BlockOrigin,
+    pub origin: BlockOrigin,
     /// The result.
     pub outcome: Outcome,
     /// The chain update, if the blocks changed our chain.
     pub chain_update: Option<ChainUpdate>,
-    /// The block to relay, if it was pushed and accepted.
-    pub accepted: Option<Box<Block>>,
 }
 
 /// The block processor.
 pub struct BlockProcessor<'s> {
     store: &'s Store,
     network: &'s Network,
-    queue: VecDeque<QueuedBlock>,
+    queue: VecDeque<PushedBlock>,
     queue_bytes: usize,
-    work: Work<'s>,
+    /// Pulled blocks that are being decoded, and the blocks decoded so far.
+    decoding: Option<(Box<FetchedBlocks>, Vec<Block>)>,
+    /// The candidate branch in validation, and its source.
+    validating: Option<(Box<CandidateBranch<'s>>, BlockOrigin)>,
     /// The peer whose blocks were dropped because the store failed.
     dropped: Option<Address>,
     recent_results: RecentResults,
     verifier: Verifier,
 }
 
-/// A queued pushed block.
-struct QueuedBlock {
-    block: PushedBlock,
-    by: Pusher,
-    bytes: usize,
-}
-
-/// A pushed block and its key in the memory of results.
-struct PushedBlock {
-    block: Box<Block>,
-    hash: ContentHash,
-}
-
-enum Work<'s> {
-    Idle,
-    /// Pulled blocks that are being decoded, and the blocks decoded so far.
-    Decoding(Box<FetchedBlocks>, Vec<Block>),
-    /// A candidate branch in validation, its source, and the block if it was pushed.
-    Validating(Box<CandidateBranch<'s>>, BlockOrigin, Option<PushedBlock>),
-}
-
 impl<'s> BlockProcessor<'s> {
     /// Creates an idle block processor.
     pub fn new(store: &'s Store, network: &'s Network) -> BlockProcessor<'s> {
-        let (memory, verifier) = (RecentResults::with_ttl(RESULT_TTL), Verifier::default());
         BlockProcessor {
             store,
             network,
             queue: VecDeque::new(),
             queue_bytes: 0,
-            work: Work::Idle,
+            decoding: None,
+            validating: None,
             dropped: None,
-            recent_results: memory,
-            verifier,
+            recent_results: RecentResults::with_ttl(RESULT_TTL),
+            verifier: Verifier::default(),
         }
     }
 
@@ -136,24 +140,42 @@ impl<'s> BlockProcessor<'s> {
 
     /// Returns whether there are blocks to process.
     pub fn has_work(&self) -> bool {
-        !matches!(self.work, Work::Idle) || !self.queue.is_empty()
+        self.validating.is_some() || self.decoding.is_some() || !self.queue.is_empty()
     }
 
     /// Returns whether a branch is in validation; nothing else may change the chain meanwhile.
     pub fn holds_chain(&self) -> bool {
-        matches!(self.work, Work::Validating(..))
+        self.validating.is_some()
     }
 
-    /// Returns whether pulled blocks can be accepted: nothing is in progress.
+    /// Returns whether pulled blocks can be accepted: no blocks of a peer are in progress.
     pub fn may_pull(&self) -> bool {
-        matches!(self.work, Work::Idle)
+        let is_own = |(_, origin): &(_, BlockOrigin)| matches!(origin, BlockOrigin::Harvested(_));
+        self.decoding.is_none() && self.validating.as_ref().is_none_or(is_own)
     }
 
     /// Accepts pulled blocks if the processor is free; they go before all queued pushed blocks.
     pub fn pull(&mut self, pulled: FetchedBlocks) {
         if self.may_pull() {
-            self.work = Work::Decoding(Box::new(pulled), Vec::new());
+            self.decoding = Some((Box::new(pulled), Vec::new()));
         }
+    }
+
+    /// Starts to add a harvested block to the chain. No branch may be in validation.
+    pub fn add_harvested(&mut self, harvested: Harvested) -> Result<(), StoreError> {
+        let Harvested { block, hashes, .. } = harvested;
+        match pushed_branch(self.store, self.network, block.clone(), Some(hashes)) {
+            Ok(branch) => self.validating = Some((Box::new(branch), BlockOrigin::Harvested(Box::new(block)))),
+            Err(Rejection::Store(error)) => return Err(error),
+            Err(rejection) => log::warn!("the harvested block was not accepted: {rejection}"),
+        }
+        Ok(())
+    }
+
+    /// Drops a harvested block in progress, unless it is already committed.
+    pub fn drop_harvested(&mut self) {
+        self.validating
+            .take_if(|(branch, origin)| matches!(origin, BlockOrigin::Harvested(_)) && !branch.is_committed());
     }
 
     /// Queues a block of this network that a peer pushed. A block that was seen before or does not extend our tip is
@@ -167,7 +189,7 @@ impl<'s> BlockProcessor<'s> {
     ) -> Result<PushOutcome, StoreError> {
         let bytes = block.to_bytes(SigningForm::Verifiable);
         let (hash, bytes) = (ContentHash::of(&bytes), bytes.len());
-        let is_waiting = self.queue.iter().any(|waiting| waiting.block.hash == hash);
+        let is_waiting = self.queue.iter().any(|waiting| waiting.hash == hash);
         if is_waiting || self.recent_results.get(&hash, confirmed.now).is_some() {
             return Ok(PushOutcome::Ignored);
         }
@@ -192,7 +214,7 @@ impl<'s> BlockProcessor<'s> {
             return Ok(PushOutcome::Ignored);
         }
         self.queue_bytes += bytes;
-        self.queue.push_back(QueuedBlock { block: PushedBlock { block: Box::new(block), hash }, by, bytes });
+        self.queue.push_back(PushedBlock { block: Box::new(block), hash, bytes, by });
         Ok(PushOutcome::Queued)
     }
 
@@ -214,16 +236,17 @@ impl<'s> BlockProcessor<'s> {
     /// fails, the current blocks are dropped, since peers will send them again; [`BlockProcessor::take_dropped`] returns their
     /// source.
     pub fn step(&mut self, now: Timestamp) -> Result<Option<ProcessedBlocks>, StoreError> {
-        let work = std::mem::replace(&mut self.work, Work::Idle);
-        let pulled_from = match &work {
-            Work::Decoding(pulled, _) => Some(pulled.from),
-            Work::Validating(_, BlockOrigin::Pulled(from), _) => Some(*from),
+        let pulled_from = match (&self.validating, &self.decoding) {
+            (Some((_, BlockOrigin::Pulled(from))), _) => Some(*from),
+            (None, Some((pulled, _))) => Some(pulled.from),
             _ => None,
         };
-        let result = match work {
-            Work::Idle => self.start_pushed(now),
-            Work::Decoding(pulled, read) => self.decode_next(pulled, read),
-            Work::Validating(part, sender, pushed) => self.validate(part, sender, pushed, now),
+        let result = if let Some((branch, origin)) = self.validating.take() {
+            self.validate(branch, origin, now)
+        } else if let Some((pulled, read)) = self.decoding.take() {
+            self.decode_next(pulled, read)
+        } else {
+            self.start_pushed(now)
         };
         if result.is_err() {
             self.dropped = pulled_from;
@@ -237,19 +260,19 @@ impl<'s> BlockProcessor<'s> {
     }
 
     fn start_pushed(&mut self, now: Timestamp) -> Result<Option<ProcessedBlocks>, StoreError> {
-        let Some(QueuedBlock { block, by, bytes }) = self.queue.pop_front() else { return Ok(None) };
-        self.queue_bytes -= bytes;
-        self.recent_results.insert(block.hash, now);
-        let sender = BlockOrigin::Pushed(by);
-        match pushed_branch(self.store, self.network, (*block.block).clone(), None) {
-            Ok(part) => {
-                self.work = Work::Validating(Box::new(part), sender, Some(block));
-                Ok(None)
+        let Some(pushed) = self.queue.pop_front() else { return Ok(None) };
+        self.queue_bytes -= pushed.bytes;
+        self.recent_results.insert(pushed.hash, now);
+        let rejected = match pushed_branch(self.store, self.network, (*pushed.block).clone(), None) {
+            Ok(branch) => {
+                self.validating = Some((Box::new(branch), BlockOrigin::Pushed(pushed)));
+                return Ok(None);
             }
-            Err(Rejection::Store(error)) => Err(error),
-            Err(Rejection::Result(result)) => Ok(Some(self.finish_pushed(sender, block.hash, Ok(result)))),
-            Err(Rejection::Exception(exception)) => Ok(Some(self.finish_pushed(sender, block.hash, Err(&exception)))),
-        }
+            Err(Rejection::Store(error)) => return Err(error),
+            Err(Rejection::Result(result)) => Outcome::Result(result),
+            Err(Rejection::Exception(exception)) => Outcome::Exception(exception),
+        };
+        Ok(Some(self.finish(BlockOrigin::Pushed(pushed), rejected, None)))
     }
 
     /// Decodes one block. When all are decoded and our tip is still the compared one, validation starts.
@@ -258,7 +281,7 @@ impl<'s> BlockProcessor<'s> {
         mut pulled: Box<FetchedBlocks>,
         mut read: Vec<Block>,
     ) -> Result<Option<ProcessedBlocks>, StoreError> {
-        let sender = BlockOrigin::Pulled(pulled.from);
+        let origin = BlockOrigin::Pulled(pulled.from);
         match pulled.blocks.next(Context::of(self.network)) {
             // Any number of blocks above the sync limit is too many.
             Some(Ok(block)) if read.len() as u64 <= self.network.chain.max_blocks_per_sync() => {
@@ -268,29 +291,28 @@ impl<'s> BlockProcessor<'s> {
                     true => pulled.common = pulled.common.next(),
                     false => read.push(block),
                 }
-                self.work = Work::Decoding(pulled, read);
+                self.decoding = Some((pulled, read));
                 return Ok(None);
             }
-            Some(Err(error)) => return Ok(Some(ProcessedBlocks::of(sender, Outcome::Unreadable(error)))),
+            Some(Err(error)) => return Ok(Some(self.finish(origin, Outcome::Unreadable(error), None))),
             _ => {}
         }
         let FetchedBlocks { common, base, .. } = *pulled;
         let last = tip(&self.store.snapshot()?)?.ok_or(StoreError::Empty)?;
         if last.hash != base {
-            return Ok(Some(ProcessedBlocks::of(sender, Outcome::Result(ValidationResult::Neutral))));
+            return Ok(Some(self.finish(origin, Outcome::Result(ValidationResult::Neutral), None)));
         }
-        match CandidateBranch::new(self.store, self.network, common, read) {
-            Ok(part) => {
-                self.work = Work::Validating(Box::new(part), sender, None);
-                Ok(None)
+        let outcome = match CandidateBranch::new(self.store, self.network, common, read) {
+            Ok(branch) => {
+                self.validating = Some((Box::new(branch), origin));
+                return Ok(None);
             }
-            Err(RollbackError::Store(error)) => Err(error),
+            Err(RollbackError::Store(error)) => return Err(error),
             // The branch cannot be applied to our chain; the peer is not blamed.
-            Err(RollbackError::NotBelow { .. }) => {
-                Ok(Some(ProcessedBlocks::of(sender, Outcome::Result(ValidationResult::Neutral))))
-            }
-            Err(RollbackError::TooDeep { .. }) => Ok(Some(ProcessedBlocks::of(sender, Outcome::TooDeep))),
-        }
+            Err(RollbackError::NotBelow { .. }) => Outcome::Result(ValidationResult::Neutral),
+            Err(RollbackError::TooDeep { .. }) => Outcome::TooDeep,
+        };
+        Ok(Some(self.finish(origin, outcome, None)))
     }
 
     /// Returns whether our block at a height is this one.
@@ -301,49 +323,33 @@ impl<'s> BlockProcessor<'s> {
 
     fn validate(
         &mut self,
-        mut part: Box<CandidateBranch<'s>>,
-        sender: BlockOrigin,
-        pushed: Option<PushedBlock>,
+        mut branch: Box<CandidateBranch<'s>>,
+        origin: BlockOrigin,
         now: Timestamp,
     ) -> Result<Option<ProcessedBlocks>, StoreError> {
-        let Some(outcome) = part.step(now)? else {
-            self.work = Work::Validating(part, sender, pushed);
+        let Some(outcome) = branch.step(now)? else {
+            self.validating = Some((branch, origin));
             return Ok(None);
         };
-        let mut processed = match &pushed {
-            Some(block) => self.finish_pushed(sender, block.hash, outcome.as_push_result()),
-            None => ProcessedBlocks::of(sender, Outcome::of(outcome.as_sync_result())),
+        let result = match origin {
+            BlockOrigin::Pulled(_) => outcome.as_sync_result(),
+            BlockOrigin::Pushed(_) | BlockOrigin::Harvested(_) => outcome.as_push_result(),
         };
-        let BranchOutcome { update: switch, .. } = outcome;
-        processed.accepted = pushed.filter(|_| switch.is_some()).map(|pushed| pushed.block);
-        processed.chain_update = switch;
-        Ok(Some(processed))
-    }
-
-    fn finish_pushed(
-        &mut self,
-        sender: BlockOrigin,
-        hash: ContentHash,
-        result: Result<ValidationResult, &Exception>,
-    ) -> ProcessedBlocks {
-        if let Ok(result) = result {
-            self.recent_results.set_result(&hash, result);
-        }
-        ProcessedBlocks::of(sender, Outcome::of(result))
-    }
-}
-
-impl Outcome {
-    fn of(result: Result<ValidationResult, &Exception>) -> Outcome {
-        match result {
+        let result = match result {
             Ok(result) => Outcome::Result(result),
             Err(exception) => Outcome::Exception(exception.clone()),
+        };
+        if outcome.update.is_none() && matches!(origin, BlockOrigin::Harvested(_)) {
+            log::warn!("the harvested block was not accepted: {:?}", outcome.validity);
         }
+        Ok(Some(self.finish(origin, result, outcome.update)))
     }
-}
 
-impl ProcessedBlocks {
-    fn of(sender: BlockOrigin, outcome: Outcome) -> ProcessedBlocks {
-        ProcessedBlocks { sender, outcome, chain_update: None, accepted: None }
+    /// Remembers the result of a pushed block.
+    fn finish(&mut self, origin: BlockOrigin, outcome: Outcome, chain_update: Option<ChainUpdate>) -> ProcessedBlocks {
+        if let (BlockOrigin::Pushed(pushed), Outcome::Result(result)) = (&origin, &outcome) {
+            self.recent_results.set_result(&pushed.hash, *result);
+        }
+        ProcessedBlocks { origin, outcome, chain_update }
     }
 }

@@ -1,17 +1,16 @@
-//! Harvesting: one attempt every second, and the addition of the resulting block to the chain.
+//! Harvesting: one attempt every second.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
-use crate::chain::{CandidateBranch, ChainUpdate, pushed_branch};
+use crate::chain::ChainUpdate;
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::mempool::ConfirmedChain;
 use crate::model::{Address, Block, Hash256, Network, Transaction};
-use crate::rules::Rejection;
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 
 /// Time from the start of the node to the first attempt.
 const FIRST_ROUND: Duration = Duration::from_secs(5);
@@ -21,9 +20,8 @@ const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of own block hashes kept. Older blocks can no longer be replaced.
 const MAX_REMEMBERED: usize = 1_000;
 
-/// The harvesting accounts and the block in progress.
+/// The harvesting accounts and the attempt in progress.
 pub struct Harvester<'s> {
-    store: &'s Store,
     settings: &'s Settings,
     network: &'s Network,
     /// The harvesting accounts.
@@ -33,29 +31,22 @@ pub struct Harvester<'s> {
     /// Hashes of the latest own blocks, the newest first.
     recent_hashes: VecDeque<Hash256>,
     next_round: Duration,
-    work: Work<'s>,
-}
-
-enum Work<'s> {
-    Idle,
-    Round(Box<HarvestRound>),
-    Block(Box<CandidateBranch<'s>>, Box<Block>),
+    round: Option<Box<HarvestRound>>,
 }
 
 impl<'s> Harvester<'s> {
     /// Creates a harvester without accounts.
-    pub fn new(store: &'s Store, settings: &'s Settings) -> Harvester<'s> {
+    pub fn new(settings: &'s Settings) -> Harvester<'s> {
         let unlocked = UnlockedAccounts::new(settings.peers.unlocked_limit);
         let network = &settings.network;
         Harvester {
-            store,
             settings,
             network,
             unlocked,
             harvested: 0,
             recent_hashes: VecDeque::new(),
             next_round: FIRST_ROUND,
-            work: Work::Idle,
+            round: None,
         }
     }
 
@@ -107,82 +98,50 @@ impl<'s> Harvester<'s> {
         self.next_round
     }
 
-    /// Postpones the next attempt. A block in progress is dropped, since its timestamp is not reliable, unless it is
-    /// already committed.
+    /// Postpones the next attempt. One in progress is dropped, since its time stamp is not reliable.
     pub fn postpone(&mut self, until: Duration) {
         self.next_round = self.next_round.max(until);
-        if !matches!(&self.work, Work::Block(part, _) if part.is_committed()) {
-            self.work = Work::Idle;
-        }
+        self.round = None;
     }
 
     /// Returns whether there is work that does not wait for a timer.
     pub fn has_work(&self) -> bool {
-        !matches!(self.work, Work::Idle)
-    }
-
-    /// Returns whether a block is being added to the chain; nothing else may change the chain meanwhile.
-    pub fn holds_chain(&self) -> bool {
-        matches!(self.work, Work::Block(..))
+        self.round.is_some()
     }
 
     /// Performs one step. `running` is the time since the start; `unconfirmed` returns the candidate transactions.
-    /// Returns the chain update and the block, once a block was added to the chain.
+    /// Returns a harvested block, which is to be added to the chain.
     pub fn step(
         &mut self,
         running: Duration,
         confirmed: &ConfirmedChain<'_>,
         unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
-    ) -> Result<Option<(ChainUpdate, Box<Block>)>, StoreError> {
-        match std::mem::replace(&mut self.work, Work::Idle) {
-            Work::Idle if running >= self.next_round => {
+    ) -> Result<Option<Harvested>, StoreError> {
+        let Some(mut round) = self.round.take() else {
+            if running >= self.next_round {
                 self.next_round = running + ROUND_INTERVAL;
-                let tick = HarvestRound::begin(&mut self.unlocked, confirmed.now, confirmed.snapshot, self.network)?;
-                self.work = tick.map_or(Work::Idle, |tick| Work::Round(Box::new(tick)));
+                let round = HarvestRound::begin(&mut self.unlocked, confirmed.now, confirmed.snapshot, self.network)?;
+                self.round = round.map(Box::new);
             }
-            Work::Idle => {}
-            Work::Round(mut tick) => {
-                match tick.step(&self.unlocked, unconfirmed, confirmed.snapshot, self.network)? {
-                    HarvestProgress::Working => self.work = Work::Round(tick),
-                    HarvestProgress::Discarded(address, error) => {
-                        log::warn!("the block harvested by {address} is invalid: {error}");
-                        self.work = Work::Round(tick);
-                    }
-                    HarvestProgress::Done(Some(harvested)) => self.begin_block(harvested)?,
-                    HarvestProgress::Done(None) => {}
-                }
-                self.next_round = running + ROUND_INTERVAL;
-            }
-            Work::Block(mut part, block) => match part.step(confirmed.now)? {
-                None => self.work = Work::Block(part, block),
-                Some(outcome) => {
-                    match &outcome.update {
-                        Some(update) => {
-                            self.harvested += 1;
-                            self.recent_hashes.push_front(block.hash());
-                            self.recent_hashes.truncate(MAX_REMEMBERED);
-                            log::info!(
-                                "harvested block: height {}, {} transactions",
-                                update.tip,
-                                update.confirmed.len()
-                            );
-                        }
-                        None => log::warn!("the harvested block was not accepted: {:?}", outcome.validity),
-                    }
-                    return Ok(outcome.update.map(|update| (update, block)));
-                }
-            },
+            return Ok(None);
+        };
+        let progress = round.step(&self.unlocked, unconfirmed, confirmed.snapshot, self.network)?;
+        self.next_round = running + ROUND_INTERVAL;
+        if let HarvestProgress::Done(harvested) = progress {
+            return Ok(harvested);
         }
+        if let HarvestProgress::Discarded(address, error) = progress {
+            log::warn!("the block harvested by {address} is invalid: {error}");
+        }
+        self.round = Some(round);
         Ok(None)
     }
 
-    fn begin_block(&mut self, harvested: Harvested) -> Result<(), StoreError> {
-        let block = Box::new(harvested.block.clone());
-        match pushed_branch(self.store, self.network, harvested.block, Some(harvested.hashes)) {
-            Ok(part) => self.work = Work::Block(Box::new(part), block),
-            Err(Rejection::Store(error)) => return Err(error),
-            Err(refusal) => log::warn!("the harvested block was not accepted: {refusal}"),
-        }
-        Ok(())
+    /// Records that a harvested block was added to the chain.
+    pub fn record_own(&mut self, block: &Block, update: &ChainUpdate) {
+        self.harvested += 1;
+        self.recent_hashes.push_front(block.hash());
+        self.recent_hashes.truncate(MAX_REMEMBERED);
+        log::info!("harvested block: height {}, {} transactions", update.tip, update.confirmed.len());
     }
 }

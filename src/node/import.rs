@@ -1,30 +1,22 @@
-//! Block import while the node runs.
+//! Block import while the node runs: from files, or as peers deliver the blocks of a chain that is far ahead.
 
 use std::time::Duration;
 
-use super::UNITS_PER_STEP;
+use super::{Node, UNITS_PER_STEP};
 use crate::api::Budget;
-use crate::chain::{self, BlockError, BlockImporter, ImportError, ImportOptions};
-use crate::commands;
+use crate::chain::{BlockError, BlockImporter, ImportError, ImportOptions, ImportProgress};
 use crate::model::{Block, Height, Timestamp};
-use crate::progress::{ProgressMeter, Style};
-use crate::store::StoreError;
+use crate::net::service::LoopTime;
+use crate::peer::Manager;
+use crate::peer::block_download::NextBlock;
+use crate::progress::Progress;
+use crate::store::{StoreError, tip};
 
 /// Batch limits: steps and blocks after which a commit follows regardless of the number of changed rows.
 pub const IMPORT_OPTIONS: ImportOptions =
     ImportOptions { batch_steps: BatchSize::MAX_ROWS, batch_blocks: 256, stop_at: None, trusted_below: Height(0) };
-
-/// Result of one slice of the import.
-pub enum ImportProgress {
-    /// The import continues.
-    Working,
-    /// These blocks have become visible and will soon be durable.
-    Committed { first: Height, last: Height },
-    /// The store has failed. The next slice imports uncommitted blocks again.
-    Failed(StoreError),
-    /// All blocks are imported, or an error stopped the import.
-    Ended(Result<(), ImportError>),
-}
+/// Downloaded blocks are committed when no further block has arrived for this long.
+const COMMIT_AFTER: Duration = Duration::from_millis(500);
 
 /// A block import and its batch size.
 pub struct Import<'s> {
@@ -34,66 +26,45 @@ pub struct Import<'s> {
     has_committed: bool,
     /// The store has failed since the last commit.
     has_failed: bool,
-    /// Blocks come from [`Import::push_block`] instead of a file, and more may follow.
-    is_fed: bool,
-    /// The target height, if it is known.
-    target: Option<u64>,
-    meter: ProgressMeter,
+    /// Height at which a download ends; `None` for an import of files.
+    target: Option<Height>,
+    /// The download has delivered its last block.
+    is_complete: bool,
     /// Height before the first imported block.
-    start_height: Height,
-    show: fn(&str),
+    start: Height,
+}
+
+/// Progress of an import or a download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockProgress {
+    /// Height before the first imported block; `None` while only hashes are followed to the trusted checkpoint.
+    pub start: Option<Height>,
+    /// The height is that of the last commit, or of the last hash.
+    pub progress: Progress,
 }
 
 impl<'s> Import<'s> {
-    /// Creates an import that reports its progress in this style with `show`.
-    pub fn new(mut importer: BlockImporter<'s>, style: Style, show: fn(&str)) -> Import<'s> {
+    /// Creates an import of files. It resumes after a failure of the store.
+    pub fn new(mut importer: BlockImporter<'s>) -> Import<'s> {
         importer.allow_retry();
-        Import::create(importer, None, Duration::ZERO, (style, show))
+        Import::create(importer, None)
     }
 
-    /// Creates an import of blocks from [`Import::push_block`] up to the height `target`. It cannot resume after a store
-    /// failure.
-    pub fn of_blocks(importer: BlockImporter<'s>, target: Height, running: Duration) -> Import<'s> {
-        let import = Import::create(importer, Some(target.0), running, (commands::style(), commands::show));
-        Import { is_fed: true, ..import }
+    fn create(mut importer: BlockImporter<'s>, target: Option<Height>) -> Import<'s> {
+        let batch_size = BatchSize::default();
+        importer.set_batch_rows(batch_size.rows);
+        let start = importer.committed();
+        Import { importer, batch_size, has_committed: false, has_failed: false, target, is_complete: false, start }
     }
 
-    fn create(
-        mut intake: BlockImporter<'s>,
-        target: Option<u64>,
-        running: Duration,
-        (style, show): (Style, fn(&str)),
-    ) -> Import<'s> {
-        let meter = ProgressMeter::new(style, running.as_millis() as u64, &commands::progress_of(&intake, target));
-        let from = intake.committed();
-        let size = BatchSize::default();
-        intake.set_batch_rows(size.rows);
-        Import {
-            importer: intake,
-            batch_size: size,
-            has_committed: false,
-            has_failed: false,
-            is_fed: false,
-            target,
-            meter,
-            start_height: from,
-            show,
-        }
+    /// Returns whether the blocks come from peers.
+    pub fn is_download(&self) -> bool {
+        self.target.is_some()
     }
 
-    /// Returns whether the import needs the next block from [`Import::push_block`].
-    pub fn needs_block(&self) -> bool {
-        self.is_fed && self.importer.accepts_block()
-    }
-
-    /// Passes the next block to the import.
-    pub fn push_block(&mut self, block: Block) {
-        self.importer.submit_block(block);
-    }
-
-    /// Marks the end of the blocks from [`Import::push_block`].
-    pub fn end_input(&mut self) {
-        self.is_fed = false;
+    /// Returns whether the next block of the download is needed.
+    fn needs_block(&self) -> bool {
+        self.is_download() && !self.is_complete && self.importer.accepts_block()
     }
 
     /// Records how long the last slice took, and whether the node is idle. If the slice ended with a commit, this
@@ -106,61 +77,169 @@ impl<'s> Import<'s> {
         self.importer.set_batch_rows(self.batch_size.rows);
     }
 
-    /// Imports blocks for one slice, or until the next block is needed. A commit or a wait for the disk ends the slice.
-    pub fn work(&mut self, time: Timestamp, running: Duration, budget: &mut Budget) -> ImportProgress {
+    /// Imports blocks for one slice, or until the next block is needed. Anything but [`ImportProgress::Working`] ends
+    /// the slice. After a failure of the store the next slice imports uncommitted blocks of files again.
+    fn work(&mut self, time: Timestamp, budget: &mut Budget) -> Result<ImportProgress, ImportError> {
         if self.has_failed {
-            if let Err(error) = self.importer.retry() {
-                return ImportProgress::Failed(error);
-            }
+            self.importer.retry().map_err(|error| ImportError::Block(self.importer.height(), error.into()))?;
             self.has_failed = false;
         }
         while !budget.is_exhausted() && !self.needs_block() {
             budget.charge(UNITS_PER_STEP);
-            match self.importer.step(time) {
-                Ok(chain::ImportProgress::Working) => {}
-                Ok(chain::ImportProgress::Syncing) => return ImportProgress::Working,
-                Ok(chain::ImportProgress::Committed { first, last }) => {
-                    self.has_committed = true;
-                    return ImportProgress::Committed { first, last };
+            let step = self.importer.step(time);
+            self.has_committed = matches!(step, Ok(ImportProgress::Committed { .. }));
+            self.has_failed = matches!(step, Err(ImportError::Block(_, BlockError::Store(_))));
+            if !matches!(step, Ok(ImportProgress::Working)) {
+                return step;
+            }
+        }
+        Ok(ImportProgress::Working)
+    }
+
+    /// Commits what is imported so far.
+    pub fn commit(&mut self) -> Result<(), BlockError> {
+        self.importer.commit().map(drop)
+    }
+}
+
+impl<'s> Node<'s> {
+    /// Returns whether blocks are imported or downloaded, and nothing else holds the right to change the chain.
+    pub(super) fn may_import(&self) -> bool {
+        match &self.import {
+            Some(import) if !import.is_download() => true,
+            _ => {
+                let is_ahead = self.peer_adapter.peers().is_some_and(Manager::is_downloading_blocks);
+                is_ahead && !self.block_processor.holds_chain()
+            }
+        }
+    }
+
+    /// Returns when the import has work even if no block arrives.
+    pub(super) fn import_due(&self) -> Duration {
+        match (&self.import, self.missing_since) {
+            (_, None) => Duration::ZERO,
+            (Some(_), Some(since)) => since + COMMIT_AFTER,
+            (None, Some(_)) => Duration::MAX,
+        }
+    }
+
+    /// Returns the progress of the import, or of the download before its first block.
+    pub fn block_progress(&self) -> Option<BlockProgress> {
+        if let Some(Import { importer, target, start, .. }) = &self.import {
+            let (height, target) = (importer.committed().0, target.map(|target| target.0));
+            let bytes = importer.bytes().filter(|_| target.is_none());
+            return Some(BlockProgress { start: Some(*start), progress: Progress { height, target, bytes } });
+        }
+        let (verified, checkpoint) = self.peer_adapter.sync_progress()?.verified?;
+        let progress = Progress { height: verified.0, target: Some(checkpoint.0), bytes: None };
+        Some(BlockProgress { start: None, progress })
+    }
+
+    /// Imports the blocks of files or those that have arrived, within the budget.
+    pub(super) fn import_blocks(&mut self, budget: &mut Budget, now: LoopTime) -> Result<(), StoreError> {
+        while !budget.is_exhausted() {
+            let can_continue = match self.import.as_ref().is_none_or(Import::needs_block) {
+                true => self.take_next_block(budget, now)?,
+                false => self.run_import(budget, now)?,
+            };
+            if !can_continue {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next block of the download, if it has arrived. Returns whether there is more to do now.
+    fn take_next_block(&mut self, budget: &mut Budget, now: LoopTime) -> Result<bool, StoreError> {
+        budget.charge(UNITS_PER_STEP);
+        let present = self.peer_now(now);
+        let next = self.peer_adapter.next_block(present);
+        if !matches!(next, Some(NextBlock::Waiting)) {
+            self.missing_since = None;
+        }
+        match (next, &mut self.import) {
+            (Some(NextBlock::Block(block)), Some(import)) => import.importer.submit_block(*block),
+            (Some(NextBlock::Block(block)), None) => self.start_download_import(*block, now)?,
+            (Some(NextBlock::Working), _) => {}
+            (Some(NextBlock::Waiting), import) => {
+                let since = *self.missing_since.get_or_insert(now.monotonic);
+                let is_due = now.monotonic >= since + COMMIT_AFTER;
+                if let Some(import) = import.as_mut().filter(|_| is_due) {
+                    // The imported blocks are committed while none arrives, and then made durable.
+                    self.missing_since = Some(now.monotonic);
+                    if !import.importer.request_commit() {
+                        self.reader.store().poll_sync()?;
+                    }
                 }
-                Ok(chain::ImportProgress::Done) => {
-                    self.report(running, true);
-                    return ImportProgress::Ended(Ok(()));
+                return Ok(is_due && !self.reader.store().waits_for_disk());
+            }
+            (Some(NextBlock::Ended) | None, Some(import)) => import.is_complete = true,
+            (Some(NextBlock::Ended) | None, None) => {
+                self.peer_adapter.end_download(present);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Starts the import of a download with its first block.
+    fn start_download_import(&mut self, block: Block, now: LoopTime) -> Result<(), StoreError> {
+        let Some(sync_progress) = self.peer_adapter.sync_progress() else { return Ok(()) };
+        let store = self.reader.store();
+        let last = tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
+        if last.hash != sync_progress.base.hash {
+            // Our chain has changed since it was compared with the peer's.
+            self.peer_adapter.end_download(self.peer_now(now));
+            return Ok(());
+        }
+        let options = ImportOptions { trusted_below: sync_progress.trusted_below, ..IMPORT_OPTIONS };
+        let mut importer = BlockImporter::new(store, self.network, Vec::new(), Vec::new(), options)?;
+        importer.submit_block(block);
+        self.import = Some(Import::create(importer, Some(sync_progress.target)));
+        Ok(())
+    }
+
+    /// Processes the blocks at hand. Returns whether there is more to do now.
+    fn run_import(&mut self, budget: &mut Budget, now: LoopTime) -> Result<bool, StoreError> {
+        let (time, present) = (self.time(now), self.peer_now(now));
+        let Some(import) = &mut self.import else { return Ok(false) };
+        let (is_download, result) = (import.is_download(), import.work(time, budget));
+        match result {
+            Ok(ImportProgress::Working) => return Ok(import.needs_block()),
+            Ok(ImportProgress::Syncing) => {}
+            Ok(ImportProgress::Committed { first, last }) => self.on_committed(first, last)?,
+            Ok(ImportProgress::Done) => {
+                self.import = None;
+                if is_download {
+                    self.peer_adapter.end_download(present);
                 }
-                Err(ImportError::Block(_, BlockError::Store(error))) => {
-                    self.has_failed = true;
-                    return ImportProgress::Failed(error);
+            }
+            Err(ImportError::Block(_, BlockError::Store(error))) => {
+                if is_download {
+                    // Uncommitted blocks are downloaded again.
+                    self.import = None;
+                    self.peer_adapter.end_download(present);
                 }
-                Err(error) => {
-                    self.report(running, true);
-                    return ImportProgress::Ended(Err(error));
+                return Err(error);
+            }
+            Err(error) => {
+                self.import = None;
+                match is_download {
+                    true => self.peer_adapter.reject_downloaded(&error.to_string(), present),
+                    // The node continues with the chain as it is, since that may be what the operator needs most.
+                    false => log::error!("the import has stopped: {error}"),
                 }
             }
         }
-        self.report(running, false);
-        ImportProgress::Working
+        Ok(false)
     }
 
-    fn report(&mut self, running: Duration, is_done: bool) {
-        if self.importer.committed() == self.start_height {
-            return;
-        }
-        let (now, progress) = (running.as_millis() as u64, commands::progress_of(&self.importer, self.target));
-        let line = if is_done { Some(self.meter.finish(now, &progress)) } else { self.meter.report(now, &progress) };
-        line.iter().for_each(|line| (self.show)(line));
-    }
-
-    /// Makes the next slices commit what is imported so far. Returns whether there is anything to commit.
-    pub fn request_commit(&mut self) -> bool {
-        self.importer.request_commit()
-    }
-
-    /// Commits what is imported so far. Returns the first and the last block that became visible.
-    pub fn commit(&mut self) -> Result<Option<(Height, Height)>, BlockError> {
-        Ok(match self.importer.commit()? {
-            chain::ImportProgress::Committed { first, last } => Some((first, last)),
-            _ => None,
-        })
+    /// Updates the node's state after a commit of blocks has become visible.
+    fn on_committed(&mut self, first: Height, last: Height) -> Result<(), StoreError> {
+        self.write_backoff.record_success();
+        self.set_tip(Height(first.0.saturating_sub(1)), last)?;
+        self.mempool.blocks_added(first, last);
+        Ok(())
     }
 }
 

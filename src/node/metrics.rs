@@ -1,16 +1,18 @@
-//! All metrics of the node; `nisd help metrics` describes each.
+//! All metrics of the node; `nisd help metrics` describes each. Also the usage of its bounded collections.
 
 use std::time::Duration;
 
+use super::Node;
 use super::api_context::ApiContext;
-use super::verification::Verification;
+use super::store_health::Verification;
 use crate::api::routes::Method;
 use crate::api::views::ClockState;
 use crate::api::{FIRST_ROUTE_ID, ROUTES};
+use crate::mempool;
 use crate::metrics::Exposition;
 use crate::model::Height;
 use crate::net::metrics::{MAX_ROUTES, Metrics, RouteMetrics, STATUSES, TOP_CLIENTS};
-use crate::peer::Manager;
+use crate::peer::{LimitUsage, Manager};
 use crate::peer::peer_table::State;
 use crate::store::{ReaderCounts, Store, StoreMetrics};
 use crate::websocket_api::Broker;
@@ -326,6 +328,22 @@ fn store(exposition: &mut Exposition, metrics: &StoreMetrics) {
     );
     let times = metrics.commit_times.iter().map(|times| (Vec::new(), times));
     exposition.histograms("nisd_commit_duration_seconds", "Duration of commits, waiting for the disk included.", times);
+}
+
+impl Node<'_> {
+    /// Returns the usage of every collection that outsiders can grow and that has its own limit: of the mempool, the
+    /// block processor and the peer layer.
+    pub fn limit_usage(&self) -> Vec<LimitUsage> {
+        let pool = &self.mempool.pool;
+        let mut loads = vec![
+            LimitUsage::new("unconfirmed transactions", pool.len(), mempool::max_transactions(&self.network.chain)),
+            LimitUsage::new("bytes of the mempool", pool.bytes(), mempool::MAX_BYTES),
+            LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
+        ];
+        loads.extend(self.block_processor.limit_usage());
+        loads.extend(self.peer_adapter.peers().into_iter().flat_map(Manager::usage));
+        loads
+    }
 }
 
 #[cfg(test)]

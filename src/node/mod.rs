@@ -6,15 +6,13 @@
 //! | [`Bootstrap`] | a node whose store lacks the nemesis block |
 //! | `mempool` | the mempool and its maintenance |
 //! | `harvester` | blocks harvested by accounts of this node |
-//! | [`Import`] | block import from files while the node runs |
-//! | `download_import` | block download from peers when their chain is far ahead |
-//! | `block_processor` | processing of blocks pulled from or pushed by peers |
+//! | [`Import`] | block import while the node runs: from files, or from peers whose chain is far ahead |
+//! | `block_processor` | processing of blocks that were pulled from or pushed by peers, or harvested here |
 //! | `peer_adapter` | adapter between the peer layer and the rest of the node |
 //! | `api_context` | mempool, harvester and chain as the API uses them |
-//! | `reorgs` | log lines about replaced blocks and network splits |
-//! | `clock_monitor`, `store_backoff` | detection of clock jumps, backoff after store errors |
-//! | `metrics` | metrics |
-//! | `limit_usage` | usage of every bounded collection |
+//! | `warnings` | clock jumps, reorgs and network splits, as the operator sees them |
+//! | `store_health` | backoff after store errors, verification of stored rows |
+//! | `metrics` | metrics, usage of every bounded collection |
 //!
 //! Nothing here touches sockets, clocks or the system's randomness: the same code runs in the event loop, in a
 //! simulation and under a fuzzer.
@@ -22,44 +20,38 @@
 mod api_context;
 mod block_processor;
 mod bootstrap;
-mod clock_monitor;
-mod download_import;
 mod harvester;
 mod identity;
 mod import;
-mod limit_usage;
 mod mempool;
 mod metrics;
 mod peer_adapter;
 mod peers;
 mod query_context;
 mod randomness;
-mod reorgs;
 mod requests;
-mod store_backoff;
+mod store_health;
 mod tick;
-mod verification;
+mod warnings;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub use self::bootstrap::Bootstrap;
-pub use self::import::{IMPORT_OPTIONS, Import};
+pub use self::import::{BlockProgress, IMPORT_OPTIONS, Import};
 pub use self::metrics::Memory;
 pub use crate::peer::PreTrustedPeer;
 pub use crate::peer::saved_peers::MAX_BYTES as MAX_KEPT_BYTES;
 
 use self::api_context::ApiContext;
 use self::block_processor::BlockProcessor;
-use self::clock_monitor::ClockMonitor;
-use self::download_import::DownloadImport;
 use self::harvester::Harvester;
 use self::identity::Identity;
 use self::mempool::MempoolManager;
 use self::peer_adapter::{PeerAdapter, PeerContext};
 use self::randomness::Randomness;
-use self::store_backoff::StoreBackoff;
-use self::verification::Verification;
+use self::store_health::{StoreBackoff, Verification};
+use self::warnings::{ClockMonitor, WarningTimes};
 use crate::api::{self, Api, NodeStatus};
 use crate::chain::ReorgLog;
 use crate::clock::NetworkClock;
@@ -138,21 +130,17 @@ pub struct Node<'s> {
     kept: SavedPeers,
     /// Blocks that this node accepted or harvested, to be relayed.
     relay_queue: Vec<Block>,
+    /// The import of blocks from files, or of a download whose first block has arrived.
     import: Option<Import<'s>>,
-    download_import: DownloadImport<'s>,
+    /// Since when the next block of a download is missing.
+    missing_since: Option<Duration>,
     /// Connections of announcements that wait for the mempool.
     waiting_announcements: BTreeSet<ConnectionId>,
     /// Time of the last client request.
     last_request: Duration,
     clock_monitor: ClockMonitor,
-    /// Earliest time of the next warning that the chain is ahead of the clock.
-    warn_ahead_at: Duration,
-    /// Earliest time of the next warning that the clocks of peers differ from this one.
-    warn_offset_at: Duration,
-    /// Earliest time of the next warning that peers report a time that too few listed peers confirm.
-    warn_refused_time_at: Duration,
-    /// Earliest time of the next warning about peers whose chain cannot be followed.
-    warn_split_at: Duration,
+    /// When the next warnings are due.
+    warn_at: WarningTimes,
     /// Backoff after failed reads of the store.
     read_backoff: StoreBackoff,
     /// Backoff after failed writes of the store.
@@ -185,7 +173,7 @@ impl<'s> Node<'s> {
         let tip = tip(&snapshot)?.ok_or(StoreError::Empty)?;
         let network = &settings.network;
         let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: tip.height, now: time };
-        let mut harvester = Harvester::new(store, settings);
+        let mut harvester = Harvester::new(settings);
         if identity.is_booted {
             harvester.unlock_configured(None, &confirmed)?;
         }
@@ -211,14 +199,11 @@ impl<'s> Node<'s> {
             kept: SavedPeers::read(&kept),
             relay_queue: Vec::new(),
             import,
-            download_import: DownloadImport::new(store),
+            missing_since: None,
             waiting_announcements: BTreeSet::new(),
             last_request: now.monotonic,
             clock_monitor: ClockMonitor::new(now),
-            warn_ahead_at: Duration::ZERO,
-            warn_offset_at: Duration::ZERO,
-            warn_refused_time_at: Duration::ZERO,
-            warn_split_at: Duration::ZERO,
+            warn_at: WarningTimes::default(),
             read_backoff: StoreBackoff::default(),
             write_backoff: StoreBackoff::default(),
             verification: Verification::new(now.monotonic),
@@ -265,7 +250,7 @@ impl<'s> Node<'s> {
 
     /// Returns a one-line status for the operator.
     pub fn status_line(&self) -> String {
-        let activity = match (&self.import, self.status()) {
+        let activity = match (self.import.as_ref().filter(|import| !import.is_download()), self.status()) {
             (Some(_), _) => "importing blocks from files",
             (None, NodeStatus::Running) => "not booted",
             (None, NodeStatus::Booting) => "joining its network",
@@ -278,8 +263,7 @@ impl<'s> Node<'s> {
 
     /// Commits imported and downloaded blocks before the node ends.
     pub fn stop(&mut self) -> Result<(), crate::chain::BlockError> {
-        self.download_import.commit()?;
-        self.import.take().map_or(Ok(()), |mut import| import.commit().map(drop))
+        self.import.take().map_or(Ok(()), |mut import| import.commit())
     }
 
     /// Returns peer data to store on disk, if it is due. The next start reads the last output and contacts these peers

@@ -198,11 +198,16 @@ impl PeerAdapter {
     /// Records the result of processed blocks.
     pub fn record_processed(&mut self, processed: &ProcessedBlocks, now: Now) {
         let Some(peers) = &mut self.peers else { return };
-        match (&processed.sender, &processed.outcome) {
+        match (&processed.origin, &processed.outcome) {
+            (BlockOrigin::Harvested(_), _) => {}
             (BlockOrigin::Pulled(node), outcome) => peers.on_blocks_validated(node, verdict(outcome), now),
-            (BlockOrigin::Pushed(by), Outcome::Result(result)) => peers.record_push(by, push_result(*result), now),
-            (BlockOrigin::Pushed(by), Outcome::TooDeep) => peers.record_push(by, ValidationOutcome::Neutral, now),
-            (BlockOrigin::Pushed(by), _) => peers.record_push(by, ValidationOutcome::Harmful, now),
+            (BlockOrigin::Pushed(block), Outcome::Result(result)) => {
+                peers.record_push(&block.by, push_result(*result), now);
+            }
+            (BlockOrigin::Pushed(block), Outcome::TooDeep) => {
+                peers.record_push(&block.by, ValidationOutcome::Neutral, now);
+            }
+            (BlockOrigin::Pushed(block), _) => peers.record_push(&block.by, ValidationOutcome::Harmful, now),
         }
     }
 

@@ -2,23 +2,16 @@
 
 use std::time::Duration;
 
-use super::import::ImportProgress;
+use super::block_processor::BlockOrigin;
 use super::query_context::QueryContext;
-use super::{ApiContext, Node, UNITS_PER_STEP};
-use crate::api::views::{ClockState, date_and_time};
+use super::{ApiContext, Import, Node, UNITS_PER_STEP};
 use crate::api::{Budget, ChainSnapshot};
 use crate::chain::ChainUpdate;
-use crate::clock::ClockMode;
 use crate::mempool::ConfirmedChain;
 use crate::model::{Height, Network, Timestamp};
 use crate::net::service::{Effects, LoopTime};
 use crate::store::{SnapshotCache, StoreError, tip};
 use crate::websocket_api::BrokerTime;
-
-/// How many seconds the tip may be ahead of the clock, as the rules of the network allow for blocks.
-const MAX_AHEAD: i32 = 10;
-/// Minimum interval between warnings about the clock or about a chain that is ahead of it.
-const CLOCK_WARNING_INTERVAL: Duration = Duration::from_secs(600);
 
 impl Node<'_> {
     /// Runs pending and due work. `last_tick` is the duration of the last tick.
@@ -30,7 +23,6 @@ impl Node<'_> {
         self.check_clock(now);
         let is_idle = self.is_idle(now);
         self.import.iter_mut().for_each(|import| import.observe_slice(last_tick, is_idle));
-        self.download_import.observe_slice(last_tick, is_idle);
         if now.monotonic >= self.read_backoff.retry_at() {
             let changed = match now.monotonic >= self.write_backoff.retry_at() {
                 true => self.change_chain(Budget::new(budget), now),
@@ -90,29 +82,13 @@ impl Node<'_> {
         }
         // Takes the snapshot that everything reads until the commit below is durable.
         self.reader.snapshot()?;
-        let time = self.time(now);
-        let Some(import) = &mut self.import else {
-            if self.may_import_download() {
-                return self.import_download(&mut budget, now);
-            }
-            if !self.block_processor.holds_chain() {
-                self.harvest(&mut budget, now)?;
-            }
-            return if self.harvester.holds_chain() { Ok(()) } else { self.process_blocks(&mut budget, now) };
-        };
-        match import.work(time, now.monotonic, &mut budget) {
-            ImportProgress::Working => {}
-            ImportProgress::Committed { first, last } => self.on_committed(first, last)?,
-            ImportProgress::Failed(error) => return Err(error),
-            // The node continues with the chain as it is, since that may be what the operator needs most.
-            ImportProgress::Ended(result) => {
-                self.import = None;
-                if let Err(error) = result {
-                    log::error!("the import has stopped: {error}");
-                }
-            }
+        if self.may_import() {
+            return self.import_blocks(&mut budget, now);
         }
-        Ok(())
+        if !self.block_processor.holds_chain() {
+            self.harvest(&mut budget, now)?;
+        }
+        self.process_blocks(&mut budget, now)
     }
 
     /// Returns whether the node has joined its network and does not wait for a known peer to answer.
@@ -129,11 +105,8 @@ impl Node<'_> {
             budget.charge(UNITS_PER_STEP);
             let Node { reader, network, height, mempool: unconfirmed, harvester, .. } = self;
             let confirmed = confirmed(reader, network, *height, time)?;
-            if let Some((chain_update, block)) =
-                harvester.step(now.monotonic, &confirmed, || unconfirmed.in_fee_order())?
-            {
-                self.on_chain_update(chain_update, time)?;
-                self.relay_queue.push(*block);
+            if let Some(harvested) = harvester.step(now.monotonic, &confirmed, || unconfirmed.in_fee_order())? {
+                self.block_processor.add_harvested(harvested)?;
             }
             if !self.harvester.has_work() {
                 break;
@@ -142,7 +115,7 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Processes blocks of peers.
+    /// Processes blocks of peers, and harvested ones.
     fn process_blocks(&mut self, budget: &mut Budget, now: LoopTime) -> Result<(), StoreError> {
         let time = self.time(now);
         while self.block_processor.has_work() && !budget.is_exhausted() {
@@ -153,10 +126,12 @@ impl Node<'_> {
             }
             let Some(processed) = step? else { continue };
             self.peer_adapter.record_processed(&processed, self.peer_now(now));
-            if let Some(chain_update) = processed.chain_update {
-                self.on_chain_update(chain_update, time)?;
+            let Some(chain_update) = processed.chain_update else { continue };
+            if let BlockOrigin::Harvested(block) = &processed.origin {
+                self.harvester.record_own(block, &chain_update);
             }
-            self.relay_queue.extend(processed.accepted.map(|block| *block));
+            self.on_chain_update(chain_update, time)?;
+            self.relay_queue.extend(processed.origin.into_block());
         }
         Ok(())
     }
@@ -255,11 +230,11 @@ impl Node<'_> {
             true => self.harvester.due().max(self.peer_adapter.harvest_blocked_until(now.monotonic)),
             false => Duration::MAX,
         };
-        let changes_chain = self.import.is_some() || self.harvester.has_work() || self.block_processor.has_work();
+        let changes_chain = self.may_import() || self.harvester.has_work() || self.block_processor.has_work();
         let for_chain = match changes_chain {
             // A tick follows when the disk is done.
             _ if self.reader.store().waits_for_disk() => Duration::MAX,
-            _ if self.may_import_download() => self.download_import.due(),
+            _ if self.may_import() && self.import.as_ref().is_none_or(Import::is_download) => self.import_due(),
             true => now.monotonic,
             false => next_harvest,
         };
@@ -273,65 +248,6 @@ impl Node<'_> {
         let due = due.min(self.verification.due());
         let other_work_at = if is_busy { now.monotonic } else { due };
         for_chain.min(other_work_at).max(self.read_backoff.retry_at()).min(self.shutdown_at.unwrap_or(Duration::MAX))
-    }
-
-    /// Warns if the system's clock has jumped, if the chain is ahead of it, or if it differs from the clocks of peers.
-    fn check_clock(&mut self, now: LoopTime) {
-        let follows_system_clock = self.clock.mode() == ClockMode::System;
-        if let Some(jump) = self.clock_monitor.check(now).filter(|_| follows_system_clock) {
-            let seconds = jump as f64 / 1000.0;
-            log::warn!(
-                "the system's clock has jumped by {seconds:+.1} s; harvesting pauses until it has been stable \
-                 for a while"
-            );
-            self.harvester.postpone(self.clock_monitor.distrusted_until());
-        }
-        let ahead = self.seconds_ahead(now);
-        if ahead > MAX_AHEAD && now.monotonic >= self.warn_ahead_at {
-            self.warn_ahead_at = now.monotonic + CLOCK_WARNING_INTERVAL;
-            log::warn!(
-                "the last block is {ahead} s ahead of this machine's clock, and no block can follow it before that \
-                 time; check this machine's clock"
-            );
-        }
-        let difference = self.peer_adapter.peers().and_then(|peers| peers.time().clock_difference());
-        if let Some(millis) = difference.filter(|_| follows_system_clock && now.monotonic >= self.warn_offset_at) {
-            self.warn_offset_at = now.monotonic + CLOCK_WARNING_INTERVAL;
-            let seconds = millis as f64 / 1000.0;
-            log::warn!("the peers' clocks are ahead of this machine's by {seconds:+.1} s; check this machine's clock");
-        }
-        if follows_system_clock {
-            self.warn_of_refused_time(now);
-        }
-    }
-
-    /// Warns that peers report a time that too few listed peers confirm.
-    fn warn_of_refused_time(&mut self, now: LoopTime) {
-        let refused = self.peer_adapter.peers().and_then(|peers| peers.time().rejected_offset());
-        let Some(offset) = refused.filter(|_| now.monotonic >= self.warn_refused_time_at) else { return };
-        self.warn_refused_time_at = now.monotonic + CLOCK_WARNING_INTERVAL;
-        let [theirs, own] = [offset, 0]
-            .map(|offset| date_and_time(Timestamp::from_unix_millis(now.unix_millis.saturating_add(offset))));
-        log::warn!(
-            "peers report the time {theirs} (UTC), but this machine's clock shows {own}: network time does not follow \
-             the peers, because too few peers of the operator's list agree. If the clock is wrong, set it; if it is \
-             right, some peers report a wrong time, and no action is needed"
-        );
-    }
-
-    /// Returns the state of the clock for the API.
-    pub(super) fn clock_state(&self, now: LoopTime) -> ClockState {
-        ClockState {
-            chain_ahead: self.seconds_ahead(now),
-            jumps: self.clock_monitor.jumps(),
-            is_unreliable: self.clock.mode() == ClockMode::System
-                && now.monotonic < self.clock_monitor.distrusted_until(),
-        }
-    }
-
-    /// How many seconds the tip is ahead of the clock; negative if it is not.
-    fn seconds_ahead(&self, now: LoopTime) -> i32 {
-        self.tip_time.0.saturating_sub(self.time(now).0)
     }
 }
 

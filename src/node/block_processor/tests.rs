@@ -171,8 +171,8 @@ fn a_pushed_block_is_accepted_once_and_offered_for_relay() {
     assert_eq!(push(&mut processor, &forged), PushOutcome::Rejected(ValidationResult::FailureSignatureNotVerifiable));
     let processed = run(&mut processor);
     assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
-    assert_eq!(processed[0].sender, BlockOrigin::Pushed(SENDER));
-    assert_eq!(processed[0].accepted.as_deref(), Some(&blocks[19]));
+    let BlockOrigin::Pushed(pushed) = &processed[0].origin else { panic!("{:?}", processed[0].origin) };
+    assert_eq!((pushed.by, &*pushed.block), (SENDER, &blocks[19]));
     assert_eq!(processed[0].chain_update.as_ref().unwrap().tip, Height(21));
     assert_eq!(tip_hash(&store), blocks[19].hash());
 }
@@ -210,7 +210,7 @@ fn an_invalid_sibling_of_the_tip_is_rejected_and_changes_nothing() {
     drop(snapshot);
     let processed = run(&mut processor);
     assert_eq!(result(&processed), &Outcome::Result(ValidationResult::FailureChainInvalid), "its signature is wrong");
-    assert!(processed[0].accepted.is_none());
+    assert!(processed[0].chain_update.is_none());
     assert_eq!(tip_hash(&store), blocks[18].hash());
 }
 
@@ -235,11 +235,11 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
     assert_eq!((processor.queue.len(), processor.queue.back().unwrap().by), (MAX_QUEUED, SENDER));
     let bytes: usize =
-        processor.queue.iter().map(|waiting| waiting.block.block.to_bytes(SigningForm::Verifiable).len()).sum();
+        processor.queue.iter().map(|waiting| waiting.block.to_bytes(SigningForm::Verifiable).len()).sum();
     assert_eq!(processor.queue_bytes, bytes);
     drop(snapshot);
     let processed = run(&mut processor);
-    assert_eq!(processed.iter().filter(|judged| judged.accepted.is_some()).count(), 1);
+    assert_eq!(processed.iter().filter(|judged| judged.chain_update.is_some()).count(), 1);
     assert_eq!(tip_hash(&store), blocks[19].hash());
     // The newest of the attacker's blocks was dropped, and may be pushed again.
     let snapshot = store.snapshot().unwrap();
