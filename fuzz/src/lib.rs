@@ -15,7 +15,7 @@ pub mod entities;
 pub mod http_request;
 pub mod interface;
 /// Shared with the tests.
-#[path = "../../tests/common/invariants.rs"]
+#[path = "../../tests/oracle/src/invariants.rs"]
 pub mod invariants;
 pub mod json_transaction_and_block;
 pub mod kept_peers;

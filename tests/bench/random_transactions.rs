@@ -1,17 +1,10 @@
 //! Random signed transactions on small networks, each with the result that the rules require.
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "random/mod.rs"]
-mod generator;
-#[path = "../common/invariants.rs"]
-mod invariants;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use generator::{Plan, Statistics, UNREACHABLE, replay, run};
+use nisd_oracle::{Plan, Statistics, UNREACHABLE, replay, run};
 
 /// Minimum number of rejections by each rule in a long run.
 const GOAL: u64 = 100;

@@ -7,13 +7,15 @@ pub mod exchange;
 pub mod http;
 pub mod http_client;
 pub mod json_text;
-pub mod private_network;
 pub mod refusals;
 pub mod slow_disk;
 pub mod websocket;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+
+#[allow(unused_imports)] // not every test uses both
+pub use nisd_oracle::{Random, private_network};
 
 /// Returns the path of a file or folder recorded from NIS1 nodes.
 pub fn recorded(name: &str) -> PathBuf {
@@ -69,30 +71,6 @@ pub fn print_notice(text: &str) {
 /// Reads a number from an environment variable.
 pub fn from_environment<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
-}
-
-/// A small random number generator (splitmix64); a seed reproduces a run.
-pub struct Random(pub u64);
-
-impl Random {
-    /// Returns the next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number below `count`, which is not 0.
-    pub fn below(&mut self, count: usize) -> usize {
-        (self.next() % count as u64) as usize
-    }
-
-    /// Returns `true` or `false` with equal chance.
-    pub fn coin(&mut self) -> bool {
-        self.next() & 1 == 0
-    }
 }
 
 /// Returns a store of the first blocks of the project's chain, made by the last revision that wrote this schema;

@@ -5,8 +5,6 @@ mod books;
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/invariants.rs"]
-mod invariants;
 mod network_simulation;
 #[path = "../common/odds.rs"]
 mod odds;

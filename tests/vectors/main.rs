@@ -9,15 +9,11 @@ mod consensus_vectors;
 mod crypto_vectors;
 mod encoding_vectors;
 mod generated_chains;
-#[path = "../common/invariants.rs"]
-mod invariants;
 #[path = "../common/mutation.rs"]
 mod mutation;
 mod peer_trust_vectors;
 mod peer_wire_vectors;
 mod poi_vectors;
-#[path = "../bench/random/mod.rs"]
-mod random;
 mod random_transactions;
 #[path = "../common/recorded_chain.rs"]
 mod recorded_chain;

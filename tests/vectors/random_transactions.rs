@@ -4,7 +4,7 @@
 //! Every run tests the same cases; `NISD_SEED` selects others, `NISD_CASES=n` runs n times as many blocks.
 
 use crate::common::{from_environment, print_notice};
-use crate::random::{Plan, Statistics, UNREACHABLE, replay, run};
+use nisd_oracle::{Plan, Statistics, UNREACHABLE, replay, run};
 
 /// Default number of blocks: those of six networks, one of each kind.
 const BLOCKS: u64 = 10_000;

@@ -15,7 +15,7 @@ use super::takeover::Takeover;
 use super::watch::PeakUsage;
 use crate::books::BalanceSheet;
 use crate::common::private_network::{NETWORK, address, key_pair};
-use crate::invariants;
+use nisd_oracle::invariants;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds by which a transaction may be ahead of a clock.

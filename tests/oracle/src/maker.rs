@@ -14,7 +14,7 @@ use super::people::{
     ALWAYS_POOR, AccountIndex, COSIGNATORIES, CREATION, DELEGATOR, FIRST_ORDINARY, FIRST_POOR, HARVESTERS, MULTISIG,
     NEMESIS, RENTAL,
 };
-use crate::common::Random;
+use crate::Random;
 
 pub const MICRO: u64 = 1_000_000;
 /// Names of roots to rent; one has every allowed kind of character and the maximum length.

@@ -14,6 +14,7 @@ mod court_of_kinds;
 mod fees;
 mod figures;
 mod ground;
+pub mod invariants;
 mod maker;
 mod model;
 mod moves;
@@ -21,6 +22,7 @@ mod odd_bytes;
 mod parts;
 mod people;
 mod pools;
+pub mod private_network;
 mod proof;
 mod record;
 mod replay;
@@ -39,7 +41,6 @@ use nisd::model::transaction::LinkMode;
 use nisd::model::{Block, Transaction};
 use tempfile::TempDir;
 
-use crate::common::Random;
 use court::Purpose;
 pub use figures::{Class, Statistics};
 use ground::{FAR_FUTURE, NodeUnderTest};
@@ -53,6 +54,31 @@ pub use replay::replay;
 pub use rule::Rule;
 use rule::{ExpectedResult, RuleViolation};
 use world::TestNetwork;
+
+/// A small random number generator (splitmix64); a seed reproduces a run.
+pub struct Random(pub u64);
+
+impl Random {
+    /// Returns the next number.
+    #[allow(clippy::should_implement_trait)] // it never ends
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Returns a number below `count`, which is not 0.
+    pub fn below(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+
+    /// Returns `true` or `false` with equal chance.
+    pub fn coin(&mut self) -> bool {
+        self.next() & 1 == 0
+    }
+}
 
 /// Rejections in the protocol's text that can never occur, with reasons.
 pub const UNREACHABLE: [(&str, &str); 3] = [

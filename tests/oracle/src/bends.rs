@@ -110,7 +110,7 @@ impl Maker<'_> {
     /// Changes a valid transaction: a plain one, an inner one, or a multisig one.
     fn change_anywhere(
         &mut self,
-        mut change: impl FnMut(&mut crate::common::Random, &mut Transaction),
+        mut change: impl FnMut(&mut crate::Random, &mut Transaction),
     ) -> ViolatingTransactions {
         let mut draft = if self.once_in(3) { self.draft_of_multisig()? } else { self.valid_draft()? };
         let signer = self.oracle.key_ring.of_key(&draft.signer);

@@ -6,7 +6,7 @@ use nisd::crypto::{KeyPair, PublicKey};
 use nisd::model::network::{MOSAIC_SINK, NAMESPACE_SINK};
 use nisd::model::{Address, NetworkByte};
 
-use crate::common::private_network::key_pair;
+use crate::private_network::key_pair;
 
 /// Index of an account.
 pub type AccountIndex = usize;

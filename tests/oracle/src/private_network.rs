@@ -12,7 +12,7 @@ use nisd::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, NetworkByte, Timestamp, Transaction, WireHash,
 };
 
-use super::Random;
+use crate::Random;
 
 /// Network byte of all networks made here.
 pub const NETWORK: NetworkByte = NetworkByte::TESTNET;

@@ -14,8 +14,8 @@ use super::people::{
     RENTAL,
 };
 use super::terms::NetworkTerms;
-use crate::common::Random;
-use crate::common::private_network::{self, Genesis};
+use crate::Random;
+use crate::private_network::{self, Genesis};
 
 const MICRO: u64 = 1_000_000;
 /// Total supply in micro-units.

@@ -14,7 +14,7 @@ use super::maker::{MICRO, Maker};
 use super::model::Model;
 use super::people::AccountIndex;
 use super::rule::{ExpectedResult, Rule, RuleViolation, require};
-use crate::common::Random;
+use crate::Random;
 
 /// Maximum number of transactions offered to one mempool.
 const MAX_OFFERED: usize = 90;

@@ -3,7 +3,7 @@
 use nisd::model::NetworkByte;
 
 use super::rule::Rule;
-use crate::common::Random;
+use crate::Random;
 
 /// Heights at which rules change.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use super::maker::{MICRO, Maker};
 use super::people::{ALWAYS_POOR, AccountIndex, DELEGATOR, HARVESTERS};
 use super::rule::Rule;
 use super::{NetworkRun, bytes_of};
-use crate::common::Random;
+use crate::Random;
 
 /// Some of the keys that may not harvest.
 const BLOCKED: [&str; 3] = [
