@@ -1,9 +1,9 @@
 //! The interface of a node that has no chain yet.
 
-use super::access;
 use super::error::ApiError;
 use super::media::Accept;
 use super::response_writer::ResponseWriter;
+use super::settings;
 use super::settings::Settings;
 use super::views::{RequestResult, ResultKind};
 use crate::codec::json::JsonEncoder;
@@ -33,7 +33,7 @@ impl LoadingApi {
 
     /// Returns whether a request has local access.
     pub fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
-        access::is_local(client, request, &self.settings)
+        settings::is_local(client, request, &self.settings)
     }
 
     /// Answers a request of any listener.

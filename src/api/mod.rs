@@ -17,7 +17,6 @@
 //! | `routes` | the route table |
 //! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers and streams |
 
-mod access;
 mod account_history;
 mod accounts;
 mod blocks;
@@ -31,13 +30,9 @@ mod mosaics;
 mod namespaces;
 mod node;
 mod node_handle;
-mod openapi;
-mod path;
 mod peer_requests;
 mod pending_streams;
-pub(crate) mod percent;
 mod push;
-mod query;
 pub mod request_context;
 mod request_history;
 mod response_writer;
@@ -50,6 +45,7 @@ pub mod streams;
 mod tests;
 mod transactions;
 mod transfers;
+pub(crate) mod url;
 pub mod views;
 
 pub use accounts::AccountStream;
@@ -70,12 +66,12 @@ pub use views::{
 
 use budget::cost;
 use media::{Accept, Format};
-use path::PathForm;
 use pending_streams::PendingStreams;
 use request_context::RequestContext;
 use request_history::RequestHistory;
 use response_writer::ResponseWriter;
 use routes::{Access, BodyLimit, PathRoutes, Route, RouteMap};
+use url::PathForm;
 
 use crate::codec::json::JsonEncoder;
 use crate::net::ClientKey;
@@ -132,7 +128,7 @@ impl Api {
 
     /// Returns whether a request has local access.
     pub fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
-        access::is_local(client, request, &self.settings)
+        settings::is_local(client, request, &self.settings)
     }
 
     /// Returns whether the route of a request writes to the mempool.
@@ -312,10 +308,10 @@ enum Lookup {
 }
 
 fn find(routes: &RouteMap, path: &str) -> Lookup {
-    if let Some(mapped) = routes.find(path::without_trailing_slash(path)) {
+    if let Some(mapped) = routes.find(url::without_trailing_slash(path)) {
         return Lookup::Found(mapped, None);
     }
-    match path::normalise(path) {
+    match url::normalise(path) {
         PathForm::Plain => Lookup::Unknown,
         PathForm::Malformed => Lookup::Malformed,
         PathForm::Normalised(spelling) => match routes.find(&spelling.path) {

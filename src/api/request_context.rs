@@ -3,18 +3,18 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::access;
 use super::budget::{Budget, cost};
 use super::chain_snapshot::{ChainSnapshot, Page};
 use super::error::ApiError;
 use super::media::{Format, body_format};
 use super::node_handle::NodeHandle;
-use super::query;
 use super::request_history::RequestHistory;
 use super::response_writer::ResponseWriter;
 use super::routes::Access;
+use super::settings;
 use super::settings::Settings;
 use super::streams::ResponseStream;
+use super::url;
 use super::views::{ClockState, View};
 use crate::codec::ReadError;
 pub use crate::codec::Readable;
@@ -140,7 +140,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns whether the client has local access.
     pub fn is_local(&self) -> bool {
-        access::is_local(&self.client, self.request, self.settings)
+        settings::is_local(&self.client, self.request, self.settings)
     }
 
     /// Returns whether the client may use a route with this access.
@@ -187,7 +187,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns a query parameter.
     pub fn parameter(&self, name: &str) -> Result<Option<Cow<'a, str>>, ApiError> {
-        query::parameter(self.request.query, name)
+        url::parameter(self.request.query, name)
     }
 
     /// Returns the parameter `address`.

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
 use crate::chain::ChainUpdate;
+use crate::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::mempool::ConfirmedChain;

@@ -12,8 +12,8 @@ use crate::mempool;
 use crate::metrics::Exposition;
 use crate::model::Height;
 use crate::net::metrics::{MAX_ROUTES, Metrics, RouteMetrics, STATUSES, TOP_CLIENTS};
-use crate::peer::{LimitUsage, Manager};
 use crate::peer::peer_table::State;
+use crate::peer::{LimitUsage, Manager};
 use crate::store::{ReaderCounts, Store, StoreMetrics};
 use crate::websocket_api::Broker;
 

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::api::percent;
+use crate::api::url;
 use crate::codec::lenient_json::{self, Value};
 use crate::codec::text::write_json_characters;
 use crate::metrics::subtract;
@@ -96,7 +96,7 @@ pub fn read_form(body: &[u8], content_type: Option<&str>) -> Result<Vec<u8>, Pay
     }
     let field = body.split(|byte| *byte == b'&').find_map(|field| field.strip_prefix(b"d=")).unwrap_or_default();
     let text = std::str::from_utf8(field).map_err(|_| PayloadError::Broken)?;
-    read_message(&percent::decode(text, true).ok_or(PayloadError::Broken)?)
+    read_message(&url::percent_decode(text, true).ok_or(PayloadError::Broken)?)
 }
 
 /// Content type of scripts.
@@ -267,7 +267,7 @@ fn escape_script(out: &mut Vec<u8>, frame: &[u8]) {
 /// Returns the callback named in the query, if it is a valid name.
 pub fn callback(query: Option<&str>) -> Option<String> {
     let value = query?.split('&').find_map(|pair| pair.strip_prefix("c="))?;
-    let name = String::from_utf8(percent::decode(value, true)?).ok()?;
+    let name = String::from_utf8(url::percent_decode(value, true)?).ok()?;
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';
     ((1..=MAX_CALLBACK_BYTES).contains(&name.len()) && name.bytes().all(is_name)).then_some(name)
 }

@@ -2,10 +2,9 @@
 
 mod accounts;
 mod blocks;
-mod names;
 
+pub use accounts::Page;
 pub use blocks::{BlockCursor, BlockReader, PeerBlockSize, RawTransaction};
-pub use names::Page;
 
 use super::views::NodeStatus;
 use crate::codec::Context;

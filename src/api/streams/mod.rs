@@ -4,12 +4,10 @@
 //! positions, never a snapshot.
 
 mod items;
-mod namespaces;
-mod owned;
 
 pub use items::{ItemSource, NextItem, item_list};
-pub use namespaces::RentedNamespaces;
-pub use owned::{OwnedDefinitions, OwnedMosaics};
+pub use items::RentedNamespaces;
+pub use items::{OwnedDefinitions, OwnedMosaics};
 
 use std::collections::VecDeque;
 

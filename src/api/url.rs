@@ -1,7 +1,50 @@
-//! Normalization of paths: several spellings map to the same route.
+//! URLs: query parameters, forms of a path, and percent encoding.
 
-use super::media::Accept;
-use super::percent;
+use std::borrow::Cow;
+
+use crate::api::error::ApiError;
+use crate::api::media::Accept;
+use crate::codec::text::repair_utf8;
+
+/// Returns a query parameter; several values are joined with commas. The case of the name's first letter is ignored.
+pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Result<Option<Cow<'a, str>>, ApiError> {
+    let mut value: Option<Cow<'a, str>> = None;
+    for pair in query.unwrap_or_default().split('&') {
+        let (key, text) = pair.split_once('=').unwrap_or((pair, ""));
+        // A malformed escape fails the request, even in a parameter that is not used.
+        let (key, text) = (decode(key)?, decode(text)?);
+        if !is_same_name(&key, name) {
+            continue;
+        }
+        match &mut value {
+            None => value = Some(text),
+            Some(earlier) => {
+                let earlier = earlier.to_mut();
+                earlier.push(',');
+                earlier.push_str(&text);
+            }
+        }
+    }
+    Ok(value)
+}
+
+fn is_same_name(sent: &str, name: &str) -> bool {
+    match (sent.split_at_checked(1), name.split_at_checked(1)) {
+        (Some((first, rest)), Some((wanted_first, wanted_rest))) => {
+            first.eq_ignore_ascii_case(wanted_first) && rest == wanted_rest
+        }
+        _ => false,
+    }
+}
+
+/// Decodes a part of a query.
+fn decode(text: &str) -> Result<Cow<'_, str>, ApiError> {
+    if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
+        return Ok(Cow::Borrowed(text));
+    }
+    let bytes = percent_decode(text, true).ok_or(ApiError::internal("400: Unable to parse URI query"))?;
+    Ok(Cow::Owned(repair_utf8(&bytes).into_owned()))
+}
 
 /// A normalized path.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,8 +111,8 @@ fn decode_path(raw: &str) -> Option<String> {
         }
         let plain = segment.split(';').next().unwrap_or_default();
         // Escapes in parameters must be well-formed too.
-        percent::decode(segment, false)?;
-        decoded.extend(percent::decode(plain, false)?);
+        percent_decode(segment, false)?;
+        decoded.extend(percent_decode(plain, false)?);
     }
     String::from_utf8(decoded).ok().filter(|path| !path.contains('\0'))
 }
@@ -89,8 +132,57 @@ fn escapes_root(path: &str) -> bool {
     false
 }
 
+/// Decodes a percent-encoded text; `None` if an escape lacks its two digits.
+pub fn percent_decode(text: &str, plus_is_blank: bool) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => hex_digit(bytes.next()?)? << 4 | hex_digit(bytes.next()?)?,
+            b'+' if plus_is_blank => b' ',
+            other => other,
+        });
+    }
+    Some(decoded)
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_found_decoded_and_joined() {
+        for (query, value) in [
+            (None, None),
+            (Some(""), None),
+            (Some("address"), Some("")),
+            (Some("address="), Some("")),
+            (Some("address=T"), Some("T")),
+            (Some("x=1&Address=T&y"), Some("T")),
+            (Some("ADDRESS=T"), None),
+            (Some("address=A&address=B"), Some("A,B")),
+            (Some("address=%20a+b%C3%A9=c"), Some(" a bé=c")),
+            (Some("%61ddress=%ff"), Some("\u{fffd}")),
+        ] {
+            assert_eq!(parameter(query, "address").unwrap().as_deref(), value, "{query:?}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_escape_anywhere_fails() {
+        for query in ["address=%", "address=%z1", "address=T&x=%1", "%=1"] {
+            let failure = parameter(Some(query), "address").unwrap_err();
+            assert_eq!(failure, ApiError::internal("400: Unable to parse URI query"), "{query}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod path_tests {
     use super::*;
 
     #[test]
