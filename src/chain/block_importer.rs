@@ -96,10 +96,11 @@ impl<'s> BlockSource<'s> {
             BlockSource::Files(files) => files.next(block).map_err(|error| ImportError::File(height, error)),
             BlockSource::Store(next, block_at) => {
                 let found = block_at(*next).map_err(|error| ImportError::Block(height.next(), error.into()))?;
+                let Some(bytes) = found else { return Ok(false) };
                 block.clear();
-                block.extend_from_slice(found.unwrap_or_default());
+                block.extend_from_slice(bytes);
                 *next = next.next();
-                Ok(found.is_some())
+                Ok(true)
             }
         }
     }
