@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::accounts::{Role, key_from_seed};
-use super::error::DevnetError;
-use super::nemesis::{generation_hash, nemesis_block};
+use super::DevnetError;
+use super::{Role, key_from_seed};
+use super::{generation_hash, nemesis_block};
 use crate::clock::NetworkClock;
 use crate::codec::SigningForm;
 use crate::config::{self, Override, Settings, network_properties};

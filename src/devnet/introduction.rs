@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::accounts::Role;
+use super::Role;
 use super::folder::{Account, Devnet};
 use crate::cli::values::currency;
 use crate::config::{Bind, Settings};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::error::DevnetError;
+use super::DevnetError;
 use crate::config::{Endpoint, Settings, network_properties};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::Address;

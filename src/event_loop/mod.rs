@@ -6,41 +6,37 @@ mod listening;
 mod process;
 mod reload;
 mod systemd;
-mod work_budget;
+
+pub use self::disk_helper::run_if_helper;
+pub use self::process::forbid_core_dumps;
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-
-use mio::Token;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook_mio::v1_0::Signals;
-use thiserror::Error;
-use zeroize::Zeroizing;
-
-pub use self::disk_helper::run_if_helper;
-pub use self::process::forbid_core_dumps;
 
 use self::disk_helper::DiskHelper;
 use self::kept_peers::KeptPeersFile;
 use self::listening::Addresses;
 use self::reload::{ActiveSettings, SettingsReader};
 use self::systemd::SystemdNotifier;
-use self::work_budget::WorkBudget;
 use crate::chain::{BlockImporter, ImportError, ImportProgress};
-use crate::cli;
 use crate::clock::NetworkClock;
 use crate::codec::block_file::BlockFile;
-use crate::commands::{self, Clocks, CommandError};
-use crate::config::{self, Settings};
+use crate::commands::{Clocks, CommandError};
+use crate::config::Settings;
 use crate::devnet::Devnet;
-use crate::logging;
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::service::{LoopTime, Service};
 use crate::node::{BlockProgress, Bootstrap, IMPORT_OPTIONS, Import, Node, PreTrustedPeer, Start};
 use crate::progress::{Progress, ProgressMeter};
 use crate::store::Store;
+use crate::{cli, commands, config, logging};
+use mio::Token;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook_mio::v1_0::Signals;
+use thiserror::Error;
+use zeroize::Zeroizing;
 
 /// Maximum poll timeout, so that the log is flushed and the clocks are compared.
 const POLL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -399,4 +395,57 @@ fn random_seed() -> Result<Zeroizing<[u8; 32]>, NodeError> {
     let mut seed = Zeroizing::new([0; 32]);
     getrandom::fill(seed.as_mut_slice()).map_err(|error| NodeError::System(error.into()))?;
     Ok(seed)
+}
+
+/// Target time of work between two polls of the sockets.
+const SLICE: Duration = Duration::from_micros(500);
+/// Minimum and maximum units per slice.
+const UNIT_BOUNDS: (u32, u32) = (100, 4_000);
+/// Initial units per slice; a unit takes about a microsecond on a common machine.
+const INITIAL_UNITS: u32 = 500;
+
+/// Converts time to units of work.
+#[derive(Debug)]
+pub struct WorkBudget {
+    units: u32,
+}
+
+impl WorkBudget {
+    /// Creates a budget that has not been adapted to this machine.
+    pub fn new() -> WorkBudget {
+        WorkBudget { units: INITIAL_UNITS }
+    }
+
+    /// Returns the units for the next slice.
+    pub fn units(&self) -> u32 {
+        self.units
+    }
+
+    /// Adapts to the duration of a slice that used all its units, in small steps: a single slice says little, since
+    /// other programs use the machine too and a commit takes its own time.
+    pub fn observe(&mut self, time: Duration) {
+        let (least, most) = UNIT_BOUNDS;
+        let step = self.units / 8 + 1;
+        self.units = match time > SLICE {
+            true => self.units.saturating_sub(step).max(least),
+            false => (self.units + step).min(most),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_work_budget_converges_to_the_speed_of_the_machine() {
+        for nanos_per_unit in [200, 1000, 3000] {
+            let mut slices = WorkBudget::new();
+            for _ in 0..100 {
+                slices.observe(Duration::from_nanos(nanos_per_unit * u64::from(slices.units())));
+            }
+            let time = nanos_per_unit * u64::from(slices.units());
+            assert!((400_000..600_000).contains(&time), "{time} ns");
+        }
+    }
 }

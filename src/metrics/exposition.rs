@@ -5,7 +5,7 @@ use std::time::Duration;
 use prometheus::TextEncoder;
 use prometheus::proto::{self, LabelPair, Metric, MetricFamily, MetricType};
 
-use super::histogram::Histogram;
+use super::Histogram;
 
 /// Media type of the text format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -11,21 +11,143 @@
 //! Each module counts in plain fields where things happen; a [`Exposition`] is built only when a client requests it.
 
 mod exposition;
-mod histogram;
-mod ranking;
-mod rolling_window;
 mod scrape;
 
 pub use exposition::{CONTENT_TYPE, Exposition, Quantity};
-pub use histogram::Histogram;
-pub use ranking::Ranking;
-pub use rolling_window::{RollingWindow, WINDOW};
 pub use scrape::{Sample, Scrape};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Subtracts from a counter. A result below zero is a bug: a debug build panics, a release build stays at zero.
 pub fn subtract(counter: &mut usize, count: usize) {
     debug_assert!(*counter >= count, "{count} subtracted from {counter}");
     *counter = counter.saturating_sub(count);
+}
+
+/// Counts of durations, each in the first bucket whose bound it does not exceed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    bounds: &'static [Duration],
+    /// One more than the bounds, for durations above all bounds.
+    counts: Box<[u64]>,
+    sum: Duration,
+}
+
+impl Histogram {
+    /// Creates an empty histogram. The bounds must ascend.
+    pub fn new(bounds: &'static [Duration]) -> Histogram {
+        Histogram { bounds, counts: vec![0; bounds.len() + 1].into(), sum: Duration::ZERO }
+    }
+
+    /// Counts a duration.
+    pub fn observe(&mut self, time: Duration) {
+        let step = self.bounds.iter().position(|bound| time <= *bound).unwrap_or(self.bounds.len());
+        self.counts[step] += 1;
+        self.sum = self.sum.saturating_add(time);
+    }
+
+    /// Returns the number of durations.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the sum of the durations.
+    pub fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    /// Returns each bound with the number of durations that do not exceed it.
+    pub fn cumulative(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let up_to = self.counts.iter().scan(0, |total, count| {
+            *total += count;
+            Some(*total)
+        });
+        self.bounds.iter().copied().zip(up_to)
+    }
+}
+
+/// Length of a window.
+pub const WINDOW: Duration = Duration::from_secs(30);
+
+/// A count in the current window of time and in the previous one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RollingWindow<T> {
+    /// Start of the current window.
+    started: Duration,
+    current: T,
+    previous: T,
+}
+
+impl<T: Copy + Default> RollingWindow<T> {
+    /// Returns the count of the current window. `now` must never decrease.
+    pub fn current_mut(&mut self, now: Duration) -> &mut T {
+        *self = self.advanced_to(now);
+        &mut self.current
+    }
+
+    /// Returns the counts of the previous and the current window, and the time that both cover.
+    pub fn last_two(&self, now: Duration) -> ([T; 2], Duration) {
+        let RollingWindow { started: begun, current, previous: last } = self.advanced_to(now);
+        ([last, current], WINDOW + now.saturating_sub(begun))
+    }
+
+    fn advanced_to(self, now: Duration) -> RollingWindow<T> {
+        let passed = now.saturating_sub(self.started);
+        let begun = Duration::from_secs(now.as_secs() / WINDOW.as_secs() * WINDOW.as_secs());
+        match passed {
+            _ if passed < WINDOW => self,
+            _ if passed < 2 * WINDOW => RollingWindow { started: begun, current: T::default(), previous: self.current },
+            _ => RollingWindow { started: begun, ..RollingWindow::default() },
+        }
+    }
+}
+
+/// Amounts by key, ordered by amount.
+#[derive(Debug)]
+pub struct Ranking<K> {
+    amounts: BTreeMap<K, usize>,
+    ranked: BTreeSet<(usize, K)>,
+    total: usize,
+}
+
+impl<K> Default for Ranking<K> {
+    fn default() -> Ranking<K> {
+        Ranking { amounts: BTreeMap::new(), ranked: BTreeSet::new(), total: 0 }
+    }
+}
+
+impl<K: Copy + Ord> Ranking<K> {
+    /// Sets the amount of a key. An amount of 0 removes the key.
+    pub fn set(&mut self, key: K, amount: usize) {
+        let before = match amount {
+            0 => self.amounts.remove(&key),
+            _ => self.amounts.insert(key, amount),
+        };
+        if let Some(before) = before {
+            self.ranked.remove(&(before, key));
+            self.total = self.total.saturating_sub(before);
+        }
+        if amount > 0 {
+            self.ranked.insert((amount, key));
+            self.total = self.total.saturating_add(amount);
+        }
+    }
+
+    /// Returns the amount of a key, 0 if it has none.
+    pub fn of(&self, key: &K) -> usize {
+        self.amounts.get(key).copied().unwrap_or(0)
+    }
+
+    /// Returns the largest amount and its key.
+    pub fn largest(&self) -> Option<(usize, K)> {
+        self.ranked.last().copied()
+    }
+
+    /// Returns the sum of all amounts.
+    pub fn total(&self) -> usize {
+        self.total
+    }
 }
 
 #[cfg(test)]
@@ -43,5 +165,63 @@ mod tests {
         });
         // A debug build panics.
         assert_eq!(below.ok(), (!cfg!(debug_assertions)).then_some(0));
+    }
+}
+
+#[cfg(test)]
+mod histogram_tests {
+    use super::*;
+
+    const BOUNDS: &[Duration] = &[Duration::from_millis(1), Duration::from_millis(10)];
+
+    #[test]
+    fn a_time_counts_in_every_bucket_whose_bound_it_does_not_exceed() {
+        let mut histogram = Histogram::new(BOUNDS);
+        [0, 1, 2, 10, 11].iter().for_each(|millis| histogram.observe(Duration::from_millis(*millis)));
+        let counts: Vec<u64> = histogram.cumulative().map(|(_, count)| count).collect();
+        assert_eq!((counts, histogram.count(), histogram.sum()), (vec![2, 4], 5, Duration::from_millis(24)));
+    }
+}
+
+#[cfg(test)]
+mod rolling_window_tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_forgotten_after_two_windows_at_the_latest() {
+        let at = Duration::from_secs;
+        let mut recent = RollingWindow::default();
+        *recent.current_mut(at(3)) += 1;
+        *recent.current_mut(at(29)) += 2;
+        assert_eq!(recent.last_two(at(29)), ([0, 3], at(59)));
+        assert_eq!(recent.last_two(at(31)), ([3, 0], at(31)));
+        *recent.current_mut(at(59)) += 4;
+        assert_eq!(recent.last_two(at(59)), ([3, 4], at(59)));
+        assert_eq!(recent.last_two(at(61)), ([4, 0], at(31)));
+        assert_eq!(recent.last_two(at(90)), ([0, 0], at(30)));
+    }
+}
+
+#[cfg(test)]
+mod ranking_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_largest_amount_and_the_sum_are_those_of_all_amounts(steps in prop::collection::vec((0u8..6, 0usize..9), 0..60)) {
+            let (mut ranking, mut amounts) = (Ranking::default(), [0; 6]);
+            for (key, amount) in steps {
+                ranking.set(key, amount);
+                amounts[usize::from(key)] = amount;
+                prop_assert_eq!(ranking.total(), amounts.iter().sum::<usize>());
+                let largest = ranking.largest();
+                prop_assert_eq!(largest.map_or(0, |(amount, _)| amount), *amounts.iter().max().unwrap());
+                if let Some((amount, key)) = largest {
+                    prop_assert_eq!((ranking.of(&key), amounts[usize::from(key)]), (amount, amount));
+                }
+            }
+        }
     }
 }

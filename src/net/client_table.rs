@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use slab::Slab;
 
-use super::client_key::ClientKey;
+use super::forwarded::ClientKey;
 use super::limits::Limits;
 use super::metrics::{TOP_CLIENTS, TopUsage};
 use super::service::{Client, ListenerId};

@@ -38,7 +38,6 @@ pub mod http;
 pub mod websocket;
 
 mod access_log;
-mod client_key;
 mod client_table;
 mod connection;
 mod forwarded;
@@ -51,13 +50,12 @@ mod recv_buffer;
 mod send_queue;
 mod server;
 pub mod service;
-mod shared_bytes;
 mod socket;
 
-pub use client_key::ClientKey;
+pub use forwarded::ClientKey;
 pub use limits::{IsTrustedProxy, Limits};
+pub use limits::{SharedBytes, SharedBytesCounter};
 pub use metrics::Stats;
 pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};
 pub use server::{Clock, MAX_REJECTED_CONNECTIONS, Server};
-pub use shared_bytes::{SharedBytes, SharedBytesCounter};
 pub use socket::{Readiness, Socket};

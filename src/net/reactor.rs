@@ -12,12 +12,12 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 
 use super::fetch::{FetchConfig, Fetcher};
+use super::limits::SharedBytesCounter;
 use super::limits::{IsTrustedProxy, Limits};
 use super::listeners::Listeners;
 use super::metrics::Stats;
 use super::server::Server;
 use super::service::{ListenerId, LoopTime, Service};
-use super::shared_bytes::SharedBytesCounter;
 
 /// Tokens below this are left to the event loop, for signals and the like.
 pub const EXTERNAL_TOKENS: usize = 16;

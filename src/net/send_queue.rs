@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use zeroize::Zeroize;
 
-use super::shared_bytes::SharedBytes;
+use super::limits::SharedBytes;
 use crate::metrics::subtract;
 
 /// Slices per vectored write.

@@ -1,12 +1,12 @@
 //! Streamed lists of items that are searched one after another.
 
-use std::vec;
 use std::collections::BTreeSet;
+use std::vec;
 
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_snapshot::ChainSnapshot;
 use crate::api::error::ApiError;
-use crate::api::streams::{ItemSource, NextItem, ResponseStream, list_stream};
+use crate::api::streams::{ResponseStream, list_stream};
 use crate::api::views::{Namespace, View};
 use crate::model::{Address, Mosaic, MosaicDefinition, MosaicId, NamespaceId};
 use crate::state::registry::ProvisionCursor;

@@ -5,8 +5,8 @@
 
 mod items;
 
-pub use items::{ItemSource, NextItem, item_list};
 pub use items::RentedNamespaces;
+pub use items::{ItemSource, NextItem, item_list};
 pub use items::{OwnedDefinitions, OwnedMosaics};
 
 use std::collections::VecDeque;

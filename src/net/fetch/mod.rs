@@ -12,25 +12,18 @@
 
 mod connection;
 mod dns;
-mod endpoint;
-mod limits;
 mod pool;
-mod request;
 mod response;
 mod sockets;
 
-use std::fmt;
-use std::io;
+pub use dns::DnsConfig;
+pub use response::{CompleteResponse, HEAD_LIMIT, ResponseReader};
+pub use sockets::{FetchStats, Fetcher};
+
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
-
-pub use dns::DnsConfig;
-pub use endpoint::Endpoint;
-pub use limits::FetchLimits;
-pub use request::RequestHead;
-pub use response::{CompleteResponse, HEAD_LIMIT, ResponseReader};
-pub use sockets::{FetchStats, Fetcher};
+use std::{fmt, io};
 
 /// Configuration of a fetcher.
 #[derive(Clone, Debug)]
@@ -148,3 +141,204 @@ impl fmt::Display for FetchError {
 }
 
 impl std::error::Error for FetchError {}
+
+/// Host and port of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// Name or address; an IPv6 address without brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// Parses `http://host:port`, `host:port` or `host`, with or without a final `/`. The error describes the fault.
+    pub fn parse(text: &str, default_port: u16) -> Result<Endpoint, &'static str> {
+        if text.starts_with("https://") {
+            return Err("https is not supported; use http://, if necessary through a tunnel");
+        }
+        let text = text.strip_prefix("http://").unwrap_or(text);
+        let text = text.strip_suffix('/').unwrap_or(text);
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').ok_or("the ] after the address is missing")?,
+            None => text.split_at(text.find(':').unwrap_or(text.len())),
+        };
+        let port = match port.strip_prefix(':') {
+            Some(digits) => digits.parse().ok().filter(|port| *port > 0).ok_or("the port is not from 1 to 65535")?,
+            None if port.is_empty() => default_port,
+            None => return Err("the text after the host is not a port"),
+        };
+        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%');
+        if host.is_empty() || !host.chars().all(is_host) {
+            return Err("it must look like http://host:port");
+        }
+        if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
+            return Err("this is an address to listen on, not to connect to; this machine is 127.0.0.1 or [::1]");
+        }
+        Ok(Endpoint { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Limits of a [`Fetcher`](super::Fetcher). Each request has two more: [`FetchRequest::body_limit`] and [`FetchRequest::timeout`].
+///
+/// [`FetchRequest::body_limit`]: super::FetchRequest::body_limit
+/// [`FetchRequest::timeout`]: super::FetchRequest::timeout
+#[derive(Clone, Debug)]
+pub struct FetchLimits {
+    /// Connections to one host and port, those being opened included.
+    pub connections_per_host: usize,
+    /// Connections in all, those being opened and idle ones included. The last half is reserved for hosts that have
+    /// none, so that a few slow hosts cannot use all.
+    pub connections: usize,
+    /// Requests waiting for a connection to one host and port.
+    pub waiting_per_host: usize,
+    /// Requests waiting for a connection in all.
+    pub waiting: usize,
+    /// Bytes of all responses in progress. When exceeded, the request with the largest response fails.
+    pub held_bytes: usize,
+    /// Minimum bytes of an incomplete response per `min_rate_window`; with fewer the request fails. Otherwise a server could
+    /// hold a request until its timeout with a byte now and then.
+    pub min_rate_bytes: usize,
+    /// See `min_rate_bytes`.
+    pub min_rate_window: Duration,
+    /// Connect timeout for each address of a host.
+    pub connect_time: Duration,
+    /// Time after which an idle connection is closed. Shorter than the 30 s after which servers close theirs, so that a
+    /// request rarely meets a closing connection.
+    pub idle_time: Duration,
+    /// DNS queries in flight, each on a socket of its own.
+    pub queries: usize,
+    /// Names in the DNS cache.
+    pub cached_names: usize,
+}
+
+impl Default for FetchLimits {
+    fn default() -> Self {
+        Self {
+            connections_per_host: 4,
+            connections: 128,
+            waiting_per_host: 32,
+            waiting: 1024,
+            held_bytes: 32 * 1024 * 1024,
+            min_rate_bytes: 64 * 1024,
+            min_rate_window: Duration::from_secs(20),
+            connect_time: Duration::from_secs(5),
+            idle_time: Duration::from_secs(25),
+            queries: 32,
+            cached_names: 1024,
+        }
+    }
+}
+
+/// Value of `User-Agent`.
+const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+
+/// Parts of a request head. Its headers are those of NIS1 nodes, in their order.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    /// The server.
+    pub endpoint: &'a Endpoint,
+    /// The method.
+    pub method: Method,
+    /// Encoded path and query.
+    pub target: &'a str,
+    /// Media type of the body and of the wanted response.
+    pub media_type: &'a str,
+    /// Asks the server to keep the connection open.
+    pub keep_alive: bool,
+}
+
+impl RequestHead<'_> {
+    /// Encodes the head of a request with a body of `body_length` bytes. Fails if the target contains characters that
+    /// would break it.
+    pub fn to_bytes(self, body_length: usize) -> Result<Vec<u8>, FetchError> {
+        let RequestHead { endpoint, method, target, media_type, keep_alive: is_kept } = self;
+        if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(FetchError::BadTarget);
+        }
+        let name = match method {
+            Method::Get => "GET",
+            Method::Post => "POST",
+        };
+        let mut head = format!("{name} {target} HTTP/1.1\r\nAccept: {media_type}\r\n");
+        if method == Method::Post {
+            head.push_str(&format!("Content-Length: {body_length}\r\nContent-Type: {media_type}\r\n"));
+        }
+        let connection = if is_kept { "Keep-Alive" } else { "close" };
+        head.push_str(&format!("Host: {endpoint}\r\nConnection: {connection}\r\nUser-Agent: {USER_AGENT}\r\n\r\n"));
+        Ok(head.into_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_read_in_their_usual_forms() {
+        let parse = |text| Endpoint::parse(text, 7890).map(|endpoint| endpoint.to_string());
+        assert_eq!(parse("http://127.0.0.1:8000/"), Ok("127.0.0.1:8000".to_owned()));
+        assert_eq!(parse("node.example"), Ok("node.example:7890".to_owned()));
+        assert_eq!(parse("http://[::1]"), Ok("[::1]:7890".to_owned()));
+        assert_eq!(parse("[::1]:1"), Ok("[::1]:1".to_owned()));
+        for text in [
+            "",
+            "https://a",
+            "http://",
+            "a:0",
+            "a:65536",
+            "a:b",
+            "a/b",
+            "[::1",
+            "[::1]x",
+            "a\r\nB: c",
+            "a b",
+            "[::]:1",
+            "0.0.0.0",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod request_tests {
+    use super::*;
+
+    #[test]
+    fn a_target_cannot_add_headers() {
+        let endpoint = Endpoint { host: "::1".to_owned(), port: 7890 };
+        let head = |method, target, is_kept| {
+            let media_type = "application/json";
+            RequestHead { endpoint: &endpoint, method, target, media_type, keep_alive: is_kept }.to_bytes(5)
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        assert_eq!(
+            text(head(Method::Get, "/a?b=%20", true).unwrap()),
+            format!(
+                "GET /a?b=%20 HTTP/1.1\r\nAccept: application/json\r\nHost: [::1]:7890\r\nConnection: Keep-Alive\r\n\
+                 User-Agent: {USER_AGENT}\r\n\r\n"
+            )
+        );
+        assert_eq!(
+            text(head(Method::Post, "/", false).unwrap()),
+            format!(
+                "POST / HTTP/1.1\r\nAccept: application/json\r\nContent-Length: 5\r\n\
+                 Content-Type: application/json\r\nHost: [::1]:7890\r\nConnection: close\r\n\
+                 User-Agent: {USER_AGENT}\r\n\r\n"
+            )
+        );
+        for target in ["", "a", "/a b", "/a\r\nX: y", "/\u{e9}", "http://a/"] {
+            assert!(matches!(head(Method::Get, target, true), Err(FetchError::BadTarget)), "{target}");
+        }
+    }
+}

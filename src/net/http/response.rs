@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use zeroize::Zeroize;
 
-use super::error::reason_phrase;
-use super::gzip::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, accepts_gzip};
+use super::reason_phrase;
+use super::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, accepts_gzip};
 use super::{HttpError, Request};
 use crate::net::websocket::Upgrade;
 

@@ -2,8 +2,8 @@
 //!
 //! All sums run in ascending order of members, so the result is bit-identical however the work is sliced.
 
-use super::members::{MAX_MEMBERS, Members};
-use super::values::{TrustValues, normalise};
+use super::{MAX_MEMBERS, Members};
+use super::{TrustValues, normalise};
 use crate::model::Address;
 use crate::peer::experiences::{Experience, Experiences};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::members::MAX_MEMBERS;
+use super::MAX_MEMBERS;
 use super::*;
 use crate::model::Address;
 use crate::peer::experiences::Experience;

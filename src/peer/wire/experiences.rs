@@ -1,8 +1,8 @@
 //! Experiences of nodes with each other.
 
 use super::limits;
-use super::list::{read_at_most, write_list};
 use super::node::NodeInfo;
+use super::secure::{read_at_most, write_list};
 use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
 use crate::peer::experiences::Experience;
 

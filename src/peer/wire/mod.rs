@@ -21,11 +21,9 @@ mod endpoint;
 mod error_body;
 mod experiences;
 pub mod limits;
-mod list;
 mod node;
 mod request;
 mod secure;
-mod time;
 mod version;
 
 pub use authentication::{
@@ -36,9 +34,9 @@ pub use chain::{BlockList, BlockListLimits, ChainRequest, HashChain, LazyList, S
 pub use endpoint::{BadEndpoint, DEFAULT_PORT, Endpoint};
 pub use error_body::ErrorBody;
 pub use experiences::{ExperienceEntry, ExperiencePair, NodeExperiences, SignOfLife};
-pub use list::List;
 pub use node::{Identity, MetaData, NodeCollection, NodeInfo, NodeList};
 pub use request::{EncodedRequest, Message, Query, nemesis_request};
+pub use secure::CommunicationTimeStamps;
+pub use secure::List;
 pub use secure::SecureEntity;
-pub use time::CommunicationTimeStamps;
 pub use version::{BadVersion, Version};

@@ -2,7 +2,7 @@
 
 use super::endpoint::{BadEndpoint, Endpoint};
 use super::limits;
-use super::list::{read_at_most, write_list};
+use super::secure::{read_at_most, write_list};
 use super::version::Version;
 use crate::codec::limits::MAX_TEXT_UTF16;
 use crate::codec::text::truncate_utf16;

@@ -1,10 +1,10 @@
 //! Entities signed by the relaying node.
 
-use super::authentication::signed_payload;
-use super::node::Identity;
 use crate::codec::{Decoder, Encoder, Format, ReadError, Readable, Writable};
 use crate::crypto::hash::keccak256;
 use crate::crypto::{KeyPair, PublicKey, Signature, verify};
+use crate::peer::wire::authentication::signed_payload;
+use crate::peer::wire::node::Identity;
 
 /// Block or transaction with the signature of the relaying node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,5 +53,66 @@ impl<T: Readable> Readable for SecureEntity<T> {
             signature: source.signature("signature")?,
             identity: source.need_object("identity", Identity::read)?,
         })
+    }
+}
+
+/// `{"data": […]}`, bounded by the length of the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T: Readable> Readable for List<T> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        source.need_list("data", T::read).map(List)
+    }
+}
+
+impl<T: Writable> Writable for List<T> {
+    fn write(&self, sink: &mut impl Encoder) {
+        write_list(sink, "data", &self.0);
+    }
+}
+
+/// Writes a list.
+pub fn write_list<T: Writable>(sink: &mut impl Encoder, label: &'static str, items: &[T]) {
+    sink.list(label, items, |sink, item| item.write(sink));
+}
+
+/// Reads a list of at most `max` elements. Rejects a longer one after reading that many.
+pub fn read_at_most<'a, S: Decoder<'a>, T>(
+    source: &mut S,
+    label: &'static str,
+    max: usize,
+    mut read: impl FnMut(&mut S) -> Result<T, ReadError>,
+) -> Result<Vec<T>, ReadError> {
+    let mut count = 0;
+    source.need_list(label, |source| {
+        count += 1;
+        match count > max {
+            true => Err(ReadError::Argument(format!("property {label} has more than {max} elements"))),
+            false => read(source),
+        }
+    })
+}
+
+/// Clock of a queried node, in milliseconds of network time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommunicationTimeStamps {
+    /// Time of the answer.
+    pub send: i64,
+    /// Arrival of the request.
+    pub receive: i64,
+}
+
+impl Writable for CommunicationTimeStamps {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.i64("sendTimeStamp", self.send);
+        sink.i64("receiveTimeStamp", self.receive);
+    }
+}
+
+impl Readable for CommunicationTimeStamps {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let send = source.need_i64("sendTimeStamp")?;
+        Ok(CommunicationTimeStamps { send, receive: source.need_i64("receiveTimeStamp")? })
     }
 }

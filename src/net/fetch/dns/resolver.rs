@@ -15,8 +15,8 @@ use sha3::{Shake128, Shake128Reader};
 use slab::Slab;
 
 use super::DnsConfig;
-use super::cache::{Cache, Resolution};
 use super::message::{self, DnsAnswer, Family};
+use super::{Cache, Resolution};
 
 /// How long the addresses of one family wait for those of the other.
 const OTHER_FAMILY_TIMEOUT: Duration = Duration::from_millis(100);
