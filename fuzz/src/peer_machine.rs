@@ -195,13 +195,7 @@ impl Harness {
         let local = info(NODES - 1);
         let keys = Rc::new(KeyPair::new(&PrivateKey::from_seed(&[(NODES - 1) as u8; 32])));
         let tip = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
-        let world = World {
-            format,
-            waiting: VecDeque::new(),
-            validating: Vec::new(),
-            tip: Some(tip),
-            shifted: 0,
-        };
+        let world = World { format, waiting: VecDeque::new(), validating: Vec::new(), tip: Some(tip), shifted: 0 };
         let has_list = !settings.pre_trusted.is_empty();
         Harness {
             peers: Manager::new(local, keys, settings, Box::new(random()), now(Duration::ZERO)),
@@ -261,7 +255,8 @@ impl Harness {
                 self.peers.on_blocks_validated(&of, verdict, time);
             }
             Event::Push => {
-                let result = [ValidationOutcome::Useful, ValidationOutcome::Neutral, ValidationOutcome::Harmful][which % 3];
+                let result =
+                    [ValidationOutcome::Useful, ValidationOutcome::Neutral, ValidationOutcome::Harmful][which % 3];
                 let key = pairs()[which % NODES].public();
                 self.peers.record_push(&Pusher { key, from: [10, 0, 0, 1].into() }, result, time);
             }

@@ -406,7 +406,7 @@ const INITIAL_UNITS: u32 = 500;
 
 /// Converts time to units of work.
 #[derive(Debug)]
-pub struct WorkBudget {
+struct WorkBudget {
     units: u32,
 }
 

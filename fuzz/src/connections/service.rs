@@ -7,7 +7,7 @@ use nisd::net::http::Request;
 use nisd::net::service::{
     Client, ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
 };
-use nisd::net::websocket;
+use nisd::net::websocket::handshake;
 use nisd::net::{Limits, SharedBytesCounter};
 
 /// Units of work for which one connection is served at a time.

@@ -188,10 +188,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Limits of a [`Fetcher`](super::Fetcher). Each request has two more: [`FetchRequest::body_limit`] and [`FetchRequest::timeout`].
-///
-/// [`FetchRequest::body_limit`]: super::FetchRequest::body_limit
-/// [`FetchRequest::timeout`]: super::FetchRequest::timeout
+/// Limits of a [`Fetcher`]. Each request has two more: [`FetchRequest::body_limit`] and [`FetchRequest::timeout`].
 #[derive(Clone, Debug)]
 pub struct FetchLimits {
     /// Connections to one host and port, those being opened included.
