@@ -234,7 +234,7 @@ fn every_admission_result_is_answered_as_recorded() {
     let places = [("tiny", 60), ("all-forks", 398), ("all-forks", 698), ("all-forks", 4010), ("one-year", 9573)];
     let (mut codes, mut count) = (BTreeSet::new(), 0);
     for (chain, height) in places {
-        let folder = format!("data/chains/{chain}");
+        let folder = format!("chains/{chain}");
         let (config, blocks) = match chain {
             "tiny" => (tiny("config.json"), tiny("blocks.bin")),
             _ => {
