@@ -126,26 +126,21 @@ fn harvest_page(account: Address, page: Page) -> impl ResponseStream {
 /// All accounts that exist when it starts, with their importances. The count comes first, so that the list can be
 /// streamed in both formats; it fails if the chain loses some of the accounts meanwhile.
 fn importance_list(chain: &ChainSnapshot<'_>) -> Result<impl ResponseStream + use<>, ApiError> {
-    let count = chain.account_count()?;
-    let (mut after, mut left) = (None, count as usize);
+    let count = chain.account_count()? as usize;
+    let (mut after, mut left) = (None, count);
     let list = list_stream(move |step| {
-        if left > 0 {
-            let mut is_interrupted = false;
-            step.view.each_account_after(after, |number, address, importance| {
-                (after, left) = (Some(number), left - 1);
-                step.push(&ImportanceEntry { address, importance });
-                step.budget.charge(cost::IMPORTANCE);
-                let goes_on = step.should_continue(left);
-                is_interrupted = left > 0 && !goes_on;
-                Ok(goes_on)
-            })?;
-            if left > 0 && !is_interrupted {
-                return Err(CHANGED);
-            }
+        if left == 0 {
+            return Ok(());
         }
-        Ok(())
+        step.view.each_account_after(after, |number, address, importance| {
+            (after, left) = (Some(number), left - 1);
+            step.push(&ImportanceEntry { address, importance });
+            step.budget.charge(cost::IMPORTANCE);
+            Ok(step.should_continue(left))
+        })?;
+        if left > 0 && !step.is_interrupted() { Err(CHANGED) } else { Ok(()) }
     });
-    Ok(list.with_count(count as usize))
+    Ok(list.with_count(count))
 }
 
 /// Stream of an account with its metadata ([`AccountPair`]), as chain, mempool and harvester together give it.

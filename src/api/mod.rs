@@ -10,10 +10,10 @@
 //! | [`views`] | response objects, written as JSON or binary |
 //! | [`ChainSnapshot`], [`NodeHandle`] | the snapshot that handlers read, and the calls to the node |
 //! | [`streams`] | streamed responses |
-//! | `openapi` | the OpenAPI document |
+//! | `status` | whether the node answers, its metrics, and the OpenAPI document |
 //! | [`LoadingApi`] | the interface of a node that has no chain yet |
 //! | [`request_context`] | the context of one request |
-//! | `audits` | the recent requests, for the operator |
+//! | `request_history` | the recent requests, for the operator |
 //! | `routes` | the route table |
 //! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers and streams |
 

@@ -209,16 +209,18 @@ fn definition_page(rows: DefinitionRows, page: Page) -> impl ResponseStream {
         let view = step.view;
         list.for_each_before(view.snapshot, before, |id| {
             before = id;
-            let item = definition_at(view.snapshot, id)?;
-            let creator = Address::from_public_key(&item.creator, view.network.byte);
-            let is_listed = !matches!(&rows, DefinitionRows::ByIn(wanted, _) if creator != *wanted);
-            match rows {
-                DefinitionRows::All | DefinitionRows::In(_) => step.push(&Numbered { id, item }),
-                DefinitionRows::By(_) | DefinitionRows::ByIn(..) if is_listed => step.push(&item),
-                DefinitionRows::By(_) | DefinitionRows::ByIn(..) => {}
-            }
-            left -= usize::from(is_listed);
             step.budget.charge(cost::DEFINITION);
+            let item = definition_at(view.snapshot, id)?;
+            match &rows {
+                DefinitionRows::ByIn(creator, _)
+                    if Address::from_public_key(&item.creator, view.network.byte) != *creator =>
+                {
+                    return Ok(step.should_continue(left));
+                }
+                DefinitionRows::All | DefinitionRows::In(_) => step.push(&Numbered { id, item }),
+                DefinitionRows::By(_) | DefinitionRows::ByIn(..) => step.push(&item),
+            }
+            left -= 1;
             Ok(step.should_continue(left))
         })?;
         Ok(())
@@ -259,7 +261,7 @@ fn supply_at_height(mut cursor: Option<SupplyQuery>) -> impl ResponseStream {
             !budget.is_exhausted()
         })?;
         let Some(supply) = found else {
-            step.should_continue(1);
+            step.interrupt();
             return Ok(());
         };
         let expiration = supply.expiration.ok_or(NO_LEASE)?;
@@ -268,7 +270,7 @@ fn supply_at_height(mut cursor: Option<SupplyQuery>) -> impl ResponseStream {
         step.push(&ExpiringDefinition { definition: &supply.definition, supply: units, expiration });
         Ok(())
     });
-    list.holding(held_bytes)
+    list.holding(held_bytes).failing_as_a_whole()
 }
 
 /// The supplies of mosaics, in this order. Fails if one of them does not exist.

@@ -9,13 +9,15 @@ pub fn network_to_text(network: &Network) -> String {
     serde_json::to_string(network).unwrap_or_default()
 }
 
-/// Parses the text of a network. Returns `None` if it is not valid, or has members that are not known.
+/// Parses the text of a network. Returns `None` if it is not valid, has members that are not known, or a member twice.
 pub fn network_from_text(text: &str) -> Option<Network> {
     let network: Network = serde_json::from_str(text).ok()?;
     let (members, known) =
         (serde_json::from_str::<Map<String, Value>>(text).ok()?, serde_json::to_value(&network).ok()?);
     let is_known = members.keys().all(|key| known.get(key).is_some());
-    (is_known && network.nemesis_signer.to_raw()[0] == network.byte.0).then_some(network)
+    // The map keeps one of two equal members.
+    let is_whole = serde_json::to_string(&members).ok()?.len() == text.len();
+    (is_known && is_whole && network.nemesis_signer.to_raw()[0] == network.byte.0).then_some(network)
 }
 
 #[cfg(test)]
@@ -69,5 +71,6 @@ mod tests {
         assert_eq!(network_from_text(&text.replace("historyFrom", "futureFrom")), None);
         assert_eq!(network_from_text(&text.replace(r#""byte":152"#, r#""byte":104"#)), None);
         assert_eq!(network_from_text(&text.replace(r#""mosaics":1,"#, "")), None);
+        assert_eq!(network_from_text(&text.replace(r#""mosaics":1,"#, r#""mosaics":2,"mosaics":1,"#)), None);
     }
 }

@@ -186,9 +186,9 @@ impl ClientTable {
         }
     }
 
-    /// Replaces the limits, whose IPv6 prefix length must not change.
+    /// Replaces the limits, except the IPv6 prefix length, which is part of the keys.
     pub fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
+        self.limits = Limits { ipv6_prefix: self.limits.ipv6_prefix, ..limits };
     }
 
     /// Returns the usage record of a client, created if needed. A forwarded client is never exempt.

@@ -61,10 +61,10 @@ impl Node<'_> {
     fn call_api(&mut self, mut exchange: Exchange<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
         let (connection, from) = (exchange.connection, exchange.client.address);
         let mut budget = Budget::new(UNITS_PER_SLICE);
-        let answer = |api: &mut Api, desk: &mut ApiContext<'_, '_>, moment| {
-            let view = desk.view;
-            let taken = api.answer(&mut exchange, &view, desk, moment, &mut budget);
-            (taken, desk.ping_verification, desk.max_height_query, desk.shutdown_requested)
+        let answer = |api: &mut Api, context: &mut ApiContext<'_, '_>, moment| {
+            let view = context.view;
+            let taken = api.answer(&mut exchange, &view, context, moment, &mut budget);
+            (taken, context.ping_verification, context.max_height_query, context.shutdown_requested)
         };
         let Ok((taken, verification, query, is_to_end)) =
             self.with_api_context(Some((connection, from)), now, effects, answer)

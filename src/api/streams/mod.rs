@@ -5,9 +5,7 @@
 
 mod items;
 
-pub use items::RentedNamespaces;
-pub use items::{ItemSource, NextItem, item_list};
-pub use items::{OwnedDefinitions, OwnedMosaics};
+pub use items::{ItemSource, NextItem, OwnedDefinitions, OwnedMosaics, RentedNamespaces, item_list};
 
 use std::collections::VecDeque;
 
@@ -84,8 +82,8 @@ pub struct ListSize {
     pub bytes: usize,
 }
 
-/// A list whose elements are written one after another in place of the [`crate::codec::Encoder::spliced_list`] of a view. A view
-/// can have several such lists, which are written in the order of the format.
+/// A list whose elements are written one after another in place of the [`crate::codec::Encoder::spliced_list`] of a
+/// view. A view can have several such lists, which are written in the order of the format.
 #[derive(Debug)]
 pub struct ListWriter {
     count: usize,
@@ -240,6 +238,16 @@ impl ListStep<'_, '_, '_> {
     pub fn should_continue(&mut self, left: usize) -> bool {
         self.is_interrupted = left > 0 && self.budget.is_exhausted();
         left > 0 && !self.is_interrupted
+    }
+
+    /// Ends the step before the list is complete.
+    pub fn interrupt(&mut self) {
+        self.is_interrupted = true;
+    }
+
+    /// Returns whether the next step continues the list.
+    pub fn is_interrupted(&self) -> bool {
+        self.is_interrupted
     }
 }
 
