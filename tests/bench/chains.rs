@@ -9,6 +9,7 @@
 //! memory as the store is large. Harvesters that own a third of the currency make every block at the first second at
 //! which one of them may.
 
+#[allow(dead_code)]
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "chains/mod.rs"]

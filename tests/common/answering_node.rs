@@ -1,7 +1,6 @@
 //! This node in the place of a recorded node that answers requests: the node's state machine, driven by function calls
 //! instead of sockets. Its own requests to peers get no answer, except where the recording has one.
 
-#![allow(dead_code)] // not every test uses everything
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,7 +20,7 @@ use nisd::net::service::{
 use nisd::node::{HTTP, Node, Start};
 use nisd::store::{Store, StoreError};
 
-use crate::common::http::HttpResponse;
+use super::http::HttpResponse;
 
 /// Units of work per tick.
 const BUDGET: u32 = 500;

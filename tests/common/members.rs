@@ -1,5 +1,4 @@
 //! Nodes of one private network as processes, all with the same list of peers.
-#![allow(dead_code)] // not every test uses everything
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -11,9 +10,9 @@ use nisd::model::{Amount, Transaction};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::daemon::{Node, nisd, run};
-use crate::common::http_client::{Client, ClientResponse};
-use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
+use super::daemon::{Node, nisd, run};
+use super::http_client::{Client, ClientResponse};
+use super::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 
 /// Default maximum wait.
 pub const MAX_WAIT: Duration = Duration::from_secs(90);

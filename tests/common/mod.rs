@@ -1,20 +1,34 @@
 //! Helpers that several tests share.
-#![allow(dead_code)] // not every test uses everything
 
+pub mod answering_node;
+pub mod books;
 pub mod conversation;
 pub mod daemon;
 pub mod exchange;
 pub mod http;
 pub mod http_client;
 pub mod json_text;
+pub mod members;
+pub mod mutation;
+pub mod namespaces;
+pub mod odds;
+pub mod peer_recording;
+pub mod recorded_chain;
 pub mod refusals;
+pub mod remote;
+pub mod schema;
+pub mod scripted_peer;
+pub mod simulation;
 pub mod slow_disk;
+pub mod traffic;
+pub mod wallets;
 pub mod websocket;
+pub mod window;
+pub mod wire_forms;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-#[allow(unused_imports)] // not every test uses both
 pub use nisd_oracle::{Random, private_network};
 
 /// Returns the path of a file or folder recorded from NIS1 nodes.

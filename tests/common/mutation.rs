@@ -5,7 +5,7 @@ use nisd::crypto::PublicKey;
 use nisd::model::transaction::{LinkMode, SupplyChangeKind};
 use nisd::model::{Address, Block, BlockKind, Body, Network, Transaction};
 
-use crate::common::Random;
+use super::Random;
 
 /// Kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,10 @@
 //! A network of its own for one test: every node is in its own network namespace, and the network can be partitioned.
 
-#![allow(dead_code)] // not every test uses everything
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
-use crate::common::print_notice;
-use crate::members::NodeLocation;
+use super::members::NodeLocation;
+use super::print_notice;
 
 /// Set when the test runs inside the namespaces.
 const INSIDE: &str = "NISD_IN_NAMESPACES";

@@ -1,5 +1,4 @@
 //! Recorded conversations between NIS1 nodes.
-#![allow(dead_code)] // not every test uses everything
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -13,7 +12,7 @@ use nisd::model::Network;
 use nisd::peer::wire::Challenge;
 use serde_json::Value;
 
-use crate::common::exchange::decode_base64;
+use super::exchange::decode_base64;
 
 /// A request and its response.
 pub struct Call {

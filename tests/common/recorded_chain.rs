@@ -1,6 +1,5 @@
 //! A chain recorded from NIS1 that can be imported up to any height.
 
-#![allow(dead_code)] // not every test uses everything
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use nisd::state::{digest, set_epoch_size};
 use nisd::store::{ChainIdentity, Options, Store, StoredHeader, tip};
 use serde_json::Value;
 
-use crate::common::recorded;
+use super::recorded;
 
 /// A network time later than every recorded block.
 pub const FAR_FUTURE: Timestamp = Timestamp(i32::MAX - 100);

@@ -1,7 +1,5 @@
 //! Handling of blocks from other nodes: pushed blocks and those of a remote node that the node synchronises with.
 
-#![allow(dead_code)] // not every test uses everything
-
 use nisd::chain::chain_comparer::{ChainComparer, ComparisonResult, ComparisonStep, TipInfo};
 use nisd::chain::{BranchOutcome, CandidateBranch, check_block_signature, check_pushed, pushed_branch};
 use nisd::codec::Context;
@@ -11,7 +9,7 @@ use nisd::rules::{Exception, Rejection, ValidationResult};
 use nisd::store::{Store, stored_block, stored_header};
 use serde_json::Value;
 
-use crate::recorded_chain::{Chain, copy_store, tip_of};
+use super::recorded_chain::{Chain, copy_store, tip_of};
 
 /// A node: a chain and a store with a part of it.
 #[derive(Clone, Copy)]

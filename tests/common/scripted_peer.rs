@@ -12,7 +12,7 @@ use nisd::codec::{Context, Format, Readable, Writable};
 use nisd::crypto::KeyPair;
 use nisd::peer::wire::{CHALLENGE_BYTES, Challenge, Endpoint, Identity, MetaData, NodeExperiences, NodeInfo};
 
-use crate::common::private_network::{NETWORK, address, key_pair};
+use super::private_network::{NETWORK, address, key_pair};
 
 /// Maximum size of the head and the body of a request.
 const REQUEST_LIMIT: usize = 8 << 20;

@@ -1,13 +1,12 @@
 //! Whole nodes in virtual time: the node's state machine, driven by function calls instead of sockets.
-#![allow(dead_code)] // not every test uses everything
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use nisd::config::Settings;
+use nisd::model::Timestamp;
 use nisd::model::units::EPOCH_UNIX_MILLIS;
-use nisd::model::{Height, Timestamp};
 use nisd::net::SharedBytesCounter;
 use nisd::net::fetch::{FetchError, FetchId, FetchRequest, FetchResponse};
 use nisd::net::http::{Gzip, RequestReader, Response};
@@ -306,11 +305,6 @@ impl<'s> SimulatedNode<'s> {
     /// Returns the usage of every bounded collection.
     pub fn limit_usage(&self) -> Vec<LimitUsage> {
         self.node.limit_usage()
-    }
-
-    /// Returns the node's tip height.
-    pub fn height(&self) -> Height {
-        self.node.height()
     }
 
     /// Returns the peers that the node wants to save now, if any.

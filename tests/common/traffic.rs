@@ -11,7 +11,7 @@ use nisd::model::{
     Timestamp, Transaction,
 };
 
-use crate::common::Random;
+use super::Random;
 
 /// A fee above the minimum of every transaction made here.
 const FEE: Amount = Amount(500_000);

@@ -13,8 +13,8 @@ use nisd::codec::{Context, Format};
 use nisd::model::{Address, Block, Body, Hash256, Timestamp, Transaction};
 use serde_json::Value;
 
-use crate::common::private_network::{NETWORK, address, key_pair, now};
-use crate::common::websocket::{PING, PONG, Socket, Stomp, TEXT};
+use super::private_network::{NETWORK, address, key_pair, now};
+use super::websocket::{PING, PONG, Socket, Stomp, TEXT};
 
 /// Time without messages after which the last one counts as received.
 const QUIET: Duration = Duration::from_millis(500);

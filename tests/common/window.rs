@@ -9,7 +9,7 @@ use nisd::model::{Block, Hash256, Height};
 use nisd::store::{Store, StoredHeader};
 use tempfile::TempDir;
 
-use crate::recorded_chain::{Chain, copy_store, digest_of, tip_of};
+use super::recorded_chain::{Chain, copy_store, digest_of, tip_of};
 
 /// The known state after a block.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::exchange::{Exchange as Recorded, read_file};
+use crate::common::recorded_chain::{Chain, tip_of};
 use crate::common::{print_notice, recorded};
-use crate::recorded_chain::{Chain, tip_of};
 use nisd::api::views::ClockState;
 use nisd::api::{
     Api, BootRequest, Budget, ChainSnapshot, Features, NodeDescription, NodeHandle, NodeStatus, Now, Settings,

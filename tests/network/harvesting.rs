@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::common::print_notice;
-use crate::recorded_chain::{Chain, FAR_FUTURE, tip_of};
+use crate::common::recorded_chain::{Chain, FAR_FUTURE, tip_of};
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
 use nisd::chain::{BlockImporter, ImportOptions, ImportProgress, pushed_branch};
 use nisd::codec::{Context, SigningForm};

@@ -12,8 +12,8 @@ use crate::common::daemon::{CommandOutput, Process, closed_port, nisd, run, wait
 use crate::common::exchange::decode_base64;
 use crate::common::http_client::Client;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
+use crate::common::recorded_chain::Chain;
 use crate::common::{read_recorded, shared, tiny};
-use crate::recorded_chain::Chain;
 use nisd::codec::{Context, SigningForm};
 use nisd::model::{Amount, Block};
 use nisd::peer::NemesisSearch;

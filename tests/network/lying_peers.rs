@@ -23,7 +23,7 @@ use crate::common::daemon::{Node, nisd};
 use crate::common::http_client::Client;
 use crate::common::print_notice;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
-use crate::scripted_peer::{HonestPeer, ScriptedPeer};
+use crate::common::scripted_peer::{HonestPeer, ScriptedPeer};
 use attacks::{Attack, ExpectedOpinion};
 use nisd::model::Amount;
 use serde_json::{Value, json};

@@ -5,11 +5,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::common::members::{Member, payer, wait_with_timeout};
+use crate::common::namespaces::VirtualLinks;
 use crate::common::print_notice;
 use crate::common::private_network::{address, block, key_pair, now, transfer};
-use crate::members::{Member, payer, wait_with_timeout};
-use crate::namespaces::VirtualLinks;
-use crate::wallets::{AccountMessage, MessageAudit, Wallet, WalletMessage};
+use crate::common::wallets::{AccountMessage, MessageAudit, Wallet, WalletMessage};
 use nisd::model::{Address, Amount, Hash256, Timestamp, Transaction};
 
 /// Parameters of a run.
@@ -159,12 +159,14 @@ fn check(ledger: &MessageAudit, run: &Run, place: usize) {
 
 #[test]
 fn a_partitioned_network_converges_and_wallets_get_every_message_once() {
-    if !crate::namespaces::is_inside("partition::a_partitioned_network_converges_and_wallets_get_every_message_once") {
+    if !crate::common::namespaces::is_inside(
+        "network::partition::a_partitioned_network_converges_and_wallets_get_every_message_once",
+    ) {
         return;
     }
     let form = if std::env::var("NISD_PARTITION").is_ok_and(|form| form == "long") { LONG } else { SHORT };
     let wires = VirtualLinks::create(form.nodes);
-    let mut members = crate::members::network(wires.places(), form.blocks_per_minute, PAYERS);
+    let mut members = crate::common::members::network(wires.places(), form.blocks_per_minute, PAYERS);
     members.iter_mut().for_each(Member::start);
     wait_with_timeout("blocks", form.max_wait, || (members[0].height() >= form.before).then_some(()));
     let wallets: Vec<_> = members.iter().map(|member| Wallet::open(member.websocket(), &recipients())).collect();
@@ -196,7 +198,7 @@ fn a_partitioned_network_converges_and_wallets_get_every_message_once() {
     run.until_height(end);
     run.until_one_chain();
     run.until_all_is_paid();
-    let (height, digest) = crate::members::stop_and_compare(&mut run.members);
+    let (height, digest) = crate::common::members::stop_and_compare(&mut run.members);
     print_notice(&format!("height {height}, {} payments, digest {digest}", run.payments.made.len()));
 }
 

@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::common::members::{Member, NodeLocation, wait_with_timeout};
 use crate::common::{Random, from_environment, print_notice};
-use crate::members::{Member, NodeLocation, wait_with_timeout};
 
 /// Default duration of the restarts in seconds.
 const SECONDS: u64 = 25;
@@ -24,7 +24,7 @@ fn nodes_killed_in_turn_have_one_chain() {
     let seconds = from_environment("NISD_RESTARTS").unwrap_or(SECONDS);
     // All use one address, because a node is contacted at the address its requests come from.
     let places = (1..=3).map(|_| NodeLocation::on_loopback(1)).collect();
-    let mut members = crate::members::network(places, 60, 0);
+    let mut members = crate::common::members::network(places, 60, 0);
     // Only the others know the address of the first.
     members[0].remove_peer_list();
     members.iter_mut().for_each(Member::start);
@@ -43,6 +43,6 @@ fn nodes_killed_in_turn_have_one_chain() {
     }
     let before = members.iter().map(Member::height).max().expect("a node");
     let height = wait_with_timeout("one chain", MAX_WAIT, || is_one_chain(&members).filter(|height| *height > before));
-    let (common, digest) = crate::members::stop_and_compare(&mut members);
+    let (common, digest) = crate::common::members::stop_and_compare(&mut members);
     print_notice(&format!("  {kills} kills in {seconds} s: one chain at height {height}, digest {digest} at {common}"));
 }

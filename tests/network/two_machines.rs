@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::common::daemon::{Node, nisd, run};
 use crate::common::http_client::Client;
-use crate::members::{NodeLocation, active_peers, wait_for, wrap_command};
-use crate::namespaces::VirtualLinks;
+use crate::common::members::{NodeLocation, active_peers, wait_for, wrap_command};
+use crate::common::namespaces::VirtualLinks;
 
 /// Starts a node on a machine.
 fn start(place: &NodeLocation, arguments: &[&str]) -> Node {
@@ -15,7 +15,9 @@ fn start(place: &NodeLocation, arguments: &[&str]) -> Node {
 
 #[test]
 fn a_node_on_another_machine_joins_with_the_exported_settings() {
-    if !crate::namespaces::is_inside("two_machines::a_node_on_another_machine_joins_with_the_exported_settings") {
+    if !crate::common::namespaces::is_inside(
+        "network::two_machines::a_node_on_another_machine_joins_with_the_exported_settings",
+    ) {
         return;
     }
     let places = VirtualLinks::create(2).places();

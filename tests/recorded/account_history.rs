@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, run};
+use crate::common::recorded_chain::{Chain, digest_of, tip_of};
 use crate::common::tiny;
-use crate::recorded_chain::{Chain, digest_of, tip_of};
 use nisd::chain::rollback;
 use nisd::model::{Address, Height};
 use nisd::state::{self, AccountHistory, AccountId, HistoryEntry};

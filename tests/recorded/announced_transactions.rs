@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::common::recorded_chain::Chain;
 use crate::common::refusals::{FAILED_AFTERWARDS, is_platform_text};
 use crate::common::{print_notice, read_recorded};
-use crate::recorded_chain::Chain;
 use nisd::codec::{Context as ReadContext, SigningForm};
 use nisd::crypto::{Signature, Verifier};
 use nisd::mempool::{ConfirmedChain, Mempool};

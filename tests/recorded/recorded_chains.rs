@@ -2,7 +2,7 @@
 //! input.
 
 use crate::common::print_notice;
-use crate::recorded_chain::{Chain, FAR_FUTURE, digest_of, tip_of};
+use crate::common::recorded_chain::{Chain, FAR_FUTURE, digest_of, tip_of};
 use nisd::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress, proof, rollback};
 use nisd::codec::block_file::{self, BlockFile};
 use nisd::model::{Address, Height};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::recorded_chain::{Chain, digest_of, tip_of};
-use crate::remote::{LocalNode, Remote, bytes_of, push, synchronise};
+use crate::common::recorded_chain::{Chain, digest_of, tip_of};
+use crate::common::remote::{LocalNode, Remote, bytes_of, push, synchronise};
 use nisd::chain::BranchOutcome;
 use nisd::chain::chain_comparer::ComparisonResult;
 use nisd::model::{Block, Height, Timestamp};

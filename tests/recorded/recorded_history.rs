@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use crate::common::daemon::run;
 use crate::common::exchange::{Exchange, read_file};
+use crate::common::recorded_chain::Chain;
 use crate::common::{print_notice, recorded};
-use crate::recorded_chain::Chain;
 use nisd::chain::rollback;
 use nisd::model::{Address, Height, MosaicDefinition, MosaicId};
 use nisd::state::AccountHistory;

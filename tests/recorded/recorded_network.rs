@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::common::daemon::{Node, nisd};
 use crate::common::http_client::Client;
+use crate::common::members::{active_peers, loopback, wait_for};
 use crate::common::recorded;
-use crate::members::{active_peers, loopback, wait_for};
 use tempfile::TempDir;
 
 const NODES: [&str; 3] = ["A", "B", "C"];

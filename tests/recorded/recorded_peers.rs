@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
+use crate::common::peer_recording::{Call, Recording, read};
 use crate::common::{print_notice, recorded};
-use crate::peer_recording::{Call, Recording, read};
 use nisd::codec::{Context, Format, Readable, Writable};
 use nisd::model::{Block, Height, Transaction};
 use nisd::peer::wire::{

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::answering_node::AnsweringNode;
+use crate::common::answering_node::AnsweringNode;
 use crate::common::http::HttpResponse;
+use crate::common::peer_recording::Call;
+use crate::common::recorded_chain::copy_store;
 use crate::common::{print_notice, recorded};
-use crate::peer_recording::Call;
-use crate::recorded_chain::copy_store;
 use comparison::{Outcome, Translated, compare, in_json};
 use nisd::config::Settings;
 use nisd::model::Block;

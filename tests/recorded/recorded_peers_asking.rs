@@ -9,8 +9,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::common::peer_recording::{Call, Recording, read};
 use crate::common::{Random, print_notice, recorded};
-use crate::peer_recording::{Call, Recording, read};
 use nisd::codec::{Context, Format};
 use nisd::model::{Address, Hash256, Height, Timestamp};
 use nisd::peer::io::{Action, CallId, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};

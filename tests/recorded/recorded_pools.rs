@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::print_notice;
-use crate::recorded_chain::{Chain, tip_of};
-use crate::remote::{LocalNode, bytes_of, process_branch, push};
+use crate::common::recorded_chain::{Chain, tip_of};
+use crate::common::remote::{LocalNode, bytes_of, process_branch, push};
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
 use nisd::chain::pushed_branch;
 use nisd::codec::{Context, SigningForm};

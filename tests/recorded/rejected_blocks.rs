@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::common::recorded_chain::{Chain, digest_of, tip_of};
+use crate::common::remote::{Remote, StoreFixture, Synchronisation, bytes_of, push, synchronise, text_of};
 use crate::common::{print_notice, read_recorded};
-use crate::recorded_chain::{Chain, digest_of, tip_of};
-use crate::remote::{Remote, StoreFixture, Synchronisation, bytes_of, push, synchronise, text_of};
 use nisd::chain::chain_comparer::{ComparisonResult, Interaction};
 use nisd::chain::{BranchOutcome, Validity};
 use nisd::codec::Context;

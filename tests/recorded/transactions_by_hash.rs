@@ -2,7 +2,7 @@
 
 use crate::common::daemon::{Node, run};
 use crate::common::http_client::Client;
-use crate::recorded_chain::Chain;
+use crate::common::recorded_chain::Chain;
 use nisd::model::{Block, Hash256};
 use tempfile::TempDir;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, private_key, transfer};
-use crate::simulation::SimulatedNode;
+use crate::common::simulation::SimulatedNode;
 use nisd::chain::{BlockImporter, ImportOptions, ImportProgress};
 use nisd::config;
 use nisd::model::{Amount, Height, Timestamp};

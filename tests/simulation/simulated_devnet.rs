@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::books::BalanceSheet;
+use crate::common::books::BalanceSheet;
 use crate::common::daemon::run;
+use crate::common::odds::{TargetParameters, cells, chances, chi_square, chi_square_bound};
+use crate::common::simulation::SimulatedNode;
+use crate::common::traffic::{Traffic, Users};
 use crate::common::{Random, from_environment, print_notice};
-use crate::odds::{TargetParameters, cells, chances, chi_square, chi_square_bound};
-use crate::simulation::SimulatedNode;
-use crate::traffic::{Traffic, Users};
 use nisd::chain::{BlockImporter, BlockSource, ImportOptions, ImportProgress};
 use nisd::codec::block_file::BlockFiles;
 use nisd::codec::{Context, SigningForm};

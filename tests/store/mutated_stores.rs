@@ -4,7 +4,7 @@
 //! LMDB trusts the pointers in its pages, so a damaged one may end the process with a signal. The stores are therefore
 //! checked in separate processes; where one ends, the next continues after that store.
 //!
-//! `MUTATIONS=5000 cargo test --test store mutated_stores` checks that many stores and prints how they ended.
+//! `MUTATIONS=5000 cargo test --test all mutated_stores` checks that many stores and prints how they ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::answering_node::{AnsweringNode, import_chain};
+use crate::common::answering_node::{AnsweringNode, import_chain};
 use crate::common::daemon::run;
+use crate::common::recorded_chain::Chain;
 use crate::common::{Random, from_environment, print_notice, tiny};
-use crate::recorded_chain::Chain;
 use nisd::codec::network_from_text;
 use nisd::config::{self, Override, Settings};
 use nisd::state;
@@ -225,7 +225,7 @@ fn a_corrupt_store_gives_no_wrong_answer_and_no_wrong_dump() {
     let (mut next, mut ends, mut wrong) = (first, BTreeMap::<String, u64>::new(), Vec::new());
     while next < first + count {
         let mut worker = Command::new(std::env::current_exe().expect("this program"))
-            .args(["mutated_stores::worker", "--exact", "--nocapture", "--test-threads=1"])
+            .args(["store::mutated_stores::worker", "--exact", "--nocapture", "--test-threads=1"])
             .env(WORKER, format!("{next} {}", first + count))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -191,7 +191,10 @@ impl Recorded {
 
     fn run(&self, disk: &SlowDisk, part: &str) {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["power_cuts::writer", "--exact", "--test-threads=1"]).env(FOLDER, self.store()).env(PART, part);
+        command
+            .args(["store::power_cuts::writer", "--exact", "--test-threads=1"])
+            .env(FOLDER, self.store())
+            .env(PART, part);
         disk.with_log(&mut command, &self.store(), &self.log);
         let ended = command.output().expect("a process");
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));

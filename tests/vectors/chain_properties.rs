@@ -5,11 +5,11 @@
 
 use std::cell::{Cell, RefCell};
 
+use crate::common::mutation::{Change, Effect, mutate};
+use crate::common::recorded_chain::{Chain, FAR_FUTURE};
+use crate::common::remote::process_branch;
+use crate::common::window::{ChainRange, KnownState, MAIN, lowest_rollback_height};
 use crate::common::{Random, from_environment, print_notice};
-use crate::mutation::{Change, Effect, mutate};
-use crate::recorded_chain::{Chain, FAR_FUTURE};
-use crate::remote::process_branch;
-use crate::window::{ChainRange, KnownState, MAIN, lowest_rollback_height};
 use nisd::chain::{BranchOutcome, CandidateBranch, RollbackError, Validity, rollback};
 use nisd::model::{Block, Height};
 use nisd::rules::ValidationResult;

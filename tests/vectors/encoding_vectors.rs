@@ -240,7 +240,7 @@ fn check_wire(name: &str, row: &Value) -> bool {
     /// Checks an entity of this type.
     macro_rules! check {
         ($entity:ty) => {
-            drop(crate::wire_forms::check::<$entity>(name, text(row, "json"), &binary, context))
+            drop(crate::common::wire_forms::check::<$entity>(name, text(row, "json"), &binary, context))
         };
     }
     match name {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::chains::{Files, Plan, Progress, Statistics};
 use crate::common::daemon::run;
+use crate::vectors::chains::{Files, Plan, Progress, Statistics};
 
 const ALL_KINDS: [&str; 9] = [
     "aggregateModification",
@@ -24,7 +24,7 @@ fn plan(blocks: u64, transactions: usize, seed: u64) -> Plan {
 
 fn generate(plan: &Plan, folder: &Path) -> (Files, Statistics) {
     let mut told = None;
-    let made = crate::chains::generate(plan, folder, |progress| told = Some(progress));
+    let made = crate::vectors::chains::generate(plan, folder, |progress| told = Some(progress));
     let (files, book) = made.expect("such a chain can be made");
     let Progress { height, transactions, rates } = told.expect("the end is told");
     assert_eq!((height, transactions), (plan.blocks, book.transactions));

@@ -57,7 +57,7 @@ fn pair(keys: &Value, name: &str) -> KeyPair {
 
 fn check<T: Readable + Writable + PartialEq + Debug>(row: &Value, name: &str) -> T {
     // Answers end with a line break, which is not part of the entity.
-    crate::wire_forms::check(name, text(row, "json").trim_end(), &bytes(row, "binary"), context())
+    crate::common::wire_forms::check(name, text(row, "json").trim_end(), &bytes(row, "binary"), context())
 }
 
 #[test]

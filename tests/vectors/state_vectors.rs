@@ -8,8 +8,8 @@ mod scenario;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::common::recorded_chain::{Chain, tip_of};
 use crate::common::{print_notice, shared, vector_group};
-use crate::recorded_chain::{Chain, tip_of};
 use accounts::mosaic_id;
 use checkpoint::{checkpoint, interface_status};
 use nisd::chain::{due_after, nemesis_block};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::lying_peers::AttackScene;
-use crate::scripted_peer::{HonestPeer, ReceivedRequest, Script, ScriptedResponse};
+use crate::common::scripted_peer::{HonestPeer, ReceivedRequest, Script, ScriptedResponse};
+use crate::network::lying_peers::AttackScene;
 
 /// Private memory in MiB that a node may use during an attack.
 const MEMORY: f64 = 24.0;
@@ -91,9 +91,9 @@ pub fn truth(_: &ReceivedRequest, _: &HonestPeer) -> ScriptedResponse {
 
 /// Returns all attacks, those that take longest first.
 pub fn all() -> Vec<Attack> {
-    let mut all = crate::lying_peers::transport::attacks();
-    all.extend(crate::lying_peers::floods::attacks());
-    all.extend(crate::lying_peers::gossip::attacks());
-    all.extend(crate::lying_peers::chain::attacks());
+    let mut all = crate::network::lying_peers::transport::attacks();
+    all.extend(crate::network::lying_peers::floods::attacks());
+    all.extend(crate::network::lying_peers::gossip::attacks());
+    all.extend(crate::network::lying_peers::chain::attacks());
     all
 }

@@ -7,9 +7,9 @@ use nisd::model::{Amount, Block, Hash256, NetworkByte, Timestamp, Transaction};
 use nisd::peer::wire::{HashChain, List, Score};
 
 use crate::common::private_network::{address, block, key_pair, now, transfer};
-use crate::lying_peers::attacks::{Attack, ExpectedOpinion};
-use crate::lying_peers::{BYZANTINE, POOR};
-use crate::scripted_peer::{HonestPeer, ReceivedRequest, ScriptedResponse, read};
+use crate::common::scripted_peer::{HonestPeer, ReceivedRequest, ScriptedResponse, read};
+use crate::network::lying_peers::attacks::{Attack, ExpectedOpinion};
+use crate::network::lying_peers::{BYZANTINE, POOR};
 
 /// Maximum number of hashes and blocks that a node sends.
 const MAX_ITEMS: usize = 50;

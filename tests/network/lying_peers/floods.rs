@@ -13,9 +13,9 @@ use nisd::peer::wire::{List, NodeInfo, SecureEntity};
 use socket2::{Domain, Socket, Type};
 
 use crate::common::private_network::{address, block, key_pair, now, transfer};
-use crate::lying_peers::attacks::{Attack, ExpectedOpinion, truth};
-use crate::lying_peers::{AttackScene, BYZANTINE, POOR};
-use crate::scripted_peer::{HonestPeer, ScriptedPeer, ScriptedResponse, info};
+use crate::common::scripted_peer::{HonestPeer, ScriptedPeer, ScriptedResponse, info};
+use crate::network::lying_peers::attacks::{Attack, ExpectedOpinion, truth};
+use crate::network::lying_peers::{AttackScene, BYZANTINE, POOR};
 
 /// Number of source addresses, so that no per-address limit stops the flood.
 const SOURCES: u8 = 8;
@@ -147,7 +147,7 @@ fn many_identities(scene: &AttackScene) -> Vec<String> {
         .map(|(high, low)| {
             let keys = key_pair(1_000 + u64::from(high) * 256 + u64::from(low));
             let address = Ipv4Addr::new(127, scene.number, high, low);
-            ScriptedPeer::start(keys, address, scene.honest, crate::lying_peers::chain::ahead)
+            ScriptedPeer::start(keys, address, scene.honest, crate::network::lying_peers::chain::ahead)
         })
         .collect();
     for node in &nodes {

@@ -11,9 +11,9 @@ use nisd::peer::experiences::Experience;
 use nisd::peer::wire::{CommunicationTimeStamps, ExperiencePair, Identity, NodeExperiences, NodeInfo, NodeList};
 
 use crate::common::private_network::key_pair;
-use crate::lying_peers::attacks::{Attack, ExpectedOpinion, truth};
-use crate::lying_peers::{AttackScene, BYZANTINE};
-use crate::scripted_peer::{HonestPeer, ReceivedRequest, ScriptedResponse, info};
+use crate::common::scripted_peer::{HonestPeer, ReceivedRequest, ScriptedResponse, info};
+use crate::network::lying_peers::attacks::{Attack, ExpectedOpinion, truth};
+use crate::network::lying_peers::{AttackScene, BYZANTINE};
 
 const LIST: &str = "/node/peer-list/active";
 const EXPERIENCES: &str = "/node/experiences";

@@ -17,8 +17,10 @@ use socket2::{Domain, Socket, Type};
 use crate::common::daemon::Node;
 use crate::common::http_client::Client;
 use crate::common::private_network::{key_pair, private_key};
-use crate::lying_peers::{HonestNode, SHARED, VICTIM, becomes_true, peer, start};
-use crate::scripted_peer::{HonestPeer, ReceivedRequest, ScriptedPeer, ScriptedResponse, answer, read, read_request};
+use crate::common::scripted_peer::{
+    HonestPeer, ReceivedRequest, ScriptedPeer, ScriptedResponse, answer, read, read_request,
+};
+use crate::network::lying_peers::{HonestNode, SHARED, VICTIM, becomes_true, peer, start};
 
 /// Key numbers of the listed nodes.
 const LISTED: [u64; 3] = [301, 302, 303];
@@ -243,7 +245,7 @@ fn a_sender_behind_an_untrusted_proxy_is_not_called_back() {
     let listener = TcpListener::bind((RELAY, 0)).expect("a port");
     listener.set_nonblocking(true).expect("a socket");
     let port = listener.local_addr().expect("an address").port();
-    let stranger = crate::scripted_peer::info(&key_pair(310), (RELAY, port).into());
+    let stranger = crate::common::scripted_peer::info(&key_pair(310), (RELAY, port).into());
     let sign = Format::Binary.to_bytes(&stranger);
     // A node paired with an empty list of experiences.
     let ping = [&(sign.len() as u32).to_le_bytes(), &sign[..], &[0; 4]].concat();

@@ -10,10 +10,10 @@ use nisd::model::{Amount, Transaction};
 use nisd::peer::wire::{CHALLENGE_BYTES, Challenge, List, Score};
 
 use crate::common::private_network::{address, key_pair, now, transfer};
-use crate::lying_peers::BYZANTINE;
-use crate::lying_peers::attacks::{Attack, ExpectedOpinion, truth};
-use crate::lying_peers::chain::ahead;
-use crate::scripted_peer::{AfterResponse, HonestPeer, ReceivedRequest, Script, ScriptedResponse, signed};
+use crate::common::scripted_peer::{AfterResponse, HonestPeer, ReceivedRequest, Script, ScriptedResponse, signed};
+use crate::network::lying_peers::BYZANTINE;
+use crate::network::lying_peers::attacks::{Attack, ExpectedOpinion, truth};
+use crate::network::lying_peers::chain::ahead;
 
 const INFO: &str = "/node/info";
 const SCORE: &str = "/chain/score";

@@ -9,7 +9,7 @@ use nisd::peer::wire::{
 
 use crate::common::http::HttpResponse;
 use crate::common::http_client::post;
-use crate::peer_recording::Call;
+use crate::common::peer_recording::Call;
 
 /// Parts of an answer that are not compared.
 const PLATFORM: &str = "the platform";

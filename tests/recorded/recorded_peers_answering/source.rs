@@ -11,8 +11,8 @@ use nisd::peer::wire::{AuthenticatedResponse, CommunicationTimeStamps, List, Sec
 use nisd::store::{ChainIdentity, Options, Store};
 use zeroize::Zeroizing;
 
-use crate::answering_node::import_chain;
-use crate::peer_recording::{Call, Recording, read};
+use crate::common::answering_node::import_chain;
+use crate::common::peer_recording::{Call, Recording, read};
 
 /// The recordings of each network; those with faulty blocks last.
 const NETWORKS: [&[&str]; 2] = [&["bootstrap"], &["steady", "fork", "join", "misbehave"]];

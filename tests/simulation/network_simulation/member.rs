@@ -19,7 +19,7 @@ use super::network::Asking;
 use super::plan::{MemberPlan, TICK_TIME};
 use super::watch::View;
 use crate::common::Random;
-use crate::simulation::{SimulatedNode, WallClock};
+use crate::common::simulation::{SimulatedNode, WallClock};
 
 /// Rate limit per address and second.
 const MAX_REQUESTS_PER_SECOND: usize = 50;

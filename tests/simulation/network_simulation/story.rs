@@ -13,7 +13,7 @@ use super::network::Network;
 use super::plan::{Act, ForkPlan, Plan, TICK_TIME};
 use super::takeover::Takeover;
 use super::watch::PeakUsage;
-use crate::books::BalanceSheet;
+use crate::common::books::BalanceSheet;
 use crate::common::private_network::{NETWORK, address, key_pair};
 use nisd_oracle::invariants;
 

@@ -1,10 +1,9 @@
 //! The program as its users call it.
 
 mod commands;
-#[path = "../common/mod.rs"]
-mod common;
 mod devnet;
 mod operator;
+mod secrets_in_memory;
 mod service;
 mod settings;
 mod terminal;

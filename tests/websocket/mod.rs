@@ -1,6 +1,4 @@
 //! The websocket interface.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod sockjs;
 mod websocket_replay;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::common::daemon::{Process, nisd};
 use crate::common::http_client::Client;
+use crate::common::members::{announcement, loopback, wait_for};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key, transfer};
-use crate::members::{announcement, loopback, wait_for};
 use nisd::model::Amount;
 use serde_json::Value;
 use tempfile::TempDir;

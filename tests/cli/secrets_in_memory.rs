@@ -1,8 +1,6 @@
 //! A configured private key exists in the node's memory only once, wherever it was read from.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, chown};
@@ -10,9 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
 
-use common::daemon::{Node, nisd};
-use common::http_client::{Client, post};
-use common::print_notice;
+use crate::common::daemon::{Node, nisd};
+use crate::common::http_client::{Client, post};
+use crate::common::print_notice;
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use serde_json::{Map, Value, json};
 

@@ -1,0 +1,5 @@
+//! Whole nodes in virtual time.
+
+mod clock;
+mod network_simulation;
+mod simulated_devnet;
