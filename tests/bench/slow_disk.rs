@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::data::daemon::Node;
-use common::data::http_client::Client;
+use common::data::http::Client;
 use common::data::private_network::{Genesis, address, key_pair, now, private_key};
 use common::data::slow_disk::SlowDisk;
 use nisd::model::Amount;

@@ -465,16 +465,6 @@ fn man_pages_and_completions_are_generated() {
 }
 
 #[test]
-fn the_error_about_a_store_in_use_names_its_folder() {
-    let place = full();
-    let (_store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
-    let folder = place.data();
-    let words = [folder.to_str().expect("a path"), "another nisd uses the data folder"];
-    place.on_store("rollback", &["--to", "5"]).expect_failure(1, &words);
-    place.import(&tiny("blocks.bin")).expect_failure(1, &words);
-}
-
-#[test]
 fn a_missing_nemesis_block_is_named_relative_to_the_configuration() {
     let place = StoreFolder::new();
     let expected = place.path("nemesis.bin");

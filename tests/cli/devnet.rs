@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, Node, run};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::websocket::Socket;
 use nisd::devnet::Role;
 use serde_json::Value;

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use crate::common::daemon::{CommandOutput, Node, closed_port, run, wait_for};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, now, private_key};
 use nisd::model::transaction::{Transfer, wire_version};
 use nisd::model::{Address, Amount, Body, Mosaic, MosaicId, Timestamp, Transaction};

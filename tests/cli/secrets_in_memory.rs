@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::daemon::{Node, nisd};
-use crate::common::http_client::{Client, post};
+use crate::common::http::{Client, post};
 use crate::common::print_notice;
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use serde_json::{Map, Value, json};

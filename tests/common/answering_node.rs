@@ -20,7 +20,7 @@ use nisd::net::service::{
 use nisd::node::{HTTP, Node, Start};
 use nisd::store::{Store, StoreError};
 
-use super::http::HttpResponse;
+use super::http;
 
 /// Units of work per tick.
 const BUDGET: u32 = 500;
@@ -152,7 +152,7 @@ impl<'s> AnsweringNode<'s> {
     }
 
     /// Sends a request from 127.0.0.1 and waits for the answer.
-    pub fn request(&mut self, bytes: &[u8], answers: Responder<'_>) -> HttpResponse {
+    pub fn request(&mut self, bytes: &[u8], answers: Responder<'_>) -> http::Response {
         self.connections += 1;
         let connection = ConnectionId(self.connections);
         let caller = Client {
@@ -186,7 +186,7 @@ impl<'s> AnsweringNode<'s> {
                 let mut written = Vec::new();
                 reply.write(&request, &mut Gzip::default(), &mut written);
                 self.work(answers);
-                return HttpResponse::parse(&written).expect("a response");
+                return http::Response::parse(&written).expect("a response");
             }
             is_resumed = true;
             reader.restore_last();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::http::HttpResponse;
+use super::http::Response;
 use super::json_text::Json;
 use super::open_maybe_compressed;
 use super::websocket::{BINARY, CLOSE, CONTINUATION, PING, PONG, Stomp, TEXT, decode, encode};
@@ -92,7 +92,7 @@ pub fn conversations(lines: &[Line]) -> Vec<Conversation> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerOutput {
     /// An HTTP response, also that to a handshake.
-    Response(HttpResponse),
+    Response(Response),
     Stomp(Stomp),
     /// A STOMP frame inside a SockJS frame.
     Sockjs(Stomp),
@@ -173,9 +173,9 @@ impl ServerOutput {
 }
 
 /// Reads a recorded response; that to an upgrade lacks the empty line at its end.
-fn recorded_response(text: &str) -> HttpResponse {
+fn recorded_response(text: &str) -> Response {
     let whole = if text.contains("\r\n\r\n") { text.to_owned() } else { format!("{text}\r\n\r\n") };
-    HttpResponse::parse(whole.as_bytes()).unwrap_or_else(|| panic!("not a response: {text:?}"))
+    Response::parse(whole.as_bytes()).unwrap_or_else(|| panic!("not a response: {text:?}"))
 }
 
 /// Headers that do not describe the server's behaviour.
@@ -195,15 +195,15 @@ pub fn difference(expected: &ServerOutput, got: &ServerOutput) -> Option<String>
     (!is_same).then(|| format!("expected {expected}\n      got      {got}"))
 }
 
-fn is_same_response(expected: &HttpResponse, got: &HttpResponse) -> bool {
-    let headers = |answer: &HttpResponse| -> Vec<_> {
+fn is_same_response(expected: &Response, got: &Response) -> bool {
+    let headers = |answer: &Response| -> Vec<_> {
         let counted = answer.headers.iter().filter(|(name, _)| !IGNORED_HEADERS.contains(&name.as_str()));
         let mut headers: Vec<_> = counted.cloned().collect();
         headers.iter_mut().filter(|(name, _)| name == "Expires").for_each(|(_, value)| value.clear());
         headers.sort();
         headers
     };
-    let json = |answer: &HttpResponse| {
+    let json = |answer: &Response| {
         let mut json = Json::parse(std::str::from_utf8(&answer.body).ok()?).ok()?;
         ["/timeStamp", "/entropy"].iter().for_each(|path| _ = json.at_path(path, &mut blank_ignored_values));
         Some(json)
@@ -329,7 +329,7 @@ impl Wire {
 
     fn next_buffered(&mut self) -> Option<ServerOutput> {
         if !self.is_websocket {
-            let answer = HttpResponse::parse(&self.buffer)?;
+            let answer = Response::parse(&self.buffer)?;
             let length = answer.header_values("Content-Length").first().map_or(0, |length| length.parse().unwrap_or(0));
             let head = self.buffer.len() - answer.body.len();
             if answer.body.len() < length {
@@ -337,7 +337,7 @@ impl Wire {
             }
             self.buffer.drain(..head + length);
             self.is_websocket = answer.status == 101;
-            return Some(ServerOutput::Response(HttpResponse { body: answer.body[..length].to_vec(), ..answer }));
+            return Some(ServerOutput::Response(Response { body: answer.body[..length].to_vec(), ..answer }));
         }
         let (frame, length) = decode(&self.buffer)?;
         self.buffer.drain(..length);

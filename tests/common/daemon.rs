@@ -1,12 +1,28 @@
 //! The program as a process: commands that end by themselves, and nodes that run until they are stopped.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use tempfile::TempDir;
+
+use super::private_network::{Genesis, private_key};
+use super::tiny;
+
+/// Arguments of a command: texts and paths.
+macro_rules! args {
+    ($($argument:expr),* $(,)?) => { [$(std::ffi::OsString::from(&$argument)),*] };
+}
+pub(crate) use args;
 
 /// Maximum run time of a command, and maximum time until a node listens.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
@@ -32,6 +48,16 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// Returns a port of this machine that nothing listens on.
 pub fn closed_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
+}
+
+/// Opens a pseudo-terminal; returns the end that shows it, and the one that a program uses.
+pub fn open_terminal() -> (File, File) {
+    let screen = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
+    grantpt(&screen).and_then(|()| unlockpt(&screen)).expect("a terminal");
+    let name = ptsname(&screen, Vec::new()).expect("a name").into_string().expect("text");
+    let flags = OFlags::NOCTTY.bits() as i32;
+    let terminal = OpenOptions::new().read(true).write(true).custom_flags(flags).open(name).expect("a terminal");
+    (screen, terminal)
 }
 
 /// Returns the program under test with empty standard input; the variable NISD replaces the program of this build by
@@ -171,19 +197,56 @@ pub struct Node {
     pub http: SocketAddr,
     /// Address of the websocket interface.
     pub websocket: SocketAddr,
+    /// A folder that is removed with the node.
+    pub folder: Option<TempDir>,
 }
 
 impl Node {
     /// Starts `nisd run` with further arguments and waits until it listens.
     #[track_caller]
-    pub fn start(arguments: &[&str]) -> Node {
+    pub fn start<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Node {
         Node::from_command(Node::command(arguments))
     }
 
     /// Returns the command that starts a node.
-    pub fn command(arguments: &[&str]) -> Command {
-        let ports = ["run", "--bind", "127.0.0.1", "--http-port", "0", "--websocket-port", "0"];
-        nisd(ports.iter().chain(arguments))
+    pub fn command<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = nisd(["run", "--bind", "127.0.0.1", "--http-port", "0", "--websocket-port", "0"]);
+        command.args(arguments);
+        command
+    }
+
+    /// Imports the smallest recorded chain up to a height into a store, and starts a node on it. Settings among the
+    /// arguments, each after `--set`, also apply to the import.
+    #[track_caller]
+    pub fn on_tiny(height: u64, arguments: &[&str]) -> Node {
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = args!["--config", tiny("config.json"), "--data", folder.path().join("store")];
+        let stop = args!["--stop-at", height.to_string(), tiny("blocks.bin")];
+        let settings = arguments.windows(2).filter(|pair| pair[0] == "--set").flatten().map(OsString::from);
+        run(args!["import"].into_iter().chain(own.clone()).chain(settings).chain(stop)).expect_success();
+        let node = Node::start(own.into_iter().chain(arguments.iter().map(OsString::from)));
+        Node { folder: Some(folder), ..node }
+    }
+
+    /// Starts a node of a private network that makes a block every second; its harvester has the key of this number.
+    #[track_caller]
+    pub fn on_fast_network(genesis: &Genesis, harvester: u64, settings: &[(&str, &str)], arguments: &[&str]) -> Node {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = genesis.write_hasty(folder.path(), &private_key(harvester).printed(), settings);
+        let node = Node::start(args!["--config", config].into_iter().chain(arguments.iter().map(OsString::from)));
+        Node { folder: Some(folder), ..node }
+    }
+
+    /// Returns the path of a file in the folder of the node: `node.properties` or `store`.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.as_ref().expect("a folder of its own").path().join(name)
+    }
+
+    /// Stops the node with SIGTERM and waits for its end.
+    #[track_caller]
+    pub fn stop(self) -> CommandOutput {
+        self.process.signal("TERM");
+        self.process.wait_with_timeout(MAX_WAIT).expect_success()
     }
 
     /// Starts a node with this command and waits until it listens.
@@ -193,7 +256,7 @@ impl Node {
         let start = Instant::now();
         loop {
             if let Some((http, websocket)) = addresses(&process.log()) {
-                return Node { process, http, websocket };
+                return Node { process, http, websocket, folder: None };
             }
             if let Some(status) = process.exit() {
                 panic!("the node ended with {status}");

@@ -1,14 +1,17 @@
-//! Recorded HTTP exchanges: reads them and compares a response with the recorded one.
+//! Recorded HTTP exchanges: reads them, sends the request again, and compares the response with the recorded one.
 
-use std::io::{BufRead as _, BufReader};
-use std::net::IpAddr;
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::http::HttpResponse;
+use super::http::{Client, Response};
 use super::json_text::Json;
 use super::open_maybe_compressed;
+
+/// Size of the chunks of a chunked request.
+const CHUNK_BYTES: usize = 50;
 
 /// How a response is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub struct Exchange {
     pub headers: Vec<(String, String)>,
     pub body: Option<Vec<u8>>,
     pub source: Option<IpAddr>,
-    pub expected: HttpResponse,
+    pub expected: Response,
     pub compare: Compare,
     pub mask: Vec<String>,
     pub mask_ranges: Vec<(i64, usize)>,
@@ -69,7 +72,7 @@ impl Exchange {
             headers: pairs(&row["headers"]),
             body: body("body", "bodyEncoding"),
             source: text("source").map(|source| source.parse().expect("an address")),
-            expected: HttpResponse {
+            expected: Response {
                 status: row["status"].as_u64().and_then(|status| status.try_into().ok()).expect("a status"),
                 headers: pairs(&row["responseHeaders"]),
                 body: body("responseBody", "responseEncoding").unwrap_or_default(),
@@ -88,14 +91,50 @@ impl Exchange {
         }
     }
 
-    /// Returns the request line, for display.
+    /// Returns the method and the target.
     pub fn line(&self) -> String {
         let query = self.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
         format!("{} {}{query}", self.method, self.path)
     }
 
+    /// Sends the request to a port of this machine, on a connection of its own.
+    pub fn send(&self, port: u16) -> io::Result<Response> {
+        let from = self.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let mut client = Client::connect_from(from, SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+        // A node may answer and close before it has read a request that is too long.
+        let sent = client.try_send(self.request(port));
+        let mut bytes = Vec::new();
+        let received = client.stream().read_to_end(&mut bytes);
+        if let Some(response) = Response::parse(&bytes) {
+            return Ok(response);
+        }
+        sent.and(received)?;
+        let shown = String::from_utf8_lossy(&bytes);
+        Err(io::Error::new(io::ErrorKind::InvalidData, format!("not a response: {shown:?}")))
+    }
+
+    /// Returns the bytes of the request: `Host`, `Connection: close`, the recorded headers and the framing.
+    fn request(&self, port: u16) -> Vec<u8> {
+        let mut head = format!("{} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n", self.line());
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let body = self.body.as_deref().unwrap_or_default();
+        if self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Transfer-Encoding")) {
+            let mut bytes = (head + "\r\n").into_bytes();
+            for chunk in body.chunks(CHUNK_BYTES) {
+                bytes.extend([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+            }
+            return [&bytes, b"0\r\n\r\n".as_slice()].concat();
+        }
+        if self.body.is_some() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH") {
+            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        [head.as_bytes(), b"\r\n", body].concat()
+    }
+
     /// Returns the differences between the recorded response and `got`; empty if they agree.
-    pub fn differences(&self, got: &HttpResponse) -> Vec<String> {
+    pub fn differences(&self, got: &Response) -> Vec<String> {
         let mut found = Vec::new();
         if got.status != self.expected.status {
             found.push(format!("status: expected {}, got {}", self.expected.status, got.status));
@@ -110,7 +149,7 @@ impl Exchange {
         found
     }
 
-    fn header_differences(&self, got: &HttpResponse) -> Vec<String> {
+    fn header_differences(&self, got: &Response) -> Vec<String> {
         let mut found = Vec::new();
         for name in ["Content-Type", "Access-Control-Allow-Origin", "Access-Control-Allow-Headers"] {
             let (expected, got) = (self.expected.header_values(name), got.header_values(name));
@@ -119,7 +158,7 @@ impl Exchange {
             }
         }
         if self.method == "OPTIONS" {
-            let (expected, got) = (self.expected.second_allow(), got.second_allow());
+            let (expected, got) = (second_allow(&self.expected), second_allow(got));
             if expected != got {
                 found.push(format!("second header Allow: expected {expected:?}, got {got:?}"));
             }
@@ -127,7 +166,7 @@ impl Exchange {
         found
     }
 
-    fn json_difference(&self, got: &HttpResponse) -> Option<String> {
+    fn json_difference(&self, got: &Response) -> Option<String> {
         let read = |body: &[u8]| Json::parse(std::str::from_utf8(body).map_err(|error| error.to_string())?);
         let expected = read(&self.expected.body).unwrap_or_else(|error| panic!("{}: {error}", self.id));
         match read(&got.body) {
@@ -158,7 +197,7 @@ impl Exchange {
         (!is_same(&expected, &got)).then(|| format!("body: expected {expected}\n      got      {got}"))
     }
 
-    fn bytes_difference(&self, got: &HttpResponse) -> Option<String> {
+    fn bytes_difference(&self, got: &Response) -> Option<String> {
         let (mut expected, mut bytes) = (self.expected.body.clone(), got.body.clone());
         let is_account = self.path.starts_with("/account/get") && self.expected.status == 200;
         if is_account {
@@ -178,6 +217,15 @@ impl Exchange {
         let differs = expected != bytes;
         differs.then(|| format!("body: expected {:?}\n      got      {:?}", shown(&expected), shown(&bytes)))
     }
+}
+
+/// Returns the methods of the second `Allow` header, sorted; none if there is only one.
+fn second_allow(response: &Response) -> Vec<&str> {
+    let values = response.header_values("Allow");
+    let second = values.get(1).copied().unwrap_or_default();
+    let mut methods: Vec<_> = second.split(',').map(str::trim).filter(|method| !method.is_empty()).collect();
+    methods.sort_unstable();
+    methods
 }
 
 /// Members that nodes of the network compute with slightly different results, and their relative tolerance.
@@ -230,25 +278,7 @@ fn zero_range(bytes: &mut [u8], start: i64, length: usize) {
 
 /// Decodes standard base64.
 pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0u32, 0);
-    for character in text.trim_end_matches('=').bytes() {
-        let value = match character {
-            b'A'..=b'Z' => character - b'A',
-            b'a'..=b'z' => character - b'a' + 26,
-            b'0'..=b'9' => character - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    Some(bytes)
+    data_encoding::BASE64.decode(text.as_bytes()).ok()
 }
 
 /// Converts a binary account pair to its JSON form; `None` if it is not an account pair.

@@ -1,132 +1,269 @@
-//! A small HTTP client that sends given bytes unchanged.
+//! The HTTP client of the tests: a connection that is kept open and sends given bytes unchanged.
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
-use super::exchange::Exchange;
-
 /// Maximum time for a response.
-const TIMEOUT: Duration = Duration::from_secs(20);
-/// Size of the chunks of a chunked request.
-const CHUNK_BYTES: usize = 50;
+pub const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// A response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HttpResponse {
+pub struct Response {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl HttpResponse {
+impl Response {
     /// Returns all values of a header, in order.
     pub fn header_values(&self, name: &str) -> Vec<&str> {
         let found = self.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// Returns the methods of the second `Allow` header, sorted; none if there is only one.
-    pub fn second_allow(&self) -> Vec<&str> {
-        let values = self.header_values("Allow");
-        let second = values.get(1).copied().unwrap_or_default();
-        let mut methods: Vec<_> = second.split(',').map(str::trim).filter(|method| !method.is_empty()).collect();
-        methods.sort_unstable();
-        methods
+    /// Returns the first value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.header_values(name).first().copied()
     }
 
-    /// Parses a whole response.
-    pub fn parse(bytes: &[u8]) -> Option<HttpResponse> {
-        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
-        let head = std::str::from_utf8(&bytes[..end]).ok()?;
-        let mut lines = head.split("\r\n");
-        let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
-        let header = |line: &str| {
-            let (name, value) = line.split_once(':')?;
-            Some((name.to_owned(), value.trim().to_owned()))
-        };
-        let headers = lines.map(header).collect::<Option<_>>()?;
-        let mut response = HttpResponse { status, headers, body: bytes[end + 4..].to_vec() };
+    /// Returns the body as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("the body is text")
+    }
+
+    /// Returns the body as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    /// Parses the bytes of a whole response.
+    pub fn parse(bytes: &[u8]) -> Option<Response> {
+        let (mut response, head) = Response::parse_head(bytes)?;
+        response.body = bytes[head..].to_vec();
         if response.header_values("Transfer-Encoding") == ["chunked"] {
             response.body = unchunked(&response.body)?;
         }
         Some(response)
     }
+
+    /// Parses the head of a response; returns its length, too.
+    fn parse_head(bytes: &[u8]) -> Option<(Response, usize)> {
+        let length = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+        let mut lines = std::str::from_utf8(&bytes[..length]).ok()?.trim_end().split("\r\n");
+        let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+        let header = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+        Some((Response { status, headers: lines.map(header).collect::<Option<_>>()?, body: Vec::new() }, length))
+    }
 }
 
 fn unchunked(mut bytes: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
-    loop {
-        let end = bytes.windows(2).position(|window| window == b"\r\n")?;
-        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()?;
-        let rest = &bytes[end + 2..];
-        if length == 0 {
+    while let httparse::Status::Complete((start, size)) = httparse::parse_chunk_size(bytes).ok()? {
+        if size == 0 {
             return Some(body);
         }
-        body.extend_from_slice(rest.get(..length)?);
-        bytes = rest.get(length + 2..)?;
+        body.extend_from_slice(bytes.get(start..start + size as usize)?);
+        bytes = bytes.get(start + size as usize + 2..)?;
     }
+    None
 }
 
-/// Sends the request of an exchange to a port of this machine.
-pub fn send(exchange: &Exchange, port: u16) -> io::Result<HttpResponse> {
-    let mut stream = connect(exchange.source, port)?;
-    // A node may answer and close before it has read a request that is too long.
-    let sent = stream.write_all(&request(exchange, port));
-    let mut bytes = Vec::new();
-    let received = stream.read_to_end(&mut bytes);
-    match HttpResponse::parse(&bytes) {
-        Some(response) => Ok(response),
-        None => {
-            sent?;
-            received?;
-            let shown = String::from_utf8_lossy(&bytes);
-            Err(io::Error::new(io::ErrorKind::InvalidData, format!("not a response: {shown:?}")))
+/// A connection.
+pub struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    #[track_caller]
+    pub fn connect(address: SocketAddr) -> Client {
+        Client::from_stream(TcpStream::connect_timeout(&address, MAX_WAIT).expect("the node takes connections"))
+    }
+
+    /// Connects from an address of this machine.
+    pub fn connect_from(from: impl Into<IpAddr>, address: SocketAddr) -> io::Result<Client> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::new(from.into(), 0).into())?;
+        socket.connect_timeout(&address.into(), MAX_WAIT)?;
+        Ok(Client::from_stream(socket.into()))
+    }
+
+    /// Uses an existing connection.
+    pub fn from_stream(stream: TcpStream) -> Client {
+        stream.set_read_timeout(Some(MAX_WAIT)).expect("a time limit");
+        stream.set_write_timeout(Some(MAX_WAIT)).expect("a time limit");
+        stream.set_nodelay(true).expect("no delay");
+        Client { stream, buffer: Vec::new() }
+    }
+
+    /// Returns the stream and the buffered bytes, for use after an upgrade.
+    pub fn into_parts(self) -> (TcpStream, Vec<u8>) {
+        (self.stream, self.buffer)
+    }
+
+    /// Returns the stream.
+    pub fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// Sends bytes.
+    #[track_caller]
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes).expect("the node reads");
+    }
+
+    /// Sends bytes; fails if the node has closed the connection.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref())
+    }
+
+    /// Reads the response to a request other than HEAD.
+    #[track_caller]
+    pub fn answer(&mut self) -> Response {
+        self.try_answer().unwrap_or_else(|error| panic!("{error}, but {:?}", String::from_utf8_lossy(&self.buffer)))
+    }
+
+    /// Reads a response; fails if the node closes the connection, or sends nothing for too long.
+    pub fn try_answer(&mut self) -> io::Result<Response> {
+        let mut answer = self.try_head()?;
+        if answer.header("Transfer-Encoding") == Some("chunked") {
+            while self.try_chunk(&mut answer)? {}
+        } else {
+            let length = answer.header("Content-Length").map_or(0, |length| length.parse().expect("a length"));
+            answer.body = self.bytes(length)?;
+        }
+        Ok(answer)
+    }
+
+    /// Reads the head of a response; this is all of it after a HEAD.
+    #[track_caller]
+    pub fn head(&mut self) -> Response {
+        self.try_head().unwrap_or_else(|error| panic!("{error}, but {:?}", String::from_utf8_lossy(&self.buffer)))
+    }
+
+    fn try_head(&mut self) -> io::Result<Response> {
+        loop {
+            if let Some((response, length)) = Response::parse_head(&self.buffer) {
+                self.buffer.drain(..length);
+                return Ok(response);
+            }
+            self.receive_more()?;
         }
     }
+
+    /// Reads the next chunk of a chunked response; returns whether more chunks follow.
+    #[track_caller]
+    pub fn chunk(&mut self, answer: &mut Response) -> bool {
+        self.try_chunk(answer).expect("a chunk")
+    }
+
+    fn try_chunk(&mut self, answer: &mut Response) -> io::Result<bool> {
+        let (start, size) = loop {
+            match httparse::parse_chunk_size(&self.buffer).expect("the size of a chunk") {
+                httparse::Status::Complete(found) => break found,
+                httparse::Status::Partial => self.receive_more()?,
+            }
+        };
+        self.buffer.drain(..start);
+        answer.body.append(&mut self.bytes(size as usize)?);
+        assert_eq!(self.bytes(2)?, b"\r\n");
+        Ok(size > 0)
+    }
+
+    fn bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        while self.buffer.len() < length {
+            self.receive_more()?;
+        }
+        let rest = self.buffer.split_off(length);
+        Ok(std::mem::replace(&mut self.buffer, rest))
+    }
+
+    fn receive_more(&mut self) -> io::Result<()> {
+        if self.receive()? { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) }
+    }
+
+    /// Reads some bytes; returns `false` at the end of the stream.
+    fn receive(&mut self) -> io::Result<bool> {
+        let mut chunk = [0; 16 * 1024];
+        let count = self.stream.read(&mut chunk)?;
+        self.buffer.extend_from_slice(&chunk[..count]);
+        Ok(count > 0)
+    }
+
+    /// Waits until the node closes the connection; returns what it still sends.
+    #[track_caller]
+    pub fn expect_end(&mut self) -> String {
+        while self.receive().expect("the end in time") {}
+        String::from_utf8_lossy(&std::mem::take(&mut self.buffer)).into_owned()
+    }
+
+    /// Sends a request and reads the response.
+    #[track_caller]
+    pub fn request(&mut self, request: impl AsRef<[u8]>) -> Response {
+        self.send(request);
+        self.answer()
+    }
+
+    /// Sends a GET and reads the response.
+    #[track_caller]
+    pub fn get(&mut self, target: &str) -> Response {
+        self.request(get(target))
+    }
+
+    /// Sends a POST of JSON and reads the response.
+    #[track_caller]
+    pub fn post(&mut self, target: &str, body: &str) -> Response {
+        self.request(post(target, body))
+    }
+
+    /// Requests the chain height.
+    #[track_caller]
+    pub fn height(&mut self) -> u64 {
+        self.get("/chain/height").json()["height"].as_u64().expect("a height")
+    }
+
+    /// Waits until the chain has at least this height; returns the height.
+    #[track_caller]
+    pub fn wait_for_height(&mut self, height: u64) -> u64 {
+        let begun = Instant::now();
+        loop {
+            let present = self.height();
+            if present >= height {
+                return present;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "height {height} is not reached, only {present}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Requests the block at a height.
+    #[track_caller]
+    pub fn block(&mut self, height: u64) -> Response {
+        self.post("/block/at/public", &format!("{{\"height\":{height}}}"))
+    }
 }
 
-fn connect(source: Option<IpAddr>, port: u16) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    if let Some(source) = source {
-        socket.bind(&SocketAddr::new(source, 0).into())?;
-    }
-    let target = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
-    socket.connect_timeout(&target.into(), TIMEOUT)?;
-    let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    Ok(stream)
+/// Returns the bytes of a GET request.
+pub fn get(target: &str) -> String {
+    get_with(target, "")
 }
 
-/// Returns the bytes of the request: `Host`, `Connection: close`, the recorded headers and the framing.
-fn request(exchange: &Exchange, port: u16) -> Vec<u8> {
-    let query = exchange.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
-    let mut head = format!("{} {}{query} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", exchange.method, exchange.path);
-    head.push_str("Connection: close\r\n");
-    for (name, value) in &exchange.headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    let is_chunked = exchange.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Transfer-Encoding"));
-    let sends_length = matches!(exchange.method.as_str(), "POST" | "PUT" | "PATCH");
-    let length = exchange.body.as_ref().map(Vec::len).or(sends_length.then_some(0));
-    if let (Some(length), false) = (length, is_chunked) {
-        head.push_str(&format!("Content-Length: {length}\r\n"));
-    }
-    head.push_str("\r\n");
-    let mut bytes = head.into_bytes();
-    let body = exchange.body.as_deref().unwrap_or_default();
-    if !is_chunked {
-        bytes.extend_from_slice(body);
-        return bytes;
-    }
-    for chunk in body.chunks(CHUNK_BYTES) {
-        bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
-        bytes.extend_from_slice(chunk);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes.extend_from_slice(b"0\r\n\r\n");
-    bytes
+/// Returns the bytes of a GET request with further header lines.
+pub fn get_with(target: &str, headers: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n")
+}
+
+/// Returns the bytes of a POST request with JSON.
+pub fn post(target: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::daemon::{Node, nisd, run};
-use super::http_client::{Client, ClientResponse};
+use super::http::{Client, Response};
 use super::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 
 /// Default maximum wait.
@@ -185,7 +185,7 @@ impl Member {
 
     /// Sends a request; repeats it while the node answers that the rate limit is exceeded.
     #[track_caller]
-    fn request(&self, ask: impl Fn(&mut Client) -> ClientResponse) -> ClientResponse {
+    fn request(&self, ask: impl Fn(&mut Client) -> Response) -> Response {
         let address = SocketAddr::new(self.place.test_address, self.place.http.port());
         let answer = || Some(ask(&mut Client::connect(address))).filter(|answer| answer.status != TOO_MANY_REQUESTS);
         wait_for("an answer", answer)

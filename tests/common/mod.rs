@@ -6,7 +6,6 @@ pub mod conversation;
 pub mod daemon;
 pub mod exchange;
 pub mod http;
-pub mod http_client;
 pub mod json_text;
 pub mod members;
 pub mod mutation;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::http_client::{Client, MAX_WAIT};
+use super::http::{Client, MAX_WAIT};
 
 pub const CONTINUATION: u8 = 0;
 pub const TEXT: u8 = 1;
@@ -50,6 +50,15 @@ impl Socket {
         assert_eq!(answer.header("Sec-WebSocket-Accept"), Some(ACCEPT));
         assert_eq!(answer.header("Sec-WebSocket-Extensions"), None);
         Socket::from_parts(client.into_parts())
+    }
+
+    /// Opens a session without a version.
+    #[track_caller]
+    pub fn connected(address: SocketAddr) -> Socket {
+        let mut socket = Socket::open(address);
+        socket.text("CONNECT\n\n\0");
+        assert_eq!(socket.next_text(), "CONNECTED\nheart-beat:0,0\n\n\0");
+        socket
     }
 
     /// Continues a connection after its upgrade, with the bytes received after the response.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::common::daemon::{Node, run};
 use crate::common::exchange::{Compare, Exchange, read_file};
-use crate::common::http::{self, HttpResponse};
+use crate::common::http::Response;
 use crate::common::{print_notice, recorded};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -159,7 +159,7 @@ fn is_unknown_path(exchange: &Exchange) -> bool {
 }
 
 /// Returns what is wrong with the answer to an unsigned challenge; empty if nothing is.
-fn unsigned_answer_errors(response: &HttpResponse) -> Vec<String> {
+fn unsigned_answer_errors(response: &Response) -> Vec<String> {
     let body = String::from_utf8_lossy(&response.body);
     let is_refused = response.status == 400 && body.contains("challenge must be 64 bytes");
     let zeros = format!("\"signature\":\"{}\"", "00".repeat(64));
@@ -181,7 +181,7 @@ struct Report {
 }
 
 impl Report {
-    fn check(&mut self, exchange: &Exchange, got: std::io::Result<HttpResponse>) {
+    fn check(&mut self, exchange: &Exchange, got: std::io::Result<Response>) {
         self.replayed += 1;
         let found = match got {
             Ok(response) if UNSIGNED_CHALLENGES.contains(&exchange.id.as_str()) => {
@@ -256,9 +256,9 @@ fn replay(name: &str, exchanges: &[&Exchange], node: &Node) {
             Some(reason) => {
                 *report.skipped.entry(reason).or_default() += 1;
                 // It is sent all the same because the node counts its requests.
-                drop(http::send(exchange, node.http.port()));
+                drop(exchange.send(node.http.port()));
             }
-            None => report.check(&with_request_list(exchange), http::send(exchange, node.http.port())),
+            None => report.check(&with_request_list(exchange), exchange.send(node.http.port())),
         }
     }
     report.conclude(name, &node.process.log());
@@ -394,9 +394,9 @@ mod comparison {
         ))
     }
 
-    fn answered(body: &str) -> HttpResponse {
+    fn answered(body: &str) -> Response {
         let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-        HttpResponse { status: 200, headers, body: body.as_bytes().to_vec() }
+        Response { status: 200, headers, body: body.as_bytes().to_vec() }
     }
 
     fn is_equal(recorded: &Exchange, body: &str) -> bool {
@@ -494,7 +494,7 @@ mod comparison {
         recorded.path = "/account/get".to_owned();
         recorded.compare = Compare::Bytes;
         recorded.expected.body = pair(0.5, 7);
-        let got = |body| HttpResponse { body, ..answered("") };
+        let got = |body| Response { body, ..answered("") };
         assert!(recorded.differences(&got(pair(0.5, 7))).is_empty());
         assert!(!recorded.differences(&got(pair(0.5, 8))).is_empty());
         assert!(!recorded.differences(&got(pair(0.5, 7)[1..].to_vec())).is_empty());

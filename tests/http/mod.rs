@@ -2,9 +2,9 @@
 
 mod connections;
 mod explorer;
-mod figures;
 mod http_replay;
 mod http_steps;
+mod metrics;
 mod node;
 mod openapi;
 mod reactor;

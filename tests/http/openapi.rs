@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, run};
 use crate::common::exchange::{Exchange, read_file};
-use crate::common::http_client::{Client, ClientResponse, get};
+use crate::common::http::{Client, Response, get};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
 use crate::common::schema::{mismatch, resolve};
 use crate::common::{print_notice, recorded, shared, tiny};
@@ -261,7 +261,7 @@ fn node_on_tiny(folder: &tempfile::TempDir) -> Node {
 }
 
 /// Returns what is wrong with a response according to the operation's description.
-fn response_mismatch(answer: &ClientResponse, operation: &Value, document: &Value) -> Option<String> {
+fn response_mismatch(answer: &Response, operation: &Value, document: &Value) -> Option<String> {
     let response = resolve_reference(&operation["responses"][answer.status.to_string()], document);
     if !response.is_object() {
         return Some(format!("{} is not described", answer.status));
@@ -327,7 +327,7 @@ fn routes_read_exactly_the_documented_parameters() {
     let all: BTreeSet<_> = all.map(|parameter| parameter["name"].as_str().expect("a name")).collect();
     let (mut tried, mut wrong) = (0, Vec::new());
     for (method, path, operation) in operations(&document).filter(|(_, path, _)| *path != "/shutdown") {
-        let mut judge = |answer: ClientResponse, must_fail: bool, what: &str| {
+        let mut judge = |answer: Response, must_fail: bool, what: &str| {
             let misfit = response_mismatch(&answer, operation, &document);
             if (answer.status != 200) != must_fail || misfit.is_some() {
                 wrong.push(format!("{method} {path} {what}: {} {:?}", answer.status, misfit));

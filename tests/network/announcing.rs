@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, run};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::private_network::{Genesis, NETWORK};
 use crate::common::{print_notice, read_recorded, recorded, refusals, tiny};
 use nisd::codec::{Context, SigningForm};

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, run};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::recorded;
 use tempfile::TempDir;
 

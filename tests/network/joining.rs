@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, Process, closed_port, nisd, run, wait_for};
 use crate::common::exchange::decode_base64;
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
 use crate::common::recorded_chain::Chain;
 use crate::common::{read_recorded, shared, tiny};

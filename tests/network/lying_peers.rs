@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, nisd};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::print_notice;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use crate::common::scripted_peer::{HonestPeer, ScriptedPeer};

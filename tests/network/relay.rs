@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::common::daemon::{Process, nisd};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::members::{announcement, loopback, wait_for};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key, transfer};
 use nisd::model::Amount;

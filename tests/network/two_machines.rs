@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::common::daemon::{Node, nisd, run};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::members::{NodeLocation, active_peers, wait_for, wrap_command};
 use crate::common::namespaces::VirtualLinks;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::daemon::{Node, nisd};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::members::{active_peers, loopback, wait_for};
 use crate::common::recorded;
 use tempfile::TempDir;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::answering_node::AnsweringNode;
-use crate::common::http::HttpResponse;
+use crate::common::http::Response;
 use crate::common::peer_recording::Call;
 use crate::common::recorded_chain::copy_store;
 use crate::common::{print_notice, recorded};
@@ -143,7 +143,7 @@ impl<'a> NodeReplay<'a> {
         }
     }
 
-    fn send_request(&mut self, node: &mut AnsweringNode<'_>, request: &[u8]) -> HttpResponse {
+    fn send_request(&mut self, node: &mut AnsweringNode<'_>, request: &[u8]) -> Response {
         node.request(request, &mut |fetch, now| self.answer(fetch, now))
     }
 
@@ -187,7 +187,7 @@ impl<'a> NodeReplay<'a> {
     }
 
     /// Returns why an exchange must have a different answer, and whether it has.
-    fn exception(&self, call: &Call, got: &HttpResponse) -> Option<(&'static str, bool)> {
+    fn exception(&self, call: &Call, got: &Response) -> Option<(&'static str, bool)> {
         let what = call.fault.as_deref().unwrap_or_default();
         let is_here = |(name, node, second): &(&str, &str, f64)| {
             (*name, *node, *second) == (self.source.name, self.node, call.at)
@@ -212,7 +212,7 @@ impl<'a> NodeReplay<'a> {
         }
     }
 
-    fn compare(&self, call: &Call, got: &HttpResponse) -> Outcome {
+    fn compare(&self, call: &Call, got: &Response) -> Outcome {
         let outcome = match self.exception(call, got) {
             Some((why, true)) => Outcome::Explained(why),
             Some((why, false)) => Outcome::Differs(format!("not as explained: {why}")),

@@ -1,7 +1,7 @@
 //! Looks up the transactions of a year-old chain by hash at a running node.
 
 use crate::common::daemon::{Node, run};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::recorded_chain::Chain;
 use nisd::model::{Block, Hash256};
 use tempfile::TempDir;

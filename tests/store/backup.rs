@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, Node, Process, nisd, run};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key};
 use crate::common::{Random, older_store, print_notice, recorded, tiny};
 use nisd::model::Amount;

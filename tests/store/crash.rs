@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::common::daemon::{Node, Process, nisd, run};
-use crate::common::http_client::{Client, post};
+use crate::common::http::{Client, post};
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
 use crate::common::{Random, from_environment, print_notice, recorded};
 use nisd::codec::SigningForm;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, Node, Process, nisd, run};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::private_network::{Genesis, address, key_pair, now, private_key, transfer};
 use crate::common::{print_notice, recorded, tiny};
 use nisd::codec::SigningForm;

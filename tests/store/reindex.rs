@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::daemon::{CommandOutput, Node, Process, nisd, run};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::tiny;
 use nisd::store::{AccessMode, Options, Read, Store, Table};
 use tempfile::TempDir;

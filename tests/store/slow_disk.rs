@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, wait_for};
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::print_notice;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use crate::common::slow_disk::SlowDisk;

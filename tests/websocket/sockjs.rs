@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::Node;
-use crate::common::http_client::{Client, ClientResponse, MAX_WAIT};
+use crate::common::http::{Client, Response, MAX_WAIT};
 use crate::common::private_network::{self, Genesis, address, key_pair, now};
 use crate::common::websocket::{BINARY, Socket, Stomp, UPGRADE};
 use nisd::model::Amount;
@@ -96,7 +96,7 @@ struct Session {
     transport: Transport,
     receiver: Client,
     /// The current streaming response.
-    answer: Option<ClientResponse>,
+    answer: Option<Response>,
     /// How many of its frames were read.
     seen: usize,
     sender: Client,
@@ -194,7 +194,7 @@ fn percent(text: &str) -> String {
 }
 
 /// Sends a request on a connection of its own.
-fn request_once(address: SocketAddr, request: &str) -> ClientResponse {
+fn request_once(address: SocketAddr, request: &str) -> Response {
     let mut client = Client::connect(address);
     client.send(request);
     client.answer()

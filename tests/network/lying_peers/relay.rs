@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
 use crate::common::daemon::Node;
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 use crate::common::private_network::{key_pair, private_key};
 use crate::common::scripted_peer::{
     HonestPeer, ReceivedRequest, ScriptedPeer, ScriptedResponse, answer, read, read_request,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::common::http_client::Client;
+use crate::common::http::Client;
 
 /// Interval between two queries.
 const QUERY_INTERVAL: Duration = Duration::from_millis(10);

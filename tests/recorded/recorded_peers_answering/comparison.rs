@@ -7,8 +7,8 @@ use nisd::peer::wire::{
     HashChain, List, NodeExperiences, NodeInfo, NodeList, Score, ShortIds,
 };
 
-use crate::common::http::HttpResponse;
-use crate::common::http_client::post;
+use crate::common::http::Response;
+use crate::common::http::post;
 use crate::common::peer_recording::Call;
 
 /// Parts of an answer that are not compared.
@@ -68,7 +68,7 @@ fn translated<Q: Readable + Writable, A: Readable + Writable>(call: &Call, conte
 }
 
 /// Compares an answer with that to a recorded request.
-pub fn compare(call: &Call, got: &HttpResponse, context: Context) -> Outcome {
+pub fn compare(call: &Call, got: &Response, context: Context) -> Outcome {
     if Some(got.status) != call.status {
         return Outcome::Differs(format!("{:?} was {}: {}", call.status, got.status, shown(&got.body)));
     }
@@ -88,7 +88,7 @@ pub fn compare(call: &Call, got: &HttpResponse, context: Context) -> Outcome {
 /// Two answers that are not byte for byte equal.
 struct Masked<'a> {
     call: &'a Call,
-    got: &'a HttpResponse,
+    got: &'a Response,
     context: Context,
 }
 

@@ -12,7 +12,7 @@ use super::{Report, Session, start};
 use crate::common;
 use crate::common::conversation::{Conversation, Line, ServerOutput, Step, body_of, conversations, read_file};
 use crate::common::daemon::Node;
-use crate::common::http_client::{Client, post};
+use crate::common::http::{Client, post};
 use crate::common::json_text::Json;
 use crate::common::websocket::Stomp;
 

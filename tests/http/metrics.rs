@@ -1,40 +1,25 @@
 //! Monitoring of a node: `GET /metrics`, `nisd status`, and the alert rules and the dashboard based on them.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use crate::common::daemon::{Node, closed_port, nisd, run, wait_for};
-use crate::common::http_client::{Client, ClientResponse};
-use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
+use crate::common::daemon::{Node, args, closed_port, nisd, open_terminal, run, wait_for};
+use crate::common::http::{Client, get};
+use crate::common::print_notice;
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
 use crate::common::websocket::Socket;
-use crate::common::{print_notice, tiny};
 use nisd::metrics::Scrape;
 use nisd::model::Amount;
-use rustix::fs::OFlags;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-/// Maximum wait.
-const MAX_WAIT: Duration = Duration::from_secs(60);
-
-/// Starts a node on the smallest chain, which does not grow; `settings` precede its own.
-fn node(settings: &[&str]) -> (Node, TempDir) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (data, config, blocks) = (folder.path().join("store"), tiny("config.json"), tiny("blocks.bin"));
-    let paths = [&config, &data, &blocks].map(|path| path.to_str().expect("a path").to_owned());
-    let [config, data, blocks] = paths.each_ref().map(String::as_str);
-    run(["import", "--config", config, "--data", data, blocks]).expect_success();
+/// Starts a node on the smallest chain, which does not grow.
+fn node(settings: &[&str]) -> Node {
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
-    let all: Vec<&str> = ["--config", config, "--data", data, "--clock", "3240"].into_iter().chain(settings).collect();
-    (Node::start(&all), folder)
+    Node::on_tiny(60, &["--clock", "3240"].into_iter().chain(settings).collect::<Vec<_>>())
 }
 
 fn scrape(node: SocketAddr) -> Scrape {
@@ -48,6 +33,11 @@ fn answered(reading: &Scrape, route: &str, status: &str) -> f64 {
     let all = reading.samples_of("nisd_http_requests_total");
     let of_route = all.filter(|sample| sample.label("route") == route && sample.label("status") == status);
     of_route.map(|sample| sample.value).sum()
+}
+
+/// Returns the values of a metric with a label.
+fn with_label(reading: &Scrape, metric: &str, label: &str, value: &str) -> Vec<f64> {
+    reading.samples_of(metric).filter(|sample| sample.label(label) == value).map(|sample| sample.value).collect()
 }
 
 /// Returns the names of metrics in a text without the suffixes that Prometheus adds for histograms.
@@ -67,7 +57,7 @@ fn source(path: &str) -> String {
 
 #[test]
 fn every_metric_is_well_formed_and_documented() {
-    let (node, _folder) = node(&[]);
+    let node = node(&[]);
     let answer = Client::connect(node.http).get("/metrics");
     assert_eq!(answer.header("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let (mut helped, mut typed, mut told) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -98,11 +88,9 @@ fn every_metric_is_well_formed_and_documented() {
 
 #[test]
 fn metrics_are_for_local_clients_unless_there_is_a_metrics_listener() {
-    let (node, _folder) = node(&["nisd.metricsBind=127.0.0.1:0"]);
-    let ask = |address: SocketAddr, target: &str, headers: &str| -> ClientResponse {
-        let mut client = Client::connect(address);
-        client.send(format!("GET {target} HTTP/1.1\r\n{headers}\r\n"));
-        client.answer()
+    let node = node(&["nisd.metricsBind=127.0.0.1:0"]);
+    let ask = |address: SocketAddr, target: &str, headers: &str| {
+        Client::connect(address).request(format!("GET {target} HTTP/1.1\r\n{headers}\r\n"))
     };
     let foreign = [
         "Host: localhost\r\nX-Forwarded-For: 8.8.8.8\r\n",
@@ -122,8 +110,7 @@ fn metrics_are_for_local_clients_unless_there_is_a_metrics_listener() {
         assert_eq!(ask(listener, target, foreign[0]).status, 404, "{target}");
     }
     let mut client = Client::connect(listener);
-    client.send("OPTIONS /account/unlock HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert_eq!(client.answer().status, 404);
+    assert_eq!(client.request(get("/account/unlock").replace("GET", "OPTIONS")).status, 404);
     let posted = Client::connect(listener).post("/account/unlock", r#"{"value":"00"}"#);
     assert_eq!(posted.status, 413);
     assert_eq!(answered(&scrape(node.http), "/metrics", "200"), 3.0);
@@ -132,21 +119,17 @@ fn metrics_are_for_local_clients_unless_there_is_a_metrics_listener() {
 
 #[test]
 fn requests_are_counted_and_clients_cannot_add_metric_names() {
-    let (node, _folder) = node(&[]);
+    let node = node(&[]);
     let before = scrape(node.http);
     let mut client = Client::connect(node.http);
     for number in 0..300 {
         client.get("/chain/height");
-        client.send(format!("GET /nonsense/{number}?a={number} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
-        assert_eq!(client.answer().status, 404);
-        client.send(format!("M{number} /status HTTP/1.1\r\nHost: localhost\r\n\r\n"));
-        client.answer();
+        assert_eq!(client.get(&format!("/nonsense/{number}?a={number}")).status, 404);
+        client.request(get("/status").replace("GET", &format!("M{number}")));
     }
     client.send("nonsense\r\n\r\n");
     client.expect_end();
-    let mut socket = Socket::open(node.websocket);
-    socket.text("CONNECT\n\n\0");
-    socket.next_text();
+    let mut socket = Socket::connected(node.websocket);
     socket.text("SUBSCRIBE\nid:a\ndestination:/node/info\n\n\0SEND\ndestination:/w/api/node/info\n\n\0");
     socket.next_text();
 
@@ -154,22 +137,18 @@ fn requests_are_counted_and_clients_cannot_add_metric_names() {
     assert_eq!(answered(&after, "/chain/height", "200") - answered(&before, "/chain/height", "200"), 300.0);
     assert_eq!((answered(&after, "other", "404"), answered(&after, "other", "400")), (300.0, 1.0));
     assert_eq!(answered(&after, "websocket", "101"), 1.0);
-    let heights = after.samples_of("nisd_http_request_duration_seconds_count");
-    let heights: Vec<f64> =
-        heights.filter(|sample| sample.label("route") == "/chain/height").map(|sample| sample.value).collect();
+    let heights = with_label(&after, "nisd_http_request_duration_seconds_count", "route", "/chain/height");
     assert_eq!(heights, [answered(&after, "/chain/height", "200")]);
-    let routes: BTreeSet<&str> =
-        after.samples_of("nisd_http_requests_total").map(|sample| sample.label("route")).collect();
-    assert_eq!(routes, BTreeSet::from(["/chain/height", "/metrics", "other", "websocket"]));
-    let methods: BTreeSet<&str> =
-        after.samples_of("nisd_http_requests_total").map(|sample| sample.label("method")).collect();
-    assert_eq!(methods, BTreeSet::from(["GET", "other"]));
+    let labels = |name: &str| -> BTreeSet<String> {
+        after.samples_of("nisd_http_requests_total").map(|sample| sample.label(name).to_owned()).collect()
+    };
+    assert_eq!(labels("route"), ["/chain/height", "/metrics", "other", "websocket"].map(str::to_owned).into());
+    assert_eq!(labels("method"), ["GET", "other"].map(str::to_owned).into());
 
     assert_eq!(after.value("nisd_websocket_sessions"), Some(1.0));
     assert_eq!(after.value("nisd_websocket_messages_sent_total"), Some(1.0));
-    let received = |reading: &Scrape| {
-        let all = reading.samples_of("nisd_network_received_bytes_total");
-        all.filter(|sample| sample.label("connections") == "incoming").map(|sample| sample.value).sum::<f64>()
+    let received = |reading: &Scrape| -> f64 {
+        with_label(reading, "nisd_network_received_bytes_total", "connections", "incoming").into_iter().sum()
     };
     assert!(received(&after) - received(&before) > 300.0 * 100.0, "{}", received(&after));
     assert!(
@@ -183,16 +162,9 @@ fn requests_are_counted_and_clients_cannot_add_metric_names() {
 #[test]
 fn metrics_cover_the_chain_and_the_peers() {
     let genesis = Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))]);
-    let start = |number: u64, arguments: &[&str], settings: &[(&str, &str)]| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = genesis.write_hasty(folder.path(), &private_key(number).printed(), settings);
-        let data = folder.path().join("store");
-        let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
-        (Node::start(&[&["--config", paths[0], "--data", paths[1]], arguments].concat()), folder)
-    };
-    let (first, _folder) = start(1, &[], &[]);
+    let first = Node::on_fast_network(&genesis, 1, &[], &[]);
     let no_harvest = [("nis.shouldAutoHarvestOnBoot", "false")];
-    let (second, _folder) = start(2, &["--peer", &first.http.to_string()], &no_harvest);
+    let second = Node::on_fast_network(&genesis, 2, &no_harvest, &["--peer", &first.http.to_string()]);
     let (of_first, of_second) = wait_for("a block on both nodes", || {
         let (first, second) = (scrape(first.http), scrape(second.http));
         let knows = second.value("nisd_blocks_behind").is_some() && second.value("nisd_height") > Some(1.0);
@@ -202,19 +174,15 @@ fn metrics_cover_the_chain_and_the_peers() {
     assert!(of_first.value("nisd_commit_duration_seconds_count") >= of_first.value("nisd_harvested_blocks_total"));
     assert_eq!(of_first.value("nisd_harvesting_accounts"), Some(1.0));
     assert_eq!(of_second.value("nisd_harvested_blocks_total"), Some(0.0));
-    let active =
-        of_second.samples_of("nisd_peers").find(|sample| sample.label("state") == "active").map(|sample| sample.value);
-    assert_eq!((active, of_second.sum("nisd_peers")), (Some(1.0), Some(1.0)));
-    let outgoing =
-        of_second.samples_of("nisd_network_sent_bytes_total").find(|sample| sample.label("connections") == "outgoing");
-    assert!(outgoing.is_some_and(|sample| sample.value > 0.0));
+    assert_eq!(with_label(&of_second, "nisd_peers", "state", "active"), [1.0]);
+    assert_eq!(of_second.sum("nisd_peers"), Some(1.0));
+    assert!(with_label(&of_second, "nisd_network_sent_bytes_total", "connections", "outgoing")[0] > 0.0);
 }
 
 #[test]
 fn the_store_of_a_running_node_is_readable_by_other_programs() {
-    let (node, folder) = node(&[]);
-    let data = folder.path().join("store");
-    let digest = || run(["digest", "--data", data.to_str().expect("a path")]).expect_success().text();
+    let node = node(&[]);
+    let digest = || run(args!["digest", "--data", node.path("store")]).expect_success().text();
     let before = digest();
     for _ in 0..3 {
         scrape(node.http);
@@ -228,53 +196,48 @@ fn the_store_of_a_running_node_is_readable_by_other_programs() {
 
 #[test]
 fn the_status_is_read_from_the_node_or_otherwise_from_its_store() {
-    let (node, folder) = node(&[]);
-    let data = folder.path().join("store").to_str().expect("a path").to_owned();
+    let mut node = node(&[]);
+    let data = node.path("store").to_str().expect("a path").to_owned();
+    let status = |arguments: &[&str]| run(["status"].iter().chain(arguments));
+    let json = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&status(&[arguments, &["--json"]].concat()).expect_success().text()).expect("JSON")
+    };
     let port = format!("nem.httpPort={}", node.http.port());
-    let with_store = ["status", "--data", &data, "--set", &port];
-    let shown = run(with_store).expect_success().text();
+    let with_store = ["--data", &data, "--set", &port];
+    let shown = status(&with_store).expect_success().text();
     assert!(shown.starts_with("nisd ") && shown.contains("height 60, last block "), "{shown}");
     assert!(!shown.contains('\x1b') && shown.contains("Memory"), "{shown}");
     let url = format!("http://{}", node.http);
-    let told: Value =
-        serde_json::from_str(&run(["status", "--node", &url, "--json"]).expect_success().text()).expect("JSON");
+    let told = json(&["--node", &url]);
     assert_eq!((&told["node"], &told["figures"]["nisd_height"]), (&json!(url), &json!(60)));
     assert_eq!(told["figures"]["nisd_peers"][0]["state"], "active");
-    run(["status", "--node", &format!("http://{}", node.websocket)])
-        .expect_failure(1, &["/metrics", "the port of its"]);
+    status(&["--node", &format!("http://{}", node.websocket)]).expect_failure(1, &["/metrics", "the port of its"]);
 
-    node.process.signal("TERM");
-    node.process.wait_with_timeout(MAX_WAIT).expect_success();
-    let shown = run(with_store).expect_success().text();
+    let folder = node.folder.take().expect("a folder");
+    node.stop();
+    let shown = status(&with_store).expect_success().text();
     let is_of_store = |shown: &str| shown.contains(&format!(" in {data}, because no node answers"));
     assert!(is_of_store(&shown) && shown.contains("height 60"), "{shown}");
-    let told: Value =
-        serde_json::from_str(&run([&with_store[..], &["--json"]].concat()).expect_success().text()).expect("JSON");
+    let told = json(&with_store);
     assert_eq!((&told["store"], &told["figures"]["nisd_height"]), (&json!(data), &json!(60)));
-    run(["status", "--node", &url]).expect_failure(1, &["does not answer"]);
-    let (other, _folder) = self::node(&[]);
-    let shown = run(["status", "--data", &data, "--set", &format!("nem.httpPort={}", other.http.port())]);
+    status(&["--node", &url]).expect_failure(1, &["does not answer"]);
+    let other = self::node(&[]);
+    let shown = status(&["--data", &data, "--set", &format!("nem.httpPort={}", other.http.port())]);
     assert!(is_of_store(&shown.expect_success().text()), "a node that runs on another store is not asked");
     let nothing = folder.path().join("nothing").to_str().expect("a path").to_owned();
-    let port = format!("nem.httpPort={}", closed_port().port());
-    run(["status", "--data", &nothing, "--set", &port])
+    status(&["--data", &nothing, "--set", &format!("nem.httpPort={}", closed_port().port())])
         .expect_failure(1, &["does not answer", "no store in", &nothing, "`nisd run`"]);
 }
 
 #[test]
 fn a_status_on_a_terminal_refreshes_until_q_and_restores_the_terminal() {
-    let (node, _folder) = node(&[]);
-    let mut screen = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
-    grantpt(&screen).expect("a terminal");
-    unlockpt(&screen).expect("a terminal");
-    let name = ptsname(&screen, Vec::new()).expect("a name").into_string().expect("text");
-    let flags = OFlags::NOCTTY.bits() as i32;
-    let terminal = OpenOptions::new().read(true).write(true).custom_flags(flags).open(name).expect("a terminal");
+    let node = node(&[]);
+    let (mut screen, terminal) = open_terminal();
     let before = tcgetattr(&terminal).expect("modes").local_modes;
     assert!(before.contains(LocalModes::ECHO));
+    let own = || Stdio::from(terminal.try_clone().expect("a descriptor"));
     let mut command = nisd(["status", "--node", &format!("http://{}", node.http)]);
-    let own = |terminal: &File| Stdio::from(terminal.try_clone().expect("a descriptor"));
-    let mut status = command.stdin(own(&terminal)).stdout(own(&terminal)).spawn().expect("the program starts");
+    let mut status = command.stdin(own()).stdout(own()).spawn().expect("the program starts");
     let (mut drawn, mut part) = (String::new(), [0; 4096]);
     // Two frames; the second one shows changes.
     while !drawn.contains("a second") {
@@ -285,8 +248,7 @@ fn a_status_on_a_terminal_refreshes_until_q_and_restores_the_terminal() {
     assert!(drawn.contains("\x1b[?1049h") && drawn.contains("height 60") && drawn.contains("q quits"), "{drawn}");
     assert!(!tcgetattr(&terminal).expect("modes").local_modes.contains(LocalModes::ECHO));
     screen.write_all(b"q").expect("a key");
-    let ended = wait_for("the end", || status.try_wait().expect("a child"));
-    assert!(ended.success());
+    assert!(wait_for("the end", || status.try_wait().expect("a child")).success());
     assert_eq!(tcgetattr(&terminal).expect("modes").local_modes, before);
 }
 
@@ -306,11 +268,11 @@ fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
 
 #[test]
 fn promtool_accepts_the_metrics_and_the_alert_rules() {
-    let (node, folder) = node(&[]);
+    let node = node(&[]);
     let page = Client::connect(node.http).get("/metrics").text().to_owned();
     if let Some((is_well, said)) = promtool(&["check", "metrics"], &page) {
         assert!(is_well && said.is_empty(), "{said}");
-        let rules: PathBuf = folder.path().join("alerts.yml");
+        let rules = node.path("alerts.yml");
         std::fs::write(&rules, run(["help", "alerts"]).expect_success().stdout).expect("room");
         let (is_well, said) = promtool(&["check", "rules", rules.to_str().expect("a path")], "").expect("it was there");
         assert!(is_well, "{said}");
