@@ -241,7 +241,8 @@ fn the_clock_can_be_stopped_and_set_with_a_loud_warning() {
     let [still, running, real] =
         [["--clock", "3240"].as_slice(), &["--clock", "3240+"], &[]].map(|clock| Node::on_tiny(2, clock));
     // Error responses tell the network time.
-    let time = |node: &Node| Client::connect(node.http).get("/no/such/path").json()["timeStamp"].as_i64().expect("a time");
+    let time =
+        |node: &Node| Client::connect(node.http).get("/no/such/path").json()["timeStamp"].as_i64().expect("a time");
     let first = time(&running);
     assert!((3240..3300).contains(&first), "{first}");
     let later = wait_for("a later second", || Some(time(&running)).filter(|later| *later >= first + 2));

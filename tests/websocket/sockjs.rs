@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::Node;
-use crate::common::http::{Client, Response, MAX_WAIT};
+use crate::common::http::{Client, MAX_WAIT, Response};
 use crate::common::private_network::{self, Genesis, address, key_pair, now};
 use crate::common::websocket::{BINARY, Socket, Stomp, UPGRADE};
 use nisd::model::Amount;
