@@ -1,22 +1,21 @@
 //! Duration of a new node's initial block download, compared with an import.
 //!
-//! `cargo bench --bench first_synchronisation` alternates (a) `nisd import` of a chain, (b) `nisd run` on an empty
-//! folder with one peer on this machine, and (c) with three. Times of (b) and (c) are given from the start of the
-//! program, which first contacts the peers, and from the start of the block download. The chain is `all-forks`;
-//! NISD_CHAIN names a folder filled by the bench `chains`, NISD_STOP_AT a last height, NISD_ROUNDS the number of
-//! rounds.
-
-mod common;
+//! Alternates (a) `nisd import` of a chain, (b) `nisd run` on an empty folder with one peer on this machine, and (c) with
+//! three. Times of (b) and (c) are given from the start of the program, which first contacts the peers, and from the
+//! start of the block download. The chain is `all-forks`; NISD_CHAIN names a folder filled by the measurement `chains`,
+//! NISD_STOP_AT a last height, NISD_ROUNDS the number of rounds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Client, Node};
+use super::support::{Memory, TIP, all_forks, folder, median, print_machine};
+use crate::common::daemon::{Node, args, nisd};
+use crate::common::from_environment;
+use crate::common::http::Client;
 use nisd::progress::Thousands;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const ROUNDS: usize = 3;
 /// Interval between requests for the new node's height.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -31,59 +30,50 @@ struct Chain {
 
 impl Chain {
     fn open() -> Chain {
-        let folder = common::folder();
-        let stop = std::env::var("NISD_STOP_AT").ok().and_then(|text| text.parse().ok());
-        match std::env::var_os("NISD_CHAIN").map(PathBuf::from) {
-            Some(chain) => {
-                let last = stop.expect("NISD_STOP_AT");
-                Chain { config: chain.join("network.properties"), blocks: chain.join("blocks.bin"), last, folder }
-            }
-            None => {
-                let (config, blocks) = (common::all_forks("config.json"), common::all_forks("blocks.bin.gz"));
-                Chain { config, blocks, last: stop.unwrap_or(common::TIP), folder }
-            }
-        }
+        let (folder, stop) = (folder(), from_environment("NISD_STOP_AT"));
+        let (config, blocks, last) = match std::env::var_os("NISD_CHAIN").map(PathBuf::from) {
+            Some(chain) => (chain.join("network.properties"), chain.join("blocks.bin"), stop.expect("NISD_STOP_AT")),
+            None => (all_forks("config.json"), all_forks("blocks.bin.gz"), stop.unwrap_or(TIP)),
+        };
+        Chain { config, blocks, last, folder }
     }
 
     /// Runs `nisd import` into a new store; returns seconds and peak private memory in MiB.
     fn import(&self, store: &Path) -> (f64, f64) {
         let _ = fs::remove_dir_all(store);
-        let mut command = Command::new(BINARY);
-        command.args(["import", "--stop-at", &self.last.to_string(), "--config"]).arg(&self.config);
-        command.arg("--data").arg(store).arg(&self.blocks).stderr(Stdio::null());
+        let arguments = args!["import", "--config", self.config, "--data", store, "--stop-at", self.last.to_string()];
+        let mut command = nisd(arguments.iter().chain(&args![self.blocks]));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         let begun = Instant::now();
         let mut child = command.spawn().expect("nisd starts");
         let mut most: f64 = 0.0;
         while child.try_wait().expect("its end").is_none() {
-            most = most.max(common::memory_of(child.id()).anon);
+            most = most.max(Memory::of(child.id()).anon);
             std::thread::sleep(POLL_INTERVAL);
         }
         (begun.elapsed().as_secs_f64(), most / 1024.0)
     }
 
     /// Starts `nisd run` on a store with peers.
-    fn run(&self, folder: &Path, peers: &[Node]) -> Node {
-        let peers = peers.iter().flat_map(|peer| ["--peer".to_owned(), peer.http.to_string()]);
+    fn run(&self, store: &Path, peers: &[Node]) -> Node {
+        let peers = peers.iter().flat_map(|peer| args!["--peer", peer.http.to_string()]);
         let alone = ["nis.ipDetectionMode=Disabled", "nem.host=127.0.0.1", "nis.shouldAutoHarvestOnBoot=false"];
-        let settings = alone.iter().flat_map(|setting| ["--set".to_owned(), (*setting).to_owned()]);
-        let arguments: Vec<String> = peers.chain(settings).collect();
-        Node::private_with(BINARY, folder, &self.config, &arguments)
+        let settings = alone.iter().flat_map(|setting| args!["--set", setting]);
+        Node::start(args!["--config", self.config, "--data", store].into_iter().chain(peers).chain(settings))
     }
 
     /// Starts nodes that have the chain.
     fn start_peers(&self, count: usize) -> Vec<Node> {
-        let folders = (0..count).map(|number| self.folder.path().join(format!("other {number}")));
-        let run = |folder: PathBuf| {
-            fs::create_dir_all(folder.join("store")).expect("a folder");
-            let [from, to] = [self.folder.path(), &folder].map(|folder| folder.join("store").join("data.mdb"));
-            if !to.exists() {
-                fs::copy(from, to).expect("a copy of the store");
+        let start = |number: usize| {
+            let store = self.folder.path().join(format!("other {number}"));
+            fs::create_dir_all(&store).expect("a folder");
+            if !store.join("data.mdb").exists() {
+                fs::copy(self.folder.path().join("store/data.mdb"), store.join("data.mdb"))
+                    .expect("a copy of the store");
             }
-            let node = self.run(&folder, &[]);
-            node.first_answer();
-            node
+            self.run(&store, &[])
         };
-        folders.map(run).collect()
+        (0..count).map(start).collect()
     }
 }
 
@@ -97,37 +87,36 @@ struct SyncTimes {
 
 fn synchronise(chain: &Chain, count: usize) -> SyncTimes {
     let others = chain.start_peers(count);
-    let folder = common::folder();
+    let folder = folder();
     let begun = Instant::now();
-    let node = chain.run(folder.path(), &others);
+    let node = chain.run(&folder.path().join("store"), &others);
     let (mut most, mut catches_up) = (0.0_f64, None);
     // The test sends it no requests, like any node without a chain; its log shows the height.
     let end = format!("height {}: ", Thousands(chain.last));
     loop {
-        let log = node.log();
+        let log = node.process.log();
         if catches_up.is_none() && log.contains("downloading blocks up to height") {
             catches_up = Some(Instant::now());
         }
-        most = most.max(node.memory().anon);
+        most = most.max(Memory::of(node.process.id()).anon);
         if log.contains(&end) {
             break;
         }
         assert!(begun.elapsed() < Duration::from_secs(3_600), "it does not end: {log}");
         std::thread::sleep(POLL_INTERVAL);
     }
-    let mut client: Client = node.first_answer();
-    assert_eq!(client.height(), chain.last);
+    assert_eq!(Client::connect(node.http).height(), chain.last);
     let catching_up = catches_up.map_or(f64::NAN, |begun| begun.elapsed().as_secs_f64());
     SyncTimes { total: begun.elapsed().as_secs_f64(), download: catching_up, peak_memory: most / 1024.0 }
 }
 
-fn main() {
-    println!("{}", common::machine());
+pub fn run(_: &[String]) -> ExitCode {
+    print_machine();
     let chain = Chain::open();
     println!("{}, up to height {}", chain.blocks.display(), chain.last);
     let store = chain.folder.path().join("store");
     let mut ratios = [Vec::new(), Vec::new()];
-    let rounds = std::env::var("NISD_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let rounds = from_environment("NISD_ROUNDS").unwrap_or(ROUNDS);
     for round in 1..=rounds {
         let (import, most) = chain.import(&store);
         println!("round {round}: import {import:.2} s, {most:.1} MiB");
@@ -144,6 +133,7 @@ fn main() {
             ratios.push(took.download / import);
         }
     }
-    let [one, three] = ratios.map(|mut ratios| common::median(&mut ratios));
+    let [one, three] = ratios.map(|mut ratios| median(&mut ratios));
     println!("median of the time to catch up by that of the import: {one:.2} from one node, {three:.2} from three");
+    ExitCode::SUCCESS
 }

@@ -1,60 +1,39 @@
-//! Start time and memory use of a node.
-//!
-//! `cargo bench --bench footprint` imports the chain `all-forks` with `nisd run --import`, sends that process 1,000
-//! mixed queries, and then starts nodes on the resulting store.
+//! Start time and memory use of a node: one that imports the chain `all-forks` and answers 1,000 mixed queries, and
+//! ones that are started on the resulting store.
 
-mod common;
+use std::process::ExitCode;
 
-use std::path::Path;
-use std::time::Instant;
+use super::support::{Memory, QueryMix, TIP, folder, in_millis, node_on_all_forks, print_machine, seconds};
+use crate::common::daemon::Node;
+use crate::common::http::Client;
 
-use common::{Node, QueryMix};
-
-const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const STARTS: usize = 10;
 const QUERIES: u64 = 1_000;
+const MIB: f64 = (1 << 20) as f64;
 
-fn main() {
-    println!("{}", common::machine());
-    let size = std::fs::metadata(BINARY).expect("the program").len();
-    println!("program: {:.2} MiB", size as f64 / (1 << 20) as f64);
-    let (mix, folder) = (QueryMix::all_forks(), common::folder());
-    memory(&mix, folder.path());
-    starts(folder.path());
-    let node = Node::all_forks(BINARY, folder.path(), false);
-    node.first_answer();
-    println!("started on the store:        {}", node.memory());
-    send_queries(&node, &mix);
-    println!("after {QUERIES} mixed queries:  {}", node.memory());
-}
-
-fn memory(mix: &QueryMix, folder: &Path) {
-    let node = Node::all_forks(BINARY, folder, true);
-    node.wait_for_tip();
-    println!("after the import:            {}", node.memory());
-    send_queries(&node, mix);
-    println!("after {QUERIES} mixed queries:  {}", node.memory());
-    let store = std::fs::metadata(folder.join("store/data.mdb")).expect("the store").len();
-    println!("store: {:.1} MiB", store as f64 / (1 << 20) as f64);
-}
-
-fn send_queries(node: &Node, mix: &QueryMix) {
-    let mut client = node.first_answer();
-    for number in 0..QUERIES {
-        let request = mix.request(number, common::TIP);
-        let (status, _) = client.send_request(&request).expect("an answer");
-        assert_eq!(status, 200, "{request}");
-    }
-}
-
-fn starts(folder: &Path) {
-    let mut times: Vec<f64> = (0..STARTS)
-        .map(|_| {
-            let begun = Instant::now();
-            let node = Node::all_forks(BINARY, folder, false);
-            node.first_answer();
-            begun.elapsed().as_secs_f64()
+pub fn run(_: &[String]) -> ExitCode {
+    print_machine();
+    let size = std::fs::metadata(env!("CARGO_BIN_EXE_nisd")).expect("the program").len();
+    println!("program: {:.2} MiB", size as f64 / MIB);
+    let (mix, folder) = (QueryMix::new(), folder());
+    let report = |node: &Node, what: &str| {
+        let mut client = Client::connect(node.http);
+        client.wait_for_height(TIP);
+        println!("{what:28} {}", Memory::of(node.process.id()));
+        (0..QUERIES).for_each(|number| assert_eq!(client.request(mix.request(number, TIP)).status, 200));
+        println!("after {QUERIES} mixed queries:   {}", Memory::of(node.process.id()));
+    };
+    report(&node_on_all_forks(folder.path(), true), "after the import:");
+    let store = std::fs::metadata(folder.path().join("store/data.mdb")).expect("the store").len();
+    println!("store: {:.1} MiB", store as f64 / MIB);
+    let start = |_| {
+        seconds(|| {
+            let node = node_on_all_forks(folder.path(), false);
+            Client::connect(node.http).height();
         })
-        .collect();
-    println!("from exec to the first answer, {STARTS} starts: {}", common::in_millis(&mut times));
+    };
+    let mut times: Vec<f64> = (0..STARTS).map(start).collect();
+    println!("from exec to the first answer, and to its end, {STARTS} starts: {}", in_millis(&mut times));
+    report(&node_on_all_forks(folder.path(), false), "started on the store:");
+    ExitCode::SUCCESS
 }

@@ -1,17 +1,18 @@
 //! Share of an import that signature verification takes.
 //!
-//! `cargo bench --bench import` alternates, in one process, (a) verifying all signatures of the chain `all-forks` back
+//! Alternates, in one process, (a) verifying all signatures of the chain `all-forks` back
 //! to back and (b) `nisd import` of that chain into an empty store. The ratio a/b of a round is the share of the
 //! signatures.
 
-mod common;
-
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use clap::Parser;
+
+use super::support::{all_forks, folder, median, print_machine, seconds};
 use nisd::chain::{BlockImporter, ImportOptions, ImportProgress, SignatureCheck, check_block_signature, nemesis_block};
 use nisd::cli::{Cli, Command};
 use nisd::codec::block_file::BlockFile;
@@ -30,43 +31,34 @@ struct Check {
     signature: Signature,
 }
 
-fn main() {
-    println!("{}", common::machine());
-    let settings = config::load(Some(&common::all_forks("config.json")), Vec::new(), std::env::home_dir().as_deref());
+pub fn run(_: &[String]) -> ExitCode {
+    print_machine();
+    let settings = config::load(Some(&all_forks("config.json")), Vec::new(), std::env::home_dir().as_deref());
     let settings = settings.expect("settings");
     let checks = checks(&settings);
     println!("{} signatures: of blocks, transactions and cosignatures", checks.len());
     println!("round   a: signatures   a, no memory of keys   b: import     a/b");
     let (mut ratios, mut plain_ratios) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
-        let a = seconds(|| verify_with_key_cache(&checks));
-        let plain = seconds(|| verify_without_cache(&checks));
-        let folder = common::folder();
+        let (a, plain) = (seconds(|| verify_with_key_cache(&checks)), seconds(|| verify_without_cache(&checks)));
+        let folder = folder();
         let b = seconds(|| import(&folder.path().join("store")));
         println!("{round:5}   {a:11.3} s   {plain:18.3} s   {b:7.3} s   {:.3}", a / b);
         ratios.push(a / b);
         plain_ratios.push(plain / b);
     }
-    println!("median a/b: {:.3}", common::median(&mut ratios));
-    println!("median a/b with plain verification as a: {:.3}", common::median(&mut plain_ratios));
+    println!("median a/b: {:.3}", median(&mut ratios));
+    println!("median a/b with plain verification as a: {:.3}", median(&mut plain_ratios));
     println!("\nstages of an import, medians of {ROUNDS}:");
     let mut stages: [Vec<f64>; 5] = Default::default();
     for _ in 0..ROUNDS {
         time_stages(&settings).into_iter().zip(&mut stages).for_each(|(time, list)| list.push(time));
     }
-    let [read, verify, commit, other, total] = stages.map(|mut list| common::median(&mut list));
-    let row = |name: &str, time: f64| println!("{name:24} {time:7.3} s   {:5.1} %", time / total * 100.0);
-    row("read and decode", read);
-    row("verify and hash", verify);
-    row("apply", other);
-    row("commit", commit);
-    row("all", total);
-}
-
-fn seconds(work: impl FnOnce()) -> f64 {
-    let begun = Instant::now();
-    work();
-    begun.elapsed().as_secs_f64()
+    let times = stages.map(|mut list| median(&mut list));
+    for (name, time) in ["read and decode", "verify and hash", "commit", "apply", "all"].into_iter().zip(times) {
+        println!("{name:24} {time:7.3} s   {:5.1} %", time / times[4] * 100.0);
+    }
+    ExitCode::SUCCESS
 }
 
 fn verify_with_key_cache(checks: &[Check]) {
@@ -81,7 +73,7 @@ fn verify_without_cache(checks: &[Check]) {
 /// Runs `nisd import` as the program does.
 fn import(store: &Path) {
     let mut line: Vec<PathBuf> = ["nisd", "import", "--config"].map(PathBuf::from).into();
-    line.extend([common::all_forks("config.json"), "--data".into(), store.into(), common::all_forks("blocks.bin.gz")]);
+    line.extend([all_forks("config.json"), "--data".into(), store.into(), all_forks("blocks.bin.gz")]);
     let mut cli = Cli::try_parse_from(line).expect("a command line");
     let overrides = cli.command.take_overrides().expect("settings");
     let settings = config::load(cli.command.config(), overrides, None).expect("settings");
@@ -100,7 +92,7 @@ fn millis() -> u64 {
 fn blocks(settings: &Settings) -> Vec<Block> {
     let nemesis = settings.nemesis.read().expect("the nemesis block");
     let mut blocks = vec![nemesis_block(&nemesis, &settings.network).expect("a nemesis block")];
-    let mut file = BlockFile::new(File::open(common::all_forks("blocks.bin.gz")).expect("blocks")).expect("blocks");
+    let mut file = BlockFile::new(File::open(all_forks("blocks.bin.gz")).expect("blocks")).expect("blocks");
     let mut bytes = Vec::new();
     while file.next(&mut bytes).expect("a block") {
         blocks.push(Block::from_bytes(&bytes, Context::of(&settings.network)).expect("a block"));
@@ -141,10 +133,10 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
         }
     });
     drop(read);
-    let (folder, mut commit_time) = (common::folder(), 0.0);
+    let (folder, mut commit_time) = (folder(), 0.0);
     let total = seconds(|| {
         let store = commands::open_store(settings, folder.path()).expect("a store");
-        let files = commands::open_block_files(&[common::all_forks("blocks.bin.gz")]).expect("blocks");
+        let files = commands::open_block_files(&[all_forks("blocks.bin.gz")]).expect("blocks");
         let nemesis = settings.nemesis.read().expect("the nemesis block");
         // As in `nisd import`.
         let options =
@@ -154,8 +146,9 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
             let begun = Instant::now();
             match intake.step(Timestamp(i32::MAX - 100)).expect("a good chain") {
                 ImportProgress::Working => {}
-                ImportProgress::Syncing => commit_time += begun.elapsed().as_secs_f64(),
-                ImportProgress::Committed { .. } => commit_time += begun.elapsed().as_secs_f64(),
+                ImportProgress::Syncing | ImportProgress::Committed { .. } => {
+                    commit_time += begun.elapsed().as_secs_f64();
+                }
                 ImportProgress::Done => break,
             }
         }

@@ -1,13 +1,15 @@
 //! Duration of a proof-of-importance calculation, of its slices, and its memory use.
 //!
-//! `cargo bench --bench importance` calculates over synthetic graphs whose degrees follow a power law. Half of the
+//! Calculates over synthetic graphs whose degrees follow a power law. Half of the
 //! movements go to nearby accounts, so that there are clusters; in the last graph one account has movements with every
 //! other. Each calculation runs several times, each time in a new process. A slice does the same work every time, so
 //! its shortest time is its own and the excess is due to other processes.
 
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use super::support::Memory;
+use crate::common::Random;
 use nisd::crypto::PublicKey;
 use nisd::importance::{Calculation, Importances, Settings};
 use nisd::model::network::ImportanceScheme;
@@ -26,19 +28,19 @@ const GRAPHS: &[(&str, usize, usize, bool)] = &[
     ("large-with-hub", 100_000, 1_000_000, true),
 ];
 
-fn main() {
-    // The harness passes its own options, which begin with dashes.
-    match std::env::args().nth(1).filter(|name| !name.starts_with('-')) {
+pub fn run(arguments: &[String]) -> ExitCode {
+    match arguments.first() {
         Some(name) => GRAPHS.iter().filter(|graph| graph.0 == name).for_each(measure),
         None => GRAPHS.iter().for_each(compare),
     }
+    ExitCode::SUCCESS
 }
 
 /// Runs a calculation several times and prints a report.
 fn compare((name, accounts, links, _): &(&str, usize, usize, bool)) {
     let run = |_| {
         let program = std::env::current_exe().expect("a path");
-        let output = Command::new(program).arg(name).output().expect("a process");
+        let output = Command::new(program).args(["importance", name]).output().expect("a process");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).expect("text");
         let (slices, summary) = text.trim().split_once('\n').expect("two lines");
@@ -68,6 +70,7 @@ fn report(what: &str, nanos: Vec<u64>) {
 /// and the other measurements.
 fn measure((_, accounts, links, hub): &(&str, usize, usize, bool)) {
     let graph = Graph::new(*accounts);
+    let peak_memory = || Memory::of(std::process::id()).peak * 1024.0;
     let before = peak_memory();
     let (mut calculation, feeding, longest_call) = feed(&graph, *links, *hub);
     let mut slices = Vec::new();
@@ -83,7 +86,7 @@ fn measure((_, accounts, links, hub): &(&str, usize, usize, bool)) {
     let begun = Instant::now();
     let results = calculation.into_results();
     timed(begun);
-    let memory = (peak_memory() - before) as f64;
+    let memory = peak_memory() - before;
     println!("{}", slices.join(" "));
     println!(
         "feeding {:.0} ms, longest call {:.3} ms; {:.1} MB at the peak, {:.0} bytes a movement; {} iterations, {}",
@@ -158,44 +161,20 @@ impl Graph {
 
     /// Returns the sender and the recipient of a movement.
     fn pair(&self, random: &mut Random) -> (usize, usize) {
-        let sender = random.skewed(self.eligible.len());
+        let sender = skewed(random, self.eligible.len());
         let recipient = match random.below(10) {
-            0 => return (sender, self.eligible.len() + random.skewed(self.ineligible.len())),
+            0 => return (sender, self.eligible.len() + skewed(random, self.ineligible.len())),
             1..=5 => (sender + 1 + random.below(12)) % self.eligible.len(),
-            _ => random.skewed(self.eligible.len()),
+            _ => skewed(random, self.eligible.len()),
         };
         (sender, recipient)
     }
 }
 
-/// A generator of the same numbers in every run (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    /// Returns a number below `end`, small ones far more often.
-    fn skewed(&mut self, end: usize) -> usize {
-        let even = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
-        (end as f64 * even * even * even) as usize
-    }
-}
-
-/// Returns the peak memory of the process in bytes.
-fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kilobytes.unwrap_or_default() * 1024
+/// Returns a number below `end`, small ones far more often.
+fn skewed(random: &mut Random, end: usize) -> usize {
+    let even = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+    (end as f64 * even * even * even) as usize
 }
 
 /// Returns a checksum of all bits of the results.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use nisd_oracle::{Plan, Statistics, UNREACHABLE, replay, run};
+use nisd_oracle::{Plan, Statistics, UNREACHABLE, replay};
 
 /// Minimum number of rejections by each rule in a long run.
 const GOAL: u64 = 100;
@@ -44,7 +44,7 @@ const GOAL: u64 = 100;
 ///   announced.jsonl  a line for each unconfirmed transaction that was offered to an empty mempool: `above`, `network`,
 ///                    `verdict` and `transaction` likewise
 #[derive(Parser)]
-#[command(name = "cargo bench --bench random_transactions --", verbatim_doc_comment)]
+#[command(name = "random_transactions", verbatim_doc_comment)]
 struct Arguments {
     /// Number of cases, counted in blocks
     #[arg(long, value_name = "NUMBER", default_value_t = 2_000)]
@@ -55,15 +55,13 @@ struct Arguments {
     /// Output folder
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,
-    /// Passed by the bench harness
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
-fn main() -> ExitCode {
-    let Arguments { blocks, seed, write, .. } = Arguments::parse();
+pub fn run(arguments: &[String]) -> ExitCode {
+    let name = "random_transactions".to_owned();
+    let Arguments { blocks, seed, write } = Arguments::parse_from(std::iter::once(&name).chain(arguments));
     let plan = Plan { folder: write, ..Plan::new(blocks, seed) };
-    let figures = run(&plan, |figures: &Statistics| {
+    let figures = nisd_oracle::run(&plan, |figures: &Statistics| {
         let rate = figures.offered as f64 / figures.elapsed.as_secs_f64();
         eprintln!("{} networks, {} blocks' worth, {rate:.0}/s", figures.networks, figures.offered);
     });

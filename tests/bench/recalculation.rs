@@ -1,97 +1,82 @@
-//! Duration of importance calculations in a node, and response times of queries during one.
-//!
-//! `cargo bench --bench recalculation` creates a chain of 10,000 accounts with 200,000 payments, imports it except for
-//! the last block, and then imports that block several times: once within this process, timing every step, and once by
-//! `nisd run`, while requesting 200 accounts per second on a fixed schedule, whatever the node does. A response time
-//! starts when its query is due. NISD_ACCOUNTS and NISD_PAYMENTS change the size.
-
-mod common;
+//! Duration of importance calculations in a node, and response times of queries during one. A chain of 10,000 accounts
+//! with 200,000 payments is imported except for the last block, and then that block several times: once within this
+//! process, timing every step, and once by `nisd run`, while 200 accounts per second are requested. NISD_ACCOUNTS and
+//! NISD_PAYMENTS change the size.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
+use std::time::Instant;
 
-use common::synthetic::{LAST, SyntheticChain};
-use common::{Client, Node};
+use super::chains::{Files, Plan, generate};
+use super::load::{Load, ResponseTimes};
+use super::support::{folder, import_timed, in_millis, median, print_machine};
+use crate::common::daemon::{Node, args};
+use crate::common::from_environment;
+use crate::common::http::{Client, get};
+use crate::common::private_network::{address, key_pair};
+use crate::common::recorded_chain::copy_store;
 use nisd::codec::block_file::BlockFile;
 use nisd::commands;
 use nisd::config::{self, Settings};
 use nisd::model::Height;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 const ROUNDS: usize = 10;
-const PER_SECOND: u64 = 200;
+/// The last block, which is empty and triggers the second calculation.
+const LAST: u64 = 359;
 
-fn main() {
-    println!("{}", common::machine());
-    let number = |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
-    let (accounts, payments) = (number("NISD_ACCOUNTS", 10_000), number("NISD_PAYMENTS", 200_000));
-    let folder = common::folder();
-    let begun = Instant::now();
-    let chain = SyntheticChain::create(folder.path(), accounts, payments);
-    let made = begun.elapsed().as_secs_f64();
-    println!("{accounts} accounts, {payments} payments: the chain was made in {made:.1} s");
+pub fn run(_: &[String]) -> ExitCode {
+    print_machine();
+    let accounts = from_environment("NISD_ACCOUNTS").unwrap_or(10_000);
+    let payments: usize = from_environment("NISD_PAYMENTS").unwrap_or(200_000);
+    let (transactions, folder) = (payments / LAST as usize, folder());
+    let plan = Plan { plain: true, ends_empty: true, ..Plan::new(LAST, transactions, accounts) };
+    let (chain, _) = generate(&plan, folder.path(), |_| {}).expect("a chain");
     let settings = config::load(Some(&chain.config), Vec::new(), Some(folder.path())).expect("settings");
     let pristine = folder.path().join("pristine");
     let store = commands::open_store(&settings, &pristine).expect("a store");
     let files = || commands::open_block_files(std::slice::from_ref(&chain.blocks)).expect("blocks");
-    let seconds = common::import_timed(&store, &settings, files(), Some(Height(LAST - 1))).iter().sum::<f64>();
-    println!("blocks 1 to {}: {seconds:.1} s", LAST - 1);
+    let seconds = import_timed(&store, &settings, files(), Some(Height(LAST - 1))).iter().sum::<f64>();
+    println!("{accounts} accounts, {payments} payments, blocks 1 to {}: {seconds:.1} s", LAST - 1);
     drop(store);
 
-    let (mut all, mut steps, mut waits) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut steps, mut samples) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let place = common::folder();
-        copy(&pristine, &place.path().join("store"));
-        steps.push(in_process(&settings, place.path(), files(), &mut all));
-        let place = common::folder();
-        copy(&pristine, &place.path().join("store"));
-        waits.extend(query_node_during_calculation(&chain, place.path()));
+        let place = folder_with(&pristine);
+        steps.push(in_process(&settings, place.path(), files()));
+        let place = folder_with(&pristine);
+        let node = start(&chain, place.path());
+        let (begun, mut watcher) = (Instant::now(), Client::connect(node.http));
+        let load = Load::local(200, 1).start(node.http, move |number| {
+            get(&format!("/account/get?address={}", address(&key_pair(1 + number % 1_000))))
+        });
+        watcher.wait_for_height(LAST);
+        samples.extend(load.stop(begun, Instant::now()));
     }
-    println!("importances after block {LAST}: {:.3} s (median of {ROUNDS})", common::median(&mut all));
+    let mut all: Vec<f64> = steps.iter().map(|steps| steps.iter().sum()).collect();
+    println!("importances after block {LAST}: {:.3} s (median of {ROUNDS})", median(&mut all));
     // Every round performs the same steps, so the difference between their times is due to the machine.
     let mut least: Vec<f64> =
         (0..steps[0].len()).map(|step| steps.iter().map(|s| s[step]).fold(1.0, f64::min)).collect();
-    println!("{} steps, each the shortest of {ROUNDS}: {}", least.len(), common::in_millis(&mut least));
-    println!("all of them: {}", common::in_millis(&mut steps.concat()));
-    println!("{} queries meanwhile: {}", waits.len(), common::in_millis(&mut waits));
+    println!("{} steps, each the shortest of {ROUNDS}: {}", least.len(), in_millis(&mut least));
+    println!("all of them: {}", in_millis(&mut steps.concat()));
+    println!("meanwhile: {}", ResponseTimes::of(&samples));
+    ExitCode::SUCCESS
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a folder");
-    for file in std::fs::read_dir(from).expect("a store") {
-        let file = file.expect("a file");
-        std::fs::copy(file.path(), to.join(file.file_name())).expect("room");
-    }
+fn folder_with(store: &Path) -> tempfile::TempDir {
+    let place = folder();
+    std::fs::create_dir(place.path().join("store")).expect("a folder");
+    copy_store(store, &place.path().join("store"));
+    place
 }
 
-/// Imports the last block; returns the time of every step except commits. Adds the time of the importance calculation
-/// to `all`.
-fn in_process(settings: &Settings, place: &Path, files: Vec<BlockFile<'static>>, all: &mut Vec<f64>) -> Vec<f64> {
+fn start(chain: &Files, place: &Path) -> Node {
+    Node::start(args!["--config", chain.config, "--data", place.join("store"), "--import", chain.blocks])
+}
+
+/// Imports the last block; returns the time of every step of the calculation.
+fn in_process(settings: &Settings, place: &Path, files: Vec<BlockFile<'static>>) -> Vec<f64> {
     let store = commands::open_store(settings, &place.join("store")).expect("a store");
-    let mut steps = common::import_timed(&store, settings, files, None);
     // Before them: skipping known blocks, then decoding the empty block, its signature, proof and rewards.
-    let steps = steps.split_off((LAST - 2) as usize + 5);
-    all.push(steps.iter().sum());
-    steps
-}
-
-/// Returns the response times of queries from the first answer of a node until it has the last block.
-fn query_node_during_calculation(chain: &SyntheticChain, place: &Path) -> Vec<f64> {
-    let node = Node::with(BINARY, place, &chain.config, &chain.blocks);
-    let mut client = node.first_answer();
-    let (begun, mut waits) = (Instant::now(), Vec::new());
-    let mut watcher = Client::connect(node.http).expect("a connection");
-    for number in 0.. {
-        let due = begun + Duration::from_micros(1_000_000 / PER_SECOND * (number + 1));
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let address = chain.addresses[number as usize % chain.addresses.len()];
-        let (status, _) = client.get(&format!("/account/get?address={address}")).expect("an answer");
-        assert_eq!(status, 200);
-        waits.push(due.elapsed().as_secs_f64());
-        if number % 20 == 0 && watcher.height() >= LAST {
-            break;
-        }
-        assert!(begun.elapsed() < common::MAX_WAIT, "the log says: {}", node.log());
-    }
-    waits
+    import_timed(&store, settings, files, None).split_off((LAST - 2) as usize + 5)
 }

@@ -1,30 +1,24 @@
 //! How fast a node serves its chain to peers, and the response times of its clients meanwhile.
 //!
-//! `cargo bench --bench serving` makes a chain in which a response has 400 blocks with 10,000 transactions, and lets a
-//! node import it. 50 peers at their own addresses request blocks, or hashes, one after another, while 200 queries per
-//! second arrive on a fixed schedule; a response time starts when its query is due. Then the same 50 send requests and
-//! read nothing of the responses, which shows what the node buffers for them. The 50 are a process at the lowest
-//! priority: on a network they are other machines and share neither processor nor memory with the measured clients.
-//! SERVING_CHAIN names a folder with the `network.properties` and `blocks.bin` of another chain, SERVING_SECONDS the
-//! duration of each part.
-
-#[path = "common/mod.rs"]
-mod bench;
-#[path = "chains/mod.rs"]
-#[allow(dead_code)] // only the chain is wanted
-mod generator;
+//! In a chain is a response of 400 blocks with 10,000 transactions. 50 peers at their own addresses request blocks, or
+//! hashes, one after another, while 200 queries per second arrive. Then the same 50 send requests and read nothing of
+//! the responses, which shows what the node buffers for them. The 50 are a process at the lowest priority: on a network
+//! they are other machines and share neither processor nor memory with the measured clients. SERVING_CHAIN names a
+//! folder with the `network.properties` and `blocks.bin` of another chain, SERVING_SECONDS the duration of each part.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bench::data as common;
-use bench::{Client, Node, scatter};
-use common::from_environment;
-use generator::{Files, Plan};
+use super::chains::{Files, Plan, generate};
+use super::load::{Load, ResponseTimes};
+use super::support::{Memory, cpu_seconds, folder, in_millis, print_machine};
+use crate::common::daemon::{Node, args};
+use crate::common::http::{Client, get};
+use crate::common::{Random, from_environment};
 use nisd::codec::{Context, Format};
 use nisd::config;
 use nisd::crypto::PublicKey;
@@ -34,14 +28,10 @@ use nisd::peer::wire::{
     AuthenticatedRequest, BlockList, ChainRequest, Challenge, HashChain, NodeInfo, read_answer, read_introduction,
 };
 use rustix::process::setpriority_process;
-use socket2::{Domain, Socket, Type};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_nisd");
 /// Argument that makes this program act as the peers.
 const AS_PEERS: &str = "as-peers";
 const PEERS: u64 = 50;
-const PER_SECOND: u64 = 200;
-const CONNECTIONS: u64 = 10;
 const PATHS: [&str; 6] = ["/chain/height", "/chain/last-block", "/heartbeat", "/status", "/node/info", "/chain/score"];
 /// Maximum size of a response.
 const ANSWER_LIMIT: usize = 64 << 20;
@@ -70,22 +60,23 @@ enum Requested {
     Hashes,
 }
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    if let Some(at) = arguments.iter().position(|argument| argument == AS_PEERS) {
-        return run_peers(&arguments[at + 1..]);
+pub fn run(arguments: &[String]) -> ExitCode {
+    if let Some((AS_PEERS, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        run_peers(rest);
+        return ExitCode::SUCCESS;
     }
-    println!("{}", bench::machine());
-    let folder = bench::folder();
+    print_machine();
+    let folder = folder();
     let served = serve(folder.path());
     let seconds = Duration::from_secs(from_environment("SERVING_SECONDS").unwrap_or(10));
-    println!("chain of {} blocks; at rest:        {}", served.part.height, served.node.memory());
+    println!("chain of {} blocks; at rest:        {}", served.part.height, served.memory());
     show_answers(&served);
-    println!("nobody asks: {}", run_queries(&served, seconds, || {}));
+    println!("nobody asks: {}", served.run_queries(seconds).0);
     for what in [Requested::Blocks, Requested::Hashes] {
         measure(&served, what, seconds);
     }
     measure_stalled(&served, seconds.min(Duration::from_secs(5)));
+    ExitCode::SUCCESS
 }
 
 /// Lets a node import the chain.
@@ -93,23 +84,14 @@ fn serve(folder: &Path) -> ServingNode {
     let files = match std::env::var_os("SERVING_CHAIN").map(PathBuf::from) {
         Some(chain) => Files { config: chain.join("network.properties"), blocks: chain.join("blocks.bin") },
         None => {
-            let (blocks, transactions, target_time) = (1_300, 25, Some(60));
-            let plan = Plan {
-                blocks,
-                transactions,
-                accounts: 2_000,
-                seed: 1,
-                stake: false,
-                plain: false,
-                target_time,
-                gzip: false,
-            };
-            generator::generate(&plan, &folder.join("chain"), |_| {}).expect("a chain").0
+            let plan = Plan { target_time: Some(60), ..Plan::new(1_300, 25, 2_000) };
+            generate(&plan, &folder.join("chain"), |_| {}).expect("a chain").0
         }
     };
     let settings = config::load(Some(&files.config), Vec::new(), Some(folder)).expect("settings");
-    let node = Node::with(BINARY, folder, &files.config, &files.blocks);
-    let mut client = node.first_answer();
+    let store = folder.join("store");
+    let node = Node::start(args!["--config", files.config, "--data", store, "--import", files.blocks]);
+    let mut client = Client::connect(node.http);
     let mut height = 0;
     while height != client.height() {
         height = client.height();
@@ -139,7 +121,7 @@ fn show_answers(served: &ServingNode) {
         transactions += block.expect("a block").transactions.len();
     }
     println!("blocks: {blocks} with {transactions} transactions in {} bytes", body.len());
-    println!("    to read one of them: {}", bench::in_millis(&mut steps));
+    println!("    to read one of them: {}", in_millis(&mut steps));
     let body = request_whole(&mut stream, &served.part.request(Requested::Hashes, 0));
     let HashChain(hashes) =
         read_answer(Format::Binary, &body, context, &CHALLENGE, &served.key).expect("signed hashes");
@@ -151,7 +133,7 @@ impl ChainSource {
     fn request(&self, what: Requested, number: u64) -> Vec<u8> {
         let chain = &self.network.chain;
         let last = self.height.saturating_sub(chain.max_blocks_per_sync() + 1).max(1);
-        let height = Height(2 + scatter(number) % last);
+        let height = Height(2 + Random(number).next() % last);
         let challenge = CHALLENGE;
         match what {
             Requested::Blocks => {
@@ -177,12 +159,9 @@ fn request(path: &str, body: &[u8]) -> Vec<u8> {
 
 /// Connects from an address of its own, so that no per-client limit applies to all together.
 fn connect(to: SocketAddr, peer: u64) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    let from = SocketAddr::from((Ipv4Addr::new(127, 50, 0, 1 + peer as u8), 0));
-    socket.bind(&from.into()).expect("an address of this machine");
-    socket.connect(&to.into()).expect("a connection");
-    let stream: TcpStream = socket.into();
-    stream.set_read_timeout(Some(bench::MAX_WAIT)).expect("a time limit");
+    let client = Client::connect_from(Ipv4Addr::new(127, 50, 0, 1 + peer as u8), to).expect("a connection");
+    let (stream, _) = client.into_parts();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
     stream
 }
 
@@ -234,22 +213,17 @@ fn run_peers(arguments: &[String]) {
 
 /// Runs all peers for this long.
 fn measure(served: &ServingNode, what: Requested, time: Duration) {
-    let cpu = served.node.cpu_seconds();
+    let process = served.node.process.id();
+    let cpu = cpu_seconds(process);
     let peers = Command::new(std::env::current_exe().expect("this program"))
-        .arg(AS_PEERS)
+        .args(["serving", AS_PEERS])
         .arg(&served.config)
         .args([served.node.http.to_string(), served.part.height.to_string(), format!("{what:?}")])
         .arg(time.as_millis().to_string())
         .stdout(Stdio::piped())
         .spawn()
         .expect("the peers");
-    let mut peak = served.node.memory();
-    let waited = run_queries(served, time, || {
-        let now = served.node.memory();
-        if now.anon > peak.anon {
-            peak = now;
-        }
-    });
+    let (waited, peak) = served.run_queries(time);
     let told = String::from_utf8(peers.wait_with_output().expect("the peers end").stdout).expect("text");
     let numbers: Vec<f64> = told.split_whitespace().map(|number| number.parse().expect("a number")).collect();
     let [bytes, answers] = numbers[..] else { panic!("what came of the peers: {told:?}") };
@@ -260,63 +234,42 @@ fn measure(served: &ServingNode, what: Requested, time: Duration) {
         "{PEERS} ask for {what:?}: {megabytes:.0} MB/s, {answers:.0} answers/s, at most {:.0} blocks or hashes/s, {:.2} \
          processors\n    {waited}\n    {peak}",
         answers * each,
-        (served.node.cpu_seconds() - cpu) / seconds
+        (cpu_seconds(process) - cpu) / seconds
     );
 }
 
 /// Runs all peers with requests for blocks whose responses are not read.
 fn measure_stalled(served: &ServingNode, time: Duration) {
-    let before = served.node.memory();
-    let streams: Vec<TcpStream> = (0..PEERS)
-        .map(|peer| {
-            let mut stream = connect(served.node.http, peer);
-            // Buffers of the system are not to be measured.
-            socket2::SockRef::from(&stream).set_recv_buffer_size(64 << 10).expect("a smaller buffer");
-            (0..4).for_each(|number| {
-                stream.write_all(&served.part.request(Requested::Blocks, number)).expect("the node reads")
-            });
-            stream
-        })
-        .collect();
-    let mut peak = before;
-    let waited = run_queries(served, time, || {
-        let now = served.node.memory();
-        if now.anon > peak.anon {
-            peak = now;
-        }
-    });
+    let before = served.memory();
+    let ask = |peer| {
+        let mut stream = connect(served.node.http, peer);
+        // Buffers of the system are not to be measured.
+        socket2::SockRef::from(&stream).set_recv_buffer_size(64 << 10).expect("a smaller buffer");
+        let requests = (0..4).map(|number| served.part.request(Requested::Blocks, number));
+        requests.for_each(|request| stream.write_all(&request).expect("the node reads"));
+        stream
+    };
+    let streams: Vec<TcpStream> = (0..PEERS).map(ask).collect();
+    let (waited, peak) = served.run_queries(time);
     drop(streams);
     let mib = (peak.anon - before.anon) / 1024.0;
     println!("{PEERS} ask for blocks and read nothing: {mib:+.1} MiB own\n    {waited}\n    {peak}");
 }
 
-/// Sends client queries on a fixed schedule for this long; returns their response times. Calls `look` continuously.
-fn run_queries(served: &ServingNode, time: Duration, mut look: impl FnMut()) -> String {
-    let connect = |_| Client::connect(served.node.http).expect("a connection");
-    let clients: Vec<_> = (0..CONNECTIONS).map(connect).collect();
-    let begun = Instant::now();
-    let mut times: Vec<f64> = std::thread::scope(|scope| {
-        let ask = |first: u64, mut client: Client| {
-            let mut times = Vec::new();
-            for number in (first..).step_by(CONNECTIONS as usize) {
-                let due = begun + Duration::from_micros(1_000_000 / PER_SECOND * number);
-                if due > begun + time {
-                    break;
-                }
-                std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                let (status, _) = client.get(PATHS[number as usize % PATHS.len()]).expect("an answer");
-                assert_eq!(status, 200);
-                times.push(due.elapsed().as_secs_f64());
-            }
-            times
-        };
-        let clients: Vec<_> =
-            (0..).zip(clients).map(|(first, client)| scope.spawn(move || ask(first, client))).collect();
+impl ServingNode {
+    fn memory(&self) -> Memory {
+        Memory::of(self.node.process.id())
+    }
+
+    /// Sends client queries for this long; returns their response times and the peak memory of the node.
+    fn run_queries(&self, time: Duration) -> (ResponseTimes, Memory) {
+        let load = Load::local(200, 10).start(self.node.http, |number| get(PATHS[number as usize % PATHS.len()]));
+        let (begun, mut peak) = (Instant::now(), self.memory());
         while begun.elapsed() < time {
-            look();
             std::thread::sleep(Duration::from_millis(20));
+            let now = self.memory();
+            peak = if now.anon > peak.anon { now } else { peak };
         }
-        clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
-    });
-    format!("{} queries: {}", times.len(), bench::in_millis(&mut times))
+        (ResponseTimes::of(&load.stop_now()), peak)
+    }
 }

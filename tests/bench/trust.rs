@@ -1,10 +1,11 @@
 //! Duration of a trust calculation, and of its longest row.
 //!
-//! `cargo bench --bench trust` calculates for the maximum number of nodes, each of which has experiences with all
+//! Calculates for the maximum number of nodes, each of which has experiences with all
 //! others: the most expensive case. A row does the same work every time, so its shortest time is its own and the excess
 //! is due to other processes.
 
 use std::collections::BTreeSet;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nisd::crypto::PublicKey;
@@ -21,7 +22,7 @@ fn address(number: usize) -> Address {
     Address::from_public_key(&PublicKey(key), NetworkByte::TESTNET)
 }
 
-fn main() {
+pub fn run(_: &[String]) -> ExitCode {
     let others: Vec<_> = (1..MAX_MEMBERS).map(address).collect();
     let local = address(0);
     let mut experiences = Experiences::new(local);
@@ -55,4 +56,5 @@ fn main() {
     }
     let (all, longest): (Duration, _) = (rows.iter().sum(), rows.iter().max().copied().unwrap_or_default());
     println!("{MAX_MEMBERS} nodes: begun in {beginning:?}, {} rows in {all:?}, the longest in {longest:?}", rows.len());
+    ExitCode::SUCCESS
 }

@@ -63,8 +63,13 @@ pub fn open_terminal() -> (File, File) {
 /// Returns the program under test with empty standard input; the variable NISD replaces the program of this build by
 /// another one.
 pub fn nisd<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Command {
-    let program = std::env::var_os("NISD").unwrap_or_else(|| env!("CARGO_BIN_EXE_nisd").into());
-    let mut command = Command::new(program);
+    let own = std::env::var_os("NISD").unwrap_or_else(|| env!("CARGO_BIN_EXE_nisd").into());
+    program(own, arguments)
+}
+
+/// Like [`nisd`], for any program.
+pub fn program<A: AsRef<OsStr>>(path: impl AsRef<OsStr>, arguments: impl IntoIterator<Item = A>) -> Command {
+    let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

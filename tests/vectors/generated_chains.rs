@@ -19,7 +19,7 @@ const ALL_KINDS: [&str; 9] = [
 ];
 
 fn plan(blocks: u64, transactions: usize, seed: u64) -> Plan {
-    Plan { blocks, transactions, accounts: 200, seed, stake: false, plain: false, target_time: None, gzip: false }
+    Plan { seed, ..Plan::new(blocks, transactions, 200) }
 }
 
 fn generate(plan: &Plan, folder: &Path) -> (Files, Statistics) {

@@ -37,9 +37,17 @@ pub struct Plan {
     pub target_time: Option<u32>,
     /// Whether the file of blocks is compressed.
     pub gzip: bool,
+    /// Whether the last block is empty.
+    pub ends_empty: bool,
 }
 
 impl Plan {
+    /// Returns the plan of a chain of all kinds of transactions by proof of importance.
+    pub fn new(blocks: u64, transactions: usize, accounts: usize) -> Plan {
+        let (stake, plain, gzip, ends_empty) = (false, false, false, false);
+        Plan { blocks, transactions, accounts, seed: 1, stake, plain, target_time: None, gzip, ends_empty }
+    }
+
     /// Checks that such a chain can be generated; the error gives the reason.
     pub fn check(&self) -> Result<(), String> {
         let Plan { blocks, transactions, accounts, .. } = *self;

@@ -1,5 +1,6 @@
 //! A node under attack, with well-behaved clients beside it and a monitor of its memory.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -7,16 +8,20 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::others::{ResponseTimes, WellBehavedClients};
 use super::payer::{HARVESTER, Payer};
-use crate::common::data::private_network::{Genesis, now, private_key};
-use crate::common::{Client, Memory, Node, folder, memory_of};
+use crate::common::daemon::{Node, args, program};
+use crate::common::http::{Client, get};
+use crate::common::private_network::{Genesis, now, private_key};
+use crate::load::{Load, ResponseTimes, RunningLoad};
+use crate::support::{Memory, cpu_seconds, folder};
 
 /// Interval between two memory samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 /// Time during which the well-behaved clients are alone with the node.
 const BASELINE_TIME: Duration = Duration::from_millis(500);
 const MIB: f64 = 1024.0;
+/// Queries of the well-behaved clients.
+const QUERIES: [&str; 4] = ["/chain/height", "/heartbeat", "/chain/height", "/node/info"];
 
 /// Settings of a stage, in addition to those of a network that makes a block every second.
 #[derive(Default)]
@@ -32,7 +37,8 @@ pub struct AttackStage {
     pub payer: Payer,
     /// A client from 127.0.0.1 for the queries of the attack itself.
     pub client: Client,
-    well_behaved: WellBehavedClients,
+    /// Clients of this machine, which the node exempts from many limits, and remote ones.
+    well_behaved: [RunningLoad; 2],
     memory_monitor: MemoryMonitor,
     before: Memory,
     started_at: Instant,
@@ -75,14 +81,21 @@ impl AttackStage {
         let (folder, payer) = (folder(), Payer::new());
         let key = private_key(HARVESTER).printed();
         let config = Genesis::new(now(), &payer.funded()).write_hasty(folder.path(), &key, setup.settings);
-        let node = match setup.limit {
-            Some(limit) => Node::limited(binary, folder.path(), &config, limit),
-            None => Node::private(binary, folder.path(), &config),
-        };
-        let client = node.first_answer();
-        let (others, watch) = (WellBehavedClients::start(node.http), MemoryMonitor::start(node.id()));
+        let command = Node::command(args!["--config", config]);
+        let node = Node::from_command(match setup.limit {
+            Some(limit) => {
+                let shell = args!["-c", format!("{limit} && exec \"$0\" \"$@\""), binary];
+                program("sh", shell.iter().map(AsRef::as_ref).chain(command.get_args()))
+            }
+            None => program(binary, command.get_args()),
+        });
+        let client = Client::connect(node.http);
+        let query = |number: u64| get(QUERIES[number as usize / 4 % QUERIES.len()]);
+        let remote = Load { per_second: 80, connections: 4, from: Ipv4Addr::new(127, 9, 0, 1) };
+        let others = [Load::local(200, 4), remote].map(|load| load.start(node.http, query));
+        let watch = MemoryMonitor::start(node.process.id());
         std::thread::sleep(BASELINE_TIME);
-        let (before, begun) = (node.memory(), Instant::now());
+        let (before, begun) = (Memory::of(node.process.id()), Instant::now());
         AttackStage {
             node,
             payer,
@@ -97,7 +110,16 @@ impl AttackStage {
 
     /// Starts the measurement of memory and response times; what precedes is not part of the attack.
     pub fn begin(&mut self) {
-        (self.before, self.started_at) = (self.node.memory(), Instant::now());
+        (self.before, self.started_at) = (self.memory(), Instant::now());
+    }
+
+    fn memory(&self) -> Memory {
+        Memory::of(self.node.process.id())
+    }
+
+    /// Returns the processor time of the node so far in seconds.
+    pub fn cpu_seconds(&self) -> f64 {
+        cpu_seconds(self.node.process.id())
     }
 
     /// Returns when the measurement started.
@@ -108,7 +130,7 @@ impl AttackStage {
     /// Ends the attack and evaluates it.
     pub fn end(self, notes: Vec<String>, bars: &[Bar]) -> Outcome {
         let ended = Instant::now();
-        let [waits, strangers] = self.well_behaved.stop(self.started_at, ended);
+        let [waits, strangers] = self.well_behaved.map(|load| ResponseTimes::of(&load.stop(self.started_at, ended)));
         let peak = self.memory_monitor.peak_since(self.started_at, self.before);
         let more = (peak.anon - self.before.anon) / MIB;
         let judge = |bar: &Bar| match bar {
@@ -120,7 +142,7 @@ impl AttackStage {
             Bar::Is(name, holds) => ((*name).to_owned(), *holds),
         };
         let mut judged: Vec<_> = bars.iter().map(judge).collect();
-        judged.extend(self.node.memory().all.is_nan().then(|| ("the node lives".to_owned(), false)));
+        judged.extend(Memory::of(self.node.process.id()).all.is_nan().then(|| ("the node lives".to_owned(), false)));
         Outcome { before: self.before, peak, waits, remote_waits: strangers, notes, checks: judged }
     }
 }
@@ -138,7 +160,7 @@ impl MemoryMonitor {
         let thread = std::thread::spawn(move || {
             let mut seen = Vec::new();
             while !ends.load(Ordering::Relaxed) {
-                seen.push((Instant::now(), memory_of(process)));
+                seen.push((Instant::now(), Memory::of(process)));
                 std::thread::sleep(SAMPLE_INTERVAL);
             }
             seen

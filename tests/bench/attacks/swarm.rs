@@ -128,6 +128,12 @@ impl Swarm {
         }
     }
 
+    /// Iterates over the messages on topics with this prefix.
+    pub fn deliveries_on(&self, topic: &str) -> impl Iterator<Item = &Delivery> {
+        let found = self.deliveries.iter().filter(move |(name, _)| name.starts_with(topic.as_bytes()));
+        found.map(|(_, delivery)| delivery)
+    }
+
     /// Drives all connections until `done` or the time limit; returns whether it is done.
     pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&Swarm) -> bool) -> bool {
         let begun = Instant::now();

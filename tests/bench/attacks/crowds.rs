@@ -1,7 +1,7 @@
 //! Attacks from several addresses, each within the limits of one client: on connection slots, on system buffers, and by
 //! work without requests.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,9 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::stage::{AttackStage, Bar, Outcome};
 use super::swarm::{ConnectionScript, Swarm, UPGRADE};
-use crate::common::in_millis;
+use crate::common::http::Client;
+use crate::support::in_millis;
+use nisd::metrics::Scrape;
 
 /// A cheap query.
 const QUERY: &str = "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -30,26 +32,24 @@ fn newcomer(number: usize) -> Ipv4Addr {
     if number.is_multiple_of(2) { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(127, 0, 3, number as u8) }
 }
 
-fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    socket.bind(&SocketAddr::from((from, 0)).into())?;
-    socket.connect_timeout(&to.into(), Duration::from_secs(2))?;
-    socket.set_read_timeout(Some(Duration::from_secs(2)))?;
-    Ok(socket.into())
+/// Connects from an address of this machine; the client waits for at most two seconds.
+pub fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<Client> {
+    let mut client = Client::connect_from(from, to)?;
+    client.stream().set_read_timeout(Some(Duration::from_secs(2)))?;
+    Ok(client)
 }
 
 /// Returns whether a new client is admitted and answered.
 fn is_answered(from: Ipv4Addr, to: SocketAddr) -> bool {
-    send_request(from, to, QUERY).is_ok_and(|(status, _)| status == *b"200")
+    send_request(from, to, QUERY).is_ok_and(|(status, _)| status == 200)
 }
 
 /// Returns the status of the answer to a request, and its connection.
-fn send_request(from: Ipv4Addr, to: SocketAddr, request: &str) -> std::io::Result<([u8; 3], TcpStream)> {
-    let mut stream = connect(from, to)?;
-    stream.write_all(request.as_bytes())?;
-    let mut head = [0; 12];
-    stream.read_exact(&mut head)?;
-    Ok(([head[9], head[10], head[11]], stream))
+pub fn send_request(from: Ipv4Addr, to: SocketAddr, request: &str) -> std::io::Result<(u16, Client)> {
+    let mut client = connect(from, to)?;
+    client.try_send(request)?;
+    let status = client.try_answer()?.status;
+    Ok((status, client))
 }
 
 /// 33 addresses hold 250 connections each and send requests at the rate limit, so that none is idle for long.
@@ -121,14 +121,14 @@ pub fn unread_responses(binary: &str) -> Outcome {
         std::thread::sleep(Duration::from_millis(10));
     }
     let grown = most.saturating_sub(before) / MIB;
-    let of_node = stage.client.get("/metrics").ok().map(|(_, body)| String::from_utf8_lossy(body).into_owned());
-    let metric = |name: &str| {
-        let line = of_node.as_ref()?.lines().find(|line| line.starts_with(name))?;
-        line.split_whitespace().last()?.parse::<f64>().ok()
-    };
+    let metrics = Scrape::parse(stage.client.get("/metrics").text()).expect("the text format");
     let notes = vec![
         format!("{} connections, the system holds {grown} MiB more", held.len()),
-        format!("counted {:?}, cut {:?}", metric("nisd_kernel_bytes "), metric("nisd_connections_cut_total ")),
+        format!(
+            "counted {:?}, cut {:?}",
+            metrics.value("nisd_kernel_bytes"),
+            metrics.value("nisd_connections_cut_total")
+        ),
     ];
     drop(held);
     // Responses count towards the limit on all buffers: 128 MiB.
@@ -138,9 +138,9 @@ pub fn unread_responses(binary: &str) -> Outcome {
 
 /// Returns the share of a processor that the node uses during an attack.
 fn processor_share(stage: &AttackStage, attack: impl FnOnce()) -> f64 {
-    let (before, begun) = (stage.node.cpu_seconds(), Instant::now());
+    let (before, begun) = (stage.cpu_seconds(), Instant::now());
     attack();
-    (stage.node.cpu_seconds() - before) / begun.elapsed().as_secs_f64()
+    (stage.cpu_seconds() - before) / begun.elapsed().as_secs_f64()
 }
 
 /// Four addresses connect and disconnect as fast as possible.
@@ -154,9 +154,9 @@ pub fn connect_and_close(binary: &str) -> Outcome {
             let (is_over, count) = (is_over.clone(), count.clone());
             std::thread::spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    let Ok(stream) = connect(attacker(number), to) else { continue };
+                    let Ok(mut client) = connect(attacker(number), to) else { continue };
                     // The port is free again at once.
-                    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                    let _ = SockRef::from(&*client.stream()).set_linger(Some(Duration::ZERO));
                     count.fetch_add(1, Ordering::Relaxed);
                 }
             })
@@ -250,7 +250,7 @@ pub fn equal_holders(binary: &str) -> Outcome {
     for number in 0..NEWCOMERS {
         let is_local = number.is_multiple_of(2);
         if let Ok((status, stream)) = send_request(newcomer(number), to, UPGRADE)
-            && status == *b"101"
+            && status == 101
         {
             let_in[usize::from(is_local)] += 1;
             kept.push(stream);

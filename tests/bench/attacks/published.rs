@@ -3,12 +3,13 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use super::bare;
 use super::payer::announce;
 use super::reader::{Delivery, messages_of};
 use super::stage::{AttackStage, Bar, Outcome};
 use super::swarm::{ConnectionScript, Swarm};
-use crate::common::in_millis;
+use crate::common::private_network::{address, key_pair};
+use crate::support::in_millis;
+use nisd::model::Address;
 
 /// Number of sessions with the maximum number of subscriptions, and that number.
 const GREEDY_SESSIONS: usize = 20;
@@ -36,14 +37,14 @@ pub fn remote_address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 1, (number >> 8) as u8, number as u8 + 1)
 }
 
-/// Returns bytes that connect a session and subscribe it `times` times to a topic; the last subscription requests a
-/// receipt.
-fn subscribe(topic: &str, times: usize) -> Vec<u8> {
-    let one = |number| {
-        let receipt = if number + 1 == times { "receipt:done\n" } else { "" };
+/// Returns bytes that connect a session and subscribe it to topics; the last subscription requests a receipt.
+fn subscribe(topics: &[String]) -> Vec<u8> {
+    let one = |(number, topic): (usize, &String)| {
+        let receipt = if number + 1 == topics.len() { "receipt:done\n" } else { "" };
         format!("SUBSCRIBE\nid:{number}\ndestination:{topic}\n{receipt}\n\0")
     };
-    messages_of(std::iter::once("CONNECT\naccept-version:1.2\n\n\0".to_owned()).chain((0..times).map(one)))
+    let connect = "CONNECT\naccept-version:1.2\n\n\0".to_owned();
+    messages_of(std::iter::once(connect).chain(topics.iter().enumerate().map(one)))
 }
 
 /// Opens sessions with the maximum number of subscriptions; returns them and what prevented subscriptions.
@@ -51,7 +52,7 @@ fn open_greedy_sessions(stage: &AttackStage, topic: &str, piece: usize) -> (Swar
     let mut swarm = Swarm::new(stage.node.websocket, piece);
     let part = ConnectionScript {
         upgrades: true,
-        first: subscribe(topic, GREEDY_SUBSCRIPTIONS),
+        first: subscribe(&vec![topic.to_owned(); GREEDY_SUBSCRIPTIONS]),
         ..ConnectionScript::default()
     };
     swarm.open(GREEDY_SESSIONS, |_| ATTACKER, part);
@@ -113,10 +114,16 @@ fn full_blocks(swarm: &Swarm) -> impl Iterator<Item = &Delivery> {
     swarm.deliveries.values().filter(|delivery| delivery.bytes > FULL_BLOCK_BYTES)
 }
 
+/// Returns the seconds between the first and the last session that got each message.
+fn spreads<'d>(deliveries: impl Iterator<Item = &'d Delivery>) -> Vec<f64> {
+    deliveries.map(|delivery| (delivery.last - delivery.first).as_secs_f64()).collect()
+}
+
 /// Opens many sessions of many addresses, subscribed to a topic.
 fn open_subscribers(stage: &AttackStage, topic: &str) -> Swarm {
     let mut swarm = Swarm::new(stage.node.websocket, PIECE);
-    let part = ConnectionScript { upgrades: true, first: subscribe(topic, 1), ..ConnectionScript::default() };
+    let part =
+        ConnectionScript { upgrades: true, first: subscribe(&[topic.to_owned()]), ..ConnectionScript::default() };
     swarm.open(SUBSCRIBERS, remote_address, part);
     swarm.run(MAX_WAIT, |swarm| swarm.connections.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
     let count = swarm.connections.iter().filter(|peer| peer.receipts > 0).count();
@@ -142,7 +149,7 @@ fn published_blocks(binary: &str, message: usize) -> Outcome {
     stage.begin();
     announce(&mut stage.client, &transfers);
     swarm.run(MAX_WAIT, |swarm| full_blocks(swarm).filter(|block| block.times == SUBSCRIBERS).count() >= BLOCKS);
-    let mut spreads: Vec<f64> = full_blocks(&swarm).map(|block| (block.last - block.first).as_secs_f64()).collect();
+    let mut spreads = spreads(full_blocks(&swarm));
     let least = full_blocks(&swarm).map(|block| block.times).min().unwrap_or(0);
     let bytes = full_blocks(&swarm).map(|block| block.bytes).max().unwrap_or(0);
     let notes = vec![
@@ -152,10 +159,38 @@ fn published_blocks(binary: &str, message: usize) -> Outcome {
     ];
     let all = Bar::Is("each gets every block", least == SUBSCRIBERS);
     let fast = Bar::Is("first to last <= 100 ms", spreads.last().is_some_and(|longest| *longest <= 0.1));
-    drop(swarm);
-    let mut outcome = stage.end(notes, &[Bar::Memory(16.0), Bar::Others(20.0), fast, all]);
-    outcome.notes.push(format!("bare writes {}", in_millis(&mut bare::delivery_times(SUBSCRIBERS, bytes))));
-    outcome
+    stage.end(notes, &[Bar::Memory(16.0), Bar::Others(20.0), fast, all])
+}
+
+/// Each session is subscribed to the height, and to the account and the transactions of an address of its own; some of
+/// these are paid in each round.
+pub fn owners(binary: &str) -> Outcome {
+    const ROUNDS: usize = 5;
+    let mut stage = AttackStage::new(binary);
+    let mut swarm = Swarm::new(stage.node.websocket, PIECE);
+    let owners: Vec<Address> = (0..SUBSCRIBERS as u64).map(|number| address(&key_pair(1_000_000 + number))).collect();
+    for (number, owner) in owners.iter().enumerate() {
+        let topics = ["/blocks/new".to_owned(), format!("/account/{owner}"), format!("/transactions/{owner}")];
+        swarm.open(
+            1,
+            |_| remote_address(number),
+            ConnectionScript { upgrades: true, first: subscribe(&topics), ..Default::default() },
+        );
+    }
+    swarm.run(MAX_WAIT, |swarm| swarm.connections.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
+    let transfers: Vec<_> = owners.iter().take(ROUNDS * FULL_BLOCK).map(|owner| stage.payer.sign_to(*owner)).collect();
+    stage.begin();
+    let confirmed = |swarm: &Swarm| swarm.deliveries_on("/transactions/").count();
+    for (round, transfers) in (1..).zip(transfers.chunks(FULL_BLOCK)) {
+        announce(&mut stage.client, transfers);
+        swarm.run(MAX_WAIT, |swarm| confirmed(swarm) >= round * FULL_BLOCK);
+    }
+    swarm.run_until_silence(SILENCE, MAX_WAIT / 2);
+    let mut spreads = spreads(swarm.deliveries_on("/blocks/new"));
+    let (told, closed) = (confirmed(&swarm), swarm.closed);
+    let notes = vec![format!("heights, first to last {}", in_millis(&mut spreads)), format!("{closed} closed")];
+    let all = Bar::Is("each is told of its payment", told == ROUNDS * FULL_BLOCK);
+    stage.end(notes, &[Bar::Others(20.0), all])
 }
 
 /// Transfers one after another, each published to all.
@@ -166,16 +201,15 @@ pub fn unconfirmed(binary: &str) -> Outcome {
     let mut swarm = open_subscribers(&stage, "/unconfirmed");
     let transfers = stage.payer.sign(ANNOUNCEMENTS, 0);
     stage.begin();
-    let processor = stage.node.cpu_seconds();
+    let processor = stage.cpu_seconds();
     for transfer in &transfers {
         let next = Instant::now() + BETWEEN;
         announce(&mut stage.client, std::slice::from_ref(transfer));
         swarm.run(next.saturating_duration_since(Instant::now()), |_| false);
     }
     swarm.run_until_silence(SILENCE, MAX_WAIT / 2);
-    let processor = (stage.node.cpu_seconds() - processor) / ANNOUNCEMENTS as f64 * 1e3;
-    let told = swarm.deliveries.values();
-    let mut spreads: Vec<f64> = told.map(|one| (one.last - one.first).as_secs_f64()).collect();
+    let processor = (stage.cpu_seconds() - processor) / ANNOUNCEMENTS as f64 * 1e3;
+    let mut spreads = spreads(swarm.deliveries.values());
     let least = swarm.deliveries.values().map(|one| one.times).min().unwrap_or(0);
     let notes = vec![
         format!("{} transfers to at least {least} of {SUBSCRIBERS}", spreads.len()),

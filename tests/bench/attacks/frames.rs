@@ -11,8 +11,8 @@ use super::published::ATTACKER;
 use super::reader::{MAX_MESSAGE, messages_of, text_frame};
 use super::stage::{AttackStage, Bar, Outcome, Setup};
 use super::swarm::{ConnectionScript, Swarm};
-use crate::common::data::private_network::{NETWORK, private_key};
-use crate::common::scatter;
+use crate::common::Random;
+use crate::common::private_network::{NETWORK, private_key};
 
 const CONNECT: &str = "CONNECT\naccept-version:1.2\n\n\0";
 const LOCAL: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -73,7 +73,7 @@ pub fn frames(binary: &str, sessions: usize) -> Outcome {
 /// Returns an address that nobody has the key of.
 fn random_address(number: u64) -> Address {
     let mut key = [0; 32];
-    key[..8].copy_from_slice(&scatter(number).to_le_bytes());
+    key[..8].copy_from_slice(&Random(number).next().to_le_bytes());
     Address::from_public_key(&PublicKey(key), NETWORK)
 }
 
@@ -105,8 +105,7 @@ pub fn registrations(binary: &str) -> Outcome {
 
 /// Returns the number of messages on topics with this prefix.
 fn messages_on(swarm: &Swarm, topic: &str) -> usize {
-    let told = swarm.deliveries.iter().filter(|(name, _)| name.starts_with(topic.as_bytes()));
-    told.map(|(_, delivery)| delivery.times).sum()
+    swarm.deliveries_on(topic).map(|delivery| delivery.times).sum()
 }
 
 /// A remote client requests a payment repeatedly, before and after its confirmation; a subscriber of the recipient must
@@ -139,6 +138,6 @@ pub fn repeated_requests(binary: &str) -> Outcome {
 /// Starts harvesting on a node that did not harvest so far.
 pub fn harvest(stage: &mut AttackStage) {
     let body = format!("{{\"value\":\"{}\"}}", *private_key(super::payer::HARVESTER).printed());
-    let (status, body) = stage.client.send_request(&super::payer::post("/account/unlock", &body)).expect("an answer");
-    assert_eq!(status, 200, "{}", String::from_utf8_lossy(body));
+    let answer = stage.client.post("/account/unlock", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
 }

@@ -1,6 +1,6 @@
 //! Generates long valid chains for benchmarks: any number of blocks, accounts and transactions of all kinds.
 //!
-//! `cargo bench --bench chains -- FOLDER --blocks 60000 --transactions 32 --accounts 240000 --seed 1` writes
+//! `cargo bench --bench measure -- chains FOLDER --blocks 60000 --transactions 32 --accounts 240000 --seed 1` writes
 //! `network.properties`, `nemesis.bin`, `blocks.bin` and `summary.json` into the folder. The same arguments give the
 //! same bytes. `nisd import --config FOLDER/network.properties --data STORE FOLDER/blocks.bin` imports all of it with
 //! full validation.
@@ -9,17 +9,12 @@
 //! memory as the store is large. Harvesters that own a third of the currency make every block at the first second at
 //! which one of them may.
 
-#[allow(dead_code)]
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "chains/mod.rs"]
-mod generator;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-use generator::{Plan, Progress};
+use clap::Parser;
+
+use super::chains::{Plan, Progress, generate};
 
 /// Generates a chain from a seed: settings, nemesis block and blocks for `nisd import`.
 ///
@@ -28,7 +23,7 @@ use generator::{Plan, Progress};
 /// limit is a day, at most 360 blocks. With the 60 seconds of the public network a month is 43,200 blocks and a year
 /// 525,600, and importance recalculations take much longer.
 #[derive(Parser)]
-#[command(name = "cargo bench --bench chains --")]
+#[command(name = "chains")]
 struct Arguments {
     /// Output folder for network.properties, nemesis.bin, blocks.bin, summary.json
     folder: PathBuf,
@@ -56,24 +51,17 @@ struct Arguments {
     /// Compress the blocks: blocks.bin.gz
     #[arg(long)]
     gzip: bool,
-    /// Passed by the bench harness
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
-fn main() -> ExitCode {
-    // `cargo bench` runs all benchmarks without arguments.
-    if std::env::args().skip(1).all(|argument| argument == "--bench") {
-        println!("{}", Arguments::command().render_long_help());
-        return ExitCode::SUCCESS;
-    }
-    let Arguments { folder, blocks, transactions, accounts, seed, stake, plain, target_time, gzip, .. } =
-        Arguments::parse();
-    let plan = Plan { blocks, transactions, accounts, seed, stake, plain, target_time, gzip };
+pub fn run(arguments: &[String]) -> ExitCode {
+    let name = "chains".to_owned();
+    let Arguments { folder, blocks, transactions, accounts, seed, stake, plain, target_time, gzip } =
+        Arguments::parse_from(std::iter::once(&name).chain(arguments));
+    let plan = Plan { seed, stake, plain, target_time, gzip, ..Plan::new(blocks, transactions, accounts) };
     let tell = |Progress { height, transactions, rates: [recent, all] }: Progress| {
         eprintln!("height {height}, {transactions} transactions, {recent:.0}/s, {all:.0}/s in all");
     };
-    match generator::generate(&plan, &folder, tell) {
+    match generate(&plan, &folder, tell) {
         Ok((files, _)) => {
             println!("nisd import --config {} --data STORE {}", files.config.display(), files.blocks.display());
             ExitCode::SUCCESS

@@ -4,13 +4,14 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use super::frames::harvest;
-use super::payer::{RICH, announce, post};
+use super::payer::{RICH, announce};
 use super::published::{ATTACKER, remote_address};
 use super::reader::messages_of;
 use super::stage::{AttackStage, Bar, Outcome, Setup};
 use super::swarm::{ConnectionScript, Swarm};
-use crate::common::data::private_network::{address, block, key_pair, now, transfer_with_message};
-use crate::common::quantile;
+use crate::common::http::post;
+use crate::common::private_network::{address, block, key_pair, now, transfer_with_message};
+use crate::support::{quantile, wait_for_blocks};
 use nisd::codec::Format;
 use nisd::model::network::ChainParameters;
 use nisd::model::{Amount, Hash256};
@@ -84,9 +85,9 @@ const MOSAICS: usize = 20;
 fn define_mosaics(stage: &mut AttackStage) {
     let (rent, definitions) = stage.payer.sign_mosaics(MOSAICS);
     announce(&mut stage.client, &[rent]);
-    wait_for_blocks(stage, 2);
+    wait_for_blocks(&mut stage.client, 2);
     announce(&mut stage.client, &definitions);
-    wait_for_blocks(stage, 2);
+    wait_for_blocks(&mut stage.client, 2);
 }
 
 /// Returns a list of one repeated account that fits into this many bytes.
@@ -184,15 +185,6 @@ fn with_big_mempool(binary: &str) -> AttackStage {
     stage
 }
 
-/// Waits for this many more blocks.
-fn wait_for_blocks(stage: &mut AttackStage, count: u64) {
-    let (begun, height) = (Instant::now(), stage.client.height());
-    while stage.client.height() < height + count {
-        assert!(begun.elapsed() < MAX_WAIT, "no blocks come; the log says {}", stage.node.log());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// The block is made, processed, and published to some.
 pub fn big_block(binary: &str) -> Outcome {
     let mut stage = with_big_mempool(binary);
@@ -212,7 +204,7 @@ pub fn big_block(binary: &str) -> Outcome {
 pub fn big_block_requests(binary: &str) -> Outcome {
     let mut stage = with_big_mempool(binary);
     harvest(&mut stage);
-    wait_for_blocks(&mut stage, 1);
+    wait_for_blocks(&mut stage.client, 1);
     let mut asking = RequestRun::new(&stage, 10, |number| Ipv4Addr::new(127, 0, 0, 2 + number as u8));
     stage.begin();
     asking.send_requests(post("/block/at/public", "{\"height\":2}"), 450.0, Duration::from_secs(6));

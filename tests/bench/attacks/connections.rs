@@ -1,13 +1,14 @@
 //! Attacks with many connections.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use super::crowds::{connect, send_request};
 use super::published::{ATTACKER, remote_address};
 use super::stage::{AttackStage, Bar, Outcome, Setup};
 use super::swarm::{ConnectionScript, Swarm, UPGRADE};
-use crate::common::in_millis;
+use crate::common::http::Client;
+use crate::support::in_millis;
 
 const MIB: usize = 1 << 20;
 /// Maximum bytes that a node buffers for all its connections.
@@ -66,19 +67,9 @@ pub fn few_files(binary: &str, limit: &str) -> Outcome {
     stage.end(notes, &[Bar::Is("each newcomer is answered", silent == 0), websockets, Bar::Others(20.0)])
 }
 
-/// Returns the status of the answer to a client without a connection; 0 if there is none within two seconds.
+/// Returns the status of the answer to a client without a connection; 0 if there is none in time.
 fn newcomer(address: SocketAddr, request: &str) -> u16 {
-    let ask = || -> std::io::Result<u16> {
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        // Like a real client, it sends its request before it looks for an answer.
-        stream.write_all(request.as_bytes())?;
-        std::thread::sleep(Duration::from_millis(5));
-        let mut head = [0; 12];
-        stream.read_exact(&mut head)?;
-        Ok(std::str::from_utf8(&head[9..]).ok().and_then(|code| code.parse().ok()).unwrap_or(0))
-    };
-    ask().unwrap_or(0)
+    send_request(Ipv4Addr::LOCALHOST, address, request).map_or(0, |(status, _)| status)
 }
 
 /// Returns the head of a request with a body of this length.
@@ -139,31 +130,24 @@ pub fn unfinished_bodies(binary: &str, path: &str, addresses: u8) -> Outcome {
     stage.end(notes, &[honest, Bar::Memory(144.0), Bar::Others(20.0)])
 }
 
-/// A slow client.
-struct SlowClient(Option<TcpStream>);
+/// A client that sends its request slowly.
+struct SlowClient(std::io::Result<Client>);
 
 impl SlowClient {
     const BODY: &'static str = "{\"height\":1}";
 
     fn begin(address: SocketAddr) -> SlowClient {
-        let begin = || -> std::io::Result<TcpStream> {
-            let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
-            stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-            stream.write_all(head("/block/at/public", SlowClient::BODY.len()).as_bytes())?;
-            stream.write_all(&SlowClient::BODY.as_bytes()[..4])?;
-            Ok(stream)
+        let begin = || {
+            let mut client = connect(Ipv4Addr::LOCALHOST, address)?;
+            client.try_send(head("/block/at/public", SlowClient::BODY.len()) + &SlowClient::BODY[..4])?;
+            Ok(client)
         };
-        SlowClient(begin().ok())
+        SlowClient(begin())
     }
 
     /// Returns the status of the answer, 0 if none comes.
     fn end(self) -> u16 {
-        let end = |mut stream: TcpStream| -> std::io::Result<u16> {
-            stream.write_all(&SlowClient::BODY.as_bytes()[4..])?;
-            let mut head = [0; 12];
-            stream.read_exact(&mut head)?;
-            Ok(std::str::from_utf8(&head[9..]).ok().and_then(|code| code.parse().ok()).unwrap_or(0))
-        };
-        self.0.and_then(|stream| end(stream).ok()).unwrap_or(0)
+        let end = |mut client: Client| client.try_send(&SlowClient::BODY[4..]).and_then(|()| client.try_answer());
+        self.0.and_then(end).map_or(0, |answer| answer.status)
     }
 }

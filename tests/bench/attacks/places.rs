@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use super::payer::post;
 use super::stage::{AttackStage, Bar, Outcome};
 use super::swarm::{ConnectionScript, Swarm};
-use crate::common::data::private_network::NETWORK;
+use crate::common::http::post;
+use crate::common::private_network::NETWORK;
 use nisd::crypto::PublicKey;
 use nisd::model::Address;
 

@@ -1,41 +1,28 @@
 //! Cost of attacks for the node and for other clients, under the limits of a production node.
 //!
-//! `bash -c 'ulimit -n 20000 && cargo bench --bench bills'` runs all known attacks one after another; arguments after
-//! `--` select attacks by a part of their names. Each attack runs against a new node on a private network that makes a
+//! `bash -c 'ulimit -n 20000 && cargo bench --bench measure -- attacks'` runs all known attacks one after another; further
+//! arguments select attacks by a part of their names. Each attack runs against a new node on a private network that makes a
 //! block every second. Meanwhile a well-behaved client of this machine sends 200 cheap queries per second, and four
 //! remote clients send 80. A response time starts when its query is due and contains the delay of that client itself,
 //! which is printed. Attackers and remote clients use 127.0.0.2 and further addresses, which the node treats like any
 //! other. NISD names another program to attack, NISD_OTHER one more: then both are attacked alternately in one run. The
 //! run fails if a bar of the first program is missed.
 
-#[path = "bills/bare.rs"]
-mod bare;
-mod common;
-#[path = "bills/connections.rs"]
 mod connections;
-#[path = "bills/crowds.rs"]
 mod crowds;
-#[path = "bills/frames.rs"]
 mod frames;
-#[path = "bills/others.rs"]
-mod others;
-#[path = "bills/payer.rs"]
 mod payer;
-#[path = "bills/places.rs"]
 mod places;
-#[path = "bills/published.rs"]
 mod published;
-#[path = "bills/reader.rs"]
 mod reader;
-#[path = "bills/requests.rs"]
 mod requests;
-#[path = "bills/stage.rs"]
 mod stage;
-#[path = "bills/swarm.rs"]
 mod swarm;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
+use super::support::print_machine;
 use stage::{AttackStage, Bar, Outcome};
 
 /// An attack.
@@ -49,7 +36,7 @@ const fn attack(name: &'static str, about: &'static str, run: fn(&str) -> Outcom
     Attack { name, about, run }
 }
 
-const ATTACKS: [Attack; 38] = [
+const ATTACKS: [Attack; 39] = [
     attack("peace", "nobody attacks", baseline),
     attack("errors", "20 sessions x 1,000 subscriptions to /errors, 256 bad SENDs", published::errors),
     attack("last-block", "20 sessions x 1,000 subscriptions to /blocks, 32 x block/last", published::last_block),
@@ -57,6 +44,11 @@ const ATTACKS: [Attack; 38] = [
     attack("subscribers", "5,000 subscribers of /blocks, blocks of 120 transactions", published::subscribers),
     attack("subscribers-messages", "the same with messages of 1,000 bytes", published::subscribers_of_messages),
     attack("unconfirmed", "5,000 subscribers of /unconfirmed, 60 announcements", published::unconfirmed),
+    attack(
+        "owners",
+        "5,000 subscribers, each of its own account, blocks with 120 transfers to some",
+        published::owners,
+    ),
     attack("overflow", "600 requests in one message, listened to by a stranger", frames::overflow),
     attack("frames-10", "10 connections, messages of 2,000 SUBSCRIBE and UNSUBSCRIBE", |binary| {
         frames::frames(binary, 10)
@@ -124,13 +116,12 @@ const ATTACKS: [Attack; 38] = [
     attack("equal-holders", "8,000 addresses hold a websocket each, and this machine connects", crowds::equal_holders),
 ];
 
-fn main() {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+pub fn run(words: &[String]) -> ExitCode {
     let chosen = |attack: &&Attack| words.is_empty() || words.iter().any(|word| attack.name.contains(word.as_str()));
     let own = std::env::var("NISD").unwrap_or_else(|_| env!("CARGO_BIN_EXE_nisd").to_owned());
     let mut programs = vec![("this", own)];
     programs.extend(std::env::var("NISD_OTHER").map(|other| ("other", other)));
-    println!("{}", common::machine());
+    print_machine();
     programs.iter().for_each(|(name, path)| println!("{name}: {path}"));
     warn_if_few_files();
     println!(
@@ -148,7 +139,11 @@ fn main() {
             }
         }
     }
-    assert!(failed.is_empty(), "not met: {failed:?}");
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("not met: {failed:?}");
+    ExitCode::FAILURE
 }
 
 /// The connections of this process and of the node need file descriptors.
@@ -156,7 +151,10 @@ fn warn_if_few_files() {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let files = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
-    assert!(files >= 12_000, "{files} open files are too few: bash -c 'ulimit -n 20000 && cargo bench --bench bills'");
+    assert!(
+        files >= 12_000,
+        "{files} open files are too few: bash -c 'ulimit -n 20000 && cargo bench --bench measure -- attacks'"
+    );
 }
 
 /// Measures response times without an attack.

@@ -1,14 +1,14 @@
 //! Funded accounts whose transfers fill blocks.
 
-use nisd::codec::SigningForm;
 use nisd::crypto::KeyPair;
 use nisd::model::transaction::{MosaicDefinitionCreation, ProvisionNamespace, wire_version};
 use nisd::model::{
     Address, Amount, Body, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Timestamp, Transaction,
 };
 
-use crate::common::Client;
-use crate::common::data::private_network::{NETWORK, address, key_pair, now, transfer_with_message};
+use crate::common::http::{Client, post};
+use crate::common::members;
+use crate::common::private_network::{NETWORK, address, key_pair, now, transfer_with_message};
 
 /// Number of senders; their keys have the numbers from 2 on.
 const SENDERS: u64 = 500;
@@ -98,30 +98,17 @@ fn signed(owner: &KeyPair, body: Body) -> Transaction {
     transaction
 }
 
-fn announcement(transfer: &Transaction) -> String {
-    let (data, signature) =
-        (hex::encode(transfer.to_bytes(SigningForm::NonVerifiable)), transfer.signature.expect("signed"));
-    let body = format!("{{\"data\":\"{data}\",\"signature\":\"{}\"}}", hex::encode(signature.0));
-    post("/transaction/announce", &body)
-}
-
-/// Returns the bytes of a POST of JSON.
-pub fn post(path: &str, body: &str) -> String {
-    let length = body.len();
-    format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n\
-         {body}"
-    )
+fn announcement(transaction: &Transaction) -> String {
+    post("/transaction/announce", &members::announcement(transaction))
 }
 
 /// Announces all transfers, several at a time. The node must accept each of them.
 pub fn announce(client: &mut Client, requests: &[String]) {
     for some in requests.chunks(WINDOW) {
-        client.send(&some.concat()).expect("a connection");
+        client.send(some.concat());
         for _ in some {
-            let (status, body) = client.answer().expect("an answer to an announcement");
-            let text = String::from_utf8_lossy(body);
-            assert!(status == 200 && text.contains("SUCCESS"), "an announcement: {status} {text}");
+            let answer = client.answer();
+            assert!(answer.status == 200 && answer.text().contains("SUCCESS"), "an announcement: {answer:?}");
         }
     }
 }
