@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, Node, run};
 use crate::common::http::Client;
@@ -11,9 +10,6 @@ use crate::common::websocket::Socket;
 use nisd::devnet::Role;
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// Maximum time for a network to make some blocks.
-const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// The folder of a private network.
 struct DevnetFolder {
@@ -37,13 +33,12 @@ impl DevnetFolder {
     }
 
     fn start(&self, arguments: &[&str]) -> Node {
-        let all: Vec<_> = ["--data", &self.data].iter().chain(arguments).copied().collect();
-        Node::start(&all)
+        Node::start(["--data", &self.data].iter().chain(arguments))
     }
 
     /// Creates a network and stops it at once.
     fn create(&self, arguments: &[&str]) -> CommandOutput {
-        stop(self.start(arguments))
+        self.start(arguments).stop()
     }
 
     /// Creates a network that finds a block every second at any difficulty: the configured total supply is so much
@@ -63,20 +58,6 @@ impl DevnetFolder {
 
     fn on_store(&self, command: &str) -> String {
         run([command, "--data", &self.data]).expect_success().text()
-    }
-}
-
-fn stop(node: Node) -> CommandOutput {
-    node.process.signal("TERM");
-    node.process.wait_with_timeout(MAX_WAIT).expect_success()
-}
-
-#[track_caller]
-fn wait_for_height(client: &mut Client, height: u64) {
-    let start = Instant::now();
-    while client.height() < height {
-        assert!(start.elapsed() < MAX_WAIT, "height {height} is not reached");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -110,11 +91,11 @@ fn the_first_run_creates_a_network_shows_its_accounts_and_harvests() {
     let accounts = addresses(&shown);
     let balances: Vec<_> = accounts.iter().map(|(_, address)| balance(&mut client, address) / 1_000_000).collect();
     assert_eq!(balances, [8_000_000_000, 699_999_999, 100_000_000, 100_000_000, 100_000_000]);
-    wait_for_height(&mut client, 2);
+    client.wait_for_height(2);
     assert_eq!(client.block(2).json()["signer"], harvester_key(&place).as_str());
 
     let http = node.http.port();
-    let said = stop(node).text();
+    let said = node.stop().text();
     assert_eq!(addresses(&said), accounts);
     let bob = address(&accounts, "bob");
     let alice_key = place.text("alice.key");
@@ -145,8 +126,8 @@ fn a_private_network_continues_where_it_stopped_even_with_its_exported_settings(
     let place = DevnetFolder::new();
     place.create_fast(&[]);
     let node = place.start(&[]);
-    wait_for_height(&mut Client::connect(node.http), 3);
-    stop(node);
+    Client::connect(node.http).wait_for_height(3);
+    node.stop();
     let before = place.on_store("digest");
     let (height, _) = before.split_once(' ').unwrap();
     let height: u64 = height.parse().unwrap();
@@ -154,8 +135,8 @@ fn a_private_network_continues_where_it_stopped_even_with_its_exported_settings(
     let node = Node::start(&["--config", &place.text("devnet.properties")]);
     let mut client = Client::connect(node.http);
     assert!(client.height() >= height);
-    wait_for_height(&mut client, height + 2);
-    stop(node);
+    client.wait_for_height(height + 2);
+    node.stop();
     let digest = place.on_store("digest");
     assert_eq!(place.on_store("check"), digest);
 }
@@ -184,8 +165,8 @@ fn the_rules_are_fixed_when_the_network_is_created() {
     let said = place.create_fast(&["--block-time", "300", "--set", rules]).text();
     assert!(said.contains("a block every 300 s, proof of importance"), "{said}");
     let node = place.start(&[]);
-    wait_for_height(&mut Client::connect(node.http), 3);
-    stop(node);
+    Client::connect(node.http).wait_for_height(3);
+    node.stop();
     let again = |arguments: &[&str]| {
         let all = ["run", "--data", &place.data, "--http-port", "0", "--websocket-port", "0"];
         run(all.iter().chain(arguments))
@@ -200,7 +181,7 @@ fn the_rules_are_fixed_when_the_network_is_created() {
     let node =
         place.start(&["--block-time", "300", "--set", rules, "--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"]);
     assert!(Client::connect(node.http).height() >= 3);
-    stop(node);
+    node.stop();
 }
 
 #[test]
@@ -233,9 +214,9 @@ fn another_node_joins_with_the_exported_settings() {
     let place = DevnetFolder::new();
     place.create_fast(&[]);
     let node = place.start(&[]);
-    wait_for_height(&mut Client::connect(node.http), 3);
+    Client::connect(node.http).wait_for_height(3);
     let port = node.http.port();
-    stop(node);
+    node.stop();
     let other = DevnetFolder::new();
     let export = |place: &DevnetFolder, host: &str| {
         let port = port.to_string();
@@ -267,7 +248,7 @@ fn another_node_joins_with_the_exported_settings() {
     assert_eq!(run(["digest", "--data", &store]).expect_success().text(), place.on_store("digest"));
     let node = Node::start(&["--config", &other.text(names[0]), "--data", &store]);
     assert!(Client::connect(node.http).height() >= 3);
-    let log = stop(node).stderr;
+    let log = node.stop().stderr;
     assert!(!log.contains("STANDS STILL"), "it knows another node: {log}");
 }
 
@@ -320,12 +301,10 @@ fn a_payment_is_published_as_unconfirmed_and_as_confirmed() {
     let node = place.start(&[]);
     let url = format!("http://{}", node.http);
     let mut client = Client::connect(node.http);
-    let mut socket = Socket::open(node.websocket);
-    socket.text("CONNECT\n\n\0");
-    socket.next_text();
+    let mut socket = Socket::connected(node.websocket);
     socket.subscribe("u", &format!("/unconfirmed/{bob}"));
     socket.subscribe("t", &format!("/transactions/{bob}"));
-    wait_for_height(&mut client, 2);
+    client.wait_for_height(2);
     let key = place.text("alice.key");
     let send = ["send", "--from-key-file", &key, "--to", bob, "--amount", "12.5", "--message", "hello", "--node", &url];
     let sent = run(send.iter().chain(&["--wait"])).expect_success();

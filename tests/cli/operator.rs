@@ -3,13 +3,13 @@
 
 use std::net::SocketAddr;
 
-use crate::common::daemon::{CommandOutput, Node, closed_port, run, wait_for};
+use crate::common::daemon::{CommandOutput, Node, args, closed_port, run, wait_for};
 use crate::common::http::Client;
 use crate::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, now, private_key};
+use nisd::metrics::Scrape;
 use nisd::model::transaction::{Transfer, wire_version};
 use nisd::model::{Address, Amount, Body, Mosaic, MosaicId, Timestamp, Transaction};
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// Columns of the table.
 const STATE: usize = 0;
@@ -17,16 +17,6 @@ const NAME: usize = 2;
 const ENDPOINT: usize = 4;
 const HEIGHT: usize = 6;
 const NOTE: usize = 11;
-
-/// Starts a node of a private network; returns it with its folder.
-fn node(genesis: &Genesis, number: u64, settings: &[(&str, &str)], arguments: &[&str]) -> (Node, TempDir) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = genesis.write_hasty(folder.path(), &private_key(number).printed(), settings);
-    let data = folder.path().join("store");
-    let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
-    let all = [&["--config", paths[0], "--data", paths[1]], arguments].concat();
-    (Node::start(&all), folder)
-}
 
 fn genesis() -> Genesis {
     Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))])
@@ -49,13 +39,13 @@ fn rows(ended: &CommandOutput) -> Vec<Vec<String>> {
 #[test]
 fn two_nodes_show_each_other_as_peers() {
     let genesis = genesis();
-    let (first, _folder) = node(&genesis, 1, &[("nis.bootName", "alice")], &[]);
+    let first = Node::on_fast_network(&genesis, 1, &[("nis.bootName", "alice")], &[]);
     let alone = peers(first.http, &[]).expect_success();
     assert!(rows(&alone).is_empty());
     assert!(alone.stderr.contains("the node knows no peers") && alone.stderr.contains("--peer"), "{}", alone.stderr);
 
     let settings = [("nis.shouldAutoHarvestOnBoot", "false"), ("nis.bootName", "bob")];
-    let (second, _folder) = node(&genesis, 2, &settings, &["--peer", &first.http.to_string()]);
+    let second = Node::on_fast_network(&genesis, 2, &settings, &["--peer", &first.http.to_string()]);
     let of_second = wait_for("the height of the first", || {
         let rows = rows(&peers(second.http, &[]).expect_success());
         rows.into_iter().find(|row| row[STATE] == "active" && row[HEIGHT] != "-")
@@ -91,7 +81,7 @@ fn two_nodes_show_each_other_as_peers() {
 #[test]
 fn a_node_without_a_detected_address_is_not_booted_and_reports_why() {
     let nobody = closed_port().to_string();
-    let (node, _folder) = node(&genesis(), 1, &[], &["--peer", &nobody]);
+    let node = Node::on_fast_network(&genesis(), 1, &[], &["--peer", &nobody]);
     let mut client = Client::connect(node.http);
     assert_eq!(client.get("/status").json()["code"], 4);
     let refused = client.get("/node/info");
@@ -109,60 +99,55 @@ fn a_node_without_a_detected_address_is_not_booted_and_reports_why() {
 #[test]
 fn a_node_without_auto_boot_reports_that_it_is_not_booted() {
     let settings = [("nis.shouldAutoBoot", "false"), ("nis.bootKey", "")];
-    let (node, _folder) = node(&genesis(), 1, &settings, &[]);
+    let node = Node::on_fast_network(&genesis(), 1, &settings, &[]);
     let told = peers(node.http, &[]).expect_success();
     assert!(rows(&told).is_empty() && told.stderr.contains("/node/boot"), "{}", told.stderr);
 }
 
 #[test]
 fn the_peers_command_explains_a_wrong_address_or_port() {
-    let (node, folder) = node(&genesis(), 1, &[], &[]);
+    let node = Node::on_fast_network(&genesis(), 1, &[], &[]);
     peers(closed_port(), &[]).expect_failure(1, &["does not answer", "Is it running, and is --node right?"]);
     peers(node.websocket, &[]).expect_failure(1, &["/local/peers", "the port of its HTTP interface?"]);
-    let config = folder.path().join("node.properties");
-    let config = config.to_str().expect("a path");
-    run(["peers", "--config", config, "--set", "nem.httpPort=0"]).expect_failure(2, &["--node http://127.0.0.1:PORT"]);
-    let port = format!("nem.httpPort={}", node.http.port());
-    assert!(rows(&run(["peers", "--config", config, "--set", &port]).expect_success()).is_empty());
+    let with_port = |port: u16| {
+        run(args!["peers", "--config", node.path("node.properties"), "--set", format!("nem.httpPort={port}")])
+    };
+    with_port(0).expect_failure(2, &["--node http://127.0.0.1:PORT"]);
+    assert!(rows(&with_port(node.http.port()).expect_success()).is_empty());
     run(["peers", "--node", "https://a"]).expect_failure(2, &["https is not supported"]);
 }
 
 /// Returns the value of a metric without labels.
-fn metric(client: &mut Client, name: &str) -> u64 {
-    let text = String::from_utf8(client.get("/metrics").body).expect("text");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} is missing in {text}"))
+fn metric(client: &mut Client, name: &str) -> f64 {
+    let metrics = Scrape::parse(client.get("/metrics").text()).expect("the text format");
+    metrics.value(name).unwrap_or_else(|| panic!("{name} is missing"))
 }
 
 #[test]
 fn lost_harvested_blocks_are_reported_even_if_their_account_is_locked() {
     let shares = [1, 2].map(|number| (address(&key_pair(number)), Amount::whole(TOTAL / 2)));
     let genesis = Genesis::new(now(), &shares);
-    let (first, _folder) = node(&genesis, 1, &[], &[]);
+    let first = Node::on_fast_network(&genesis, 1, &[], &[]);
     let mut client = Client::connect(first.http);
-    wait_for("blocks", || (client.height() >= 3).then_some(()));
+    client.wait_for_height(3);
     let key = format!(r#"{{"value":"{}"}}"#, *private_key(1).printed());
     assert_eq!(client.post("/account/lock", &key).status, 200);
-    let of =
-        |client: &mut Client, height: u64| client.post("/block/at/public", &format!(r#"{{"height":{height}}}"#)).json();
     let lost_height = wait_for("the last block", || {
         let height = client.height();
         std::thread::sleep(std::time::Duration::from_secs(2));
         (client.height() == height).then_some(height)
     });
-    let lost = of(&mut client, lost_height);
+    let lost = client.block(lost_height).json();
     assert_eq!(client.get("/local/reorgs").json()["data"], Value::Array(Vec::new()));
-    assert_eq!(metric(&mut client, "nisd_reorgs_total"), 0);
+    assert_eq!(metric(&mut client, "nisd_reorgs_total"), 0.0);
 
     // The other node makes more blocks before they meet.
-    let (second, folder) = node(&genesis, 2, &[], &[]);
+    let mut second = Node::on_fast_network(&genesis, 2, &[], &[]);
     let mut other = Client::connect(second.http);
-    wait_for("a better chain", || (other.height() >= lost_height + 3).then_some(()));
+    other.wait_for_height(lost_height + 3);
+    let (config, _folder) = (second.path("node.properties"), second.folder.take());
     drop(second);
-    let config = folder.path().join("node.properties");
-    let paths = [&config, &folder.path().join("store")].map(|path| path.to_str().expect("a path").to_owned());
-    let peer = first.http.to_string();
-    let _second = Node::start(&["--config", &paths[0], "--data", &paths[1], "--peer", &peer]);
+    let _second = Node::start(args!["--config", config, "--peer", first.http.to_string()]);
 
     let reorgs = wait_for("a reorg", || {
         let told = client.get("/local/reorgs").json();
@@ -182,7 +167,7 @@ fn lost_harvested_blocks_are_reported_even_if_their_account_is_locked() {
     for (name, expected) in
         [("nisd_reorgs_total", 1), ("nisd_replaced_blocks_total", count), ("nisd_harvested_blocks_lost_total", count)]
     {
-        assert_eq!(metric(&mut client, name), expected, "{name}");
+        assert_eq!(metric(&mut client, name), expected as f64, "{name}");
     }
     let log = first.process.log();
     let line = format!("reorg: blocks 2 to {lost_height} are replaced ({count} back)");
@@ -222,7 +207,7 @@ fn out_of_order(to: Address, time: Timestamp) -> (Vec<u8>, String) {
 
 #[test]
 fn a_transaction_signed_in_another_order_is_rejected_and_the_log_explains_it() {
-    let (node, _folder) = node(&genesis(), 1, &[], &[]);
+    let node = Node::on_fast_network(&genesis(), 1, &[], &[]);
     let mut client = Client::connect(node.http);
     let (bytes, signature) = out_of_order(address(&key_pair(2)), now());
     let announced = format!(r#"{{"data":"{}","signature":"{signature}"}}"#, hex::encode(bytes));
@@ -241,14 +226,14 @@ fn a_transaction_signed_in_another_order_is_rejected_and_the_log_explains_it() {
 
 #[test]
 fn a_node_announces_the_configured_version_and_logs_its_explorer_address() {
-    let (node, _folder) = node(&genesis(), 1, &[("nisd.announcedVersion", "0.6.107")], &[]);
+    let node = Node::on_fast_network(&genesis(), 1, &[("nisd.announcedVersion", "0.6.107")], &[]);
     let info = Client::connect(node.http).get("/node/info").json();
     assert_eq!(info["metaData"]["version"], "0.6.107");
     let url = format!("http://127.0.0.1:{}", node.http.port());
     let line = format!("view the node: {url}/explorer, nisd status --node {url}");
     wait_for("the line", || node.process.log().contains(&line).then_some(()));
 
-    let (plain, _folder) = self::node(&genesis(), 1, &[("nisd.explorer", "false")], &[]);
+    let plain = Node::on_fast_network(&genesis(), 1, &[("nisd.explorer", "false")], &[]);
     let info = Client::connect(plain.http).get("/node/info").json();
     assert_eq!(info["metaData"]["version"], "0.6.102");
     let line = format!("view the node: nisd status --node http://127.0.0.1:{}", plain.http.port());

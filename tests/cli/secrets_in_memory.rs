@@ -1,6 +1,7 @@
 //! A configured private key exists in the node's memory only once, wherever it was read from.
 #![cfg(target_os = "linux")]
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, chown};
@@ -8,13 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::daemon::{Node, nisd};
+use crate::common::daemon::{Node, args, nisd};
 use crate::common::http::{Client, post};
 use crate::common::print_notice;
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use serde_json::{Map, Value, json};
 
-const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Larger mappings belong to the store.
 const MAX_MAPPING: u64 = 1 << 30;
 /// A key that was never used.
@@ -25,9 +25,7 @@ const PART: Range<usize> = 20..52;
 /// Returns the settings of a private network by key; the boot key is replaced by [`KEY`].
 fn settings(folder: &Path) -> Vec<(String, String)> {
     let data = folder.join("devnet");
-    let node = start(&["--data", data.to_str().expect("a path"), "--fresh-keys"]);
-    node.process.signal("TERM");
-    node.process.wait_with_timeout(MAX_WAIT).expect_success();
+    start(args!["--data", data, "--fresh-keys"]).stop();
     let text = fs::read_to_string(data.join("devnet.properties")).expect("settings");
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     let pairs = pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
@@ -35,7 +33,7 @@ fn settings(folder: &Path) -> Vec<(String, String)> {
 }
 
 /// Starts a node whose memory other processes may read too.
-fn start(arguments: &[&str]) -> Node {
+fn start(arguments: impl IntoIterator<Item = OsString>) -> Node {
     let mut command = Node::command(arguments);
     command.env("NISD_CORE_DUMPS", "1");
     Node::from_command(command)
@@ -77,7 +75,7 @@ fn a_configured_key_is_in_memory_at_most_once() {
     for (name, content) in forms.into_iter().chain([("c.json", json.into_bytes()), ("d.properties", latin)]) {
         let file = folder.path().join("devnet").join(name);
         fs::write(&file, content).expect("room");
-        let node = start(&["--config", file.to_str().expect("a path")]);
+        let node = start(args!["--config", file]);
         let process = node.process.id();
         assert!(occurrences(process, KEY) <= 1, "{name}");
         assert!(occurrences(process, &KEY[PART]) <= 1, "{name}: a part of the key was left behind");
@@ -92,7 +90,7 @@ fn a_configured_key_is_in_memory_at_most_once() {
 fn a_key_from_a_request_is_erased_from_memory() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet");
-    let node = start(&["--data", data.to_str().expect("a path")]);
+    let node = start(args!["--data", data]);
     let process = node.process.id();
     let body = |text: &str| format!("{{\"value\":\"{text}\"}}");
     let boot = format!(
@@ -117,9 +115,7 @@ fn a_key_from_a_request_is_erased_from_memory() {
         post("/no/such/path", &body(KEY)),
     ];
     for request in requests {
-        let mut client = Client::connect(node.http);
-        client.send(&request);
-        client.answer();
+        Client::connect(node.http).request(&request);
         assert_nowhere(process, &request);
     }
     // Rejected by the node, and aborted by the client, in the middle.
@@ -140,7 +136,7 @@ fn a_key_from_a_request_is_erased_from_memory() {
 fn a_key_generated_for_a_client_is_erased_from_memory() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet");
-    let node = start(&["--data", data.to_str().expect("a path")]);
+    let node = start(args!["--data", data]);
     let mut seen = Vec::new();
     for accept in ["application/json", "application/binary", "application/json"] {
         let mut client = Client::connect(node.http);
@@ -199,7 +195,7 @@ fn the_node_and_its_helper_write_no_core_dump_by_default() {
     };
     chown(folder.path(), Some(user), None).expect("a folder");
     for is_asked_for in [false, true] {
-        let mut command = Node::command(&["--data", data.to_str().expect("a path")]);
+        let mut command = Node::command(args!["--data", data]);
         if is_asked_for {
             command.env("NISD_CORE_DUMPS", "1");
         }
@@ -221,8 +217,7 @@ fn the_node_and_its_helper_write_no_core_dump_by_default() {
         let mut client = Client::connect(node.http);
         let metrics = client.get("/metrics").text().to_owned();
         assert!(metrics.contains("nisd_memory_resident_bytes"), "{metrics}");
-        node.process.signal("TERM");
-        node.process.wait_with_timeout(MAX_WAIT).expect_success();
+        node.stop();
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Node, run, wait_for};
+use crate::common::daemon::{Node, args, run, wait_for};
 use crate::common::http::Client;
 use crate::common::print_notice;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
@@ -39,9 +39,7 @@ impl Installation {
     }
 
     fn start(&self, environment: &[(&str, &str)]) -> Node {
-        let (config, data) = (self.configure(&[]), self.folder.path().join("store"));
-        let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
-        let mut command = Node::command(&["--config", paths[0], "--data", paths[1]]);
+        let mut command = Node::command(args!["--config", self.configure(&[])]);
         command.envs(environment.iter().copied());
         Node::from_command(command)
     }
@@ -121,8 +119,7 @@ fn a_full_notify_socket_does_not_delay_the_node() {
         assert!(asked.elapsed() < Duration::from_secs(1), "an answer took {:?}", asked.elapsed());
     }
     // More notifications than a socket buffers.
-    node.process.signal("TERM");
-    node.process.wait_with_timeout(MAX_WAIT).expect_success();
+    node.stop();
 }
 
 /// Sends requests on one connection and on new ones until stopped; returns the number of answers.
@@ -220,14 +217,9 @@ fn metrics_are_logged_on_the_usr1_signal() {
 
 #[test]
 fn a_peer_added_by_a_reload_is_contacted() {
-    let [one, other] = [Installation::new(), Installation::new()];
-    let other = Installation { genesis: one.genesis.clone(), ..other };
+    let one = Installation::new();
     let node = one.start(&[]);
-    let config =
-        other.genesis.write_hasty(other.folder.path(), &private_key(2).printed(), &[("nis.bootName", "another")]);
-    let data = other.folder.path().join("store");
-    let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
-    let second = Node::start(&["--config", paths[0], "--data", paths[1]]);
+    let second = Node::on_fast_network(&one.genesis, 2, &[("nis.bootName", "another")], &[]);
     one.configure(&[("nisd.peers", &second.http.to_string())]);
     node.process.signal("HUP");
     let peers = || run(["peers", "--node", &format!("http://{}", node.http)]).expect_success().text();

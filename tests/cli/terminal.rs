@@ -1,21 +1,16 @@
 //! A stopped terminal, or a pipe that nobody reads, does not stop the node.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Node, nisd};
+use crate::common::daemon::{Node, closed_port, nisd, open_terminal};
 use crate::common::http::Client;
-use rustix::fs::OFlags;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Action, tcflow};
 use tempfile::TempDir;
 
@@ -29,9 +24,7 @@ const LINES: usize = 3_000;
 fn verbose_network() -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("devnet").to_str().expect("a path").to_owned();
-    let made = Node::start(&["--data", &data]);
-    made.process.signal("TERM");
-    made.process.wait_with_timeout(MAX_WAIT).expect_success();
+    Node::start(["--data", &data]).stop();
     let settings = folder.path().join("devnet/devnet.properties");
     let text = fs::read_to_string(&settings).expect("settings") + &"nis.bootName = again\n".repeat(LINES);
     fs::write(settings, text).expect("room");
@@ -40,16 +33,15 @@ fn verbose_network() -> (TempDir, String) {
 
 /// Starts a node that writes to `stderr`, and waits for an answer.
 fn answering(data: &str, stderr: impl Into<Stdio>) -> Child {
-    let address = || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let (http, websocket) = (address(), address());
+    let (http, websocket) = (closed_port(), closed_port());
     let ports = [http.port().to_string(), websocket.port().to_string()];
     let arguments =
         ["run", "--data", data, "--http-port", &ports[0], "--websocket-port", &ports[1], "--bind", "127.0.0.1"];
     let mut command = nisd(arguments);
     let mut node = command.stdout(Stdio::null()).stderr(stderr).spawn().expect("the program starts");
-    let start = Instant::now();
-    while !is_listening(http) {
-        if start.elapsed() > MAX_WAIT || node.try_wait().expect("a child").is_some() {
+    let begun = Instant::now();
+    while TcpStream::connect_timeout(&http, Duration::from_secs(1)).is_err() {
+        if begun.elapsed() > MAX_WAIT || node.try_wait().expect("a child").is_some() {
             let _ = node.kill();
             panic!("the node stands still");
         }
@@ -57,10 +49,6 @@ fn answering(data: &str, stderr: impl Into<Stdio>) -> Child {
     }
     assert!(Client::connect(http).height() >= 1);
     node
-}
-
-fn is_listening(address: SocketAddr) -> bool {
-    TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
 }
 
 /// Reads to the end; reading a terminal that is not open any more ends with an error.
@@ -126,12 +114,7 @@ fn a_full_log_socket_does_not_stop_the_node_and_later_gets_the_count_of_lost_lin
 #[test]
 fn a_stopped_terminal_does_not_stop_the_node_and_later_gets_the_count_of_lost_lines() {
     let (_folder, data) = verbose_network();
-    let screen = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
-    grantpt(&screen).expect("a terminal");
-    unlockpt(&screen).expect("a terminal");
-    let name = PathBuf::from(std::ffi::OsString::from_vec(ptsname(&screen, Vec::new()).expect("a name").into_bytes()));
-    let flags = OFlags::NOCTTY.bits() as i32;
-    let terminal = OpenOptions::new().read(true).write(true).custom_flags(flags).open(name).expect("a terminal");
+    let (screen, terminal) = open_terminal();
     tcflow(&terminal, Action::OOff).expect("it stops");
     let node = answering(&data, terminal.try_clone().expect("a descriptor"));
     let reading = read(screen);

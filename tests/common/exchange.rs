@@ -29,7 +29,6 @@ pub enum Compare {
 pub struct Exchange {
     pub id: String,
     pub variant: Option<String>,
-    pub note: String,
     pub method: String,
     pub path: String,
     pub query: Option<String>,
@@ -41,7 +40,6 @@ pub struct Exchange {
     pub mask: Vec<String>,
     pub mask_ranges: Vec<(i64, usize)>,
     pub unordered: Vec<String>,
-    pub is_setup: bool,
     pub is_optional: bool,
 }
 
@@ -65,7 +63,6 @@ impl Exchange {
         Exchange {
             id: text("id").expect("an id"),
             variant: text("variant"),
-            note: text("note").unwrap_or_default(),
             method: text("method").expect("a method"),
             path: text("path").expect("a path"),
             query: text("query"),
@@ -86,7 +83,6 @@ impl Exchange {
             mask: texts(&row["mask"]),
             mask_ranges: ranges(&row["maskRanges"]),
             unordered: texts(&row["unordered"]),
-            is_setup: row["setup"] == true,
             is_optional: row["optional"] == true,
         }
     }

@@ -350,6 +350,28 @@ fn a_timed_out_connection_gets_one_error_response() {
 }
 
 #[test]
+fn idle_connections_and_slow_requests_time_out() {
+    let limits =
+        Limits { keep_alive: Duration::from_secs(3), request_time: Duration::from_secs(3), ..Limits::default() };
+    let mut world = Harness::new(limits);
+    let (silent, slow, dripping) = (world.client(""), world.client("GET /never-ending"), world.client("GET /"));
+    for _ in 0..2 {
+        world.serve();
+        world.server.sweep();
+        assert_eq!(world.server.stats().connections, 3);
+        world.advance(Duration::from_millis(1_600));
+        // Sending something now and then does not extend the time.
+        world.send(&dripping.0, dripping.1, b"x");
+    }
+    world.server.sweep();
+    world.serve();
+    assert!(silent.0.is_over.get() && silent.0.text().is_empty());
+    for (wire, _) in [&slow, &dripping] {
+        assert!(wire.text().starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{}", wire.text());
+    }
+}
+
+#[test]
 fn pings_are_charged_like_messages() {
     let mut world = Harness::new(Limits::default());
     let (wire, slot) = world.client(UPGRADE);
@@ -944,4 +966,7 @@ fn a_silent_websocket_is_pinged_and_dropped_without_a_pong() {
     assert_eq!(world.server.stats().websockets, 0);
     let end = living.received.borrow()[upgraded..].to_vec();
     assert!(end.windows(2).any(|pair| pair == [0x03, 0xe9]), "closed with 1001: {end:?}");
+    let idle = Limits::default().websocket_idle.as_millis();
+    let text = format!("Idle timeout expired: {idle}/{idle} ms");
+    assert!(String::from_utf8_lossy(&end).contains(&text), "the text of NIS1: {end:?}");
 }

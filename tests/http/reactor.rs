@@ -1,7 +1,7 @@
 //! The reactor over real sockets on loopback: guarantees for clients, and limits on what clients can do.
 
 use std::collections::HashMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -13,7 +13,9 @@ use nisd::net::service::{
 };
 use nisd::net::websocket::handshake;
 use nisd::net::{Limits, Reactor, SharedBytesCounter, Stats};
-use tungstenite::Message;
+
+use crate::common::http::{Client, get, get_with, post};
+use crate::common::websocket::{CLOSE, PATH, PING, PONG, Socket, TEXT, UPGRADE};
 
 /// Maximum wait of all tests.
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -41,7 +43,7 @@ impl Echo {
             exchange;
         if is_refused {
             reply.status = 429;
-        } else if request.path == "/ws" {
+        } else if request.path == PATH {
             match handshake(request) {
                 Ok(upgrade) => reply.upgrade = Some(upgrade),
                 Err(refusal) => refusal.fill_response(reply),
@@ -183,18 +185,19 @@ impl Server {
         Self::start(Limits::default(), 1000)
     }
 
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.addr).unwrap();
-        stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
-        stream.set_write_timeout(Some(MAX_WAIT)).unwrap();
-        stream
+    fn connect(&self) -> Client {
+        Client::connect(self.addr)
     }
 
-    fn websocket(&self) -> tungstenite::WebSocket<TcpStream> {
-        let url = format!("ws://{}/ws", self.addr);
-        let (mut client, _) = tungstenite::client(url, self.connect()).unwrap();
-        assert_eq!(client.read().unwrap(), Message::text("welcome 9"));
-        client
+    /// Connects from another address of this machine.
+    fn connect_from(&self, last: u8) -> Client {
+        Client::connect_from([127, 0, 0, last], self.addr).unwrap()
+    }
+
+    fn websocket(&self) -> Socket {
+        let mut socket = Socket::open(self.addr);
+        assert_eq!(socket.next_text(), "welcome 9");
+        socket
     }
 
     /// Waits until the reactor's statistics and the number of closed websockets meet a condition.
@@ -228,56 +231,10 @@ impl Drop for Server {
     }
 }
 
-/// Sends `request` and returns everything up to the end of the stream.
-fn exchange(server: &Server, request: &[u8]) -> String {
-    let mut stream = server.connect();
-    stream.write_all(request).unwrap();
-    read_to_end(&mut stream)
-}
-
-fn read_to_end(stream: &mut TcpStream) -> String {
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    String::from_utf8(answer).unwrap()
-}
-
-/// Reads one response with a Content-Length: its head and its body.
-fn read_answer(stream: &mut TcpStream) -> (String, String) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let length = head.split("Content-Length: ").nth(1).unwrap();
-    let length = length.split("\r\n").next().unwrap().parse().unwrap();
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).unwrap();
-    (head, String::from_utf8(body).unwrap())
-}
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
-}
-
-fn is_closed(stream: &mut TcpStream) -> bool {
-    match stream.read(&mut [0; 16]) {
-        Ok(count) => count == 0,
-        Err(error) => error.kind() == ErrorKind::ConnectionReset,
-    }
-}
-
-#[test]
-fn a_connection_serves_one_request_after_the_other() {
-    let server = Server::default();
-    let mut stream = server.connect();
-    for number in 0..20 {
-        stream.write_all(get(&format!("/{number}?q")).as_bytes()).unwrap();
-        assert_eq!(read_answer(&mut stream).1, format!("GET /{number}?q "));
-    }
-    server.wait_for(|stats, _| stats.accepted == 1 && stats.handled == 20);
-    server.wait_for(|stats, _| stats.connections == 1 && stats.buffered_bytes == 0);
+/// Sends a request; returns the text of the answer.
+#[track_caller]
+fn ask(client: &mut Client, path: &str) -> String {
+    client.get(path).text().to_owned()
 }
 
 #[test]
@@ -285,9 +242,9 @@ fn many_pipelined_requests_are_answered_in_order() {
     let server = Server::default();
     let mut stream = server.connect();
     let requests: String = (0..1000).map(|number| get(&format!("/{number}"))).collect();
-    stream.write_all(requests.as_bytes()).unwrap();
+    stream.send(requests);
     for number in 0..1000 {
-        assert_eq!(read_answer(&mut stream).1, format!("GET /{number}?- "));
+        assert_eq!(stream.answer().text(), format!("GET /{number}?- "));
     }
 }
 
@@ -297,7 +254,7 @@ fn a_pipelining_client_that_does_not_read_is_throttled_and_dropped() {
     let server = Server::start(limits, 10);
     let mut stream = server.connect();
     let requests = get("/big/1000000").repeat(50);
-    stream.write_all(requests.as_bytes()).unwrap();
+    stream.send(requests);
     server.wait_for(|stats, _| stats.buffered_bytes > 100_000);
     server.wait_for(|stats, _| {
         assert!(stats.buffered_bytes < 4_000_000, "{stats:?}");
@@ -309,28 +266,11 @@ fn a_pipelining_client_that_does_not_read_is_throttled_and_dropped() {
 fn a_large_response_is_complete_and_does_not_delay_others() {
     let server = Server::default();
     let mut slow = server.connect();
-    slow.write_all(get("/big/20000000").as_bytes()).unwrap();
+    slow.send(get("/big/20000000"));
     let mut quick = server.connect();
-    quick.write_all(get("/").as_bytes()).unwrap();
-    assert_eq!(read_answer(&mut quick).1, "GET /?- ");
-    assert_eq!(read_answer(&mut slow).1.len(), 20_000_000);
+    assert_eq!(ask(&mut quick, "/"), "GET /?- ");
+    assert_eq!(slow.answer().body.len(), 20_000_000);
     server.wait_for(|stats, _| stats.connections == 2 && stats.buffered_bytes == 0);
-}
-
-#[test]
-fn a_body_may_arrive_slowly_and_in_chunks() {
-    let server = Server::default();
-    let mut stream = server.connect();
-    let text = "POST /p HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
-                5\r\nhello\r\n2;x\r\n, \r\n3\r\nyou\r\n0\r\n\r\n";
-    for byte in text.as_bytes() {
-        stream.write_all(&[*byte]).unwrap();
-    }
-    assert_eq!(read_answer(&mut stream).1, "POST /p?- hello, you");
-    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n";
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(&vec![b'y'; 3_000_000]).unwrap();
-    assert_eq!(read_answer(&mut stream).1.len(), 3_000_009);
 }
 
 #[test]
@@ -338,32 +278,32 @@ fn a_client_that_expects_100_continue_gets_it() {
     let server = Server::default();
     let mut stream = server.connect();
     let head = "PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut interim = [0; 25];
-    stream.read_exact(&mut interim).unwrap();
-    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
-    stream.write_all(b"body").unwrap();
-    assert_eq!(read_answer(&mut stream).1, "PUT /?- body");
+    stream.send(head);
+    let interim = stream.head();
+    assert_eq!((interim.status, interim.headers.len()), (100, 0));
+    stream.send(b"body");
+    assert_eq!(stream.answer().text(), "PUT /?- body");
 }
 
 #[test]
 fn head_has_the_length_and_no_body_and_close_closes() {
     let server = Server::default();
-    let answer = exchange(&server, b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    assert!(answer.contains("Content-Length: 10\r\n"), "{answer}");
-    assert!(answer.ends_with("Connection: close\r\nContent-Length: 10\r\n\r\n"));
-    let answer = exchange(&server, b"GET /old HTTP/1.0\r\n\r\n");
-    assert!(answer.ends_with("GET /old?- "), "{answer}");
+    let mut client = server.connect();
+    client.send("HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = client.expect_end();
+    assert!(answer.ends_with("Connection: close\r\nContent-Length: 10\r\n\r\n"), "{answer}");
+    let mut client = server.connect();
+    client.send("GET /old HTTP/1.0\r\n\r\n");
+    assert!(client.expect_end().ends_with("GET /old?- "));
 }
 
 #[test]
 fn a_half_closed_client_still_gets_its_responses() {
     let server = Server::default();
-    let mut stream = server.connect();
-    stream.write_all(get("/a").repeat(200).as_bytes()).unwrap();
-    stream.shutdown(std::net::Shutdown::Write).unwrap();
-    let answers = read_to_end(&mut stream);
-    assert_eq!(answers.matches("GET /a?- ").count(), 200);
+    let mut client = server.connect();
+    client.send(get("/a").repeat(200));
+    client.stream().shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.expect_end().matches("GET /a?- ").count(), 200);
     server.wait_for(|stats, _| stats.connections == 0);
 }
 
@@ -381,7 +321,9 @@ fn oversized_and_malformed_requests_are_rejected_and_closed() {
         (b"\x16\x03\x01\x02\x00\x01\x00\x01", "HTTP/1.1 400 "),
         (b"GET /\r\n\r\n", "HTTP/1.1 400 "),
     ] {
-        let answer = exchange(&server, request);
+        let mut client = server.connect();
+        client.send(request);
+        let answer = client.expect_end();
         assert!(answer.starts_with(start), "{answer}");
         assert!(answer.contains("<h1>Bad Message 4"), "{answer}");
     }
@@ -389,64 +331,21 @@ fn oversized_and_malformed_requests_are_rejected_and_closed() {
 }
 
 #[test]
-fn idle_connections_and_slow_requests_time_out() {
-    let limits = Limits {
-        keep_alive: Duration::from_millis(300),
-        request_time: Duration::from_millis(300),
-        ..Limits::default()
-    };
-    let server = Server::start(limits, 10);
-    let start = Instant::now();
-    let (mut silent, mut slow) = (server.connect(), server.connect());
-    slow.write_all(b"GET /never-ending").unwrap();
-    assert!(is_closed(&mut silent));
-    let answer = read_to_end(&mut slow);
-    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
-    assert!(start.elapsed() >= Duration::from_millis(250));
-    // Sending something now and then does not extend the timeout.
-    let mut dripping = server.connect();
-    let start = Instant::now();
-    while dripping.write_all(b"GET /").is_ok() && start.elapsed() < MAX_WAIT {
-        std::thread::sleep(Duration::from_millis(20));
-        if server.stats.try_iter().last().is_some_and(|(stats, _)| stats.connections == 0) {
-            break;
-        }
-    }
-    assert!(start.elapsed() < Duration::from_secs(4));
-}
-
-#[test]
-fn a_connection_over_the_limit_gets_status_503() {
+fn a_connection_over_the_limit_can_read_status_503_while_it_sends() {
     let server = Server::start(Limits::default(), 2);
     let (mut first, second) = (server.websocket(), server.websocket());
     server.wait_for(|stats, _| stats.connections == 2);
-    let mut third = server.connect();
-    let answer = read_to_end(&mut third);
-    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
-    first.send(Message::text("hello")).unwrap();
-    assert_eq!(first.read().unwrap(), Message::text("hello"));
-    drop(second);
-    server.wait_for(|stats, _| stats.connections == 1 && stats.rejected == 1);
-    let mut fourth = server.connect();
-    fourth.write_all(get("/").as_bytes()).unwrap();
-    assert_eq!(read_answer(&mut fourth).1, "GET /?- ");
-}
-
-#[test]
-fn memory_for_all_connections_together_is_limited() {
-    let limits = Limits { buffered_bytes: 1_000_000, ..Limits::default() };
-    let server = Server::start(limits, 10);
-    let mut streams: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
-    for stream in &mut streams {
-        let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n";
-        stream.write_all(head.as_bytes()).unwrap();
-        // The server may reject it before all is sent.
-        let _ = stream.write_all(&vec![b'y'; 500_000]);
+    for _ in 0..20 {
+        let mut client = server.connect();
+        client.send(post("/", &"x".repeat(100_000)));
+        let answer = client.expect_end();
+        assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
     }
-    server.wait_for(|stats, _| {
-        assert!(stats.buffered_bytes < 2_000_000);
-        stats.connections < 3
-    });
+    first.text("hello");
+    assert_eq!(first.next_text(), "hello");
+    drop(second);
+    server.wait_for(|stats, _| stats.connections == 1 && stats.rejected == 20);
+    assert_eq!(ask(&mut server.connect(), "/"), "GET /?- ");
 }
 
 #[test]
@@ -454,99 +353,58 @@ fn websocket_messages_are_echoed_and_the_close_is_answered() {
     let server = Server::default();
     let mut client = server.websocket();
     for text in ["hello", "", "ünï", &"long".repeat(16_384)] {
-        client.send(Message::text(text)).unwrap();
-        assert_eq!(client.read().unwrap(), Message::text(text));
+        client.text(text);
+        assert_eq!(client.next_text(), text);
     }
-    client.send(Message::Ping("p".into())).unwrap();
-    assert_eq!(client.read().unwrap(), Message::Pong("p".into()));
-    client.close(None).unwrap();
-    assert!(client.read().unwrap().is_close());
-    assert!(matches!(client.read(), Err(tungstenite::Error::ConnectionClosed)));
+    client.frame(true, PING, b"p");
+    assert_eq!(client.next().opcode, PONG);
+    client.frame(true, CLOSE, &[]);
+    assert_eq!(client.next().opcode, CLOSE);
+    client.expect_end();
     server.wait_for(|stats, closed| stats.connections == 0 && closed == 1);
 }
 
 #[test]
 fn frames_sent_along_with_the_upgrade_request_are_not_lost() {
     let server = Server::default();
-    let mut stream = server.connect();
-    let request = "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: abc\r\n\r\n";
-    let mut bytes = request.as_bytes().to_vec();
-    bytes.extend(b"\x81\x82\0\0\0\0hi");
-    stream.write_all(&bytes).unwrap();
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\x81\x09welcome 9\x81\x02hi") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        answer.push(byte[0]);
-    }
-    assert!(answer.starts_with(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"));
+    let mut client = server.connect();
+    let request = get(PATH).replace("\r\n\r\n", &format!("\r\n{UPGRADE}\r\n"));
+    client.send([request.as_bytes(), b"\x81\x82\0\0\0\0hi"].concat());
+    assert_eq!(client.head().status, 101);
+    let mut socket = Socket::from_parts(client.into_parts());
+    assert_eq!([socket.next_text(), socket.next_text()], ["welcome 9", "hi"]);
 }
 
 #[test]
 fn the_service_can_close_a_websocket_and_nothing_follows() {
     let server = Server::default();
     let mut client = server.websocket();
-    client.send(Message::text("bye")).unwrap();
-    client.send(Message::text("more")).unwrap();
-    let Message::Close(Some(frame)) = client.read().unwrap() else {
-        panic!("no close frame");
-    };
-    assert_eq!((u16::from(frame.code), frame.reason.as_str()), (4001, "as you wish"));
+    client.text("bye");
+    client.text("more");
+    assert_eq!(client.expect_close(4001), "as you wish");
     server.wait_for(|stats, closed| stats.websockets == 0 && closed == 1);
-}
-
-#[test]
-fn a_broken_frame_is_answered_with_its_close_code() {
-    let server = Server::default();
-    let mut client = server.websocket();
-    client.get_mut().write_all(b"\x81\x02hi").unwrap();
-    let Message::Close(Some(frame)) = client.read().unwrap() else {
-        panic!("no close frame");
-    };
-    assert_eq!(u16::from(frame.code), 1002);
-    server.wait_for(|stats, closed| stats.websockets == 0 && closed == 1);
-}
-
-#[test]
-fn a_silent_websocket_is_closed_with_the_text_of_nis1() {
-    let limits = Limits { websocket_idle: Duration::from_millis(200), ..Limits::default() };
-    let server = Server::start(limits, 10);
-    let mut client = server.websocket();
-    let Message::Close(Some(frame)) = client.read().unwrap() else {
-        panic!("no close frame");
-    };
-    assert_eq!(u16::from(frame.code), 1001);
-    assert_eq!(frame.reason.as_str(), "Idle timeout expired: 200/200 ms");
 }
 
 #[test]
 fn a_slow_consumer_is_dropped_without_affecting_others() {
     let server = Server::default();
-    let slow = server.websocket();
+    let mut slow = server.websocket();
     let mut reader = server.websocket();
     const SIZE: usize = 400_000;
     const COUNT: usize = 60;
     // More than the socket buffers of both ends together.
     for _ in 0..COUNT {
-        reader.send(Message::text(format!("all {SIZE}"))).unwrap();
-        assert_eq!(reader.read().unwrap().len(), SIZE);
+        reader.text(&format!("all {SIZE}"));
+        assert_eq!(reader.next_text().len(), SIZE);
     }
     server.wait_for(|stats, closed| stats.websockets == 1 && closed == 1);
     // A message that was begun arrives whole, followed by the reason.
-    let mut slow = slow;
-    let close = loop {
-        match slow.read().unwrap() {
-            Message::Text(text) => assert_eq!(text.len(), SIZE),
-            other => break other,
-        }
-    };
-    let Message::Close(Some(frame)) = close else {
-        panic!("no close frame");
-    };
-    assert_eq!(u16::from(frame.code), 4500);
-    reader.send(Message::text("still here")).unwrap();
-    assert_eq!(reader.read().unwrap(), Message::text("still here"));
+    let close =
+        std::iter::repeat_with(|| slow.next()).find(|frame| frame.opcode != TEXT || frame.payload.len() != SIZE);
+    let close = close.unwrap();
+    assert_eq!((close.opcode, close.payload.get(..2)), (CLOSE, Some(&4500u16.to_be_bytes()[..])), "{close:?}");
+    reader.text("still here");
+    assert_eq!(reader.next_text(), "still here");
 }
 
 #[test]
@@ -556,8 +414,8 @@ fn an_unread_message_closes_its_websocket_at_its_timeout() {
     let stuck = server.websocket();
     let mut sender = server.websocket();
     for _ in 0..40 {
-        sender.send(Message::text("all 400000")).unwrap();
-        assert_eq!(sender.read().unwrap().len(), 400_000);
+        sender.text("all 400000");
+        assert_eq!(sender.next_text().len(), 400_000);
     }
     server.wait_for(|stats, closed| stats.websockets == 1 && closed == 1);
     drop(stuck);
@@ -569,9 +427,9 @@ fn hundreds_of_idle_websockets_hold_no_buffers() {
     let server = Server::start(Limits::default(), 500);
     let mut clients: Vec<_> = (0..300).map(|_| server.websocket()).collect();
     server.wait_for(|stats, _| stats.websockets == 300 && stats.buffered_bytes == 0);
-    clients[0].send(Message::text("all 5000")).unwrap();
+    clients[0].text("all 5000");
     for client in &mut clients {
-        assert_eq!(client.read().unwrap().len(), 5000);
+        assert_eq!(client.next_text().len(), 5000);
     }
     server.wait_for(|stats, _| stats.buffered_bytes == 0);
 }
@@ -581,61 +439,43 @@ fn shutdown_closes_websockets_with_1001_and_answers_open_requests() {
     let server = Server::default();
     let mut client = server.websocket();
     let mut idle = server.connect();
-    idle.write_all(get("/").as_bytes()).unwrap();
-    read_answer(&mut idle);
+    idle.get("/");
     let mut partial = server.connect();
-    partial.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\no").unwrap();
+    partial.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\no");
     server.wait_for(|stats, _| stats.connections == 3 && stats.buffered_bytes > 0);
     server.stop.send(()).unwrap();
-    assert!(is_closed(&mut idle));
-    let Message::Close(Some(frame)) = client.read().unwrap() else {
-        panic!("no close frame");
-    };
-    assert_eq!(u16::from(frame.code), 1001);
-    partial.write_all(b"k").unwrap();
-    let (head, body) = read_answer(&mut partial);
-    assert!(head.contains("Connection: close\r\n") && body == "POST /?- ok");
+    idle.expect_end();
+    client.expect_close(1001);
+    partial.send(b"k");
+    let last = partial.answer();
+    assert_eq!((last.header("Connection"), last.text()), (Some("close"), "POST /?- ok"));
     drop(client);
     let (stats, closed) = server.final_stats();
     assert_eq!((stats.connections, closed), (0, 1));
     assert!(TcpStream::connect(server.addr).is_err());
 }
 
-/// Connects from another address of this machine.
-fn connect_from(server: &Server, last: u8) -> TcpStream {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
-    socket.connect(&server.addr.into()).unwrap();
-    let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
-    stream.set_write_timeout(Some(MAX_WAIT)).unwrap();
-    stream
-}
-
 #[test]
 fn a_suspended_request_is_answered_when_resumed_without_delaying_others() {
     let server = Server::default();
     let (mut parked, mut other) = (server.connect(), server.connect());
-    parked.write_all((get("/park") + &get("/after")).as_bytes()).unwrap();
+    parked.send(get("/park") + &get("/after"));
     for _ in 0..20 {
-        other.write_all(get("/").as_bytes()).unwrap();
-        assert_eq!(read_answer(&mut other).1, "GET /?- ");
+        assert_eq!(ask(&mut other, "/"), "GET /?- ");
     }
-    other.write_all(get("/resume").as_bytes()).unwrap();
-    read_answer(&mut other);
-    assert_eq!(read_answer(&mut parked).1, "resumed");
-    assert_eq!(read_answer(&mut parked).1, "GET /after?- ");
+    other.get("/resume");
+    assert_eq!(parked.answer().text(), "resumed");
+    assert_eq!(parked.answer().text(), "GET /after?- ");
 }
 
 #[test]
 fn a_suspended_request_times_out_with_status_503_and_a_disconnect() {
     let limits = Limits { request_time: Duration::from_millis(300), ..Limits::default() };
     let server = Server::start(limits, 10);
-    let answer = exchange(&server, get("/park").as_bytes());
-    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert_eq!(server.connect().get("/park").status, 503);
     server.wait_for(|_, closed| closed == 1);
     let mut gone = server.connect();
-    gone.write_all(get("/park").as_bytes()).unwrap();
+    gone.send(get("/park"));
     server.wait_for(|stats, _| stats.buffered_bytes > 0);
     drop(gone);
     server.wait_for(|stats, closed| closed == 2 && stats.connections == 0);
@@ -645,15 +485,14 @@ fn a_suspended_request_times_out_with_status_503_and_a_disconnect() {
 fn a_request_in_many_steps_does_not_delay_others() {
     let server = Server::default();
     let (mut long, mut other) = (server.connect(), server.connect());
-    long.write_all(get("/steps/200").as_bytes()).unwrap();
-    other.write_all(get("/").as_bytes()).unwrap();
-    assert_eq!(read_answer(&mut other).1, "GET /?- ");
-    assert_eq!(read_answer(&mut long).1, "done");
+    long.send(get("/steps/200"));
+    assert_eq!(ask(&mut other, "/"), "GET /?- ");
+    assert_eq!(long.answer().text(), "done");
     let mut socket = server.websocket();
-    socket.send(Message::text("steps 50")).unwrap();
-    socket.send(Message::text("after")).unwrap();
-    assert_eq!(socket.read().unwrap(), Message::text("done"));
-    assert_eq!(socket.read().unwrap(), Message::text("after"));
+    socket.text("steps 50");
+    socket.text("after");
+    assert_eq!(socket.next_text(), "done");
+    assert_eq!(socket.next_text(), "after");
 }
 
 #[test]
@@ -661,124 +500,64 @@ fn a_streamed_response_waits_for_the_client_to_read() {
     let server = Server::default();
     let mut stream = server.connect();
     // More than the buffers of both sockets hold.
-    stream.write_all(get("/pieces/2000").as_bytes()).unwrap();
+    stream.send(get("/pieces/2000"));
     std::thread::sleep(Duration::from_millis(200));
     server.wait_for(|stats, _| {
         assert!(stats.buffered_bytes < 400_000, "{stats:?}");
         stats.buffered_bytes > 0
     });
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\r\n0\r\n\r\n") {
-        let mut piece = [0; 65_536];
-        let count = stream.read(&mut piece).unwrap();
-        assert!(count > 0);
-        answer.extend_from_slice(&piece[..count]);
-    }
-    assert_eq!(answer.iter().filter(|byte| **byte == b'p').count(), 20_000_000);
-    stream.write_all(get("/").as_bytes()).unwrap();
-    assert_eq!(read_answer(&mut stream).1, "GET /?- ");
-}
-
-#[test]
-fn a_rejected_client_can_read_the_error_while_it_sends() {
-    let server = Server::start(Limits::default(), 1);
-    let _first = server.websocket();
-    server.wait_for(|stats, _| stats.connections == 1);
-    for _ in 0..20 {
-        let mut stream = server.connect();
-        let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
-        stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(&[b'x'; 100_000]).unwrap();
-        let answer = read_to_end(&mut stream);
-        assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
-    }
+    assert_eq!(stream.answer().body, vec![b'p'; 20_000_000]);
+    assert_eq!(ask(&mut stream, "/"), "GET /?- ");
 }
 
 #[test]
 fn connections_are_limited_per_client() {
     let limits = Limits { connections_per_client: 5, ..Limits::default() };
     let server = Server::start(limits, 1000);
-    let mut held: Vec<TcpStream> = (0..5).map(|_| connect_from(&server, 2)).collect();
+    let mut held: Vec<Client> = (0..5).map(|_| server.connect_from(2)).collect();
     server.wait_for(|stats, _| stats.connections == 5);
-    assert!(read_to_end(&mut connect_from(&server, 2)).starts_with("HTTP/1.1 503 "));
-    for mut other in [connect_from(&server, 3), server.connect(), connect_from(&server, 9)] {
-        other.write_all(get("/").as_bytes()).unwrap();
-        assert_eq!(read_answer(&mut other).1, "GET /?- ");
+    assert!(server.connect_from(2).expect_end().starts_with("HTTP/1.1 503 "));
+    for mut other in [server.connect_from(3), server.connect(), server.connect_from(9)] {
+        assert_eq!(ask(&mut other, "/"), "GET /?- ");
     }
     held.pop();
     server.wait_for(|stats, _| stats.connections < 5);
-    let mut again = connect_from(&server, 2);
-    again.write_all(get("/").as_bytes()).unwrap();
-    assert_eq!(read_answer(&mut again).1, "GET /?- ");
+    let mut again = server.connect_from(2);
+    assert_eq!(ask(&mut again, "/"), "GET /?- ");
 }
 
 #[test]
 fn a_client_over_its_rate_limit_is_rejected_and_far_over_it_disconnected() {
     let server = Server::default();
-    let mut hasty = connect_from(&server, 2);
-    let requests = get("/").repeat(2000);
-    let _ = hasty.write_all(requests.as_bytes());
-    let mut answers = Vec::new();
-    let _ = hasty.read_to_end(&mut answers);
-    let answers = String::from_utf8(answers).unwrap();
+    let mut hasty = server.connect_from(2);
+    let _ = hasty.try_send(get("/").repeat(2000));
+    let answers = hasty.expect_end();
     assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 50);
     let refused = answers.matches("HTTP/1.1 429 ").count();
     assert!((1..=500).contains(&refused), "{refused}");
     // New connections of this client are rejected for a while; others are accepted.
-    let mut again = connect_from(&server, 2);
-    let _ = again.write_all(get("/").as_bytes());
-    assert!(is_closed(&mut again));
-    let mut other = connect_from(&server, 3);
-    other.write_all(get("/").as_bytes()).unwrap();
-    assert_eq!(read_answer(&mut other).1, "GET /?- ");
+    let mut again = server.connect_from(2);
+    let _ = again.try_send(get("/"));
+    again.expect_end();
+    let mut other = server.connect_from(3);
+    assert_eq!(ask(&mut other, "/"), "GET /?- ");
 }
 
 #[test]
 fn clients_behind_a_trusted_proxy_are_distinguished() {
     let server = Server::default();
+    // The client as the server sees it, and the status of the sixtieth answer in a row.
     let ask = |last: u8, named: &str| {
-        let mut stream = connect_from(&server, last);
-        let request = format!("GET /caller HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {named}\r\n\r\n");
-        (0..60)
-            .map(|_| {
-                stream.write_all(request.as_bytes()).unwrap();
-                read_answer(&mut stream)
-            })
-            .collect::<Vec<_>>()
+        let mut client = server.connect_from(last);
+        let request = get_with("/caller", &format!("X-Forwarded-For: {named}\r\n"));
+        let answers: Vec<_> = (0..60).map(|_| client.request(&request)).collect();
+        (answers[0].text().to_owned(), answers[59].status)
     };
-    let through_proxy = ask(9, "10.1.1.1");
-    assert_eq!(through_proxy[0].1, "10.1.1.1 true");
-    assert!(through_proxy[59].0.starts_with("HTTP/1.1 429 "));
-    assert_eq!(ask(9, "10.1.1.2")[0].1, "10.1.1.2 true");
+    assert_eq!(ask(9, "10.1.1.1"), ("10.1.1.1 true".to_owned(), 429));
+    assert_eq!(ask(9, "10.1.1.2").0, "10.1.1.2 true");
     // Clients that are not trusted cannot set another address, and even the loopback address has a rate limit then.
-    assert_eq!(ask(4, "10.1.1.3")[0].1, "127.0.0.4 true");
-    let loopback = ask(1, "10.1.1.4");
-    assert_eq!(loopback[0].1, "127.0.0.1 true");
-    assert!(loopback[59].0.starts_with("HTTP/1.1 429 "));
-}
-
-#[test]
-fn the_largest_client_is_evicted_when_memory_is_short() {
-    let limits = Limits { buffered_bytes: 2_000_000, ..Limits::default() };
-    let server = Server::start(limits, 100);
-    let body = |stream: &mut TcpStream, length: usize, sent: usize| {
-        let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
-        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![b'y'; sent]))
-    };
-    let mut hogs: Vec<TcpStream> = (0..8).map(|_| connect_from(&server, 2)).collect();
-    for hog in &mut hogs {
-        let _ = body(hog, 300_000, 240_000);
-    }
-    server.wait_for(|stats, _| stats.buffered_bytes > 1_500_000);
-    // The last client, which holds little, is not the one evicted.
-    let mut modest = connect_from(&server, 3);
-    body(&mut modest, 150_001, 150_000).unwrap();
-    for hog in &mut hogs {
-        let _ = hog.write_all(&[b'y'; 59_999]);
-    }
-    server.wait_for(|stats, _| stats.connections < 9 && stats.buffered_bytes <= 2_000_000);
-    modest.write_all(b"y").unwrap();
-    assert_eq!(read_answer(&mut modest).1.len(), 150_010);
+    assert_eq!(ask(4, "10.1.1.3").0, "127.0.0.4 true");
+    assert_eq!(ask(1, "10.1.1.4"), ("127.0.0.1 true".to_owned(), 429));
 }
 
 #[test]
@@ -788,8 +567,8 @@ fn a_message_queued_for_many_websockets_is_held_once() {
     let mut deaf: Vec<_> = (0..100).map(|_| server.websocket()).collect();
     let mut sender = server.websocket();
     for _ in 0..40 {
-        sender.send(Message::text("all 400000")).unwrap();
-        assert_eq!(sender.read().unwrap().len(), 400_000);
+        sender.text("all 400000");
+        assert_eq!(sender.next_text().len(), 400_000);
         server.wait_for(|stats, _| {
             assert!(stats.buffered_bytes < 1_000_000, "{stats:?}");
             true
@@ -805,22 +584,21 @@ fn a_message_queued_for_many_websockets_is_held_once() {
 fn only_clients_that_do_not_read_are_evicted_at_the_kernel_memory_limit() {
     let limits = Limits { kernel_bytes: 1 << 20, requests_per_second: None, ..Limits::default() };
     let server = Server::start(limits, 1000);
-    let mut reader = connect_from(&server, 3);
-    let ask = |_| {
-        let mut stream = connect_from(&server, 2);
-        stream.write_all(get("/big/1000000").as_bytes()).unwrap();
-        stream
+    let mut reader = server.connect_from(3);
+    let open = |_| {
+        let mut client = server.connect_from(2);
+        client.send(get("/big/1000000"));
+        client
     };
-    let deaf: Vec<TcpStream> = (0..40).map(ask).collect();
+    let deaf: Vec<Client> = (0..40).map(open).collect();
     for _ in 0..30 {
-        reader.write_all(get("/big/100000").as_bytes()).unwrap();
-        assert_eq!(read_answer(&mut reader).1.len(), 100_000);
+        reader.send(get("/big/100000"));
+        assert_eq!(reader.answer().body.len(), 100_000);
     }
     server.wait_for(|stats, _| {
         assert!(stats.kernel_bytes <= 1 << 20, "{stats:?}");
         stats.kernel_evicted >= 30
     });
-    reader.write_all(get("/").as_bytes()).unwrap();
-    assert_eq!(read_answer(&mut reader).1, "GET /?- ");
+    assert_eq!(ask(&mut reader, "/"), "GET /?- ");
     drop(deaf);
 }

@@ -2,14 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
-use crate::common::daemon::Node;
-use crate::common::http::{Client, MAX_WAIT, Response};
-use crate::common::private_network::{self, Genesis, address, key_pair, now};
-use crate::common::websocket::{BINARY, Socket, Stomp, UPGRADE};
+use crate::common::daemon::{Node, wait_for};
+use crate::common::http::{Client, Response};
+use crate::common::private_network::{Genesis, address, key_pair, now};
+use crate::common::websocket::Stomp;
 use nisd::model::Amount;
-use tempfile::TempDir;
 
 const CONNECT: &str = r#"["CONNECT\naccept-version:1.1,1.0\n\n\u0000"]"#;
 const CONNECTED: &str = "CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\0";
@@ -20,12 +18,9 @@ const DISCONNECT: &str = r#"["DISCONNECT\n\n\u0000"]"#;
 const CALLBACK: &str = "_jp.abc";
 
 /// Starts a node of a network that makes a block every second.
-fn node() -> (Node, TempDir) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let harvester = private_network::private_key(1).printed();
+fn node() -> Node {
     let funded = [(address(&key_pair(1)), Amount::whole(8_000_000_000))];
-    let config = Genesis::new(now(), &funded).write_hasty(folder.path(), &harvester, &[]);
-    (Node::start(&["--config", config.to_str().expect("a path")]), folder)
+    Node::on_fast_network(&Genesis::new(now(), &funded), 1, &[], &[])
 }
 
 /// A transport that receives frames.
@@ -181,9 +176,7 @@ impl Session {
     /// Returns the response to another client that requests frames of the same session.
     #[track_caller]
     fn fetch_as_other_client(&self) -> String {
-        let mut client = Client::connect(self.address);
-        client.send(self.transport.request(&self.name));
-        let answer = client.answer();
+        let answer = Client::connect(self.address).request(self.transport.request(&self.name));
         assert_eq!(answer.status, 200);
         self.transport.frames(answer.text()).concat()
     }
@@ -193,16 +186,9 @@ fn percent(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Sends a request on a connection of its own.
-fn request_once(address: SocketAddr, request: &str) -> Response {
-    let mut client = Client::connect(address);
-    client.send(request);
-    client.answer()
-}
-
 #[test]
-fn every_transport_opens_sends_and_receives() {
-    let (node, _folder) = node();
+fn every_transport_opens_sends_receives_and_ends() {
+    let node = node();
     for (number, way) in TRANSPORTS.into_iter().enumerate() {
         let name = format!("session{number}");
         let mut session = Session::open(node.websocket, &name, way);
@@ -221,16 +207,10 @@ fn every_transport_opens_sends_and_receives() {
             }
         }
         assert!(heights.is_sorted() && heights[0] < heights[1], "{way:?}: {heights:?}");
-    }
-}
 
-#[test]
-fn a_session_ends_with_a_close_frame() {
-    let (node, _folder) = node();
-    for (number, way) in TRANSPORTS.into_iter().enumerate() {
-        let mut session = Session::open(node.websocket, &format!("ending{number}"), way);
         session.send(DISCONNECT);
-        assert!(session.stomp()[0].starts_with("ERROR\nmessage:Session closed."), "{way:?}");
+        let last = std::iter::repeat_with(|| session.stomp()).flatten().find(|frame| frame.starts_with("ERROR"));
+        assert!(last.expect("endless").starts_with("ERROR\nmessage:Session closed."), "{way:?}");
         assert_eq!(session.next(), r#"c[1002,"null"]"#, "{way:?}");
         assert_eq!(session.fetch_as_other_client(), r#"c[3000,"Go away!"]"#, "{way:?}");
         assert_eq!(session.send(CONNECT), 500);
@@ -239,172 +219,25 @@ fn a_session_ends_with_a_close_frame() {
 
 #[test]
 fn a_session_has_one_receiver_and_ends_when_it_disconnects() {
-    let (node, _folder) = node();
+    let node = node();
     for (number, way) in TRANSPORTS.into_iter().enumerate() {
         let mut session = Session::open(node.websocket, &format!("single{number}"), way);
         if !way.is_streaming() {
             session.receiver.send(way.request(&session.name));
-            wait_until("the request is held", || session.fetch_as_other_client().starts_with("c[2010"));
+            wait_for("the request", || session.fetch_as_other_client().starts_with("c[2010").then_some(()));
         }
         assert_eq!(session.fetch_as_other_client(), r#"c[2010,"Another connection still open"]"#, "{way:?}");
         session.receiver = Client::connect(node.websocket);
         // The node detects the end of the connection a moment later.
-        let mut told = String::new();
-        wait_until("the other is gone", || {
-            told = session.fetch_as_other_client();
-            !told.starts_with("c[2010")
-        });
+        let told =
+            wait_for("the end", || Some(session.fetch_as_other_client()).filter(|told| !told.starts_with("c[2010")));
         assert_eq!(told, r#"c[1002,"Connection interrupted"]"#, "{way:?}");
     }
 }
 
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < MAX_WAIT, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-#[test]
-fn unknown_sessions_are_404_and_bad_requests_are_rejected() {
-    let (node, _folder) = node();
-    let send = |path: &str, body: &str| {
-        let length = body.len();
-        let answer = request_once(
-            node.websocket,
-            &format!("POST /w/messages/{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"),
-        );
-        (answer.status, answer.text().to_owned())
-    };
-    assert_eq!(send("0/unknown/xhr_send", "[\"x\"]"), (404, String::new()));
-    assert_eq!(send("0/unknown/jsonp_send", "[\"x\"]"), (404, String::new()));
-    let mut session = Session::open(node.websocket, "known", Xhr);
-    assert_eq!(send("0/known/xhr_streaming", ""), (404, String::new()));
-    for name in ["xhr_send", "jsonp_send"] {
-        assert_eq!(send(&format!("0/known/{name}"), ""), (500, "Payload expected.".to_owned()));
-        assert_eq!(send(&format!("0/known/{name}"), "[\"x"), (500, "Broken JSON encoding.".to_owned()));
-    }
-    let long = format!("[\"{}\"]", "x".repeat(65_536 - 4));
-    assert_eq!(long.len(), 65_536);
-    assert_eq!(send("0/known/xhr_send", &format!("{long} ")).0, 413);
-    assert_eq!(session.send(CONNECT), 204, "the session goes on");
-    assert_eq!(session.stomp(), [CONNECTED]);
-    for query in ["", "?c=", "?c=a(1)", "?c=%3Cscript%3E"] {
-        for name in ["jsonp", "htmlfile"] {
-            let answer = request_once(
-                node.websocket,
-                &format!("GET /w/messages/0/new/{name}{query} HTTP/1.1\r\nHost: a\r\n\r\n"),
-            );
-            assert_eq!((answer.status, answer.text()), (500, "\"callback\" parameter required"), "{name}{query}");
-        }
-    }
-}
-
-#[test]
-fn streaming_responses_begin_with_the_prelude_and_end_after_128_kib() {
-    let (node, _folder) = node();
-    for way in [XhrStreaming, EventSource, HtmlFile] {
-        let mut session = Session::open(node.websocket, &format!("long{way:?}"), way);
-        let begin = session.answer.as_ref().expect("an answer").text().to_owned();
-        match way {
-            XhrStreaming => assert!(begin.starts_with(&format!("{}\no\n", "h".repeat(2048)))),
-            EventSource => assert!(begin.starts_with("\r\ndata: o\r\n\r\n")),
-            _ => {
-                assert!(begin.starts_with("<!doctype html>\n") && begin.contains("var c = parent._jp.abc;\n"));
-                assert!(begin.find("<script>\np(").expect("a frame") >= 1024);
-            }
-        }
-        // Receipts of 2,000 bytes each, which arrive at once.
-        let receipt = "r".repeat(2_000);
-        let asked = format!(r#"["SEND\ndestination:/x\nreceipt:{receipt}\n\n\u0000"]"#);
-        let (mut received, mut asked_count, mut ended_at) = (0, 0, None);
-        while ended_at.is_none() {
-            assert_eq!(session.send(&asked), 204);
-            asked_count += 1;
-            assert!(asked_count < 100, "{way:?}: the answer does not end");
-            let before = session.answer.as_ref().map(|answer| answer.body.len());
-            assert!(session.stomp()[0].contains(&receipt));
-            received += 1;
-            if session.answer.as_ref().map(|answer| answer.body.len()) < before {
-                ended_at = Some(received - 1);
-            }
-        }
-        // A frame has 2,024 bytes with its line end, so the 65th exceeds the limit.
-        assert_eq!(ended_at, Some(65), "{way:?}");
-    }
-}
-
-#[test]
-fn a_session_without_a_receiver_is_removed() {
-    let (node, _folder) = node();
-    let mut session = Session::open(node.websocket, "left", Xhr);
-    let left = Instant::now();
-    wait_until("the session is forgotten", || session.send(CONNECT) == 404);
-    assert!((Duration::from_secs(4)..Duration::from_secs(15)).contains(&left.elapsed()), "{:?}", left.elapsed());
-    assert_eq!(session.fetch_as_other_client(), "o", "the name is free again");
-}
-
-#[test]
-fn an_idle_session_gets_a_heartbeat_after_25_seconds() {
-    let (node, _folder) = node();
-    let begin = Instant::now();
-    let mut poll = Session::open(node.websocket, "poll", Xhr);
-    let mut stream = Session::open(node.websocket, "stream", XhrStreaming);
-    let mut socket = websocket(node.websocket, "socket");
-    assert_eq!(socket.next_text(), "o");
-    poll.receiver.send(Xhr.request("poll"));
-    stream.receiver = with_patience(stream.receiver);
-    poll.receiver = with_patience(poll.receiver);
-    assert_eq!(poll.receiver.answer().text(), "h\n");
-    assert!((25..29).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
-    assert_eq!(stream.next(), "h");
-    assert_eq!(socket.next_text(), "h");
-    assert!((25..29).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
-}
-
-/// Returns the same connection with enough time for a heart-beat.
-fn with_patience(client: Client) -> Client {
-    let (stream, buffer) = client.into_parts();
-    assert!(buffer.is_empty());
-    let client = Client::from_stream(stream.try_clone().expect("the same connection"));
-    stream.set_read_timeout(Some(Duration::from_secs(40))).expect("a time limit");
-    client
-}
-
-fn websocket(address: SocketAddr, session: &str) -> Socket {
-    let mut client = Client::connect(address);
-    client.send(format!("GET /w/messages/000/{session}/websocket HTTP/1.1\r\nHost: a\r\n{UPGRADE}\r\n"));
-    assert_eq!(client.head().status, 101);
-    Socket::from_parts(client.into_parts())
-}
-
-#[test]
-fn a_websocket_carries_sockjs_frames() {
-    let (node, _folder) = node();
-    let mut socket = websocket(node.websocket, "abcdefgh");
-    assert_eq!(socket.next_text(), "o");
-    socket.text(CONNECT);
-    assert_eq!(socket.next_text(), r#"a["CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\u0000"]"#);
-    socket.text(SUBSCRIBE);
-    let message = socket.next_text();
-    let begin = r#"a["MESSAGE\ndestination:\/blocks\/new\nsubscription:s\nmessage-id:abcdefgh-"#;
-    assert!(message.starts_with(begin) && message.ends_with("}\\r\\n\\u0000\"]"), "{message}");
-    let mut other = websocket(node.websocket, "abcdefgh");
-    assert_eq!(other.next_text(), "o", "every websocket is a session of its own");
-    other.text("{}");
-    assert_eq!(other.next_text(), r#"c[1007,"null"]"#);
-    other.expect_close(1007);
-    let mut binary = websocket(node.websocket, "binary");
-    assert_eq!(binary.next_text(), "o");
-    binary.frame(true, BINARY, CONNECT.as_bytes());
-    assert_eq!(binary.expect_close(1003), "Binary messages not supported");
-}
-
 #[test]
 fn a_client_that_does_not_read_loses_its_session() {
-    let (node, _folder) = node();
+    let node = node();
     let mut session = Session::open(node.websocket, "slow", XhrStreaming);
     assert_eq!(session.send(SUBSCRIBE_BLOCKS), 204);
     // Thousands of receipts that nobody reads: the socket buffers fill up, then the session's queue.
@@ -420,7 +253,7 @@ fn a_client_that_does_not_read_loses_its_session() {
 
 #[test]
 fn a_client_of_http_1_0_reads_a_stream_up_to_the_end_of_the_connection() {
-    let (node, _folder) = node();
+    let node = node();
     let mut client = Client::connect(node.websocket);
     client.send("POST /w/messages/000/old/xhr_streaming HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
     let answer = client.head();
