@@ -1,16 +1,17 @@
 //! Commands that work on a store and end, on the chain that is part of the project.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::common::daemon::{CommandOutput, run};
+use crate::common::daemon::{CommandOutput, args, run};
 use crate::common::{older_store, recorded, tiny};
 use nisd::codec::Context;
+use nisd::model::Height;
 use nisd::state;
-use nisd::store::{AccessMode, ChainIdentity, Options, Read, SCHEMA, Store, Table, WriteTxn, stored_block, tip};
+use nisd::store::{AccessMode, ChainIdentity, Options, Read, SCHEMA, Store, Table, WriteTxn, stored_block};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -46,23 +47,55 @@ impl StoreFolder {
     /// Runs a command on the store.
     #[track_caller]
     fn on_store(&self, command: &str, arguments: &[&str]) -> CommandOutput {
-        let mut all: Vec<OsString> = vec![command.into(), "--data".into(), self.data().into()];
-        all.extend(arguments.iter().map(OsString::from));
-        run(all)
+        run(args![command, "--data", self.data()].into_iter().chain(arguments.iter().map(OsString::from)))
     }
 
     #[track_caller]
     fn import_with(&self, config: &Path, blocks: &Path, arguments: &[&str]) -> CommandOutput {
-        let mut all: Vec<&OsStr> = vec!["--config".as_ref(), config.as_ref()];
-        all.extend(arguments.iter().map(|argument| OsStr::new(*argument)));
-        let data = self.data();
-        let start: [&OsStr; 3] = ["import".as_ref(), "--data".as_ref(), data.as_ref()];
-        run(start.into_iter().chain(all).chain([blocks.as_os_str()]))
+        let all = args!["import", "--data", self.data(), "--config", config, blocks];
+        run(all.into_iter().chain(arguments.iter().map(OsString::from)))
     }
 
     #[track_caller]
     fn import(&self, blocks: &Path) -> CommandOutput {
         self.import_with(&tiny("config.json"), blocks, &[])
+    }
+
+    /// Imports the whole chain.
+    #[track_caller]
+    fn import_all(&self, arguments: &[&str]) -> CommandOutput {
+        self.import_with(&tiny("config.json"), &tiny("blocks.bin"), arguments)
+    }
+
+    /// Writes the chain's configuration with another rewrite limit and maximum number of transactions.
+    fn config(&self, rewrite_limit: u64, max_transactions: u64) -> PathBuf {
+        let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
+        let mut config: Value = serde_json::from_str(&text).expect("JSON");
+        for (key, value) in [("blockChainRewriteLimit", rewrite_limit), ("maxTransactions", max_transactions)] {
+            config["chain"][key] = value.into();
+            config["nisConfiguration"][format!("nis.{key}")] = value.to_string().into();
+        }
+        fs::copy(tiny("nemesis.bin"), self.path("nemesis.bin")).expect("a copy");
+        self.file("config.json", config.to_string())
+    }
+
+    /// Changes the store.
+    fn change(&self, change: impl FnOnce(&mut WriteTxn<'_>)) {
+        let (store, _) =
+            Store::open_existing(&self.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+        let mut batch = store.begin_write().expect("a batch");
+        change(&mut batch);
+        batch.commit().expect("room");
+    }
+
+    /// Replaces the file of the store.
+    fn restore(&self, whole: &[u8]) {
+        fs::write(self.data().join("data.mdb"), whole).expect("the store");
+    }
+
+    /// Returns the file of the store.
+    fn whole(&self) -> Vec<u8> {
+        fs::read(self.data().join("data.mdb")).expect("the store")
     }
 
     /// Returns the height and the digest of the store.
@@ -85,17 +118,8 @@ fn full() -> StoreFolder {
 /// Returns a store with the whole chain and a low rewrite limit, with hash epochs of 2 to the power of `era_bits`
 /// transaction numbers. With short epochs most hashes are compacted.
 fn with_hash_epochs(era_bits: u8) -> StoreFolder {
-    const SETTINGS: [(&str, &str, &str); 2] =
-        [("nis.blockChainRewriteLimit", "360", "10"), ("nis.maxTransactions", "10000", "1200")];
     let place = StoreFolder::new();
-    let config = fs::read_to_string(tiny("config.json")).expect("the configuration");
-    let config = SETTINGS.iter().fold(config, |config, (name, from, to)| {
-        let line = |value: &str| format!("\"{name}\": \"{value}\"");
-        assert!(config.contains(&line(from)), "{name}");
-        config.replace(&line(from), &line(to))
-    });
-    let config = place.file("config.json", config);
-    place.file("nemesis.bin", fs::read(tiny("nemesis.bin")).expect("the nemesis block"));
+    let config = place.config(10, 1200);
     let loaded = nisd::config::load(Some(&config), Vec::new(), Some(place.0.path())).expect("a configuration");
     let store = Store::open(&place.data(), &ChainIdentity::of(&loaded.network), Options::default()).expect("a store");
     let mut batch = store.begin_write().expect("a batch");
@@ -142,13 +166,13 @@ fn an_export_equals_the_import() {
 fn an_import_stops_at_the_given_height_and_continues_later() {
     let (place, whole) = (StoreFolder::new(), full());
     for (stop, height) in [("1", 1), ("23", 23), ("10", 23), ("24", 24), ("1000", TIP), ("1000", TIP)] {
-        let import = place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", stop]);
+        let import = place.import_all(&["--stop-at", stop]);
         let log = import.expect_success().stderr;
         assert!(log.contains(&format!("height {height}")), "{log}");
         assert_eq!(place.digest().0, height, "--stop-at {stop}");
     }
     assert_eq!(place.digest(), whole.digest());
-    let refused = place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", "0"]);
+    let refused = place.import_all(&["--stop-at", "0"]);
     refused.expect_failure(2, &["--stop-at", "at least 1"]);
 }
 
@@ -160,7 +184,7 @@ fn rolled_back_blocks_can_be_imported_again() {
     for (height, stop) in [(59, "59"), (31, "31"), (2, "2"), (1, "1")] {
         place.on_store("rollback", &["--to", stop]).expect_success();
         let _ = fs::remove_dir_all(reference.data());
-        let import = reference.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", stop]);
+        let import = reference.import_all(&["--stop-at", stop]);
         import.expect_success();
         assert_eq!(place.digest(), reference.digest(), "rolled back to {height}");
         assert_eq!(place.digest().0, height);
@@ -181,27 +205,11 @@ fn a_rollback_that_is_impossible_changes_nothing() {
     assert_eq!(place.digest(), whole);
 }
 
-/// Returns the chain's configuration with a rewrite limit below its height.
-fn low_rewrite_limit() -> String {
-    let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
-    let mut config: Value = serde_json::from_str(&text).expect("JSON");
-    let nemesis = tiny("nemesis.bin");
-    config["chain"]["blockChainRewriteLimit"] = 20.into();
-    // No more than fit into as many blocks.
-    config["chain"]["maxTransactions"] = 2400.into();
-    let keys = config["nisConfiguration"].as_object_mut().expect("an object");
-    keys.insert("nis.blockChainRewriteLimit".to_owned(), "20".into());
-    keys.insert("nis.maxTransactions".to_owned(), "2400".into());
-    keys.insert("nem.network.nemesisFilePath".to_owned(), nemesis.to_str().expect("a path").into());
-    config.to_string()
-}
-
 #[test]
 fn a_rollback_beyond_the_kept_journals_is_rejected() {
     let place = StoreFolder::new();
-    let config = place.file("config.json", low_rewrite_limit());
-    fs::copy(tiny("nemesis.bin"), place.path("nemesis.bin")).expect("a copy");
-    place.import_with(&config, &tiny("blocks.bin"), &[]).expect_success();
+    // No more transactions than fit into as many blocks.
+    place.import_with(&place.config(20, 2400), &tiny("blocks.bin"), &[]).expect_success();
     let whole = place.digest();
     place.on_store("rollback", &["--to", "39"]).expect_failure(1, &["down to height 40"]);
     assert_eq!(place.digest(), whole);
@@ -375,7 +383,7 @@ fn a_mistyped_argument_gets_a_suggestion() {
 fn older_stores_are_migrated_to_the_current_state() {
     let place = StoreFolder::new();
     let present = || place.on_store("digest", &[]).expect_success().text();
-    place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &["--stop-at", "5"]).expect_success();
+    place.import_all(&["--stop-at", "5"]).expect_success();
     let expected = present();
     for schema in [4, 5] {
         fs::remove_dir_all(place.data()).expect("a folder");
@@ -420,9 +428,8 @@ fn a_data_path_may_end_with_a_dot_even_if_it_does_not_exist() {
     let place = StoreFolder::new();
     let folder = place.path("deep/store/.");
     let folder = folder.to_str().expect("a path");
-    let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
-    let paths = [&config, &blocks].map(|path| path.to_str().expect("a path"));
-    run(["import", "--config", paths[0], "--data", folder, "--stop-at", "3", paths[1]]).expect_success();
+    run(args!["import", "--config", tiny("config.json"), "--data", folder, "--stop-at", "3", tiny("blocks.bin")])
+        .expect_success();
     let digest = run(["digest", "--data", folder]).expect_success().text();
     assert!(digest.starts_with("3 "), "{digest}");
     let copy = place.path("copies/one/.");
@@ -523,13 +530,17 @@ fn wrong_settings_are_reported_with_key_value_and_allowed_values() {
             "node.properties",
         ],
     );
-    run(["run", "--clock", "noon"]).expect_failure(2, &["nisd.clock", "\"noon\"", "--clock", "allowed"]);
-    run(["run", "--set", "nem.websocketPort=x"]).expect_failure(2, &["nem.websocketPort", "\"x\"", "allowed"]);
-    run(["run", "--log", "loud"]).expect_failure(2, &["nisd.logLevel", "\"loud\"", "debug"]);
-    run(["run", "--bind", "here"]).expect_failure(2, &["nisd.bindAddress", "\"here\"", "allowed"]);
-    run(["run", "--set", "nisd.noSuchKey=1"]).expect_failure(2, &["nisd.noSuchKey", "`nisd settings`"]);
-    run(["run", "--peer", "a.example", "--peer", "b:0"]).expect_failure(2, &["nisd.peers", "\"b:0\"", "1 to 65535"]);
-    run(["run", "--set", "novalue"]).expect_failure(2, &["KEY=VALUE"]);
+    for (arguments, words) in [
+        (["--clock", "noon"].as_slice(), ["nisd.clock", "\"noon\"", "--clock", "allowed"].as_slice()),
+        (&["--set", "nem.websocketPort=x"], &["nem.websocketPort", "\"x\"", "allowed"]),
+        (&["--log", "loud"], &["nisd.logLevel", "\"loud\"", "debug"]),
+        (&["--bind", "here"], &["nisd.bindAddress", "\"here\"", "allowed"]),
+        (&["--set", "nisd.noSuchKey=1"], &["nisd.noSuchKey", "`nisd settings`"]),
+        (&["--peer", "a.example", "--peer", "b:0"], &["nisd.peers", "\"b:0\"", "1 to 65535"]),
+        (&["--set", "novalue"], &["KEY=VALUE"]),
+    ] {
+        run(["run"].iter().chain(arguments)).expect_failure(2, words);
+    }
 }
 
 #[test]
@@ -599,45 +610,15 @@ fn a_check_finds_wrong_signatures_that_were_trusted() {
 }
 
 #[test]
-fn a_check_finds_the_first_difference_of_state_and_blocks() {
-    let change = |place: &StoreFolder, table: Table| {
-        let (store, _) =
-            Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
-        let mut batch = store.begin_write().expect("a batch");
-        let (key, mut value) = {
-            let (key, value) = batch.cursor(table).unwrap().last().unwrap().expect("an entry");
-            (key.to_vec(), value.to_vec())
-        };
-        if table == Table::Blocks {
-            value = with_another_generation_hash(&batch);
-        } else if let Some(byte) = value.last_mut() {
-            *byte ^= 1;
-        }
-        match value.is_empty() {
-            true => batch.delete_unjournaled(table, &key).expect("room"),
-            false => batch.put_unjournaled(table, &key, &value).expect("room"),
-        }
-        batch.commit().expect("room");
-    };
-    for (table, word) in [
-        (Table::Accounts, "table accounts at"),
-        (Table::Hashes, "table hashes at"),
-        (Table::Balances, "table balances at"),
-        (Table::Importances, "the importances at the tip"),
-        (Table::Blocks, "the generation hash of the block at height 60"),
-    ] {
-        let place = full();
-        change(&place, table);
-        place.on_store("check", &[]).expect_failure(1, &[word]);
-    }
-}
-
-/// Returns the row of the last block as if it had another generation hash.
-fn with_another_generation_hash(txn: &WriteTxn<'_>) -> Vec<u8> {
-    let height = tip(txn).expect("a chain").expect("a block").height;
-    let (mut header, block) = stored_block(txn, height, Context::trusted_store()).expect("a chain").expect("a block");
-    header.generation_hash.0[1] ^= 1;
-    header.to_bytes(&block)
+fn a_check_finds_another_generation_hash() {
+    let place = full();
+    place.change(|batch| {
+        let key = batch.cursor(Table::Blocks).unwrap().last().unwrap().expect("an entry").0.to_vec();
+        let (mut header, block) = stored_block(batch, Height(TIP), Context::trusted_store()).unwrap().expect("a block");
+        header.generation_hash.0[1] ^= 1;
+        batch.put_unjournaled(Table::Blocks, &key, &header.to_bytes(&block)).expect("room");
+    });
+    place.on_store("check", &[]).expect_failure(1, &["the generation hash of the block at height 60"]);
 }
 
 /// Returns the rows of a table: key and value.
@@ -653,22 +634,21 @@ fn rows(data: &Path, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Flips one bit of a row: of its value, or of its key if the value is empty.
-fn flip(data: &Path, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize) {
-    let (store, _) = Store::open_existing(data, AccessMode::Exclusive, Options::default()).expect("a store");
-    let mut batch = store.begin_write().expect("a batch");
-    let (mut key, mut value) = (key.clone(), value.clone());
-    batch.delete_unjournaled(table, &key).expect("a row");
-    let bytes = if value.is_empty() { &mut key } else { &mut value };
-    let place = at.min(bytes.len() - 1);
-    bytes[place] ^= 1;
-    batch.put_unjournaled(table, &key, &value).expect("room");
-    batch.commit().expect("room");
+fn flip(place: &StoreFolder, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize) {
+    place.change(|batch| {
+        let (mut key, mut value) = (key.clone(), value.clone());
+        batch.delete_unjournaled(table, &key).expect("a row");
+        let bytes = if value.is_empty() { &mut key } else { &mut value };
+        let at = at.min(bytes.len() - 1);
+        bytes[at] ^= 1;
+        batch.put_unjournaled(table, &key, &value).expect("room");
+    });
 }
 
 /// Flips bits of the first, the middle and the last row of each table, all of which a check must find; returns the
 /// names of empty tables.
 fn empty_or_checked(place: &StoreFolder, tables: impl Iterator<Item = Table>) -> Vec<&'static str> {
-    let whole = fs::read(place.data().join("data.mdb")).expect("the store");
+    let whole = place.whole();
     let mut empty = Vec::new();
     for table in tables {
         let mut rows = rows(&place.data(), table);
@@ -682,7 +662,7 @@ fn empty_or_checked(place: &StoreFolder, tables: impl Iterator<Item = Table>) ->
         let last = rows.len().saturating_sub(1);
         for (row, at) in [(0, 0), (last / 2, 17), (last, usize::MAX)] {
             let Some(row) = rows.get(row) else { continue };
-            flip(&place.data(), table, row, at);
+            flip(&place, table, row, at);
             let ended = place.on_store("check", &[]);
             let word = match table {
                 Table::Blocks => "height".to_owned(),
@@ -692,7 +672,7 @@ fn empty_or_checked(place: &StoreFolder, tables: impl Iterator<Item = Table>) ->
             };
             assert_eq!(ended.code, Some(1), "{} at {}, byte {at}", table.name(), row.0.escape_ascii());
             ended.expect_failure(1, &[&word]);
-            fs::write(place.data().join("data.mdb"), &whole).expect("the store");
+            place.restore(&whole);
         }
     }
     place.on_store("check", &[]).expect_success();
@@ -704,7 +684,7 @@ fn a_check_finds_a_flipped_bit_in_every_table() {
     let tables = Table::ALL.into_iter().filter(|table| *table != Table::Meta);
     let place = StoreFolder::new();
     let history = ["--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"];
-    place.import_with(&tiny("config.json"), &tiny("blocks.bin"), &history).expect_success();
+    place.import_all(&history).expect_success();
     let empty = empty_or_checked(&place, tables);
     assert_eq!(empty, ["hash-runs", "expired-mosaics", "signposts"], "tables that the chain does not touch");
 }
@@ -714,19 +694,14 @@ fn a_check_finds_flipped_bits_missing_and_surplus_rows_in_compacted_hashes() {
     let place = with_hash_epochs(2);
     const TABLES: [Table; 2] = [Table::Hashes, Table::HashRuns];
     assert!(empty_or_checked(&place, TABLES.into_iter()).is_empty());
-    let whole = fs::read(place.data().join("data.mdb")).expect("the store");
+    let whole = place.whole();
     for table in TABLES {
         let rows = rows(&place.data(), table);
         let (key, value) = &rows[rows.len() / 2];
         let change = |change: &dyn Fn(&mut WriteTxn<'_>)| {
-            let data = place.data();
-            let (store, _) = Store::open_existing(&data, AccessMode::Exclusive, Options::default()).expect("a store");
-            let mut batch = store.begin_write().expect("a batch");
-            change(&mut batch);
-            batch.commit().expect("room");
-            drop(store);
+            place.change(change);
             place.on_store("check", &[]).expect_failure(1, &[&format!("table {}", table.name())]);
-            fs::write(data.join("data.mdb"), &whole).expect("the store");
+            place.restore(&whole);
         };
         change(&|batch| batch.delete_unjournaled(table, key).expect("a row"));
         // The same in an epoch of its own.
@@ -781,7 +756,7 @@ fn a_corrupt_block_is_never_exported() {
     // Type to signer, and the previous block's hash to the end of the transactions; not the signature.
     const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32);
     let place = full();
-    let whole = fs::read(place.data().join("data.mdb")).expect("the store");
+    let whole = place.whole();
     let blocks = rows(&place.data(), Table::Blocks);
     let file = fs::read(tiny("blocks.bin")).expect("the chain");
     for (height, (key, value)) in (1..).zip(&blocks).skip(1).step_by(7) {
@@ -789,22 +764,18 @@ fn a_corrupt_block_is_never_exported() {
         let length = u32::from_le_bytes(*file[start - 4..].first_chunk().expect("a length")) as usize;
         let (block, end) = (value.len() - length, length);
         for at in [0, 9, 20, SIGNATURE + 68 + 10, SIGNATURE + 68 + 40, end - 1] {
-            flip(&place.data(), Table::Blocks, &(key.clone(), value.clone()), block + at);
+            flip(&place, Table::Blocks, &(key.clone(), value.clone()), block + at);
             place.on_store("export", &[]).expect_failure(1, &[&format!("height {height}"), "damaged"]);
-            fs::write(place.data().join("data.mdb"), &whole).expect("the store");
+            place.restore(&whole);
         }
         // And its hash, at the start of its stored header.
-        flip(&place.data(), Table::Blocks, &(key.clone(), value.clone()), 5);
+        flip(&place, Table::Blocks, &(key.clone(), value.clone()), 5);
         let words = [&format!("height {height}"), "damaged"];
         place.on_store("export", &["--from", &height.to_string()]).expect_failure(1, &words);
-        fs::write(place.data().join("data.mdb"), &whole).expect("the store");
+        place.restore(&whole);
     }
     // A missing block.
-    let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
-    let mut batch = store.begin_write().expect("a batch");
-    batch.delete_unjournaled(Table::Blocks, &blocks[29].0).expect("a row");
-    batch.commit().expect("room");
-    drop(store);
+    place.change(|batch| batch.delete_unjournaled(Table::Blocks, &blocks[29].0).expect("a row"));
     place.on_store("export", &[]).expect_failure(1, &["block at height 30 is missing"]);
     place.on_store("check", &[]).expect_failure(1, &["block at height 30 is missing"]);
     place.on_store("reindex", &[]).expect_failure(1, &["some blocks from height 30 on are missing"]);

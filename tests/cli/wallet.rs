@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{CommandOutput, nisd, run};
+use crate::common::daemon::{CommandOutput, closed_port, nisd, run};
 use clap::Parser;
 use nisd::cli::{Cli, Command};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
@@ -97,18 +97,14 @@ impl MockNode {
     /// Starts a node that answers with the result of `reply`, or otherwise like a booted testnet node at second
     /// 300000050.
     fn start(reply: impl Fn(&SeenRequest) -> Option<MockResponse> + Send + 'static) -> MockNode {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let remembered = seen.clone();
-        thread::spawn(move || {
-            for stream in listener.incoming().take(MAX_CONNECTIONS).flatten() {
-                let request = receive(&stream);
-                remembered.lock().expect("no panic").push(request.clone());
-                answer(stream, reply(&request).unwrap_or_else(|| default_response(&request)));
-            }
+        let server = server(move |stream| {
+            let request = receive(&stream);
+            remembered.lock().expect("no panic").push(request.clone());
+            answer(stream, reply(&request).unwrap_or_else(|| default_response(&request)));
         });
-        MockNode { url, seen }
+        MockNode { url: format!("http://127.0.0.1:{}", server.port), seen }
     }
 
     fn with_defaults() -> MockNode {
@@ -127,6 +123,11 @@ impl MockNode {
         let body = &found.next().expect("an announcement").body;
         assert!(found.next().is_none(), "announced twice");
         serde_json::from_str(body).expect("JSON")
+    }
+
+    /// Starts a node that answers requests with this line with JSON.
+    fn with(line: &'static str, answer: Value) -> MockNode {
+        MockNode::start(move |request| (request.line == line).then(|| MockResponse::Json(200, answer.clone())))
     }
 
     /// Runs `nisd send` from alice to bob with further arguments.
@@ -349,10 +350,7 @@ fn mosaics_are_sent_together_with_the_currency() {
 #[test]
 fn a_cosignatory_spends_from_a_multisig_account() {
     let e10 = example("E10");
-    let node = MockNode::start(|request| {
-        let time = json!({"receiveTimeStamp": 300_000_055_000_i64});
-        (request.line == "GET /time-sync/network-time").then_some(MockResponse::Json(200, time))
-    });
+    let node = MockNode::with("GET /time-sync/network-time", json!({"receiveTimeStamp": 300_000_055_000_i64}));
     let account = text(&e10["transaction"]["otherTrans"]["signer"]);
     let arguments = ["--amount", "100", "--multisig-account", account, "--deadline", "3600"];
     let answer = node.send(&arguments).expect_success().text();
@@ -365,11 +363,9 @@ fn a_cosignatory_spends_from_a_multisig_account() {
 #[test]
 fn an_encrypted_message_is_read_by_its_recipient() {
     let bob = KeyPair::new(&PrivateKey::from_hex(text(&example("E11")["privateKey"])).expect("hex"));
-    let public = bob.public().to_string();
-    let node = MockNode::start(move |request| {
-        let answer = json!({"meta": {}, "account": {"address": BOB, "publicKey": public}});
-        (request.line == format!("GET /account/get?address={BOB}")).then_some(MockResponse::Json(200, answer))
-    });
+    let account = "GET /account/get?address=TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ";
+    let answer = |key: Value| json!({"meta": {}, "account": {"address": BOB, "publicKey": key}});
+    let node = MockNode::with(account, answer(json!(bob.public().to_string())));
     let ended = node.send(&["--amount", "1", "--encrypt", "for your eyes"]).expect_success();
     assert!(!ended.stderr.contains("for your eyes"), "{}", ended.stderr);
     let data = hex::decode(text(&node.announced()["data"])).expect("hex");
@@ -379,10 +375,7 @@ fn an_encrypted_message_is_read_by_its_recipient() {
     let plain = cipher::decrypt(&bob, &alice, payload).expect("a payload").expect("the right key");
     assert_eq!(plain, b"for your eyes");
 
-    let node = MockNode::start(|request| {
-        let answer = json!({"meta": {}, "account": {"address": BOB, "publicKey": null}});
-        request.line.starts_with("GET /account/get").then_some(MockResponse::Json(200, answer))
-    });
+    let node = MockNode::with(account, answer(Value::Null));
     node.send(&["--amount", "1", "--encrypt", "x"]).expect_failure(1, &["does not know the recipient's public key"]);
 }
 
@@ -430,10 +423,7 @@ fn an_invalid_response_of_the_node_is_an_error_with_advice() {
 
 #[test]
 fn an_unreachable_node_is_an_error_with_advice() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    drop(listener);
-    let node = MockNode { url, seen: Arc::default() };
+    let node = MockNode { url: format!("http://{}", closed_port()), seen: Arc::default() };
     node.send(&["--amount", "1"]).expect_failure(1, &["does not answer", "--node"]);
 }
 
