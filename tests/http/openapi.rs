@@ -2,14 +2,13 @@
 //! to the examples in the document.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Node, run};
+use crate::common::daemon::{Node, args, wait_for};
 use crate::common::exchange::{Exchange, read_file};
-use crate::common::http::{Client, Response, get};
+use crate::common::http::{Client, Response, get_with};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
 use crate::common::schema::{mismatch, resolve};
-use crate::common::{print_notice, recorded, shared, tiny};
+use crate::common::{print_notice, recorded, shared};
 use nisd::api::ROUTES;
 use nisd::api::routes::{Access, Method};
 use nisd::model::Amount;
@@ -239,24 +238,17 @@ fn every_recorded_response_matches_the_document() {
     assert!(successes.len() > 50, "{successes:?}");
 }
 
-/// Starts a node on the smallest chain with all optional features, so that the examples of the document hold.
-fn node_on_tiny(folder: &tempfile::TempDir) -> Node {
-    let (data, config, blocks) = (folder.path().join("store"), tiny("config.json"), tiny("blocks.bin"));
-    let [config, data, blocks] = [&config, &data, &blocks].map(|path| path.to_str().expect("a path"));
-    let features = "nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA|TRACK_EXPIRED_MOSAICS";
-    run(["import", "--set", features, "--config", config, "--data", data, blocks]).expect_success();
-    let mut arguments = vec!["--config", config, "--data", data, "--clock", "3240", "--set", features];
-    for setting in
-        ["nis.bootKey=3b960ae4c8a29981e5ed8e801260f821095f8c6db72ab78f0463df2ff23af3ad", "nis.ipDetectionMode=Disabled"]
-    {
-        arguments.extend(["--set", setting]);
-    }
-    let node = Node::start(&arguments);
-    let begun = Instant::now();
-    while Client::connect(node.http).get("/node/info").status != 200 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the node does not boot");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+/// Starts a booted node on the smallest chain with all optional features, so that the examples of the document hold.
+fn node_on_tiny() -> Node {
+    let settings = [
+        "nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA|TRACK_EXPIRED_MOSAICS",
+        "nis.bootKey=3b960ae4c8a29981e5ed8e801260f821095f8c6db72ab78f0463df2ff23af3ad",
+        "nis.ipDetectionMode=Disabled",
+    ];
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    let node = Node::on_tiny(60, &["--clock", "3240"].into_iter().chain(settings).collect::<Vec<_>>());
+    let info = || Client::connect(node.http).get("/node/info").status;
+    wait_for("the boot", || (info() == 200).then_some(()));
     node
 }
 
@@ -292,8 +284,7 @@ const DEVIATING_EXAMPLES: [(&str, u16); 2] = [("bootNode", 503), ("pushBlock", 5
 
 #[test]
 fn responses_to_the_examples_match_the_document() {
-    let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
-    let node = node_on_tiny(&folder);
+    let (document, node) = (document(), node_on_tiny());
     let mut operations: Vec<_> = operations(&document).collect();
     operations.sort_by_key(|(_, path, _)| *path == "/shutdown");
     for (method, path, operation) in operations {
@@ -320,8 +311,7 @@ const OPTIONAL_IN_REQUESTS: [(&str, &str); 1] = [("announceNode", "metaData")];
 /// the document only those of the route have an effect.
 #[test]
 fn routes_read_exactly_the_documented_parameters() {
-    let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
-    let node = node_on_tiny(&folder);
+    let (document, node) = (document(), node_on_tiny());
     let mut client = Client::connect(node.http);
     let all = document["components"]["parameters"].as_object().expect("parameters").values();
     let all: BTreeSet<_> = all.map(|parameter| parameter["name"].as_str().expect("a name")).collect();
@@ -368,13 +358,9 @@ fn routes_read_exactly_the_documented_parameters() {
 
 #[test]
 fn the_document_is_served_unchanged_and_cacheable() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let node = node_on_tiny(&folder);
+    let node = node_on_tiny();
     let mut client = Client::connect(node.http);
-    let mut ask = |headers: &str| {
-        client.send(get("/openapi.json").replace("\r\n\r\n", &format!("\r\n{headers}\r\n")));
-        client.answer()
-    };
+    let mut ask = |headers: &str| client.request(get_with("/openapi.json", headers));
     let plain = ask("");
     assert_eq!((plain.status, plain.header("Content-Type"), plain.text()), (200, Some(JSON), TEXT));
     assert_eq!(plain.header("Access-Control-Allow-Origin"), Some("*"));
@@ -405,18 +391,12 @@ fn the_local_peers_response_matches_the_document() {
     });
     let list = json!({ "knownPeers": [known] }).to_string();
     std::fs::write(folder.path().join("peers-config_synthetic.json"), list).expect("room");
-    let data = folder.path().join("store");
-    let paths = [&config, &data].map(|path| path.to_str().expect("a path"));
-    let node = Node::start(&["--config", paths[0], "--data", paths[1], "--peer", "127.0.0.1:10"]);
-    let begun = Instant::now();
-    let told = loop {
+    let node = Node::start(args!["--config", config, "--peer", "127.0.0.1:10"]);
+    let told = wait_for("the state of both peers", || {
         let told = Client::connect(node.http).get("/local/peers").json();
-        if told["peers"][0]["state"] == "inactive" && told["unpinned"][0]["lastTrouble"]["reason"].is_string() {
-            break told;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{told}");
-        std::thread::sleep(Duration::from_millis(100));
-    };
+        let is_known = told["peers"][0]["state"] == "inactive";
+        (is_known && told["unpinned"][0]["lastTrouble"]["reason"].is_string()).then_some(told)
+    });
     let operation = &document["paths"]["/local/peers"]["get"];
     let schema = &operation["responses"]["200"]["content"][JSON]["schema"];
     assert_eq!(mismatch(&told, schema, &document), None, "{told}");

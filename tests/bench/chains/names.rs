@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 
-use nisd::model::mosaic::LevyKind;
 use nisd::model::transaction::{MosaicDefinitionCreation, MosaicSupplyChange, ProvisionNamespace, SupplyChangeKind};
 use nisd::model::units::MICRO;
 use nisd::model::{
-    Amount, Body, Height, Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Transaction,
+    Amount, Body, Height, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Transaction,
 };
 
 use super::growth::NextBlock;
 use super::people::Role;
-use super::traffic::{Event, EventResult, FEE, FEE_UNIT, Traffic, currency, fee_of_units, message_fee};
+use super::traffic::{Event, EventResult, FEE, Traffic, fee_of_units, message_fee};
 
 /// Rents of a root and of a sub-namespace, and creation fee of a mosaic, in micro-units.
 const ROOT_RENT: u64 = 100 * MICRO;
@@ -28,10 +27,6 @@ const DEFINED_WITHIN: u64 = 50;
 const TRIES: usize = 8;
 /// Number of redefinitions of the first popular mosaic.
 const REDEFINITIONS: u64 = 3;
-/// Fees of the two kinds of levies: ten-thousandths of the mosaic itself, and micro-units.
-const PERCENTILE: u64 = 50;
-const ABSOLUTE: u64 = 10_000;
-
 /// Fate of a lease after its year.
 #[derive(Clone, Copy)]
 enum Fate {
@@ -81,7 +76,6 @@ pub struct Token {
     /// The owner of the root; the mosaic is lost when the owner changes.
     creator: usize,
     properties: MosaicProperties,
-    levy: Option<LevyKind>,
     supply: u64,
     descriptions: u64,
     /// The last block that defines it.
@@ -110,11 +104,6 @@ impl Token {
     fn debit(&mut self, from: usize, quantity: u64) {
         let has = self.quantities.get_mut(&from).expect("a holder");
         *has = has.checked_sub(quantity).expect("enough");
-    }
-
-    /// Returns the levy on a transfer of this quantity, in smallest units.
-    fn levy_on(&self, quantity: u64) -> u64 {
-        if self.levy == Some(LevyKind::Percentile) { quantity * PERCENTILE / 10_000 } else { 0 }
     }
 
     /// Returns the value of this many smallest units, in whole units of the currency.
@@ -284,11 +273,6 @@ impl Traffic<'_> {
         let (supply_mutable, transferable) = (popular || self.random.coin(), popular || self.random.below(10) > 0);
         let supply = 10u64.pow(digits);
         let properties = MosaicProperties { divisibility, initial_supply: supply, supply_mutable, transferable };
-        let levy = match self.random.below(10) {
-            0 if !popular && transferable => Some(LevyKind::Percentile),
-            1 if !popular => Some(LevyKind::Absolute),
-            _ => None,
-        };
         let quantities = HashMap::from([(creator, supply * properties.multiplier())]);
         let (descriptions, defined, holders, lost) = (0, Height(0), vec![creator], false);
         let token = self.tokens.len();
@@ -297,7 +281,6 @@ impl Traffic<'_> {
             root,
             creator,
             properties,
-            levy,
             supply,
             descriptions,
             defined,
@@ -336,19 +319,12 @@ impl Traffic<'_> {
         entry.defined = place.height;
         self.roots[entry.root].defined = place.height;
         let creator = self.accounts.get(entry.creator);
-        let levy = |kind| {
-            let (mosaic, fee) = match kind {
-                LevyKind::Percentile => (entry.id.clone(), PERCENTILE),
-                LevyKind::Absolute => (MosaicId::xem(), ABSOLUTE),
-            };
-            Levy { kind, recipient: creator.address, mosaic, fee }
-        };
         let definition = MosaicDefinition {
             creator: creator.keys.public(),
             id: entry.id.clone(),
             description: format!("{} as described for the {}. time", entry.id, entry.descriptions),
             properties: entry.properties,
-            levy: entry.levy.map(levy),
+            levy: None,
         };
         let (creation_fee_sink, creation_fee) = (self.network.mosaic_sink(), Amount(CREATION_FEE));
         let body = MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee };
@@ -428,8 +404,8 @@ impl Traffic<'_> {
         })
     }
 
-    /// Lets an account send a mosaic, with or without attached currency, if a suitable sender is found.
-    pub fn trade(&mut self, place: &NextBlock, left: u64, with_currency: bool) -> Option<Transaction> {
+    /// Lets an account send a mosaic, if a suitable sender is found.
+    pub fn trade(&mut self, place: &NextBlock, left: u64) -> Option<Transaction> {
         let index = self.random_token(place)?;
         let from = self.seller(place, index)?;
         let times = [1, 1, 1, 2, 5][self.random.below(5)];
@@ -437,54 +413,21 @@ impl Traffic<'_> {
         let has = token.quantity(from);
         let quantity = 1 + self.random.next() % (has / 8 / times).max(1);
         let moved = quantity * times;
-        let levy = token.levy_on(moved);
-        if moved + levy > has {
+        if moved > has {
             return None;
         }
-        let mut mosaics = vec![Mosaic { id: token.id.clone(), quantity }];
+        let mosaics = vec![Mosaic { id: token.id.clone(), quantity }];
         let mut fee = fee_of_units(token.value(moved));
-        let levy_kind = token.levy;
-        let creator = token.creator;
-        if with_currency {
-            mosaics.push(currency(1 + self.random.next() % (MICRO / 10)));
-            fee += FEE_UNIT;
-        }
-        let also = self.second_popular_token(place, index, from, times);
-        if let Some(other) = also {
-            mosaics.push(Mosaic { id: self.tokens[other].id.clone(), quantity: 1 });
-            fee += FEE_UNIT;
-        }
-        // The order on the wire.
-        mosaics.sort_by_cached_key(|mosaic| format!("{} : {}", mosaic.id, mosaic.quantity));
         let message = self.message();
         fee += message_fee(message.as_ref());
-        let currency_moved: u64 = mosaics.iter().filter(|one| one.id.is_xem()).map(|one| one.quantity * times).sum();
-        let currency_levy = if levy_kind == Some(LevyKind::Absolute) { ABSOLUTE } else { 0 };
-        if !self.accounts.can_pay(from, place.height, fee + currency_moved + currency_levy) {
+        if !self.accounts.can_pay(from, place.height, fee) {
             return None;
         }
         let (to, _) = self.payee(left);
-        self.accounts.pay(from, to, currency_moved);
-        self.accounts.pay(from, creator, currency_levy);
-        self.move_token(index, from, to, moved);
-        self.move_token(index, from, creator, levy);
-        also.into_iter().for_each(|other| self.move_token(other, from, to, times));
+        self.tokens[index].debit(from, moved);
+        self.tokens[index].credit(to, moved);
         let body = self.payment(to, times * MICRO, message, mosaics);
         Some(self.signed(place, from, 2, fee, Body::Transfer(body)))
-    }
-
-    fn move_token(&mut self, token: usize, from: usize, to: usize, quantity: u64) {
-        if quantity > 0 {
-            self.tokens[token].debit(from, quantity);
-            self.tokens[token].credit(to, quantity);
-        }
-    }
-
-    /// Sometimes attaches the other popular mosaic.
-    fn second_popular_token(&mut self, place: &NextBlock, index: usize, from: usize, times: u64) -> Option<usize> {
-        let other = *self.popular.iter().find(|other| **other != index)?;
-        let fits = self.popular.contains(&index) && self.random.below(10) == 0 && self.may_move(other, place.height);
-        (fits && self.tokens[other].quantity(from) >= times).then_some(other)
     }
 
     /// Returns the maximum number of holders of one mosaic.

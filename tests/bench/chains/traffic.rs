@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nisd::model::transaction::{Message, MessageKind, Transfer, wire_version};
 use nisd::model::units::MICRO;
-use nisd::model::{Amount, Body, Height, Mosaic, MosaicId, Network, Timestamp, Transaction};
+use nisd::model::{Amount, Body, Height, Mosaic, Network, Timestamp, Transaction};
 
 use super::book::Statistics;
 use super::groups::{Group, Link};
@@ -34,15 +34,14 @@ const LARGE_PAYMENT: u64 = 1_000;
 const ELIGIBLE_BALANCE: u64 = 12_000;
 
 /// Numbers of transactions per thousand by kind; the rest are transfers.
-const MIX: [(usize, RandomKind); 8] = [
+const MIX: [(usize, RandomKind); 7] = [
     (3, RandomKind::Root),
     (5, RandomKind::Sub),
     (2, RandomKind::Link),
     (3, RandomKind::Group),
     (40, RandomKind::Shared),
     (7, RandomKind::Supply),
-    (150, RandomKind::Token),
-    (2, RandomKind::TokenAndCurrency),
+    (152, RandomKind::Token),
 ];
 
 /// Kind of the next transaction.
@@ -55,7 +54,6 @@ enum RandomKind {
     Shared,
     Supply,
     Token,
-    TokenAndCurrency,
 }
 
 /// A scheduled event.
@@ -79,8 +77,6 @@ pub enum Event {
     Link,
     /// The link with this number ends.
     Unlink(usize),
-    /// It starts again.
-    Relink(usize),
 }
 
 /// Result of an event.
@@ -199,7 +195,6 @@ impl<'n> Traffic<'n> {
             Event::Group => EventResult::now(self.convert_to_multisig(place)),
             Event::Link => self.link(place).map_or(EventResult::Later, EventResult::now),
             Event::Unlink(link) => self.unlink(place, link),
-            Event::Relink(link) => self.relink(place, link),
         }
     }
 
@@ -228,8 +223,7 @@ impl<'n> Traffic<'n> {
             RandomKind::Group => (40 * self.groups.len() < self.plan.accounts).then(|| self.convert_to_multisig(place)),
             RandomKind::Shared => self.use_multisig(place),
             RandomKind::Supply => self.change_supply(place),
-            RandomKind::Token => self.trade(place, left, false),
-            RandomKind::TokenAndCurrency => self.trade(place, left, true),
+            RandomKind::Token => self.trade(place, left),
         });
         made.unwrap_or_else(|| self.transfer(place, left))
     }
@@ -346,9 +340,4 @@ pub fn fee_of_units(units: u64) -> u64 {
 /// Returns the fee of a message.
 pub fn message_fee(message: Option<&Message>) -> u64 {
     message.map_or(0, |message| (message.payload.len() as u64 / MESSAGE_STEP + 1) * FEE_UNIT)
-}
-
-/// Returns the currency as a mosaic.
-pub fn currency(quantity: u64) -> Mosaic {
-    Mosaic { id: MosaicId::xem(), quantity }
 }
