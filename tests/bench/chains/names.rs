@@ -27,46 +27,16 @@ const DEFINED_WITHIN: u64 = 50;
 const TRIES: usize = 8;
 /// Number of redefinitions of the first popular mosaic.
 const REDEFINITIONS: u64 = 3;
-/// Fate of a lease after its year.
-#[derive(Clone, Copy)]
-enum Fate {
-    Renewed,
-    /// Renewed after its expiration.
-    RenewedLate,
-    /// Another account rents the name.
-    Claimed,
-    Abandoned,
-}
-
-/// Leases have these fates in turn.
-const FATES: [Fate; 8] = [
-    Fate::RenewedLate,
-    Fate::Claimed,
-    Fate::Renewed,
-    Fate::Abandoned,
-    Fate::Renewed,
-    Fate::Renewed,
-    Fate::Claimed,
-    Fate::Renewed,
-];
 
 /// A root namespace with everything in it.
 pub struct Root {
     name: NamespaceId,
     owner: usize,
-    /// Start of its last lease, and end of the previous one if that is later.
+    /// Start of its last lease.
     leased: Height,
-    previous_end: Height,
-    subs: Vec<Sub>,
     /// The last block that defines a mosaic in it.
     defined: Height,
     is_permanent: bool,
-}
-
-struct Sub {
-    name: NamespaceId,
-    /// The block after which it is active.
-    from: Height,
 }
 
 /// A mosaic.
@@ -122,9 +92,7 @@ impl Traffic<'_> {
         };
         let name = NamespaceId::parse(&self.new_name("root")).expect("a name");
         let (root, height) = (self.roots.len(), place.height);
-        let (subs, none) = (Vec::new(), Height(0));
-        let previous_end = none;
-        self.roots.push(Root { name, owner, leased: height, previous_end, subs, defined: none, is_permanent: lasts });
+        self.roots.push(Root { name, owner, leased: height, defined: Height(0), is_permanent: lasts });
         let mosaics = if lasts { 1 } else { 1 + self.random.below(2) };
         self.schedule_definitions(root, height, mosaics);
         self.lease(place, root)
@@ -144,9 +112,8 @@ impl Traffic<'_> {
 
     fn schedule_definitions(&mut self, root: usize, height: Height, count: usize) {
         for _ in 0..count {
-            let (sub, popular) = (None, self.roots[root].is_permanent);
-            let soon = height.plus(1 + if popular { 0 } else { self.random.next() % DEFINED_WITHIN });
-            self.schedule(soon, Event::Define { root, sub, popular });
+            let wait = if self.roots[root].is_permanent { 0 } else { self.random.next() % DEFINED_WITHIN };
+            self.schedule(height.plus(1 + wait), Event::Define(root));
         }
     }
 
@@ -155,16 +122,14 @@ impl Traffic<'_> {
         let chain = &self.network.chain;
         let (month, end) = (chain.blocks_per_month(), place.height.plus(chain.blocks_per_year()));
         let chance = self.random.next() % month;
-        let fate = match self.roots[root].is_permanent {
-            true => Fate::Renewed,
-            false => FATES[self.leases % FATES.len()],
-        };
-        self.leases += usize::from(!self.roots[root].is_permanent);
-        match fate {
-            Fate::Renewed => self.schedule(end.minus(1 + chance), Event::Renew(root)),
-            Fate::RenewedLate => self.schedule(end.plus(chance / 2), Event::Renew(root)),
-            Fate::Claimed => self.schedule(end.plus(month + chance), Event::Claim(root)),
-            Fate::Abandoned => {}
+        let is_permanent = self.roots[root].is_permanent;
+        self.leases += usize::from(!is_permanent);
+        // What happens at the end of leases, in turn.
+        match if is_permanent { 0 } else { self.leases % 8 } {
+            1 => self.schedule(end.plus(chance / 2), Event::Renew(root)),
+            2 | 7 => self.schedule(end.plus(month + chance), Event::Claim(root)),
+            4 => {}
+            _ => self.schedule(end.minus(1 + chance), Event::Renew(root)),
         }
         let (owner, new_part) = (self.roots[root].owner, self.roots[root].name.to_string());
         self.rent(place, owner, ROOT_RENT, new_part, None)
@@ -194,7 +159,7 @@ impl Traffic<'_> {
             let entry = &mut traffic.roots[root];
             let end = entry.leased.plus(term);
             traffic.statistics.count(if end > height { "renewals" } else { "renewalsAfterExpiry" }, 1);
-            (entry.previous_end, entry.leased) = (end, height);
+            entry.leased = height;
             traffic.lease(place, root)
         })
     }
@@ -203,8 +168,7 @@ impl Traffic<'_> {
     pub fn claim(&mut self, place: &NextBlock, root: usize) -> EventResult {
         let owner = self.namespace_owner(place);
         let entry = &mut self.roots[root];
-        (entry.owner, entry.leased, entry.previous_end) = (owner, place.height, Height(0));
-        entry.subs.clear();
+        (entry.owner, entry.leased) = (owner, place.height);
         self.tokens.iter_mut().filter(|token| token.root == root).for_each(|token| token.lost = true);
         self.statistics.count("claims", 1);
         self.schedule_definitions(root, place.height, 1);
@@ -228,46 +192,28 @@ impl Traffic<'_> {
         if !self.accounts.can_pay(owner, place.height, SUB_RENT + FEE) {
             return None;
         }
-        let new_part = self.new_name("sub");
-        let Root { name, subs, .. } = &self.roots[root];
-        let below = |name: &&NamespaceId| name.parts().count() < 3;
-        let above = subs.get(self.random.below(2 * subs.len() + 1)).map(|sub| &sub.name).filter(below);
-        let parent = above.unwrap_or(name).clone();
-        // While the lease before a renewal lasts, added names are not active.
-        let from = place.height.max(self.roots[root].previous_end);
-        let (name, number) = (parent.child(&new_part).expect("a name"), self.roots[root].subs.len());
-        self.roots[root].subs.push(Sub { name, from });
-        if self.random.coin() {
-            let soon = from.plus(1 + self.random.next() % DEFINED_WITHIN);
-            self.schedule(soon, Event::Define { root, sub: Some(number), popular: false });
-        }
+        let (new_part, parent) = (self.new_name("sub"), self.roots[root].name.clone());
         Some(self.rent(place, owner, SUB_RENT, new_part, Some(parent)))
     }
 
-    /// Lets the owner of a root define a mosaic in it or in a sub-namespace.
-    pub fn define(&mut self, place: &NextBlock, root: usize, sub: Option<usize>, popular: bool) -> EventResult {
-        let Root { name, subs, leased, owner, .. } = &self.roots[root];
-        let namespace = match sub {
-            None => Some(name),
-            // Another account may have claimed the root since.
-            Some(number) => subs.get(number).filter(|sub| sub.from < place.height).map(|sub| &sub.name),
-        };
-        let Some(namespace) = namespace.filter(|_| self.is_active(root, place.height)).cloned() else {
+    /// Lets the owner of a root define a mosaic in it.
+    pub fn define(&mut self, place: &NextBlock, root: usize) -> EventResult {
+        if !self.is_active(root, place.height) {
             return EventResult::Never;
-        };
+        }
         // A root is not rented in a block that defines a mosaic in it.
-        if *leased == place.height {
+        if self.roots[root].leased == place.height {
             return EventResult::Later;
         }
-        self.run_action(place, *owner, CREATION_FEE + FEE, |traffic| {
-            let token = traffic.new_token(place, root, namespace, popular);
+        self.run_action(place, self.roots[root].owner, CREATION_FEE + FEE, |traffic| {
+            let token = traffic.new_token(place, root);
             traffic.definition_transaction(place, token)
         })
     }
 
-    fn new_token(&mut self, place: &NextBlock, root: usize, namespace: NamespaceId, popular: bool) -> usize {
-        let id = MosaicId::new(namespace, &self.new_name("token")).expect("a name");
-        let creator = self.roots[root].owner;
+    fn new_token(&mut self, place: &NextBlock, root: usize) -> usize {
+        let id = MosaicId::new(self.roots[root].name.clone(), &self.new_name("token")).expect("a name");
+        let (creator, popular) = (self.roots[root].owner, self.roots[root].is_permanent);
         let divisibility = if popular { 3 } else { self.random.below(7) as u8 };
         let digits = if popular { 9 } else { 3 + self.random.below(7) as u32 };
         let (supply_mutable, transferable) = (popular || self.random.coin(), popular || self.random.below(10) > 0);
@@ -276,40 +222,20 @@ impl Traffic<'_> {
         let quantities = HashMap::from([(creator, supply * properties.multiplier())]);
         let (descriptions, defined, holders, lost) = (0, Height(0), vec![creator], false);
         let token = self.tokens.len();
-        self.tokens.push(Token {
-            id,
-            root,
-            creator,
-            properties,
-            supply,
-            descriptions,
-            defined,
-            quantities,
-            holders,
-            lost,
-        });
-        self.schedule_redefinitions(place, token, popular);
-        token
-    }
-
-    fn schedule_redefinitions(&mut self, place: &NextBlock, token: usize, popular: bool) {
-        let year = self.network.chain.blocks_per_year();
-        if !popular {
-            let height = place.height.plus(1 + self.random.next() % (year / 2));
-            let wanted = self.random.below(4) == 0;
-            return if wanted {
-                self.schedule(height, Event::Redefine(token))
-            };
+        let new = Token { id, root, creator, properties, supply, descriptions, defined, quantities, holders, lost };
+        self.tokens.push(new);
+        if popular {
+            self.popular.push(token);
         }
-        self.popular.push(token);
-        if self.popular.len() == 1 {
-            // Each one rewrites all balances.
+        if self.popular == [token] {
+            // Each redefinition rewrites all balances.
             let parts = REDEFINITIONS + 1;
-            (1..parts).for_each(|part| {
+            for part in 1..parts {
                 let height = Height(self.plan.blocks * part / parts).max(place.height.next());
                 self.schedule(height, Event::Redefine(token));
-            });
+            }
         }
+        token
     }
 
     /// Returns the transaction that defines a mosaic or changes its description.

@@ -63,8 +63,8 @@ pub enum Event {
     Found,
     /// Rents another namespace.
     Rent,
-    /// Defines a mosaic in a root namespace or in one of its sub-namespaces.
-    Define { root: usize, sub: Option<usize>, popular: bool },
+    /// Defines a mosaic in a root namespace.
+    Define(usize),
     /// Changes the description of a mosaic.
     Redefine(usize),
     /// The owner rents a root again.
@@ -188,7 +188,7 @@ impl<'n> Traffic<'n> {
         match event {
             Event::Found => EventResult::now(self.rent_root(place, true)),
             Event::Rent => EventResult::now(self.rent_root(place, false)),
-            Event::Define { root, sub, popular } => self.define(place, root, sub, popular),
+            Event::Define(root) => self.define(place, root),
             Event::Redefine(token) => self.redefine(place, token),
             Event::Renew(root) => self.renew(place, root),
             Event::Claim(root) => self.claim(place, root),
