@@ -15,6 +15,7 @@ pub mod peer_recording;
 pub mod recorded_chain;
 pub mod refusals;
 pub mod remote;
+pub mod replay_report;
 pub mod schema;
 pub mod scripted_peer;
 pub mod simulation;

@@ -176,7 +176,15 @@ impl Harness {
         Harness::with_proxies(limits, &[])
     }
 
-    /// Like [`World::new`], with these trusted proxies.
+    /// Creates a server that has begun to serve a request.
+    fn asked(target: &str) -> (Harness, Wire, usize) {
+        let mut world = Harness::new(Limits::default());
+        let (wire, slot) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        world.serve();
+        (world, wire, slot)
+    }
+
+    /// Like [`Harness::new`], with these trusted proxies.
     fn with_proxies(limits: Limits, proxies: &'static [[u8; 4]]) -> Harness {
         let trusted = |address| proxies.iter().any(|proxy| IpAddr::from(*proxy) == address);
         let fetcher = Fetcher::new(FetchConfig::default(), 0);
@@ -190,7 +198,7 @@ impl Harness {
         self.client_at([8, 8, 8, 8], said.as_bytes())
     }
 
-    /// Like [`World::client`], from a given address.
+    /// Like [`Harness::client`], from a given address.
     fn client_at(&mut self, address: [u8; 4], said: &[u8]) -> (Wire, usize) {
         let wire = Wire::default();
         let slot = self.server.admit(wire.clone(), LISTENER, address.into()).unwrap();
@@ -218,6 +226,19 @@ impl Harness {
     fn serve(&mut self) {
         while self.server.serve_next(&mut self.service) {}
         while self.server.flush_next() {}
+    }
+
+    fn ready(&mut self, slot: usize, readiness: Readiness) {
+        self.server.set_readiness(slot, readiness);
+        self.serve();
+    }
+
+    /// Lets time pass, and does what is then due.
+    fn pass(&mut self, time: Duration) {
+        self.advance(time);
+        self.server.sweep();
+        self.serve();
+        self.server.report_disconnects(&mut self.service);
     }
 
     fn tick(&mut self) {
@@ -290,24 +311,17 @@ fn a_local_client_may_use_the_total_memory_limit() {
 
 #[test]
 fn a_started_response_is_aborted_at_its_timeout() {
-    let mut world = Harness::new(Limits::default());
-    let (wire, _) = world.client("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
-    world.serve();
+    let (mut world, wire, _) = Harness::asked("/stream");
     let begun = wire.text();
     assert!(begun.ends_with("\r\n\r\n5\r\npiece\r\n"), "{begun}");
-    world.advance(Duration::from_secs(31));
-    world.server.sweep();
-    world.serve();
-    world.server.report_disconnects(&mut world.service);
+    world.pass(Duration::from_secs(31));
     assert_eq!(wire.text(), begun, "no second answer within the first");
     assert_eq!((world.server.stats().connections, world.service.disconnected.len()), (0, 1));
 }
 
 #[test]
 fn a_started_response_is_the_last_of_its_connection_during_shutdown() {
-    let mut world = Harness::new(Limits::default());
-    let (wire, _) = world.client("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
-    world.serve();
+    let (mut world, wire, _) = Harness::asked("/stream");
     world.server.shutdown();
     world.service.resume = true;
     world.tick();
@@ -409,15 +423,11 @@ fn the_timeout_of_a_suspended_request_restarts_at_each_resumption() {
     for (target, said, end) in
         [("/held", "", "\r\n\r\nend"), ("/pieces", "5\r\npiece\r\n", "8\r\npieceend\r\n0\r\n\r\n")]
     {
-        let mut world = Harness::new(Limits::default());
-        let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        world.serve();
+        let (mut world, wire, _) = Harness::asked(target);
         world.service.resume = true;
         for _ in 0..2 {
             assert!(wire.text().ends_with(said), "{:?}", wire.text());
-            world.advance(Duration::from_secs(140));
-            world.server.sweep();
-            world.serve();
+            world.pass(Duration::from_secs(140));
             world.tick();
             world.serve();
             world.server.sweep();
@@ -431,13 +441,8 @@ fn the_timeout_of_a_suspended_request_restarts_at_each_resumption() {
 #[test]
 fn a_suspended_request_without_progress_times_out() {
     for (target, answer) in [("/held", "HTTP/1.1 503 "), ("/pieces", "HTTP/1.1 200 ")] {
-        let mut world = Harness::new(Limits::default());
-        let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        world.serve();
-        world.advance(Limits::default().websocket_idle);
-        world.server.sweep();
-        world.serve();
-        world.server.report_disconnects(&mut world.service);
+        let (mut world, wire, _) = Harness::asked(target);
+        world.pass(Limits::default().websocket_idle);
         assert!(wire.text().starts_with(answer) && !wire.text().ends_with("0\r\n\r\n"), "{:?}", wire.text());
         assert_eq!(world.service.disconnected.len(), 1);
     }
@@ -446,11 +451,8 @@ fn a_suspended_request_without_progress_times_out() {
 #[test]
 fn a_client_that_closes_its_side_during_a_suspended_request_is_disconnected_at_once() {
     for target in ["/held", "/pieces"] {
-        let mut world = Harness::new(Limits::default());
-        let (_, slot) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        world.serve();
-        world.server.set_readiness(slot, Readiness { read_closed: true, ..Readiness::default() });
-        world.serve();
+        let (mut world, _, slot) = Harness::asked(target);
+        world.ready(slot, Readiness { read_closed: true, ..Readiness::default() });
         world.server.report_disconnects(&mut world.service);
         assert_eq!((world.server.stats().connections, world.service.disconnected.len()), (0, 1));
     }
@@ -459,9 +461,7 @@ fn a_client_that_closes_its_side_during_a_suspended_request_is_disconnected_at_o
 #[test]
 fn suspended_requests_end_at_shutdown() {
     for (target, answer) in [("/held", "HTTP/1.1 503 "), ("/pieces", "HTTP/1.1 200 ")] {
-        let mut world = Harness::new(Limits::default());
-        let (wire, _) = world.client(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        world.serve();
+        let (mut world, wire, _) = Harness::asked(target);
         world.server.shutdown();
         world.serve();
         assert!(wire.text().starts_with(answer), "{:?}", wire.text());
@@ -474,7 +474,7 @@ fn suspended_requests_end_at_shutdown() {
 const QUERY: &str = "GET /query HTTP/1.1\r\nHost: a\r\n\r\n";
 
 impl Harness {
-    /// Creates a world whose listener allows `places` connections, a sixteenth of them reserved for this machine.
+    /// Creates a server whose listener allows `places` connections, a sixteenth of them reserved for this machine.
     fn with_connection_limit(places: usize) -> Harness {
         let mut world = Harness::new(Limits::default());
         world.server.set_max(LISTENER, places);
@@ -658,9 +658,7 @@ fn a_closing_connection_stays_counted_until_its_output_is_sent_or_stalls() {
     world.serve();
     let Stats { connections, kernel_bytes, .. } = world.server.stats();
     assert!(connections == 1 && kernel_bytes >= LARGE, "it is there, and counted");
-    world.advance(Duration::from_secs(3));
-    world.server.sweep();
-    world.serve();
+    world.pass(Duration::from_secs(3));
     assert!(!wire.is_discarded.get() && world.server.stats().connections == 1, "it may be slow");
     world.advance(Limits::default().write_stall);
     world.server.sweep();
@@ -682,12 +680,10 @@ fn a_half_closed_connection_ends_once_the_last_response_is_read() {
         world.serve();
         assert_eq!((world.server.stats().connections, world.server.stats().kernel_bytes), (1, 20_000));
         let looks = wire.buffer_queries.get();
-        world.server.set_readiness(slot, Readiness { readable: true, ..Readiness::default() });
-        world.serve();
+        world.ready(slot, Readiness { readable: true, ..Readiness::default() });
         assert_eq!(wire.buffer_queries.get(), looks, "whatever else comes is not worth a look");
         wire.buffered.set(0);
-        world.server.set_readiness(slot, Readiness { writable: true, ..Readiness::default() });
-        world.serve();
+        world.ready(slot, Readiness { writable: true, ..Readiness::default() });
         assert_eq!((world.server.stats().connections, wire.is_discarded.get()), (0, false));
     }
 }
@@ -939,29 +935,23 @@ fn a_silent_websocket_is_pinged_and_dropped_without_a_pong() {
     let [(silent, _), (living, slot)] = [world.client(UPGRADE), world.client(UPGRADE)];
     world.serve();
     let upgraded = silent.received.borrow().len();
-    let pass = |world: &mut Harness, seconds| {
-        world.advance(Duration::from_secs(seconds));
-        world.server.sweep();
-        world.serve();
-        world.server.report_disconnects(&mut world.service);
-    };
-    pass(&mut world, 59);
+    world.pass(Duration::from_secs(59));
     assert_eq!(silent.received.borrow().len(), upgraded);
-    pass(&mut world, 1);
+    world.pass(Duration::from_secs(1));
     assert_eq!(silent.received.borrow()[upgraded..], [0x89, 0], "an empty ping");
     // A pong.
     world.send(&living, slot, &[0x8a, 0x80, 1, 2, 3, 4]);
     world.serve();
-    pass(&mut world, 59);
+    world.pass(Duration::from_secs(59));
     assert_eq!(world.server.stats().websockets, 2);
-    pass(&mut world, 1);
+    world.pass(Duration::from_secs(1));
     assert_eq!((world.server.stats().websockets, world.service.disconnected.len()), (1, 1));
     assert_eq!(living.received.borrow()[upgraded..], [0x89, 0, 0x89, 0]);
     // Pongs are not activity: the websocket counts as idle.
     for _ in 0..3 {
         world.send(&living, slot, &[0x8a, 0x80, 1, 2, 3, 4]);
         world.serve();
-        pass(&mut world, 60);
+        world.pass(Duration::from_secs(60));
     }
     assert_eq!(world.server.stats().websockets, 0);
     let end = living.received.borrow()[upgraded..].to_vec();

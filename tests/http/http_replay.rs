@@ -2,12 +2,12 @@
 //! The recordings' README defines the comparison. Exchanges that are not replayed are counted and listed.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::common::daemon::{Node, args, run};
 use crate::common::exchange::{Compare, Exchange, read_file};
 use crate::common::http::Response;
+use crate::common::replay_report::ReplayReport;
 use crate::common::{print_notice, recorded};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -31,8 +31,6 @@ const UNSIGNED_CHALLENGES: [&str; 8] = [
 /// The true transaction after a copy with a wrong signature: NIS1 rejects it for 600 s, this node accepts it. To keep
 /// the rest as recorded, the copy is sent a second time instead, and gets the recorded answer.
 const TRUE_AFTER_FORGED: [&str; 2] = ["tiny-03492", "all-forks-04702"];
-/// Maximum number of differences per route that are printed in full.
-const SHOWN_PER_ROUTE: usize = 8;
 
 /// Boot keys of the recorded nodes, by chain.
 const BOOT_KEYS: [(&str, &str); 3] = [
@@ -71,73 +69,6 @@ fn unsigned_answer_errors(response: &Response) -> Vec<String> {
     if is_refused || is_unsigned { Vec::new() } else { vec![format!("signed: {} {body}", response.status)] }
 }
 
-/// Result of a replay.
-#[derive(Default)]
-struct Report {
-    replayed: usize,
-    skipped: BTreeMap<&'static str, usize>,
-    /// Differences by route.
-    differences: BTreeMap<String, Vec<String>>,
-    /// Differences of exchanges that may be answered differently.
-    tolerated: Vec<String>,
-    /// Number of challenges that were correctly left unsigned.
-    unsigned_challenges: usize,
-}
-
-impl Report {
-    fn check(&mut self, exchange: &Exchange, got: std::io::Result<Response>) {
-        self.replayed += 1;
-        let found = match got {
-            Ok(response) if UNSIGNED_CHALLENGES.contains(&exchange.id.as_str()) => {
-                self.unsigned_challenges += 1;
-                unsigned_answer_errors(&response)
-            }
-            Ok(response) => exchange.differences(&response),
-            Err(error) => vec![format!("no answer: {error}")],
-        };
-        if found.is_empty() {
-            return;
-        }
-        let shown: String = exchange.line().chars().take(160).collect();
-        let text = format!("  {} {shown}\n    {}", exchange.id, found.join("\n    "));
-        match exchange.is_optional {
-            true => self.tolerated.push(text),
-            false => self.differences.entry(exchange.path.clone()).or_default().push(text),
-        }
-    }
-
-    /// Prints the result and fails if there is a difference that is not allowed.
-    fn conclude(self, name: &str, log: &str) {
-        let mut text = format!("{name}: {} exchanges replayed", self.replayed);
-        for (reason, count) in &self.skipped {
-            text.push_str(&format!("\n  skipped {count}: {reason}"));
-        }
-        if self.unsigned_challenges > 0 {
-            let count = self.unsigned_challenges;
-            text.push_str(&format!("\n  {count} challenges of other than 64 bytes, which NIS1 signs, were not signed"));
-        }
-        if !self.tolerated.is_empty() {
-            text.push_str(&format!(
-                "\n  {} tolerated differences:\n{}",
-                self.tolerated.len(),
-                self.tolerated.join("\n")
-            ));
-        }
-        for (route, differences) in &self.differences {
-            text.push_str(&format!("\n  {} differences of {route}:", differences.len()));
-            for difference in differences.iter().take(SHOWN_PER_ROUTE) {
-                text.push_str(&format!("\n{difference}"));
-            }
-        }
-        print_notice(&text);
-        let listed = UNSIGNED_CHALLENGES.iter().filter(|id| id.starts_with(&format!("{name}-0")));
-        assert_eq!(self.unsigned_challenges, listed.count(), "{name}: a listed challenge is not in the recording");
-        assert!(self.replayed > 0, "{name}: nothing was replayed");
-        let count: usize = self.differences.values().map(Vec::len).sum();
-        assert_eq!(count, 0, "{name}: {count} answers differ (see above); the log ends with\n{log}");
-    }
-}
-
 /// Returns the exchange to compare. The recordings compare only the status of the request list of a node, but the same
 /// requests are made here, so the whole list must be equal, including the request numbers.
 fn with_request_list(exchange: &Exchange) -> Cow<'_, Exchange> {
@@ -151,21 +82,36 @@ fn with_request_list(exchange: &Exchange) -> Cow<'_, Exchange> {
 
 /// Sends exchanges one after another and compares the answers.
 fn replay(name: &str, exchanges: &[&Exchange], node: &Node) {
-    let mut report = Report::default();
-    let forged = |place: usize| Exchange { body: exchanges[place - 1].body.clone(), ..exchanges[place].clone() };
+    let (mut report, mut unsigned_challenges) = (ReplayReport::default(), 0);
     for (place, exchange) in exchanges.iter().enumerate() {
-        let forged = TRUE_AFTER_FORGED.contains(&exchange.id.as_str()).then(|| forged(place));
+        let forged = TRUE_AFTER_FORGED.contains(&exchange.id.as_str());
+        let forged = forged.then(|| Exchange { body: exchanges[place - 1].body.clone(), ..(*exchange).clone() });
         let exchange = forged.as_ref().unwrap_or(exchange);
-        match reason_to_skip(exchange) {
-            Some(reason) => {
-                *report.skipped.entry(reason).or_default() += 1;
-                // It is sent all the same because the node counts its requests.
-                drop(exchange.send(node.http.port()));
+        // What is not compared is sent all the same because the node counts its requests.
+        let got = exchange.send(node.http.port());
+        if let Some(reason) = reason_to_skip(exchange) {
+            report.skip(reason);
+            continue;
+        }
+        report.replayed += 1;
+        let found = match got {
+            Ok(response) if UNSIGNED_CHALLENGES.contains(&exchange.id.as_str()) => {
+                unsigned_challenges += 1;
+                unsigned_answer_errors(&response)
             }
-            None => report.check(&with_request_list(exchange), exchange.send(node.http.port())),
+            Ok(response) => with_request_list(exchange).differences(&response),
+            Err(error) => vec![format!("no answer: {error}")],
+        };
+        let shown: String = exchange.line().chars().take(160).collect();
+        let text = (!found.is_empty()).then(|| format!("{} {shown}\n    {}", exchange.id, found.join("\n    ")));
+        match exchange.is_optional {
+            true => report.notes.extend(text.map(|text| format!("tolerated: {text}"))),
+            false => report.note(&exchange.path, text),
         }
     }
-    report.conclude(name, &node.process.log());
+    let listed = UNSIGNED_CHALLENGES.iter().filter(|id| id.starts_with(&format!("{name}-0")));
+    assert_eq!(unsigned_challenges, listed.count(), "{name}: a listed challenge is not in the recording");
+    report.conclude(name);
 }
 
 /// Imports the recorded blocks of a chain into a new store.

@@ -6,16 +6,16 @@
 
 mod live;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::common::conversation::{
     Conversation, Line, MAX_WAIT, ServerOutput, Step, Wire, check_frame, conversations, difference, read_file,
 };
-use crate::common::daemon::Node;
-use crate::common::{print_notice, recorded};
-use tempfile::TempDir;
+use crate::common::daemon::{Node, args};
+use crate::common::recorded;
+use crate::common::replay_report::ReplayReport;
 
 /// The publicly known key of the harvesting account.
 const HARVESTER: &str = "3e6ca1f28ad3ba79fd697d7182cd94b8e2e26c34a7fccd4a9c60470bcdb482a3";
@@ -191,54 +191,14 @@ fn name_origin(all: &mut [ServerOutput], step: &Step) {
     }
 }
 
-/// Results of several conversations.
-#[derive(Default)]
-struct Report {
-    replayed: usize,
-    frames: usize,
-    skipped: BTreeMap<String, usize>,
-    differences: BTreeMap<String, Vec<String>>,
-}
-
-impl Report {
-    /// Records the differences between expected and actual output.
-    fn compare(&mut self, place: &str, expected: &[ServerOutput], got: &[ServerOutput]) {
-        self.frames += got.len();
-        let mut found = Vec::new();
-        for place in 0..expected.len().max(got.len()) {
-            match (expected.get(place), got.get(place)) {
-                (Some(expected), Some(got)) => found.extend(difference(expected, got)),
-                (Some(expected), None) => found.push(format!("missing  {expected}")),
-                (None, Some(got)) => found.push(format!("too much {got}")),
-                (None, None) => {}
-            }
-        }
-        self.note(place, found);
-    }
-
-    fn note(&mut self, place: &str, found: Vec<String>) {
-        if !found.is_empty() {
-            self.differences.entry(place.to_owned()).or_default().extend(found);
-        }
-    }
-
-    fn skip(&mut self, reason: String) {
-        *self.skipped.entry(reason).or_default() += 1;
-    }
-
-    /// Prints the result and fails if there is a difference that is not allowed.
-    fn conclude(self, name: &str) {
-        let mut text = format!("{name}: {} conversations, {} frames compared", self.replayed, self.frames);
-        for (reason, count) in &self.skipped {
-            text.push_str(&format!("\n  skipped {count}: {reason}"));
-        }
-        for (place, found) in &self.differences {
-            text.push_str(&format!("\n  {place}\n    {}", found.join("\n    ")));
-        }
-        print_notice(&text);
-        assert!(self.replayed > 0, "{name}: no conversation");
-        assert!(self.differences.is_empty(), "{name}: {} steps differ (see above)", self.differences.len());
-    }
+/// Returns the differences between expected and actual output.
+fn differences(expected: &[ServerOutput], got: &[ServerOutput]) -> Vec<String> {
+    let compare = |place: usize| match (expected.get(place), got.get(place)) {
+        (Some(expected), Some(got)) => difference(expected, got),
+        (Some(expected), None) => Some(format!("missing  {expected}")),
+        (None, got) => got.map(|got| format!("too much {got}")),
+    };
+    (0..expected.len().max(got.len())).filter_map(compare).collect()
 }
 
 /// A conversation in progress.
@@ -254,7 +214,7 @@ impl Session {
     }
 
     /// Performs the client's part of a step and compares the output.
-    fn replay(&mut self, step: &Step, patience: Duration, report: &mut Report) {
+    fn replay(&mut self, step: &Step, patience: Duration, report: &mut ReplayReport) {
         for (line, before) in step.sent.iter().zip(std::iter::once(None).chain(step.sent.iter().map(Some))) {
             // A client that paused between two lines waited for something elsewhere.
             let has_waited = before.is_some_and(|before| line.time - before.time > PAUSE.as_secs_f64());
@@ -271,7 +231,7 @@ impl Session {
         self.check(&place, &got, report);
         let frames = got.iter().rev().take_while(|said| matches!(said, ServerOutput::Sockjs(_))).count();
         got.truncate(got.len() - more.min(frames));
-        report.compare(&place, &expected, &got);
+        report.note(&place, differences(&expected, &got));
     }
 
     /// Returns the number of SockJS frames in a step beyond the recorded ones.
@@ -284,9 +244,9 @@ impl Session {
     }
 
     /// Checks what holds for every frame.
-    fn check(&mut self, place: &str, got: &[ServerOutput], report: &mut Report) {
+    fn check(&mut self, place: &str, got: &[ServerOutput], report: &mut ReplayReport) {
         let frames = got.iter().filter_map(ServerOutput::frame);
-        report.note(place, frames.filter_map(|frame| check_frame(frame, &mut self.ids)).collect());
+        report.note(place, frames.filter_map(|frame| check_frame(frame, &mut self.ids)).collect::<Vec<_>>());
     }
 }
 
@@ -296,7 +256,7 @@ fn has_heartbeat(step: &Step) -> bool {
 }
 
 /// Replays whole conversations one after another, except for one that happens while another one waits.
-fn replay(all: &[Conversation], address: SocketAddr, patience: Duration, report: &mut Report) {
+fn replay(all: &[Conversation], address: SocketAddr, patience: Duration, report: &mut ReplayReport) {
     const WAITING: (&str, &str) = ("other-session", "other-session-sender");
     let during = all.iter().find(|conversation| conversation.name == WAITING.1);
     for conversation in all.iter().filter(|conversation| conversation.name != WAITING.1) {
@@ -311,7 +271,7 @@ fn replay_conversation(
     during: Option<&Conversation>,
     address: SocketAddr,
     patience: Duration,
-    report: &mut Report,
+    report: &mut ReplayReport,
 ) {
     report.replayed += 1;
     let mut session = Session::new(&conversation.name, address);
@@ -328,21 +288,20 @@ fn replay_conversation(
 }
 
 /// Starts a node on the network of the recording.
-fn start(clock: &str, more: &[&str]) -> (Node, TempDir) {
+fn start(clock: &str, more: &[&str]) -> Node {
     let config = recorded("websocket/devnet/config-user.properties");
     let store = tempfile::tempdir().expect("a folder for the store");
     let key = format!("nis.bootKey={HARVESTER}");
     let settings = [&key, "nis.bootName=devnet-nis1", "nisd.blocksNewBody=object"];
-    let (config, folder) = (config.to_str().expect("a text"), store.path().to_str().expect("a text"));
-    let mut arguments = vec!["--config", config, "--data", folder, "--clock", clock];
-    settings.iter().chain(more).for_each(|setting| arguments.extend(["--set", setting]));
-    (Node::start(&arguments), store)
+    let settings = settings.iter().chain(more).flat_map(|setting| args!["--set", setting]);
+    let own = args!["--config", config, "--data", store.path(), "--clock", clock];
+    Node { folder: Some(store), ..Node::start(own.into_iter().chain(settings)) }
 }
 
 fn replay_file(name: &str, patience: Duration, more: &[&str]) {
     let path = recorded("websocket").join(name);
-    let (node, _store) = start(CLOCK, more);
-    let mut report = Report::default();
+    let node = start(CLOCK, more);
+    let mut report = ReplayReport::default();
     replay(&conversations(&read_file(&path)), node.websocket, patience, &mut report);
     report.conclude(name);
 }
