@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use super::load::{Load, ResponseTimes};
 use super::support::{folder, print_machine};
-use crate::common::daemon::{Node, args};
+use crate::common::daemon::{Node, args, new_network};
 use crate::common::http::{Client, get};
-use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
+use crate::common::private_network::private_key;
 use crate::common::slow_disk::SlowDisk;
-use nisd::model::Amount;
 
 const BAR_MILLIS: f64 = 20.0;
 
@@ -21,8 +20,7 @@ pub fn run(_: &[String]) -> ExitCode {
     let mut is_met = true;
     for millis in [0, 5, 50, 200] {
         let folder = folder();
-        let funded = [(address(&key_pair(1)), Amount::whole(TOTAL))];
-        let config = Genesis::new(now(), &funded).write_hasty(folder.path(), &private_key(1).printed(), &[]);
+        let config = new_network().write_hasty(folder.path(), &private_key(1).printed(), &[]);
         let mut command = Node::command(args!["--config", config]);
         // So that the memory of its helper can be inspected.
         command.env("NISD_CORE_DUMPS", "1");

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::common::daemon::{CommandOutput, Node, args, closed_port, run, wait_for};
+use crate::common::daemon::{CommandOutput, Node, args, closed_port, new_network, run, wait_for};
 use crate::common::http::Client;
 use crate::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, now, private_key};
 use nisd::metrics::Scrape;
@@ -17,10 +17,6 @@ const NAME: usize = 2;
 const ENDPOINT: usize = 4;
 const HEIGHT: usize = 6;
 const NOTE: usize = 11;
-
-fn genesis() -> Genesis {
-    Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))])
-}
 
 fn peers(node: SocketAddr, arguments: &[&str]) -> CommandOutput {
     run([&["peers", "--node", &format!("http://{node}")], arguments].concat())
@@ -38,7 +34,7 @@ fn rows(ended: &CommandOutput) -> Vec<Vec<String>> {
 
 #[test]
 fn two_nodes_show_each_other_as_peers() {
-    let genesis = genesis();
+    let genesis = new_network();
     let first = Node::on_fast_network(&genesis, 1, &[("nis.bootName", "alice")], &[]);
     let alone = peers(first.http, &[]).expect_success();
     assert!(rows(&alone).is_empty());
@@ -81,7 +77,7 @@ fn two_nodes_show_each_other_as_peers() {
 #[test]
 fn a_node_without_a_detected_address_is_not_booted_and_reports_why() {
     let nobody = closed_port().to_string();
-    let node = Node::on_fast_network(&genesis(), 1, &[], &["--peer", &nobody]);
+    let node = Node::on_fast_network(&new_network(), 1, &[], &["--peer", &nobody]);
     let mut client = Client::connect(node.http);
     assert_eq!(client.get("/status").json()["code"], 4);
     let refused = client.get("/node/info");
@@ -99,14 +95,14 @@ fn a_node_without_a_detected_address_is_not_booted_and_reports_why() {
 #[test]
 fn a_node_without_auto_boot_reports_that_it_is_not_booted() {
     let settings = [("nis.shouldAutoBoot", "false"), ("nis.bootKey", "")];
-    let node = Node::on_fast_network(&genesis(), 1, &settings, &[]);
+    let node = Node::on_fast_network(&new_network(), 1, &settings, &[]);
     let told = peers(node.http, &[]).expect_success();
     assert!(rows(&told).is_empty() && told.stderr.contains("/node/boot"), "{}", told.stderr);
 }
 
 #[test]
 fn the_peers_command_explains_a_wrong_address_or_port() {
-    let node = Node::on_fast_network(&genesis(), 1, &[], &[]);
+    let node = Node::on_fast_network(&new_network(), 1, &[], &[]);
     peers(closed_port(), &[]).expect_failure(1, &["does not answer", "Is it running, and is --node right?"]);
     peers(node.websocket, &[]).expect_failure(1, &["/local/peers", "the port of its HTTP interface?"]);
     let with_port = |port: u16| {
@@ -207,7 +203,7 @@ fn out_of_order(to: Address, time: Timestamp) -> (Vec<u8>, String) {
 
 #[test]
 fn a_transaction_signed_in_another_order_is_rejected_and_the_log_explains_it() {
-    let node = Node::on_fast_network(&genesis(), 1, &[], &[]);
+    let node = Node::on_fast_network(&new_network(), 1, &[], &[]);
     let mut client = Client::connect(node.http);
     let (bytes, signature) = out_of_order(address(&key_pair(2)), now());
     let announced = format!(r#"{{"data":"{}","signature":"{signature}"}}"#, hex::encode(bytes));
@@ -226,14 +222,14 @@ fn a_transaction_signed_in_another_order_is_rejected_and_the_log_explains_it() {
 
 #[test]
 fn a_node_announces_the_configured_version_and_logs_its_explorer_address() {
-    let node = Node::on_fast_network(&genesis(), 1, &[("nisd.announcedVersion", "0.6.107")], &[]);
+    let node = Node::on_fast_network(&new_network(), 1, &[("nisd.announcedVersion", "0.6.107")], &[]);
     let info = Client::connect(node.http).get("/node/info").json();
     assert_eq!(info["metaData"]["version"], "0.6.107");
     let url = format!("http://127.0.0.1:{}", node.http.port());
     let line = format!("view the node: {url}/explorer, nisd status --node {url}");
     wait_for("the line", || node.process.log().contains(&line).then_some(()));
 
-    let plain = Node::on_fast_network(&genesis(), 1, &[("nisd.explorer", "false")], &[]);
+    let plain = Node::on_fast_network(&new_network(), 1, &[("nisd.explorer", "false")], &[]);
     let info = Client::connect(plain.http).get("/node/info").json();
     assert_eq!(info["metaData"]["version"], "0.6.102");
     let line = format!("view the node: nisd status --node http://127.0.0.1:{}", plain.http.port());

@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Node, args, run, wait_for};
+use crate::common::daemon::{Node, args, new_network, run, wait_for};
 use crate::common::http::Client;
 use crate::common::print_notice;
-use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
-use nisd::model::Amount;
+use crate::common::private_network::{Genesis, private_key};
 use tempfile::TempDir;
 
 /// Maximum wait.
@@ -29,7 +28,7 @@ struct Installation {
 
 impl Installation {
     fn new() -> Installation {
-        let genesis = Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))]);
+        let genesis = new_network();
         Installation { folder: tempfile::tempdir().expect("a folder"), genesis }
     }
 

@@ -15,8 +15,9 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
-use super::private_network::{Genesis, private_key};
+use super::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use super::tiny;
+use nisd::model::Amount;
 
 /// Arguments of a command: texts and paths.
 macro_rules! args {
@@ -193,6 +194,11 @@ impl Drop for Process {
             super::print_notice(&format!("--- log of process {} ---\n{}", self.child.id(), self.log()));
         }
     }
+}
+
+/// Returns the identity of a new network whose whole currency belongs to account 1.
+pub fn new_network() -> Genesis {
+    Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))])
 }
 
 /// A running node that listens on ports chosen by the system.

@@ -6,13 +6,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::daemon::{Node, args, closed_port, nisd, open_terminal, run, wait_for};
+use crate::common::daemon::{Node, args, closed_port, new_network, nisd, open_terminal, run, wait_for};
 use crate::common::http::{Client, get};
 use crate::common::print_notice;
-use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
 use crate::common::websocket::Socket;
 use nisd::metrics::Scrape;
-use nisd::model::Amount;
 use rustix::termios::{LocalModes, tcgetattr};
 use serde_json::{Value, json};
 
@@ -161,7 +159,7 @@ fn requests_are_counted_and_clients_cannot_add_metric_names() {
 
 #[test]
 fn metrics_cover_the_chain_and_the_peers() {
-    let genesis = Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))]);
+    let genesis = new_network();
     let first = Node::on_fast_network(&genesis, 1, &[], &[]);
     let no_harvest = [("nis.shouldAutoHarvestOnBoot", "false")];
     let second = Node::on_fast_network(&genesis, 2, &no_harvest, &["--peer", &first.http.to_string()]);

@@ -3,15 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::daemon::{Node, args, wait_for};
+use crate::common::daemon::{Node, args, new_network, wait_for};
 use crate::common::exchange::{Exchange, read_file};
 use crate::common::http::{Client, Response, get_with};
-use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
+use crate::common::private_network::key_pair;
 use crate::common::schema::{mismatch, resolve};
 use crate::common::{print_notice, recorded, shared};
 use nisd::api::ROUTES;
 use nisd::api::routes::{Access, Method};
-use nisd::model::Amount;
 use nisd::peer::wire::limits;
 use nisd::rules::ValidationResult;
 use serde_json::{Value, json};
@@ -383,7 +382,7 @@ fn the_document_is_served_unchanged_and_cacheable() {
 #[test]
 fn the_local_peers_response_matches_the_document() {
     let (document, folder) = (document(), tempfile::tempdir().expect("a folder"));
-    let genesis = Genesis::new(now(), &[(address(&key_pair(1)), Amount::whole(TOTAL))]);
+    let genesis = new_network();
     let config = genesis.write(folder.path(), &[("nis.ipDetectionMode", "Disabled")]);
     let known = json!({
         "identity": { "public-key": key_pair(7).public().to_string(), "name": "gone" },

@@ -3,11 +3,9 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-use crate::common::daemon::{Node, wait_for};
+use crate::common::daemon::{Node, new_network, wait_for};
 use crate::common::http::{Client, Response};
-use crate::common::private_network::{Genesis, address, key_pair, now};
 use crate::common::websocket::Stomp;
-use nisd::model::Amount;
 
 const CONNECT: &str = r#"["CONNECT\naccept-version:1.1,1.0\n\n\u0000"]"#;
 const CONNECTED: &str = "CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\0";
@@ -19,8 +17,7 @@ const CALLBACK: &str = "_jp.abc";
 
 /// Starts a node of a network that makes a block every second.
 fn node() -> Node {
-    let funded = [(address(&key_pair(1)), Amount::whole(8_000_000_000))];
-    Node::on_fast_network(&Genesis::new(now(), &funded), 1, &[], &[])
+    Node::on_fast_network(&new_network(), 1, &[], &[])
 }
 
 /// A transport that receives frames.

@@ -16,11 +16,6 @@ const MAX_BUFFERED: usize = 128 * MIB;
 /// Maximum connections of one attack.
 const MAX_CONNECTIONS: usize = 4_000;
 
-fn statuses(swarm: &Swarm) -> String {
-    let all: Vec<_> = swarm.statuses.iter().map(|(status, count)| format!("{count} x {status}")).collect();
-    if all.is_empty() { "no answer".to_owned() } else { all.join(" ") }
-}
-
 /// Endless pipelined requests on many connections of one address.
 pub fn pipeline(binary: &str, connections: usize) -> Outcome {
     let mut stage = AttackStage::new(binary);
@@ -33,7 +28,7 @@ pub fn pipeline(binary: &str, connections: usize) -> Outcome {
         ConnectionScript { forever, reconnects: true, ..ConnectionScript::default() },
     );
     swarm.run(Duration::from_secs(8), |_| false);
-    let notes = vec![format!("answers {}, {} times closed", statuses(&swarm), swarm.closed)];
+    let notes = vec![format!("answers {}, {} times closed", swarm.answers(), swarm.closed)];
     stage.end(notes, &[Bar::Others(20.0)])
 }
 
@@ -59,7 +54,7 @@ pub fn few_files(binary: &str, limit: &str) -> Outcome {
     let (served, refused, silent) = (count(200), count(503), count(0));
     let upgraded = upgrades.iter().filter(|status| **status == 101).count();
     let notes = vec![
-        format!("attackers: {}, {} closed", statuses(&swarm), swarm.closed),
+        format!("attackers: {}, {} closed", swarm.answers(), swarm.closed),
         format!("newcomers: {served} served, {refused} read 503, {silent} nothing, {}", in_millis(&mut took)),
         format!("{upgraded} of {} websockets open", upgrades.len()),
     ];
@@ -122,7 +117,7 @@ pub fn unfinished_bodies(binary: &str, path: &str, addresses: u8) -> Outcome {
         format!(
             "{} bodies of up to {length} bytes, {addresses} addresses: {}",
             swarm.connections.len(),
-            statuses(&swarm)
+            swarm.answers()
         ),
         format!("{} closed, honest clients get {statuses_of_honest:?}", swarm.closed),
     ];

@@ -259,7 +259,7 @@ pub fn equal_holders(binary: &str) -> Outcome {
     }
     let [strangers, local] = let_in;
     let notes = vec![
-        format!("{} of {ADDRESSES} hold a websocket", swarm.statuses.get(&101).copied().unwrap_or(0)),
+        format!("{} of {ADDRESSES} hold a websocket", swarm.count(101)),
         format!("{local} of {0} local newcomers let in, {strangers} of {0} strangers", NEWCOMERS / 2),
     ];
     let is_in = Bar::Is("each local newcomer is let in", local == NEWCOMERS / 2);

@@ -46,9 +46,9 @@ pub fn sessions(binary: &str) -> Outcome {
     newcomers.run(Duration::from_millis(300), |_| false);
     let came = newcomers.connections.len();
     let refused: usize = newcomers.codes.values().sum();
-    let upgraded = newcomers.statuses.get(&101).copied().unwrap_or(0);
+    let upgraded = newcomers.count(101);
     let notes = vec![
-        format!("{opened} sessions asked for, {} answers 200", swarm.statuses.get(&200).copied().unwrap_or(0)),
+        format!("{opened} sessions asked for, {} answers 200", swarm.count(200)),
         format!("{came} newcomers: {upgraded} websockets open, {refused} closed with {:?}", newcomers.codes),
     ];
     let is_in = Bar::Is("each newcomer has a session", upgraded == came && refused == 0);
@@ -98,7 +98,6 @@ fn at_once(
         swarm.run(Duration::from_secs(20), is_over);
         longest = longest.max(begun.elapsed());
     }
-    let all: Vec<_> = swarm.statuses.iter().map(|(status, count)| format!("{count} x {status}")).collect();
-    let is_good = swarm.statuses.get(&200) == Some(&(connections * rounds));
-    (format!("{}, all of a round after {} ms", all.join(" "), longest.as_millis()), is_good)
+    let is_good = swarm.count(200) == connections * rounds;
+    (format!("{}, all of a round after {} ms", swarm.answers(), longest.as_millis()), is_good)
 }

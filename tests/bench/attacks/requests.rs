@@ -72,9 +72,8 @@ impl RequestRun {
     }
 
     fn notes(&mut self) -> Vec<String> {
-        let statuses: Vec<_> = self.swarm.statuses.iter().map(|(code, count)| format!("{count} x {code}")).collect();
         let (count, longest) = (self.response_times.len(), quantile(&mut self.response_times, 1.0) * 1e3);
-        vec![format!("{count} answers ({}), the longest after {longest:.0} ms", statuses.join(" "))]
+        vec![format!("{count} answers ({}), the longest after {longest:.0} ms", self.swarm.answers())]
     }
 }
 

@@ -134,6 +134,17 @@ impl Swarm {
         found.map(|(_, delivery)| delivery)
     }
 
+    /// Returns how often each status was answered.
+    pub fn answers(&self) -> String {
+        let all: Vec<_> = self.statuses.iter().map(|(status, count)| format!("{count} x {status}")).collect();
+        if all.is_empty() { "no answer".to_owned() } else { all.join(" ") }
+    }
+
+    /// Returns how often a status was answered.
+    pub fn count(&self, status: u16) -> usize {
+        self.statuses.get(&status).copied().unwrap_or(0)
+    }
+
     /// Drives all connections until `done` or the time limit; returns whether it is done.
     pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&Swarm) -> bool) -> bool {
         let begun = Instant::now();
