@@ -3,8 +3,8 @@
 //! A node is on a private network with a block every ten seconds. In each round a client announces 20,000 previously
 //! signed transfers on one connection, once waiting for every answer and once with 32 requests in flight; every answer
 //! must be SUCCESS. Meanwhile, and until all are confirmed, another client sends 200 queries per second, and a session
-//! subscribed to `/unconfirmed` must be notified of every transfer exactly once. In the same round this process verifies
-//! the same signatures back to back, before and after. NISD_TRANSACTIONS, NISD_ROUNDS and NISD_BLOCK (maximum
+//! subscribed to `/unconfirmed` must be notified of every transfer exactly once. In the same round this process
+//! verifies the same signatures back to back, before and after. NISD_TRANSACTIONS, NISD_ROUNDS and NISD_BLOCK (maximum
 //! transactions per block) change the size.
 
 use std::collections::BTreeSet;

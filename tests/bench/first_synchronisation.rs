@@ -1,9 +1,9 @@
 //! Duration of a new node's initial block download, compared with an import.
 //!
-//! Alternates (a) `nisd import` of a chain, (b) `nisd run` on an empty folder with one peer on this machine, and (c) with
-//! three. Times of (b) and (c) are given from the start of the program, which first contacts the peers, and from the
-//! start of the block download. The chain is `all-forks`; NISD_CHAIN names a folder filled by the measurement `chains`,
-//! NISD_STOP_AT a last height, NISD_ROUNDS the number of rounds.
+//! Alternates (a) `nisd import` of a chain, (b) `nisd run` on an empty folder with one peer on this machine, and (c)
+//! with three. Times of (b) and (c) are given from the start of the program, which first contacts the peers, and from
+//! the start of the block download. The chain is `all-forks`; NISD_CHAIN names a folder filled by the measurement
+//! `chains`, NISD_STOP_AT a last height, NISD_ROUNDS the number of rounds.
 
 use std::fs;
 use std::path::{Path, PathBuf};

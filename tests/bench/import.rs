@@ -1,8 +1,7 @@
 //! Share of an import that signature verification takes.
 //!
-//! Alternates, in one process, (a) verifying all signatures of the chain `all-forks` back
-//! to back and (b) `nisd import` of that chain into an empty store. The ratio a/b of a round is the share of the
-//! signatures.
+//! Alternates, in one process, (a) verifying all signatures of the chain `all-forks` back to back and (b) `nisd import`
+//! of that chain into an empty store. The ratio a/b of a round is the share of the signatures.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

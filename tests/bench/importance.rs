@@ -1,14 +1,14 @@
 //! Duration of a proof-of-importance calculation, of its slices, and its memory use.
 //!
-//! Calculates over synthetic graphs whose degrees follow a power law. Half of the
-//! movements go to nearby accounts, so that there are clusters; in the last graph one account has movements with every
-//! other. Each calculation runs several times, each time in a new process. A slice does the same work every time, so
-//! its shortest time is its own and the excess is due to other processes.
+//! Calculates over synthetic graphs whose degrees follow a power law. Half of the movements go to nearby accounts, so
+//! that there are clusters; in the last graph one account has movements with every other. Each calculation runs several
+//! times. A slice does the same work every time, so its shortest time is its own and the excess is due to other
+//! processes.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::support::Memory;
+use super::support::{Memory, in_millis, print_machine, seconds};
 use crate::common::Random;
 use nisd::crypto::PublicKey;
 use nisd::importance::{Calculation, Importances, Settings};
@@ -28,75 +28,50 @@ const GRAPHS: &[(&str, usize, usize, bool)] = &[
     ("large-with-hub", 100_000, 1_000_000, true),
 ];
 
-pub fn run(arguments: &[String]) -> ExitCode {
-    match arguments.first() {
-        Some(name) => GRAPHS.iter().filter(|graph| graph.0 == name).for_each(measure),
-        None => GRAPHS.iter().for_each(compare),
+pub fn run(_: &[String]) -> ExitCode {
+    print_machine();
+    for (name, accounts, links, hub) in GRAPHS {
+        let graph = Graph::new(*accounts);
+        let runs: Vec<_> = (0..RUNS).map(|_| calculate(&graph, *links, *hub)).collect();
+        println!("{name}: {accounts} accounts, {links} movements, slices of {BUDGET} units");
+        let least = |slice: usize| runs.iter().map(|run| run.0[slice]).fold(f64::MAX, f64::min);
+        for (what, mut slices) in [
+            ("least of every slice", (0..runs[0].0.len()).map(least).collect::<Vec<_>>()),
+            ("the first run", runs[0].0.clone()),
+        ] {
+            let total = slices.iter().sum::<f64>() * 1e3;
+            println!("  {what}: {} slices, {total:.0} ms, {}", slices.len(), in_millis(&mut slices));
+        }
+        println!("  {}", runs[0].1);
     }
     ExitCode::SUCCESS
 }
 
-/// Runs a calculation several times and prints a report.
-fn compare((name, accounts, links, _): &(&str, usize, usize, bool)) {
-    let run = |_| {
-        let program = std::env::current_exe().expect("a path");
-        let output = Command::new(program).args(["importance", name]).output().expect("a process");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8(output.stdout).expect("text");
-        let (slices, summary) = text.trim().split_once('\n').expect("two lines");
-        let nanos = slices.split(' ').map(|nanos| nanos.parse::<u64>().expect("a number"));
-        (nanos.collect::<Vec<_>>(), summary.to_owned())
-    };
-    let runs: Vec<_> = (0..RUNS).map(run).collect();
-    println!("{name}: {accounts} accounts, {links} movements, slices of {BUDGET} units");
-    let slices = runs[0].0.len();
-    let least = |slice: usize| runs.iter().map(|run| run.0[slice]).min().unwrap_or_default();
-    report("least of every slice", (0..slices).map(least).collect());
-    report("the first run", runs[0].0.clone());
-    println!("  {}", runs[0].1);
-}
-
-fn report(what: &str, nanos: Vec<u64>) {
-    let mut sorted = nanos.clone();
-    sorted.sort();
-    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize] as f64 / 1e6;
-    let total = nanos.iter().sum::<u64>() as f64 / 1e6;
-    let count = nanos.len();
-    let (median, p99, longest) = (at(0.5), at(0.99), at(1.0));
-    println!("  {what}: {count} slices, {total:.0} ms, median {median:.3}, p99 {p99:.3}, longest {longest:.3} ms");
-}
-
-/// Runs one calculation and prints the nanoseconds of its slices, the last of which is the retrieval of the results,
-/// and the other measurements.
-fn measure((_, accounts, links, hub): &(&str, usize, usize, bool)) {
-    let graph = Graph::new(*accounts);
-    let peak_memory = || Memory::of(std::process::id()).peak * 1024.0;
-    let before = peak_memory();
-    let (mut calculation, feeding, longest_call) = feed(&graph, *links, *hub);
-    let mut slices = Vec::new();
-    let mut timed = |begun: Instant| slices.push(begun.elapsed().as_nanos().to_string());
-    loop {
-        let begun = Instant::now();
-        let is_unfinished = calculation.step(BUDGET).expect("importances");
-        timed(begun);
-        if !is_unfinished {
-            break;
-        }
+/// Runs one calculation; returns the seconds of its slices, the last of which is the retrieval of the results, and the
+/// other measurements.
+fn calculate(graph: &Graph, links: usize, hub: bool) -> (Vec<f64>, String) {
+    // Forgets the peak so far.
+    std::fs::write("/proc/self/clear_refs", "5").expect("Linux");
+    let memory = || Memory::of(std::process::id());
+    let before = memory().all;
+    let (mut calculation, feeding, longest_call) = feed(graph, links, hub);
+    let (mut slices, mut is_unfinished) = (Vec::new(), true);
+    while is_unfinished {
+        slices.push(seconds(|| is_unfinished = calculation.step(BUDGET).expect("importances")));
     }
-    let begun = Instant::now();
-    let results = calculation.into_results();
-    timed(begun);
-    let memory = peak_memory() - before;
-    println!("{}", slices.join(" "));
-    println!(
+    let mut results = None;
+    slices.push(seconds(|| results = Some(calculation.into_results())));
+    let (results, bytes) = (results.expect("results"), (memory().peak - before) * 1024.0);
+    let summary = format!(
         "feeding {:.0} ms, longest call {:.3} ms; {:.1} MB at the peak, {:.0} bytes a movement; {} iterations, {}",
         feeding.as_secs_f64() * 1e3,
         longest_call.as_secs_f64() * 1e3,
-        memory / 1e6,
-        memory / (*links as f64),
+        bytes / 1e6,
+        bytes / links as f64,
         results.iterations,
         checksum(&results)
     );
+    (slices, summary)
 }
 
 /// Returns the calculation with its input, the time that feeding it took, and the longest single call.

@@ -1,8 +1,7 @@
 //! Duration of a trust calculation, and of its longest row.
 //!
-//! Calculates for the maximum number of nodes, each of which has experiences with all
-//! others: the most expensive case. A row does the same work every time, so its shortest time is its own and the excess
-//! is due to other processes.
+//! Calculates for the maximum number of nodes, each of which has experiences with all others: the most expensive case.
+//! A row does the same work every time, so its shortest time is its own and the excess is due to other processes.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
