@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::http::{Client, MAX_WAIT};
+use super::http::{Client, MAX_WAIT, get_with};
 
 pub const CONTINUATION: u8 = 0;
 pub const TEXT: u8 = 1;
@@ -18,13 +18,18 @@ pub const PONG: u8 = 10;
 /// Path of the raw websocket endpoint.
 pub const PATH: &str = "/w/messages/websocket";
 /// The headers of a valid upgrade; the key is that of RFC 6455.
-pub const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                            Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n";
 /// The accept value that the server derives from that key.
 pub const ACCEPT: &str = "BACScCJPNqyz+UBoqMH89VmURoA=";
 
 /// An arbitrary mask; the server must undo any.
 const MASK: [u8; 4] = [0x5a, 0x00, 0xff, 0x13];
+
+/// Returns the request for a websocket.
+pub fn upgrade_request() -> String {
+    get_with(PATH, UPGRADE)
+}
 
 /// A websocket frame from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +49,7 @@ impl Socket {
     #[track_caller]
     pub fn open(address: SocketAddr) -> Socket {
         let mut client = Client::connect(address);
-        client.send(format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n"));
+        client.send(upgrade_request());
         let answer = client.head();
         assert_eq!(answer.status, 101, "{answer:?}");
         assert_eq!(answer.header("Sec-WebSocket-Accept"), Some(ACCEPT));

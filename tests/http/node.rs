@@ -4,11 +4,11 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, Node, args, run, wait_for};
-use crate::common::http::{Client, get, post};
+use crate::common::http::{Client, post};
 use crate::common::members::announcement;
 use crate::common::private_network::{Genesis, address, key_pair, now, transfer};
 use crate::common::tiny;
-use crate::common::websocket::{CLOSE, PATH, Socket, UPGRADE};
+use crate::common::websocket::{CLOSE, Socket, upgrade_request};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::transaction::{Transfer, wire_version};
 use nisd::model::{Address, Amount, Body, NetworkByte, Timestamp, Transaction};
@@ -83,7 +83,7 @@ fn requests_sent_at_once_are_answered_in_order_and_errors_keep_the_connection() 
     }
     sender.join().expect("everything is read");
     // This port does not support websockets.
-    assert_eq!(client.request(get(PATH).replace("\r\n\r\n", &format!("\r\n{UPGRADE}\r\n"))).status, 404);
+    assert_eq!(client.request(upgrade_request()).status, 404);
 }
 
 #[test]

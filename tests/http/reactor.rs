@@ -15,7 +15,7 @@ use nisd::net::websocket::handshake;
 use nisd::net::{Limits, Reactor, SharedBytesCounter, Stats};
 
 use crate::common::http::{Client, get, get_with, post};
-use crate::common::websocket::{CLOSE, PATH, PING, PONG, Socket, TEXT, UPGRADE};
+use crate::common::websocket::{CLOSE, PATH, PING, PONG, Socket, TEXT, upgrade_request};
 
 /// Maximum wait of all tests.
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -368,8 +368,7 @@ fn websocket_messages_are_echoed_and_the_close_is_answered() {
 fn frames_sent_along_with_the_upgrade_request_are_not_lost() {
     let server = Server::default();
     let mut client = server.connect();
-    let request = get(PATH).replace("\r\n\r\n", &format!("\r\n{UPGRADE}\r\n"));
-    client.send([request.as_bytes(), b"\x81\x82\0\0\0\0hi"].concat());
+    client.send([upgrade_request().as_bytes(), b"\x81\x82\0\0\0\0hi"].concat());
     assert_eq!(client.head().status, 101);
     let mut socket = Socket::from_parts(client.into_parts());
     assert_eq!([socket.next_text(), socket.next_text()], ["welcome 9", "hi"]);

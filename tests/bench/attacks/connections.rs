@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use super::crowds::{connect, send_request};
 use super::published::{ATTACKER, remote_address};
 use super::stage::{AttackStage, Bar, Outcome, Setup};
-use super::swarm::{ConnectionScript, Swarm, UPGRADE};
+use super::swarm::{ConnectionScript, Swarm};
 use crate::common::http::Client;
+use crate::common::websocket::upgrade_request;
 use crate::support::in_millis;
 
 const MIB: usize = 1 << 20;
@@ -47,7 +48,7 @@ pub fn few_files(binary: &str, limit: &str) -> Outcome {
         let begun = Instant::now();
         answers.push(newcomer(stage.node.http, "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         took.push(begun.elapsed().as_secs_f64());
-        upgrades.push(newcomer(stage.node.websocket, UPGRADE));
+        upgrades.push(newcomer(stage.node.websocket, &upgrade_request()));
         swarm.run(Duration::from_millis(50), |_| false);
     }
     let count = |wanted: u16| answers.iter().filter(|status| **status == wanted).count();

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::stage::{AttackStage, Bar, Outcome};
-use super::swarm::{ConnectionScript, Swarm, UPGRADE};
+use super::swarm::{ConnectionScript, Swarm};
 use crate::common::http::Client;
+use crate::common::websocket::upgrade_request;
 use crate::support::in_millis;
 use nisd::metrics::Scrape;
 
@@ -249,7 +250,7 @@ pub fn equal_holders(binary: &str) -> Outcome {
     let (mut kept, mut let_in) = (Vec::new(), [0, 0]);
     for number in 0..NEWCOMERS {
         let is_local = number.is_multiple_of(2);
-        if let Ok((status, stream)) = send_request(newcomer(number), to, UPGRADE)
+        if let Ok((status, stream)) = send_request(newcomer(number), to, &upgrade_request())
             && status == 101
         {
             let_in[usize::from(is_local)] += 1;

@@ -8,11 +8,12 @@ use nisd::model::Address;
 
 use super::payer::announce;
 use super::published::ATTACKER;
-use super::reader::{MAX_MESSAGE, messages_of, text_frame};
+use super::reader::{MAX_MESSAGE, messages_of};
 use super::stage::{AttackStage, Bar, Outcome, Setup};
 use super::swarm::{ConnectionScript, Swarm};
 use crate::common::Random;
 use crate::common::private_network::{NETWORK, private_key};
+use crate::common::websocket::{TEXT, encode};
 
 const CONNECT: &str = "CONNECT\naccept-version:1.2\n\n\0";
 const LOCAL: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -60,7 +61,7 @@ pub fn frames(binary: &str, sessions: usize) -> Outcome {
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
     let many = (0..SUBSCRIPTIONS).map(|number| subscribe(&number.to_string(), &format!("/blocks/{number}")));
     let pair = "SUBSCRIBE\nid:x\ndestination:/errors\n\n\0UNSUBSCRIBE\nid:x\n\n\0";
-    let forever = text_frame(&pair.repeat(MAX_MESSAGE / pair.len()));
+    let forever = encode(true, TEXT, pair.repeat(MAX_MESSAGE / pair.len()).as_bytes());
     let first = messages_of(std::iter::once(CONNECT.to_owned()).chain(many));
     stage.begin();
     swarm.open(sessions, |_| ATTACKER, ConnectionScript { upgrades: true, first, forever, reconnects: true });

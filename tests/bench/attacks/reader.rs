@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use crate::common::websocket::{TEXT, encode};
+
 /// Inspected bytes of each message: its head and the start of its body.
 const INSPECTED_BYTES: usize = 400;
 /// Bytes of a body that distinguish it from others: all start with times, amounts or hashes.
@@ -137,35 +139,16 @@ pub struct Delivery {
     pub bytes: usize,
 }
 
-/// Returns a text as one client frame. Its mask is zero, which makes no difference to the node.
-pub fn text_frame(text: &str) -> Vec<u8> {
-    let mut bytes = vec![0x81];
-    match text.len() {
-        length @ 0..126 => bytes.push(0x80 | length as u8),
-        length @ 126..0x1_0000 => {
-            bytes.push(0x80 | 126);
-            bytes.extend_from_slice(&(length as u16).to_be_bytes());
-        }
-        length => {
-            bytes.push(0x80 | 127);
-            bytes.extend_from_slice(&(length as u64).to_be_bytes());
-        }
-    }
-    bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(text.as_bytes());
-    bytes
-}
-
 /// Packs STOMP frames into as few messages as possible.
 pub fn messages_of(frames: impl IntoIterator<Item = String>) -> Vec<u8> {
     let (mut bytes, mut text) = (Vec::new(), String::new());
     for frame in frames {
         if text.len() + frame.len() > MAX_MESSAGE {
-            bytes.extend(text_frame(&std::mem::take(&mut text)));
+            bytes.extend(encode(true, TEXT, std::mem::take(&mut text).as_bytes()));
         }
         text.push_str(&frame);
     }
-    bytes.extend(text_frame(&text));
+    bytes.extend(encode(true, TEXT, text.as_bytes()));
     bytes
 }
 

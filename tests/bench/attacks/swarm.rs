@@ -12,11 +12,8 @@ use rustix::net::{RecvFlags, recv};
 use socket2::{Domain, Socket, Type};
 
 use super::reader::{Arrival, Delivery, Reader, message_length, message_name};
+use crate::common::websocket::upgrade_request;
 
-/// The upgrade to a websocket.
-pub const UPGRADE: &str = "GET /w/messages/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
-                       Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
-                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 /// Connections opened at a time, so that they fit into the queue of the listening socket.
 const BURST: usize = 100;
 /// System calls on one connection before the next one's turn.
@@ -288,7 +285,7 @@ impl Connection {
         let mut stream = TcpStream::from_std(socket.into());
         let interest = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut stream, token, interest).expect("a place in the poll");
-        let out = if part.upgrades { UPGRADE.as_bytes().to_vec() } else { part.first.clone() };
+        let out = if part.upgrades { upgrade_request().into_bytes() } else { part.first.clone() };
         Connection {
             has_started: !part.upgrades,
             part,
