@@ -1,5 +1,6 @@
 //! Validator for the subset of the OpenAPI schema language that the description of the interface uses.
 
+use regex_lite::Regex;
 use serde_json::{Map, Value};
 
 /// Supported keywords: constraints, and annotations for people or generators.
@@ -45,7 +46,11 @@ pub fn mismatch(value: &Value, schema: &Value, document: &Value) -> Option<Strin
         "object" => value.is_object(),
         "array" => value.is_array(),
         "string" => {
-            value.as_str().is_some_and(|text| schema["pattern"].as_str().is_none_or(|it| matches_pattern(text, it)))
+            let pattern = schema["pattern"].as_str().map(|pattern| {
+                assert!(pattern.starts_with('^') && pattern.ends_with('$'), "{pattern} is no pattern of a whole text");
+                Regex::new(pattern).expect("a pattern")
+            });
+            value.as_str().is_some_and(|text| pattern.is_none_or(|pattern| pattern.is_match(text)))
         }
         "integer" => value.as_i64().is_some_and(|number| {
             (schema["format"] != "int32" || i32::try_from(number).is_ok())
@@ -83,43 +88,6 @@ fn members(object: &Map<String, Value>, schema: &Value, document: &Value) -> Opt
 /// Resolves a reference such as `#/components/schemas/Hash`.
 pub fn resolve<'d>(path: &str, document: &'d Value) -> &'d Value {
     document.pointer(path.trim_start_matches('#')).unwrap_or_else(|| panic!("{path} leads nowhere"))
-}
-
-/// Returns whether a text matches a pattern of parts such as `[0-9a-f]{64}`, `[A-Z2-7]*` and single characters.
-fn matches_pattern(text: &str, pattern: &str) -> bool {
-    let mut pattern = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')).expect("a pattern of it all");
-    let mut text = text;
-    while !pattern.is_empty() {
-        let Some((set, rest)) = pattern.strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
-            let literal = pattern.chars().next().expect("not empty");
-            let Some(rest) = text.strip_prefix(literal) else { return false };
-            (text, pattern) = (rest, &pattern[literal.len_utf8()..]);
-            continue;
-        };
-        let matching = text.chars().take_while(|sign| is_in_set(*sign, set)).count();
-        let wanted = match rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
-            Some((count, rest)) => {
-                pattern = rest;
-                count.parse().expect("a count")
-            }
-            None => {
-                pattern = rest.strip_prefix('*').expect("a count or a star");
-                matching
-            }
-        };
-        if matching < wanted {
-            return false;
-        }
-        text = &text[wanted..];
-    }
-    text.is_empty()
-}
-
-/// Returns whether a character is in a set such as `0-9a-f`.
-fn is_in_set(sign: char, set: &str) -> bool {
-    let set: Vec<char> = set.chars().collect();
-    assert!(set.len().is_multiple_of(3) && set.chunks(3).all(|range| range[1] == '-'), "{set:?} is no list of ranges");
-    set.chunks(3).any(|range| (range[0]..=range[2]).contains(&sign))
 }
 
 #[test]
