@@ -107,8 +107,6 @@ const DIFFERENCES: [(Change, &str); 19] = [
 /// The id of a subscription to `/node/*`.
 const PATTERN: &str = "c\\cd\\nx\\\\";
 const WRONG_TYPE: &str = "property account has an incompatible value";
-/// Maximum time until a SockJS session gets a heart-beat.
-const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// Texts that the recording truncated, by conversation, and what followed the repeated last character.
 const ENDS: [(&str, &str); 4] =
@@ -226,7 +224,6 @@ impl Session {
         let place = format!("{} step {}", self.name, step.number);
         let expected = expected(&self.name, step);
         let more = self.more_frames(step);
-        let patience = if has_heartbeat(step) { HEARTBEAT } else { patience };
         let mut got = self.wire.receive_all(expected.len() + more, patience, is_last(step));
         self.check(&place, &got, report);
         let frames = got.iter().rev().take_while(|said| matches!(said, ServerOutput::Sockjs(_))).count();
@@ -248,11 +245,6 @@ impl Session {
         let frames = got.iter().filter_map(ServerOutput::frame);
         report.note(place, frames.filter_map(|frame| check_frame(frame, &mut self.ids)).collect::<Vec<_>>());
     }
-}
-
-/// Returns whether a step contains a recorded SockJS heart-beat.
-fn has_heartbeat(step: &Step) -> bool {
-    step.received.iter().any(|line| line.op == "text" && line.data == "h")
 }
 
 /// Replays whole conversations one after another, except for one that happens while another one waits.
@@ -279,6 +271,10 @@ fn replay_conversation(
         if let (true, Some(other)) = (step.sent.is_empty(), during) {
             replay_conversation(other, None, address, patience, report);
             std::thread::sleep(PAUSE);
+        }
+        if step.received.iter().any(|line| line.op == "text" && line.data == "h") {
+            report.skip("SockJS heart-beat after 25 seconds, which a test with virtual time awaits");
+            continue;
         }
         session.replay(step, patience, report);
         if session.wire.has_ended() {
