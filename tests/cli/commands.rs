@@ -662,7 +662,7 @@ fn empty_or_checked(place: &StoreFolder, tables: impl Iterator<Item = Table>) ->
         let last = rows.len().saturating_sub(1);
         for (row, at) in [(0, 0), (last / 2, 17), (last, usize::MAX)] {
             let Some(row) = rows.get(row) else { continue };
-            flip(&place, table, row, at);
+            flip(place, table, row, at);
             let ended = place.on_store("check", &[]);
             let word = match table {
                 Table::Blocks => "height".to_owned(),

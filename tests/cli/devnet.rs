@@ -132,7 +132,7 @@ fn a_private_network_continues_where_it_stopped_even_with_its_exported_settings(
     let (height, _) = before.split_once(' ').unwrap();
     let height: u64 = height.parse().unwrap();
     // The written settings are a configuration like any other.
-    let node = Node::start(&["--config", &place.text("devnet.properties")]);
+    let node = Node::start(["--config", &place.text("devnet.properties")]);
     let mut client = Client::connect(node.http);
     assert!(client.height() >= height);
     client.wait_for_height(height + 2);
@@ -246,7 +246,7 @@ fn another_node_joins_with_the_exported_settings() {
     let store = other.text("store");
     run(["import", "--config", &other.text(names[0]), "--data", &store, &blocks]).expect_success();
     assert_eq!(run(["digest", "--data", &store]).expect_success().text(), place.on_store("digest"));
-    let node = Node::start(&["--config", &other.text(names[0]), "--data", &store]);
+    let node = Node::start(["--config", &other.text(names[0]), "--data", &store]);
     assert!(Client::connect(node.http).height() >= 3);
     let log = node.stop().stderr;
     assert!(!log.contains("STANDS STILL"), "it knows another node: {log}");

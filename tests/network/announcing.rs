@@ -38,7 +38,7 @@ impl Golden {
         let folder = tempfile::tempdir().expect("a folder");
         let limits = [("nis.blockChainRewriteLimit", &*REWRITE_LIMIT.to_string()), ("nis.maxTransactions", "1200")];
         let config = genesis.write_hasty(folder.path(), text(&data["privateKeys"]["harvester"]), &limits);
-        let node = Node::start(&["--config", config.to_str().expect("a path")]);
+        let node = Node::start(["--config", config.to_str().expect("a path")]);
         let client = Client::connect(node.http);
         Golden { data, node, client, _folder: folder }
     }
@@ -174,7 +174,7 @@ impl Store {
     /// Starts a node with an empty mempool and a stopped clock on this store.
     fn node(&self, time: i64) -> Node {
         let path = |path: &Path| path.to_str().expect("a path").to_owned();
-        Node::start(&["--config", &path(&self.config), "--data", &path(&self.data), "--clock", &time.to_string()])
+        Node::start(["--config", &path(&self.config), "--data", &path(&self.data), "--clock", &time.to_string()])
     }
 }
 

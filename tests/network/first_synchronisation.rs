@@ -54,7 +54,7 @@ impl Chain {
         let peers: Vec<String> = peers.iter().map(SocketAddr::to_string).collect();
         peers.iter().for_each(|peer| arguments.extend(["--peer", peer]));
         arguments.extend(more);
-        Node::start(&arguments)
+        Node::start(arguments)
     }
 
     fn digest(&self, name: &str) -> String {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 fn look_up(chain: &Chain, data: &str, hashes: &[(u64, Hash256)], forgets: bool) -> (usize, usize) {
     let config = chain.folder.join("config.json");
     let (config, forgets) = (config.to_str().expect("a text"), format!("nisd.forgetHashes={forgets}"));
-    let node = Node::start(&["--config", config, "--data", data, "--clock", "38109500", "--set", &forgets]);
+    let node = Node::start(["--config", config, "--data", data, "--clock", "38109500", "--set", &forgets]);
     let mut client = Client::connect(node.http);
     let (mut found, mut unknown) = (0, 0);
     for (height, hash) in hashes {

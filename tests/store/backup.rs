@@ -148,7 +148,7 @@ fn the_store_of_another_network_is_not_replaced() {
     run(["import", "--config", path(&config), "--data", path(&data), "--stop-at", "5", path(&blocks)]).expect_success();
     let funded = [(address(&key_pair(1)), Amount::whole(8_999_999_999))];
     let other = Genesis::new(now(), &funded).write_hasty(folder.path(), &private_key(1).printed(), &[]);
-    drop(Node::start(&["--config", path(&other), "--data", path(&folder.path().join("other"))]));
+    drop(Node::start(["--config", path(&other), "--data", path(&folder.path().join("other"))]));
     backup(&folder.path().join("other"), &copy).expect_success();
     let before = digest(&copy);
     backup(&data, &copy).expect_failure(1, &["the chain of", path(&copy)]);
@@ -161,7 +161,7 @@ fn backups_during_an_import_are_stores_of_one_commit_despite_kills() {
     let folder = tempfile::tempdir().expect("a folder");
     let (data, copy, whole) = (folder.path().join("store"), folder.path().join("copy"), folder.path().join("whole"));
     let (config, blocks) = (chain.join("config.json"), chain.join("blocks.bin.gz"));
-    let node = Node::start(&["--config", path(&config), "--data", path(&data), "--import", path(&blocks)]);
+    let node = Node::start(["--config", path(&config), "--data", path(&data), "--import", path(&blocks)]);
     let mut client = Client::connect(node.http);
     while client.height() < 100 {
         std::thread::sleep(Duration::from_millis(1));
@@ -201,13 +201,13 @@ fn a_node_continues_from_a_backup_of_a_harvesting_node() {
             std::thread::sleep(Duration::from_millis(10));
         }
     };
-    let mut node = Node::start(&["--config", path(&config)]);
+    let mut node = Node::start(["--config", path(&config)]);
     reach(&node, 3);
     let copied = state(backup(&data, &copy));
     assert!(copied.0 >= 3);
     reach(&node, copied.0 + 1);
     node.process.kill();
     assert_eq!(state(run(["check", "--data", path(&copy)])), copied);
-    let node = Node::start(&["--config", path(&config), "--data", path(&copy)]);
+    let node = Node::start(["--config", path(&config), "--data", path(&copy)]);
     reach(&node, copied.0 + 2);
 }

@@ -92,7 +92,7 @@ fn crash_import(chain: &Chain, victim: &mut CrashedStore, delay: Duration) {
 /// Kills `nisd run --import` after `delay`; until then it answers requests.
 fn crash_run(chain: &Chain, victim: &mut CrashedStore, delay: Duration) {
     let (config, data, blocks) = (path(&chain.config), path(&victim.data), path(&chain.blocks));
-    let mut node = Node::start(&["--config", config, "--data", data, "--import", blocks]);
+    let mut node = Node::start(["--config", config, "--data", data, "--import", blocks]);
     let mut client = Client::connect(node.http);
     let start = Instant::now();
     while start.elapsed() < delay {
@@ -314,7 +314,7 @@ fn a_kill_during_harvesting_and_announcing_loses_no_published_block() {
     let (config, data) = (path(&config), folder.path().join("store"));
     let (mut told, mut announced) = (ReportedState::default(), 0);
     for crash in 0..crashes {
-        let mut node = Node::start(&["--config", config]);
+        let mut node = Node::start(["--config", config]);
         let mut client = Client::connect(node.http);
         told.check_kept(&mut client);
         let (address, first) = (node.http, 1 + announced);
@@ -345,11 +345,11 @@ fn a_kill_during_harvesting_and_announcing_loses_no_published_block() {
             accepted.len()
         ));
         // What is on the chain now must stay there.
-        let mut node = Node::start(&["--config", config]);
+        let mut node = Node::start(["--config", config]);
         told = ReportedState::query(&mut Client::connect(node.http), &accepted);
         node.process.kill();
     }
-    let node = Node::start(&["--config", config]);
+    let node = Node::start(["--config", config]);
     let mut client = Client::connect(node.http);
     told.check_kept(&mut client);
     let start = Instant::now();
@@ -375,7 +375,7 @@ fn a_kill_during_the_creation_of_a_private_network_is_recovered() {
             std::fs::read_dir(&data).into_iter().flatten().flatten().map(|one| one.file_name()).collect();
         files.sort();
         print_notice(&format!("killed after {delay:?}, which left {files:?}"));
-        let node = Node::start(&["--data", path(&data)]);
+        let node = Node::start(["--data", path(&data)]);
         assert!(Client::connect(node.http).height() >= 1);
         let shown = run(["devnet", "show", "--data", path(&data)]).expect_success().text();
         assert!(shown.contains("WORTHLESS") && shown.contains("alice"), "{shown}");

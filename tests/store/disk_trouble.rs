@@ -110,12 +110,12 @@ fn an_import_waits_for_space_on_a_full_disk_and_continues() {
     let reference = tempfile::tempdir().expect("a folder");
     let elsewhere = text(reference.path());
     run(["import", "--config", &config, "--data", &elsewhere, &blocks]).expect_success();
-    let whole = Node::start(&["--config", &config, "--data", &elsewhere]);
+    let whole = Node::start(["--config", &config, "--data", &elsewhere]);
     let mut client = Client::connect(whole.http);
     let (height, last) = (client.height(), client.get("/chain/last-block").text().to_owned());
 
     let arguments = ["--config", &config, "--data", &data, "--import", &blocks];
-    let node = Node::from_command(disk.mounted("240k", &Node::command(&arguments)));
+    let node = Node::from_command(disk.mounted("240k", &Node::command(arguments)));
     wait("it says that the disk is full", || count(&node, FULL) > 0);
     let mut client = Client::connect(node.http);
     let (stuck, begun) = (client.height(), Instant::now());
@@ -143,7 +143,7 @@ fn a_harvester_waits_for_space_on_a_full_disk_and_loses_no_transaction() {
     let funded: Vec<_> = (1..SENDERS + 2).map(|number| (address(&key_pair(number)), amount(number))).collect();
     let config = Genesis::new(now(), &funded).write_hasty(disk.folder.path(), &private_key(1).printed(), &[]);
     let data = disk.data();
-    let node = Node::from_command(disk.mounted("64m", &Node::command(&["--config", &text(&config), "--data", &data])));
+    let node = Node::from_command(disk.mounted("64m", &Node::command(["--config", &text(&config), "--data", &data])));
     let mut client = Client::connect(node.http);
     let mut announced = Vec::new();
     let mut announce = |client: &mut Client| {

@@ -51,7 +51,7 @@ impl StoreFolder {
     /// Returns the responses of a node on the store.
     fn answers(&self) -> Vec<String> {
         let data = self.data();
-        let node = Node::start(&["--config", text(&tiny("config.json")), "--data", text(&data), "--clock", "3600"]);
+        let node = Node::start(["--config", text(&tiny("config.json")), "--data", text(&data), "--clock", "3600"]);
         let mut client = Client::connect(node.http);
         let last = client.get("/chain/last-block");
         let signer = last.json()["signer"].as_str().expect("a key").to_owned();

@@ -34,7 +34,7 @@ impl Network {
     }
 
     fn command(&self) -> Command {
-        let mut command = Node::command(&["--config", self.config.to_str().expect("a path")]);
+        let mut command = Node::command(["--config", self.config.to_str().expect("a path")]);
         // So that the open files of the helper can be inspected.
         command.env("NISD_CORE_DUMPS", "1");
         command
