@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::common::daemon::{CommandOutput, args, run};
+use crate::common::daemon::{CommandOutput, args, assert_contains, run};
 use crate::common::{older_store, recorded, tiny};
 use nisd::codec::Context;
 use nisd::model::Height;
@@ -418,9 +418,10 @@ fn a_store_of_the_first_versions_is_rejected_with_the_migration_commands() {
 fn a_missing_permission_for_a_port_is_reported_with_a_remedy() {
     let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
     let said = nisd::event_loop::NodeError::Listen("127.0.0.1:80".parse().expect("an address"), error).to_string();
-    for word in ["cannot listen on 127.0.0.1:80", "ports below 1024", "CAP_NET_BIND_SERVICE", "--http-port"] {
-        assert!(said.contains(word), "{said}");
-    }
+    assert_contains(
+        &said,
+        &["cannot listen on 127.0.0.1:80", "ports below 1024", "CAP_NET_BIND_SERVICE", "--http-port"],
+    );
 }
 
 #[test]

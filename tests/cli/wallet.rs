@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{CommandOutput, closed_port, nisd, run};
+use crate::common::daemon::{CommandOutput, assert_contains, closed_port, nisd, run};
 use clap::Parser;
 use nisd::cli::{Cli, Command};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
@@ -278,13 +278,14 @@ fn an_exposed_key_file_causes_a_warning_and_a_bad_one_is_not_shown() {
 #[test]
 fn addresses_are_shown_for_all_networks_and_checked() {
     let shown = run(["address", SINK]).expect_success().text();
-    for address in [
-        "mainnet      NAMESPACEWH4MKFMBCVFERDPOOP4FK7MTBXDPZZA  NAMESP-ACEWH4-MKFMBC-VFERDP-OOP4FK-7MTBXD-PZZA",
-        "testnet      TAMESPACEWH4MKFMBCVFERDPOOP4FK7MTDJEYP35",
-        "mijinnet     MAMESPACEWH4MKFMBCVFERDPOOP4FK7MTCZTG5E7",
-    ] {
-        assert!(shown.contains(address), "{address} is missing in\n{shown}");
-    }
+    assert_contains(
+        &shown,
+        &[
+            "mainnet      NAMESPACEWH4MKFMBCVFERDPOOP4FK7MTBXDPZZA  NAMESP-ACEWH4-MKFMBC-VFERDP-OOP4FK-7MTBXD-PZZA",
+            "testnet      TAMESPACEWH4MKFMBCVFERDPOOP4FK7MTDJEYP35",
+            "mijinnet     MAMESPACEWH4MKFMBCVFERDPOOP4FK7MTCZTG5E7",
+        ],
+    );
     let place = WalletFolder::new();
     let of_file = run(["address", &place.key(ALICE), "--network", "0x98"]).expect_success().text();
     assert_eq!(of_file, run(["address", ALICE_PUBLIC, "--network", "testnet"]).expect_success().text());
@@ -308,9 +309,7 @@ fn a_transfer_is_announced_byte_for_byte() {
     assert_eq!(node.announced(), json!({"data": e1["data"], "signature": e1["signature"]}));
     let asked = ["GET /node/info", "GET /time-sync/network-time", "GET /metrics", "POST /transaction/announce"];
     assert_eq!(node.lines(), asked);
-    for words in ["testnet", "1 XEM", "0.05 XEM", "TDHLS7-3IXYZF"] {
-        assert!(ended.stderr.contains(words), "{words} is missing in\n{}", ended.stderr);
-    }
+    assert_contains(&ended.stderr, &["testnet", "1 XEM", "0.05 XEM", "TDHLS7-3IXYZF"]);
 }
 
 #[test]
@@ -607,9 +606,10 @@ fn a_file_is_verified_against_what_was_notarised() {
     };
     let (hash, node) = notary(transfer_with(&format!("FE4E545903{ABC}")));
     let told = verify(&contract, &hash, &node).expect_success().text();
-    for words in ["verified", ABC, &hash, ALICE_PUBLIC, "TAYFAP-MLF6JX", "48", "2024-09-29 05:28:05.000 UTC"] {
-        assert!(told.contains(words), "{words} is missing in\n{told}");
-    }
+    assert_contains(
+        &told,
+        &["verified", ABC, &hash, ALICE_PUBLIC, "TAYFAP-MLF6JX", "48", "2024-09-29 05:28:05.000 UTC"],
+    );
     verify(&forged, &hash, &node).expect_failure(1, &["not verified", &forged, ABC]);
     verify(&contract, "12", &node).expect_failure(2, &["64 hex digits"]);
     // A node that returns another transaction than requested.

@@ -100,11 +100,17 @@ impl CommandOutput {
     #[track_caller]
     pub fn expect_failure(self, code: i32, words: &[&str]) -> CommandOutput {
         assert_eq!(self.code, Some(code), "standard error:\n{}", self.stderr);
-        for word in words {
-            assert!(self.stderr.contains(word), "{word:?} is missing in standard error:\n{}", self.stderr);
-        }
+        assert_contains(&self.stderr, words);
         assert!(!self.stderr.contains("panicked"), "standard error:\n{}", self.stderr);
         self
+    }
+}
+
+/// Checks that a text contains all of `words`.
+#[track_caller]
+pub fn assert_contains(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing in:\n{text}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{CommandOutput, Node, args, run, wait_for};
+use crate::common::daemon::{CommandOutput, Node, args, assert_contains, run, wait_for};
 use crate::common::http::{Client, post};
 use crate::common::members::announcement;
 use crate::common::private_network::{Genesis, address, key_pair, now, transfer};
@@ -317,9 +317,10 @@ fn the_log_shows_each_request_but_no_private_key() {
     let body = json!({ "value": key }).to_string();
     assert_eq!(client.post("/account/unlock", &body).status, 200);
     let log = node.stop().stderr;
-    for line in ["127.0.0.1 GET /chain/height 200 ", "127.0.0.1 GET /no/such/path 404 ", "POST /account/unlock 200 "] {
-        assert!(log.contains(line), "{line} is not in {log}");
-    }
+    assert_contains(
+        &log,
+        &["127.0.0.1 GET /chain/height 200 ", "127.0.0.1 GET /no/such/path 404 ", "POST /account/unlock 200 "],
+    );
     assert!(log.contains("/no/such/path?id=7&(redacted), Host: "), "{log}");
     assert!(!log.contains(&key), "{log}");
 }
