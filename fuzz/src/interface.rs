@@ -173,7 +173,7 @@ impl Effects for World {
         self.charged += u64::from(units);
     }
 
-    fn fetch(&mut self, _: FetchRequest) -> FetchId {
+    fn fetch(&mut self, _: FetchId, _: FetchRequest) {
         panic!("nobody is there to be asked")
     }
 

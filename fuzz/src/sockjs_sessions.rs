@@ -116,7 +116,7 @@ impl Effects for Sockets {
 
     fn charge(&mut self, _: ConnectionId, _: u32) {}
 
-    fn fetch(&mut self, _: FetchRequest) -> FetchId {
+    fn fetch(&mut self, _: FetchId, _: FetchRequest) {
         panic!("the broker asks no other server")
     }
 

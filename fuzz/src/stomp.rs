@@ -96,7 +96,7 @@ impl Effects for FuzzClient {
         self.charged += u64::from(units);
     }
 
-    fn fetch(&mut self, _: FetchRequest) -> FetchId {
+    fn fetch(&mut self, _: FetchId, _: FetchRequest) {
         panic!("the broker asks no other server")
     }
 

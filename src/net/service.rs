@@ -217,8 +217,8 @@ pub trait Effects {
     fn charge(&mut self, connection: ConnectionId, units: u32);
 
     /// Sends a request to another server. [`Event::FetchCompleted`] delivers the outcome exactly once, unless the request is
-    /// cancelled.
-    fn fetch(&mut self, request: FetchRequest) -> FetchId;
+    /// cancelled. A request whose id is in use fails with [`FetchError::Busy`].
+    fn fetch(&mut self, id: FetchId, request: FetchRequest);
 
     /// Cancels a request to another server; its outcome is not delivered.
     fn cancel(&mut self, fetch: FetchId);

@@ -11,7 +11,6 @@ use crate::clock::NetworkClock;
 use crate::config::{LocalAddresses, Settings};
 use crate::explorer::Explorer;
 use crate::model::{Height, Timestamp};
-use crate::net::fetch::FetchId;
 use crate::net::service::{Effects, Event, Exchange, ListenerId, LoopTime, Progress, Service};
 use crate::peer::io::CallId;
 use crate::peer::nemesis_search::FORMAT;
@@ -34,6 +33,8 @@ pub struct Bootstrap<'s> {
     explorer: Option<Explorer>,
     api: LoadingApi,
     search: NemesisSearch,
+    /// Requests sent; the id of the last one.
+    requests: u64,
     /// The import of a received block.
     importer: Option<BlockImporter<'s>>,
     /// Result of the bootstrap, once it has ended.
@@ -55,6 +56,7 @@ impl<'s> Bootstrap<'s> {
             explorer: explorer(settings),
             api: LoadingApi::new(api_settings(settings, settings.http.local.clone())),
             search: NemesisSearch::new(settings.network.clone(), settings.nemesis_hash, known, now.monotonic),
+            requests: 0,
             importer: None,
             outcome: None,
         }
@@ -96,11 +98,14 @@ impl<'s> Bootstrap<'s> {
     fn tick(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) {
         self.run_import(Budget::new(budget), now);
         if self.is_finished() {
-            self.search.outstanding().for_each(|call| effects.cancel(FetchId(call.0)));
+            self.search.outstanding().for_each(|call| effects.cancel(call));
             return;
         }
         self.search.tick(now.monotonic, |node, request| {
-            CallId(effects.fetch(to_client_request(node, request, FORMAT, RESPONSE_TIMEOUT, READ_TIMEOUT)).0)
+            self.requests += 1;
+            let call = CallId(self.requests);
+            effects.fetch(call, to_client_request(node, request, FORMAT, RESPONSE_TIMEOUT, READ_TIMEOUT));
+            call
         });
         let next = if self.importer.is_some() { Some(now.monotonic) } else { self.search.next_due() };
         next.into_iter().for_each(|due| effects.wake_at(due));
@@ -140,7 +145,7 @@ impl Service for Bootstrap<'_> {
                 self.answer(&mut exchange, now);
             }
             Event::FetchCompleted { fetch, result } => {
-                if let Some(nemesis) = self.search.on_reply(CallId(fetch.0), to_peer_reply(result), now.monotonic) {
+                if let Some(nemesis) = self.search.on_reply(fetch, to_peer_reply(result), now.monotonic) {
                     self.start_import(nemesis);
                 }
                 effects.wake_at(now.monotonic);

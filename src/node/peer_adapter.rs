@@ -44,7 +44,6 @@ pub struct PeerContext<'a> {
 #[derive(Default)]
 pub struct PeerAdapter {
     peers: Option<Manager>,
-    pending_requests: BTreeMap<FetchId, CallId>,
     /// Format of requests to peers and of their responses.
     format: Option<Format>,
     /// Senders of pings that wait for their verification.
@@ -125,8 +124,7 @@ impl PeerAdapter {
         now: Now,
         peer_context: PeerContext<'_>,
     ) {
-        let Some(call) = self.pending_requests.remove(&fetch) else { return };
-        self.with(peer_context, |peers, chain| peers.on_reply(call, to_peer_reply(result), now, chain));
+        self.with(peer_context, |peers, chain| peers.on_reply(fetch, to_peer_reply(result), now, chain));
     }
 
     /// Handles a ping from a node at this address.
@@ -290,16 +288,9 @@ impl PeerAdapter {
         match action {
             Action::Send { call, to, request } => {
                 let request = to_client_request(&to, request, self.format(), REQUEST_TIMEOUT, READ_TIMEOUT);
-                self.pending_requests.insert(context.effects.fetch(request), call);
+                context.effects.fetch(call, request);
             }
-            Action::Cancel(call) => {
-                let fetch =
-                    self.pending_requests.iter().find(|(_, pending)| **pending == call).map(|(fetch, _)| *fetch);
-                if let Some(fetch) = fetch {
-                    self.pending_requests.remove(&fetch);
-                    context.effects.cancel(fetch);
-                }
-            }
+            Action::Cancel(call) => context.effects.cancel(call),
             Action::Validate(pulled) => self.pulled = Some(pulled),
             Action::SubmitUnconfirmed(body) => {
                 match TransactionList::from_verified(self.format(), body, Context::of(context.network)) {

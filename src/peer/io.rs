@@ -22,9 +22,7 @@ pub struct Now {
     pub network_millis: i64,
 }
 
-/// Id of a request to a peer. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(pub u64);
+pub use crate::net::fetch::FetchId as CallId;
 
 /// Id of a query for the peers' largest height, which any number of clients may wait for. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

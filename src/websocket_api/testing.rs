@@ -149,7 +149,7 @@ impl Effects for Recorder {
         *self.charged.entry(connection.0).or_default() += u64::from(units);
     }
 
-    fn fetch(&mut self, _: FetchRequest) -> FetchId {
+    fn fetch(&mut self, _: FetchId, _: FetchRequest) {
         unreachable!("the broker asks no other server")
     }
 

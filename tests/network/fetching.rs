@@ -36,6 +36,7 @@ struct Driver {
     fetcher: Fetcher,
     began: Instant,
     started: HashMap<FetchId, Instant>,
+    last_id: u64,
     /// Maximum number of response bytes held after a call of `work`, in total and without the completed responses.
     max_held: usize,
     max_unfinished: usize,
@@ -61,6 +62,7 @@ impl Driver {
             fetcher,
             began: Instant::now(),
             started: HashMap::new(),
+            last_id: 0,
             max_held: 0,
             max_unfinished: 0,
             longest_work: Duration::ZERO,
@@ -69,7 +71,9 @@ impl Driver {
     }
 
     fn start(&mut self, request: FetchRequest) -> FetchId {
-        let id = self.fetcher.start(request, self.began.elapsed());
+        self.last_id += 1;
+        let id = FetchId(self.last_id);
+        self.fetcher.start(id, request, self.began.elapsed());
         self.started.insert(id, Instant::now());
         id
     }

@@ -43,7 +43,7 @@ impl Default for FetchConfig {
     }
 }
 
-/// Id of a request to another server. Not reused.
+/// Id of a request to another server, chosen by its sender. Not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FetchId(pub u64);
 

@@ -118,7 +118,8 @@ impl ConnectionPool {
         };
         let slot = self.host_slot(endpoint);
         let Some(host) = self.hosts.get_mut(slot) else { return };
-        if host.queued.len() >= self.limits.waiting_per_host || self.waiting >= self.limits.waiting {
+        let is_taken = self.locations.contains_key(&id);
+        if is_taken || host.queued.len() >= self.limits.waiting_per_host || self.waiting >= self.limits.waiting {
             self.forget_if_unused(slot);
             return self.completed.push_back((id, Err(FetchError::Busy)));
         }

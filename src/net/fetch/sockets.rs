@@ -87,7 +87,6 @@ pub struct Fetcher {
     dns_sockets: Vec<Option<DnsSocket>>,
     /// Token offsets of sockets with something to do.
     ready: VecDeque<usize>,
-    last_id: u64,
     stats: FetchStats,
     buffer: Box<[u8]>,
 }
@@ -106,7 +105,6 @@ impl Fetcher {
             connections: std::iter::repeat_with(|| None).take(max_lines).collect(),
             dns_sockets: std::iter::repeat_with(|| None).take(max_questions).collect(),
             ready: VecDeque::new(),
-            last_id: 0,
             stats: FetchStats::default(),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
         }
@@ -118,13 +116,10 @@ impl Fetcher {
     }
 
     /// Starts a request. Nothing is sent before the next [`work`](Self::work).
-    pub fn start(&mut self, request: FetchRequest, now: Duration) -> FetchId {
-        self.last_id += 1;
+    pub fn start(&mut self, id: FetchId, request: FetchRequest, now: Duration) {
         self.stats.started += 1;
-        let id = FetchId(self.last_id);
         self.pool.start(id, request, now);
         self.close_connections(now);
-        id
     }
 
     /// Cancels a request; its outcome is not delivered.

@@ -598,8 +598,8 @@ impl<S: Socket> Effects for Server<S> {
         }
     }
 
-    fn fetch(&mut self, request: FetchRequest) -> FetchId {
-        self.fetcher.start(request, self.time.monotonic)
+    fn fetch(&mut self, id: FetchId, request: FetchRequest) {
+        self.fetcher.start(id, request, self.time.monotonic)
     }
 
     fn cancel(&mut self, fetch: FetchId) {
