@@ -37,7 +37,6 @@ struct EffectCollector {
     wake_at: Option<Duration>,
     resumed: BTreeSet<ConnectionId>,
     fetches: VecDeque<(FetchId, FetchRequest)>,
-    fetched: u64,
 }
 
 impl Effects for EffectCollector {
@@ -57,11 +56,8 @@ impl Effects for EffectCollector {
 
     fn charge(&mut self, _: ConnectionId, _: u32) {}
 
-    fn fetch(&mut self, request: FetchRequest) -> FetchId {
-        self.fetched += 1;
-        let id = FetchId(self.fetched);
+    fn fetch(&mut self, id: FetchId, request: FetchRequest) {
         self.fetches.push_back((id, request));
-        id
     }
 
     fn cancel(&mut self, fetch: FetchId) {

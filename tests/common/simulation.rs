@@ -37,7 +37,6 @@ pub struct EffectRecorder {
     pub outgoing_requests: Option<VecDeque<(FetchId, FetchRequest)>>,
     /// Cancelled requests to other nodes.
     pub cancelled: Vec<FetchId>,
-    last_fetch: u64,
     /// Digest of all effects in order, byte for byte.
     digest: Sha256,
     /// Number of effects.
@@ -85,12 +84,9 @@ impl Effects for EffectRecorder {
         self.record(4, connection.0, &[&units.to_le_bytes()]);
     }
 
-    fn fetch(&mut self, request: FetchRequest) -> FetchId {
-        self.last_fetch += 1;
-        let id = FetchId(self.last_fetch);
+    fn fetch(&mut self, id: FetchId, request: FetchRequest) {
         self.record(6, id.0, &[request.target.as_bytes(), &request.body]);
         self.outgoing_requests.as_mut().expect("nobody is there to be asked").push_back((id, request));
-        id
     }
 
     fn cancel(&mut self, fetch: FetchId) {
@@ -171,7 +167,6 @@ impl<'s> SimulatedNode<'s> {
             sent: VecDeque::new(),
             outgoing_requests: asked,
             cancelled: Vec::new(),
-            last_fetch: 0,
             digest: Sha256::new(),
             effects: 0,
         };
