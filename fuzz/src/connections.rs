@@ -415,7 +415,8 @@ fn count_handled(bytes: &[u8], visitor: &ConnectionRecord) -> (usize, usize) {
     let mut reader = RequestReader::new(0);
     reader.receive(bytes);
     let mut requests = 0;
-    while let Ok(Some(_)) = reader.next_request_within(|_, path| body_limit(path)) {
+    while let Ok(true) = reader.advance(|_, path| body_limit(path)) {
+        drop(reader.take_request());
         requests += 1;
         if visitor.answered.get(requests - 1).is_some_and(|answered| answered.is_upgraded) {
             return (requests, messages(reader.remaining()));

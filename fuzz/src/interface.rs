@@ -236,7 +236,7 @@ impl<'g> Harness<'g> {
 
     fn next<'r>(&self, reader: &'r mut RequestReader, client: Client) -> Result<Option<Request<'r>>, ()> {
         let limit = |method: &str, path: &str| self.node.body_limit(client.listener, method, path);
-        reader.next_request_within(limit).map_err(drop)
+        Ok(if reader.advance(limit).map_err(drop)? { reader.take_request() } else { None })
     }
 
     /// Answers a request, and checks the response. Returns whether the connection stays open.

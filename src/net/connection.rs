@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::client_table::{ClientId, TokenBucket};
-use super::http::{HttpError, Request, RequestReader, Response};
+use super::http::{Gzip, HttpError, Request, RequestReader, Response};
 use super::limits::Limits;
 use super::listener_quota::QuotaEntry;
 use super::send_queue::SendQueue;
@@ -61,11 +61,11 @@ pub(super) struct Input {
 /// A response in progress, kept while its request is unfinished, suspended or held.
 #[derive(Debug, Default)]
 pub(super) struct PendingResponse {
-    response: Response,
-    /// Chunks have been sent.
+    pub response: Response,
+    /// Chunks have been written.
     pub has_begun: bool,
-    /// Bytes sent in chunks.
-    pub sent: usize,
+    /// Bytes written.
+    pub written: usize,
     /// The connection must be closed after it.
     close: bool,
 }
@@ -170,32 +170,27 @@ impl Input {
 }
 
 impl PendingResponse {
-    /// Swaps the response in progress with the shared one. Once chunks are sent, its body is empty between turns, and
-    /// the body's allocation stays with the shared one.
-    pub fn swap_response(&mut self, response: &mut Response) {
-        std::mem::swap(response, &mut self.response);
-        if self.has_begun {
-            self.response.body.clear();
-            std::mem::swap(&mut response.body, &mut self.response.body);
-        }
+    /// Makes this an empty response again. Memory is kept.
+    pub fn reset(&mut self) {
+        self.response.reset();
+        self.response.route_id = 0;
+        (self.has_begun, self.written, self.close) = (false, 0, false);
     }
 
-    /// Writes the body as a chunk if the response is streamed, with the head before the first chunk. Returns whether
-    /// the connection must be closed after the response.
-    pub fn write_chunk(
-        &mut self,
-        response: &mut Response,
-        request: &Request<'_>,
-        is_last: bool,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        if response.is_streaming {
+    /// Writes a complete response, or the body so far as a chunk if the response is streamed, with the head before the
+    /// first chunk. Returns whether the connection must be closed after the response.
+    pub fn write(&mut self, request: &Request<'_>, is_complete: bool, gzip: &mut Gzip, out: &mut Vec<u8>) -> bool {
+        let before = out.len();
+        if self.response.is_streaming {
             if !std::mem::replace(&mut self.has_begun, true) {
-                self.close = response.write_streaming_head(request, out);
+                self.close = self.response.write_streaming_head(request, out);
             }
-            response.write_chunk(request, is_last, out);
+            self.response.write_chunk(request, is_complete, out);
+        } else if is_complete {
+            self.close = self.response.write(request, gzip, out);
         }
-        self.close || response.close
+        self.written += out.len() - before;
+        self.close || self.response.close
     }
 }
 

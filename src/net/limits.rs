@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Limits of a [`Reactor`](super::Reactor). Request heads, websocket messages and chunked bodies have their own:
 /// [`HEAD_LIMIT`](super::http::HEAD_LIMIT), [`MESSAGE_LIMIT`](super::websocket::MESSAGE_LIMIT) and those in
-/// `http::chunked`. The service sets the limit on the body of each request.
+/// `http::body`. The service sets the limit on the body of each request.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Open connections, over all listeners. Beyond this, a new connection evicts one of the client that has the most,

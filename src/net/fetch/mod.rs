@@ -2,23 +2,19 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | [`Fetcher`] | the part with sockets, driven by an event loop |
-//! | `pool` | assignment of requests to connections, and limits: pure |
-//! | `connection` | one connection from DNS to its last response: pure |
+//! | [`Fetcher`] | requests, connections and timers, driven by an event loop |
 //! | [`ResponseReader`] | parser of responses: pure, used by [`blocking_client`](super::blocking_client) as well |
-//! | `dns` | DNS resolver with the system's files: pure |
+//! | `dns` | DNS resolver with the system's files |
 //!
 //! Redirects are not followed. There is no TLS.
 
-mod connection;
 mod dns;
-mod pool;
+mod fetcher;
 mod response;
-mod sockets;
 
 pub use dns::DnsConfig;
+pub use fetcher::{FetchStats, Fetcher};
 pub use response::{CompleteResponse, HEAD_LIMIT, ResponseReader};
-pub use sockets::{FetchStats, Fetcher};
 
 use std::net::IpAddr;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Parser of responses.
 
 use super::{FetchError, Response};
-use crate::net::http::{ChunkedBody, HttpError};
+use crate::net::http::{Body, ChunkedBody, Extent, HttpError, decimal, may_end};
 
 /// Bytes of a response head and all interim responses before it.
 pub const HEAD_LIMIT: usize = 16 * 1024;
@@ -12,43 +12,29 @@ const MAX_HEADERS: usize = 64;
 /// Interim responses (status 1xx) before the final one.
 const MAX_INTERIM_RESPONSES: usize = 4;
 
-/// Bytes passed to the chunk decoder at a time. Undecoded bytes stay in the body buffer and must not need more room
-/// than a head.
-const CHUNKED_PIECE: usize = 4 * 1024;
+/// Bytes handled at a time of a body without a length. Undecoded bytes stay in the buffer and must not need more room than a head.
+const PIECE_BYTES: usize = 4 * 1024;
 
 /// Reads one response. It never holds more than [`HEAD_LIMIT`] plus the limit on the body, unused capacity included.
 #[derive(Debug)]
 pub struct ResponseReader {
     body_limit: usize,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    ResponseHead(HeadReader),
-    Body {
-        head: ResponseHead,
-        body: Vec<u8>,
-    },
-    /// A response or an error has been returned.
-    Done,
+    /// Bytes of heads that may still be received.
+    head_left: usize,
+    interim_responses: usize,
+    /// The final head, once it is complete.
+    head: Option<ResponseHead>,
+    /// Bytes of the head, and then of the body.
+    bytes: Vec<u8>,
 }
 
 /// The needed parts of a head.
 #[derive(Debug)]
 struct ResponseHead {
     status: u16,
-    framing: Framing,
+    body: Body,
     /// The server accepts another request on this connection.
     keep_alive: bool,
-}
-
-/// How the end of a body is found.
-#[derive(Debug)]
-enum Framing {
-    Length(usize),
-    Chunked(ChunkedBody),
-    UntilClosed,
 }
 
 /// A complete response.
@@ -63,110 +49,95 @@ pub struct CompleteResponse {
 impl ResponseReader {
     /// Returns a reader for a response to a GET or POST with a body of at most `body_limit` bytes.
     pub fn new(body_limit: usize) -> Self {
-        Self { body_limit, stage: Stage::ResponseHead(HeadReader::default()) }
+        Self { body_limit, head_left: HEAD_LIMIT, interim_responses: 0, head: None, bytes: Vec::new() }
     }
 
     /// Handles received bytes. Returns the response once it is complete; must not be called again after that or after
     /// an error.
     pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Option<CompleteResponse>, FetchError> {
-        while let Stage::ResponseHead(reader) = &mut self.stage {
-            let Some((head, used)) = reader.receive(bytes, self.body_limit)? else {
-                return Ok(None);
+        while !bytes.is_empty() {
+            let (room, max) = match &self.head {
+                None => (self.head_left - self.bytes.len(), self.head_left),
+                Some(ResponseHead { body: Body::Sized(length), .. }) => (*length - self.bytes.len(), *length),
+                Some(_) => (PIECE_BYTES, self.body_limit.saturating_add(HEAD_LIMIT)),
             };
-            bytes = bytes.get(used..).unwrap_or_default();
-            // Another response follows an interim one.
-            if head.status >= 200 {
-                self.stage = Stage::Body { head, body: Vec::new() };
+            let (piece, rest) = bytes.split_at(room.min(bytes.len()));
+            bytes = rest;
+            let searched = self.bytes.len();
+            append(&mut self.bytes, piece, max);
+            self.read_heads(searched)?;
+            let Some(head) = &mut self.head else { continue };
+            let advanced = head.body.advance(&mut self.bytes, self.body_limit);
+            let Extent { length, used, is_complete } = advanced.map_err(body_error)?;
+            if is_complete {
+                // Bytes after the response are a fault of the server; do not reuse the connection.
+                let keep_alive = head.keep_alive && used == self.bytes.len() && rest.is_empty();
+                let mut body = std::mem::take(&mut self.bytes);
+                body.truncate(length);
+                return Ok(Some(CompleteResponse { response: Response { status: head.status, body }, keep_alive }));
             }
+            self.bytes.drain(length..used);
         }
-        let Stage::Body { head, body } = &mut self.stage else {
-            return Ok(None);
-        };
-        let used = match head.framing.receive(body, bytes, self.body_limit)? {
-            Some(used) => used,
-            None => return Ok(None),
-        };
-        // Bytes after the response are a fault of the server; do not reuse the connection.
-        let is_kept = head.keep_alive && used == bytes.len();
-        Ok(self.complete(is_kept))
+        Ok(None)
     }
 
     /// Handles the end of the connection. Returns the response if it is one that ends so.
     pub fn close(&mut self) -> Result<Response, FetchError> {
-        match &self.stage {
-            Stage::ResponseHead(reader) => {
-                reader.parse(self.body_limit)?;
-                Err(FetchError::NotHttp("it ends early"))
+        match &self.head {
+            Some(ResponseHead { status, body: Body::UntilClosed, .. }) => {
+                Ok(Response { status: *status, body: std::mem::take(&mut self.bytes) })
             }
-            Stage::Body { head: ResponseHead { framing: Framing::UntilClosed, .. }, .. } => {
-                self.complete(false).map(|complete| complete.response).ok_or(FetchError::NotHttp("it ends early"))
-            }
-            _ => Err(FetchError::NotHttp("it ends early")),
+            Some(_) => Err(FetchError::NotHttp("it ends early")),
+            None => self.parse().and(Err(FetchError::NotHttp("it ends early"))),
         }
     }
 
     /// Returns whether anything has been received.
     pub fn has_begun(&self) -> bool {
-        !matches!(&self.stage, Stage::ResponseHead(reader) if reader.left == HEAD_LIMIT)
+        self.head.is_some() || self.head_left < HEAD_LIMIT || !self.bytes.is_empty()
     }
 
     /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
-        match &self.stage {
-            Stage::ResponseHead(reader) => reader.bytes.capacity(),
-            Stage::Body { body, .. } => body.capacity(),
-            Stage::Done => 0,
-        }
+        self.bytes.capacity()
     }
 
-    fn complete(&mut self, is_kept: bool) -> Option<CompleteResponse> {
-        match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Body { head, body } => {
-                Some(CompleteResponse { response: Response { status: head.status, body }, keep_alive: is_kept })
+    /// Reads on until the final head is complete. The first `searched` bytes contain no complete head.
+    fn read_heads(&mut self, mut searched: usize) -> Result<(), FetchError> {
+        while self.head.is_none() {
+            let is_full = self.bytes.len() >= self.head_left;
+            if searched > 0 && !is_full && !may_end(&self.bytes, searched) {
+                return Ok(());
             }
-            _ => None,
+            let Some((head, length)) = self.parse()? else {
+                return if is_full { Err(FetchError::TooLarge) } else { Ok(()) };
+            };
+            self.head_left -= length;
+            self.bytes = self.bytes.split_off(length);
+            searched = 0;
+            // Another response follows an interim one.
+            if head.status >= 200 {
+                self.head = Some(head);
+            } else if self.interim_responses == MAX_INTERIM_RESPONSES {
+                return Err(FetchError::NotHttp("it has too many interim responses"));
+            } else {
+                self.interim_responses += 1;
+            }
         }
+        Ok(())
     }
-}
 
-impl Framing {
-    /// Appends received bytes to the body. Once it is complete, returns how many of `bytes` belong to it.
-    fn receive(&mut self, body: &mut Vec<u8>, bytes: &[u8], limit: usize) -> Result<Option<usize>, FetchError> {
-        match self {
-            Framing::Length(length) => {
-                let taken = bytes.get(..*length - body.len()).unwrap_or(bytes);
-                append(body, taken, *length);
-                Ok((body.len() == *length).then_some(taken.len()))
-            }
-            Framing::Chunked(chunked) => receive_chunked(chunked, body, bytes, limit),
-            Framing::UntilClosed if bytes.len() > limit - body.len() => Err(FetchError::TooLarge),
-            Framing::UntilClosed => {
-                append(body, bytes, limit);
-                Ok(None)
-            }
+    /// Returns the head and its length if it is complete.
+    fn parse(&self) -> Result<Option<(ResponseHead, usize)>, FetchError> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut response = httparse::Response::new(&mut headers);
+        match response.parse(&self.bytes) {
+            Ok(httparse::Status::Complete(length)) => Ok(Some((ResponseHead::of(&response, self.body_limit)?, length))),
+            Ok(httparse::Status::Partial) => Ok(None),
+            Err(httparse::Error::TooManyHeaders) => Err(FetchError::TooLarge),
+            Err(_) => Err(FetchError::NotHttp("its head is malformed")),
         }
     }
-}
-
-fn receive_chunked(
-    chunked: &mut ChunkedBody,
-    body: &mut Vec<u8>,
-    bytes: &[u8],
-    limit: usize,
-) -> Result<Option<usize>, FetchError> {
-    let mut used = 0;
-    for piece in bytes.chunks(CHUNKED_PIECE) {
-        append(body, piece, limit.saturating_add(HEAD_LIMIT));
-        let understood = chunked.advance(body, limit).map_err(chunk_error)?;
-        body.drain(chunked.decoded..understood);
-        used += piece.len();
-        if chunked.is_done() {
-            let behind = body.len() - chunked.decoded;
-            body.truncate(chunked.decoded);
-            return Ok(Some(used - behind));
-        }
-    }
-    Ok(None)
 }
 
 /// Appends bytes, growing by doubling, but to at most `max` bytes.
@@ -179,73 +150,11 @@ fn append(to: &mut Vec<u8>, bytes: &[u8], max: usize) {
     to.extend_from_slice(bytes);
 }
 
-fn chunk_error(error: HttpError) -> FetchError {
+fn body_error(error: HttpError) -> FetchError {
     match error {
         HttpError::BodyTooLarge | HttpError::HeadersTooLarge => FetchError::TooLarge,
         _ => FetchError::NotHttp("its chunks are malformed"),
     }
-}
-
-/// Collects a head, and interim ones before it.
-#[derive(Debug)]
-struct HeadReader {
-    bytes: Vec<u8>,
-    /// Bytes that may still be received.
-    left: usize,
-    interim: usize,
-}
-
-impl Default for HeadReader {
-    fn default() -> Self {
-        Self { bytes: Vec::new(), left: HEAD_LIMIT, interim: 0 }
-    }
-}
-
-impl HeadReader {
-    /// Handles received bytes. Once a head is complete, returns it and how many of `bytes` belong to it.
-    fn receive(&mut self, bytes: &[u8], body_limit: usize) -> Result<Option<(ResponseHead, usize)>, FetchError> {
-        let before = self.bytes.len();
-        let taken = bytes.get(..self.left).unwrap_or(bytes);
-        append(&mut self.bytes, taken, HEAD_LIMIT);
-        self.left -= taken.len();
-        // An incomplete head is parsed again only once its end has arrived, so that single bytes cost no more than one
-        // piece.
-        if before > 0 && self.left > 0 && !may_end(&self.bytes, before) {
-            return Ok(None);
-        }
-        match self.parse(body_limit)? {
-            Some((head, length)) => {
-                let unused = self.bytes.len() - length;
-                self.left += unused;
-                self.bytes = Vec::new();
-                self.interim += usize::from(head.status < 200);
-                if self.interim > MAX_INTERIM_RESPONSES {
-                    return Err(FetchError::NotHttp("it has too many interim responses"));
-                }
-                Ok(Some((head, taken.len() - unused)))
-            }
-            None if self.left == 0 => Err(FetchError::TooLarge),
-            None => Ok(None),
-        }
-    }
-
-    /// Returns the head and its length if it is complete.
-    fn parse(&self, body_limit: usize) -> Result<Option<(ResponseHead, usize)>, FetchError> {
-        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-        let mut response = httparse::Response::new(&mut headers);
-        match response.parse(&self.bytes) {
-            Ok(httparse::Status::Complete(length)) => Ok(Some((ResponseHead::of(&response, body_limit)?, length))),
-            Ok(httparse::Status::Partial) => Ok(None),
-            Err(httparse::Error::TooManyHeaders) => Err(FetchError::TooLarge),
-            Err(_) => Err(FetchError::NotHttp("its head is malformed")),
-        }
-    }
-}
-
-/// Returns whether the bytes after `searched` can have completed the head.
-fn may_end(bytes: &[u8], searched: usize) -> bool {
-    let fresh = bytes.get(searched.saturating_sub(3)..).unwrap_or_default();
-    fresh.windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
 }
 
 impl ResponseHead {
@@ -255,38 +164,39 @@ impl ResponseHead {
             return Err(FetchError::NotHttp("it switches the protocol, which was not requested"));
         }
         let headers: &[httparse::Header<'_>] = response.headers;
-        let framing = framing(status, headers, body_limit)?;
-        let is_ambiguous =
-            values(headers, "Transfer-Encoding").next().is_some() && values(headers, "Content-Length").next().is_some();
-        let is_kept = match response.version {
-            _ if is_ambiguous || matches!(framing, Framing::UntilClosed) => false,
+        let body = body(status, headers, body_limit)?;
+        let has = |name| values(headers, name).next().is_some();
+        let keep_alive = match response.version {
+            _ if matches!(body, Body::UntilClosed) => false,
+            // The length is ambiguous.
+            _ if has("Transfer-Encoding") && has("Content-Length") => false,
             Some(0) => has_token(headers, "Connection", "keep-alive"),
             _ => !has_token(headers, "Connection", "close"),
         };
-        Ok(ResponseHead { status, framing, keep_alive: is_kept })
+        Ok(ResponseHead { status, body, keep_alive })
     }
 }
 
-/// Returns the framing of the body of a response to GET or POST (RFC 9112 section 6.3).
-fn framing(status: u16, headers: &[httparse::Header<'_>], limit: usize) -> Result<Framing, FetchError> {
+/// Returns how the body of a response to GET or POST ends (RFC 9112 section 6.3).
+fn body(status: u16, headers: &[httparse::Header<'_>], limit: usize) -> Result<Body, FetchError> {
     if values(headers, "Content-Encoding").any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
         return Err(FetchError::NotHttp("it is compressed, which was not requested"));
     }
     if status < 200 || status == 204 || status == 304 {
-        return Ok(Framing::Length(0));
+        return Ok(Body::Sized(0));
     }
     if let Some(coding) = values(headers, "Transfer-Encoding").next() {
         return match coding.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-            true => Ok(Framing::Chunked(ChunkedBody::new())),
+            true => Ok(Body::Chunked(ChunkedBody::default())),
             false => Err(FetchError::NotHttp("its transfer coding is unknown")),
         };
     }
-    let mut lengths = values(headers, "Content-Length").map(content_length);
-    let Some(length) = lengths.next() else { return Ok(Framing::UntilClosed) };
+    let mut lengths = values(headers, "Content-Length").map(decimal);
+    let Some(length) = lengths.next() else { return Ok(Body::UntilClosed) };
     let length = length.filter(|first| lengths.all(|other| other == Some(*first)));
     match length.ok_or(FetchError::NotHttp("its Content-Length is invalid"))? {
         length if length > limit => Err(FetchError::TooLarge),
-        length => Ok(Framing::Length(length)),
+        length => Ok(Body::Sized(length)),
     }
 }
 
@@ -297,12 +207,6 @@ fn values<'a>(headers: &'a [httparse::Header<'a>], name: &'a str) -> impl Iterat
 fn has_token(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool {
     let mut tokens = values(headers, name).flat_map(|value| value.split(|byte| *byte == b','));
     tokens.any(|found| found.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
-}
-
-/// Parses a number of decimal digits only. A number that does not fit exceeds any limit.
-fn content_length(value: &[u8]) -> Option<usize> {
-    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    is_number.then(|| str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]

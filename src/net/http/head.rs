@@ -7,19 +7,13 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::HttpError;
+use super::body::{Body, ChunkedBody};
 
 /// Bytes of request line and headers together. A longer request line is a 414, longer headers are a 431.
 pub const HEAD_LIMIT: usize = 8192;
 
 /// Header lines of one request; more are a 431.
 pub const MAX_HEADERS: usize = 100;
-
-/// How the end of the body is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
-    Sized(usize),
-    Chunked,
-}
 
 /// A complete head. Offsets count from the first byte of the request.
 #[derive(Clone, Debug)]
@@ -33,7 +27,7 @@ pub(super) struct Head {
     pub headers: Range<usize>,
     /// Bytes of the head, including the empty line.
     pub len: usize,
-    pub framing: Framing,
+    pub body: Body,
     pub keep_alive: bool,
     pub is_http_10: bool,
     pub expects_continue: bool,
@@ -66,11 +60,18 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
         query,
         headers: line_end..len,
         len,
-        framing: fields.framing()?,
+        body: fields.body()?,
         keep_alive: !fields.close && (version == 1 || fields.keep_alive),
         is_http_10: version == 0,
         expects_continue: fields.expects_continue && version == 1,
     }))
+}
+
+/// Returns whether the bytes after the first `searched` can have completed a head. An incomplete head is parsed again only
+/// then, so that single bytes cost no more than one piece.
+pub(in crate::net) fn may_end(bytes: &[u8], searched: usize) -> bool {
+    let fresh = bytes.get(searched.saturating_sub(3)..).unwrap_or_default();
+    fresh.windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
 }
 
 const MALFORMED: HttpError = HttpError::Malformed("Bad Request");
@@ -197,17 +198,17 @@ impl Fields {
         Ok(())
     }
 
-    fn framing(&self) -> Result<Framing, HttpError> {
+    fn body(&self) -> Result<Body, HttpError> {
         match (self.is_chunked, self.content_length) {
             (true, Some(_)) => Err(HttpError::Malformed("Content-Length with Transfer-Encoding")),
-            (true, None) => Ok(Framing::Chunked),
-            (false, length) => Ok(Framing::Sized(length.unwrap_or(0))),
+            (true, None) => Ok(Body::Chunked(ChunkedBody::default())),
+            (false, length) => Ok(Body::Sized(length.unwrap_or(0))),
         }
     }
 }
 
 /// Parses a number of decimal digits only. A number that does not fit becomes the maximum, which exceeds any limit.
-fn decimal(value: &[u8]) -> Option<usize> {
+pub(in crate::net) fn decimal(value: &[u8]) -> Option<usize> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }

@@ -4,7 +4,7 @@
 //! [`Response::write`] writes it as bytes. A message that is itself faulty is an [`HttpError`], answered with the HTML
 //! page of NIS1's web container and a closed connection.
 
-mod chunked;
+mod body;
 mod head;
 mod reader;
 mod response;
@@ -17,8 +17,9 @@ use std::sync::OnceLock;
 use flate2::write::GzEncoder;
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
-pub(in crate::net) use chunked::ChunkedBody;
+pub(in crate::net) use body::{Body, ChunkedBody, Extent};
 pub use head::{HEAD_LIMIT, MAX_HEADERS};
+pub(in crate::net) use head::{decimal, may_end};
 pub use reader::RequestReader;
 pub use response::Response;
 
@@ -149,43 +150,20 @@ impl<'a> Request<'a> {
     }
 
     /// Returns all headers in the order received: name as sent, value trimmed.
-    pub fn headers(&self) -> Headers<'a> {
-        Headers { lines: self.header_lines }
+    ///
+    /// The lines were validated with the head. Splitting them on demand is cheaper than a table that most requests do not
+    /// use.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let lines = self.header_lines.split(|byte| *byte == b'\n');
+        lines.filter_map(|line| {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            Some((&line[..colon], line[colon + 1..].trim_ascii()))
+        })
     }
 
     /// Returns whether a header `name` contains `token` in its comma-separated list, ignoring case.
     pub fn header_has_token(&self, name: &str, token: &str) -> bool {
         self.header_values(name).flat_map(|value| value.split(',')).any(|item| item.trim().eq_ignore_ascii_case(token))
-    }
-}
-
-/// Iterator over the headers of a request.
-///
-/// The lines were validated with the head. Splitting them on demand is cheaper than a table that most requests do not
-/// use.
-#[derive(Clone, Debug)]
-pub struct Headers<'a> {
-    lines: &'a [u8],
-}
-
-impl<'a> Iterator for Headers<'a> {
-    type Item = (&'a [u8], &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if self.lines.is_empty() {
-                return None;
-            }
-            let end = self.lines.iter().position(|byte| *byte == b'\n');
-            let (line, rest) = match end {
-                Some(end) => (&self.lines[..end], &self.lines[end + 1..]),
-                None => (self.lines, &[][..]),
-            };
-            self.lines = rest;
-            if let Some(colon) = line.iter().position(|byte| *byte == b':') {
-                return Some((&line[..colon], line[colon + 1..].trim_ascii()));
-            }
-        }
     }
 }
 

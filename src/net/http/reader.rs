@@ -3,8 +3,8 @@
 use std::mem;
 use std::ops::Range;
 
-use super::chunked::ChunkedBody;
-use super::head::{self, Framing, HEAD_LIMIT, Head};
+use super::body::{Body, Extent};
+use super::head::{self, HEAD_LIMIT, Head};
 use super::{HttpError, Request};
 use crate::net::recv_buffer::RecvBuffer;
 
@@ -31,8 +31,7 @@ enum Stage {
         searched: usize,
     },
     Body {
-        head: Box<Head>,
-        body: Body,
+        head: Head,
         limit: usize,
         continue_due: bool,
     },
@@ -47,12 +46,6 @@ struct ParsedRequest {
     head: Head,
     body: Range<usize>,
     end: usize,
-}
-
-#[derive(Debug)]
-enum Body {
-    Sized(usize),
-    Chunked(ChunkedBody),
 }
 
 impl RequestReader {
@@ -71,19 +64,11 @@ impl RequestReader {
     /// After an error it always returns the same error, because the bytes that follow cannot be trusted.
     pub fn next_request(&mut self) -> Result<Option<Request<'_>>, HttpError> {
         let limit = self.body_limit;
-        self.next_request_within(|_, _| limit)
+        Ok(if self.advance(|_, _| limit)? { self.take_request() } else { None })
     }
 
-    /// Like [`next_request`](Self::next_request), with a limit on the body by method and path, called when the head is
-    /// complete.
-    pub fn next_request_within(
-        &mut self,
-        body_limit: impl Fn(&str, &str) -> usize,
-    ) -> Result<Option<Request<'_>>, HttpError> {
-        Ok(if self.advance(body_limit)? { self.take_request() } else { None })
-    }
-
-    /// Reads on. Returns whether a request is complete, which [`whole`](Self::take_request) then returns.
+    /// Reads on. Returns whether a request is complete, which [`take_request`](Self::take_request) then returns. The limit
+    /// on its body follows from method and path, and is asked for when the head is complete.
     pub fn advance(&mut self, body_limit: impl Fn(&str, &str) -> usize) -> Result<bool, HttpError> {
         match self.read(body_limit) {
             Ok(Some(whole)) => {
@@ -161,89 +146,44 @@ impl RequestReader {
     /// Reads on until a request is complete.
     fn read(&mut self, body_limit: impl Fn(&str, &str) -> usize) -> Result<Option<ParsedRequest>, HttpError> {
         if let Stage::Head { searched } = self.stage {
-            let Some(head) = self.read_head(searched)? else {
+            let unread = self.buffer.unread();
+            let may_end = searched == 0 || unread.len() >= HEAD_LIMIT || head::may_end(unread, searched);
+            let head = if unread.is_empty() || !may_end { None } else { head::parse(unread)? };
+            let Some(head) = head else {
+                self.stage = Stage::Head { searched: unread.len() };
                 return Ok(None);
             };
-            let bytes = self.buffer.unread();
-            let limit = match head.framing {
-                Framing::Sized(0) => 0,
-                _ => body_limit(text(bytes, &head.method), text(bytes, &head.path)),
+            let (length, limit) = match head.body {
+                Body::Sized(0) => (0, 0),
+                Body::Sized(length) => (length, body_limit(text(unread, &head.method), text(unread, &head.path))),
+                _ => (0, body_limit(text(unread, &head.method), text(unread, &head.path))),
             };
-            if matches!(head.framing, Framing::Sized(length) if length > limit) {
+            if length > limit {
                 return Err(HttpError::BodyTooLarge);
             }
-            // Common case: the request is complete, and needs no body stage.
-            if let Framing::Sized(length) = head.framing
-                && self.buffer.unread().len() >= head.len + length
-            {
-                let (begin, end) = (head.len, head.len + length);
-                return Ok(Some(ParsedRequest { head, body: begin..end, end }));
-            }
-            self.begin_body(head, limit);
+            let continue_due = head.expects_continue && unread.len() == head.len;
+            self.buffer.expect(head.len + length);
+            self.stage = Stage::Body { head, limit, continue_due };
         }
-        let Stage::Body { head, body, limit, .. } = &mut self.stage else {
+        let Stage::Body { head, limit, .. } = &mut self.stage else {
             return match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
-                Stage::Complete(whole) => Ok(Some(whole)),
+                Stage::Complete(request) => Ok(Some(request)),
                 Stage::Rejected(error) => Err(error),
                 _ => Ok(None),
             };
         };
-        let begin = head.len;
-        let (body, end) = match body {
-            Body::Sized(length) => {
-                let end = begin + *length;
-                if self.buffer.unread().len() < end {
-                    return Ok(None);
-                }
-                (begin..end, end)
-            }
-            Body::Chunked(chunked) => {
-                let bytes = &mut self.buffer.unread_mut()[begin..];
-                let used = chunked.advance(bytes, *limit);
-                self.chunks = self.chunks.saturating_add(mem::take(&mut chunked.chunks));
-                let used = used?;
-                if !chunked.is_done() {
-                    self.buffer.remove(begin + chunked.decoded..begin + used);
-                    return Ok(None);
-                }
-                (begin..begin + chunked.decoded, begin + used)
-            }
-        };
-        let stage = mem::replace(&mut self.stage, Stage::Head { searched: 0 });
-        Ok(match stage {
-            Stage::Body { head, .. } => Some(ParsedRequest { head: *head, body, end }),
-            _ => None,
-        })
-    }
-
-    fn read_head(&mut self, searched: usize) -> Result<Option<Head>, HttpError> {
-        let unread = self.buffer.unread();
-        // An incomplete head is parsed again only once its end has arrived, so that single bytes cost no more than one
-        // piece.
-        if unread.is_empty() || (searched > 0 && !may_end(unread, searched)) {
-            self.stage = Stage::Head { searched: unread.len() };
+        let start = head.len;
+        let advanced = head.body.advance(&mut self.buffer.unread_mut()[start..], *limit);
+        self.chunks = self.chunks.saturating_add(head.body.take_chunks());
+        let Extent { length, used, is_complete } = advanced?;
+        if !is_complete {
+            self.buffer.remove(start + length..start + used);
             return Ok(None);
         }
-        let head = head::parse(unread)?;
-        if head.is_none() {
-            self.stage = Stage::Head { searched: unread.len() };
-        }
-        Ok(head)
-    }
-
-    fn begin_body(&mut self, head: Head, limit: usize) {
-        let declared = if let Framing::Sized(length) = head.framing { length } else { 0 };
-        self.buffer.expect(head.len + declared);
-        let arrived = self.buffer.unread().len() > head.len;
-        self.stage = Stage::Body {
-            body: match head.framing {
-                Framing::Sized(length) => Body::Sized(length),
-                Framing::Chunked => Body::Chunked(ChunkedBody::new()),
-            },
-            limit,
-            continue_due: head.expects_continue && !arrived,
-            head: Box::new(head),
-        };
+        Ok(match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
+            Stage::Body { head, .. } => Some(ParsedRequest { head, body: start..start + length, end: start + used }),
+            _ => None,
+        })
     }
 
     /// Returns a complete request and moves past it.
@@ -262,12 +202,6 @@ impl RequestReader {
             header_lines: &bytes[head.headers.clone()],
         }
     }
-}
-
-/// Returns whether the bytes after `searched` can have completed the head or reached its limit.
-fn may_end(unread: &[u8], searched: usize) -> bool {
-    let from = searched.saturating_sub(3).min(unread.len());
-    unread.len() >= HEAD_LIMIT || unread[from..].windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
 }
 
 /// Returns a part of the head, which the parser has checked to be UTF-8.
@@ -409,12 +343,12 @@ mod tests {
             let mut reader = RequestReader::new(0);
             let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
             reader.receive(head.as_bytes());
-            let refused = reader.next_request_within(limit).map(|request| request.is_some());
+            let refused = reader.advance(limit);
             assert_eq!(refused, if fits { Ok(false) } else { Err(HttpError::BodyTooLarge) }, "{path} {length}");
         }
         let mut reader = RequestReader::new(0);
         reader.receive(b"POST /small HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n");
-        assert_eq!(reader.next_request_within(limit).unwrap_err(), HttpError::BodyTooLarge);
+        assert_eq!(reader.advance(limit).unwrap_err(), HttpError::BodyTooLarge);
     }
 
     #[test]

@@ -16,10 +16,10 @@ use std::time::Duration;
 use slab::Slab;
 
 use super::client_table::{ClientId, ClientTable, Priority, TokenBucket};
-use super::connection::{Closing, Connection, Protocol, Timeout};
+use super::connection::{Closing, Connection, PendingResponse, Protocol, Timeout};
 use super::fetch::{FetchId, FetchRequest, Fetcher};
 use super::forwarded::TrustedProxies;
-use super::http::{Gzip, HttpError, Response};
+use super::http::{Gzip, HttpError};
 use super::limits::SharedBytesCounter;
 use super::limits::{IsTrustedProxy, Limits};
 use super::listener_quota::{Candidate, ListenerQuotas, QuotaEntry};
@@ -83,7 +83,9 @@ pub struct Server<S> {
     /// Slot at which the next measurement begins.
     next_measured: usize,
     next_serial: u32,
-    response: Response,
+    /// A response that is not in use, and the body of one, for their memory.
+    spare_response: Option<Box<PendingResponse>>,
+    spare_body: Vec<u8>,
     gzip: Gzip,
     read_buffer: Box<[u8]>,
     spare_input: Vec<u8>,
@@ -116,7 +118,8 @@ impl<S: Socket> Server<S> {
             spent: 0,
             next_measured: 0,
             next_serial: 1,
-            response: Response::new(),
+            spare_response: None,
+            spare_body: Vec::new(),
             gzip: Gzip::default(),
             read_buffer: vec![0; READ_BYTES].into_boxed_slice(),
             spare_input: Vec::new(),

@@ -9,7 +9,8 @@ use super::memory::trim;
 use super::{Priority, Server};
 use crate::net::access_log::AccessLogEntry;
 use crate::net::client_table::RateLimit;
-use crate::net::connection::{Closing, Input, Protocol};
+use crate::net::connection::{Closing, Input, PendingResponse, Protocol};
+use crate::net::http::{HttpError, Request, RequestReader};
 use crate::net::service::{Client, ConnectionId, Effects, Event, Exchange, Progress, Service};
 use crate::net::socket::Socket;
 use crate::net::websocket::{WsConnection, WsEvent};
@@ -146,103 +147,123 @@ impl<S: Socket> Server<S> {
         step
     }
 
+    /// Handles the next request, or continues the one in progress.
     fn step_http(&mut self, slot: usize, input: &mut Input, service: &mut impl Service) -> Step {
         let Input { protocol: Protocol::Http(reader), pending } = input else { return Step::Waiting };
-        let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
-        let (id, listener, peer) = (connection.id, connection.listener, connection.peer);
-        let (is_resumed, now) = (connection.progress != Progress::Done, self.time.monotonic);
-        let is_proxy = self.trusted_proxies.is_trusted(peer);
-        let complete = reader.advance(|method, path| service.body_limit(listener, method, path));
-        self.charge_input(id, is_proxy, reader.take_chunks().div_ceil(CHUNKS_PER_UNIT));
-        let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
-        match complete {
+        match self.read_request(slot, reader, service) {
             Ok(true) => {}
-            Ok(false) => {
-                if reader.take_continue() {
-                    connection.output.queue().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-                }
-                let since = connection.request_since.or(Some(now));
-                connection.request_since = since.filter(|_| reader.is_partial());
-                return Step::Waiting;
-            }
+            Ok(false) => return Step::Waiting,
             Err(error) => {
                 *input = Input::new();
                 self.send_rejection(slot, error);
                 return Step::Waiting;
             }
         }
+        let Some(connection) = self.slab.get(slot) else { return Step::Waiting };
         let Some(request) = reader.take_request() else { return Step::Waiting };
-        let client = self.trusted_proxies.client(&request, listener, peer);
+        let (id, is_resumed) = (connection.id, connection.progress != Progress::Done);
+        let client = self.trusted_proxies.client(&request, connection.listener, connection.peer);
         // A resumed request is not counted again in the client's rate.
         let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &client) };
-        let mut response = mem::take(&mut self.response);
-        let mut pending_response = pending.take();
-        match &mut pending_response {
-            Some(pending) => pending.swap_response(&mut response),
-            None => {
-                response.reset();
-                response.route_id = 0;
-            }
+        let mut current = pending.take().unwrap_or_else(|| self.new_response());
+        if current.has_begun {
+            current.response.body = mem::take(&mut self.spare_body);
         }
         let exchange = Exchange {
             connection: id,
             client,
             request: &request,
-            response: &mut response,
+            response: &mut current.response,
             is_resumed,
             is_rate_limited: rate != RateLimit::Within,
         };
         let progress = service.handle(Event::Request(exchange), self.time, self);
         // The bytes of a forwarded request were not charged when read from the proxy.
         let forwarded_bytes = if client.is_forwarded && !is_resumed { request.body.len() } else { 0 };
-        self.charge(id, UNITS_PER_INPUT + ((response.body.len() + forwarded_bytes) / BYTES_PER_UNIT) as u32);
-        response.close |= self.is_draining || rate == RateLimit::Ban;
+        let bytes = current.response.body.len() + forwarded_bytes;
+        self.charge(id, UNITS_PER_INPUT + (bytes / BYTES_PER_UNIT) as u32);
+        current.response.close |= self.is_draining || rate == RateLimit::Ban;
         let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
         connection.progress = progress;
-        let out = connection.output.queue();
-        let queued = out.len();
-        if progress != Progress::Done {
-            let mut kept = pending_response.unwrap_or_default();
-            kept.write_chunk(&mut response, &request, false, out);
-            kept.sent += out.len() - queued;
-            kept.swap_response(&mut response);
-            *pending = Some(kept);
+        let is_complete = progress == Progress::Done;
+        let must_close = current.write(&request, is_complete, &mut self.gzip, connection.output.queue());
+        if !is_complete {
+            if current.has_begun {
+                // Between turns the body is empty; its memory serves other streams.
+                self.spare_body = mem::take(&mut current.response.body);
+                trim(&mut self.spare_body);
+            }
             reader.restore_last();
-            connection.request_since.get_or_insert(now);
-            self.response = response;
+            connection.request_since.get_or_insert(self.time.monotonic);
+            *pending = Some(current);
             return if connection.is_suspended() { Step::Waiting } else { Step::Exhausted };
         }
-        let since = connection.request_since.take().unwrap_or(now);
-        let sent = pending_response.as_ref().map_or(0, |pending| pending.sent);
-        let close = match pending_response.or_else(|| response.is_streaming.then(Box::default)) {
-            Some(mut kept) if response.is_streaming => kept.write_chunk(&mut response, &request, true, out),
-            _ => response.write(&request, &mut self.gzip, out),
-        };
-        let bytes = sent + out.len() - queued;
-        let status = if response.upgrade.is_some() { 101 } else { response.status };
-        let took = (self.clock)().saturating_sub(since);
-        AccessLogEntry { request: &request, client: connection.client, status, bytes, took }.log();
-        self.counters.count_response(response.route_id, status, took);
-        if response.is_secret {
-            connection.output.wipe_when_sent();
-            response.reset();
-        }
-        let is_upgrade = response.upgrade.take().is_some();
-        self.response = response;
+        let is_upgrade = self.finish_response(slot, &request, current);
         if is_upgrade {
             let mut websocket = WsConnection::new();
             websocket.receive(reader.remaining());
             input.protocol = Protocol::WebSocket(websocket);
             return self.open(slot, service);
         }
-        if close {
+        let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
+        if must_close {
             connection.closing = Closing::AfterOutput;
         }
-        if is_proxy {
+        if self.trusted_proxies.is_trusted(connection.peer) {
             // The next request of a proxy may be of another client.
-            self.set_client(slot, &Client::direct(listener, peer));
+            let proxy = Client::direct(connection.listener, connection.peer);
+            self.set_client(slot, &proxy);
         }
         Step::Handled
+    }
+
+    /// Reads on. Returns whether a request is complete.
+    fn read_request(
+        &mut self,
+        slot: usize,
+        reader: &mut RequestReader,
+        service: &impl Service,
+    ) -> Result<bool, HttpError> {
+        let Some(connection) = self.slab.get(slot) else { return Ok(false) };
+        let (id, listener) = (connection.id, connection.listener);
+        let is_proxy = self.trusted_proxies.is_trusted(connection.peer);
+        let result = reader.advance(|method, path| service.body_limit(listener, method, path));
+        self.charge_input(id, is_proxy, reader.take_chunks().div_ceil(CHUNKS_PER_UNIT));
+        let is_complete = result?;
+        if !is_complete && let Some(connection) = self.slab.get_mut(slot) {
+            if reader.take_continue() {
+                connection.output.queue().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            }
+            let since = connection.request_since.or(Some(self.time.monotonic));
+            connection.request_since = since.filter(|_| reader.is_partial());
+        }
+        Ok(is_complete)
+    }
+
+    /// Returns an empty response.
+    fn new_response(&mut self) -> Box<PendingResponse> {
+        let mut response = self.spare_response.take().unwrap_or_default();
+        response.reset();
+        response
+    }
+
+    /// Logs and counts a response that is written, and keeps its memory for the next one. Returns whether the connection
+    /// becomes a websocket.
+    fn finish_response(&mut self, slot: usize, request: &Request<'_>, mut current: Box<PendingResponse>) -> bool {
+        let Some(connection) = self.slab.get_mut(slot) else { return false };
+        let since = connection.request_since.take().unwrap_or(self.time.monotonic);
+        let took = (self.clock)().saturating_sub(since);
+        let response = &mut current.response;
+        let is_upgrade = response.upgrade.take().is_some();
+        let status = if is_upgrade { 101 } else { response.status };
+        AccessLogEntry { request, client: connection.client, status, bytes: current.written, took }.log();
+        self.counters.count_response(response.route_id, status, took);
+        if response.is_secret {
+            connection.output.wipe_when_sent();
+            response.reset();
+        }
+        self.spare_response = Some(current);
+        is_upgrade
     }
 
     fn step_websocket(&mut self, slot: usize, websocket: &mut WsConnection, service: &mut impl Service) -> Step {

@@ -3,7 +3,7 @@
 mod message;
 mod resolver;
 
-pub(super) use resolver::{Datagram, Resolver};
+pub(super) use resolver::Resolver;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,15 +1,15 @@
-//! DNS resolver as a state machine.
+//! DNS resolver.
 //!
 //! Both address families are queried at once, each query on a socket of its own, so that a forger must guess a port and
 //! an id. Once one family has addresses, the other is given only a short time.
-//!
-//! As in the pool, the slot of a socket is reused only after [`Resolver::next_closed`] returned it, which must be
-//! called after each call.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use mio::net::UdpSocket;
+use mio::{Interest, Registry, Token};
 use sha3::digest::{ExtendableOutput, Update, XofReader};
 use sha3::{Shake128, Shake128Reader};
 use slab::Slab;
@@ -22,25 +22,25 @@ use super::{Cache, Resolution};
 const OTHER_FAMILY_TIMEOUT: Duration = Duration::from_millis(100);
 /// Wrong messages on a socket before the query moves to another socket.
 const MAX_WRONG_MESSAGES: usize = 16;
+/// Messages read from a socket per turn.
+const MESSAGES_PER_TURN: usize = 4;
 /// How long a failed lookup is cached: the name has no address, or no server answered.
 const NO_ADDRESS_TTL: Duration = Duration::from_secs(30);
 const NO_ANSWER_TTL: Duration = Duration::from_secs(5);
 
 /// A query to send to a name server on a new socket.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Datagram {
-    /// Slot of the socket.
-    pub slot: usize,
+struct Datagram {
+    /// Slot of the query.
+    slot: usize,
     /// The name server; responses from others are not accepted.
-    pub server: SocketAddr,
-    /// The message.
-    pub bytes: Vec<u8>,
+    server: SocketAddr,
+    bytes: Vec<u8>,
 }
 
 /// A lookup in progress.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Lookup {
-    name: String,
     requesters: Vec<usize>,
     /// Results so far, one per family.
     answers: Vec<DnsAnswer>,
@@ -49,13 +49,14 @@ struct Lookup {
 /// A query in progress.
 #[derive(Debug)]
 struct Query {
-    lookup: u64,
+    name: String,
     family: Family,
     id: u16,
     attempt: usize,
     /// Index of the name server.
     server: usize,
-    is_sent: bool,
+    /// `None` until it is sent.
+    socket: Option<UdpSocket>,
     deadline: Duration,
     wrong_messages: usize,
 }
@@ -68,14 +69,12 @@ pub struct Resolver {
     max_queries: usize,
     /// Index of the name server that answered last, the first to be queried.
     server: usize,
-    lookups: BTreeMap<u64, Lookup>,
-    lookups_by_name: HashMap<String, u64>,
-    last_lookup: u64,
+    /// Lookups by lower-case name.
+    lookups: BTreeMap<String, Lookup>,
     /// Queries not started yet.
-    waiting: VecDeque<(u64, Family)>,
+    waiting: VecDeque<(String, Family)>,
     queries: Slab<Query>,
     unsent: VecDeque<usize>,
-    closed: VecDeque<usize>,
     resolved: VecDeque<(usize, Resolution)>,
 }
 
@@ -90,12 +89,9 @@ impl Resolver {
             max_queries,
             server: 0,
             lookups: BTreeMap::new(),
-            lookups_by_name: HashMap::new(),
-            last_lookup: 0,
             waiting: VecDeque::new(),
             queries: Slab::new(),
             unsent: VecDeque::new(),
-            closed: VecDeque::new(),
             resolved: VecDeque::new(),
         }
     }
@@ -111,15 +107,10 @@ impl Resolver {
         if let Some(known) = known {
             return self.resolved.push_back((requester, known));
         }
-        let lookup = self.lookups_by_name.get(&name).and_then(|number| self.lookups.get_mut(number));
-        if let Some(lookup) = lookup {
-            return lookup.requesters.push(requester);
+        if !self.lookups.contains_key(&name) {
+            self.waiting.extend([(name.clone(), Family::V4), (name.clone(), Family::V6)]);
         }
-        self.last_lookup += 1;
-        let number = self.last_lookup;
-        self.lookups_by_name.insert(name.clone(), number);
-        self.lookups.insert(number, Lookup { name, requesters: vec![requester], answers: Vec::new() });
-        self.waiting.extend([(number, Family::V4), (number, Family::V6)]);
+        self.lookups.entry(name).or_default().requesters.push(requester);
         self.start_waiting(now);
     }
 
@@ -128,45 +119,80 @@ impl Resolver {
         self.resolved.pop_front()
     }
 
-    /// Cancels the lookup of a requester.
+    /// Cancels the lookup of a requester, if it has one.
     pub fn cancel(&mut self, requester: usize, now: Duration) {
         self.resolved.retain(|(other, _)| *other != requester);
-        let asked = self.lookups.iter_mut().find(|(_, lookup)| lookup.requesters.contains(&requester));
-        let Some((number, lookup)) = asked else { return };
+        let own = self.lookups.iter_mut().find(|(_, lookup)| lookup.requesters.contains(&requester));
+        let Some((name, lookup)) = own else { return };
         lookup.requesters.retain(|other| *other != requester);
         if lookup.requesters.is_empty() {
-            let number = *number;
-            self.lookups_by_name.remove(&lookup.name);
-            self.lookups.remove(&number);
-            self.waiting.retain(|(other, _)| *other != number);
-            self.end_queries(number);
+            let name = name.clone();
+            self.lookups.remove(&name);
+            self.waiting.retain(|(other, _)| *other != name);
+            self.queries.retain(|_, query| query.name != name);
             self.start_waiting(now);
         }
     }
 
+    /// Sends queries, at most `max` of them. The token of a query is `first_token` and its slot. Returns how many were
+    /// sent.
+    pub fn send_queries(&mut self, max: usize, registry: &Registry, first_token: usize, now: Duration) -> u64 {
+        for sent in 0..max {
+            let Some(datagram) = self.next_query() else { return sent as u64 };
+            let slot = datagram.slot;
+            match send(&datagram, registry, Token(first_token + slot)) {
+                Ok(socket) => {
+                    if let Some(query) = self.queries.get_mut(slot) {
+                        query.socket = Some(socket);
+                    }
+                }
+                Err(error) => {
+                    log::debug!("cannot query the name server {}: {error}", datagram.server);
+                    self.unreachable(slot, now);
+                }
+            }
+        }
+        max as u64
+    }
+
     /// Returns a query to send.
-    pub fn next_query(&mut self) -> Option<Datagram> {
+    fn next_query(&mut self) -> Option<Datagram> {
         while let Some(slot) = self.unsent.pop_front() {
-            let Some(query) = self.queries.get_mut(slot).filter(|query| !query.is_sent) else { continue };
-            query.is_sent = true;
+            let Some(query) = self.queries.get_mut(slot) else { continue };
             let server = self.configuration.servers.get(query.server).copied();
-            let name = self.lookups.get(&query.lookup).map_or("", |lookup| &lookup.name);
-            if let (Some(server), Some(bytes)) = (server, message::encode_query(query.id, name, query.family)) {
+            if let (Some(server), Some(bytes)) = (server, message::encode_query(query.id, &query.name, query.family)) {
                 return Some(Datagram { slot, server, bytes });
             }
         }
         None
     }
 
+    /// Reads the responses to a query. Returns the bytes read, and whether there may be more.
+    pub fn read(&mut self, slot: usize, buffer: &mut [u8], now: Duration) -> (usize, bool) {
+        let mut bytes = 0;
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(Query { socket: Some(socket), .. }) = self.queries.get(slot) else { return (bytes, false) };
+            match socket.recv(buffer) {
+                Ok(count) => {
+                    bytes += count;
+                    self.received(slot, buffer.get(..count).unwrap_or_default(), now);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return (bytes, false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.unreachable(slot, now),
+            }
+        }
+        (bytes, true)
+    }
+
     /// Handles a message from the server of a query.
-    pub fn received(&mut self, slot: usize, bytes: &[u8], now: Duration) {
+    fn received(&mut self, slot: usize, bytes: &[u8], now: Duration) {
         let Some(query) = self.queries.get_mut(slot) else { return };
-        let Some(lookup) = self.lookups.get(&query.lookup) else { return };
-        match message::parse_response(bytes, query.id, &lookup.name, query.family) {
+        match message::parse_response(bytes, query.id, &query.name, query.family) {
             Some(DnsAnswer::Failed(reason)) => self.attempt_failed(slot, reason, now),
-            Some(said) => {
+            Some(answer) => {
                 self.server = query.server;
-                self.finish_query(slot, said, now);
+                self.finish_query(slot, answer, now);
             }
             None => {
                 query.wrong_messages += 1;
@@ -178,13 +204,8 @@ impl Resolver {
     }
 
     /// Handles a query that could not be sent or whose server is unreachable.
-    pub fn unreachable(&mut self, slot: usize, now: Duration) {
+    fn unreachable(&mut self, slot: usize, now: Duration) {
         self.attempt_failed(slot, "no name server can be reached", now);
-    }
-
-    /// Returns a slot whose socket is to be closed, if it has one.
-    pub fn next_closed(&mut self) -> Option<usize> {
-        self.closed.pop_front()
     }
 
     /// Handles timed-out queries.
@@ -209,11 +230,11 @@ impl Resolver {
     /// Starts waiting queries up to the limit.
     fn start_waiting(&mut self, now: Duration) {
         while self.queries.len() < self.max_queries
-            && let Some((lookup, family)) = self.waiting.pop_front()
+            && let Some((name, family)) = self.waiting.pop_front()
         {
             let server = self.server;
             let query =
-                Query { lookup, family, id: 0, attempt: 0, server, is_sent: false, deadline: now, wrong_messages: 0 };
+                Query { name, family, id: 0, attempt: 0, server, socket: None, deadline: now, wrong_messages: 0 };
             let slot = self.queries.insert(query);
             self.begin_attempt(slot, now);
         }
@@ -224,9 +245,11 @@ impl Resolver {
         let mut id = [0; 2];
         self.random.read(&mut id);
         query.id = u16::from_be_bytes(id);
-        (query.is_sent, query.wrong_messages) = (false, 0);
+        (query.socket, query.wrong_messages) = (None, 0);
         query.deadline = now + self.configuration.timeout;
-        self.unsent.push_back(slot);
+        if !self.unsent.contains(&slot) {
+            self.unsent.push_back(slot);
+        }
         self.shorten_timeout(slot, now);
     }
 
@@ -234,8 +257,8 @@ impl Resolver {
     fn shorten_timeout(&mut self, slot: usize, now: Duration) {
         let last_attempt = self.last_attempt();
         let Some(query) = self.queries.get_mut(slot) else { return };
-        let said = self.lookups.get(&query.lookup).map_or(&[][..], |lookup| &lookup.answers);
-        if matches!(said, [DnsAnswer::Addresses(..)]) {
+        let answers = self.lookups.get(&query.name).map_or(&[][..], |lookup| &lookup.answers);
+        if matches!(answers, [DnsAnswer::Addresses(..)]) {
             query.deadline = query.deadline.min(now + OTHER_FAMILY_TIMEOUT);
             query.attempt = query.attempt.max(last_attempt);
         }
@@ -245,7 +268,7 @@ impl Resolver {
         (self.configuration.servers.len() * self.configuration.attempts).saturating_sub(1)
     }
 
-    /// Retries a query at the next server, or ends it.
+    /// Retries a query at the next server on another socket, or ends it.
     fn attempt_failed(&mut self, slot: usize, reason: &'static str, now: Duration) {
         let (last_attempt, servers) = (self.last_attempt(), self.configuration.servers.len());
         let Some(query) = self.queries.get_mut(slot) else { return };
@@ -254,42 +277,39 @@ impl Resolver {
         }
         query.attempt += 1;
         query.server = (query.server + 1) % servers.max(1);
-        self.closed.push_back(slot);
         self.begin_attempt(slot, now);
     }
 
-    /// Ends a query with its result.
+    /// Ends a query with its result, and the lookup if both families have one.
     fn finish_query(&mut self, slot: usize, answer: DnsAnswer, now: Duration) {
-        let Some(query) = self.queries.try_remove(slot) else { return };
-        self.closed.push_back(slot);
-        let number = query.lookup;
-        if let Some(lookup) = self.lookups.get_mut(&number) {
+        let Some(Query { name, .. }) = self.queries.try_remove(slot) else { return };
+        if let Some(lookup) = self.lookups.get_mut(&name) {
             lookup.answers.push(answer);
             if lookup.answers.len() == 2 {
-                self.finish_lookup(number, now);
-            } else if let Some((other, _)) = self.queries.iter().find(|(_, other)| other.lookup == number) {
+                let (known, lifetime) = combine_answers(&lookup.answers);
+                self.resolved.extend(lookup.requesters.iter().map(|requester| (*requester, known.clone())));
+                self.lookups.remove(&name);
+                self.cache.put(name, known, lifetime, now);
+            } else if let Some((other, _)) = self.queries.iter().find(|(_, other)| other.name == name) {
                 self.shorten_timeout(other, now);
             }
         }
         self.start_waiting(now);
     }
+}
 
-    fn finish_lookup(&mut self, number: u64, now: Duration) {
-        let Some(lookup) = self.lookups.remove(&number) else { return };
-        self.lookups_by_name.remove(&lookup.name);
-        let (known, lifetime) = combine_answers(&lookup.answers);
-        self.resolved.extend(lookup.requesters.iter().map(|requester| (*requester, known.clone())));
-        self.cache.put(lookup.name, known, lifetime, now);
-    }
-
-    fn end_queries(&mut self, number: u64) {
-        let of_lookup: Vec<usize> =
-            self.queries.iter().filter(|(_, query)| query.lookup == number).map(|(slot, _)| slot).collect();
-        for slot in of_lookup {
-            self.queries.remove(slot);
-            self.closed.push_back(slot);
-        }
-    }
+/// Sends a query on a socket of its own, with a random port from the system, connected so that only the server can
+/// answer.
+fn send(query: &Datagram, registry: &Registry, token: Token) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match query.server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let mut socket = UdpSocket::bind(any)?;
+    socket.connect(query.server)?;
+    registry.register(&mut socket, token, Interest::READABLE)?;
+    socket.send(&query.bytes)?;
+    Ok(socket)
 }
 
 /// Combines the results of both families. Returns the resolution and its time to live.

@@ -1,6 +1,7 @@
-//! Decoder of the chunked transfer coding (RFC 9112 §7.1), in place.
+//! The body of a message, found behind its head, and decoded in place if it has the chunked transfer coding (RFC 9112
+//! §7.1).
 //!
-//! Lines must end in CR LF: accepting a bare LF inside a chunked body allows request smuggling.
+//! Lines of chunks must end in CR LF: accepting a bare LF inside a chunked body allows request smuggling.
 
 use super::HttpError;
 
@@ -15,50 +16,81 @@ const TRAILER_LIMIT: usize = 4096;
 
 const BAD_CHUNK: HttpError = HttpError::Malformed("Bad Chunk");
 
-/// State of the decoder.
+/// How the end of a body is found.
+#[derive(Clone, Debug)]
+pub(in crate::net) enum Body {
+    /// It has this many bytes.
+    Sized(usize),
+    Chunked(ChunkedBody),
+    /// It ends with the connection.
+    UntilClosed,
+}
+
+/// How much of a body has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::net) struct Extent {
+    /// Bytes of the body so far, from the first one on.
+    pub length: usize,
+    /// Bytes used. Those from `length` on are garbage, which must be removed before the next call.
+    pub used: usize,
+    pub is_complete: bool,
+}
+
+impl Body {
+    /// Decodes as much as possible of `bytes`: the body so far, followed by new bytes.
+    pub fn advance(&mut self, bytes: &mut [u8], limit: usize) -> Result<Extent, HttpError> {
+        let plain = |length| Extent { length, used: length, is_complete: false };
+        match self {
+            Body::Sized(length) if bytes.len() >= *length => Ok(Extent { is_complete: true, ..plain(*length) }),
+            Body::Sized(_) => Ok(plain(bytes.len())),
+            Body::Chunked(chunked) => chunked.advance(bytes, limit),
+            Body::UntilClosed if bytes.len() > limit => Err(HttpError::BodyTooLarge),
+            Body::UntilClosed => Ok(plain(bytes.len())),
+        }
+    }
+
+    /// Returns the number of chunks read since the last call.
+    pub fn take_chunks(&mut self) -> u32 {
+        match self {
+            Body::Chunked(chunked) => std::mem::take(&mut chunked.chunks),
+            Body::Sized(_) | Body::UntilClosed => 0,
+        }
+    }
+}
+
+/// State of the decoder of chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
+    #[default]
     SizeLine,
-    Data { left: usize },
+    Data {
+        left: usize,
+    },
     DataEnd,
-    Trailers { seen: usize },
+    Trailers {
+        seen: usize,
+    },
     Done,
 }
 
 /// A chunked body being decoded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::net) struct ChunkedBody {
-    /// Bytes decoded so far: the first bytes of the slice passed to [`advance`].
-    ///
-    /// [`advance`]: Self::advance
-    pub decoded: usize,
+    decoded: usize,
     /// Chunks since the last count.
-    pub chunks: u32,
+    chunks: u32,
     /// Bytes of extensions so far.
     extensions: usize,
     phase: Phase,
 }
 
 impl ChunkedBody {
-    pub fn new() -> Self {
-        Self { decoded: 0, chunks: 0, extensions: 0, phase: Phase::SizeLine }
-    }
-
-    /// Returns whether the last chunk and the trailers have been read.
-    pub fn is_done(&self) -> bool {
-        self.phase == Phase::Done
-    }
-
-    /// Decodes as much as possible of `bytes`: the body decoded so far, followed by new bytes.
-    ///
-    /// Returns the number of bytes used. Those after `self.decoded` are garbage, which the caller removes before the
-    /// next call.
-    pub fn advance(&mut self, bytes: &mut [u8], body_limit: usize) -> Result<usize, HttpError> {
+    fn advance(&mut self, bytes: &mut [u8], limit: usize) -> Result<Extent, HttpError> {
         let mut at = self.decoded;
-        while let Some(next) = self.step(bytes, at, body_limit)? {
+        while let Some(next) = self.step(bytes, at, limit)? {
             at = next;
         }
-        Ok(at)
+        Ok(Extent { length: self.decoded, used: at, is_complete: self.phase == Phase::Done })
     }
 
     /// Decodes one element at offset `at`. Returns the offset behind it, or `None` for lack of bytes.
@@ -163,10 +195,9 @@ mod tests {
 
     fn decode(text: &str, limit: usize) -> Result<(String, usize, bool), HttpError> {
         let mut bytes = text.as_bytes().to_vec();
-        let mut body = ChunkedBody::new();
-        let used = body.advance(&mut bytes, limit)?;
-        let decoded = String::from_utf8(bytes[..body.decoded].to_vec()).unwrap();
-        Ok((decoded, used, body.is_done()))
+        let Extent { length, used, is_complete } = Body::Chunked(ChunkedBody::default()).advance(&mut bytes, limit)?;
+        let decoded = String::from_utf8(bytes[..length].to_vec()).unwrap();
+        Ok((decoded, used, is_complete))
     }
 
     #[test]

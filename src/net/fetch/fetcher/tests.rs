@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -7,9 +9,9 @@ use crate::net::fetch::Method;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A pool, the time, and the last id used.
+/// A fetcher without sockets, and the time.
 struct Bench {
-    pool: ConnectionPool,
+    fetcher: Fetcher,
     now: Duration,
     last: u64,
 }
@@ -30,66 +32,98 @@ fn fetch(host: &str) -> FetchRequest {
 
 impl Bench {
     fn new(limits: FetchLimits) -> Self {
-        Self { pool: ConnectionPool::new(limits), now: Duration::ZERO, last: 0 }
+        let config = FetchConfig { limits, ..FetchConfig::default() };
+        Self { fetcher: Fetcher::new(config, 0), now: Duration::ZERO, last: 0 }
     }
 
     fn start(&mut self, request: FetchRequest) -> FetchId {
         self.last += 1;
-        self.pool.start(FetchId(self.last), request, self.now);
+        self.fetcher.start(FetchId(self.last), request, self.now);
         FetchId(self.last)
     }
 
-    /// Answers all DNS queries with two addresses each. Returns the names.
-    fn answer_dns(&mut self) -> Vec<String> {
-        let mut names = Vec::new();
-        while let Some((slot, name)) = self.pool.next_dns_query() {
-            names.push(name.to_owned());
-            self.pool.resolved(slot, Ok(&[[10, 0, 0, 1].into(), [10, 0, 0, 2].into()]), self.now);
-        }
-        names
+    /// Returns the slots of connections in a stage.
+    fn slots(&self, is_it: fn(&Stage) -> bool) -> Vec<usize> {
+        let connections = self.fetcher.connections.iter();
+        connections.filter(|(_, connection)| is_it(&connection.stage)).map(|(slot, _)| slot).collect()
     }
 
-    /// Answers all DNS queries and returns the connections to open.
+    fn is_open(&self, slot: usize) -> bool {
+        self.slots(|stage| matches!(stage, Stage::Open { .. })).contains(&slot)
+    }
+
+    /// Resolves the host of a connection to two addresses. Returns its name.
+    fn resolve(&mut self, slot: usize) -> String {
+        let addresses: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+        let name = self.fetcher.connections[slot].host.host.clone();
+        self.fetcher.resolved(slot, Ok(addresses.into()), self.now);
+        name
+    }
+
+    /// Resolves the hosts of all connections. Returns their names.
+    fn answer_dns(&mut self) -> Vec<String> {
+        let slots = self.slots(|stage| matches!(stage, Stage::Resolving));
+        slots.into_iter().map(|slot| self.resolve(slot)).collect()
+    }
+
+    /// Resolves all hosts and returns the connections to open.
     fn attempts(&mut self) -> Vec<(usize, SocketAddr)> {
         self.answer_dns();
-        std::iter::from_fn(|| self.pool.next_attempt()).collect()
+        std::iter::from_fn(|| self.fetcher.next_attempt()).collect()
     }
 
     /// Opens all wanted connections and sends their requests. Returns the slots.
     fn connect(&mut self) -> Vec<usize> {
         let slots: Vec<usize> = self.attempts().into_iter().map(|(slot, _)| slot).collect();
-        slots.iter().for_each(|slot| self.pool.connected(*slot, self.now));
-        slots.iter().for_each(|slot| self.send(*slot));
+        slots.iter().for_each(|slot| self.fetcher.connected(*slot, self.now));
+        slots.iter().for_each(|slot| _ = self.send(*slot, usize::MAX));
         slots
     }
 
-    fn send(&mut self, slot: usize) {
-        let count = self.pool.unsent(slot).concat().len();
-        self.pool.sent(slot, count);
+    /// Sends bytes of the request of a connection. Returns them.
+    fn send(&mut self, slot: usize, most: usize) -> Vec<u8> {
+        let connection = &mut self.fetcher.connections[slot];
+        let Some(request) = connection.request.and_then(|id| self.fetcher.requests.get(&id)) else { return vec![] };
+        let mut bytes = connection.unsent(request).concat();
+        bytes.truncate(most);
+        if let Stage::Open { sent, .. } = &mut connection.stage {
+            *sent += bytes.len();
+        }
+        bytes
     }
 
     /// Sends the requests assigned to idle connections. Returns the slots.
     fn assigned(&mut self) -> Vec<usize> {
-        let slots: Vec<usize> = std::iter::from_fn(|| self.pool.next_assigned(self.now)).collect();
-        slots.iter().for_each(|slot| self.send(*slot));
+        let slots: Vec<usize> = self.fetcher.ready.drain(..).collect();
+        slots.iter().for_each(|slot| _ = self.send(*slot, usize::MAX));
         slots
     }
 
-    fn closed(&mut self) -> Vec<usize> {
-        std::iter::from_fn(|| self.pool.next_closed()).collect()
+    fn receive(&mut self, slot: usize, bytes: &[u8]) {
+        self.fetcher.received(slot, bytes, self.now);
     }
 
     fn answer(&mut self, slot: usize) {
-        self.pool.received(slot, OK, self.now);
+        self.receive(slot, OK);
+    }
+
+    fn end(&mut self, slot: usize, cause: Option<io::Error>) {
+        self.fetcher.closed_by_server(slot, cause, self.now);
     }
 
     fn pass(&mut self, time: Duration) {
         self.now += time;
-        self.pool.handle_timeouts(self.now);
+        self.fetcher.handle_timeouts(self.now);
+    }
+
+    /// Returns the number of connections, and how many are idle.
+    fn connections(&self) -> (usize, usize) {
+        let stats = self.fetcher.stats();
+        (stats.connections, stats.idle)
     }
 
     fn done(&mut self) -> Vec<(u64, String)> {
-        let done = std::iter::from_fn(|| self.pool.next_completed());
+        let done = std::iter::from_fn(|| self.fetcher.next_completed());
         let summary = |(id, result): FetchOutcome| match result {
             Ok(answer) => (id.0, answer.response.status.to_string()),
             Err(error) => (id.0, format!("{error:?}").split('(').next().unwrap_or_default().to_owned()),
@@ -99,10 +133,10 @@ impl Bench {
 
     /// Asserts that no request or connection is left.
     fn assert_empty(&mut self) {
-        let pool = &self.pool;
-        assert!(pool.hosts.is_empty() && pool.hosts_by_endpoint.is_empty() && pool.connections.is_empty());
-        assert!(pool.locations.is_empty() && pool.hosts_wanting_connection.is_empty());
-        assert_eq!((pool.waiting, pool.held_bytes(), pool.next_due()), (0, 0, None));
+        let fetcher = &self.fetcher;
+        assert!(fetcher.hosts.is_empty() && fetcher.connections.is_empty() && fetcher.requests.is_empty());
+        assert!(fetcher.hosts_wanting_connection.is_empty() && fetcher.to_connect.is_empty());
+        assert_eq!((fetcher.waiting(), fetcher.held_bytes(), fetcher.next_due()), (0, 0, None));
     }
 }
 
@@ -125,9 +159,8 @@ fn a_connection_is_reused_until_its_idle_timeout() {
         bench.pass(seconds(20));
     }
     assert_eq!(bench.done(), [done(1, "200"), done(2, "200"), done(3, "200")]);
-    assert_eq!(bench.pool.connections(), (1, 1));
+    assert_eq!(bench.connections(), (1, 1));
     bench.pass(seconds(5));
-    assert_eq!(bench.closed(), [0]);
     bench.assert_empty();
 }
 
@@ -140,12 +173,11 @@ fn a_request_is_retried_once_if_its_reused_connection_was_closed() {
     slots.iter().for_each(|slot| bench.answer(*slot));
     bench.start(fetch("a"));
     assert_eq!(bench.assigned(), [1]);
-    bench.pool.closed_by_server(1, None);
-    assert_eq!(bench.closed(), [1, 0], "the other idle connection is as old and goes too");
+    bench.end(1, None);
+    assert_eq!(bench.connections(), (1, 0), "the other idle connection is as old and goes too");
     let slots = bench.connect();
-    bench.pool.closed_by_server(slots[0], None);
+    bench.end(slots[0], None);
     assert_eq!(bench.done(), [done(1, "200"), done(2, "200"), done(3, "Broken")]);
-    bench.closed();
     bench.assert_empty();
 }
 
@@ -157,8 +189,49 @@ fn a_request_that_is_not_idempotent_is_never_retried() {
     bench.answer(0);
     bench.start(FetchRequest { is_idempotent: false, ..fetch("a") });
     bench.assigned();
-    bench.pool.closed_by_server(0, None);
+    bench.end(0, None);
     assert_eq!(bench.done(), [done(1, "200"), done(2, "Broken")]);
+    // A request whose response has begun is not repeated either.
+    bench.start(fetch("a"));
+    let slot = bench.connect()[0];
+    bench.answer(slot);
+    bench.start(fetch("a"));
+    bench.assigned();
+    bench.receive(slot, b"H");
+    bench.end(slot, None);
+    assert_eq!(bench.done(), [done(3, "200"), done(4, "NotHttp")]);
+}
+
+#[test]
+fn a_request_is_sent_in_any_pieces_and_a_response_before_its_end_ends_the_connection() {
+    let mut bench = Bench::new(FetchLimits::default());
+    bench.start(FetchRequest { method: Method::Post, body: b"body".as_slice().into(), ..fetch("a") });
+    let slot = bench.attempts()[0].0;
+    bench.fetcher.connected(slot, bench.now);
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\r\n\r\nbod") {
+        seen.extend(bench.send(slot, 1));
+    }
+    bench.answer(slot);
+    assert_eq!((bench.connections(), bench.done()), ((0, 0), vec![done(1, "200")]));
+}
+
+#[test]
+fn the_end_of_a_connection_ends_a_response_without_a_length_only() {
+    for (received, cause, expected) in [
+        ("", None, "Broken"),
+        ("HTTP/1.1 200 OK\r\n\r\nok", None, "200"),
+        ("HTTP/1.1 200 OK\r\n\r\nok", Some(io::ErrorKind::ConnectionReset), "Broken"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", None, "NotHttp"),
+    ] {
+        let mut bench = Bench::new(FetchLimits::default());
+        bench.start(fetch("a"));
+        let slot = bench.connect()[0];
+        bench.receive(slot, received.as_bytes());
+        bench.end(slot, cause.map(io::Error::from));
+        assert_eq!(bench.done(), [done(1, expected)], "{received}");
+        bench.assert_empty();
+    }
 }
 
 #[test]
@@ -173,11 +246,10 @@ fn connections_are_limited_per_host_and_in_total() {
         bench.start(fetch(host));
     }
     assert_eq!(bench.answer_dns(), ["a", "b", "c", "d"], "the last half is for hosts that have none");
-    assert_eq!(bench.pool.connections(), (8, 0));
+    assert_eq!(bench.connections(), (8, 0));
     let slots = bench.connect();
     bench.answer(slots[0]);
-    assert_eq!(bench.closed(), [slots[0]], "it makes room for who has none, although its host has more to ask");
-    assert_eq!(bench.answer_dns(), ["e"]);
+    assert_eq!(bench.answer_dns(), ["e"], "it makes room for who has none, although its host has more to ask");
     bench.connect();
     bench.answer(slots[1]);
     assert_eq!(bench.answer_dns(), ["f"]);
@@ -195,12 +267,9 @@ fn an_idle_connection_is_closed_for_another_host() {
         bench.pass(seconds(1));
     }
     bench.start(fetch("c"));
-    assert_eq!(
-        (bench.closed(), bench.answer_dns()),
-        (vec![0], vec!["c".to_owned()]),
-        "that which was idle for longest"
-    );
-    assert_eq!(bench.pool.hosts.len(), 2);
+    assert_eq!(bench.answer_dns(), ["c"]);
+    let hosts: BTreeSet<&str> = bench.fetcher.hosts.keys().map(|host| host.host.as_str()).collect();
+    assert!(hosts.into_iter().eq(["b", "c"]), "that which was idle for longest is closed");
 }
 
 #[test]
@@ -217,7 +286,7 @@ fn too_many_waiting_requests_are_rejected_at_once() {
         bench.start(fetch(host));
     }
     assert_eq!(bench.done(), [done(4, "Busy"), done(6, "Busy")]);
-    assert_eq!((bench.pool.waiting(), bench.pool.hosts.len()), (3, 2));
+    assert_eq!((bench.fetcher.waiting(), bench.fetcher.hosts.len()), (3, 2));
     bench.pass(seconds(10));
     assert_eq!(bench.done().len(), 4);
     bench.assert_empty();
@@ -229,16 +298,15 @@ fn every_address_is_tried_until_its_timeout_and_the_working_one_is_remembered() 
     bench.start(fetch("a"));
     assert_eq!(bench.attempts(), [(0, "10.0.0.1:7890".parse().unwrap())]);
     bench.pass(seconds(5));
-    assert_eq!(bench.closed(), [0]);
     assert_eq!(bench.attempts(), [(0, "10.0.0.2:7890".parse().unwrap())]);
-    bench.pool.connected(0, bench.now);
+    bench.fetcher.connected(0, bench.now);
     bench.start(fetch("a"));
     assert_eq!(bench.attempts(), [(1, "10.0.0.2:7890".parse().unwrap())]);
-    bench.pool.attempt_failed(1, io::ErrorKind::ConnectionRefused.into(), bench.now);
+    bench.fetcher.attempt_failed(1, io::ErrorKind::ConnectionRefused.into(), bench.now);
     assert_eq!(bench.attempts().len(), 1);
-    bench.pool.attempt_failed(1, io::ErrorKind::ConnectionRefused.into(), bench.now);
+    bench.fetcher.attempt_failed(1, io::ErrorKind::ConnectionRefused.into(), bench.now);
     assert_eq!(bench.done(), [done(2, "Unreachable")]);
-    assert_eq!(bench.closed(), [1, 1]);
+    assert_eq!(bench.connections(), (1, 0));
 }
 
 #[test]
@@ -247,18 +315,16 @@ fn a_request_times_out_in_every_state() {
     for _ in 0..4 {
         bench.start(fetch("a"));
     }
-    let (first, _) = bench.pool.next_dns_query().unwrap();
-    bench.pool.resolved(first, Ok(&[[10, 0, 0, 1].into()]), bench.now);
-    bench.pool.next_attempt();
-    bench.pool.connected(first, bench.now);
-    bench.pool.received(first, b"HTTP/1.1 200 OK\r\n\r\n", bench.now);
+    bench.resolve(0);
+    bench.fetcher.next_attempt();
+    bench.fetcher.connected(0, bench.now);
+    bench.receive(0, b"HTTP/1.1 200 OK\r\n\r\n");
     bench.pass(seconds(9));
-    bench.pool.received(first, b"a byte", bench.now);
+    bench.receive(0, b"a byte");
     assert!(bench.done().is_empty());
     bench.pass(seconds(1));
     assert_eq!(bench.done(), [1, 2, 3, 4].map(|id| done(id, "TimedOut")));
     bench.assert_empty();
-    assert_eq!(bench.closed().len(), 4, "the request that waited was the next in one's place");
 }
 
 #[test]
@@ -267,8 +333,7 @@ fn a_cancelled_request_is_not_reported_and_leaves_no_state() {
     let ids = [bench.start(fetch("a")), bench.start(fetch("a"))];
     let slot = bench.connect()[0];
     bench.answer(slot);
-    ids.into_iter().for_each(|id| bench.pool.cancel(id));
-    assert_eq!(bench.closed(), [slot]);
+    ids.into_iter().for_each(|id| bench.fetcher.cancel(id, bench.now));
     assert!(bench.done().is_empty());
     bench.assert_empty();
 }
@@ -278,9 +343,8 @@ fn an_unknown_host_fails_each_of_its_requests() {
     let mut bench = Bench::new(FetchLimits { connections_per_host: 1, ..FetchLimits::default() });
     bench.start(fetch("a"));
     bench.start(fetch("a"));
-    while let Some((slot, _)) = bench.pool.next_dns_query() {
-        bench.pool.resolved(slot, Err("there is no such name"), bench.now);
-        bench.closed();
+    while let Some(slot) = bench.slots(|stage| matches!(stage, Stage::Resolving)).first() {
+        bench.fetcher.resolved(*slot, Err("there is no such name"), bench.now);
     }
     assert_eq!(bench.done(), [done(1, "UnknownHost"), done(2, "UnknownHost")]);
     bench.assert_empty();
@@ -294,12 +358,12 @@ fn the_largest_response_is_dropped_when_the_total_limit_is_exceeded() {
     }
     let slots = bench.connect();
     for (slot, count) in [(slots[0], 300), (slots[1], 900), (slots[2], 200)] {
-        bench.pool.received(slot, b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", bench.now);
-        bench.pool.received(slot, &vec![b'x'; count], bench.now);
+        bench.receive(slot, b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+        bench.receive(slot, &vec![b'x'; count]);
     }
-    assert_eq!(bench.pool.held_bytes(), 1400);
-    bench.pool.received(slots[2], &[b'x'; 300], bench.now);
-    assert_eq!((bench.done(), bench.pool.held_bytes()), (vec![done(2, "Busy")], 800));
+    assert_eq!(bench.fetcher.held_bytes(), 1400);
+    bench.receive(slots[2], &[b'x'; 300]);
+    assert_eq!((bench.done(), bench.fetcher.held_bytes()), (vec![done(2, "Busy")], 800));
 }
 
 #[test]
@@ -308,8 +372,7 @@ fn unrequested_bytes_close_the_connection() {
     bench.start(fetch("a"));
     let slot = bench.connect()[0];
     bench.answer(slot);
-    bench.pool.received(slot, b"HTTP/1.1 200 OK\r\n\r\n", bench.now);
-    assert_eq!(bench.closed(), [slot]);
+    bench.receive(slot, b"HTTP/1.1 200 OK\r\n\r\n");
     bench.done();
     bench.assert_empty();
 }
@@ -353,54 +416,48 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 impl Bench {
-    /// Applies one step; `open` holds the slots of established connections.
-    fn step(&mut self, step: Step, open: &mut BTreeSet<usize>) {
+    /// Applies one step.
+    fn step(&mut self, step: Step) {
         match step {
             Step::Start { host, is_idempotent } => {
                 self.start(FetchRequest { is_idempotent, ..fetch(&format!("host{host}")) });
             }
-            Step::Cancel { id } => self.pool.cancel(FetchId(id)),
-            Step::Name { is_known } => {
-                if let Some((slot, _)) = self.pool.next_dns_query() {
-                    let addresses: &[IpAddr] = &[[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
-                    self.pool.resolved(slot, if is_known { Ok(addresses) } else { Err("unknown") }, self.now);
-                }
-            }
-            Step::Attempt { succeeds } => match self.pool.next_attempt() {
-                Some((slot, _)) if succeeds => {
-                    self.pool.connected(slot, self.now);
-                    open.insert(slot);
-                }
-                Some((slot, _)) => self.pool.attempt_failed(slot, io::ErrorKind::ConnectionRefused.into(), self.now),
+            Step::Cancel { id } => self.fetcher.cancel(FetchId(id), self.now),
+            Step::Name { is_known } => match self.slots(|stage| matches!(stage, Stage::Resolving)).first() {
+                Some(slot) if is_known => _ = self.resolve(*slot),
+                Some(slot) => self.fetcher.resolved(*slot, Err("unknown"), self.now),
                 None => {}
             },
-            Step::Receive { slot, bytes } if open.contains(&slot) => {
-                self.send(slot);
-                self.pool.received(slot, bytes, self.now);
+            Step::Attempt { succeeds } => match self.fetcher.next_attempt() {
+                Some((slot, _)) if succeeds => self.fetcher.connected(slot, self.now),
+                Some((slot, _)) => self.fetcher.attempt_failed(slot, io::ErrorKind::ConnectionRefused.into(), self.now),
+                None => {}
+            },
+            Step::Receive { slot, bytes } if self.is_open(slot) => {
+                self.send(slot, usize::MAX);
+                self.receive(slot, bytes);
             }
-            Step::End { slot, is_error } if open.contains(&slot) => {
-                self.pool.closed_by_server(slot, is_error.then(|| io::ErrorKind::ConnectionReset.into()));
+            Step::End { slot, is_error } if self.is_open(slot) => {
+                self.end(slot, is_error.then(|| io::ErrorKind::ConnectionReset.into()));
             }
             Step::Receive { .. } | Step::End { .. } => {}
             Step::Pass { millis } => self.pass(Duration::from_millis(millis)),
         }
-        for slot in self.closed() {
-            open.remove(&slot);
-        }
-        self.assigned().iter().for_each(|slot| assert!(open.contains(slot)));
+        self.fetcher.ready.clear();
     }
 
     fn assert_limits(&self) {
-        let pool = &self.pool;
-        assert!(pool.connections.len() <= pool.limits.connections);
+        let fetcher = &self.fetcher;
+        assert!(fetcher.connections.len() <= fetcher.limits.connections);
         // A repeated request may wait beyond the limit.
-        assert!(pool.waiting <= pool.limits.waiting + pool.limits.connections);
-        assert!(pool.hosts.iter().all(|(_, host)| host.connections <= pool.limits.connections_per_host));
-        assert_eq!(pool.hosts.iter().map(|(_, host)| host.connections).sum::<usize>(), pool.connections.len());
-        assert_eq!(pool.hosts.iter().map(|(_, host)| host.queued.len()).sum::<usize>(), pool.waiting);
-        let held: usize = pool.connections.iter().map(|(_, connection)| connection.held_bytes()).sum();
-        assert_eq!((held, pool.locations.len()), (pool.held_bytes, pool.deadlines.len()));
-        assert!(held <= pool.limits.held_bytes);
+        assert!(fetcher.waiting() <= fetcher.limits.waiting + fetcher.limits.connections);
+        let count = |host| fetcher.connections.iter().filter(|(_, connection)| connection.host == *host).count();
+        assert!(fetcher.hosts.keys().all(|host| count(host) <= fetcher.limits.connections_per_host));
+        assert_eq!(fetcher.hosts.keys().map(count).sum::<usize>(), fetcher.connections.len());
+        assert_eq!(fetcher.hosts.values().map(|host| host.queued.len()).sum::<usize>(), fetcher.waiting());
+        let requests = fetcher.timers.iter().filter(|(_, timer)| matches!(timer, Timer::Request(_)));
+        assert_eq!(requests.count(), fetcher.requests.len());
+        assert!(fetcher.unfinished_bytes() <= fetcher.limits.held_bytes);
     }
 }
 
@@ -418,19 +475,18 @@ proptest! {
             ..FetchLimits::default()
         };
         // A cancelled request counts as delivered.
-        let (mut bench, mut open, mut delivered) = (Bench::new(limits), BTreeSet::new(), Vec::new());
+        let (mut bench, mut delivered) = (Bench::new(limits), Vec::new());
         for step in steps {
             if let Step::Cancel { id } = step {
                 delivered.extend((id <= bench.last && !delivered.contains(&id)).then_some(id));
             }
-            bench.step(step, &mut open);
+            bench.step(step);
             bench.assert_limits();
             delivered.extend(bench.done().into_iter().map(|(id, _)| id));
         }
         // All requests time out, then all idle connections.
         for _ in 0..20 {
             bench.pass(seconds(5));
-            bench.closed();
             delivered.extend(bench.done().into_iter().map(|(id, _)| id));
         }
         bench.assert_empty();
@@ -447,7 +503,7 @@ fn the_read_timeout_is_counted_from_the_last_byte() {
     bench.pass(seconds(3));
     let slot = bench.connect()[0];
     bench.pass(seconds(9));
-    bench.pool.received(slot, b"HTTP/1.1 200 OK\r\n", bench.now);
+    bench.receive(slot, b"HTTP/1.1 200 OK\r\n");
     bench.pass(seconds(9));
     assert!(bench.done().is_empty());
     bench.pass(seconds(1));
@@ -456,12 +512,11 @@ fn the_read_timeout_is_counted_from_the_last_byte() {
     bench.start(patient.clone());
     let slot = bench.connect()[0];
     for _ in 0..12 {
-        bench.pool.received(slot, b"H", bench.now);
+        bench.receive(slot, b"H");
         bench.pass(seconds(5));
     }
     assert_eq!(bench.done().len(), 1);
     // On a reused connection the timeout starts when the request is sent.
-    bench.closed();
     bench.start(patient.clone());
     let slot = bench.connect()[0];
     bench.answer(slot);
@@ -469,7 +524,6 @@ fn the_read_timeout_is_counted_from_the_last_byte() {
     assert_eq!(bench.assigned(), [slot]);
     bench.pass(seconds(10));
     assert_eq!(bench.done(), [(3, "200".to_owned()), (4, "Silent".to_owned())]);
-    bench.closed();
     bench.assert_empty();
 }
 
@@ -479,35 +533,33 @@ fn a_response_below_the_minimum_rate_is_dropped_and_a_slow_one_is_kept() {
     let patient = FetchRequest { timeout: seconds(180), ..fetch("a") };
     bench.start(patient.clone());
     let slot = bench.connect()[0];
-    bench.pool.received(slot, b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n", bench.now);
+    bench.receive(slot, b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n");
     for _ in 0..10 {
         // Few bytes at a time, but enough within the window.
-        bench.pool.received(slot, &[0; 60], bench.now);
+        bench.receive(slot, &[0; 60]);
         bench.pass(seconds(9));
     }
     assert!(bench.done().is_empty());
     // From here on one byte per second; earlier bytes of the window still count.
     let mut waited = 0;
     while bench.done().is_empty() {
-        bench.pool.received(slot, b"a", bench.now);
+        bench.receive(slot, b"a");
         bench.pass(seconds(1));
         waited += 1;
     }
     assert!((1..=20).contains(&waited), "{waited} s");
-    bench.closed();
     // A slow response is given up after the full window.
     bench.start(patient);
     let slot = bench.connect()[0];
-    bench.pool.received(slot, b"HTTP/1.1 200 OK\r\n", bench.now);
+    bench.receive(slot, b"HTTP/1.1 200 OK\r\n");
     let mut waited = 1;
     bench.pass(seconds(1));
     while waited < 20 {
         assert!(bench.done().is_empty());
-        bench.pool.received(slot, b"A", bench.now);
+        bench.receive(slot, b"A");
         bench.pass(seconds(1));
         waited += 1;
     }
     assert_eq!(bench.done(), [(2, "TooSlow".to_owned())]);
-    bench.closed();
     bench.assert_empty();
 }
