@@ -230,7 +230,7 @@ fn net_uses_sockets_and_clocks_only_in_its_socket_files() {
         "net/listeners.rs",
         "net/reactor.rs",
         "net/fetch/fetcher.rs",
-        "net/fetch/dns/resolver.rs",
+        "net/fetch/dns/mod.rs",
     ];
     for (file, text) in sources() {
         if layer(&file) != "net" || WITH_SOCKETS.contains(&file.as_str()) {

@@ -2,10 +2,8 @@
 
 mod disk_helper;
 mod kept_peers;
-mod listening;
 mod process;
-mod reload;
-mod systemd;
+mod settings;
 
 pub use self::disk_helper::run_if_helper;
 pub use self::process::forbid_core_dumps;
@@ -16,9 +14,8 @@ use std::time::{Duration, Instant};
 
 use self::disk_helper::DiskHelper;
 use self::kept_peers::KeptPeersFile;
-use self::listening::Addresses;
-use self::reload::{ActiveSettings, SettingsReader};
-use self::systemd::SystemdNotifier;
+use self::process::SystemdNotifier;
+use self::settings::{ActiveSettings, Addresses, SettingsReader};
 use crate::chain::{BlockImporter, ImportError, ImportProgress};
 use crate::clock::NetworkClock;
 use crate::codec::block_file::BlockFile;
@@ -155,7 +152,7 @@ pub fn run(
     clocks: Clocks,
     reread: SettingsReader<'_>,
 ) -> Result<(), NodeError> {
-    let known = known_peers(&settings)?;
+    let known = settings::known_peers(&settings)?;
     if let Some(notice) = config::no_block_source_warning(&settings, known.is_empty()) {
         log::log!(notice.level, "{notice}");
     }
@@ -165,7 +162,7 @@ pub fn run(
     let store = commands::open_or_rebuild(&settings, clocks)?;
     store.time_commits(process::uptime);
     let seed = random_seed()?;
-    let (mut reactor, addresses) = listening::open(&settings, &seed)?;
+    let (mut reactor, addresses) = settings::open(&settings, &seed)?;
     // The system may have chosen the ports.
     (settings.http.port, settings.websocket.port) = (addresses.http.port(), addresses.websocket.port());
     if settings.endpoint.protocol == "http" {
@@ -219,16 +216,6 @@ fn signals(reactor: &Reactor) -> Result<Signals, NodeError> {
         Ok(signals)
     };
     register().map_err(NodeError::System)
-}
-
-/// Returns the peers known at startup, those of the command line first.
-fn known_peers(settings: &Settings) -> Result<Vec<PreTrustedPeer>, NodeError> {
-    let listed = settings.listed_peers()?;
-    for notice in listed.diagnostics {
-        log::log!(notice.level, "{notice}");
-    }
-    let hosts = settings.peers.hosts.iter().cloned().map(PreTrustedPeer::Endpoint);
-    Ok(hosts.chain(listed.nodes.into_iter().map(PreTrustedPeer::Node)).collect())
 }
 
 /// Fetches the nemesis block from a peer into an empty store.

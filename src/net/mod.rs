@@ -20,11 +20,11 @@
 //! ```
 //!
 //! A connection between requests, or a websocket between messages, holds no buffer: it borrows the reactor's buffers
-//! while it is processed. Usage is counted per client (`client_table`): clients are served round-robin, each connection with
+//! while it is processed. Usage is counted per client (`server::client_table`): clients are served round-robin, each connection with
 //! a budget of work, and each connection and each read is charged even if no request results. When a quota of
-//! connections is full, the client with the most connections loses one (`listener_quota`). Kernel memory per connection is
+//! connections is full, the client with the most connections loses one (`server::eviction`). Kernel memory per connection is
 //! limited by options of the listening socket (`socket`), counted, and freed by closing connections when the total is
-//! too large (`connections`).
+//! too large (`server::eviction`).
 //!
 //! The connections of a client that has exceeded its work quota are reset on arrival. Rejected alternatives: not
 //! accepting delays all other clients, because the accept queue is shared; there is no listening socket per client; a
@@ -38,11 +38,8 @@ pub mod http;
 pub mod websocket;
 
 mod access_log;
-mod client_table;
-mod connection;
 mod forwarded;
 mod limits;
-mod listener_quota;
 mod listeners;
 pub mod metrics;
 mod reactor;
@@ -54,8 +51,8 @@ mod socket;
 
 pub use forwarded::ClientKey;
 pub use limits::{IsTrustedProxy, Limits};
-pub use limits::{SharedBytes, SharedBytesCounter};
 pub use metrics::Stats;
 pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};
+pub use send_queue::{SharedBytes, SharedBytesCounter};
 pub use server::{Clock, MAX_REJECTED_CONNECTIONS, Server};
 pub use socket::{Readiness, Socket};

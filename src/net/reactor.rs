@@ -12,10 +12,10 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Registry, Token};
 
 use super::fetch::{FetchConfig, Fetcher};
-use super::limits::SharedBytesCounter;
 use super::limits::{IsTrustedProxy, Limits};
 use super::listeners::Listeners;
 use super::metrics::Stats;
+use super::send_queue::SharedBytesCounter;
 use super::server::Server;
 use super::service::{ListenerId, LoopTime, Service};
 

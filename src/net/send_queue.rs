@@ -1,17 +1,72 @@
-//! Send queue of a connection.
+//! Send queue of a connection, and bytes that many queues share.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::mem;
+use std::ops::Deref;
+use std::rc::Rc;
 use std::time::Duration;
 
 use zeroize::Zeroize;
 
-use super::limits::SharedBytes;
 use crate::metrics::subtract;
 
 /// Slices per vectored write.
 const SLICES_PER_WRITE: usize = 32;
+
+/// Reference-counted bytes, held once however many outputs they are queued in.
+#[derive(Clone)]
+pub struct SharedBytes(Rc<CountedBytes>);
+
+struct CountedBytes {
+    bytes: Vec<u8>,
+    counter: Rc<Cell<usize>>,
+}
+
+/// Creates [`SharedBytes`] bytes and counts those still referenced.
+#[derive(Clone, Default)]
+pub struct SharedBytesCounter(Rc<Cell<usize>>);
+
+impl SharedBytesCounter {
+    /// Makes bytes shareable.
+    pub fn share(&self, bytes: Vec<u8>) -> SharedBytes {
+        self.0.set(self.0.get() + bytes.capacity());
+        SharedBytes(Rc::new(CountedBytes { bytes, counter: Rc::clone(&self.0) }))
+    }
+
+    /// Returns the memory held by shared bytes that are still referenced.
+    pub fn held_bytes(&self) -> usize {
+        self.0.get()
+    }
+}
+
+impl Drop for CountedBytes {
+    fn drop(&mut self) {
+        self.counter.set(self.counter.get() - self.bytes.capacity());
+    }
+}
+
+impl Deref for SharedBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl fmt::Debug for SharedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} shared bytes", self.len())
+    }
+}
+
+impl fmt::Debug for SharedBytesCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes shared", self.held_bytes())
+    }
+}
 
 /// Shared bytes between own bytes of the queue.
 #[derive(Debug)]
@@ -373,6 +428,17 @@ mod tests {
         assert!(held < 100 * 400 && pool.held_bytes() == 10_000, "{held}");
         outputs.iter_mut().for_each(|output| assert_eq!(output.pending(), 10_004));
         outputs.iter_mut().for_each(SendQueue::drop_unsent);
+        assert_eq!(pool.held_bytes(), 0);
+    }
+
+    #[test]
+    fn shared_bytes_count_once_until_the_last_reference_is_dropped() {
+        let pool = SharedBytesCounter::default();
+        let first = pool.share(vec![7; 100]);
+        let second = first.clone();
+        drop(first);
+        assert_eq!((pool.held_bytes(), &second[..3]), (100, [7; 3].as_slice()));
+        drop(second);
         assert_eq!(pool.held_bytes(), 0);
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::fetch::{FetchError, FetchId, FetchRequest, FetchResponse};
 use super::http::{Request, Response};
-use super::limits::SharedBytes;
 use super::metrics::Metrics;
+use super::send_queue::SharedBytes;
 
 /// A listening socket, numbered from 0 by the caller of `listen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -19,7 +19,9 @@ use slab::Slab;
 
 use super::dns::{Resolution, Resolver};
 use super::response::{CompleteResponse, ResponseReader};
-use super::{Endpoint, FetchConfig, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, RequestHead, Response};
+use super::{
+    Endpoint, FetchConfig, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, RequestHead, Response,
+};
 use crate::net::socket::{Readiness, SHORT_IS_EXHAUSTED};
 
 /// Addresses of a host to try for one request.

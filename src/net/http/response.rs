@@ -1,12 +1,14 @@
-//! Responses: filled by a service, written as bytes.
+//! Responses: filled by a service, written as bytes; their compression; and texts that are sent often.
 
 use std::borrow::Cow;
+use std::io::Write;
+use std::sync::OnceLock;
 
+use flate2::write::GzEncoder;
+use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 use zeroize::Zeroize;
 
-use super::reason_phrase;
-use super::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, accepts_gzip};
-use super::{HttpError, Request};
+use super::{HttpError, Request, reason_phrase};
 use crate::net::websocket::Upgrade;
 
 /// A body buffer larger than this is freed by the next [`Response::reset`].
@@ -224,6 +226,146 @@ fn write_decimal(number: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
+/// A text with a version, sent plain or compressed, and only to clients that do not have this version.
+pub struct StaticText {
+    media_type: &'static str,
+    plain: Cow<'static, str>,
+    /// ASCII text that identifies the version.
+    version: String,
+    /// Compressed form, created on first use.
+    gzipped: OnceLock<Vec<u8>>,
+}
+
+impl StaticText {
+    /// Returns a text with its media type. `version` consists of letters and digits and changes with the text.
+    pub fn new(media_type: &'static str, plain: impl Into<Cow<'static, str>>, version: String) -> StaticText {
+        StaticText { media_type, plain: plain.into(), version, gzipped: OnceLock::new() }
+    }
+
+    /// Returns the version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Answers a GET or HEAD request with the text, or with 304 if the client has it. `caching` is the value of
+    /// `Cache-Control`. Without `may_compress` the text is always sent plain.
+    pub fn send(&self, caching: &'static str, may_compress: bool, request: &Request<'_>, response: &mut Response) {
+        let is_packed = may_compress && accepts_gzip(request.header_values("Accept-Encoding"));
+        let tag = self.tag(is_packed);
+        let is_known = is_not_modified(&tag, request);
+        response.compress = false;
+        response.header("ETag", tag);
+        response.header("Cache-Control", caching);
+        response.header("Vary", "Accept-Encoding");
+        if is_known {
+            response.status = 304;
+            return;
+        }
+        response.header("Content-Type", self.media_type);
+        if is_packed {
+            response.header("Content-Encoding", "gzip");
+            response.body.extend_from_slice(self.gzipped());
+        } else {
+            response.body.extend_from_slice(self.plain.as_bytes());
+        }
+    }
+
+    /// Returns the entity tag of one of the two forms. Tags are strong, so the forms have different ones.
+    fn tag(&self, is_packed: bool) -> String {
+        format!("\"{}{}\"", self.version, if is_packed { "-gzip" } else { "" })
+    }
+
+    fn gzipped(&self) -> &[u8] {
+        self.gzipped.get_or_init(|| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            // Writing to memory cannot fail.
+            drop(encoder.write_all(self.plain.as_bytes()));
+            encoder.finish().unwrap_or_default()
+        })
+    }
+}
+
+/// Returns whether the client already has the entity of a tag (RFC 9110 §13.1.2: weak comparison).
+fn is_not_modified(tag: &str, request: &Request<'_>) -> bool {
+    let mut known = request.header_values("If-None-Match").flat_map(|value| value.split(',')).map(str::trim);
+    known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
+}
+
+/// Shorter responses are not compressed: they fill one packet either way.
+pub const GZIP_MIN_BYTES: usize = 1024;
+
+/// Longer responses are not compressed: it would delay all other connections by several milliseconds.
+pub const GZIP_MAX_BYTES: usize = 1024 * 1024;
+
+/// Member header of RFC 1952: deflate, no name, no time, fastest level, unknown system.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
+
+/// Returns whether the `Accept-Encoding` headers with these values prefer gzip to plain (RFC 9110 §12.5.3). A malformed
+/// quality counts as zero.
+pub fn accepts_gzip<'a>(values: impl Iterator<Item = &'a str>) -> bool {
+    let (mut gzip, mut any, mut identity) = (None, None, None);
+    for item in values.flat_map(|value| value.split(',')) {
+        let mut parts = item.split(';');
+        let coding = parts.next().unwrap_or_default().trim();
+        let quality = parts.find_map(quality).unwrap_or(1.0);
+        match coding {
+            "*" => any = Some(quality),
+            _ if coding.eq_ignore_ascii_case("gzip") => gzip = Some(quality),
+            _ if coding.eq_ignore_ascii_case("x-gzip") => gzip = gzip.or(Some(quality)),
+            _ if coding.eq_ignore_ascii_case("identity") => identity = Some(quality),
+            _ => {}
+        }
+    }
+    let gzip = gzip.or(any).unwrap_or(0.0);
+    gzip > 0.0 && gzip >= identity.unwrap_or(0.0)
+}
+
+/// Returns the value of a parameter `q=…`; `None` for another parameter.
+fn quality(parameter: &str) -> Option<f32> {
+    let (name, value) = parameter.split_once('=')?;
+    if !name.trim().eq_ignore_ascii_case("q") {
+        return None;
+    }
+    let quality = value.trim().parse().unwrap_or(0.0_f32);
+    Some(if (0.0..=1.0).contains(&quality) { quality } else { 0.0 })
+}
+
+/// A compressor reused for all responses.
+#[derive(Default)]
+pub struct Gzip {
+    /// Some 300 KB, so created with the first response that needs it.
+    deflate: Option<Box<Compress>>,
+    output: Vec<u8>,
+}
+
+impl Gzip {
+    /// Returns `body` as a gzip member, or `None` if that is not shorter.
+    pub fn compress(&mut self, body: &[u8]) -> Option<&[u8]> {
+        let fast = || Box::new(Compress::new(Compression::fast(), false));
+        let deflate = self.deflate.get_or_insert_with(fast);
+        deflate.reset();
+        self.output.clear();
+        self.output.reserve(body.len());
+        self.output.extend_from_slice(&HEADER);
+        // One call only: a result longer than the body is of no use.
+        let status = deflate.compress_vec(body, &mut self.output, FlushCompress::Finish);
+        if !matches!(status, Ok(Status::StreamEnd)) {
+            return None;
+        }
+        let mut crc = Crc::new();
+        crc.update(body);
+        self.output.extend_from_slice(&crc.sum().to_le_bytes());
+        self.output.extend_from_slice(&crc.amount().to_le_bytes());
+        (self.output.len() < body.len()).then_some(&self.output)
+    }
+}
+
+impl std::fmt::Debug for Gzip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gzip").finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,5 +475,107 @@ mod tests {
              Connection: close\r\nContent-Length: 55\r\n\r\n\
              <h1>Bad Message 414</h1><pre>reason: URI Too Long</pre>"
         );
+    }
+}
+
+#[cfg(test)]
+mod static_text_tests {
+    use super::*;
+    use crate::net::http::RequestReader;
+
+    fn ask(headers: &str, may_compress: bool) -> Response {
+        let text = StaticText::new("application/json", "{}".repeat(1000), "0a1b".to_owned());
+        let mut reader = RequestReader::new(0);
+        reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
+        let mut reply = Response { compress: true, ..Response::new() };
+        text.send("no-cache", may_compress, &reader.next_request().unwrap().unwrap(), &mut reply);
+        assert!(!reply.compress);
+        reply
+    }
+
+    fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
+        response.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_ref())
+    }
+
+    #[test]
+    fn each_form_has_its_own_tag_and_is_not_sent_twice() {
+        const GZIP: &str = "Accept-Encoding: gzip\r\n";
+        for (headers, may_compress, tag, is_packed) in
+            [("", true, "\"0a1b\"", false), (GZIP, true, "\"0a1b-gzip\"", true), (GZIP, false, "\"0a1b\"", false)]
+        {
+            let first = ask(headers, may_compress);
+            assert_eq!((first.status, header(&first, "ETag")), (200, Some(tag)));
+            assert_eq!(header(&first, "Content-Encoding"), is_packed.then_some("gzip"));
+            assert_eq!(first.body.len() < 2000, is_packed);
+            for (known, is_known) in
+                [(tag, true), (&format!("W/{tag}"), true), (&format!("\"x\", {tag}"), true), ("*", true)]
+                    .into_iter()
+                    .chain([("\"0a1\"", false), ("0a1b", false), ("", false)])
+            {
+                let again = ask(&format!("{headers}If-None-Match: {known}\r\n"), may_compress);
+                assert_eq!(again.status, if is_known { 304 } else { 200 }, "{known}");
+                assert_eq!((again.body.is_empty(), header(&again, "ETag")), (is_known, Some(tag)), "{known}");
+                assert_eq!(header(&again, "Vary"), Some("Accept-Encoding"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod gzip_tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn the_client_s_preference_is_followed() {
+        for (values, expected) in [
+            (&["gzip"][..], true),
+            (&["deflate, GZip;q=0.5"], true),
+            (&["deflate", "x-gzip"], true),
+            (&["*"], true),
+            (&["*;q=0.1"], true),
+            (&["gzip;q=0, *"], false),
+            (&["gzip; q=0.0"], false),
+            (&["*;q=0"], false),
+            (&["gzip;q=0.5, identity"], false),
+            (&["gzip;q=0.5, identity;q=0.5"], true),
+            (&["identity"], false),
+            (&["br"], false),
+            (&["gzip;q=banana"], false),
+            (&["gzip;q=7"], false),
+            (&["gzipped"], false),
+            (&[""], false),
+            (&[], false),
+        ] {
+            assert_eq!(accepts_gzip(values.iter().copied()), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn one_compressor_serves_many_responses() {
+        let mut gzip = Gzip::default();
+        for size in [20_usize, 5_000, 300, 70_000] {
+            let body: Vec<u8> = (0..size).map(|at| b'a' + (at % 7) as u8).collect();
+            let Some(packed) = gzip.compress(&body) else {
+                assert_eq!(size, 20);
+                continue;
+            };
+            let mut plain = Vec::new();
+            let mut decoder = flate2::read::GzDecoder::new(packed);
+            decoder.read_to_end(&mut plain).unwrap();
+            assert_eq!(plain, body);
+        }
+    }
+
+    #[test]
+    fn a_body_that_does_not_shrink_is_not_compressed() {
+        let mut state = 1_u32;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .take(4_000)
+        .collect();
+        assert!(Gzip::default().compress(&noise).is_none());
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | this file | admission and eviction, timeouts, the effects of a service |
+//! | this file | admission, timeouts, the effects of a service |
 //! | `turn` | one turn of a connection: reads, handles requests and messages, writes |
-//! | `memory` | memory held for clients, in buffers and by the kernel, and eviction when it is too much |
+//! | `connection` | one connection: socket, input, output and its timeouts |
+//! | `client_table` | usage of clients, their rate limits, and the order in which they are served |
+//! | `eviction` | who gives way when connections, buffers or kernel memory are short |
 
-mod memory;
+mod client_table;
+mod connection;
+mod eviction;
 mod turn;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -15,28 +19,21 @@ use std::time::Duration;
 
 use slab::Slab;
 
-use super::client_table::{ClientId, ClientTable, Priority, TokenBucket};
-use super::connection::{Closing, Connection, PendingResponse, Protocol, Timeout};
+pub use eviction::MAX_REJECTED_CONNECTIONS;
+
+use self::client_table::{ClientTable, Priority, TokenBucket};
+use self::connection::{Closing, Connection, Input, PendingResponse, Protocol, Timeout};
+use self::eviction::{ListenerQuotas, QuotaEntry};
 use super::fetch::{FetchId, FetchRequest, Fetcher};
 use super::forwarded::TrustedProxies;
 use super::http::{Gzip, HttpError};
-use super::limits::SharedBytesCounter;
 use super::limits::{IsTrustedProxy, Limits};
-use super::listener_quota::{Candidate, ListenerQuotas, QuotaEntry};
 use super::metrics::{Counters, Metrics, Stats};
+use super::send_queue::SharedBytesCounter;
 use super::service::{Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service};
 use super::socket::{Readiness, Socket};
 use crate::ip::site;
 use crate::metrics::subtract;
-
-/// Connections checked when choosing one to evict.
-const MAX_EVICTION_CHECKS: usize = 256;
-
-/// A busy connection is not checked again for this long, unless its client has no other.
-const BUSY_RECHECK_TIME: Duration = Duration::from_secs(1);
-
-/// Minimum idle time before a client's only connection is evicted.
-const MIN_IDLE_TIME: Duration = Duration::from_secs(1);
 
 /// Size of the shared read buffer.
 const READ_BYTES: usize = 64 * 1024;
@@ -44,9 +41,6 @@ const READ_BYTES: usize = 64 * 1024;
 /// Units of work a websocket may cause per second, and in one burst: a tenth of the processor. Also applies to exempt
 /// clients.
 const SOCKET_WORK_PER_SECOND: i64 = 100_000;
-
-/// Rejected connections that stay open until the client has read the reason; beyond this the oldest is dropped.
-pub const MAX_REJECTED_CONNECTIONS: usize = 64;
 
 /// Reads the monotonic time, as in [`LoopTime::monotonic`].
 pub type Clock = Box<dyn Fn() -> Duration>;
@@ -195,61 +189,6 @@ impl<S: Socket> Server<S> {
         Some(slot)
     }
 
-    /// Evicts a connection if a quota is full: the longest idle one of the client with the most, a busy one only if
-    /// that client has no other. Returns whether a new connection fits.
-    fn evict_for(&mut self, listener: ListenerId, is_local: bool, newcomer: (ClientId, IpAddr)) -> bool {
-        let (now, max) = (self.time.monotonic, self.limits.connections);
-        let mut idlest = None;
-        for check in 1..=MAX_EVICTION_CHECKS {
-            let Some(Candidate { slot, is_equal }) = self.quotas.candidate(listener, is_local, newcomer, max) else {
-                break;
-            };
-            let Some(connection) = self.slab.get_mut(slot) else { break };
-            let Some(entry) = connection.quota_entry else { break };
-            self.stats.eviction_checks += 1;
-            connection.measure_unsent();
-            let (idle_time, is_busy) = (now.saturating_sub(connection.last_active), connection.is_busy());
-            let loses_nothing = !connection.is_websocket && !is_busy;
-            let is_kept = is_equal && (!loses_nothing || entry.client != newcomer.0 && idle_time < MIN_IDLE_TIME);
-            if !is_busy && !is_kept {
-                idlest = idlest.max(Some((idle_time, slot)));
-            }
-            let is_skipped = is_busy || is_kept;
-            let last_seen = if is_skipped { now + BUSY_RECHECK_TIME } else { now.saturating_sub(idle_time) };
-            if last_seen > entry.last_seen && entry.last_seen <= now && check < MAX_EVICTION_CHECKS {
-                self.set_quota_entry(slot, Some(QuotaEntry { last_seen, ..entry }));
-                continue;
-            }
-            if let Some(slot) = idlest.map(|(_, slot)| slot).or_else(|| (!is_equal).then_some(slot)) {
-                self.stats.evicted += 1;
-                self.remove(slot);
-            }
-            break;
-        }
-        self.quotas.has_capacity(listener, is_local, max)
-    }
-
-    /// Replaces the entry of a connection in the quotas.
-    fn set_quota_entry(&mut self, slot: usize, entry: Option<QuotaEntry>) {
-        let Some(connection) = self.slab.get_mut(slot) else { return };
-        let before = std::mem::replace(&mut connection.quota_entry, entry);
-        before.into_iter().for_each(|before| self.quotas.remove(before));
-        entry.into_iter().for_each(|entry| self.quotas.add(entry));
-    }
-
-    /// Counts a rejected connection, and drops the oldest ones while there are too many.
-    fn note_rejected(&mut self, id: ConnectionId) {
-        self.stats.rejected += 1;
-        while self.rejected.len() >= MAX_REJECTED_CONNECTIONS
-            && let Some(oldest) = self.rejected.pop_front()
-        {
-            if self.connection(oldest).is_some() {
-                self.remove(oldest.slot());
-            }
-        }
-        self.rejected.push_back(id);
-    }
-
     /// Attributes a connection and its quota entry to a client: a proxy forwards requests of many.
     fn set_client(&mut self, slot: usize, client: &Client) {
         let now = self.time.monotonic;
@@ -269,23 +208,6 @@ impl<S: Socket> Server<S> {
             let (site, is_local) = (site(client.address), client.is_local());
             connection.needs_quota_check |= entry.is_local && !is_local;
             self.set_quota_entry(slot, Some(QuotaEntry { client: client_id, site, is_local, ..entry }));
-        }
-    }
-
-    /// Counts a connection as remote whose proxy is on this machine but whose client is not, evicting another if
-    /// needed, or rejects it.
-    fn recheck_quota(&mut self, slot: usize) {
-        let Some(connection) = self.slab.get_mut(slot) else { return };
-        let (id, is_due) = (connection.id, std::mem::take(&mut connection.needs_quota_check));
-        let Some(entry) = connection.quota_entry.filter(|entry| is_due && !entry.is_local) else { return };
-        self.set_quota_entry(slot, None);
-        if self.evict_for(entry.listener, false, (entry.client, entry.site)) {
-            return self.set_quota_entry(slot, Some(entry));
-        }
-        self.note_rejected(id);
-        match self.open_websocket(id).is_some() {
-            true => self.close(id, 1013, ""),
-            false => self.reject(slot, HttpError::Overloaded),
         }
     }
 
@@ -431,7 +353,7 @@ impl<S: Socket> Server<S> {
             if input.pending.as_ref().is_some_and(|pending| pending.has_begun) {
                 return self.remove(slot);
             }
-            *input = super::connection::Input::new();
+            *input = Input::new();
         }
         self.send_rejection(slot, error);
     }

@@ -5,11 +5,11 @@ use std::mem;
 
 use zeroize::Zeroize;
 
-use super::memory::trim;
+use super::client_table::RateLimit;
+use super::connection::{Closing, Input, PendingResponse, Protocol};
+use super::eviction::trim;
 use super::{Priority, Server};
 use crate::net::access_log::AccessLogEntry;
-use crate::net::client_table::RateLimit;
-use crate::net::connection::{Closing, Input, PendingResponse, Protocol};
 use crate::net::http::{HttpError, Request, RequestReader};
 use crate::net::service::{Client, ConnectionId, Effects, Event, Exchange, Progress, Service};
 use crate::net::socket::Socket;

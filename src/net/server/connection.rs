@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::client_table::{ClientId, TokenBucket};
-use super::http::{Gzip, HttpError, Request, RequestReader, Response};
-use super::limits::Limits;
-use super::listener_quota::QuotaEntry;
-use super::send_queue::SendQueue;
-use super::service::{Client, ConnectionId, ListenerId, Message, Progress};
-use super::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, Socket};
-use super::websocket::{WsConnection, write_close, write_ping, write_text_head};
+use super::eviction::QuotaEntry;
+use crate::net::http::{Gzip, HttpError, Request, RequestReader, Response};
+use crate::net::limits::Limits;
+use crate::net::send_queue::SendQueue;
+use crate::net::service::{Client, ConnectionId, ListenerId, Message, Progress};
+use crate::net::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, Socket};
+use crate::net::websocket::{WsConnection, write_close, write_ping, write_text_head};
 
 /// Close code for a client that does not take its messages.
 const CLOSE_CODE_TOO_SLOW: u16 = 4500;

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use slab::Slab;
 
-use super::forwarded::ClientKey;
-use super::limits::Limits;
-use super::metrics::{TOP_CLIENTS, TopUsage};
-use super::service::{Client, ListenerId};
 use crate::metrics::{RollingWindow, subtract};
+use crate::net::forwarded::ClientKey;
+use crate::net::limits::Limits;
+use crate::net::metrics::{TOP_CLIENTS, TopUsage};
+use crate::net::service::{Client, ListenerId};
 
 /// Clients with a usage record of their own. When this many have connections or sent something recently, further ones
 /// share the overflow buckets.
