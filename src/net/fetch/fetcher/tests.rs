@@ -451,7 +451,8 @@ impl Bench {
         assert!(fetcher.connections.len() <= fetcher.limits.connections);
         // A repeated request may wait beyond the limit.
         assert!(fetcher.waiting() <= fetcher.limits.waiting + fetcher.limits.connections);
-        let count = |host| fetcher.connections.iter().filter(|(_, connection)| connection.host == *host).count();
+        let count =
+            |host: &Rc<Endpoint>| fetcher.connections.iter().filter(|(_, connection)| connection.host == *host).count();
         assert!(fetcher.hosts.keys().all(|host| count(host) <= fetcher.limits.connections_per_host));
         assert_eq!(fetcher.hosts.keys().map(count).sum::<usize>(), fetcher.connections.len());
         assert_eq!(fetcher.hosts.values().map(|host| host.queued.len()).sum::<usize>(), fetcher.waiting());
