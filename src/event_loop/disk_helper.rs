@@ -55,11 +55,11 @@ struct Running {
 
 impl<'a> DiskHelper<'a> {
     /// Starts a helper for a store and registers its socket.
-    pub fn start(store: &'a Store, registry: &Registry, running: Duration) -> io::Result<DiskHelper<'a>> {
+    pub fn start(store: &'a Store, registry: &Registry, uptime: Duration) -> io::Result<DiskHelper<'a>> {
         let registry = registry.try_clone()?;
         let mut helper =
-            DiskHelper { store, registry, running: None, exiting: None, next_start: running, failure_logged: false };
-        helper.try_start(running);
+            DiskHelper { store, registry, running: None, exiting: None, next_start: uptime, failure_logged: false };
+        helper.try_start(uptime);
         Ok(helper)
     }
 
@@ -82,11 +82,11 @@ impl<'a> DiskHelper<'a> {
     }
 
     /// Requests the next synchronisation that the store needs. Starts another helper if none is running and one is due.
-    pub fn request_sync(&mut self, running: Duration) {
+    pub fn request_sync(&mut self, uptime: Duration) {
         if self.running.is_none() {
             self.reap_exited();
-            if self.exiting.is_none() && running >= self.next_start {
-                self.try_start(running);
+            if self.exiting.is_none() && uptime >= self.next_start {
+                self.try_start(uptime);
             }
         }
         let Some(helper) = &mut self.running else { return };
@@ -108,8 +108,8 @@ impl<'a> DiskHelper<'a> {
         }
     }
 
-    fn try_start(&mut self, running: Duration) {
-        self.next_start = running + START_INTERVAL;
+    fn try_start(&mut self, uptime: Duration) {
+        self.next_start = uptime + START_INTERVAL;
         match self.spawn_helper() {
             Ok(None) => {}
             Ok(Some(helper)) => {

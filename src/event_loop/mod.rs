@@ -177,8 +177,8 @@ pub fn run(
         progress: None,
     };
     if nemesis.is_none() && !commands::has_chain(&store)? {
-        let told = fetch_nemesis(&settings, &store, &addresses, &mut reactor, &mut context)?;
-        if told == ExitReason::Signalled {
+        let reason = fetch_nemesis(&settings, &store, &addresses, &mut reactor, &mut context)?;
+        if reason == ExitReason::Signalled {
             return Ok(());
         }
     }
@@ -224,9 +224,9 @@ fn fetch_nemesis(
     store: &Store,
     addresses: &Addresses,
     reactor: &mut Reactor,
-    operation: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
 ) -> Result<ExitReason, NodeError> {
-    let (name, file, known) = (&settings.network.name, &settings.nemesis, &operation.active.known);
+    let (name, file, known) = (&settings.network.name, &settings.nemesis, &context.active.known);
     if known.is_empty() {
         return Err(file.missing().into());
     }
@@ -236,14 +236,14 @@ fn fetch_nemesis(
         known.len()
     );
     log::info!("until it arrives, http://{}/status returns 8 and all other routes return 503", addresses.http);
-    let mut beginning = Bootstrap::new(store, settings, known, reactor.time());
-    let told = run_loop(reactor, &mut beginning, operation, |beginning, _| beginning.is_finished())?;
-    if told == ExitReason::Signalled {
+    let mut bootstrap = Bootstrap::new(store, settings, known, reactor.time());
+    let reason = run_loop(reactor, &mut bootstrap, context, |bootstrap, _| bootstrap.is_finished())?;
+    if reason == ExitReason::Signalled {
         log::info!("stopping");
-        drain_connections(reactor, &mut beginning)?;
+        drain_connections(reactor, &mut bootstrap)?;
     }
-    beginning.outcome()?;
-    Ok(told)
+    bootstrap.outcome()?;
+    Ok(reason)
 }
 
 /// Why the loop has ended.
@@ -259,31 +259,31 @@ enum ExitReason {
 fn run_loop<M: Runnable>(
     reactor: &mut Reactor,
     service: &mut M,
-    operation: &mut RunContext<'_>,
+    context: &mut RunContext<'_>,
     is_done: impl Fn(&M, LoopTime) -> bool,
 ) -> Result<ExitReason, NodeError> {
     let mut budget = WorkBudget::new();
-    let poll_timeout = operation.systemd.max_interval().map_or(POLL_TIMEOUT, |patience| patience.min(POLL_TIMEOUT));
+    let poll_timeout = context.systemd.max_interval().map_or(POLL_TIMEOUT, |interval| interval.min(POLL_TIMEOUT));
     // A node that needs no peer's answer first joins its network before it answers any client.
     let mut elapsed = reactor.tick(service, budget.units(), Duration::ZERO);
     loop {
-        operation.systemd.notify_ready();
-        operation.systemd.notify_alive(reactor.time().monotonic, || service.status_line());
-        let turn = reactor.poll(poll_timeout, service).map_err(NodeError::System)?;
-        if turn.is_ready(disk_helper::TOKEN) {
-            operation.disk.iter_mut().for_each(DiskHelper::read_replies);
+        context.systemd.notify_ready();
+        context.systemd.notify_alive(reactor.time().monotonic, || service.status_line());
+        let ready = reactor.poll(poll_timeout, service).map_err(NodeError::System)?;
+        if ready.is_ready(disk_helper::TOKEN) {
+            context.disk.iter_mut().for_each(DiskHelper::read_replies);
         }
         elapsed = reactor.tick(service, budget.units(), elapsed);
-        operation.disk.iter_mut().for_each(|disk| disk.request_sync(reactor.time().monotonic));
+        context.disk.iter_mut().for_each(|disk| disk.request_sync(reactor.time().monotonic));
         if reactor.has_work() {
             budget.observe(elapsed);
         }
-        operation.show_progress(service.block_progress(), reactor.time().monotonic);
+        context.show_progress(service.block_progress(), reactor.time().monotonic);
         if let Some(text) = service.peers_to_store(reactor.time()) {
-            operation.kept_peers.write(&text, false);
+            context.kept_peers.write(&text, false);
         }
         logging::flush();
-        if turn.is_ready(SIGNALS) && operation.handle_signals(reactor, service) {
+        if ready.is_ready(SIGNALS) && context.handle_signals(reactor, service) {
             return Ok(ExitReason::Signalled);
         }
         if is_done(service, reactor.time()) {

@@ -96,8 +96,8 @@ struct NotifySocket {
 impl SystemdNotifier {
     /// Creates it from the environment.
     pub fn from_env() -> SystemdNotifier {
-        let line = env::var_os("NOTIFY_SOCKET").and_then(|name| match NotifySocket::to(&name) {
-            Ok(line) => Some(line),
+        let socket = env::var_os("NOTIFY_SOCKET").and_then(|name| match NotifySocket::to(&name) {
+            Ok(socket) => Some(socket),
             Err(error) => {
                 log::warn!("systemd cannot be notified at {}: {error}", name.display());
                 None
@@ -107,7 +107,7 @@ impl SystemdNotifier {
         let allowed = env::var("WATCHDOG_USEC").ok().filter(|_| is_meant || env::var_os("WATCHDOG_PID").is_none());
         let interval = allowed.and_then(|micros| micros.parse().ok()).map(Duration::from_micros);
         SystemdNotifier {
-            notify_socket: line,
+            notify_socket: socket,
             interval: interval.map(|allowed| allowed / NOTIFICATIONS_PER_TIMEOUT),
             watchdog_due: Duration::ZERO,
             status_due: Duration::ZERO,
@@ -126,17 +126,17 @@ impl SystemdNotifier {
         self.is_ready = self.is_ready || self.notify("READY=1\n");
     }
 
-    /// Notifies that the node is alive, and of its `status`. `running` is the time since the start.
-    pub fn notify_alive(&mut self, running: Duration, status: impl FnOnce() -> String) {
+    /// Notifies that the node is alive, and of its `status`. `uptime` is the time since the start.
+    pub fn notify_alive(&mut self, uptime: Duration, status: impl FnOnce() -> String) {
         if self.notify_socket.is_none() {
             return;
         }
-        if let Some(interval) = self.interval.filter(|_| running >= self.watchdog_due) {
-            self.watchdog_due = running + interval;
+        if let Some(interval) = self.interval.filter(|_| uptime >= self.watchdog_due) {
+            self.watchdog_due = uptime + interval;
             self.notify("WATCHDOG=1\n");
         }
-        if running >= self.status_due {
-            self.status_due = running + STATUS_INTERVAL;
+        if uptime >= self.status_due {
+            self.status_due = uptime + STATUS_INTERVAL;
             let status = status();
             if status != self.status && self.notify(&format!("STATUS={status}\n")) {
                 self.status = status;

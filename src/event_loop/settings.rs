@@ -26,9 +26,9 @@ impl Addresses {
 
 /// Opens the ports.
 pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses), NodeError> {
-    let (room, fetches) = process::raise_descriptor_limit();
+    let (max_connections, fetches) = process::raise_descriptor_limit();
     let limits = &settings.limits;
-    let connections = limits.connections.min(room);
+    let connections = limits.connections.min(max_connections);
     if connections < limits.connections {
         log::warn!(
             "the system allows {connections} connections instead of nisd.maxConnections = {}; raise the limit on open \
@@ -36,7 +36,7 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
             limits.connections
         );
     }
-    let reactor = Reactor::new(net_limits(settings, connections), trusted(settings), client_settings(fetches, seed));
+    let reactor = Reactor::new(net_limits(settings, connections), trusted(settings), fetch_config(fetches, seed));
     let mut reactor = reactor.map_err(NodeError::System)?;
     let [(_, max_http), (_, max_websocket)] = connection_limits(settings, connections);
     let (http, websocket) = (&settings.http, &settings.websocket);
@@ -90,13 +90,13 @@ fn connection_limits(settings: &Settings, connections: usize) -> [(ListenerId, u
 }
 
 /// Returns the settings of requests to other servers. DNS follows the system's files, which are read once.
-fn client_settings(most: usize, seed: &[u8; 32]) -> FetchConfig {
+fn fetch_config(max_fetches: usize, seed: &[u8; 32]) -> FetchConfig {
     let [hosts, resolvers] =
         ["/etc/hosts", "/etc/resolv.conf"].map(|path| fs::read_to_string(path).unwrap_or_default());
     let limits = FetchLimits::default();
-    let (connections, queries) = (limits.connections.min(most / 2 + 1), limits.queries.min(most / 2 + 1));
-    let names = DnsConfig::parse(&hosts, &resolvers);
-    FetchConfig { limits: FetchLimits { connections, queries, ..limits }, dns: names, seed: *seed }
+    let (connections, queries) = (limits.connections.min(max_fetches / 2 + 1), limits.queries.min(max_fetches / 2 + 1));
+    let dns = DnsConfig::parse(&hosts, &resolvers);
+    FetchConfig { limits: FetchLimits { connections, queries, ..limits }, dns, seed: *seed }
 }
 
 /// Returns the part of `connections` for an interface that may use `own` of `configured`.

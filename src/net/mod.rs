@@ -14,9 +14,9 @@
 //! | [`blocking_client`] | blocking requests to other servers, for commands |
 //!
 //! ```text
-//! socket ── read buffer ── RequestReader ── Event::Request ── Reply ── Output ── socket
-//!                              │ upgrade
-//!                         WsConnection ──── Event::Heard ── Effects::send ─┘
+//! socket ── RequestReader ── Event::Request ── Response ── SendQueue ── socket
+//!                │ upgrade                                    │
+//!           WsConnection ── Event::WebSocketMessage ── Effects::send
 //! ```
 //!
 //! A connection between requests, or a websocket between messages, holds no buffer: it borrows the reactor's buffers

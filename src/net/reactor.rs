@@ -89,7 +89,7 @@ impl Reactor {
     }
 
     /// Listens on `address`; its connections get the listener id `id`, which several addresses may share. At most
-    /// `most` connections of that id are open, and never more than [`Limits::connections`] in all. Returns the bound
+    /// `max` connections of that id are open, and never more than [`Limits::connections`] in all. Returns the bound
     /// address, with the port that the system chose if it was 0.
     pub fn listen(&mut self, id: ListenerId, address: SocketAddr, max: usize) -> io::Result<SocketAddr> {
         let index = self.listeners.len();
@@ -103,7 +103,7 @@ impl Reactor {
     }
 
     /// Replaces the limits, except the IPv6 prefix length, the trusted proxies, and the maximum of open connections of
-    /// each listener in `most`. Open connections stay.
+    /// each listener in `max_connections`. Open connections stay.
     pub fn set_limits(
         &mut self,
         limits: Limits,
@@ -113,7 +113,7 @@ impl Reactor {
         self.sweep_interval = limits.sweep_interval();
         self.next_sweep = self.next_sweep.min(self.now + self.sweep_interval);
         self.server.set_limits(limits, is_trusted);
-        max_connections.into_iter().for_each(|(id, most)| self.server.set_max(id, most));
+        max_connections.into_iter().for_each(|(id, max)| self.server.set_max(id, max));
     }
 
     /// Returns the registry for further sources, with tokens below [`EXTERNAL_TOKENS`]. [`ExternalReadiness`] reports their
@@ -148,7 +148,7 @@ impl Reactor {
         }
         self.set_time();
         self.polled_at = Some(self.now);
-        let turn = self.dispatch_events();
+        let ready = self.dispatch_events();
         self.accept();
         self.serve(service);
         self.drive_fetches(service);
@@ -158,7 +158,7 @@ impl Reactor {
             self.server.sweep();
         }
         self.server.report_disconnects(service);
-        Ok(turn)
+        Ok(ready)
     }
 
     /// Gives the service its turn, then flushes. Returns how long the service took.
@@ -177,7 +177,7 @@ impl Reactor {
     }
 
     /// Stops listening, closes websockets with code 1001 and idle connections at once, and all others after their next
-    /// response. Call `turn` until `stats().connections` is 0 or the grace period is over.
+    /// response. Call `poll` until `stats().connections` is 0 or the grace period is over.
     pub fn shutdown(&mut self) {
         self.listeners.stop();
         self.server.shutdown();
@@ -186,15 +186,15 @@ impl Reactor {
 
     fn set_time(&mut self) {
         self.now = Instant::now();
-        let moment = LoopTime { unix_millis: unix_millis(), monotonic: self.now - self.started };
-        self.server.set_time(moment);
+        let time = LoopTime { unix_millis: unix_millis(), monotonic: self.now - self.started };
+        self.server.set_time(time);
     }
 
     /// Counts the loop iteration that ends with the next poll.
     fn count_iteration(&mut self) {
-        if let Some(looked) = self.polled_at.take() {
+        if let Some(polled_at) = self.polled_at.take() {
             let now = Instant::now();
-            self.server.counters.count_iteration(now - looked, now - self.started);
+            self.server.counters.count_iteration(now - polled_at, now - self.started);
         }
     }
 
@@ -213,11 +213,11 @@ impl Reactor {
 
     /// Dispatches the events of a poll.
     fn dispatch_events(&mut self) -> ExternalReadiness {
-        let mut turn = ExternalReadiness::default();
+        let mut ready = ExternalReadiness::default();
         for event in &self.events {
             let Token(token) = event.token();
             if token < EXTERNAL_TOKENS {
-                turn.external |= 1 << token;
+                ready.external |= 1 << token;
             } else if token < FIRST_FETCH {
                 self.listeners.set_ready(token - EXTERNAL_TOKENS);
             } else if token < self.first_connection {
@@ -231,7 +231,7 @@ impl Reactor {
                 }
             }
         }
-        turn
+        ready
     }
 
     fn accept(&mut self) {
@@ -286,10 +286,10 @@ impl Reactor {
         if waiting == 0 {
             return;
         }
-        let begun = Instant::now();
+        let start = Instant::now();
         for count in 1..=waiting {
             self.server.flush_next();
-            if count % FLUSHES_PER_CLOCK_READ == 0 && begun.elapsed() >= time {
+            if count % FLUSHES_PER_CLOCK_READ == 0 && start.elapsed() >= time {
                 break;
             }
         }

@@ -254,7 +254,7 @@ impl RequestHead<'_> {
     /// Encodes the head of a request with a body of `body_length` bytes. Fails if the target contains characters that
     /// would break it.
     pub fn to_bytes(self, body_length: usize) -> Result<Vec<u8>, FetchError> {
-        let RequestHead { endpoint, method, target, media_type, keep_alive: is_kept } = self;
+        let RequestHead { endpoint, method, target, media_type, keep_alive } = self;
         if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(FetchError::BadTarget);
         }
@@ -266,7 +266,7 @@ impl RequestHead<'_> {
         if method == Method::Post {
             head.push_str(&format!("Content-Length: {body_length}\r\nContent-Type: {media_type}\r\n"));
         }
-        let connection = if is_kept { "Keep-Alive" } else { "close" };
+        let connection = if keep_alive { "Keep-Alive" } else { "close" };
         head.push_str(&format!("Host: {endpoint}\r\nConnection: {connection}\r\nUser-Agent: {USER_AGENT}\r\n\r\n"));
         Ok(head.into_bytes())
     }

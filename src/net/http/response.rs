@@ -79,7 +79,11 @@ impl Response {
     /// Appends the response to `request` to `out`. Returns whether the connection must be closed after it.
     pub fn write(&self, request: &Request<'_>, gzip: &mut Gzip, out: &mut Vec<u8>) -> bool {
         if let Some(upgrade) = &self.upgrade {
-            self.write_upgrade(upgrade, out);
+            self.write_head(101, out);
+            write_header("Connection", "Upgrade", out);
+            write_header("Sec-WebSocket-Accept", &upgrade.accept, out);
+            write_header("Upgrade", "WebSocket", out);
+            out.extend_from_slice(b"\r\n");
             return false;
         }
         let close = self.close || !request.keep_alive;
@@ -94,7 +98,7 @@ impl Response {
             // The body must not be moved by a reallocation.
             out.reserve(self.body.len() + MAX_SECRET_HEAD_BYTES);
         }
-        self.write_head(out);
+        self.write_head(self.status, out);
         if may_shrink {
             out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
         }
@@ -119,7 +123,7 @@ impl Response {
     pub fn write_streaming_head(&self, request: &Request<'_>, out: &mut Vec<u8>) -> bool {
         // HTTP/1.0 has no chunks: the end of the connection ends the response.
         let close = self.close || !request.keep_alive || request.is_http_10;
-        self.write_head(out);
+        self.write_head(self.status, out);
         let coding = if request.is_http_10 { "" } else { "Transfer-Encoding: chunked\r\n" };
         out.extend_from_slice(coding.as_bytes());
         out.extend_from_slice(if close { b"Connection: close\r\n\r\n" } else { b"\r\n" });
@@ -149,7 +153,7 @@ impl Response {
     pub(in crate::net) fn write_rejection(error: HttpError, out: &mut Vec<u8>) {
         let mut reply = Self::new();
         error.fill_response(&mut reply);
-        reply.write_head(out);
+        reply.write_head(reply.status, out);
         reply.write_head_end("Connection: close\r\n", reply.body.len(), out);
         out.extend_from_slice(&reply.body);
     }
@@ -162,16 +166,12 @@ impl Response {
             && (is_head || request.method == "GET")
     }
 
-    fn write_head(&self, out: &mut Vec<u8>) {
-        if self.status == 200 {
-            out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-        } else {
-            out.extend_from_slice(b"HTTP/1.1 ");
-            write_decimal(usize::from(self.status), out);
-            out.push(b' ');
-            out.extend_from_slice(reason_phrase(self.status).as_bytes());
-            out.extend_from_slice(b"\r\n");
-        }
+    fn write_head(&self, status: u16, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        write_decimal(usize::from(status), out);
+        out.push(b' ');
+        out.extend_from_slice(reason_phrase(status).as_bytes());
+        out.extend_from_slice(b"\r\n");
         for (name, value) in &self.headers {
             if is_safe(name) && is_safe(value) {
                 write_header(name, value, out);
@@ -192,18 +192,6 @@ impl Response {
         out.extend_from_slice(b"\r\n");
     }
 
-    fn write_upgrade(&self, upgrade: &Upgrade, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
-        for (name, value) in &self.headers {
-            if is_safe(name) && is_safe(value) {
-                write_header(name, value, out);
-            }
-        }
-        write_header("Connection", "Upgrade", out);
-        write_header("Sec-WebSocket-Accept", &upgrade.accept, out);
-        write_header("Upgrade", "WebSocket", out);
-        out.extend_from_slice(b"\r\n");
-    }
 }
 
 /// Returns false for 1xx, 204 and 304, which never have a body.
@@ -298,7 +286,7 @@ pub const GZIP_MIN_BYTES: usize = 1024;
 pub const GZIP_MAX_BYTES: usize = 1024 * 1024;
 
 /// Member header of RFC 1952: deflate, no name, no time, fastest level, unknown system.
-const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
+const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 
 /// Returns whether the `Accept-Encoding` headers with these values prefer gzip to plain (RFC 9110 §12.5.3). A malformed
 /// quality counts as zero.
@@ -346,7 +334,7 @@ impl Gzip {
         deflate.reset();
         self.output.clear();
         self.output.reserve(body.len());
-        self.output.extend_from_slice(&HEADER);
+        self.output.extend_from_slice(&GZIP_HEADER);
         // One call only: a result longer than the body is of no use.
         let status = deflate.compress_vec(body, &mut self.output, FlushCompress::Finish);
         if !matches!(status, Ok(Status::StreamEnd)) {

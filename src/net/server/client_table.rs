@@ -164,7 +164,7 @@ pub(super) struct ClientTable {
     clients: Slab<ClientUsage>,
     /// Clients with ready connections, for each [`Priority`].
     ready: [VecDeque<ClientId>; 2],
-    /// The task served last; the other is served next.
+    /// The priority served last; the other is served next.
     last_served: Priority,
     /// Throttled clients with ready connections, by the time at which they may continue.
     throttled: BTreeSet<(Duration, ClientId, Priority)>,
@@ -213,7 +213,7 @@ impl ClientTable {
     }
 
     fn insert(&mut self, key: Key, now: Duration) -> ClientId {
-        let account = self.clients.insert(ClientUsage {
+        let client = self.clients.insert(ClientUsage {
             key,
             connections: 0,
             held_bytes: 0,
@@ -226,8 +226,8 @@ impl ClientTable {
             work: RollingWindow::default(),
             ready: Default::default(),
         });
-        self.ids_by_key.insert(key, account);
-        account
+        self.ids_by_key.insert(key, client);
+        client
     }
 
     /// Forgets clients without connections, recent activity, ban or deficit. Runs at most once per window because it
@@ -237,15 +237,15 @@ impl ClientTable {
             return;
         }
         self.last_sweep = now;
-        let ClientTable { clients: accounts, ids_by_key: by_key, .. } = self;
-        accounts.retain(|_, account| {
-            let is_active = account.connections > 0
-                || account.has_ready()
-                || now.saturating_sub(account.last_active) < RATE_WINDOW
-                || now < account.banned_until
-                || account.bucket.refill_at(WORK_PER_SECOND).is_some_and(|regained| now < regained);
+        let ClientTable { clients, ids_by_key, .. } = self;
+        clients.retain(|_, client| {
+            let is_active = client.connections > 0
+                || client.has_ready()
+                || now.saturating_sub(client.last_active) < RATE_WINDOW
+                || now < client.banned_until
+                || client.bucket.refill_at(WORK_PER_SECOND).is_some_and(|refill_at| now < refill_at);
             if !is_active {
-                by_key.remove(&account.key);
+                ids_by_key.remove(&client.key);
             }
             is_active
         });
@@ -265,8 +265,8 @@ impl ClientTable {
     /// Charges a client for a new connection. Returns whether it is accepted: not if the client's deficit is too large.
     pub fn charge_connection(&mut self, client: ClientId, now: Duration) -> bool {
         let refill_at = self.clients.get(client).and_then(|client| client.bucket.refill_at(WORK_PER_SECOND));
-        let is_admitted = refill_at.is_none_or(|regained| regained <= now + MAX_ADMITTED_DEFICIT);
-        if refill_at.is_none_or(|regained| regained <= now + MAX_CHARGED_DEFICIT) {
+        let is_admitted = refill_at.is_none_or(|refill_at| refill_at <= now + MAX_ADMITTED_DEFICIT);
+        if refill_at.is_none_or(|refill_at| refill_at <= now + MAX_CHARGED_DEFICIT) {
             self.charge(client, if is_admitted { UNITS_PER_CONNECTION } else { UNITS_PER_RESET }, now);
         }
         is_admitted
@@ -327,17 +327,17 @@ impl ClientTable {
 
     /// Returns the client with the most bytes held.
     pub fn largest(&self) -> Option<ClientId> {
-        self.clients.iter().max_by_key(|(_, account)| account.held_bytes).map(|(id, _)| id)
+        self.clients.iter().max_by_key(|(_, client)| client.held_bytes).map(|(id, _)| id)
     }
 
     /// Returns the largest shares of work and the largest held bytes, each in descending order. The two values of an
     /// entry may belong to different clients.
     pub fn top_clients(&self, now: Duration) -> [TopUsage; TOP_CLIENTS] {
         let (mut by_share, mut by_bytes) = ([0.0; TOP_CLIENTS], [0; TOP_CLIENTS]);
-        for (_, account) in &self.clients {
-            let ([before, current], time) = account.work.last_two(now);
+        for (_, client) in &self.clients {
+            let ([before, current], time) = client.work.last_two(now);
             keep_largest(&mut by_share, (before + current) as f64 / time.as_micros() as f64);
-            keep_largest(&mut by_bytes, account.held_bytes);
+            keep_largest(&mut by_bytes, client.held_bytes);
         }
         std::array::from_fn(|rank| TopUsage { share: by_share[rank], held_bytes: by_bytes[rank] })
     }
@@ -369,34 +369,34 @@ impl ClientTable {
 
     /// Returns the next connection to serve; `None` if no connection is ready or all clients with one are throttled.
     pub fn next(&mut self, now: Duration) -> Option<usize> {
-        while let Some((_, account, task)) = self.throttled.first().copied().filter(|(due, ..)| *due <= now) {
+        while let Some((_, client, priority)) = self.throttled.first().copied().filter(|(due, ..)| *due <= now) {
             self.throttled.pop_first();
-            self.ready[task as usize].push_back(account);
+            self.ready[priority as usize].push_back(client);
         }
-        while let Some((id, task)) = self.next_client() {
-            let Some(account) = self.clients.get_mut(id) else { continue };
-            if let Some(regained) = account.bucket.refill_at(WORK_PER_SECOND).filter(|regained| *regained > now) {
-                self.throttled.insert((regained, id, task));
+        while let Some((id, priority)) = self.next_client() {
+            let Some(client) = self.clients.get_mut(id) else { continue };
+            if let Some(refill_at) = client.bucket.refill_at(WORK_PER_SECOND).filter(|refill_at| *refill_at > now) {
+                self.throttled.insert((refill_at, id, priority));
                 continue;
             }
-            let connections = &mut account.ready[task as usize];
+            let connections = &mut client.ready[priority as usize];
             let slot = connections.pop_front();
             if !connections.is_empty() {
-                self.ready[task as usize].push_back(id);
+                self.ready[priority as usize].push_back(id);
             }
-            self.last_served = task;
+            self.last_served = priority;
             return slot;
         }
         None
     }
 
-    /// Returns the next client to serve and the task.
+    /// Returns the next client to serve, and which of its connections.
     fn next_client(&mut self) -> Option<(ClientId, Priority)> {
         let turns = match self.last_served {
             Priority::New => [Priority::Continuation, Priority::New],
             Priority::Continuation => [Priority::New, Priority::Continuation],
         };
-        turns.into_iter().find_map(|task| Some((self.ready[task as usize].pop_front()?, task)))
+        turns.into_iter().find_map(|priority| Some((self.ready[priority as usize].pop_front()?, priority)))
     }
 
     /// Returns whether any client is queued.
@@ -407,12 +407,12 @@ impl ClientTable {
     /// Returns whether a client is throttled.
     pub fn is_throttled(&self, client: ClientId, now: Duration) -> bool {
         let bucket = self.clients.get(client).map(|client| client.bucket);
-        bucket.and_then(|bucket| bucket.refill_at(WORK_PER_SECOND)).is_some_and(|regained| regained > now)
+        bucket.and_then(|bucket| bucket.refill_at(WORK_PER_SECOND)).is_some_and(|refill_at| refill_at > now)
     }
 
     /// Returns when the next throttled client may continue.
     pub fn next_refill(&self) -> Option<Duration> {
-        self.throttled.first().map(|(regained, ..)| *regained)
+        self.throttled.first().map(|(refill_at, ..)| *refill_at)
     }
 }
 
