@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use thiserror::Error;
+
 use super::fetch::{FetchError, FetchId, FetchRequest, FetchResponse};
 use super::http::{Request, Response};
 use super::metrics::Metrics;
@@ -184,16 +186,9 @@ impl<'a> Message<'a> {
 }
 
 /// The websocket is gone: closed, dropped because its client was too slow, or never there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the websocket is closed or was dropped because its client does not keep up")]
 pub struct Dropped;
-
-impl fmt::Display for Dropped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the websocket is closed or was dropped because its client does not keep up")
-    }
-}
-
-impl std::error::Error for Dropped {}
 
 /// Actions that a service can take while it handles an event.
 pub trait Effects {

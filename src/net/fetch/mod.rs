@@ -21,6 +21,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use std::{fmt, io};
 
+use thiserror::Error;
+
 /// Configuration of a fetcher.
 #[derive(Clone, Debug)]
 pub struct FetchConfig {
@@ -94,49 +96,40 @@ pub struct Response {
 }
 
 /// Why a request failed.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum FetchError {
     /// The host name is unknown or cannot be resolved.
+    #[error("the host cannot be resolved: {0}")]
     UnknownHost(String),
     /// No connection could be made.
+    #[error("cannot connect: {0}")]
     Unreachable(io::Error),
     /// The connection broke.
+    #[error("the connection broke: {0}")]
     Broken(io::Error),
     /// The timeout has expired.
+    #[error("no complete answer within {} s", .0.as_secs())]
     TimedOut(Duration),
     /// Nothing was received on the connection for this long.
+    #[error("nothing received for {} s", .0.as_secs())]
     Silent(Duration),
     /// Too little was received for this long.
+    #[error("too little received for {} s", .0.as_secs())]
     TooSlow(Duration),
     /// The response is not HTTP/1.1 or violates its rules.
+    #[error("the answer is not proper HTTP: {0}")]
     NotHttp(&'static str),
     /// The response exceeds its limit.
+    #[error("the answer is too long")]
     TooLarge,
     /// The target is not a path of printable ASCII characters.
+    #[error("the target of the request cannot be sent")]
     BadTarget,
     /// Too many requests are in progress, to this server or in all; or the responses in progress exceed their total,
-    /// and this one is the largest.
+    /// and this one is the largest; or the id of the request is in use.
+    #[error("too many requests are in progress")]
     Busy,
 }
-
-impl fmt::Display for FetchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FetchError::UnknownHost(error) => write!(f, "the host cannot be resolved: {error}"),
-            FetchError::Unreachable(error) => write!(f, "cannot connect: {error}"),
-            FetchError::Broken(error) => write!(f, "the connection broke: {error}"),
-            FetchError::TimedOut(limit) => write!(f, "no complete answer within {} s", limit.as_secs()),
-            FetchError::Silent(limit) => write!(f, "nothing received for {} s", limit.as_secs()),
-            FetchError::TooSlow(limit) => write!(f, "too little received for {} s", limit.as_secs()),
-            FetchError::NotHttp(reason) => write!(f, "the answer is not proper HTTP: {reason}"),
-            FetchError::TooLarge => f.write_str("the answer is too long"),
-            FetchError::BadTarget => f.write_str("the target of the request cannot be sent"),
-            FetchError::Busy => f.write_str("too many requests are in progress"),
-        }
-    }
-}
-
-impl std::error::Error for FetchError {}
 
 /// Host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

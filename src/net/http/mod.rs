@@ -8,7 +8,7 @@ mod body;
 mod request;
 mod response;
 
-use std::fmt;
+use thiserror::Error;
 
 pub(in crate::net) use body::{Body, ChunkedBody, Extent};
 pub use request::{HEAD_LIMIT, MAX_HEADERS, Request, RequestReader};
@@ -17,7 +17,8 @@ pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, StaticText, a
 
 /// A message that cannot be answered by a service. The connection is closed after the response, because the start of
 /// the next request is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{} {}", self.status(), self.reason())]
 pub enum HttpError {
     /// 400: not HTTP, or ambiguous; the text names the fault.
     Malformed(&'static str),
@@ -72,14 +73,6 @@ impl HttpError {
         response.body.extend_from_slice(page.as_bytes());
     }
 }
-
-impl fmt::Display for HttpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.status(), self.reason())
-    }
-}
-
-impl std::error::Error for HttpError {}
 
 /// Returns the standard reason phrase of `status`, or an empty string for a status not used here.
 pub(super) fn reason_phrase(status: u16) -> &'static str {
