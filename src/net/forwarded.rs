@@ -4,7 +4,6 @@
 //! the list is read from its end, as long as it names trusted proxies. Other proxy headers only show that a request was
 //! forwarded.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::ip::network;
@@ -17,12 +16,6 @@ const MAX_HOPS: usize = 16;
 
 /// The trusted proxies.
 pub(super) struct TrustedProxies(pub IsTrustedProxy);
-
-impl fmt::Debug for TrustedProxies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Trust")
-    }
-}
 
 impl TrustedProxies {
     /// Returns whether an address is that of a trusted proxy.

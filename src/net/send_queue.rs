@@ -26,7 +26,7 @@ struct CountedBytes {
 }
 
 /// Creates [`SharedBytes`] bytes and counts those still referenced.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SharedBytesCounter(Rc<Cell<usize>>);
 
 impl SharedBytesCounter {
@@ -59,12 +59,6 @@ impl Deref for SharedBytes {
 impl fmt::Debug for SharedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} shared bytes", self.len())
-    }
-}
-
-impl fmt::Debug for SharedBytesCounter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes shared", self.held_bytes())
     }
 }
 

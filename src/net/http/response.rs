@@ -191,7 +191,6 @@ impl Response {
         }
         out.extend_from_slice(b"\r\n");
     }
-
 }
 
 /// Returns false for 1xx, 204 and 304, which never have a body.
@@ -345,12 +344,6 @@ impl Gzip {
         self.output.extend_from_slice(&crc.sum().to_le_bytes());
         self.output.extend_from_slice(&crc.amount().to_le_bytes());
         (self.output.len() < body.len()).then_some(&self.output)
-    }
-}
-
-impl std::fmt::Debug for Gzip {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gzip").finish_non_exhaustive()
     }
 }
 
