@@ -1,10 +1,32 @@
-//! The network clock: that of the system, or a fixed one for tests.
+//! The services of the system, and the network clock: that of the system, or a fixed one for tests.
 //!
 //! This module reads no clock; callers pass the time in.
 
+use std::io;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::model::units::{EPOCH_UNIX_MILLIS, Timestamp};
+
+/// Services of the operating system, which the program passes to its commands.
+#[derive(Clone, Copy)]
+pub struct System {
+    /// Milliseconds of Unix time.
+    pub unix_millis: fn() -> i64,
+    /// Milliseconds of a monotonic clock.
+    pub millis: fn() -> u64,
+    /// Sleeps for this time.
+    pub sleep: fn(Duration),
+    /// Fills bytes with the system's cryptographic randomness.
+    pub random: fn(&mut [u8]) -> io::Result<()>,
+}
+
+impl System {
+    /// Returns the present network time of a clock.
+    pub fn network_time(self, clock: &NetworkClock) -> Timestamp {
+        clock.now((self.unix_millis)(), (self.millis)())
+    }
+}
 
 /// Source of network time (`--clock`, `nisd.clock`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,6 @@
 
 pub mod api;
 pub mod chain;
-pub mod cli;
 pub mod clock;
 pub mod codec;
 pub mod commands;

@@ -31,14 +31,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("websocket_api", &["model", "codec", "net", "api", "metrics"]),
     // Some settings have the types of the layers that use them.
     ("config", &["crypto", "model", "clock", "codec", "peer", "api", "websocket_api"]),
-    ("cli", &["model", "config"]),
-    ("wallet", &["crypto", "model", "codec", "store", "state", "rules", "net", "cli", "logging", "metrics"]),
-    ("devnet", &["crypto", "model", "clock", "codec", "store", "config", "cli", "wallet"]),
+    ("wallet", &["crypto", "model", "clock", "codec", "store", "state", "rules", "net", "logging", "metrics"]),
+    ("devnet", &["crypto", "model", "clock", "codec", "store", "config", "wallet"]),
     (
         "commands",
         &[
-            "model", "clock", "codec", "store", "state", "chain", "config", "cli", "wallet", "devnet", "progress",
-            "logging", "metrics",
+            "model", "clock", "codec", "store", "state", "chain", "config", "wallet", "devnet", "progress", "logging",
+            "metrics",
         ],
     ),
     // The state machine. It knows the events of `net`, and none of its sockets.
@@ -67,8 +66,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "event_loop",
         &[
-            "model", "clock", "progress", "logging", "codec", "store", "chain", "net", "config", "cli", "devnet",
-            "commands", "node",
+            "model", "clock", "progress", "logging", "codec", "store", "chain", "net", "config", "devnet", "commands",
+            "node",
         ],
     ),
 ];

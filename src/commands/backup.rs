@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use time::OffsetDateTime;
 
-use super::{Clocks, CommandError, Stop, check_same_network, open_to_read};
-use crate::cli;
+use super::store::{StoreArguments, check_same_network, open_to_read};
+use super::{CommandError, Stop, folder, print};
+use crate::clock::System;
 use crate::codec::network_from_text;
 use crate::config::Settings;
 use crate::model::Network;
@@ -18,11 +20,25 @@ const REPORT_INTERVAL: u64 = 5_000;
 /// Pattern of the name of a copy, with 0 for each digit: the time at which it was started, in UTC.
 const NAME: &str = "0000-00-00T000000Z";
 
+/// `nisd backup`.
+#[derive(Args, Debug)]
+pub struct Backup {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Folder for the copy: empty, missing, or with an earlier copy, which is replaced
+    #[arg(value_name = "DIR", value_parser = folder())]
+    pub folder: PathBuf,
+    /// Create a folder for this copy in DIR, named by the time; remove interrupted copies, and the oldest ones beyond N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub keep: Option<u16>,
+}
+
 /// Runs `nisd backup`. Prints the height of the copy and the digest of its state, as `nisd digest` does.
-pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
+pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let data = &command.store.data;
     let folder = match command.keep {
-        Some(_) => command.folder.join(name((clocks.unix_millis)())),
+        Some(_) => command.folder.join(name((system.unix_millis)())),
         None => command.folder.clone(),
     };
     let failed = |error| CommandError::Open(folder.clone(), error);
@@ -41,7 +57,7 @@ pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: 
     let size = store::size(data).map_err(|error| CommandError::File(data.clone(), error))?;
     let copy = StoreBackup::begin(&snapshot, size, &folder, options).map_err(failed)?;
     log::info!("copying the store at height {}; nodes keep running", tip.height);
-    let mut reporter = ProgressReporter { clocks, next: (clocks.millis)() + REPORT_INTERVAL };
+    let mut reporter = ProgressReporter { system, next: (system.millis)() + REPORT_INTERVAL };
     let bytes = copy.write(&mut |bytes| reporter.report("copied", bytes, size))?;
     copy.compare(&mut |done| reporter.report("compared", done, bytes))?;
     copy.install()?;
@@ -54,7 +70,7 @@ pub fn backup(command: &cli::Backup, settings: &Settings, clocks: Clocks, stop: 
         let older = complete.len().saturating_sub(keep.into());
         remove_all(&complete[..older], "older");
     }
-    super::print(format_args!("{} {digest}", tip.height))
+    print(format_args!("{} {digest}", tip.height))
 }
 
 /// Rejects the target folder if it holds the store itself or a store of another network. Any other earlier copy may be
@@ -113,13 +129,13 @@ fn is_name(text: &str) -> bool {
 
 /// Logs progress at a limited rate.
 struct ProgressReporter {
-    clocks: Clocks,
+    system: System,
     next: u64,
 }
 
 impl ProgressReporter {
     fn report(&mut self, what: &str, bytes: u64, of: u64) {
-        let now = (self.clocks.millis)();
+        let now = (self.system.millis)();
         if now >= self.next {
             self.next = now + REPORT_INTERVAL;
             log::info!("{what} {} of at most {} MiB", bytes >> 20, of.div_ceil(1 << 20));

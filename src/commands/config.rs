@@ -1,21 +1,55 @@
-//! `nisd config check`: shows what this node does with the files of NIS1.
+//! `nisd settings`, and `nisd config check`, which shows what this node does with the files of NIS1.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use log::Level;
 
 use super::CommandError;
-use crate::cli::CheckConfig;
 use crate::config::check::{self, FileKind, FileReport};
 use crate::config::properties::MAX_FILE_BYTES;
-use crate::config::read_file;
+use crate::config::{read_file, table};
+use crate::wallet::notes;
 
+/// Width of the table of settings, in characters.
+const TABLE_WIDTH: usize = 100;
 /// Width of the column of setting names.
 const SUBJECT_WIDTH: usize = 40;
 
+/// `nisd config`.
+#[derive(Subcommand, Debug)]
+pub enum ConfigCommand {
+    /// Show line by line which settings are used, which have no effect here, and what to do instead
+    #[command(after_help = notes!("config"))]
+    Check(CheckConfig),
+}
+
+/// `nisd config check`.
+#[derive(Args, Debug)]
+pub struct CheckConfig {
+    /// config-user.properties, peers-config_NETWORK.json, db.properties or logalpha.properties, as NIS1 has them
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// `nisd settings`.
+#[derive(Args, Debug)]
+pub struct PrintSettings {
+    /// Print a configuration file to start from, in which every setting is commented out
+    #[arg(long)]
+    pub file: bool,
+}
+
+/// Runs `nisd settings`.
+pub fn print_settings(command: &PrintSettings) {
+    let text = if command.file { table::file() } else { table::print(TABLE_WIDTH) };
+    // A reader that closes early, such as `head`, is not an error.
+    let _ = io::stdout().write_all(text.as_bytes());
+}
+
 /// Runs `nisd config check`. Fails if the node would not start with these files.
-pub fn check(command: &CheckConfig, home: Option<&Path>) -> Result<(), CommandError> {
+pub fn check_config(command: &CheckConfig, home: Option<&Path>) -> Result<(), CommandError> {
     let files = command.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let checked = check::check(&files, home);
     let text: String = checked.iter().map(lines).collect::<Vec<_>>().join("\n");

@@ -2,11 +2,12 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 
+use clap::Args;
 use serde::Deserialize;
 
-use super::CommandError;
-use crate::cli;
+use super::{CommandError, Common};
 use crate::config::{Bind, Settings};
 use crate::logging;
 use crate::wallet::NodeClient;
@@ -21,6 +22,22 @@ const EMPTY_CELL: &str = "-";
 const COLUMNS: [&str; 12] = [
     "STATE", "LISTED", "NAME", "ADDRESS", "ENDPOINT", "VERSION", "HEIGHT", "SCORE", "SEEN", "TRUST", "GOOD/BAD", "NOTE",
 ];
+
+/// `nisd peers`.
+#[derive(Args, Debug)]
+pub struct Peers {
+    /// Settings of the node to query, which include its address
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Node to query [default: the one of the settings, or http://127.0.0.1:7890]
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    pub node: Option<String>,
+    /// Print the node's whole answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
 
 /// The node's answer. Field names are those of the HTTP interface.
 #[derive(Deserialize)]
@@ -129,7 +146,7 @@ struct LastFailure {
 }
 
 /// Runs `nisd peers`.
-pub fn peers(command: &cli::Peers, settings: &Settings) -> Result<(), CommandError> {
+pub fn peers(command: &Peers, settings: &Settings) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
     let body = node.peers(context)?;
     let report: Report = serde_json::from_slice(&body).map_err(|error| node.invalid_peers(&error))?;

@@ -1,33 +1,40 @@
-//! Rebuilds a store from its own blocks: `nisd reindex`, and the start on a store of an older version.
+//! Rebuilds a store from its own blocks: `nisd reindex`, and the start on a store of an older version. `nisd rollback`.
 
 use std::path::Path;
 
-use super::{Clocks, CommandError, ImportObserver, import_blocks};
-use crate::chain::{BlockImporter, BlockSource, BrokenChain, ImportOptions};
-use crate::cli;
-use crate::clock::{ClockMode, NetworkClock};
+use clap::Args;
+
+use super::import_blocks::{IMPORT, ImportObserver, import_blocks};
+use super::store::{StoreArguments, check_same_network, open_existing, open_store};
+use super::{CommandError, height};
+use crate::chain::{self, BlockImporter, BlockSource, BrokenChain, ImportOptions};
+use crate::clock::{ClockMode, NetworkClock, System};
 use crate::codec::network_from_text;
 use crate::config::Settings;
 use crate::model::{Hash256, Height, Network, Timestamp};
-use crate::store::{self, ChainIdentity, LegacyBlocks, Options, SCHEMA, Store, StoreError, StoreRebuild, StoredHeader};
+use crate::state::{self, HistoryRange};
+use crate::store::{
+    self, AccessMode, ChainIdentity, LegacyBlocks, Options, Read, SCHEMA, Store, StoreError, StoreRebuild,
+    StoredHeader, Table,
+};
 
 /// The blocks were verified before: signatures and proofs are not checked again, and the present clock does not matter.
-const REBUILD: ImportOptions = ImportOptions { trusted_below: Height(u64::MAX), ..super::IMPORT };
+const REBUILD: ImportOptions = ImportOptions { trusted_below: Height(u64::MAX), ..IMPORT };
 const END_OF_TIME: ClockMode = ClockMode::Still(Timestamp(i32::MAX));
 
 /// Runs `nisd reindex`.
-pub fn reindex(command: &cli::Store, settings: &Settings, clocks: Clocks) -> Result<(), CommandError> {
+pub fn reindex(command: &StoreArguments, settings: &Settings, system: System) -> Result<(), CommandError> {
     let configured = command.config.is_some().then_some(&settings.network);
-    let rebuilt = rebuild(&command.data, configured, Options { map_size: settings.node.map_size }, clocks);
-    let told = rebuilt.and_then(|(store, network)| Ok(super::history::log_history(&store, &network)?));
+    let rebuilt = rebuild(&command.data, configured, Options { map_size: settings.node.map_size }, system);
+    let told = rebuilt.and_then(|(store, network)| Ok(log_history(&store, &network)?));
     told.map_err(|error| in_folder(error, &command.data))
 }
 
 /// Opens the store of the settings for writing, or creates it. A store of an older version is rebuilt first.
-pub fn open_or_rebuild(settings: &Settings, clocks: Clocks) -> Result<Store, CommandError> {
-    rebuild_if_outdated(&settings.data, Some(&settings.network), settings, clocks)?;
-    let store = super::open_store(settings, &settings.data)?;
-    super::history::log_history(&store, &settings.network)?;
+pub fn open_or_rebuild(settings: &Settings, system: System) -> Result<Store, CommandError> {
+    rebuild_if_outdated(&settings.data, Some(&settings.network), settings, system)?;
+    let store = open_store(settings, &settings.data)?;
+    log_history(&store, &settings.network)?;
     Ok(store)
 }
 
@@ -36,7 +43,7 @@ pub fn rebuild_if_outdated(
     folder: &Path,
     configured: Option<&Network>,
     settings: &Settings,
-    clocks: Clocks,
+    system: System,
 ) -> Result<(), CommandError> {
     let options = Options { map_size: settings.node.map_size };
     match store::older_schema(folder, options) {
@@ -45,7 +52,7 @@ pub fn rebuild_if_outdated(
                 "the store in {} was written by an older version of nisd (schema {schema}, this program has {SCHEMA})",
                 folder.display()
             );
-            rebuild(folder, configured, options, clocks).map(drop).map_err(|error| in_folder(error, folder))
+            rebuild(folder, configured, options, system).map(drop).map_err(|error| in_folder(error, folder))
         }
         // Opening the store reports whatever is wrong with it.
         _ => {
@@ -69,11 +76,11 @@ fn rebuild(
     folder: &Path,
     configured: Option<&Network>,
     options: Options,
-    clocks: Clocks,
+    system: System,
 ) -> Result<(Store, Network), CommandError> {
     let network = |remembered: &str| -> Result<Network, StoreError> {
         let network = network_from_text(remembered).ok_or(StoreError::Damaged("the description of the network"))?;
-        super::check_same_network(&network, configured)?;
+        check_same_network(&network, configured)?;
         // Parameters that a node may change are those of the present settings.
         Ok(configured.cloned().unwrap_or(network))
     };
@@ -82,7 +89,7 @@ fn rebuild(
     log_required_space(folder, &replacement)?;
     let tip = replacement.old.blocks()?.tip()?;
     if let Some((height, hash)) = tip {
-        import_old_blocks(&replacement, &network, (height, hash), clocks)?;
+        import_old_blocks(&replacement, &network, (height, hash), system)?;
     }
     let store = replacement.install()?;
     log::info!("the store is rebuilt; the chain is at height {}", tip.map_or(0, |(height, _)| height.0));
@@ -108,7 +115,7 @@ fn import_old_blocks(
     replacement: &StoreRebuild,
     network: &Network,
     (last, hash): (Height, Hash256),
-    clocks: Clocks,
+    system: System,
 ) -> Result<(), CommandError> {
     let blocks = replacement.old.blocks()?;
     let reached = store::tip(&replacement.new.snapshot()?)?.map_or(Height::NEMESIS, |block| block.height);
@@ -116,8 +123,8 @@ fn import_old_blocks(
     let source = BlockSource::stored(reached.next(), |height| Ok(blocks.at(height)?.map(|(_, block)| block)));
     let options = ImportOptions { stop_at: Some(last), ..REBUILD };
     let importer = BlockImporter::from_source(&replacement.new, network, nemesis.to_vec(), source, options)?;
-    let clock = NetworkClock::new(END_OF_TIME, (clocks.millis)());
-    let reached = import_blocks(importer, &clock, clocks, Some(last), &mut HashVerifier(&blocks))?;
+    let clock = NetworkClock::new(END_OF_TIME, (system.millis)());
+    let reached = import_blocks(importer, &clock, system, Some(last), &mut HashVerifier(&blocks))?;
     let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);
     match (reached, reached_hash) == (last, Some(hash)) {
         true => Ok(()),
@@ -137,6 +144,62 @@ impl ImportObserver for HashVerifier<'_> {
     }
 }
 
+/// `nisd rollback`.
+#[derive(Args, Debug)]
+pub struct Rollback {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Height to roll back to
+    #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
+    pub to: Height,
+}
+
+/// `nisd rollback`.
+pub fn rollback(command: &Rollback, settings: &Settings, system: System) -> Result<(), CommandError> {
+    let configured = command.store.config.is_some().then_some(&settings.network);
+    rebuild_if_outdated(&command.store.data, configured, settings, system)?;
+    let (store, _) = open_existing(&command.store, settings, AccessMode::Exclusive)?;
+    let mut batch = store.begin_write()?;
+    chain::rollback(&mut batch, command.to)?;
+    batch.commit()?;
+    log::info!("the chain is at height {}", command.to);
+    Ok(())
+}
+
+/// Logs from which height historical account data is known, if it is or was kept.
+pub fn log_history(store: &Store, network: &Network) -> Result<(), StoreError> {
+    let snapshot = store.snapshot()?;
+    let last = store::tip(&snapshot)?.map_or(Height(0), |block| block.height);
+    let text = match network.chain.history_from {
+        Some(from) => describe_kept(from, last, state::history_from(&snapshot, last)?),
+        None => describe_dropped(HistoryRange::of(&snapshot)?, snapshot.has_prefix(Table::BalanceHistory, &[])?),
+    };
+    if let Some(said) = text {
+        log::info!("historical account data {said}");
+    }
+    Ok(())
+}
+
+/// Describes a store that keeps the data from height `from` on and knows it from height `known` on.
+fn describe_kept(from: Height, last: Height, known: Option<Height>) -> Option<String> {
+    match known {
+        Some(known) if known <= from => Some(format!("is known from height {known} on")),
+        Some(known) => Some(format!("is known from height {known} on; `nisd reindex` adds the earlier ones")),
+        // The chain has not reached that height.
+        None if last < from => None,
+        None => {
+            Some(format!("is known from height {} on, the next one; `nisd reindex` adds the earlier ones", last.next()))
+        }
+    }
+}
+
+/// Describes a store that does not keep the data.
+fn describe_dropped(range: Option<HistoryRange>, is_there: bool) -> Option<String> {
+    let text = |to| format!("is no longer kept and no longer returned{to}; `nisd reindex` removes it");
+    is_there.then(|| text(range.map(|range| format!(" (it ends at height {})", range.to)).unwrap_or_default()))
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::{OsStr, OsString};
@@ -145,15 +208,14 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::cli::{Cli, Command};
-    use crate::commands::{self, Stop};
+    use crate::commands::{self, Cli, Command, Stop};
     use crate::config;
-    use crate::state;
-    use crate::store::{AccessMode, Read, Table, block_key, block_row};
+    use crate::store::{block_key, block_row};
 
     /// The schemas before the present one.
     const OLDER_SCHEMAS: [&str; 2] = ["4", "5"];
-    const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis: || 0 };
+    const SYSTEM: System =
+        System { unix_millis: || 1_800_000_000_000, millis: || 0, sleep: |_| {}, random: |_| Ok(()) };
 
     fn tiny(name: &str) -> OsString {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recorded/chains/tiny").join(name).into()
@@ -163,8 +225,8 @@ mod tests {
     fn read(folder: &Path, command: &str, arguments: &[OsString]) -> (Command, Settings) {
         let start = ["nisd", command, "--data"].map(OsString::from).into_iter().chain([folder.into()]);
         let mut cli = Cli::try_parse_from(start.chain(arguments.iter().cloned())).unwrap();
-        let overrides = cli.command.take_overrides().unwrap();
-        let settings = config::load(cli.command.config(), overrides, Some(OsStr::new("unused").as_ref())).unwrap();
+        let (file, flags) = cli.command.take_settings().unwrap();
+        let settings = config::load(file.as_deref(), flags, Some(OsStr::new("unused").as_ref())).unwrap();
         (cli.command, settings)
     }
 
@@ -172,7 +234,7 @@ mod tests {
         let arguments =
             ["--config".into(), tiny("config.json"), "--stop-at".into(), stop_at.into(), tiny("blocks.bin")];
         let (Command::Import(command), settings) = read(folder, "import", &arguments) else { unreachable!() };
-        commands::import(&command, &settings, CLOCKS)
+        commands::import(&command, &settings, SYSTEM)
     }
 
     /// Creates a store up to a height that is marked as written by an older version.
@@ -236,13 +298,13 @@ mod tests {
         else {
             unreachable!()
         };
-        commands::rollback(&command, &settings, CLOCKS).unwrap();
+        commands::rollback(&command, &settings, SYSTEM).unwrap();
         assert_eq!(digest(folder.path()), whole("7"));
 
         // A start of the node does the same.
         let folder = old_store("20");
         let (_, settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
-        let store = open_or_rebuild(&settings, CLOCKS).unwrap();
+        let store = open_or_rebuild(&settings, SYSTEM).unwrap();
         assert_eq!(state::digest(&store.snapshot().unwrap()).unwrap(), whole("20"));
         drop(store);
         assert!(!folder.path().join("reindex").exists());
@@ -250,7 +312,7 @@ mod tests {
         for schema in OLDER_SCHEMAS {
             let folder = old_store_of(schema, "20");
             let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
-            reindex(&command, &settings, CLOCKS).unwrap();
+            reindex(&command, &settings, SYSTEM).unwrap();
             assert_eq!(digest(folder.path()), whole("20"));
         }
     }
@@ -270,7 +332,7 @@ mod tests {
         places.iter().for_each(|at| bytes[*at] ^= 1);
         std::fs::write(&data, bytes).unwrap();
         let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
-        let said = reindex(&command, &settings, CLOCKS).unwrap_err().to_string();
+        let said = reindex(&command, &settings, SYSTEM).unwrap_err().to_string();
         assert!(said.contains("height 2"), "{said}");
     }
 
@@ -279,8 +341,21 @@ mod tests {
         let folder = old_store("20");
         let (_, mut settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
         settings.network.chain.target_time += 1;
-        let said = open_or_rebuild(&settings, CLOCKS).err().map(|error| error.to_string()).unwrap_or_default();
+        let said = open_or_rebuild(&settings, SYSTEM).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(said.contains("nis.blockGenerationTargetTime"), "{said}");
         assert!(matches!(open(folder.path()), Err(StoreError::OlderSchema { .. })));
+    }
+
+    #[test]
+    fn an_incomplete_history_is_reported_with_the_command_that_completes_it() {
+        let said = |from, last, known: Option<u64>| describe_kept(Height(from), Height(last), known.map(Height));
+        assert_eq!(said(1, 0, None), None);
+        assert_eq!(said(500, 60, None), None);
+        assert_eq!(said(1, 60, Some(1)).unwrap(), "is known from height 1 on");
+        assert!(said(1, 60, Some(41)).unwrap().starts_with("is known from height 41 on; `nisd reindex`"));
+        assert!(said(1, 60, None).unwrap().starts_with("is known from height 61 on, the next one; `nisd reindex`"));
+        assert_eq!(describe_dropped(None, false), None);
+        let ended = describe_dropped(Some(HistoryRange { from: Height(1), to: Height(40) }), true).unwrap();
+        assert!(ended.contains("no longer kept") && ended.contains("height 40"), "{ended}");
     }
 }

@@ -1,46 +1,95 @@
 //! `nisd service`: a systemd unit that runs this node with minimal rights.
 
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf, absolute};
+
+use clap::Args;
+
+use super::{flag_override, folder};
+use crate::config::{Override, Settings};
 
 /// Folder for data of packages: systemd creates a folder in it and gives it to the service's user.
 const STATE_FOLDER: &str = "/var/lib";
 /// Folders that are hidden from the service if none of its files lie in them.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 
-/// Default folder of the store of a service.
-pub const DATA: &str = "/var/lib/nisd";
+/// The unit, with words in place of what differs.
+const UNIT: &str = include_str!("../help/nisd.service");
 
-/// What a service runs. All paths are absolute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Installation {
-    /// The program.
-    pub program: PathBuf,
-    /// Arguments after `nisd run`: flags and their values.
-    pub arguments: Vec<String>,
-    /// The configuration file, if there is one.
+/// Default folder of the store of a service.
+const DATA: &str = "/var/lib/nisd";
+
+/// `nisd service`.
+#[derive(Args, Debug)]
+pub struct Service {
+    /// Settings of the node, as for `nisd run`
+    #[arg(long, value_name = "FILE", required_unless_present = "network")]
     pub config: Option<PathBuf>,
-    /// Folder of the chain store.
-    pub data: PathBuf,
-    /// User that runs the service.
+    /// Network to join, as for `nisd run`
+    #[arg(long, value_name = "NAME")]
+    pub network: Option<String>,
+    /// Folder of the chain store [default: that of the settings, else /var/lib/nisd]
+    #[arg(long, value_name = "DIR", value_parser = folder())]
+    pub data: Option<PathBuf>,
+    /// User that runs the service; `useradd --system nisd` creates it
+    #[arg(long, value_name = "USER", default_value = "nisd", value_parser = user)]
     pub user: String,
 }
 
-/// Returns the unit file.
-pub fn unit(installation: &Installation) -> String {
-    let Installation { program, arguments, user, .. } = installation;
+/// Parses a user name that systemd accepts: 1 to 31 letters, digits, `_` and `-`, not starting with `-`.
+fn user(text: &str) -> Result<String, String> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    match !text.is_empty() && text.len() <= 31 && text.bytes().all(is_name) && !text.starts_with('-') {
+        true => Ok(text.to_owned()),
+        false => Err("a user name has 1 to 31 letters, digits, _ and -".to_owned()),
+    }
+}
+
+impl Service {
+    pub(super) fn overrides(&self) -> Vec<Override> {
+        let data = self.data.as_ref().map(|data| data.to_string_lossy().into_owned());
+        let network = self.network.iter().map(|name| flag_override("--network", "nem.network", name));
+        network.chain(data.iter().map(|data| flag_override("--data", "nisd.data", data))).collect()
+    }
+
+    /// Returns the flags for `nisd run`; includes `--data` if `data` is given. Paths are absolute.
+    fn arguments(&self, data: Option<&Path>) -> Vec<String> {
+        let text = |path: &Path| absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned();
+        let flags = [
+            ("--config", self.config.as_deref().map(text)),
+            ("--network", self.network.clone()),
+            ("--data", data.map(text)),
+        ];
+        flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value?])).flatten().collect()
+    }
+}
+
+/// Runs `nisd service`: prints the systemd unit that runs this program.
+pub fn print_unit(service: &Service, settings: &Settings) -> io::Result<()> {
+    // The default folder of the settings lies in the home folder of the user who prints the unit, not of the service.
+    let data = match &service.data {
+        None if !settings.has_explicit_data_folder() => Some(Path::new(DATA)),
+        data => data.as_deref(),
+    };
+    let text = unit(service, &std::env::current_exe()?, data, &absolute(data.unwrap_or(&settings.data))?)?;
+    // A reader that closes early, such as `head`, is not an error.
+    let _ = io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// Returns the unit file. `data` is the folder of the store if the unit names it, and `store` that folder in any case.
+fn unit(service: &Service, program: &Path, data: Option<&Path>, store: &Path) -> io::Result<String> {
     let mut command = quote_word(&program.to_string_lossy());
     command.push_str(" run");
-    arguments.iter().for_each(|argument| command.push_str(&format!(" {}", quote_word(argument))));
-    UNIT.replace("COMMAND", &command).replace("USER", user).replace("FOLDERS\n", &folders(installation))
+    service.arguments(data).iter().for_each(|argument| command.push_str(&format!(" {}", quote_word(argument))));
+    let config = service.config.as_deref().map(absolute).transpose()?;
+    let folders = folders([Some(program), config.as_deref(), Some(store)], store);
+    Ok(UNIT.replace("COMMAND", &command).replace("USER", &service.user).replace("FOLDERS\n", &folders))
 }
 
 /// Returns the lines that limit what the service may see and write of the file system.
-fn folders(installation: &Installation) -> String {
-    let Installation { program, config, data, .. } = installation;
-    let is_at_home = [Some(program), config.as_ref(), Some(data)]
-        .into_iter()
-        .flatten()
-        .any(|path| HOMES.iter().any(|home| path.starts_with(home)));
+fn folders(used: [Option<&Path>; 3], data: &Path) -> String {
+    let is_at_home = used.into_iter().flatten().any(|path| HOMES.iter().any(|home| path.starts_with(home)));
     let home = if is_at_home { "read-only" } else { "yes" };
     let folder = data.strip_prefix(STATE_FOLDER).ok().and_then(|rest| rest.components().next());
     let data = match folder {
@@ -68,91 +117,20 @@ fn escape_specifiers(text: &str) -> String {
     text.replace('%', "%%")
 }
 
-const UNIT: &str = "\
-# A NEM (NIS1) node. Put this file into /etc/systemd/system/nisd.service, then:
-#   systemctl daemon-reload && systemctl enable --now nisd
-# `systemctl status nisd` shows the height, `journalctl -u nisd` the log, and
-# `systemctl reload nisd` reloads the settings.
-
-[Unit]
-Description=NEM (NIS1) node
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-Type=notify
-ExecStart=COMMAND
-ExecReload=/bin/sh -c 'kill -HUP $MAINPID'
-User=USER
-Restart=on-failure
-RestartSec=5
-# A restart does not correct wrong settings.
-RestartPreventExitStatus=2
-# A store of an older version is rebuilt first, which can take hours.
-TimeoutStartSec=infinity
-TimeoutStopSec=2min
-WatchdogSec=2min
-LimitNOFILE=20000
-# A core dump would contain private keys.
-LimitCORE=0
-
-# Folders that it may read and write.
-FOLDERS
-ProtectSystem=strict
-PrivateTmp=yes
-PrivateDevices=yes
-ProtectProc=invisible
-ProcSubset=pid
-UMask=0077
-
-# Rights.
-NoNewPrivileges=yes
-CapabilityBoundingSet=
-AmbientCapabilities=
-PrivateUsers=yes
-ProtectClock=yes
-ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
-ProtectKernelTunables=yes
-LockPersonality=yes
-MemoryDenyWriteExecute=yes
-RemoveIPC=yes
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-SystemCallFilter=~@privileged @resources
-SystemCallErrorNumber=EPERM
-
-[Install]
-WantedBy=multi-user.target
-";
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn installation(data: &str) -> Installation {
-        Installation {
-            program: "/usr/bin/nisd".into(),
-            arguments: ["--config", "/etc/nisd/my node.properties"].map(str::to_owned).into(),
-            config: Some("/etc/nisd/my node.properties".into()),
-            data: data.into(),
-            user: "nisd".to_owned(),
-        }
-    }
-
-    fn lines(installation: &Installation) -> Vec<String> {
-        unit(installation).lines().map(str::to_owned).collect()
+    fn lines(data: &str) -> Vec<String> {
+        let config = Some("/etc/nisd/my node.properties".into());
+        let service = Service { config, network: None, data: None, user: "nisd".to_owned() };
+        let unit = unit(&service, Path::new("/usr/bin/nisd"), None, Path::new(data)).unwrap();
+        unit.lines().map(str::to_owned).collect()
     }
 
     #[test]
     fn a_unit_runs_the_program_with_its_arguments() {
-        let lines = lines(&installation("/var/lib/nisd"));
+        let lines = lines("/var/lib/nisd");
         let command = r#"ExecStart=/usr/bin/nisd run --config "/etc/nisd/my node.properties""#;
         for line in [command, "User=nisd", "StateDirectory=nisd", "ProtectHome=yes", "LimitCORE=0"] {
             assert!(lines.contains(&line.to_owned()), "{line} is missing in {lines:?}");
@@ -161,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_unit_allows_writes_to_the_data_folder_and_reads_in_the_home_folder() {
-        let lines = lines(&installation("/home/al/100%/store"));
+        let lines = lines("/home/al/100%/store");
         for line in ["ReadWritePaths=/home/al/100%%/store", "ProtectHome=read-only"] {
             assert!(lines.contains(&line.to_owned()), "{line} is missing in {lines:?}");
         }

@@ -4,25 +4,56 @@ mod screen;
 mod terminal;
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::{Map, Value, json};
 
 use self::screen::text;
 use self::terminal::{Terminal, UserInput};
 use super::peers::node_of;
-use super::{Clocks, CommandError, Stop};
-use crate::cli;
-use crate::clock::NetworkClock;
+use super::{CommandError, Common, Stop, flag_override};
+use crate::clock::{NetworkClock, System};
 use crate::codec::network_from_text;
-use crate::config::Settings;
+use crate::config::{Override, Settings};
 use crate::metrics::{Sample, Scrape};
 use crate::store::{self, AccessMode, Options, Store, StoreError};
 use crate::wallet::{NodeClient, NodeError};
 
 /// Time between two queries of the node on a terminal.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// `nisd status`.
+#[derive(Args, Debug)]
+pub struct Status {
+    /// Settings of the node to query, which include its address and the folder of its store
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Node to query [default: the one of the settings, or http://127.0.0.1:7890]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "data"])]
+    pub node: Option<String>,
+    /// Folder of the chain store to show while no node runs on it
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
+    /// Print all metrics as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print once and exit, also on a terminal
+    #[arg(long)]
+    pub once: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Status {
+    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
+        let mut overrides = self.common.take_overrides()?;
+        overrides.extend(self.data.as_deref().map(|data| flag_override("--data", "nisd.data", data)));
+        Ok(overrides)
+    }
+}
 
 /// The metrics to show, and where they come from.
 struct StatusReport {
@@ -34,17 +65,17 @@ struct StatusReport {
 }
 
 /// Runs `nisd status`. Ends early when `stop` is set.
-pub fn status(command: &cli::Status, settings: &Settings, clocks: Clocks, stop: Stop) -> Result<(), CommandError> {
+pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
     let of_store =
         |figures| StatusReport { node: node.url(), store: Some(settings.data.display().to_string()), metrics: figures };
     let seen = if command.data.is_some() && store::exists(&settings.data) && store::is_unlocked(&settings.data) {
         // Even if a node answers, it does not use this store.
-        of_store(store_metrics(settings, clocks)?)
+        of_store(store_metrics(settings, system)?)
     } else {
         match node.metrics(context) {
             Ok(figures) => StatusReport { node: node.url(), store: None, metrics: figures },
-            Err(error) if error.is_unanswered() && command.node.is_none() => match store_metrics(settings, clocks) {
+            Err(error) if error.is_unanswered() && command.node.is_none() => match store_metrics(settings, system) {
                 Err(CommandError::Open(folder, StoreError::Empty)) => {
                     return Err(CommandError::NoNodeOrStore(error, folder));
                 }
@@ -62,13 +93,13 @@ pub fn status(command: &cli::Status, settings: &Settings, clocks: Clocks, stop: 
 }
 
 /// Reads metrics from the store of the settings.
-fn store_metrics(settings: &Settings, clocks: Clocks) -> Result<Scrape, CommandError> {
+fn store_metrics(settings: &Settings, system: System) -> Result<Scrape, CommandError> {
     let folder = &settings.data;
     let opened = Store::open_existing(folder, AccessMode::Shared, Options { map_size: settings.node.map_size });
     let (store, network) = opened.map_err(|error| CommandError::Open(folder.clone(), error))?;
     let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
     let network = network_from_text(&network).ok_or(StoreError::Damaged("the description of the network"))?;
-    let now = clocks.network_time(&NetworkClock::new(settings.node.clock, (clocks.millis)()));
+    let now = system.network_time(&NetworkClock::new(settings.node.clock, (system.millis)()));
     let metrics = store.metrics()?;
     let info = Sample { labels: vec![("network".to_owned(), network.name)], ..Sample::new("nisd_info", 1.0) };
     let known = [

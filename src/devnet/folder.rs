@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::DevnetError;
 use super::{Role, key_from_seed};
 use super::{generation_hash, nemesis_block};
-use crate::clock::NetworkClock;
+use crate::clock::{NetworkClock, System};
 use crate::codec::SigningForm;
 use crate::config::{self, Override, Settings, network_properties};
 use crate::crypto::{KeyPair, PrivateKey};
@@ -63,15 +63,6 @@ nis.mosaicRedefinitionForkHeight = 1
 nis.secondFeeForkHeight = 1
 ";
 
-/// Services of the system that creating a network needs.
-#[derive(Clone, Copy)]
-pub struct Services {
-    /// Milliseconds of Unix time.
-    pub unix_millis: fn() -> i64,
-    /// Fills bytes with the system's cryptographic randomness.
-    pub random: fn(&mut [u8]) -> io::Result<()>,
-}
-
 /// A private network in its folder.
 #[derive(Debug)]
 pub struct Devnet {
@@ -102,12 +93,12 @@ impl Devnet {
         flags: Vec<Override>,
         fresh_keys: bool,
         home: Option<&Path>,
-        services: Services,
+        system: System,
     ) -> Result<(Devnet, Settings), DevnetError> {
         let planned = plan(&flags, home)?;
         let settings_file = planned.data.join(SETTINGS_FILE);
         if !settings_file.exists() {
-            make(&planned, fresh_keys, services)?;
+            make(&planned, fresh_keys, system)?;
         } else if fresh_keys {
             return Err(DevnetError::HasKeys(planned.data));
         }
@@ -176,7 +167,7 @@ fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Dev
 }
 
 /// Creates keys, nemesis block and settings. Keys that exist already, from an interrupted attempt, are used.
-fn make(planned: &Settings, fresh_keys: bool, services: Services) -> Result<(), DevnetError> {
+fn make(planned: &Settings, fresh_keys: bool, system: System) -> Result<(), DevnetError> {
     let folder = &planned.data;
     if store::exists(folder) {
         return Err(DevnetError::ForeignStore(folder.clone()));
@@ -185,12 +176,12 @@ fn make(planned: &Settings, fresh_keys: bool, services: Services) -> Result<(), 
     let mut network = planned.network.clone();
     let mut grants = Vec::new();
     for role in Role::OWNERS {
-        let key = account_key(folder, role, fresh_keys, services)?;
+        let key = account_key(folder, role, fresh_keys, system)?;
         grants.push((address_of(&key, &network), role.balance(network.chain.target_time)));
     }
     // This key is not kept: its account can never send.
-    let signer = KeyPair::new(&new_key(Role::Nemesis, fresh_keys, services)?);
-    let time = NetworkClock::new(planned.node.clock, 0).now((services.unix_millis)(), 0);
+    let signer = KeyPair::new(&new_key(Role::Nemesis, fresh_keys, system)?);
+    let time = NetworkClock::new(planned.node.clock, 0).now((system.unix_millis)(), 0);
     network.generation_hash = generation_hash(&signer, time);
     network.nemesis_signer = Address::from_public_key(&signer.public(), network.byte);
     let nemesis = nemesis_block(&signer, time, network.byte, &grants);
@@ -238,23 +229,23 @@ fn read_key(path: &Path) -> Result<PrivateKey, DevnetError> {
 }
 
 /// Returns the key of an account with an initial balance; reads its file, or creates it.
-fn account_key(folder: &Path, role: Role, fresh: bool, services: Services) -> Result<PrivateKey, DevnetError> {
+fn account_key(folder: &Path, role: Role, fresh: bool, system: System) -> Result<PrivateKey, DevnetError> {
     let path = key_file_of(folder, role);
     if path.exists() {
         let key = read_key(&path)?;
         return if fresh && is_demo(role, &key) { Err(DevnetError::HasKeys(folder.to_owned())) } else { Ok(key) };
     }
-    let key = new_key(role, fresh, services)?;
+    let key = new_key(role, fresh, system)?;
     key_file::write(&path, &key).map_err(|error| DevnetError::KeyFile(path, error))?;
     Ok(key)
 }
 
-fn new_key(role: Role, fresh: bool, services: Services) -> Result<PrivateKey, DevnetError> {
+fn new_key(role: Role, fresh: bool, system: System) -> Result<PrivateKey, DevnetError> {
     if !fresh {
         return Ok(role.demo_key());
     }
     let mut seed = Zeroizing::new([0; 32]);
-    (services.random)(seed.as_mut_slice()).map_err(DevnetError::Randomness)?;
+    (system.random)(seed.as_mut_slice()).map_err(DevnetError::Randomness)?;
     Ok(key_from_seed(seed))
 }
 

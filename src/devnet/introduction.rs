@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::Role;
 use super::folder::{Account, Devnet};
-use crate::cli::values::currency;
 use crate::config::{Bind, Settings};
 use crate::model::network::ImportanceScheme;
+use crate::wallet::values::currency;
 
 /// Ports of the interfaces.
 #[derive(Clone, Copy, Debug)]

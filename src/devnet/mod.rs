@@ -7,13 +7,13 @@
 //! | [`Devnet`] | the folder of the network: settings, keys and nemesis block beside the store |
 //! | [`JoinFiles`] | the files that another node needs to join |
 //!
-//! Time and randomness are passed in as [`Services`].
+//! Time and randomness are passed in as [`System`](crate::clock::System).
 
 mod folder;
 mod introduction;
 mod join;
 
-pub use folder::{Account, Devnet, Services};
+pub use folder::{Account, Devnet};
 pub use introduction::{Ports, introduction};
 pub use join::JoinFiles;
 

@@ -18,8 +18,9 @@ use self::process::SystemdNotifier;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
 use crate::chain::{BlockImporter, ImportError, ImportProgress};
 use crate::clock::NetworkClock;
+use crate::clock::System;
 use crate::codec::block_file::BlockFile;
-use crate::commands::{Clocks, CommandError};
+use crate::commands::{CommandError, Run};
 use crate::config::Settings;
 use crate::devnet::Devnet;
 use crate::model::Height;
@@ -28,7 +29,7 @@ use crate::net::service::{LoopTime, Service};
 use crate::node::{BlockProgress, Bootstrap, IMPORT_OPTIONS, Import, Node, PreTrustedPeer, Start};
 use crate::progress::{Progress, ProgressMeter};
 use crate::store::Store;
-use crate::{cli, commands, config, logging};
+use crate::{commands, config, logging};
 use mio::Token;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
@@ -146,10 +147,10 @@ impl Runnable for Bootstrap<'_> {
 
 /// Runs `nisd run`, also on a private network of nisd. `reread` reads the settings again on a reload.
 pub fn run(
-    command: &cli::Run,
+    command: &Run,
     mut settings: Settings,
     devnet: Option<Devnet>,
-    clocks: Clocks,
+    system: System,
     reread: SettingsReader<'_>,
 ) -> Result<(), NodeError> {
     let known = settings::known_peers(&settings)?;
@@ -159,7 +160,7 @@ pub fn run(
     // Checked first: the files must exist before a store is created for this chain.
     let files = commands::open_block_files(&command.import)?;
     let nemesis = commands::nemesis_of_file(&settings, !known.is_empty())?;
-    let store = commands::open_or_rebuild(&settings, clocks)?;
+    let store = commands::open_or_rebuild(&settings, system)?;
     store.time_commits(process::uptime);
     let seed = random_seed()?;
     let (mut reactor, addresses) = settings::open(&settings, &seed)?;

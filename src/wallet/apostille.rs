@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use sha2::{Digest, Sha256};
 
-use super::address::{self, dashed};
-use super::commands::{Services, load_key, node, print, print_note, public_key};
-use super::error::WalletError;
-use super::send::{deliver, network_time};
+use super::send::{DEFAULT_NODE, Delivery, deliver, network_time};
 use super::transfer::TransferRequest;
-use crate::cli::{self, ApostilleCommand};
+use super::values::{self, dashed};
+use super::{WalletError, load_key, node, notes, print, print_note, public_key};
+use crate::clock::System;
 use crate::crypto::KeyPair;
 use crate::logging;
 use crate::model::transaction::{Message, MessageKind, wire_network};
@@ -40,32 +40,73 @@ pub enum ApostilleError {
     OtherFile { path: PathBuf, found: String, notarised: String },
 }
 
+/// `nisd apostille`.
+#[derive(Subcommand, Debug)]
+pub enum ApostilleCommand {
+    /// Announce the SHA-256 of a file
+    #[command(after_help = notes!("apostille"))]
+    Create(CreateApostille),
+    /// Compare a file with the hash in a confirmed transaction
+    #[command(after_help = notes!("apostille"))]
+    Verify(VerifyApostille),
+}
+
+/// `nisd apostille create`.
+#[derive(Args, Debug)]
+pub struct CreateApostille {
+    /// File to notarise; only its hash is announced
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Key file of the account that signs
+    #[arg(long, value_name = "KEYFILE")]
+    pub from_key_file: PathBuf,
+    /// Recipient of the transfer of 0 XEM [default: the account itself]
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: Option<String>,
+    #[command(flatten)]
+    pub how: Delivery,
+}
+
+/// `nisd apostille verify`.
+#[derive(Args, Debug)]
+pub struct VerifyApostille {
+    /// File to verify
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Hash of the transaction, or of the inner one if a multisig account notarised the file
+    #[arg(long, value_name = "HASH")]
+    pub transaction: String,
+    /// The node to query
+    #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
+    pub node: String,
+}
+
 /// Runs `nisd apostille`.
-pub fn execute(command: &ApostilleCommand, services: Services) -> Result<(), WalletError> {
+pub fn execute(command: &ApostilleCommand, system: System) -> Result<(), WalletError> {
     match command {
-        ApostilleCommand::Create(command) => create(command, services),
+        ApostilleCommand::Create(command) => create(command, system),
         ApostilleCommand::Verify(command) => verify(command),
     }
 }
 
 /// Announces the hash of a file, by default to the account itself.
-fn create(command: &cli::CreateApostille, services: Services) -> Result<(), WalletError> {
+fn create(command: &CreateApostille, system: System) -> Result<(), WalletError> {
     let how = &command.how;
     let node = node(&how.node)?;
     let multisig_account = how.multisig_account.as_deref().map(public_key).transpose()?;
-    command.to.as_deref().map(address::parse).transpose()?;
+    command.to.as_deref().map(values::address).transpose()?;
     let hash = hash_of(&command.file)?;
     let key = KeyPair::new(&load_key(&command.from_key_file)?);
     let network = node.network()?;
     let recipient = match &command.to {
-        Some(to) => address::parse_on(to, network)?,
+        Some(to) => values::address_on(to, network)?,
         None => Address::from_public_key(&multisig_account.unwrap_or(key.public()), network),
     };
     print_note(&format!("the SHA-256 of {} is {}", command.file.display(), hex::encode(hash)));
     let payload = [MARK.as_slice(), &hash].concat();
     let intent = TransferRequest {
         network,
-        now: network_time(&node, services),
+        now: network_time(&node, system),
         deadline: how.deadline_seconds(),
         signer: key.public(),
         multisig_account,
@@ -75,11 +116,11 @@ fn create(command: &cli::CreateApostille, services: Services) -> Result<(), Wall
         mosaics: Vec::new(),
         fee: how.fee,
     };
-    deliver(&node, &key, intent, &[], how, services)
+    deliver(&node, &key, intent, &[], how, system)
 }
 
 /// Compares a file with the hash in a confirmed transaction, and prints who notarised it and when.
-fn verify(command: &cli::VerifyApostille) -> Result<(), WalletError> {
+fn verify(command: &VerifyApostille) -> Result<(), WalletError> {
     let node = node(&command.node)?;
     let hash = Hash256::from_hex(&command.transaction);
     let hash = hash.ok_or_else(|| WalletError::Usage("--transaction: a hash has 64 hex digits".to_owned()))?;

@@ -1,51 +1,155 @@
-//! `nisd send`.
+//! `nisd send`, `nisd sign` and `nisd announce`: from a request to the node's answer.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::commands::{Services, load_key, node, print, print_note, print_stderr, public_key, submit};
-use super::describe::{describe, describe_on};
-use super::error::WalletError;
+use clap::Args;
+
 use super::node::NodeClient;
-use super::signed_transaction::SignedTransaction;
-use super::transfer::{TransferRequest, build};
-use super::{address, fees};
-use crate::cli;
-use crate::cli::values::{currency, decimal};
+use super::signed_transaction::{SignedTransaction, describe, describe_on, is_signed_transaction, read_transaction};
+use super::transfer::{TransferRequest, build, minimum_fee};
+use super::values::{self, currency, decimal};
+use super::{WalletError, load_key, node, print, print_note, print_stderr, public_key, random_bytes};
+use crate::clock::System;
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, cipher};
 use crate::model::transaction::{Message, MessageKind, wire_network};
-use crate::model::{Address, Amount, NetworkByte, Timestamp, Transaction};
+use crate::model::{Address, Amount, Mosaic, NetworkByte, Timestamp, Transaction};
 use crate::state::MosaicEntry;
 
+/// Maximum bytes of a file with a transaction.
+const MAX_INPUT_BYTES: u64 = 256 * 1024;
 /// Poll interval while waiting for confirmation.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Time after the deadline in which a block made before it may still arrive.
 const CONFIRMATION_GRACE: Duration = Duration::from_secs(60);
 
+/// One transaction of each kind as JSON.
+pub(super) const TRANSACTIONS: &str = include_str!("../help/transactions.txt");
+
+/// Returns the examples of a command, followed by one transaction of each kind.
+pub(super) fn with_transactions(examples: &str) -> String {
+    format!("{examples}\n\n{TRANSACTIONS}")
+}
+
+/// URL of the node that is used by default.
+pub(super) const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
+/// Default deadline, in seconds.
+const DEFAULT_DEADLINE_SECONDS: i32 = 3600;
+/// Longest time between time stamp and deadline that nodes accept, in seconds.
+const MAX_DEADLINE_SECONDS: i32 = 86_400;
+
+/// `nisd send`.
+#[derive(Args, Debug)]
+pub struct Send {
+    /// Key file of the account that signs
+    #[arg(long, value_name = "FILE")]
+    pub from_key_file: PathBuf,
+    /// Address of the recipient, with or without dashes
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: String,
+    /// XEM to send, with up to 6 decimal places
+    #[arg(long, value_name = "XEM", value_parser = values::amount, required_unless_present = "mosaic", allow_negative_numbers = true)]
+    pub amount: Option<Amount>,
+    /// Message that everybody can read
+    #[arg(long, value_name = "TEXT", group = "text")]
+    pub message: Option<String>,
+    /// Message that only sender and recipient can read; the node must know the recipient's public key
+    #[arg(long, value_name = "TEXT", group = "text", conflicts_with = "multisig_account")]
+    pub encrypt: Option<String>,
+    /// Message given as bytes in hex
+    #[arg(long, value_name = "HEX", group = "text")]
+    pub hex: Option<String>,
+    /// Mosaic to send, in smallest units; may be given several times
+    #[arg(long, value_name = "NAMESPACE:NAME=QUANTITY", value_parser = values::mosaic)]
+    pub mosaic: Vec<Mosaic>,
+    #[command(flatten)]
+    pub how: Delivery,
+}
+
+/// How a transfer is made and announced.
+#[derive(Args, Debug)]
+pub struct Delivery {
+    /// Fee of the transfer [default: the minimum fee]
+    #[arg(long, value_name = "XEM", value_parser = values::amount, allow_negative_numbers = true)]
+    pub fee: Option<Amount>,
+    /// Seconds until the transaction expires, at most 86400 [default: 3600, and 86400 for multisig accounts]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(1..=MAX_DEADLINE_SECONDS as i64),
+        allow_negative_numbers = true)]
+    pub deadline: Option<i32>,
+    /// The node to use
+    #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
+    pub node: String,
+    /// Public key of the multisig account to spend from; the signer must be one of its cosignatories
+    #[arg(long, value_name = "PUBLICKEY")]
+    pub multisig_account: Option<String>,
+    /// Announce nothing; write the signed transaction to standard output
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Wait until the transaction is confirmed or has expired
+    #[arg(long, conflicts_with = "dry_run")]
+    pub wait: bool,
+}
+
+impl Delivery {
+    /// Returns the deadline in seconds. It is longer for multisig accounts, since cosignatories need time.
+    pub fn deadline_seconds(&self) -> i32 {
+        let usual = if self.multisig_account.is_some() { MAX_DEADLINE_SECONDS } else { DEFAULT_DEADLINE_SECONDS };
+        self.deadline.unwrap_or(usual)
+    }
+}
+
+/// `nisd sign`.
+#[derive(Args, Debug)]
+pub struct Sign {
+    /// Key file of the signer
+    #[arg(long, value_name = "FILE")]
+    pub key_file: PathBuf,
+    /// Transaction as JSON, - for standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub file: PathBuf,
+}
+
+/// `nisd announce`.
+#[derive(Args, Debug)]
+pub struct Announce {
+    /// Signed transaction as nisd sign writes it, or with --key-file a transaction as JSON; - for standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub file: PathBuf,
+    /// Key file of the signer, to sign the transaction first
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// The node to use
+    #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
+    pub node: String,
+}
+
 /// Runs `nisd send`.
-pub fn send(command: &cli::Send, services: Services) -> Result<(), WalletError> {
+pub fn send(command: &Send, system: System) -> Result<(), WalletError> {
     let how = &command.how;
     let node = node(&how.node)?;
     let multisig_account = how.multisig_account.as_deref().map(public_key).transpose()?;
-    address::parse(&command.to)?;
+    values::address(&command.to)?;
     let key = KeyPair::new(&load_key(&command.from_key_file)?);
 
     let network = node.network()?;
-    let recipient = address::parse_on(&command.to, network)?;
+    let recipient = values::address_on(&command.to, network)?;
     let known = known_mosaics(command, &node, network)?;
     let intent = TransferRequest {
         network,
-        now: network_time(&node, services),
+        now: network_time(&node, system),
         deadline: how.deadline_seconds(),
         signer: key.public(),
         multisig_account,
         recipient,
         amount: command.amount.unwrap_or(Amount::ZERO),
-        message: message(command, &key, &recipient, &node, services)?,
+        message: message(command, &key, &recipient, &node, system)?,
         mosaics: command.mosaic.clone(),
         fee: how.fee,
     };
-    deliver(&node, &key, intent, &known, how, services)
+    deliver(&node, &key, intent, &known, how, system)
 }
 
 /// Builds a transfer, describes it, and announces it unless it is a dry run. `known` are the mosaics in it.
@@ -54,8 +158,8 @@ pub(super) fn deliver(
     key: &KeyPair,
     intent: TransferRequest,
     known: &[MosaicEntry],
-    how: &cli::Delivery,
-    services: Services,
+    how: &Delivery,
+    system: System,
 ) -> Result<(), WalletError> {
     let transaction = build(intent, known)?;
     warn_of_low_fee(&transaction, known);
@@ -72,23 +176,19 @@ pub(super) fn deliver(
         return print(&format!("{}\n", packet.to_json()));
     }
     submit(node, &packet)?;
-    if how.wait { wait(node, &packet, services) } else { Ok(()) }
+    if how.wait { wait(node, &packet, system) } else { Ok(()) }
 }
 
 /// Returns the node's time, which it compares deadlines with; the system's time if the node does not answer.
-pub(super) fn network_time(node: &NodeClient, services: Services) -> Timestamp {
+pub(super) fn network_time(node: &NodeClient, system: System) -> Timestamp {
     node.time().unwrap_or_else(|error| {
         print_note(&format!("{error}; the clock of this machine is used instead"));
-        Timestamp::from_unix_millis((services.unix_millis)())
+        Timestamp::from_unix_millis((system.unix_millis)())
     })
 }
 
 /// Returns the node's data about the mosaics to send. Prints their amounts in whole units, and levies.
-fn known_mosaics(
-    command: &cli::Send,
-    node: &NodeClient,
-    network: NetworkByte,
-) -> Result<Vec<MosaicEntry>, WalletError> {
+fn known_mosaics(command: &Send, node: &NodeClient, network: NetworkByte) -> Result<Vec<MosaicEntry>, WalletError> {
     let mut known = Vec::with_capacity(command.mosaic.len());
     for mosaic in &command.mosaic {
         let entry = node.mosaic(&mosaic.id, network)?;
@@ -104,16 +204,16 @@ fn known_mosaics(
 
 /// Returns the message in its serialised form; `None` if it is empty.
 fn message(
-    command: &cli::Send,
+    command: &Send,
     key: &KeyPair,
     recipient: &Address,
     node: &NodeClient,
-    services: Services,
+    system: System,
 ) -> Result<Option<Message>, WalletError> {
     let (kind, payload) = match (&command.message, &command.hex, &command.encrypt) {
         (Some(text), ..) => (MessageKind::Plain, text.clone().into_bytes()),
         (_, Some(hex), _) => (MessageKind::Plain, bytes_of(hex)?),
-        (.., Some(text)) => (MessageKind::Secure, encrypted(text, key, recipient, node, services)?),
+        (.., Some(text)) => (MessageKind::Secure, encrypted(text, key, recipient, node, system)?),
         _ => return Ok(None),
     };
     Ok((!payload.is_empty()).then_some(Message { kind, payload }))
@@ -131,18 +231,18 @@ fn encrypted(
     key: &KeyPair,
     recipient: &Address,
     node: &NodeClient,
-    services: Services,
+    system: System,
 ) -> Result<Vec<u8>, WalletError> {
     let unknown = "the node does not know the recipient's public key, because the account has not sent anything yet";
     let public = node.public_key(recipient)?.ok_or(WalletError::Encryption(unknown))?;
-    let (salt, iv) = (services.random_bytes()?, services.random_bytes()?);
+    let (salt, iv) = (random_bytes(system)?, random_bytes(system)?);
     cipher::encrypt(key, &public, *salt, *iv, text.as_bytes())
         .map_err(|_| WalletError::Encryption("the recipient's public key is not a point of the curve"))
 }
 
 fn warn_of_low_fee(transaction: &Transaction, known: &[MosaicEntry]) {
     let paying = transaction.inner().unwrap_or(transaction);
-    if let Ok(least) = fees::minimum(paying, known)
+    if let Ok(least) = minimum_fee(paying, known)
         && paying.fee < least
     {
         print_note(&format!("the fee is below the minimum of {}; most nodes will reject it", currency(least)));
@@ -163,20 +263,70 @@ fn warn_if_only_harvester(node: &NodeClient, transaction: &Transaction, network:
 }
 
 /// Polls until the transaction is confirmed or has expired.
-fn wait(node: &NodeClient, packet: &SignedTransaction, services: Services) -> Result<(), WalletError> {
+fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result<(), WalletError> {
     let transaction = packet.transaction();
     let seconds = transaction.deadline.0.saturating_sub(transaction.timestamp.0);
     let limit = Duration::from_secs(seconds.unsigned_abs().into()) + CONFIRMATION_GRACE;
-    let end = (services.millis)().saturating_add(limit.as_millis() as u64);
+    let end = (system.millis)().saturating_add(limit.as_millis() as u64);
     let hash = packet.hash();
     print_stderr("waiting until it is confirmed\n");
     loop {
-        let last = (services.millis)() >= end;
+        let last = (system.millis)() >= end;
         match node.height_of(&hash) {
             Ok(Some(height)) => return print(&format!("confirmed at height: {height}\n")),
             Err(error) if last || !error.is_temporary() => return Err(error.into()),
             Ok(None) if last => return Err(WalletError::NotConfirmed),
-            Ok(None) | Err(_) => (services.sleep)(POLL_INTERVAL),
+            Ok(None) | Err(_) => (system.sleep)(POLL_INTERVAL),
         }
     }
+}
+
+pub fn sign(command: &Sign) -> Result<(), WalletError> {
+    let key = KeyPair::new(&load_key(&command.key_file)?);
+    let packet = SignedTransaction::sign(&read_transaction(&read_input(&command.file)?)?, &key)?;
+    print_stderr(&format!("signed:\n{}", describe(packet.transaction())));
+    print(&format!("{}\n", packet.to_json()))
+}
+
+pub fn announce(command: &Announce) -> Result<(), WalletError> {
+    let node = node(&command.node)?;
+    let key = command.key_file.as_deref().map(load_key).transpose()?;
+    let input = read_input(&command.file)?;
+    let packet = match key {
+        _ if is_signed_transaction(&input) => SignedTransaction::parse(&input)?,
+        Some(key) => SignedTransaction::sign(&read_transaction(&input)?, &KeyPair::new(&key))?,
+        None => {
+            // Other errors in the transaction are reported first.
+            read_transaction(&input)?;
+            let text = "this transaction has no signature; give the signer's key file with --key-file, or sign it with \
+                        nisd sign";
+            return Err(WalletError::Usage(text.to_owned()));
+        }
+    };
+    print_stderr(&format!("announcing to {}:\n{}", node.url(), describe(packet.transaction())));
+    submit(&node, &packet)
+}
+
+/// Announces a transaction and prints the answer.
+fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), WalletError> {
+    let answer = node.announce(packet)?;
+    print(&format!("{answer}\n"))?;
+    if answer.is_success() { Ok(()) } else { Err(WalletError::Rejected(answer)) }
+}
+
+/// Reads a file, or standard input if the name is `-`.
+fn read_input(path: &Path) -> Result<Vec<u8>, WalletError> {
+    let read = || -> io::Result<Vec<u8>> {
+        let input: Box<dyn Read> = match path.as_os_str() == "-" {
+            true => Box::new(io::stdin().lock()),
+            false => Box::new(File::open(path)?),
+        };
+        let mut bytes = Vec::new();
+        input.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > MAX_INPUT_BYTES {
+            true => Err(io::Error::other("it is too long for a transaction")),
+            false => Ok(bytes),
+        }
+    };
+    read().map_err(|error| WalletError::File(path.to_owned(), error))
 }

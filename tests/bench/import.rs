@@ -13,10 +13,10 @@ use clap::Parser;
 
 use super::support::{all_forks, folder, median, print_machine, seconds};
 use nisd::chain::{BlockImporter, ImportOptions, ImportProgress, SignatureCheck, check_block_signature, nemesis_block};
-use nisd::cli::{Cli, Command};
+use nisd::clock::System;
 use nisd::codec::block_file::BlockFile;
 use nisd::codec::{Context, SigningForm};
-use nisd::commands::{self, Clocks};
+use nisd::commands::{self, Cli, Command};
 use nisd::config::{self, Settings};
 use nisd::crypto::{self, PublicKey, Signature, Verifier};
 use nisd::model::{Block, Height, Timestamp};
@@ -74,13 +74,13 @@ fn import(store: &Path) {
     let mut line: Vec<PathBuf> = ["nisd", "import", "--config"].map(PathBuf::from).into();
     line.extend([all_forks("config.json"), "--data".into(), store.into(), all_forks("blocks.bin.gz")]);
     let mut cli = Cli::try_parse_from(line).expect("a command line");
-    let overrides = cli.command.take_overrides().expect("settings");
-    let settings = config::load(cli.command.config(), overrides, None).expect("settings");
+    let (file, flags) = cli.command.take_settings().expect("settings");
+    let settings = config::load(file.as_deref(), flags, None).expect("settings");
     let Command::Import(command) = &cli.command else { unreachable!() };
-    commands::import(command, &settings, CLOCKS).expect("an import");
+    commands::import(command, &settings, SYSTEM).expect("an import");
 }
 
-const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis };
+const SYSTEM: System = System { unix_millis: || 1_800_000_000_000, millis, sleep: |_| {}, random: |_| Ok(()) };
 
 fn millis() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();

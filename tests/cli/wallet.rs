@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, assert_contains, closed_port, nisd, run};
 use clap::Parser;
-use nisd::cli::{Cli, Command};
+use nisd::commands::{Cli, Command};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
 use nisd::net::blocking_client::BlockingClient;
 use nisd::net::fetch::{Endpoint, FetchError};
@@ -645,11 +645,11 @@ mod virtual_services {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    use nisd::wallet::Services;
+    use nisd::clock::System;
 
     static MILLIS: AtomicU64 = AtomicU64::new(0);
 
-    pub const SERVICES: Services = Services {
+    pub const SYSTEM: System = System {
         unix_millis: || 0,
         millis: || MILLIS.load(Ordering::Relaxed),
         sleep: |time: Duration| {
@@ -663,7 +663,7 @@ mod virtual_services {
 fn execute(arguments: &[&str]) -> Result<(), WalletError> {
     let cli = Cli::parse_from(["nisd"].iter().chain(arguments));
     let Command::Wallet(command) = &cli.command else { panic!("not a command of the wallet") };
-    wallet::execute(command, virtual_services::SERVICES)
+    wallet::execute(command, virtual_services::SYSTEM)
 }
 
 #[test]

@@ -5,10 +5,10 @@ use clap::Parser;
 use tempfile::TempDir;
 
 use super::*;
-use crate::cli::{Cli, Command};
+use crate::clock::System;
 use crate::codec::Format;
 use crate::codec::block_file::BlockFile;
-use crate::commands::{self, Clocks};
+use crate::commands::{self, Cli, Command};
 use crate::config::{self, Settings};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::{Hash256, Height};
@@ -16,7 +16,7 @@ use crate::peer::wire::{AuthenticatedResponse, BlockList, Challenge, List};
 use crate::state;
 use crate::store::{AccessMode, Options};
 
-const CLOCKS: Clocks = Clocks { unix_millis: || 1_800_000_000_000, millis: || 0 };
+const SYSTEM: System = System { unix_millis: || 1_800_000_000_000, millis: || 0, sleep: |_| {}, random: |_| Ok(()) };
 /// Network time after all blocks.
 const AFTER_ALL_BLOCKS: Timestamp = Timestamp(i32::MAX - 100);
 const SENDER: Pusher = Pusher { key: PublicKey([1; 32]), from: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST) };
@@ -37,10 +37,10 @@ impl Chain {
         let words = ["nisd", "import", "--stop-at", &height.to_string(), "--data"].map(OsString::from);
         let files = [folder.path().into(), "--config".into(), tiny("config.json"), tiny("blocks.bin")];
         let mut cli = Cli::try_parse_from(words.into_iter().chain(files)).unwrap();
-        let overrides = cli.command.take_overrides().unwrap();
-        let settings = config::load(cli.command.config(), overrides, Some(Path::new("unused"))).unwrap();
+        let (file, flags) = cli.command.take_settings().unwrap();
+        let settings = config::load(file.as_deref(), flags, Some(Path::new("unused"))).unwrap();
         let Command::Import(command) = &cli.command else { unreachable!() };
-        commands::import(command, &settings, CLOCKS).unwrap();
+        commands::import(command, &settings, SYSTEM).unwrap();
         Chain { folder, settings }
     }
 

@@ -1,0 +1,188 @@
+//! `nisd help`, `nisd man` and `nisd completions`: help of the program, of a command, or on a topic.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser};
+use clap_complete::Shell;
+
+use super::{Cli, CommandError, folder};
+
+/// Name of the program, whatever its file is called.
+const PROGRAM: &str = "nisd";
+
+/// A topic that needs more text than the help of a command.
+#[derive(Clone, Copy, Debug)]
+struct Topic {
+    /// Name on the command line; never the name of a command.
+    name: &'static str,
+    /// Summary in one line.
+    summary: &'static str,
+    /// The whole text.
+    text: &'static str,
+    /// Whether the text is a page for people, rather than a file for another program.
+    is_page: bool,
+}
+
+/// Returns a topic whose text is a file of `src/help/`.
+macro_rules! topic {
+    ($file:literal, $name:literal, $summary:literal, is_page: $is_page:literal) => {
+        Topic { name: $name, summary: $summary, text: include_str!(concat!("../help/", $file)), is_page: $is_page }
+    };
+}
+
+/// All topics.
+const TOPICS: &[Topic] = &[
+    topic!("private-networks.md", "private-networks", "Your own networks, on one machine or several", is_page: true),
+    topic!("joining.md", "joining", "Mainnet and testnet, the first synchronisation, peers", is_page: true),
+    topic!("operating.md", "operating", "Service, settings, upgrade, backup, moving, proxies, commands on a store", is_page: true),
+    topic!("trouble.md", "trouble", "What to do about disk, clock, forks, a node without peers", is_page: true),
+    topic!("limits.md", "limits", "Every limit and its effect", is_page: true),
+    topic!("interface.md", "interface", "HTTP, websocket, SockJS", is_page: true),
+    topic!("coming-from-nis1.md", "coming-from-nis1", "Differences, for operators and for client authors", is_page: true),
+    topic!("wallet.md", "wallet", "Keys, transactions and notarised files on the command line", is_page: true),
+    topic!("architecture.md", "architecture", "How it is built, tested and measured", is_page: true),
+    topic!("metrics.md", "metrics", "The meaning of the metrics of GET /metrics and nisd status", is_page: true),
+    topic!("alerts.yml", "alerts", "Alert rules for Prometheus, with advice", is_page: false),
+    topic!("dashboard.json", "dashboard", "A Grafana dashboard", is_page: false),
+];
+
+/// `nisd help`.
+#[derive(Args, Debug)]
+pub struct Help {
+    /// A command, or a topic of the list below the commands
+    #[arg(value_name = "COMMAND or TOPIC")]
+    words: Vec<String>,
+}
+
+/// Runs `nisd help`.
+pub fn print_help(help: &Help) -> Result<(), CommandError> {
+    // A reader that closes early, such as `head`, is not an error.
+    let _ = io::stdout().write_all(help.text()?.as_bytes());
+    Ok(())
+}
+
+impl Help {
+    /// Returns the text to show.
+    fn text(&self) -> Result<String, CommandError> {
+        if let [word] = self.words.as_slice()
+            && let Some(topic) = TOPICS.iter().find(|topic| topic.name == word)
+        {
+            return Ok(topic.text.to_owned());
+        }
+        let line = ["nisd"].into_iter().chain(self.words.iter().map(String::as_str)).chain(["--help"]);
+        match Cli::try_parse_from(line) {
+            Err(help) if help.kind() == ErrorKind::DisplayHelp => Ok(help.to_string()),
+            _ => {
+                let words = self.words.join(" ");
+                Err(CommandError::Usage(format!("there is no command or topic '{words}'; `nisd help` lists them")))
+            }
+        }
+    }
+}
+
+/// Returns the list of topics, followed by `rest`.
+pub(super) fn with_topics(rest: &str) -> String {
+    let mut text = "Topics (nisd help TOPIC):\n".to_owned();
+    for Topic { name, summary, .. } in TOPICS {
+        let _ = writeln!(text, "  {name:<16}  {summary}");
+    }
+    text + "\n" + rest
+}
+
+/// `nisd man`.
+#[derive(Args, Debug)]
+pub struct Man {
+    /// Folder to write to, such as /usr/local/share/man/man1; created if missing
+    #[arg(value_name = "DIR", value_parser = folder())]
+    pub folder: PathBuf,
+}
+
+/// `nisd completions`.
+#[derive(Args, Debug)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// Runs `nisd man`: creates a folder and writes a man page for each command and each topic of `nisd help`.
+pub fn write_man_pages(folder: &Path) -> Result<(), CommandError> {
+    let failed = |error| CommandError::File(folder.to_owned(), error);
+    fs::create_dir_all(folder).map_err(failed)?;
+    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
+    for topic in TOPICS.iter().filter(|topic| topic.is_page) {
+        fs::write(folder.join(format!("{PROGRAM}-{}.7", topic.name)), man_page(topic)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Runs `nisd completions`: writes the completions for a shell to standard output.
+pub fn print_completions(shell: Shell) -> Result<(), CommandError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), PROGRAM, &mut script);
+    io::stdout().write_all(&script).map_err(CommandError::Output)
+}
+
+/// Returns a topic of `nisd help` as a man page with preformatted text.
+fn man_page(topic: &Topic) -> String {
+    let escape = |line: &str| match line.replace('\\', "\\e").replace('-', "\\-") {
+        line if line.starts_with(['.', '\'']) => format!("\\&{line}"),
+        line => line,
+    };
+    let (name, summary) = (topic.name, topic.summary);
+    let text: Vec<String> = topic.text.lines().map(escape).collect();
+    format!(
+        ".TH NISD\\-{} 7\n.SH NAME\nnisd\\-{name} \\- {summary}\n.SH DESCRIPTION\n.nf\n{}\n.fi\n.SH SEE ALSO\n.BR nisd (1)\n",
+        name.to_uppercase(),
+        text.join("\n")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn help(words: &str) -> Result<String, CommandError> {
+        Help { words: words.split_whitespace().map(str::to_owned).collect() }.text()
+    }
+
+    #[test]
+    fn help_of_the_program_lists_every_topic() {
+        let text = help("").unwrap();
+        for topic in TOPICS {
+            assert!(text.contains(&format!("  {:<16}  {}\n", topic.name, topic.summary)), "{text}");
+            assert_eq!(help(topic.name).unwrap(), topic.text);
+        }
+        assert!(text.contains("nisd run --network mainnet"), "{text}");
+    }
+
+    #[test]
+    fn help_of_a_command_is_what_its_flag_shows() {
+        for words in ["run", "devnet", "devnet show", "key new"] {
+            let text = help(words).unwrap();
+            assert!(text.contains(&format!("Usage: nisd {words} ")) && text.contains("--help"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_help_topic_is_a_usage_error() {
+        for words in ["nonsense", "devnet nonsense", "metrics more", "settings more"] {
+            let error = help(words).unwrap_err();
+            assert!(error.to_string().contains(&format!("'{words}'")), "{error}");
+        }
+    }
+
+    #[test]
+    fn help_topics_and_commands_have_unique_names() {
+        let mut names: Vec<_> = TOPICS.iter().map(|topic| topic.name).collect();
+        names.extend(Cli::command().get_subcommands().map(|command| command.get_name().to_owned().leak() as &str));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

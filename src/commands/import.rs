@@ -1,0 +1,211 @@
+//! `nisd import` and `nisd check`: blocks from files, or those of a store, are verified by all rules.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tempfile::TempDir;
+
+use super::import_blocks::{IMPORT, ImportObserver, import_blocks};
+use super::reindex::open_or_rebuild;
+use super::store::{StoreArguments, has_chain, nemesis_of_file, open_block_files, open_to_read};
+use super::{CommandError, Common, Stop, flag_override, height, print};
+use crate::chain::{
+    BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, StoreDifference, StoreVerifier,
+};
+use crate::clock::{NetworkClock, System};
+use crate::config::{Override, Settings};
+use crate::model::{Checkpoint, Height};
+use crate::state;
+use crate::store::{self, Options, Read, Snapshot, Store, StoreError, StoredHeader, VerifyPosition};
+
+/// The same for `nisd check`. Batches may be larger, since nothing can be lost.
+const CHECK: ImportOptions = ImportOptions { batch_blocks: 2_000, ..IMPORT };
+/// Damaged ranges that `nisd check` lists. With more of them, no row on that disk can be trusted.
+const MAX_REPORTED_RANGES: u64 = 1_000;
+
+/// `nisd import`.
+#[derive(Args, Debug)]
+pub struct Import {
+    /// Settings: a properties file with NIS1's keys, or the config.json of a recorded chain
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Folder of the chain store
+    #[arg(long, value_name = "DIR")]
+    data: String,
+    /// Stop after this height
+    #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
+    pub stop_at: Option<Height>,
+    /// Trusted checkpoint: check neither signatures nor proofs below this block; fails if its hash differs
+    #[arg(long, value_name = "HEIGHT:HASH")]
+    pub trust_below: Option<Checkpoint>,
+    /// Recorded blocks (.bin or .bin.gz), in the order of their heights
+    #[arg(required = true, value_name = "BLOCKS")]
+    pub blocks: Vec<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Import {
+    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
+        let mut overrides = self.common.take_overrides()?;
+        overrides.push(flag_override("--data", "nisd.data", &self.data));
+        Ok(overrides)
+    }
+}
+
+/// `nisd check`.
+#[derive(Args, Debug)]
+pub struct Check {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Trusted checkpoint: check neither signatures nor proofs below this block; fails if its hash differs
+    #[arg(long, value_name = "HEIGHT:HASH")]
+    pub trust_below: Option<Checkpoint>,
+    /// Check neither signatures nor proofs: for a store filled by your own node, which checked them
+    #[arg(long, conflicts_with = "trust_below")]
+    pub no_signatures: bool,
+}
+
+/// `nisd import`.
+pub fn import(command: &Import, settings: &Settings, system: System) -> Result<(), CommandError> {
+    let files = open_block_files(&command.blocks)?;
+    let nemesis = nemesis_of_file(settings, false)?;
+    let store = open_or_rebuild(settings, system)?;
+    if nemesis.is_none() && !has_chain(&store)? {
+        return Err(settings.nemesis.missing().into());
+    }
+    let nemesis = nemesis.unwrap_or_default();
+    if let Some(checkpoint) = command.trust_below {
+        scan_to(checkpoint, command, settings, &store, &nemesis)?;
+    }
+    let trusted_below = command.trust_below.map_or(Height(0), |checkpoint| checkpoint.height);
+    let options = ImportOptions { stop_at: command.stop_at, trusted_below, ..IMPORT };
+    let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
+    let clock = NetworkClock::new(settings.node.clock, (system.millis)());
+    let height = import_blocks(importer, &clock, system, command.stop_at, &mut CommitLogger)?;
+    log::info!("the chain is at height {height}");
+    Ok(())
+}
+
+/// Checks that the files lead to the trusted checkpoint, before anything is imported.
+fn scan_to(
+    checkpoint: Checkpoint,
+    command: &Import,
+    settings: &Settings,
+    store: &Store,
+    nemesis: &[u8],
+) -> Result<(), CommandError> {
+    let files = open_block_files(&command.blocks)?;
+    if files.iter().any(|file| file.progress().1.is_none()) {
+        return Err(CommandError::InputNotSeekable);
+    }
+    let scan = CheckpointScan::new(store, &settings.network, nemesis, files, checkpoint)?;
+    if let Some(mut scan) = scan {
+        log::info!("following the hashes of the blocks up to height {}", checkpoint.height);
+        while !scan.step()? {}
+    }
+    Ok(())
+}
+
+/// Logs commits, and does nothing else.
+struct CommitLogger;
+
+impl ImportObserver for CommitLogger {}
+
+/// `nisd check`.
+pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
+    let (store, mut network) = open_to_read(&command.store, settings, stop)?;
+    let snapshot = store.snapshot()?;
+    report_damage(&snapshot)?;
+    let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    // The check compares the history that the store has, whatever the settings say.
+    network.chain.history_from = state::history_from(&snapshot, tip.height)?;
+    let trusted_below = match command.trust_below {
+        _ if command.no_signatures => tip.height.next(),
+        Some(checkpoint) => checkpoint_height(&snapshot, checkpoint)?,
+        None => Height(0),
+    };
+    let folder = scratch_folder(&command.store.data)?;
+    let scratch = Store::scratch(folder.path(), Options { map_size: settings.node.map_size })?;
+    let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
+    let mut comparison = StoreVerifier::new(&snapshot, &scratch, old_values_from, network.chain.history_from)?;
+    let block_at = |height| store::block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
+    let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
+    let source = BlockSource::stored(Height::NEMESIS.next(), block_at);
+    let options = ImportOptions { trusted_below, ..CHECK };
+    let importer = BlockImporter::from_source(&scratch, &network, nemesis.to_vec(), source, options)?;
+    let importer = importer.retain_state_only(old_values_from);
+    let clock = NetworkClock::new(settings.node.clock, (system.millis)());
+    let reached = import_blocks(importer, &clock, system, Some(tip.height), &mut comparison)?;
+    if reached < tip.height {
+        return Err(BrokenChain::Missing(reached.next()).into());
+    }
+    fail_on_difference(comparison.verify_state()?)?;
+    print(format_args!("{} {}", tip.height, state::digest(&snapshot)?))
+}
+
+/// Verifies the checksums of all ranges of rows and logs the damaged ones; the last one is the returned error.
+fn report_damage(snapshot: &Snapshot<'_>) -> Result<(), CommandError> {
+    let (mut position, mut found, mut last) = (VerifyPosition::default(), 0u64, None);
+    loop {
+        match snapshot.verify_next(&mut position) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(StoreError::Interrupted) => return Err(StoreError::Interrupted.into()),
+            Err(error) => {
+                found += 1;
+                if let Some(before) = last.replace(error)
+                    && found <= MAX_REPORTED_RANGES
+                {
+                    log::error!("{before}");
+                }
+            }
+        }
+    }
+    if found > 1 {
+        log::error!("{found} ranges of rows are damaged");
+    }
+    last.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Returns the height of the trusted checkpoint, which must be in the store.
+fn checkpoint_height(state: &impl Read, checkpoint: Checkpoint) -> Result<Height, CommandError> {
+    let Some(header) = store::stored_header(state, checkpoint.height)? else {
+        let tip = store::tip(state)?.ok_or(StoreError::Empty)?.height;
+        return Err(CommandError::NoSuchHeight { requested: checkpoint.height, tip });
+    };
+    match header.hash == checkpoint.hash {
+        true => Ok(checkpoint.height),
+        false => Err(CommandError::CheckpointMismatch(checkpoint, header.hash)),
+    }
+}
+
+impl ImportObserver for StoreVerifier<'_, Snapshot<'_>> {
+    fn on_block(&mut self, block: &StoredHeader) -> Result<(), CommandError> {
+        fail_on_difference(self.verify_block(block)?)
+    }
+
+    fn on_commit(&mut self, _last: Height) -> Result<(), CommandError> {
+        fail_on_difference(self.verify_indexes()?)
+    }
+}
+
+fn fail_on_difference(difference: Option<StoreDifference>) -> Result<(), CommandError> {
+    difference.map_or(Ok(()), |difference| Err(difference.into()))
+}
+
+/// Creates a folder for a scratch store, which takes less than half of the space of the store: inside the data folder,
+/// or in the system's temporary folder (`TMPDIR`) if that has too little space or cannot be written.
+fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
+    let make = |folder: &Path| tempfile::Builder::new().prefix("check-").tempdir_in(folder);
+    let has_room = || -> io::Result<bool> { Ok(store::free_bytes(data)? > store::size(data)? / 2) };
+    if has_room().unwrap_or(true)
+        && let Ok(folder) = make(data)
+    {
+        return Ok(folder);
+    }
+    let elsewhere = std::env::temp_dir();
+    make(&elsewhere).map_err(|error| CommandError::File(elsewhere, error))
+}

@@ -1,0 +1,210 @@
+//! Stores that commands open, and the commands that read or export one.
+
+use std::fs::{File, Metadata};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{CommandError, Common, Stop, flag_override, folder, height, print};
+use crate::chain::{BrokenChain, HashChain, authentic_nemesis_block};
+use crate::codec::block_file::{self, BlockFile};
+use crate::codec::network_from_text;
+use crate::config::{Override, Settings};
+use crate::model::{Height, Network};
+use crate::state;
+use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Store, StoreError};
+
+/// Default first height of an export: the block after the nemesis block.
+const FIRST_EXPORTED: Height = Height(2);
+
+/// Arguments of commands on a store: `nisd dump`, `nisd digest`, `nisd reindex`.
+#[derive(Args, Debug)]
+pub struct StoreArguments {
+    /// Folder of the chain store
+    #[arg(long, value_name = "DIR", value_parser = folder())]
+    pub data: PathBuf,
+    /// Settings; rarely needed, since the store records its network
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl StoreArguments {
+    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
+        let mut overrides = self.common.take_overrides()?;
+        overrides.push(flag_override("--data", "nisd.data", &self.data.to_string_lossy()));
+        Ok(overrides)
+    }
+}
+
+/// `nisd export`.
+#[derive(Args, Debug)]
+pub struct Export {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// First height; the recorded format starts with 2, after the nemesis block
+    #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true, default_value = "2")]
+    pub from: Height,
+    /// Last height [default: the tip]
+    #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
+    pub to: Option<Height>,
+    /// File to write; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
+}
+
+impl Export {
+    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
+        match self.to {
+            Some(to) if to < self.from => {
+                Err(CommandError::Usage(format!("--to {to} is below --from {}: there is nothing to write", self.from)))
+            }
+            _ => self.store.take_overrides(),
+        }
+    }
+}
+
+/// Checks that files of recorded blocks exist, without opening them: a pipe can be opened only once.
+pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
+    let check = |path: &PathBuf| std::fs::metadata(path).map_err(|error| CommandError::File(path.clone(), error));
+    paths.iter().try_for_each(|path| check(path).map(drop))
+}
+
+/// Opens recorded blocks.
+pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, CommandError> {
+    let open = |path: &PathBuf| {
+        let open = || {
+            let file = File::open(path)?;
+            // A pipe has no size.
+            let size = file.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len());
+            let blocks = BlockFile::new(file)?;
+            Ok(match size {
+                Some(size) => blocks.with_size(size),
+                None => blocks,
+            })
+        };
+        open().map_err(|error| CommandError::File(path.clone(), error))
+    };
+    paths.iter().map(open).collect()
+}
+
+/// Opens the store of the settings, or creates it.
+pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandError> {
+    let options = Options { map_size: settings.node.map_size };
+    let opened = Store::open(folder, &ChainIdentity::of(&settings.network), options);
+    opened.map_err(|error| CommandError::Open(folder.to_owned(), error))
+}
+
+/// Returns whether a store holds at least the nemesis block.
+pub fn has_chain(store: &Store) -> Result<bool, CommandError> {
+    Ok(store::tip(&store.snapshot()?)?.is_some())
+}
+
+/// Returns the nemesis block of the file that the settings name. Without the file, returns `None` if peers can be asked
+/// for the block (`can_ask`) or a store exists, else an error. The block is verified only if no store exists.
+pub fn nemesis_of_file(settings: &Settings, can_ask: bool) -> Result<Option<Vec<u8>>, CommandError> {
+    let has_store = store::exists(&settings.data);
+    let nemesis = settings.nemesis.read_if_there()?;
+    match &nemesis {
+        None if !can_ask && !has_store => return Err(settings.nemesis.missing().into()),
+        Some(nemesis) if !has_store => {
+            let checked = authentic_nemesis_block(nemesis, &settings.network, settings.nemesis_hash);
+            checked.map_err(|error| CommandError::WrongNemesis(settings.nemesis.absolute(), error))?;
+        }
+        _ => {}
+    }
+    Ok(nemesis)
+}
+
+/// Opens an existing store for reading, with the network recorded in it.
+pub(super) fn open_to_read(
+    store: &StoreArguments,
+    settings: &Settings,
+    stop: Stop,
+) -> Result<(Store, Network), CommandError> {
+    let (mut opened, network) = open_existing(store, settings, AccessMode::Shared)?;
+    opened.set_interrupt_flag(stop);
+    Ok((opened, network))
+}
+
+/// Opens an existing store, with the network recorded in it.
+pub(super) fn open_existing(
+    store: &StoreArguments,
+    settings: &Settings,
+    access: AccessMode,
+) -> Result<(Store, Network), CommandError> {
+    let failed = |error| CommandError::Open(store.data.clone(), error);
+    let options = Options { map_size: settings.node.map_size };
+    let (opened, text) = Store::open_existing(&store.data, access, options).map_err(failed)?;
+    let network = network_from_text(&text);
+    let network = network.ok_or_else(|| failed(StoreError::Damaged("the description of the network")))?;
+    let configured = store.config.is_some().then_some(&settings.network);
+    check_same_network(&network, configured).map_err(failed)?;
+    Ok((opened, network))
+}
+
+/// Rejects a store whose network has other consensus rules than the configured one, if one is configured.
+pub(super) fn check_same_network(stored: &Network, configured: Option<&Network>) -> Result<(), StoreError> {
+    let differences = configured.map(|configured| stored.differences(configured)).unwrap_or_default();
+    match configured {
+        Some(configured) if !differences.is_empty() => {
+            let (store, configured) = (stored.name.clone(), configured.name.clone());
+            Err(StoreError::OtherNetwork { store, configured, differences })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `nisd dump`.
+pub fn dump(command: &StoreArguments, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
+    let (store, network) = open_to_read(command, settings, stop)?;
+    let snapshot = store.snapshot()?;
+    let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    state::dump(&snapshot, &network, &tip, &mut out).and_then(|()| out.flush()).map_err(CommandError::Output)
+}
+
+/// `nisd digest`.
+pub fn digest(command: &StoreArguments, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
+    let (store, _) = open_to_read(command, settings, stop)?;
+    let snapshot = store.snapshot()?;
+    snapshot.verify_all()?;
+    let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    let digest = state::digest(&snapshot)?;
+    print(format_args!("{} {digest}", tip.height))
+}
+
+/// `nisd export`.
+pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
+    let (store, _) = open_to_read(&command.store, settings, stop)?;
+    let snapshot = store.snapshot()?;
+    let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?.height;
+    let last = command.to.unwrap_or(tip);
+    // A chain of the nemesis block only has nothing to write, which is not an error.
+    let nothing = command.from == FIRST_EXPORTED && command.to.is_none();
+    if last > tip || (command.from > tip && !nothing) {
+        return Err(CommandError::NoSuchHeight { requested: last.max(command.from), tip });
+    }
+    let path = &command.output;
+    if path.as_os_str() == "-" {
+        return write_blocks(&snapshot, command.from, last, &mut BufWriter::new(io::stdout().lock()));
+    }
+    let file = File::create(path).map_err(|error| CommandError::File(path.clone(), error))?;
+    write_blocks(&snapshot, command.from, last, &mut BufWriter::new(file))
+}
+
+/// Writes blocks, and checks that each one names the hash of the block before it.
+fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl Write) -> Result<(), CommandError> {
+    let before = store::stored_header(state, Height(first.0.saturating_sub(1)))?.map(|header| header.hash);
+    let mut chain = HashChain::new(first, before);
+    for height in (first.0..=last.0).map(Height) {
+        let row = store::block_row(state, height)?.ok_or(BrokenChain::Missing(height))?;
+        let bytes = row.verified_bytes()?;
+        chain.follow(&row.header()?.hash, bytes)?;
+        block_file::write_block(out, bytes).map_err(CommandError::Output)?;
+    }
+    out.flush().map_err(CommandError::Output)
+}

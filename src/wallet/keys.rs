@@ -1,0 +1,136 @@
+//! `nisd key` and `nisd address`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use zeroize::Zeroizing;
+
+use super::values::{self, NETWORKS, dashed, network_name};
+use super::{PUBLIC_KEY_DIGITS, WalletError, key_file, load_key, notes, print, print_note, public_key, random_bytes};
+use crate::clock::System;
+use crate::crypto::{KeyPair, PrivateKey, PublicKey};
+use crate::model::{Address, NetworkByte};
+
+/// Minimum hex digits of a text that is meant as a key, complete or not, unless it is the name of a file.
+const MIN_KEY_DIGITS: usize = 32;
+/// Capacity for all output about a key pair.
+const KEY_TEXT_BYTES: usize = 1024;
+
+/// `nisd key`.
+#[derive(Subcommand, Debug)]
+pub enum KeyCommand {
+    /// Create a key pair
+    #[command(after_help = notes!("key"))]
+    New(NewKey),
+    /// Show the public key and the addresses of a key file
+    #[command(after_help = notes!("key"))]
+    Inspect(InspectKey),
+}
+
+/// `nisd key new`.
+#[derive(Args, Debug)]
+pub struct NewKey {
+    /// Key file to write, readable by you only; never overwritten [default: the key is shown once]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Network of the address: mainnet, testnet, mijinnet or a byte [default: these three]
+    #[arg(long, value_name = "NETWORK", value_parser = values::network, allow_hyphen_values = true)]
+    pub network: Option<NetworkByte>,
+}
+
+/// `nisd key inspect`.
+#[derive(Args, Debug)]
+pub struct InspectKey {
+    /// Key file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Show the private key as well
+    #[arg(long)]
+    pub show_private: bool,
+    /// Network of the address: mainnet, testnet, mijinnet or a byte [default: these three]
+    #[arg(long, value_name = "NETWORK", value_parser = values::network, allow_hyphen_values = true)]
+    pub network: Option<NetworkByte>,
+}
+
+/// `nisd address`.
+#[derive(Args, Debug)]
+pub struct ShowAddress {
+    /// Key file, public key (64 hex digits) or address, with or without dashes
+    #[arg(value_name = "KEYFILE|PUBLICKEY|ADDRESS")]
+    pub subject: String,
+    /// Network: mainnet, testnet, mijinnet or a byte [default: these three, or that of the address]
+    #[arg(long, value_name = "NETWORK", value_parser = values::network, allow_hyphen_values = true)]
+    pub network: Option<NetworkByte>,
+}
+
+pub fn new_key(command: &NewKey, system: System) -> Result<(), WalletError> {
+    let key = PrivateKey::from_seed(&*random_bytes(system)?);
+    let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), command.network));
+    match &command.output {
+        Some(path) => {
+            key_file::write(path, &key).map_err(|error| WalletError::KeyFile(path.clone(), error))?;
+            text.push_str(&format!("key file     {}\n", path.display()));
+        }
+        None => {
+            print_note("the private key is shown only now and stored nowhere; anyone who sees it controls the account");
+            push_private_line(&mut text, &key);
+        }
+    }
+    print(&text)
+}
+
+pub fn inspect_key(command: &InspectKey) -> Result<(), WalletError> {
+    let key = load_key(&command.file)?;
+    let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), command.network));
+    if command.show_private {
+        push_private_line(&mut text, &key);
+    }
+    print(&text)
+}
+
+/// Appends the private key. [`key_lines`] has reserved the capacity, so growth leaves no copy of the key behind.
+fn push_private_line(text: &mut String, key: &PrivateKey) {
+    text.push_str("private key  ");
+    text.push_str(&key.printed());
+    text.push('\n');
+}
+
+/// Formats the public key and its addresses on one network, or on the three known ones.
+fn key_lines(key: &PublicKey, network: Option<NetworkByte>) -> String {
+    let mut text = String::with_capacity(KEY_TEXT_BYTES);
+    text.push_str(&format!("public key   {key}\n"));
+    for network in network.map_or(NETWORKS.to_vec(), |network| vec![network]) {
+        text.push_str(&address_line(&Address::from_public_key(key, network), network));
+    }
+    text
+}
+
+fn address_line(address: &Address, network: NetworkByte) -> String {
+    format!("{:12} {address}  {}\n", network_name(network), dashed(address))
+}
+
+pub fn show_address(command: &ShowAddress) -> Result<(), WalletError> {
+    let subject = &command.subject;
+    if subject.len() == PUBLIC_KEY_DIGITS && subject.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return print(&key_lines(&public_key(subject)?, command.network));
+    }
+    if values::looks_like_address(subject) && !Path::new(subject).exists() {
+        let (address, network) = values::address(subject)?;
+        if let Some(wanted) = command.network {
+            values::address_on(subject, wanted)?;
+        }
+        return print(&address_line(&address, network));
+    }
+    if subject.len() >= MIN_KEY_DIGITS
+        && subject.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && !Path::new(subject).exists()
+    {
+        return Err(WalletError::Usage(format!(
+            "a public key has {PUBLIC_KEY_DIGITS} hex digits, and this text has {}; copy it again (there is no key \
+             file of this name either)",
+            subject.len()
+        )));
+    }
+    let key = load_key(Path::new(subject))?;
+    print(&key_lines(&KeyPair::new(&key).public(), command.network))
+}
