@@ -110,6 +110,7 @@ impl Command {
 mod tests {
     use clap::CommandFactory;
     use clap::error::ErrorKind;
+    use std::path::Path;
 
     use super::*;
     use crate::config::table;
