@@ -95,8 +95,8 @@ impl ProgressMeter {
         let line = self.line(now, standing);
         self.sample(now, standing);
         Some(match self.style {
-            Style::Terminal { width } => self.rewrite(&line.fit(width.max(MIN_WIDTH) - 1)),
-            Style::Log => line.fit(usize::MAX),
+            Style::Terminal { width } => self.rewrite(&fit(line, width.max(MIN_WIDTH) - 1)),
+            Style::Log => fit(line, usize::MAX),
         })
     }
 
@@ -141,7 +141,8 @@ impl ProgressMeter {
         self.recent.push_back(Sample::new(now, standing));
     }
 
-    fn line(&self, now: u64, standing: &Progress) -> Line {
+    /// Returns the parts of the line: height, percentage, rate and time left, as far as they are known.
+    fn line(&self, now: u64, standing: &Progress) -> Vec<String> {
         let from = self.recent.front().unwrap_or(&self.start);
         let passed = now.saturating_sub(from.at);
         let mut height = format!("height {}", Thousands(standing.height));
@@ -154,12 +155,9 @@ impl ProgressMeter {
             let left = u128::from(all.saturating_sub(done)) * u128::from(passed) / u128::from(speed);
             Some(format!("{} left", Time(u64::try_from(left).unwrap_or(u64::MAX))))
         });
-        Line {
-            height,
-            percent: work.and_then(percent).map(|percent| format!("{percent} %")),
-            rate: Rate::of(standing.height.saturating_sub(from.height), passed).map(|rate| rate.to_string()),
-            left,
-        }
+        let percent = work.and_then(percent).map(|percent| format!("{percent} %"));
+        let rate = Rate::of(standing.height.saturating_sub(from.height), passed).map(|rate| rate.to_string());
+        [Some(height), percent, rate, left].into_iter().flatten().collect()
     }
 }
 
@@ -168,26 +166,17 @@ fn percent((done, all): (u64, u64)) -> Option<u64> {
     u64::try_from(percent).ok()
 }
 
-/// The parts of a line. When space is short, the less important parts are dropped first.
-struct Line {
-    height: String,
-    percent: Option<String>,
-    rate: Option<String>,
-    left: Option<String>,
-}
-
-impl Line {
-    fn fit(mut self, width: usize) -> String {
-        loop {
-            let parts = [Some(&self.height), self.percent.as_ref(), self.rate.as_ref(), self.left.as_ref()];
-            let text = parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("  ");
-            if text.chars().count() <= width {
-                return text;
-            }
-            if self.percent.take().is_none() && self.rate.take().is_none() && self.left.take().is_none() {
-                return text.chars().take(width).collect();
-            }
+/// Joins the parts of a line. When space is short, the parts after the first are dropped in their order.
+fn fit(mut parts: Vec<String>, width: usize) -> String {
+    loop {
+        let text = parts.join("  ");
+        if text.chars().count() <= width {
+            return text;
         }
+        if parts.len() == 1 {
+            return text.chars().take(width).collect();
+        }
+        parts.remove(1);
     }
 }
 

@@ -8,7 +8,7 @@ use nisd::net::service::{Client, ConnectionId, Exchange, ListenerId};
 use nisd::net::websocket::{
     MESSAGE_LIMIT, Upgrade, UpgradeError, WsConnection, WsEvent, handshake, negotiate_subprotocol, write_text_head,
 };
-use nisd::websocket_api::http::{RequestOutcome, SUBPROTOCOLS, answer};
+use nisd::websocket_api::http::{SUBPROTOCOLS, answer};
 use tungstenite::protocol::{Message, Role, WebSocket};
 
 use crate::pieces::{MAX_PIECE, Pieces};
@@ -102,8 +102,7 @@ impl Server {
                 is_resumed: false,
                 is_rate_limited: false,
             };
-            let left = answer(&mut exchange, Timestamp(1), -1);
-            assert_eq!(matches!(left, RequestOutcome::Upgrade(_)), page.upgrade.is_some());
+            let _ = answer(&mut exchange, Timestamp(1), -1);
             check_page(&page);
             match &decision {
                 Ok(upgrade) => assert_eq!(upgrade.accept.len(), 28, "base64 of SHA-1"),

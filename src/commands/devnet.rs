@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::{CommandError, flag_override};
 use crate::config::{Override, Settings};
-use crate::devnet::{Devnet, JoinFiles, Ports, introduction};
+use crate::devnet::{Devnet, JoinFiles, introduction};
 
 /// `nisd devnet`.
 #[derive(Subcommand, Debug)]
@@ -60,10 +60,7 @@ impl DevnetCommand {
 /// `nisd devnet`.
 pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: Option<&Devnet>) -> Result<(), CommandError> {
     match command {
-        DevnetCommand::Show(_) => {
-            let ports = Ports { http: settings.http.port, websocket: settings.websocket.port };
-            devnet.map_or(Ok(()), |devnet| print_introduction(devnet, settings, ports))
-        }
+        DevnetCommand::Show(_) => devnet.map_or(Ok(()), |devnet| print_introduction(devnet, settings)),
         DevnetCommand::ExportConfig(export) => {
             let join = JoinFiles::new(settings, export.host.as_deref())?;
             let paths = join.write(&export.output)?;
@@ -86,8 +83,8 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: Option<&Devn
 }
 
 /// Prints how to use a private network.
-pub fn print_introduction(devnet: &Devnet, settings: &Settings, ports: Ports) -> Result<(), CommandError> {
+pub fn print_introduction(devnet: &Devnet, settings: &Settings) -> Result<(), CommandError> {
     let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
-    let text = introduction(devnet, settings, ports, &program);
+    let text = introduction(devnet, settings, &program);
     io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)
 }

@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use self::screen::text;
-use self::terminal::{Terminal, UserInput};
+use self::terminal::Terminal;
 use super::peers::node_of;
 use super::{CommandError, Common, Stop, flag_override};
 use crate::clock::{NetworkClock, System};
@@ -126,8 +126,8 @@ fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &St
             shown += &format!("\n{error}\n");
         }
         terminal.show(&(shown + "\nq quits\n"))?;
-        let pressed = terminal.wait(REFRESH_INTERVAL)?;
-        if stop.load(Ordering::Relaxed) || pressed == UserInput::Quit {
+        let quits = terminal.wait(REFRESH_INTERVAL)?;
+        if stop.load(Ordering::Relaxed) || quits {
             return Ok(());
         }
         last_error = match node.metrics(context) {

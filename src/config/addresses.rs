@@ -51,8 +51,8 @@ type Part = Option<u16>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalAddresses {
     addresses: Vec<IpAddr>,
-    ipv4_patterns: Vec<[Part; 4]>,
-    ipv6_patterns: Vec<[Part; 8]>,
+    /// The parts of each pattern: four of IPv4 or eight of IPv6.
+    patterns: Vec<Vec<Part>>,
     hosts: Vec<String>,
 }
 
@@ -79,11 +79,10 @@ impl LocalAddresses {
 
     fn add_entry(&mut self, entry: &str) -> Option<()> {
         if entry.contains('*') {
-            if entry.contains('.') {
-                self.ipv4_patterns.push(pattern(entry, '.', decimal_part)?);
-            } else {
-                self.ipv6_patterns.push(pattern(entry, ':', hex_part)?);
-            }
+            self.patterns.push(match entry.contains('.') {
+                true => pattern(entry, '.', 4, decimal_part)?,
+                false => pattern(entry, ':', 8, hex_part)?,
+            });
         } else if let Ok(address) = entry.parse::<IpAddr>() {
             self.add(address);
         } else {
@@ -105,36 +104,24 @@ impl LocalAddresses {
     /// Returns whether a client is local. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, caller: IpAddr) -> bool {
         let caller = caller.to_canonical();
+        let parts = match caller {
+            IpAddr::V4(address) => address.octets().map(u16::from).to_vec(),
+            IpAddr::V6(address) => address.segments().to_vec(),
+        };
+        let is_match = |pattern: &Vec<Part>| {
+            let mut pairs = pattern.iter().zip(&parts);
+            pattern.len() == parts.len() && pairs.all(|(part, own)| part.is_none_or(|part| part == *own))
+        };
         caller == IpAddr::V4(Ipv4Addr::LOCALHOST)
             || caller == IpAddr::V6(Ipv6Addr::LOCALHOST)
             || self.addresses.contains(&caller)
-            || match caller {
-                IpAddr::V4(address) => {
-                    let parts = address.octets().map(u16::from);
-                    self.ipv4_patterns.iter().any(|pattern| matches(pattern, &parts))
-                }
-                IpAddr::V6(address) => {
-                    let parts = address.segments();
-                    self.ipv6_patterns.iter().any(|pattern| matches(pattern, &parts))
-                }
-            }
+            || self.patterns.iter().any(is_match)
     }
 }
 
-fn matches(pattern: &[Part], parts: &[u16]) -> bool {
-    pattern.iter().zip(parts).all(|(pattern, part)| pattern.is_none_or(|wanted| wanted == *part))
-}
-
-fn pattern<const N: usize>(text: &str, separator: char, read: fn(&str) -> Option<u16>) -> Option<[Part; N]> {
-    let mut parts = [None; N];
-    let mut texts = text.split(separator);
-    for part in &mut parts {
-        *part = match texts.next()? {
-            "*" => None,
-            text => Some(read(text)?),
-        };
-    }
-    texts.next().is_none().then_some(parts)
+fn pattern(text: &str, separator: char, count: usize, read: fn(&str) -> Option<u16>) -> Option<Vec<Part>> {
+    let part = |text| if text == "*" { Some(None) } else { read(text).map(Some) };
+    text.split(separator).map(part).collect::<Option<Vec<Part>>>().filter(|parts| parts.len() == count)
 }
 
 fn decimal_part(text: &str) -> Option<u16> {

@@ -104,10 +104,10 @@ const OF_LOG: &[(&str, &str)] = &[
 /// Checks all files together: later settings override earlier ones, as in NIS1, and peer lists are checked against the
 /// network of the settings. `home` is the user's home folder.
 pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
-    let contents: Vec<Content> = files.iter().map(|file| Content::of(&file.content)).collect();
+    let contents: Vec<_> = files.iter().map(|file| recognise(&file.content)).collect();
     let mut layers = Layers::default();
-    for (file, content) in files.iter().zip(&contents) {
-        if let Content::Settings(properties) = content {
+    for (file, (kind, content)) in files.iter().zip(&contents) {
+        if let (FileKind::Settings, Ok(properties)) = (kind, content) {
             layers.add_file(&Rc::from(file.path.as_path()), properties.clone());
         }
     }
@@ -115,26 +115,19 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
         Ok(settings) => (Some(settings.network), Vec::new()),
         Err(problems) => (None, problems),
     };
-    let mut checked: Vec<FileReport> = files
-        .iter()
-        .zip(&contents)
-        .map(|(File { path, content: bytes }, content)| {
-            let (kind, findings) = match content {
-                Content::Settings(properties) => {
-                    (FileKind::Settings, check_settings(path, properties, &layers, &problems))
-                }
-                Content::Peers => (FileKind::Peers, check_peers(path, bytes, network.as_ref())),
-                Content::Database(properties) => {
-                    (FileKind::Database, ignored_settings(properties, OF_DATABASE, |key, start| key.starts_with(start)))
-                }
-                Content::Log(properties) => {
-                    (FileKind::Log, ignored_settings(properties, OF_LOG, |key, end| key.ends_with(end)))
-                }
-                Content::Malformed(error) => (FileKind::Settings, vec![error.clone()]),
-            };
-            FileReport { path: path.clone(), kind, findings }
-        })
-        .collect();
+    let report = |(File { path, content: bytes }, (kind, content)): (&File, &Content)| {
+        let findings = match (kind, content) {
+            (_, Err(error)) => vec![error.clone()],
+            (FileKind::Settings, Ok(properties)) => check_settings(path, properties, &layers, &problems),
+            (FileKind::Peers, Ok(_)) => check_peers(path, bytes, network.as_ref()),
+            (FileKind::Database, Ok(properties)) => {
+                ignored_settings(properties, OF_DATABASE, |key, start| key.starts_with(start))
+            }
+            (FileKind::Log, Ok(properties)) => ignored_settings(properties, OF_LOG, |key, end| key.ends_with(end)),
+        };
+        FileReport { path: path.clone(), kind: *kind, findings }
+    };
+    let mut checked: Vec<FileReport> = files.iter().zip(&contents).map(report).collect();
     let mut settings = checked.iter_mut().filter(|checked| checked.kind == FileKind::Settings);
     if let Some(first) = settings.next() {
         // Missing settings have no line, so they are reported first.
@@ -149,36 +142,26 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
     checked
 }
 
-/// Parsed content of a file.
-enum Content {
-    Settings(Vec<Property>),
-    Peers,
-    Database(Vec<Property>),
-    Log(Vec<Property>),
-    /// Apparently settings, with a syntax error.
-    Malformed(Diagnostic),
-}
+/// What a file is, and its properties.
+type Content = (FileKind, Result<Vec<Property>, Diagnostic>);
 
-impl Content {
-    fn of(bytes: &[u8]) -> Content {
-        if properties::looks_like_json(bytes) {
-            return Content::Peers;
-        }
-        let begin_with = |properties: &[Property], starts: &[&str]| {
-            properties.iter().any(|property| starts.iter().any(|start| property.key.starts_with(start)))
-        };
-        match properties::parse(bytes) {
-            Err(error) => Content::Malformed(error),
-            Ok(properties) if begin_with(&properties, &["nem.", "nis.", "nisd."]) => Content::Settings(properties),
-            Ok(properties) if begin_with(&properties, &["jdbc.", "flyway.", "hibernate."]) => {
-                Content::Database(properties)
-            }
-            Ok(properties) if begin_with(&properties, &["handlers", ".level", "java.util.logging."]) => {
-                Content::Log(properties)
-            }
-            Ok(properties) => Content::Settings(properties),
-        }
+/// Returns what a file is, and its properties unless it is a list of peers. A file with a syntax error counts as settings.
+fn recognise(bytes: &[u8]) -> Content {
+    const PREFIXES: [(FileKind, &[&str]); 3] = [
+        (FileKind::Settings, &["nem.", "nis.", "nisd."]),
+        (FileKind::Database, &["jdbc.", "flyway.", "hibernate."]),
+        (FileKind::Log, &["handlers", ".level", "java.util.logging."]),
+    ];
+    if properties::looks_like_json(bytes) {
+        return (FileKind::Peers, Ok(Vec::new()));
     }
+    let properties = properties::parse(bytes);
+    let has = |starts: &[&str]| {
+        let mut keys = properties.iter().flatten().map(|property| &property.key);
+        keys.any(|key| starts.iter().any(|start| key.starts_with(start)))
+    };
+    let kind = PREFIXES.iter().find(|(_, starts)| has(starts)).map_or(FileKind::Settings, |(kind, _)| *kind);
+    (kind, properties)
 }
 
 /// Returns the results of a settings file, each key at its line.

@@ -58,13 +58,9 @@ const KNOWN: [Known; 3] = [
     },
 ];
 
-/// Identity of a network.
+/// A network whose chain parameters are not known yet, and where its nemesis block comes from.
 pub(super) struct Identity {
-    pub name: String,
-    pub byte: NetworkByte,
-    pub generation_hash: Hash256,
-    pub nemesis_signer: Address,
-    pub total_amount: Amount,
+    pub network: Network,
     pub nemesis: NemesisFile,
     /// Hash of the nemesis block, for known networks.
     pub nemesis_hash: Option<Hash256>,
@@ -125,12 +121,16 @@ const PRIVATE_KEYS: [&str; 5] = [
 ];
 
 fn known_identity(known: &Known, reader: &Reader<'_>, set: &NetworkSettings) -> Identity {
-    Identity {
+    let network = Network {
         name: known.name.to_owned(),
         byte: known.byte,
         generation_hash: known.generation_hash,
         nemesis_signer: Address::from_public_key(&known.nemesis_signer, known.byte),
         total_amount: Amount::whole(known.total_xem),
+        chain: ChainParameters::after_all_forks(),
+    };
+    Identity {
+        network,
         nemesis: NemesisFile(set.nemesis.clone().unwrap_or_else(|| reader.beside_file(known.nemesis))),
         nemesis_hash: Some(known.nemesis_hash),
     }
@@ -146,15 +146,10 @@ fn private_identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Id
     let byte = NetworkByte(set.version? as u8);
     let signer = parse_address(set.nemesis_signer.as_deref()?, byte);
     let nemesis_signer = signer.map_err(|why| reader.wrong(SIGNER_KEY, why)).ok()?;
-    Some(Identity {
-        name,
-        byte,
-        generation_hash: set.generation_hash?,
-        nemesis_signer,
-        total_amount: Amount::whole(set.total_xem?),
-        nemesis: NemesisFile(set.nemesis.clone()?),
-        nemesis_hash: None,
-    })
+    let (generation_hash, total_amount) = (set.generation_hash?, Amount::whole(set.total_xem?));
+    let chain = ChainParameters::after_all_forks();
+    let network = Network { name, byte, generation_hash, nemesis_signer, total_amount, chain };
+    Some(Identity { network, nemesis: NemesisFile(set.nemesis.clone()?), nemesis_hash: None })
 }
 
 /// Returns the chain parameters of a network. `None` after a problem was recorded.
@@ -167,8 +162,8 @@ pub(super) fn chain(
     check_rewrite_limit(reader, set.target_time, set.rewrite_limit);
     check_max_transactions(reader, &set);
     let (importance, vesting, stabilize_block_times) = features(reader, &set.features);
-    let is_after_all = is_after_all_forks(&identity?.name);
-    let default = if is_after_all { Forks::all_past() } else { default_forks(identity?.byte) };
+    let is_after_all = is_after_all_forks(&identity?.network.name);
+    let default = if is_after_all { Forks::all_past() } else { default_forks(identity?.network.byte) };
     Some(ChainParameters {
         target_time: set.target_time,
         rewrite_limit: set.rewrite_limit,

@@ -223,7 +223,7 @@ impl Settings {
         let set = NetworkSettings::read(reader)?;
         let identity = network::identity(reader, &set);
         // Without the network, addresses cannot be validated.
-        reader.network = identity.as_ref().map(|identity| identity.byte);
+        reader.network = identity.as_ref().map(|identity| identity.network.byte);
         let (node, http) = (NodeSettings::read(reader), HttpSettings::read(reader));
         let (websocket, limits) = (WebsocketSettings::read(reader), Limits::read(reader));
         let (peers, mut node, http) = (PeerSettings::read(reader)?, node?, http?);
@@ -234,10 +234,10 @@ impl Settings {
         let port = if node.protocol == "https" { node.https_port } else { http.port };
         let mut host_names = http.host_names.clone();
         host_names.extend(parse_host_names(&node.host).unwrap_or_default());
-        let Identity { name, byte, generation_hash, nemesis_signer, total_amount, nemesis, nemesis_hash } = identity?;
-        let peers_file = PeersFile(reader.beside_file(&peers::file_name(&name)));
+        let Identity { network, nemesis, nemesis_hash } = identity?;
+        let peers_file = PeersFile(reader.beside_file(&peers::file_name(&network.name)));
         let settings = Settings {
-            network: Network { name, byte, generation_hash, nemesis_signer, total_amount, chain: chain? },
+            network: Network { chain: chain?, ..network },
             nemesis,
             nemesis_hash,
             data: data?,
@@ -265,7 +265,7 @@ fn data_folder(reader: &mut Reader<'_>, node: &NodeSettings, identity: Option<&I
     if node.folder.is_none() && !reader.is_wrong("nem.folder") {
         reader.wrong("nisd.data", "is not set, and the home folder is not known");
     }
-    Some(node.folder.as_ref()?.join("nisd").join(folder_name(&identity?.name)))
+    Some(node.folder.as_ref()?.join("nisd").join(folder_name(&identity?.network.name)))
 }
 
 /// Converts a network's name to a folder name: no separators, not hidden, not `..`.

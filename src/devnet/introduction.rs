@@ -8,21 +8,12 @@ use crate::config::{Bind, Settings};
 use crate::model::network::ImportanceScheme;
 use crate::wallet::values::currency;
 
-/// Ports of the interfaces.
-#[derive(Clone, Copy, Debug)]
-pub struct Ports {
-    /// HTTP.
-    pub http: u16,
-    /// Websocket.
-    pub websocket: u16,
-}
-
 /// Returns the accounts, and commands to copy. `program` is how nisd was called.
-pub fn introduction(devnet: &Devnet, settings: &Settings, ports: Ports, program: &str) -> String {
+pub fn introduction(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(text, "\n{}\n\n{}", summary(devnet, settings), accounts(devnet));
-    let _ = writeln!(text, "In another terminal:\n\n{}", commands(devnet, settings, ports, program));
+    let _ = writeln!(text, "In another terminal:\n\n{}", commands(devnet, settings, program));
     text
 }
 
@@ -71,10 +62,10 @@ fn accounts(devnet: &Devnet) -> String {
     devnet.accounts.iter().map(line).collect()
 }
 
-fn commands(devnet: &Devnet, settings: &Settings, ports: Ports, program: &str) -> String {
+fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     /// Default port of `nisd send`.
     const USUAL_PORT: u16 = 7890;
-    let Ports { http, websocket } = ports;
+    let (http, websocket) = (settings.http.port, settings.websocket.port);
     let url = format!("http://127.0.0.1:{http}");
     let mut text = String::new();
     if settings.http.explorer {

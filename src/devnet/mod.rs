@@ -14,7 +14,7 @@ mod introduction;
 mod join;
 
 pub use folder::{Account, Devnet};
-pub use introduction::{Ports, introduction};
+pub use introduction::introduction;
 pub use join::JoinFiles;
 
 use std::io;

@@ -359,7 +359,7 @@ fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Address
     log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
     match devnet {
         // If standard output is closed, nobody reads it.
-        Some(devnet) => drop(commands::print_introduction(devnet, settings, addresses.ports())),
+        Some(devnet) => drop(commands::print_introduction(devnet, settings)),
         None => {
             let port = addresses.http.port();
             let page =

@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use super::{NodeError, process};
 use crate::config::{Bind, LocalAddresses, ReloadEffect, SettingChange, Settings};
-use crate::devnet::Ports;
 use crate::logging;
 use crate::net::fetch::{DnsConfig, FetchConfig, FetchLimits};
 use crate::net::{self, Reactor, service::ListenerId};
@@ -16,12 +15,6 @@ use crate::node::{self, PreTrustedPeer};
 pub struct Addresses {
     pub http: SocketAddr,
     pub websocket: SocketAddr,
-}
-
-impl Addresses {
-    pub fn ports(&self) -> Ports {
-        Ports { http: self.http.port(), websocket: self.websocket.port() }
-    }
 }
 
 /// Opens the ports.

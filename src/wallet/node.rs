@@ -29,74 +29,47 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_SHOWN: usize = 200;
 
 /// A node did not answer a request as expected.
-#[derive(Debug)]
-pub struct NodeError {
-    node: String,
-    kind: NodeErrorKind,
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// No answer.
+    #[error("the node {node} does not answer: {error}. Is it running, and is --node right?")]
+    NoAnswer { node: String, error: FetchError },
+    /// The node does not know the route.
+    #[error(
+        "the node {node} has no route {route}: is it a nisd of this version, and is this the port of its HTTP interface?"
+    )]
+    NoRoute { node: String, route: &'static str },
+    /// The node rejected the request.
+    #[error("{}", refusal(node, route, *status, words))]
+    Refused { node: String, route: &'static str, status: u16, words: String },
+    /// The answer is invalid.
+    #[error("the answer of the node {node} to {route} is invalid ({reason}); is it a NEM node?")]
+    InvalidAnswer { node: String, route: &'static str, reason: String },
 }
 
-#[derive(Debug)]
-enum NodeErrorKind {
-    /// No answer.
-    NoAnswer(FetchError),
-    /// The node does not know the route.
-    NoRoute { route: &'static str },
-    /// The node rejected the request.
-    Refused { route: &'static str, status: u16, words: String },
-    /// The answer is invalid.
-    InvalidAnswer { route: &'static str, reason: String },
+fn refusal(node: &str, route: &str, status: u16, words: &str) -> String {
+    match status {
+        429 => format!("the node {node} has received too many requests; wait a moment"),
+        503 => format!("the node {node} is not ready ({words}); try again when it has started"),
+        401 => format!(
+            "the node {node} answers {route} only to clients on its own machine that use a local address in the URL \
+             ({words}); nis.additionalLocalIps and nisd.hostNames allow others"
+        ),
+        _ => format!("the node {node} rejected {route} with status {status}: {words}"),
+    }
 }
 
 impl NodeError {
     /// Returns whether no node answered.
     pub fn is_unanswered(&self) -> bool {
-        matches!(self.kind, NodeErrorKind::NoAnswer(_))
+        matches!(self, NodeError::NoAnswer { .. })
     }
 
     /// Returns whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
-        match &self.kind {
-            NodeErrorKind::NoAnswer(_) => true,
-            NodeErrorKind::Refused { status, .. } => matches!(status, 429 | 503),
-            NodeErrorKind::NoRoute { .. } | NodeErrorKind::InvalidAnswer { .. } => false,
-        }
+        matches!(self, NodeError::NoAnswer { .. } | NodeError::Refused { status: 429 | 503, .. })
     }
 }
-
-impl fmt::Display for NodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let node = &self.node;
-        match &self.kind {
-            NodeErrorKind::NoAnswer(error) => {
-                write!(f, "the node {node} does not answer: {error}. Is it running, and is --node right?")
-            }
-            NodeErrorKind::Refused { status: 429, .. } => {
-                write!(f, "the node {node} has received too many requests; wait a moment")
-            }
-            NodeErrorKind::Refused { status: 503, words, .. } => {
-                write!(f, "the node {node} is not ready ({words}); try again when it has started")
-            }
-            NodeErrorKind::NoRoute { route } => write!(
-                f,
-                "the node {node} has no route {route}: is it a nisd of this version, and is this the port of its HTTP \
-                 interface?"
-            ),
-            NodeErrorKind::Refused { route, status: 401, words } => write!(
-                f,
-                "the node {node} answers {route} only to clients on its own machine that use a local address in the \
-                 URL ({words}); nis.additionalLocalIps and nisd.hostNames allow others"
-            ),
-            NodeErrorKind::Refused { route, status, words } => {
-                write!(f, "the node {node} rejected {route} with status {status}: {words}")
-            }
-            NodeErrorKind::InvalidAnswer { route, reason } => {
-                write!(f, "the answer of the node {node} to {route} is invalid ({reason}); is it a NEM node?")
-            }
-        }
-    }
-}
-
-impl std::error::Error for NodeError {}
 
 /// A node that is queried over HTTP.
 pub struct NodeClient {
@@ -341,28 +314,28 @@ impl NodeClient {
 
     /// Returns the body of a response with status 200; any other status is an error.
     fn success_body(&self, route: &'static str, answer: Result<Response, FetchError>) -> Result<Vec<u8>, NodeError> {
-        let answer = answer.map_err(|error| self.error(NodeErrorKind::NoAnswer(error)))?;
+        let node = self.url();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Err(NodeError::NoAnswer { node, error }),
+        };
         let status = answer.status;
         if status == 200 {
             return Ok(answer.body);
         }
         let failure = serde_json::from_slice::<Failure>(&answer.body).ok();
         let words = failure.and_then(|failure| failure.message).map(|words| printable(&words));
-        Err(self.error(match words {
-            None if status == 404 => NodeErrorKind::NoRoute { route },
+        Err(match words {
+            None if status == 404 => NodeError::NoRoute { node, route },
             words => {
                 let words = words.unwrap_or_else(|| "no reason given".to_owned());
-                NodeErrorKind::Refused { route, status, words }
+                NodeError::Refused { node, route, status, words }
             }
-        }))
+        })
     }
 
     fn invalid_answer(&self, route: &'static str, reason: impl fmt::Display) -> NodeError {
-        self.error(NodeErrorKind::InvalidAnswer { route, reason: printable(&reason.to_string()) })
-    }
-
-    fn error(&self, problem: NodeErrorKind) -> NodeError {
-        NodeError { node: self.url(), kind: problem }
+        NodeError::InvalidAnswer { node: self.url(), route, reason: printable(&reason.to_string()) }
     }
 }
 

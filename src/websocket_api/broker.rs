@@ -50,6 +50,8 @@ pub struct BrokerUsage {
     pub session_bytes: usize,
     /// Bytes of shared messages that wait to be sent.
     pub message_bytes: usize,
+    /// Counters since the start.
+    pub counts: Counts,
 }
 
 impl Broker {
@@ -68,10 +70,7 @@ impl Broker {
     pub fn open_websocket(&mut self, socket: ConnectionId, client: &Client, now: Duration, effects: &mut dyn Effects) {
         self.on_disconnect(socket, now, effects);
         let name = self.upgrading.take().filter(|(upgraded, _)| *upgraded == socket).and_then(|(_, name)| name);
-        let transport = match name {
-            None => SessionTransport::Websocket(socket),
-            Some(_) => SessionTransport::Sockjs { socket, last_sent: now },
-        };
+        let transport = SessionTransport::Websocket { socket, sockjs: name.as_ref().map(|_| now) };
         if self.open(transport, name.as_deref(), client, effects).is_none() {
             effects.close(socket, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1);
         } else if name.is_some() {
@@ -224,17 +223,13 @@ impl Broker {
             patterns: self.table.topics.pattern_count(),
             session_bytes: self.table.total.bytes,
             message_bytes: self.table.pool.held_bytes(),
+            counts: self.table.counts,
         }
     }
 
     /// Returns whether any session is open.
     pub fn has_sessions(&self) -> bool {
         self.table.session_count() > 0
-    }
-
-    /// Returns the broker's counters.
-    pub fn counts(&self) -> Counts {
-        self.table.counts
     }
 }
 

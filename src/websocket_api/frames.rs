@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::broker::Broker;
 use super::content::Item;
-use super::session::{ConnectResponse, SessionId, trim};
+use super::session::{SessionId, trim};
 use super::session_table::Rejection;
 use super::stomp::{DecodeError, Frame, encoder};
 use super::topics::{self, OwnedKind};
@@ -95,14 +95,14 @@ impl Broker {
         let lenient = self.table.settings.lenient;
         let Some(session) = self.table.session_mut(context.session) else { return };
         match session.connect(versions.as_deref(), lenient) {
-            ConnectResponse::Version(version) => {
+            Some(version) => {
                 context.units += SEND_UNITS;
                 self.table.send(context.session, context.effects, |out| encoder::connected(out, version));
             }
-            ConnectResponse::Ignore => {}
-            ConnectResponse::Unsupported => {
+            None if lenient => {
                 self.table.fail(context.session, "Supported protocol versions are 1.0, 1.1, 1.2", context.effects);
             }
+            None => {}
         }
     }
 

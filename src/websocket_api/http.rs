@@ -53,18 +53,6 @@ const MAX_SESSION_NAME_BYTES: usize = 128;
 /// Limit for bodies that are ignored, in bytes.
 const IGNORED_BODY_BYTES: usize = 8 * 1024;
 
-/// What remains to be done for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum RequestOutcome<'a> {
-    /// Nothing: the response is complete.
-    Complete,
-    /// Nothing: the connection becomes a websocket; a SockJS one if it has a session name.
-    Upgrade(Option<&'a str>),
-    /// A session answers it.
-    Session(SessionRequest<'a>),
-}
-
 /// A request for a session, parsed from the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionRequest<'a> {
@@ -81,16 +69,16 @@ struct RequestHandler<'r, 'a> {
     time: Timestamp,
 }
 
-/// Answers a request, possibly by a websocket upgrade, unless a session must answer it. `time` is network time;
-/// `entropy` is a fresh random number, used only by `/info`.
-pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) -> RequestOutcome<'a> {
+/// Answers a request, unless it is one for a session, which is returned. If the response is a websocket upgrade, the
+/// session is that of a SockJS websocket. `time` is network time; `entropy` is a fresh random number, used only by `/info`.
+pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) -> Option<SessionRequest<'a>> {
     let Exchange { request, response, is_rate_limited, .. } = exchange;
     let mut handler = RequestHandler { request, response, time };
     if *is_rate_limited {
         // This response has none of the common headers.
         handler.response.header("DoSFilter", "unavailable");
         handler.json_error(429, "Too Many Requests");
-        return RequestOutcome::Complete;
+        return None;
     }
     handler.common_headers();
     handler.route(entropy)
@@ -116,14 +104,14 @@ pub fn parse_session_path(path: &str) -> Option<SessionRequest<'_>> {
 }
 
 impl<'a> RequestHandler<'_, 'a> {
-    fn route(&mut self, entropy: i32) -> RequestOutcome<'a> {
+    fn route(&mut self, entropy: i32) -> Option<SessionRequest<'a>> {
         let request: &'a Request<'a> = self.request;
         // A trailing slash is tolerated after any path.
         let path = request.path.strip_suffix('/').unwrap_or(request.path);
         let below = match path.strip_prefix(BASE) {
             Some("") => {
                 self.respond(TEXT, None, "Welcome to SockJS!\n");
-                return RequestOutcome::Complete;
+                return None;
             }
             Some(below) => below.strip_prefix('/'),
             None => None,
@@ -132,7 +120,7 @@ impl<'a> RequestHandler<'_, 'a> {
             None => self.json_error(404, "Not Found"),
             Some(_) if self.is_preflight() => {}
             Some("info") => self.info(entropy),
-            Some("websocket") if request.method == "GET" => return self.upgrade(None),
+            Some("websocket") if request.method == "GET" => _ = self.upgrade(),
             Some("websocket") => self.method_not_allowed("GET"),
             Some(below) if is_iframe(below) => self.iframe(),
             Some(_) => match parse_session_path(path) {
@@ -140,21 +128,19 @@ impl<'a> RequestHandler<'_, 'a> {
                 None => self.response.status = 404,
             },
         }
-        RequestOutcome::Complete
+        None
     }
 
-    fn session(&mut self, request: SessionRequest<'a>) -> RequestOutcome<'a> {
+    fn session(&mut self, request: SessionRequest<'a>) -> Option<SessionRequest<'a>> {
         let allow = request.transport.allow();
         if self.request.method == "OPTIONS" && allow.ends_with("OPTIONS") {
             self.options();
         } else if Some(self.request.method) != allow.split(',').next() {
             self.method_not_allowed(allow);
-        } else if request.transport == Transport::Websocket {
-            return self.upgrade(Some(request.session));
-        } else {
-            return RequestOutcome::Session(request);
+        } else if request.transport != Transport::Websocket || self.upgrade() {
+            return Some(request);
         }
-        RequestOutcome::Complete
+        None
     }
 
     /// Adds the common headers. For a browser the origin is named instead of `*`, because modern SockJS clients send
@@ -190,22 +176,21 @@ impl<'a> RequestHandler<'_, 'a> {
         }
     }
 
-    /// Upgrades to a websocket, if the request is a valid handshake.
-    fn upgrade(&mut self, session: Option<&'a str>) -> RequestOutcome<'a> {
-        match handshake(self.request) {
-            Ok(upgrade) => {
-                let offers = self.request.header_values("Sec-WebSocket-Protocol");
-                if let Some(protocol) = negotiate_subprotocol(offers, &SUBPROTOCOLS) {
-                    self.response.header("Sec-WebSocket-Protocol", protocol.to_owned());
-                }
-                self.response.upgrade = Some(upgrade);
-                RequestOutcome::Upgrade(session)
-            }
+    /// Upgrades to a websocket, if the request is a valid handshake. Returns whether it is.
+    fn upgrade(&mut self) -> bool {
+        let upgrade = match handshake(self.request) {
+            Ok(upgrade) => upgrade,
             Err(rejection) => {
                 rejection.fill_response(self.response);
-                RequestOutcome::Complete
+                return false;
             }
+        };
+        let offers = self.request.header_values("Sec-WebSocket-Protocol");
+        if let Some(protocol) = negotiate_subprotocol(offers, &SUBPROTOCOLS) {
+            self.response.header("Sec-WebSocket-Protocol", protocol.to_owned());
         }
+        self.response.upgrade = Some(upgrade);
+        true
     }
 
     fn iframe(&mut self) {
@@ -265,22 +250,20 @@ impl Broker {
         effects: &mut dyn Effects,
     ) -> Progress {
         self.table.now = present;
-        let outcome = match parse_session_path(exchange.request.path) {
-            Some(request) if exchange.is_resumed => RequestOutcome::Session(request),
+        let request = match parse_session_path(exchange.request.path) {
+            Some(request) if exchange.is_resumed => Some(request),
             _ => answer(&mut exchange, present.network, entropy),
         };
-        match outcome {
-            RequestOutcome::Complete => Progress::Done,
-            RequestOutcome::Upgrade(session) => {
-                self.upgrading = Some((exchange.connection, session.map(str::to_owned)));
-                Progress::Done
+        if exchange.response.upgrade.is_some() {
+            self.upgrading = Some((exchange.connection, request.map(|request| request.session.to_owned())));
+            return Progress::Done;
+        }
+        let Some(SessionRequest { session, transport }) = request else { return Progress::Done };
+        match transport {
+            Transport::Websocket | Transport::XhrSend | Transport::JsonpSend => {
+                self.send(session, transport, exchange, effects)
             }
-            RequestOutcome::Session(SessionRequest { session, transport }) => match transport {
-                Transport::Websocket | Transport::XhrSend | Transport::JsonpSend => {
-                    self.send(session, transport, exchange, effects)
-                }
-                _ => self.receive(session, transport, exchange, effects),
-            },
+            _ => self.receive(session, transport, exchange, effects),
         }
     }
 
@@ -429,13 +412,13 @@ mod tests {
         asked(method, path, headers, is_refused, |_| {})
     }
 
-    /// Returns the response, after passing the remaining task to `look`.
+    /// Returns the response, after passing the request for a session to `look`.
     fn asked(
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         is_refused: bool,
-        look: impl FnOnce(RequestOutcome<'_>),
+        look: impl FnOnce(Option<SessionRequest<'_>>),
     ) -> Response {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let mut reader = RequestReader::new(100);
@@ -552,10 +535,8 @@ mod tests {
     fn session_paths_are_answered_by_the_session() {
         let called = |method: &str, path: &str| {
             let mut called = None;
-            let reply = asked(method, &format!("/w/messages/{path}"), &[], false, |answer| {
-                if let RequestOutcome::Session(call) = answer {
-                    called = Some((call.session.to_owned(), call.transport));
-                }
+            let reply = asked(method, &format!("/w/messages/{path}"), &[], false, |request| {
+                called = request.map(|call| (call.session.to_owned(), call.transport));
             });
             (called, reply.status)
         };
@@ -585,10 +566,8 @@ mod tests {
     fn a_session_of_sockjs_may_have_a_websocket() {
         let mut session = None;
         let path = "/w/messages/435/kdlicigz/websocket";
-        let reply = asked("GET", path, &UPGRADE, false, |answer| match answer {
-            RequestOutcome::Upgrade(name) => session = name.map(str::to_owned),
-            other => panic!("{other:?}"),
-        });
+        let reply =
+            asked("GET", path, &UPGRADE, false, |request| session = request.map(|call| call.session.to_owned()));
         assert!(reply.upgrade.is_some());
         assert_eq!(session.as_deref(), Some("kdlicigz"));
         assert_eq!(plain("GET", path, &UPGRADE[1..]).0, 400);

@@ -218,7 +218,7 @@ impl PublishJob {
             self.record_failure(error);
         }
         *budget = budget.saturating_sub(owners.len() as u32);
-        owners.retain(|(kind, address)| has_subscribers(&kind.topic_of(address), self.only, context.table));
+        owners.retain(|(kind, address)| has_subscribers(&Rc::from(kind.topic_of(address)), self.only, context.table));
         self.owned.extend(owners);
     }
 }
@@ -319,7 +319,7 @@ impl Delivery {
     fn find_recipients(&mut self, table: &SessionTable, budget: &mut u32) -> Option<bool> {
         if let Some(session) = self.only {
             let Some(session) = table.session(session) else { return Some(false) };
-            *budget = budget.saturating_sub(1 + session.subscriptions.pattern_count as u32);
+            *budget = budget.saturating_sub(1 + session.subscriptions.pattern_count() as u32);
             return Some(session.subscriptions.matches(&self.topic));
         }
         while let Some((pattern, sessions)) = table.topics.pattern_after(self.last_pattern.as_ref()) {
@@ -355,12 +355,12 @@ fn has_owner_subscribers(table: &SessionTable) -> bool {
 }
 
 /// Returns whether any of the recipients may be subscribed to a topic.
-fn has_subscribers(topic: &str, only: Option<SessionId>, table: &SessionTable) -> bool {
+fn has_subscribers(topic: &Rc<str>, only: Option<SessionId>, table: &SessionTable) -> bool {
     match only {
         Some(session) => table.session(session).is_some_and(|session| session.subscriptions.matches(topic)),
         None => {
             let topics = &table.topics;
-            topics.pattern_count() > 0 || topics.subscribed(&Rc::from(topic), SessionId(0)).next().is_some()
+            topics.pattern_count() > 0 || topics.subscribed(topic, SessionId(0)).next().is_some()
         }
     }
 }

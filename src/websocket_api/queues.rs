@@ -134,10 +134,10 @@ impl NewsQueue {
 #[derive(Default)]
 pub struct QueryQueue {
     round_robin: RoundRobin,
-    /// The answer in progress, and its session.
-    current: Option<(SessionId, PublishJob)>,
-    /// Answers of which a part was sent.
-    paused: BTreeMap<SessionId, (ClientKey, PublishJob)>,
+    /// Answers that were started.
+    answers: BTreeMap<SessionId, (ClientKey, PublishJob)>,
+    /// The session whose answer is in progress; all other answers are paused.
+    current: Option<SessionId>,
     /// Sessions whose send queue is full, and when to try them again.
     backlogged: BTreeSet<(ClientKey, SessionId)>,
     retry_at: Duration,
@@ -155,19 +155,16 @@ impl QueryQueue {
     pub fn remove(&mut self, client: ClientKey, session: SessionId) {
         self.round_robin.remove(client, session);
         self.backlogged.remove(&(client, session));
-        self.paused.remove(&session);
-        if self.current.as_ref().is_some_and(|(current, _)| *current == session) {
-            self.current = None;
-        }
+        self.answers.remove(&session);
+        self.current.take_if(|current| *current == session);
     }
 
     /// Handles a chain update that keeps blocks up to `common`. An answer about a replaced block restarts with the new
     /// last block.
     pub fn chain_changed(&mut self, common: Height, table: &mut SessionTable) {
         let is_replaced = |job: &PublishJob| job.block.is_some_and(|height| height > common);
-        let current = self.current.take_if(|(_, job)| is_replaced(job)).map(|(session, _)| session);
-        let paused = self.paused.extract_if(.., |_, (_, job)| is_replaced(job)).map(|(session, _)| session);
-        for id in paused.chain(current) {
+        for (id, _) in self.answers.extract_if(.., |_, (_, job)| is_replaced(job)) {
+            self.current.take_if(|current| *current == id);
             if let Some(session) = table.session_mut(id) {
                 session.queries.push_front(Item::LastBlock);
                 self.round_robin.add(session.client, id);
@@ -194,11 +191,11 @@ impl QueryQueue {
         }
     }
 
-    /// Returns whether the limits of paused answers allow one more.
-    fn may_pause(&self, client: ClientKey, bytes: usize) -> bool {
-        let held: usize = self.paused.values().map(|(_, job)| job.held_bytes()).sum();
-        let of_client = self.paused.values().filter(|(other, _)| *other == client).count();
-        self.paused.len() < MAX_PAUSED && of_client < MAX_PAUSED_PER_CLIENT && held + bytes <= MAX_PAUSED_BYTES
+    /// Returns whether the limits of paused answers allow that the current one, of this client, also pauses.
+    fn may_pause(&self, client: ClientKey) -> bool {
+        let bytes: usize = self.answers.values().map(|(_, job)| job.held_bytes()).sum();
+        let of_client = self.answers.values().filter(|(other, _)| *other == client).count();
+        self.answers.len() <= MAX_PAUSED && of_client <= MAX_PAUSED_PER_CLIENT && bytes <= MAX_PAUSED_BYTES
     }
 
     fn set_backlogged(&mut self, client: ClientKey, session: SessionId, now: Duration) {
@@ -213,9 +210,9 @@ impl QueryQueue {
     pub fn work(&mut self, context: &mut PublishContext<'_>, budget: &mut u32) {
         while *budget > 0 {
             let before = *budget;
-            let id = match self.current.take() {
-                Some((id, job)) => {
-                    self.continue_answer(id, job, context, budget);
+            let id = match self.current {
+                Some(id) => {
+                    self.continue_answer(id, context, budget);
                     id
                 }
                 None => {
@@ -231,63 +228,58 @@ impl QueryQueue {
         }
     }
 
-    /// Continues an answer, if its session still exists.
-    fn continue_answer(
-        &mut self,
-        id: SessionId,
-        mut job: PublishJob,
-        context: &mut PublishContext<'_>,
-        budget: &mut u32,
-    ) {
-        if context.table.session(id).is_none() {
-            return;
-        }
+    /// Continues the current answer, if its session still exists.
+    fn continue_answer(&mut self, id: SessionId, context: &mut PublishContext<'_>, budget: &mut u32) {
+        let Some((client, job)) = self.answers.get_mut(&id).filter(|_| context.table.session(id).is_some()) else {
+            return self.end_answer(id);
+        };
+        let client = *client;
         if job.work(context, budget) {
-            if let Some(error) = job.failure {
+            if let Some(error) = job.failure.take() {
                 context.table.send_query_error(id, &error.0, context.effects);
             }
-            return;
+            return self.end_answer(id);
         }
-        let Some(session) = context.table.session(id) else { return };
-        let client = session.client;
+        let Some(session) = context.table.session(id) else { return self.end_answer(id) };
         let is_full = session.transport.backlog(context.effects) >= context.table.settings.limits.query_backlog_bytes;
-        let now = context.table.now.monotonic;
-        let pauses = is_full || self.round_robin.has_other_clients(client);
-        if !pauses || !self.may_pause(client, job.held_bytes()) {
-            self.current = Some((id, job));
-            return;
+        if (is_full || self.round_robin.has_other_clients(client)) && self.may_pause(client) {
+            self.current = None;
+            match is_full {
+                true => self.set_backlogged(client, id, context.table.now.monotonic),
+                false => self.round_robin.add(client, id),
+            }
         }
-        self.paused.insert(id, (client, job));
-        match is_full {
-            true => self.set_backlogged(client, id, now),
-            false => self.round_robin.add(client, id),
-        }
+    }
+
+    fn end_answer(&mut self, id: SessionId) {
+        self.answers.remove(&id);
+        self.current = None;
     }
 
     /// Resumes the paused answer of a session, or starts its next query.
     fn start_answer(&mut self, client: ClientKey, id: SessionId, context: &mut PublishContext<'_>) {
         let (max_backlog, now) = (context.table.settings.limits.query_backlog_bytes, context.table.now.monotonic);
-        let paused = self.paused.contains_key(&id);
         let Some(session) = context.table.session_mut(id) else {
             return self.round_robin.remove(client, id);
         };
         if session.transport.backlog(context.effects) >= max_backlog {
             return self.set_backlogged(client, id, now);
         }
-        let query = if paused { None } else { session.queries.pop_front() };
-        if !paused && std::mem::take(&mut session.is_suspended) {
+        let is_paused = self.answers.contains_key(&id);
+        if !is_paused && let Some(query) = session.queries.pop_front() {
+            self.answers.insert(id, (client, PublishJob::new(query, Some(id))));
+        }
+        if !is_paused && std::mem::take(&mut session.is_suspended) {
             session
                 .transport
                 .reading_connection()
                 .into_iter()
                 .for_each(|connection| context.effects.resume(connection));
         }
-        let is_last = session.queries.is_empty();
-        if is_last {
+        if session.queries.is_empty() {
             self.round_robin.remove(client, id);
         }
-        let paused = self.paused.remove(&id).map(|(_, job)| job);
-        self.current = paused.or_else(|| query.map(|query| PublishJob::new(query, Some(id)))).map(|job| (id, job));
+        self.current = self.answers.contains_key(&id).then_some(id);
     }
 }
 

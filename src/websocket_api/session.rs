@@ -77,17 +77,6 @@ pub struct Session {
     pub has_accept_version: bool,
 }
 
-/// Response to a CONNECT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectResponse {
-    /// CONNECTED with this version, or without one if the client named none.
-    Version(Option<&'static str>),
-    /// No response.
-    Ignore,
-    /// ERROR, then close.
-    Unsupported,
-}
-
 impl Session {
     /// Creates a session that has not received anything yet.
     pub fn new(name: String, transport: SessionTransport, client: ClientKey, decoder: Decoder, now: Duration) -> Self {
@@ -110,27 +99,17 @@ impl Session {
         }
     }
 
-    /// Handles a CONNECT with this `accept-version`; an empty value counts as none.
-    pub fn connect(&mut self, accept_version: Option<&str>, lenient: bool) -> ConnectResponse {
+    /// Handles a CONNECT with this `accept-version`; an empty value counts as none. Returns the version for CONNECTED,
+    /// which is none if the client named none, or `None` if no version is common.
+    pub fn connect(&mut self, accept_version: Option<&str>, lenient: bool) -> Option<Option<&'static str>> {
         let accept_version = accept_version.filter(|versions| !versions.is_empty());
         self.has_accept_version = accept_version.is_some();
-        let Some(versions) = accept_version else {
-            return ConnectResponse::Version(None);
+        let Some(versions) = accept_version else { return Some(None) };
+        let accepts = |version: &&str| {
+            versions.split(',').map(|item| if lenient { trim(item) } else { item }).any(|item| item == *version)
         };
-        let accepts = |version: &str| {
-            versions.split(',').map(|item| if lenient { trim(item) } else { item }).any(|item| item == version)
-        };
-        if accepts("1.2") {
-            ConnectResponse::Version(Some("1.2"))
-        } else if accepts("1.1") {
-            ConnectResponse::Version(Some("1.1"))
-        } else if !lenient {
-            ConnectResponse::Ignore
-        } else if accepts("1.0") {
-            ConnectResponse::Version(Some("1.0"))
-        } else {
-            ConnectResponse::Unsupported
-        }
+        let supported = if lenient { &["1.2", "1.1", "1.0"][..] } else { &["1.2", "1.1"] };
+        supported.iter().copied().find(accepts).map(Some)
     }
 
     /// Returns whether this is a legacy client: a plain websocket and no `accept-version`. It gets heights as bare
@@ -146,7 +125,7 @@ impl Session {
         }
         let registrations = self.registrations.len() * REGISTRATION_BYTES;
         let bytes = SESSION_BYTES + self.decoder_bytes + self.transport.held_bytes() + registrations;
-        Usage { bytes: bytes + self.subscriptions.bytes, patterns: self.subscriptions.pattern_count }
+        Usage { bytes: bytes + self.subscriptions.bytes, patterns: self.subscriptions.pattern_count() }
     }
 
     /// When the session must be looked at: its transport is due, or it is closed because of its silence. The end of a
@@ -168,54 +147,54 @@ pub fn trim(value: &str) -> &str {
 /// The transport of a session.
 #[derive(Debug)]
 pub enum SessionTransport {
-    /// A plain websocket; each frame is one message.
-    Websocket(ConnectionId),
-    /// A SockJS websocket; each frame is a SockJS frame in one message.
-    Sockjs {
+    /// A websocket, on which each frame is one message.
+    Websocket {
         /// The websocket.
         socket: ConnectionId,
-        /// When the last frame was sent.
-        last_sent: Duration,
+        /// When the last frame was sent, if each frame is wrapped into a SockJS frame.
+        sockjs: Option<Duration>,
     },
     /// A queue from which the client fetches by HTTP requests.
     PollQueue(Box<PollQueue>),
 }
 
+use SessionTransport::Websocket;
+
 impl SessionTransport {
     /// Returns whether it is a plain websocket.
     pub fn is_raw(&self) -> bool {
-        matches!(self, SessionTransport::Websocket(_))
+        matches!(self, Websocket { sockjs: None, .. })
     }
 
     /// Returns the websocket, if there is one.
     pub fn socket(&self) -> Option<ConnectionId> {
         match self {
-            SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => Some(*socket),
-            SessionTransport::PollQueue(_) => None,
+            Websocket { socket, .. } => Some(*socket),
+            Self::PollQueue(_) => None,
         }
     }
 
     /// Returns the queue, if the client fetches by requests.
     pub fn poll_queue(&mut self) -> Option<&mut PollQueue> {
         match self {
-            SessionTransport::PollQueue(poll_queue) => Some(poll_queue),
-            _ => None,
+            Websocket { .. } => None,
+            Self::PollQueue(queue) => Some(queue),
         }
     }
 
     /// Returns all connections that currently carry data of the session.
     pub fn connections(&self) -> Vec<ConnectionId> {
         match self {
-            SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => vec![*socket],
-            SessionTransport::PollQueue(poll_queue) => poll_queue.connections().collect(),
+            Websocket { socket, .. } => vec![*socket],
+            Self::PollQueue(queue) => queue.connections().collect(),
         }
     }
 
     /// Returns the connection whose messages are being read.
     pub fn reading_connection(&self) -> Option<ConnectionId> {
         match self {
-            SessionTransport::PollQueue(poll_queue) => poll_queue.sender,
-            _ => self.socket(),
+            Websocket { socket, .. } => Some(*socket),
+            Self::PollQueue(queue) => queue.sender,
         }
     }
 
@@ -236,19 +215,19 @@ impl SessionTransport {
             out
         };
         match self {
-            SessionTransport::Websocket(socket) => {
+            Websocket { socket, sockjs: None } => {
                 let body = body.map(|(content, is_legacy_client)| content.for_session(is_legacy_client));
                 effects.send(*socket, Message { head, body, tail: &[] })?;
                 Ok(0)
             }
-            SessionTransport::Sockjs { socket, last_sent } => {
+            Websocket { socket, sockjs: Some(last_sent) } => {
                 let body = body.map(|(content, _)| content.escaped());
                 let head = escaped(sockjs::MESSAGE_START);
                 effects.send(*socket, Message { head: &head, body, tail: sockjs::MESSAGE_END })?;
                 *last_sent = now;
                 Ok(0)
             }
-            SessionTransport::PollQueue(queue) => {
+            Self::PollQueue(queue) => {
                 let body = body.map_or(&[][..], |(content, _)| content.escaped());
                 let message = [&escaped(b"\""), body, b"\""].concat();
                 let units = message.len() / BYTES_PER_UNIT;
@@ -263,19 +242,15 @@ impl SessionTransport {
     /// Closes the transport with a code and a reason. A SockJS websocket also gets a close frame unless `silently`.
     pub fn close(&mut self, code: u16, reason: &str, silently: bool, now: Duration, effects: &mut dyn Effects) {
         match self {
-            SessionTransport::Websocket(socket) => effects.close(*socket, code, reason),
-            SessionTransport::Sockjs { socket, .. } => {
-                let is_there = silently || {
-                    let frame = sockjs::close_frame(code, reason);
-                    effects.send(*socket, Message::of(&frame)).is_ok()
-                };
-                if is_there {
+            Websocket { socket, sockjs } => {
+                let needs_frame = sockjs.is_some() && !silently;
+                if !needs_frame || effects.send(*socket, Message::of(&sockjs::close_frame(code, reason))).is_ok() {
                     effects.close(*socket, code, reason);
                 }
             }
-            SessionTransport::PollQueue(poll_queue) => {
-                poll_queue.close(code, reason, now);
-                poll_queue.connections().for_each(|connection| effects.resume(connection));
+            Self::PollQueue(queue) => {
+                queue.close(code, reason, now);
+                queue.connections().for_each(|connection| effects.resume(connection));
             }
         }
     }
@@ -283,12 +258,10 @@ impl SessionTransport {
     /// Charges the client with work.
     pub fn charge(&mut self, units: u32, effects: &mut dyn Effects) {
         match self {
-            SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => {
-                effects.charge(*socket, units)
-            }
-            SessionTransport::PollQueue(poll_queue) => match poll_queue.receiver.or(poll_queue.sender) {
+            Websocket { socket, .. } => effects.charge(*socket, units),
+            Self::PollQueue(queue) => match queue.receiver.or(queue.sender) {
                 Some(connection) => effects.charge(connection, units),
-                None => poll_queue.defer_cost(units),
+                None => queue.defer_cost(units),
             },
         }
     }
@@ -296,9 +269,9 @@ impl SessionTransport {
     /// Bytes that wait for the client.
     pub fn backlog(&self, effects: &dyn Effects) -> usize {
         match self {
-            SessionTransport::Websocket(socket) | SessionTransport::Sockjs { socket, .. } => effects.backlog(*socket),
-            SessionTransport::PollQueue(poll_queue) => {
-                poll_queue.message_bytes + poll_queue.receiver.map_or(0, |receiver| effects.backlog(receiver))
+            Websocket { socket, .. } => effects.backlog(*socket),
+            Self::PollQueue(queue) => {
+                queue.message_bytes + queue.receiver.map_or(0, |receiver| effects.backlog(receiver))
             }
         }
     }
@@ -306,35 +279,36 @@ impl SessionTransport {
     /// Bytes queued in the transport itself.
     pub fn held_bytes(&self) -> usize {
         match self {
-            SessionTransport::PollQueue(poll_queue) => poll_queue.message_bytes,
-            _ => 0,
+            Websocket { .. } => 0,
+            Self::PollQueue(queue) => queue.message_bytes,
         }
     }
 
     /// When the transport needs a heartbeat or times out.
     pub fn due(&self, limits: &Limits) -> Option<Duration> {
         match self {
-            SessionTransport::Websocket(_) => None,
-            SessionTransport::Sockjs { last_sent, .. } => Some(*last_sent + limits.heartbeat),
-            SessionTransport::PollQueue(queue) => Some(queue.due(limits.heartbeat, limits.disconnect_delay)),
+            Websocket { sockjs, .. } => sockjs.map(|last_sent| last_sent + limits.heartbeat),
+            Self::PollQueue(queue) => Some(queue.due(limits.heartbeat, limits.disconnect_delay)),
         }
     }
 
     /// Runs what is due. Returns false if the session has timed out, and an error if its websocket is gone.
     pub fn on_timer(&mut self, now: Duration, effects: &mut dyn Effects) -> Result<bool, Dropped> {
         match self {
-            SessionTransport::Websocket(_) => {}
-            SessionTransport::Sockjs { socket, last_sent } => {
-                effects.send(*socket, Message::of(sockjs::HEARTBEAT))?;
-                *last_sent = now;
+            Websocket { socket, sockjs } => {
+                if let Some(last_sent) = sockjs {
+                    effects.send(*socket, Message::of(sockjs::HEARTBEAT))?;
+                    *last_sent = now;
+                }
+                Ok(true)
             }
-            SessionTransport::PollQueue(poll_queue) if poll_queue.receiver.is_none() => return Ok(false),
-            SessionTransport::PollQueue(poll_queue) => {
-                poll_queue.request_heartbeat(now);
-                poll_queue.receiver.into_iter().for_each(|receiver| effects.resume(receiver));
+            Self::PollQueue(queue) => {
+                let Some(receiver) = queue.receiver else { return Ok(false) };
+                queue.request_heartbeat(now);
+                effects.resume(receiver);
+                Ok(true)
             }
         }
-        Ok(true)
     }
 }
 
@@ -348,7 +322,7 @@ mod tests {
         let client_key = ClientKey::of(&client("10.0.0.1"), 64);
         Session::new(
             "1c884f9d".to_owned(),
-            SessionTransport::Websocket(ConnectionId(7)),
+            Websocket { socket: ConnectionId(7), sockjs: None },
             client_key,
             Decoder::default(),
             Duration::ZERO,
@@ -357,16 +331,15 @@ mod tests {
 
     #[test]
     fn the_version_is_the_highest_both_sides_know() {
-        use ConnectResponse::{Ignore, Unsupported, Version};
         let cases = [
-            (None, Version(None), Version(None)),
-            (Some(""), Version(None), Version(None)),
-            (Some("1.1,1.0"), Version(Some("1.1")), Version(Some("1.1"))),
-            (Some("1.0,1.1,1.2"), Version(Some("1.2")), Version(Some("1.2"))),
-            (Some("1.0"), Ignore, Version(Some("1.0"))),
-            (Some(" 1.2"), Ignore, Version(Some("1.2"))),
-            (Some("1.1, 1.2"), Version(Some("1.1")), Version(Some("1.2"))),
-            (Some("1.3"), Ignore, Unsupported),
+            (None, Some(None), Some(None)),
+            (Some(""), Some(None), Some(None)),
+            (Some("1.1,1.0"), Some(Some("1.1")), Some(Some("1.1"))),
+            (Some("1.0,1.1,1.2"), Some(Some("1.2")), Some(Some("1.2"))),
+            (Some("1.0"), None, Some(Some("1.0"))),
+            (Some(" 1.2"), None, Some(Some("1.2"))),
+            (Some("1.1, 1.2"), Some(Some("1.1")), Some(Some("1.2"))),
+            (Some("1.3"), None, None),
         ];
         for (versions, strict, lenient) in cases {
             assert_eq!(session().connect(versions, false), strict, "{versions:?}");

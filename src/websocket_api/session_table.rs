@@ -344,12 +344,13 @@ impl SessionTable {
         address: Option<Address>,
         effects: &mut dyn Effects,
     ) -> Result<(), Rejection> {
+        let destination = &Rc::from(destination);
         let Some(session) = self.session(id) else { return Ok(()) };
         if subscription.is_some_and(|own| session.subscriptions.has_explicit(own, destination)) {
             return Ok(());
         }
         let replaced = session.subscriptions.implicit_id_at(destination);
-        self.check_subscription(id, subscription.map_or(0, str::len), destination, replaced.is_some())?;
+        self.check_subscription(session, subscription.map_or(0, str::len), destination, replaced.is_some())?;
         if let Some(address) = address {
             self.register(id, address, false, effects)?;
         }
@@ -359,10 +360,9 @@ impl SessionTable {
         }
         let Some(session) = self.session_mut(id) else { return Ok(()) };
         let own = subscription.map_or_else(|| session.subscriptions.generate_id(), str::to_owned);
-        self.add_subscription(id, &own, destination, false);
-        if let Some(session) = self.session_mut(id) {
-            session.subscriptions.rename_implicit(&own);
-        }
+        session.subscriptions.add(&own, destination, false);
+        session.subscriptions.rename_implicit(&own);
+        self.topics.add(destination, id);
         self.update_usage(id);
         self.enforce_global_limits(effects);
         Ok(())
@@ -375,14 +375,14 @@ impl SessionTable {
         address: &Address,
         effects: &mut dyn Effects,
     ) -> Result<(), Rejection> {
-        let destination = format!("{}{address}", topics::TRANSACTIONS_OF);
-        let Some(session) = self.session(id) else { return Ok(()) };
-        if session.subscriptions.count_at(&destination) > 0 {
+        let destination = Rc::from(format!("{}{address}", topics::TRANSACTIONS_OF));
+        let Some(session) = self.session(id).filter(|session| session.subscriptions.count_at(&destination) == 0) else {
             return Ok(());
-        }
+        };
         let own = session.subscriptions.free_id();
-        self.check_subscription(id, own.len(), &destination, false)?;
-        self.add_subscription(id, &own, &destination, true);
+        self.check_subscription(session, own.len(), &destination, false)?;
+        self.session_mut(id).into_iter().for_each(|session| session.subscriptions.add(&own, &destination, true));
+        self.topics.add(&destination, id);
         self.update_usage(id);
         self.enforce_global_limits(effects);
         Ok(())
@@ -391,24 +391,23 @@ impl SessionTable {
     /// Checks whether a session may have one more subscription, which may replace another.
     fn check_subscription(
         &self,
-        id: SessionId,
+        session: &Session,
         id_bytes: usize,
-        destination: &str,
+        destination: &Rc<str>,
         replaces: bool,
     ) -> Result<(), Rejection> {
         let limits = &self.settings.limits;
-        let Some(session) = self.session(id) else { return Ok(()) };
         let (held, replaced) = (&session.subscriptions, usize::from(replaces));
         if id_bytes > MAX_SUBSCRIPTION_ID_BYTES {
             return Err(LONG_ID);
         }
-        if held.count - replaced >= limits.subscriptions_per_session {
+        if held.count() - replaced >= limits.subscriptions_per_session {
             return Err(TOO_MANY_SUBSCRIPTIONS);
         }
         if held.count_at(destination) - replaced >= limits.subscriptions_per_destination {
             return Err(TOO_MANY_AT_DESTINATION);
         }
-        if is_pattern(destination) && held.pattern_count >= limits.patterns_per_session {
+        if is_pattern(destination) && held.pattern_count() >= limits.patterns_per_session {
             return Err(TOO_MANY_PATTERNS);
         }
         self.check_memory(session, topics::bytes_of(id_bytes, destination))
@@ -421,13 +420,6 @@ impl SessionTable {
         }
         let held = self.clients.get(&session.client).map_or(0, |own| own.usage.bytes);
         if held + more > self.settings.limits.client_bytes { Err(CLIENT_MEMORY) } else { Ok(()) }
-    }
-
-    fn add_subscription(&mut self, id: SessionId, subscription: &str, destination: &str, is_implicit: bool) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let destination: Rc<str> = Rc::from(destination);
-        session.subscriptions.add(subscription, &destination, is_implicit);
-        self.topics.add(&destination, id);
     }
 
     /// Ends the subscriptions of a session that have this id. Returns their number.
@@ -549,7 +541,7 @@ impl SessionTable {
 
     /// Sends a MESSAGE to a session for each of its subscriptions that match `topic`. Returns the work units; 0 if
     /// there are none.
-    pub fn deliver(&mut self, id: SessionId, topic: &str, content: &Content, effects: &mut dyn Effects) -> u32 {
+    pub fn deliver(&mut self, id: SessionId, topic: &Rc<str>, content: &Content, effects: &mut dyn Effects) -> u32 {
         let SessionTable { sessions, settings, now, scratch, counts, .. } = self;
         let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return 0 };
         let is_legacy_client = session.is_legacy_client();
@@ -557,19 +549,19 @@ impl SessionTable {
         let length = content.for_session(is_legacy_client).len() - 1;
         let (mut sent, mut is_dropped) = (0, false);
         let Session { subscriptions, transport, name, .. } = session;
-        subscriptions.for_each_match(topic, |subscription| {
-            if is_dropped {
-                return;
-            }
+        for subscription in subscriptions.matching_ids(topic) {
             scratch.clear();
             encoder::message_head(scratch, topic, subscription, name, counts.messages, length);
             counts.messages = counts.messages.wrapping_add(1);
             let (body, limit) = (Some((content, is_legacy_client)), settings.limits.backlog_bytes);
             match transport.send(scratch, body, now.monotonic, limit, effects) {
                 Ok(units) => sent += 1 + units,
-                Err(Dropped) => is_dropped = true,
+                Err(Dropped) => {
+                    is_dropped = true;
+                    break;
+                }
             }
-        });
+        }
         if !is_dropped && sent > 0 {
             transport.charge(sent, effects);
         }
@@ -580,8 +572,9 @@ impl SessionTable {
 
     /// Sends an error message to a session on `/errors`, if it is subscribed to it.
     pub fn send_query_error(&mut self, id: SessionId, message: &str, effects: &mut dyn Effects) {
-        if self.session(id).is_some_and(|session| session.subscriptions.matches(topics::ERRORS)) {
-            self.deliver(id, topics::ERRORS, &Content::error(message, self.now.network, &self.pool), effects);
+        let topic = &Rc::from(topics::ERRORS);
+        if self.session(id).is_some_and(|session| session.subscriptions.matches(topic)) {
+            self.deliver(id, topic, &Content::error(message, self.now.network, &self.pool), effects);
         }
     }
 
@@ -667,7 +660,7 @@ mod tests {
 
     fn open(table: &mut SessionTable, from: &str) -> Option<SessionId> {
         let socket = ConnectionId(table.last_session.0 + 1);
-        table.open(SessionTransport::Websocket(socket), None, &client(from), &mut Recorder::default())
+        table.open(SessionTransport::Websocket { socket, sockjs: None }, None, &client(from), &mut Recorder::default())
     }
 
     /// A table with one session for each of these clients, opened one second after the other.

@@ -146,8 +146,7 @@ pub fn bytes_of(id_bytes: usize, destination: &str) -> usize {
 #[derive(Debug)]
 struct Subscription {
     id: Rc<str>,
-    /// Position in the session's order of subscription.
-    serial: u64,
+    destination: Rc<str>,
     is_implicit: bool,
 }
 
@@ -157,100 +156,103 @@ pub type Ended = (Rc<str>, bool);
 /// The subscriptions of one session.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
-    /// Subscriptions to each topic or pattern, in the order of creation.
-    by_destination: BTreeMap<Rc<str>, Vec<Subscription>>,
-    /// The destinations of each id.
-    by_id: BTreeMap<Rc<str>, Vec<Rc<str>>>,
-    /// The destinations that are patterns.
-    patterns: Vec<Rc<str>>,
-    /// Number of subscriptions.
-    pub count: usize,
-    /// Number of subscriptions to patterns.
-    pub pattern_count: usize,
+    /// All subscriptions by their serial numbers, which follow the order of creation.
+    all: BTreeMap<u64, Subscription>,
+    by_destination: BTreeSet<(Rc<str>, u64)>,
+    by_id: BTreeSet<(Rc<str>, u64)>,
+    /// The subscriptions to patterns.
+    patterns: BTreeSet<u64>,
     /// Estimated memory of all subscriptions, in bytes.
     pub bytes: usize,
     /// The numbers of ids in use that have the generated form.
     generated_numbers: BTreeSet<u32>,
-    next_serial: u64,
+    last_serial: u64,
     next_generated: u32,
 }
 
 impl Subscriptions {
+    /// Number of subscriptions.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Number of subscriptions to patterns.
+    pub fn pattern_count(&self) -> usize {
+        self.patterns.len()
+    }
+
     /// Number of subscriptions to exactly this destination.
-    pub fn count_at(&self, destination: &str) -> usize {
-        self.by_destination.get(destination).map_or(0, Vec::len)
+    pub fn count_at(&self, destination: &Rc<str>) -> usize {
+        serials(&self.by_destination, destination).count()
     }
 
     /// Returns whether a SUBSCRIBE has created exactly this subscription.
-    pub fn has_explicit(&self, id: &str, destination: &str) -> bool {
-        let held = self.by_destination.get(destination);
-        held.is_some_and(|held| held.iter().any(|one| !one.is_implicit && *one.id == *id))
+    pub fn has_explicit(&self, id: &str, destination: &Rc<str>) -> bool {
+        self.at(destination).any(|one| !one.is_implicit && *one.id == *id)
     }
 
     /// Returns the id of the implicit subscription to `destination`, if there is one.
-    pub fn implicit_id_at(&self, destination: &str) -> Option<Rc<str>> {
-        let held = self.by_destination.get(destination)?;
-        held.iter().find(|one| one.is_implicit).map(|one| Rc::clone(&one.id))
+    pub fn implicit_id_at(&self, destination: &Rc<str>) -> Option<Rc<str>> {
+        self.at(destination).find(|one| one.is_implicit).map(|one| Rc::clone(&one.id))
+    }
+
+    fn at(&self, destination: &Rc<str>) -> impl Iterator<Item = &Subscription> {
+        serials(&self.by_destination, destination).filter_map(|serial| self.all.get(&serial))
     }
 
     /// Adds a subscription that does not exist yet.
     pub fn add(&mut self, id: &str, destination: &Rc<str>, is_implicit: bool) {
-        let id = self.add_id(id, destination);
-        self.next_serial += 1;
-        let is_pattern = is_pattern(destination);
-        let held = self.by_destination.entry(Rc::clone(destination)).or_default();
-        if held.is_empty() && is_pattern {
-            self.patterns.push(Rc::clone(destination));
+        self.last_serial += 1;
+        self.insert(self.last_serial, id, destination, is_implicit);
+    }
+
+    fn insert(&mut self, serial: u64, id: &str, destination: &Rc<str>, is_implicit: bool) {
+        let (id, destination) = (Rc::<str>::from(id), Rc::clone(destination));
+        self.bytes += bytes_of(id.len(), &destination);
+        self.generated_numbers.extend(generated_number(&id));
+        self.by_destination.insert((Rc::clone(&destination), serial));
+        self.by_id.insert((Rc::clone(&id), serial));
+        self.patterns.extend(is_pattern(&destination).then_some(serial));
+        self.all.insert(serial, Subscription { id, destination, is_implicit });
+    }
+
+    fn remove_one(&mut self, serial: u64) -> Option<Subscription> {
+        let removed = self.all.remove(&serial)?;
+        subtract(&mut self.bytes, bytes_of(removed.id.len(), &removed.destination));
+        self.by_destination.remove(&(Rc::clone(&removed.destination), serial));
+        self.by_id.remove(&(Rc::clone(&removed.id), serial));
+        self.patterns.remove(&serial);
+        if serials(&self.by_id, &removed.id).next().is_none() {
+            generated_number(&removed.id).iter().for_each(|number| _ = self.generated_numbers.remove(number));
         }
-        held.push(Subscription { id, serial: self.next_serial, is_implicit });
-        self.count += 1;
-        self.pattern_count += usize::from(is_pattern);
+        Some(removed)
     }
 
     /// Removes all subscriptions with this id.
     pub fn remove(&mut self, id: &str) -> Vec<Ended> {
-        let destinations = self.by_id.remove(id).unwrap_or_default();
-        generated_number(id).iter().for_each(|number| _ = self.generated_numbers.remove(number));
-        let end = |destination: Rc<str>| {
-            subtract(&mut self.bytes, bytes_of(id.len(), &destination));
-            let held = self.by_destination.get_mut(&destination)?;
-            let removed = held.remove(held.iter().position(|one| *one.id == *id)?);
-            let is_last = held.is_empty();
-            subtract(&mut self.count, 1);
-            subtract(&mut self.pattern_count, usize::from(is_pattern(&destination)));
-            if is_last {
-                self.by_destination.remove(&destination);
-                self.patterns.retain(|pattern| *pattern != destination);
-            }
-            Some((destination, removed.is_implicit))
-        };
-        destinations.into_iter().filter_map(end).collect()
+        let ended: Vec<u64> = serials(&self.by_id, &Rc::from(id)).collect();
+        ended
+            .into_iter()
+            .filter_map(|serial| self.remove_one(serial))
+            .map(|one| (one.destination, one.is_implicit))
+            .collect()
     }
 
     /// Removes all subscriptions.
     pub fn remove_all(&mut self) -> Vec<Ended> {
-        let Self { next_serial, next_generated, .. } = *self;
-        let all = std::mem::replace(self, Self { next_serial, next_generated, ..Self::default() });
-        let of_one = |(destination, held): (Rc<str>, Vec<Subscription>)| {
-            held.into_iter().map(move |one| (Rc::clone(&destination), one.is_implicit))
-        };
-        all.by_destination.into_iter().flat_map(of_one).collect()
+        let Self { last_serial, next_generated, .. } = *self;
+        let before = std::mem::replace(self, Self { last_serial, next_generated, ..Self::default() });
+        before.all.into_values().map(|one| (one.destination, one.is_implicit)).collect()
     }
 
     /// Assigns another id to the implicit subscription whose id an explicit one has taken, if there is one; its position in
     /// the order stays.
     pub fn rename_implicit(&mut self, id: &str) {
-        let destinations = self.by_id.get(id).map_or(&[][..], Vec::as_slice);
-        let is_implicit = |destination: &&Rc<str>| self.implicit_id_at(destination).is_some_and(|own| *own == *id);
-        let Some(destination) = destinations.iter().find(is_implicit).cloned() else { return };
+        let is_implicit = |serial: &u64| self.all.get(serial).is_some_and(|one| one.is_implicit);
+        let Some(serial) = serials(&self.by_id, &Rc::from(id)).find(is_implicit) else { return };
         let free = self.free_id();
-        // An explicit subscription has the id too.
-        self.by_id.get_mut(id).into_iter().for_each(|all| all.retain(|other| *other != destination));
-        subtract(&mut self.bytes, bytes_of(id.len(), &destination));
-        let new = self.add_id(&free, &destination);
-        let held = self.by_destination.get_mut(&destination);
-        if let Some(one) = held.and_then(|held| held.iter_mut().find(|one| one.is_implicit)) {
-            one.id = new;
+        if let Some(renamed) = self.remove_one(serial) {
+            self.insert(serial, &free, &renamed.destination, true);
         }
     }
 
@@ -267,21 +269,21 @@ impl Subscriptions {
     }
 
     /// Returns whether any subscription matches `topic`.
-    pub fn matches(&self, topic: &str) -> bool {
-        self.by_destination.contains_key(topic) || self.patterns.iter().any(|pattern| matches_pattern(pattern, topic))
+    pub fn matches(&self, topic: &Rc<str>) -> bool {
+        self.matching_patterns(topic).next().is_some() || self.count_at(topic) > 0
     }
 
-    /// Calls `use_id` with the id of each subscription that matches `topic`, the oldest first.
-    pub fn for_each_match(&self, topic: &str, mut use_id: impl FnMut(&str)) {
-        let exact = self.by_destination.get(topic).map_or(&[][..], Vec::as_slice);
-        if self.patterns.is_empty() {
-            return exact.iter().for_each(|one| use_id(&one.id));
-        }
-        let matching = self.patterns.iter().filter(|pattern| matches_pattern(pattern, topic));
-        let by_pattern = matching.filter_map(|pattern| self.by_destination.get(pattern)).flatten();
-        let mut all: Vec<&Subscription> = exact.iter().chain(by_pattern).collect();
-        all.sort_by_key(|one| one.serial);
-        all.into_iter().for_each(|one| use_id(&one.id));
+    /// Returns the ids of the subscriptions that match `topic`, the oldest first.
+    pub fn matching_ids(&self, topic: &Rc<str>) -> impl Iterator<Item = &str> {
+        let mut all: Vec<u64> = serials(&self.by_destination, topic).chain(self.matching_patterns(topic)).collect();
+        all.sort_unstable();
+        all.into_iter().filter_map(|serial| self.all.get(&serial)).map(|one| &*one.id)
+    }
+
+    fn matching_patterns(&self, topic: &str) -> impl Iterator<Item = u64> {
+        let is_match =
+            move |serial: &u64| self.all.get(serial).is_some_and(|one| matches_pattern(&one.destination, topic));
+        self.patterns.iter().copied().filter(is_match)
     }
 
     /// Returns the lowest number from `from` that no id has; wraps to 0 after the highest number.
@@ -296,15 +298,11 @@ impl Subscriptions {
         }
         free
     }
+}
 
-    /// Adds a destination to an id.
-    fn add_id(&mut self, id: &str, destination: &Rc<str>) -> Rc<str> {
-        self.bytes += bytes_of(id.len(), destination);
-        self.generated_numbers.extend(generated_number(id));
-        let id = self.by_id.get_key_value(id).map_or_else(|| Rc::from(id), |(id, _)| Rc::clone(id));
-        self.by_id.entry(Rc::clone(&id)).or_default().push(Rc::clone(destination));
-        id
-    }
+/// Returns the serial numbers of a key, in order.
+fn serials(index: &BTreeSet<(Rc<str>, u64)>, key: &Rc<str>) -> impl Iterator<Item = u64> {
+    index.range((Rc::clone(key), 0)..=(Rc::clone(key), u64::MAX)).map(|(_, serial)| *serial)
 }
 
 /// Returns the number of an id that has the generated form.
@@ -513,9 +511,8 @@ mod tests {
     }
 
     fn matches(held: &Subscriptions, topic: &str) -> Vec<String> {
-        let mut ids = Vec::new();
-        held.for_each_match(topic, |id| ids.push(id.to_owned()));
-        assert_eq!(held.matches(topic), !ids.is_empty());
+        let ids: Vec<_> = held.matching_ids(&text(topic)).map(str::to_owned).collect();
+        assert_eq!(held.matches(&text(topic)), !ids.is_empty());
         ids
     }
 
@@ -525,9 +522,9 @@ mod tests {
         for (id, destination) in [("a", "/blocks"), ("a", "/errors"), ("b", "/blocks")] {
             add(&mut held, id, destination);
         }
-        assert!(held.has_explicit("a", "/errors") && !held.has_explicit("b", "/errors"));
+        assert!(held.has_explicit("a", &text("/errors")) && !held.has_explicit("b", &text("/errors")));
         assert_eq!(held.remove("a").len(), 2);
-        assert_eq!((held.count_at("/blocks"), held.count_at("/errors"), held.count), (1, 0, 1));
+        assert_eq!((held.count_at(&text("/blocks")), held.count_at(&text("/errors")), held.count()), (1, 0, 1));
     }
 
     #[test]
@@ -541,7 +538,7 @@ mod tests {
         held.remove("b");
         assert_eq!(matches(&held, "/blocks/new"), ["a", "c"]);
         held.remove("c");
-        assert_eq!((matches(&held, "/blocks/new"), held.pattern_count), (vec!["a".to_owned()], 0));
+        assert_eq!((matches(&held, "/blocks/new"), held.pattern_count()), (vec!["a".to_owned()], 0));
     }
 
     #[test]
@@ -619,12 +616,12 @@ mod tests {
                     let expected = plain.iter().filter(|(_, d)| *d == topic || matches_pattern(d, topic));
                     prop_assert_eq!(matches(&held, topic), expected.map(|(id, _)| *id).collect::<Vec<_>>());
                 }
-                prop_assert_eq!(held.count, plain.len());
+                prop_assert_eq!(held.count(), plain.len());
             }
             held.remove_all();
-            prop_assert!(held.by_destination.is_empty() && held.by_id.is_empty() && held.patterns.is_empty());
+            prop_assert!(held.all.is_empty() && held.by_destination.is_empty() && held.by_id.is_empty());
             prop_assert!(held.generated_numbers.is_empty());
-            prop_assert_eq!((held.count, held.pattern_count, held.bytes), (0, 0, 0));
+            prop_assert_eq!((held.count(), held.pattern_count(), held.bytes), (0, 0, 0));
         }
     }
 }

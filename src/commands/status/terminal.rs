@@ -16,15 +16,6 @@ const CLEAR_BELOW: &str = "\x1b[J";
 /// The key that quits.
 const QUIT: u8 = b'q';
 
-/// User input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UserInput {
-    /// No relevant key.
-    Nothing,
-    /// The user quits.
-    Quit,
-}
-
 /// The terminal of standard input and output. Dropping it restores the previous state.
 pub struct Terminal {
     input: Stdin,
@@ -52,20 +43,19 @@ impl Terminal {
         self.output.flush()
     }
 
-    /// Waits for a key, for at most `time`, or for a signal.
-    pub fn wait(&mut self, time: Duration) -> io::Result<UserInput> {
+    /// Waits for a key, for at most `time`, or for a signal. Returns whether the user quits.
+    pub fn wait(&mut self, time: Duration) -> io::Result<bool> {
         let time = Timespec::try_from(time).map_err(io::Error::other)?;
         let mut inputs = [PollFd::new(&self.input, PollFlags::IN)];
         match poll(&mut inputs, Some(&time)) {
-            Ok(0) | Err(Errno::INTR) => return Ok(UserInput::Nothing),
+            Ok(0) | Err(Errno::INTR) => return Ok(false),
             result => result?,
         };
         let mut keys = [0; 64];
         match rustix::io::read(&self.input, &mut keys) {
-            // The terminal is gone.
-            Ok(0) => Ok(UserInput::Quit),
-            Ok(count) if keys[..count].contains(&QUIT) => Ok(UserInput::Quit),
-            Ok(_) | Err(Errno::INTR) => Ok(UserInput::Nothing),
+            // Without any byte the terminal is gone.
+            Ok(count) => Ok(count == 0 || keys[..count].contains(&QUIT)),
+            Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
