@@ -36,8 +36,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "commands",
         &[
-            "model", "clock", "codec", "store", "state", "chain", "config", "wallet", "devnet", "progress", "logging",
-            "metrics",
+            "crypto", "model", "clock", "codec", "store", "state", "chain", "config", "wallet", "devnet", "progress",
+            "logging", "metrics",
         ],
     ),
     // The state machine. It knows the events of `net`, and none of its sockets.

@@ -1,13 +1,20 @@
-//! `nisd devnet`: the private network that nisd has created.
+//! `nisd devnet`: the private network that nisd has created. Its introduction is also shown at its start.
 
+use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use super::{CommandError, flag_override};
-use crate::config::{Override, Settings};
-use crate::devnet::{Devnet, JoinFiles, introduction};
+use crate::config::{Bind, Endpoint, Override, Settings, network_properties};
+use crate::crypto::{KeyPair, PrivateKey};
+use crate::devnet::{Account, Devnet, DevnetError, Role};
+use crate::model::Address;
+use crate::model::network::ImportanceScheme;
+use crate::wallet::values::currency;
 
 /// `nisd devnet`.
 #[derive(Subcommand, Debug)]
@@ -87,4 +94,162 @@ pub fn print_introduction(devnet: &Devnet, settings: &Settings) -> Result<(), Co
     let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
     let text = introduction(devnet, settings, &program);
     io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)
+}
+
+/// Returns the accounts, and commands to copy. `program` is how nisd was called.
+fn introduction(devnet: &Devnet, settings: &Settings, program: &str) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "\n{}\n\n{}", summary(devnet, settings), accounts(devnet));
+    let _ = writeln!(text, "In another terminal:\n\n{}", commands(devnet, settings, program));
+    text
+}
+
+fn summary(devnet: &Devnet, settings: &Settings) -> String {
+    let chain = &settings.network.chain;
+    let consensus = match chain.importance {
+        ImportanceScheme::ProofOfImportance => "importance",
+        ImportanceScheme::ProofOfStake => "stake",
+    };
+    let folder = devnet.folder.display();
+    let time = chain.target_time;
+    let mut text = format!("A private network of your own: a block every {time} s, proof of {consensus}.\n");
+    text.push_str(&format!("It is stored in {folder}; every later start continues it.\n"));
+    text.push_str(match devnet.accounts.iter().any(|account| account.is_demo) {
+        true => "THE KEYS ARE PUBLICLY KNOWN DEMO KEYS: WORTHLESS. For your own keys: --fresh-keys --data DIR",
+        false => "Its keys are your own; keep the key files.",
+    });
+    text.push('\n');
+    text.push_str(&reach(devnet, settings.http.bind));
+    text
+}
+
+/// Describes which machines can reach the node.
+fn reach(devnet: &Devnet, bind: Bind) -> String {
+    let has_demo_keys = devnet.accounts.iter().any(|account| account.is_demo);
+    let place = match bind {
+        Bind::All => "all addresses of this machine".to_owned(),
+        Bind::Loopback => "127.0.0.1 and ::1".to_owned(),
+        Bind::One(address) => address.to_string(),
+    };
+    let remark = match (bind.is_loopback(), has_demo_keys) {
+        (true, _) => ": other machines cannot reach it. --bind '*' allows them",
+        (false, true) => ", SO OTHER MACHINES CAN REACH IT AND ITS PUBLICLY KNOWN KEYS. --bind localhost prevents this",
+        (false, false) => ": other machines can reach it. --bind localhost prevents this",
+    };
+    format!("It listens on {place}{remark}.")
+}
+
+fn accounts(devnet: &Devnet) -> String {
+    let line = |account: &Account| {
+        let Account { role, address, balance, key_file, .. } = account;
+        let (name, balance, file) = (role.name(), currency(*balance), key_file.display());
+        let remark = if *role == Role::Harvester { "  (harvests the blocks; must not send)" } else { "" };
+        format!("  {name:<9}  {address}  {balance:>14}  {file}{remark}\n")
+    };
+    devnet.accounts.iter().map(line).collect()
+}
+
+fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
+    /// Default port of `nisd send`.
+    const USUAL_PORT: u16 = 7890;
+    let (http, websocket) = (settings.http.port, settings.websocket.port);
+    let url = format!("http://127.0.0.1:{http}");
+    let mut text = String::new();
+    if settings.http.explorer {
+        let _ = writeln!(text, "  {url}/explorer in a browser");
+    }
+    let at = if http == USUAL_PORT { String::new() } else { format!(" --node {url}") };
+    let _ = writeln!(text, "  {program} status{at}");
+    let _ = writeln!(text, "  curl {url}/chain/height");
+    let (Some(alice), Some(bob)) = (devnet.account(Role::Alice), devnet.account(Role::Bob)) else { return text };
+    let (key_file, bob) = (alice.key_file.display(), &bob.address);
+    let _ = writeln!(
+        text,
+        "  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{at} --wait"
+    );
+    let _ = writeln!(text, "  curl '{url}/account/get?address={bob}'");
+    let _ = writeln!(
+        text,
+        "\nMessages, STOMP at ws://127.0.0.1:{websocket}/w/messages/websocket: /blocks/new, /unconfirmed/{bob},\n\
+         /transactions/{bob}"
+    );
+    text
+}
+
+const SETTINGS_FILE: &str = "config-user.properties";
+const HEADER: &str = "\
+# Settings with which another node joins this private network. With nisd:
+#
+#   nisd run --config config-user.properties
+#
+# With NIS1: put the three files into the folder of its own configuration (on its class path).
+#
+# All nodes of the network must have the same values here:
+";
+const NODE_HEADER: &str = "
+# The node that joins. Without its own key (nis.bootKey) it generates one at each start. To harvest, set nis.bootKey to
+# the key of an account of the network that has importance, and the value below to true.
+nis.shouldAutoHarvestOnBoot = false
+# Peers report the node's address to it. If they cannot, set nem.host, and this to Disabled.
+nis.ipDetectionMode = AutoOptional
+";
+
+/// Settings, nemesis block and a peer list with one entry, for another node.
+#[derive(Debug)]
+struct JoinFiles {
+    /// URL at which other nodes reach this node.
+    url: String,
+    files: [(String, Vec<u8>); 3],
+}
+
+impl JoinFiles {
+    /// Creates the files to join the network of these settings through their node. `host` is its address for other
+    /// nodes; the default is that of the settings.
+    fn new(settings: &Settings, host: Option<&str>) -> Result<JoinFiles, DevnetError> {
+        let network = &settings.network;
+        let secret = settings.node.boot_key.as_ref().ok_or(DevnetError::Missing("nis.bootKey"))?;
+        // The configuration holds hex digits only.
+        let key = PrivateKey::from_hex(secret.expose_hex()).map_err(|_| DevnetError::Missing("nis.bootKey"))?;
+        let public = KeyPair::new(&key).public();
+        let name = settings.node.boot_name.clone();
+        let name = name.unwrap_or_else(|| Address::from_public_key(&public, network.byte).to_string());
+        let Endpoint { protocol, host: own_host, port } = &settings.endpoint;
+        if *port == 0 {
+            return Err(DevnetError::NoPort);
+        }
+        let host = host.unwrap_or(own_host);
+        let peers = json!({"knownPeers": [{
+            "endpoint": {
+                "protocol": protocol,
+                "port": port,
+                "host": host,
+            },
+            "identity": {"name": name, "public-key": public.to_string()},
+        }]});
+        let nemesis = settings.nemesis.read().map_err(|error| DevnetError::File(error.path, error.error))?;
+        let nemesis_file = format!("nemesis-{}.bin", network.name);
+        let text = format!("{HEADER}{}{NODE_HEADER}", network_properties(network, &nemesis_file));
+        Ok(JoinFiles {
+            url: format!("{protocol}://{host}:{port}"),
+            files: [
+                (SETTINGS_FILE.to_owned(), text.into_bytes()),
+                (nemesis_file, nemesis),
+                (format!("peers-config_{}.json", network.name), format!("{peers:#}\n").into_bytes()),
+            ],
+        })
+    }
+
+    /// Writes the files and returns their paths. Fails if any of them exists.
+    fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, DevnetError> {
+        fs::create_dir_all(folder).map_err(|error| DevnetError::Folder(folder.to_owned(), error))?;
+        let paths: Vec<_> = self.files.iter().map(|(name, _)| folder.join(name)).collect();
+        if let Some(path) = paths.iter().find(|path| path.exists()) {
+            return Err(DevnetError::Exists(path.clone()));
+        }
+        for ((_, content), path) in self.files.iter().zip(&paths) {
+            fs::write(path, content).map_err(|error| DevnetError::File(path.clone(), error))?;
+        }
+        Ok(paths)
+    }
 }

@@ -12,7 +12,6 @@ mod import;
 mod import_blocks;
 mod peers;
 mod reindex;
-mod run;
 mod service;
 mod status;
 mod store;
@@ -37,7 +36,7 @@ use crate::store::StoreError;
 use crate::wallet::NodeError;
 
 pub use self::backup::backup;
-pub use self::cli::{Cli, Command};
+pub use self::cli::{Cli, Command, Run};
 pub use self::config::{ConfigCommand, check_config, print_settings};
 pub use self::devnet::{devnet, print_introduction};
 pub use self::help::{print_completions, print_help, write_man_pages};
@@ -45,7 +44,6 @@ pub use self::import::{check, import};
 pub use self::import_blocks::{show, style};
 pub use self::peers::peers;
 pub use self::reindex::{open_or_rebuild, reindex, rollback};
-pub use self::run::Run;
 pub use self::service::print_unit;
 pub use self::status::status;
 pub use self::store::{

@@ -5,17 +5,12 @@
 //! | [`Role`] | accounts, balances and demo keys |
 //! | [`nemesis_block`] | the first block |
 //! | [`Devnet`] | the folder of the network: settings, keys and nemesis block beside the store |
-//! | [`JoinFiles`] | the files that another node needs to join |
 //!
 //! Time and randomness are passed in as [`System`](crate::clock::System).
 
 mod folder;
-mod introduction;
-mod join;
 
 pub use folder::{Account, Devnet};
-pub use introduction::introduction;
-pub use join::JoinFiles;
 
 use std::io;
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use super::stomp::encoder::MESSAGE_END;
-use super::topics::OwnedKind;
+use super::topics::{self, OwnedKind};
 use super::{BlocksNewBody, sockjs};
 use crate::api::ResponseStream;
 use crate::api::streams::{ItemSource, NextItem, OwnedDefinitions, OwnedMosaics, RentedNamespaces};
@@ -49,6 +49,36 @@ pub enum Item {
     Owned(OwnedKind, Address),
     /// The local node, on `/node/info`.
     NodeInfo,
+}
+
+impl Item {
+    /// Returns the query of a command that clients SEND to `/w/api/` below this path, with an address in its payload.
+    pub fn of_command(path: &str) -> Option<fn(Address) -> Item> {
+        Some(match path {
+            "account/get" => Item::Account,
+            "account/transfers/all" => Item::RecentTransfers,
+            "account/transfers/unconfirmed" => Item::UnconfirmedOf,
+            "account/mosaic/owned" => |address| Item::Owned(OwnedKind::Mosaics, address),
+            "account/mosaic/owned/definition" => |address| Item::Owned(OwnedKind::Definitions, address),
+            "account/namespace/owned" => |address| Item::Owned(OwnedKind::Namespaces, address),
+            _ => return None,
+        })
+    }
+
+    /// Returns the topic of its message; `None` if it only consists of other items.
+    pub fn topic(&self) -> Option<String> {
+        Some(match self {
+            Item::Height(_) => topics::BLOCKS_NEW.to_owned(),
+            Item::Block(_) => topics::BLOCKS.to_owned(),
+            Item::Unconfirmed(_) => topics::UNCONFIRMED.to_owned(),
+            Item::TransactionOf(topic, _) => topic.clone(),
+            Item::Account(address) => format!("{}{address}", topics::ACCOUNT_OF),
+            Item::RecentTransfers(address) => format!("{}{address}", topics::RECENT_OF),
+            Item::Owned(kind, address) => kind.topic_of(address),
+            Item::NodeInfo => topics::NODE_INFO.to_owned(),
+            Item::LastBlock | Item::Transactions(..) | Item::Confirmed(..) | Item::UnconfirmedOf(_) => return None,
+        })
+    }
 }
 
 /// A transaction and its height. It is always the outer transaction of the block or the mempool, also for the accounts of

@@ -7,7 +7,7 @@ use super::content::Item;
 use super::session::{SessionId, trim};
 use super::session_table::Rejection;
 use super::stomp::{DecodeError, Frame, encoder};
-use super::topics::{self, OwnedKind};
+use super::topics;
 use crate::codec::lenient_json::{self, Value};
 use crate::codec::text::{is_blank, truncate_utf16, write_json_double, write_json_string};
 use crate::model::{Address, NetworkByte};
@@ -248,25 +248,21 @@ type QueryError = Cow<'static, str>;
 
 /// Parses a SEND to `destination`. Returns `None` if the destination is not a command.
 fn parse(destination: &str, payload: &[u8], network: NetworkByte) -> Option<Result<ClientCommand, QueryError>> {
-    use ClientCommand::{Query, Register};
     let path = destination.strip_prefix("/w/api/")?;
     // Some clients join the prefix and a path that starts with a slash.
     let path = path.strip_prefix('/').unwrap_or(path);
-    let command: fn(Address) -> ClientCommand = match path {
-        "account/subscribe" => Register,
-        "account/get" => |address| Query(Item::Account(address)),
-        "account/transfers/all" => |address| Query(Item::RecentTransfers(address)),
-        "account/transfers/unconfirmed" => |address| Query(Item::UnconfirmedOf(address)),
-        "account/mosaic/owned" => |address| Query(Item::Owned(OwnedKind::Mosaics, address)),
-        "account/mosaic/owned/definition" => |address| Query(Item::Owned(OwnedKind::Definitions, address)),
-        "account/namespace/owned" => |address| Query(Item::Owned(OwnedKind::Namespaces, address)),
-        "node/info" => return Some(Ok(Query(Item::NodeInfo))),
-        "block/last" => return Some(Ok(Query(Item::LastBlock))),
-        _ => return None,
+    let query = match path {
+        "account/subscribe" => None,
+        "node/info" => return Some(Ok(ClientCommand::Query(Item::NodeInfo))),
+        "block/last" => return Some(Ok(ClientCommand::Query(Item::LastBlock))),
+        _ => Some(Item::of_command(path)?),
     };
     let address = account_of(payload)
         .and_then(|account| Address::parse(&account, network).ok_or(Cow::Borrowed("address must be valid")));
-    Some(address.map(command))
+    Some(address.map(|address| match query {
+        Some(query) => ClientCommand::Query(query(address)),
+        None => ClientCommand::Register(address),
+    }))
 }
 
 /// Returns the member `account` of a payload, cut and in upper case, but not yet validated.
@@ -340,6 +336,7 @@ fn write_separated<T>(out: &mut Vec<u8>, items: &[T], write: impl Fn(&mut Vec<u8
 
 #[cfg(test)]
 mod tests {
+    use super::super::topics::OwnedKind;
     use super::*;
 
     const A1: &str = "TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR";

@@ -117,48 +117,34 @@ impl PublishJob {
         context: &mut PublishContext<'_>,
         budget: &mut u32,
     ) -> Result<(), ChainSourceError> {
-        let topic = match &item {
-            Item::Height(height) => {
-                self.queue.push_front(Item::Block(*height));
-                topics::BLOCKS_NEW.to_owned()
-            }
+        match &item {
+            Item::Height(height) => self.queue.push_front(Item::Block(*height)),
             Item::LastBlock => {
                 let height = context.source.height();
                 self.block = Some(height);
                 self.queue.push_front(Item::Block(height));
-                return Ok(());
             }
             Item::Block(height) => {
                 let Some(signer) = context.source.block_signer(*height)? else { return Ok(()) };
                 self.accounts.insert(signer);
                 self.queue.push_front(Item::Transactions(*height, 0));
-                topics::BLOCKS.to_owned()
             }
-            Item::Transactions(height, from) => return self.read_transactions(*height, *from, context, budget),
+            Item::Transactions(height, from) => self.read_transactions(*height, *from, context, budget)?,
             Item::Confirmed(transaction, height) => {
                 self.record_owners(transaction, context, budget);
                 let affected = self.publish_to_accounts(transaction, *height, topics::TRANSACTIONS_OF, context, budget);
                 self.accounts.extend(affected);
-                return Ok(());
             }
             Item::Unconfirmed(transaction) => {
                 self.publish_to_accounts(transaction, UNCONFIRMED_HEIGHT, topics::UNCONFIRMED_OF, context, budget);
-                topics::UNCONFIRMED.to_owned()
             }
-            Item::TransactionOf(topic, _) => topic.clone(),
-            Item::Account(address) => format!("{}{address}", topics::ACCOUNT_OF),
             Item::RecentTransfers(address) | Item::UnconfirmedOf(address) => {
                 let unconfirmed = context.source.unconfirmed(address, MAX_UNCONFIRMED_IN_ANSWER)?;
                 self.queue.extend(unconfirmed.into_iter().map(Item::Unconfirmed));
-                match item {
-                    Item::RecentTransfers(address) => format!("{}{address}", topics::RECENT_OF),
-                    _ => return Ok(()),
-                }
             }
-            Item::Owned(kind, address) => kind.topic_of(address),
-            Item::NodeInfo => topics::NODE_INFO.to_owned(),
-        };
-        self.delivery = Some(Delivery::new(&topic, item, self.only, context.table));
+            Item::TransactionOf(..) | Item::Account(_) | Item::Owned(..) | Item::NodeInfo => {}
+        }
+        self.delivery = item.topic().map(|topic| Delivery::new(topic, item, self.only, context.table));
         Ok(())
     }
 
@@ -243,7 +229,7 @@ struct Delivery {
 }
 
 impl Delivery {
-    fn new(topic: &str, item: Item, only: Option<SessionId>, table: &SessionTable) -> Delivery {
+    fn new(topic: String, item: Item, only: Option<SessionId>, table: &SessionTable) -> Delivery {
         Delivery {
             item,
             progress: BodyProgress::default(),
