@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use tempfile::TempDir;
 
-use super::import_blocks::{IMPORT, ImportObserver, import_blocks};
+use super::import_blocks::{IMPORT, Imported, import_blocks};
 use super::reindex::open_or_rebuild;
 use super::store::{StoreArguments, has_chain, nemesis_of_file, open_block_files, open_to_read};
 use super::{CommandError, Common, Stop, flag_override, height, print};
@@ -17,7 +17,7 @@ use crate::clock::{NetworkClock, System};
 use crate::config::{Override, Settings};
 use crate::model::{Checkpoint, Height};
 use crate::state;
-use crate::store::{self, Options, Read, Snapshot, Store, StoreError, StoredHeader, VerifyPosition};
+use crate::store::{self, Options, Read, Snapshot, Store, StoreError, VerifyPosition};
 
 /// The same for `nisd check`. Batches may be larger, since nothing can be lost.
 const CHECK: ImportOptions = ImportOptions { batch_blocks: 2_000, ..IMPORT };
@@ -84,7 +84,10 @@ pub fn import(command: &Import, settings: &Settings, system: System) -> Result<(
     let options = ImportOptions { stop_at: command.stop_at, trusted_below, ..IMPORT };
     let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
-    let height = import_blocks(importer, &clock, system, command.stop_at, &mut CommitLogger)?;
+    let height = import_blocks(importer, &clock, system, command.stop_at, |imported| {
+        imported.log();
+        Ok(())
+    })?;
     log::info!("the chain is at height {height}");
     Ok(())
 }
@@ -108,11 +111,6 @@ fn scan_to(
     }
     Ok(())
 }
-
-/// Logs commits, and does nothing else.
-struct CommitLogger;
-
-impl ImportObserver for CommitLogger {}
 
 /// `nisd check`.
 pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
@@ -138,7 +136,12 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     let importer = BlockImporter::from_source(&scratch, &network, nemesis.to_vec(), source, options)?;
     let importer = importer.retain_state_only(old_values_from);
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
-    let reached = import_blocks(importer, &clock, system, Some(tip.height), &mut comparison)?;
+    let reached = import_blocks(importer, &clock, system, Some(tip.height), |imported| {
+        fail_on_difference(match imported {
+            Imported::Block(block) => comparison.verify_block(block)?,
+            Imported::Commit(_) => comparison.verify_indexes()?,
+        })
+    })?;
     if reached < tip.height {
         return Err(BrokenChain::Missing(reached.next()).into());
     }
@@ -179,16 +182,6 @@ fn checkpoint_height(state: &impl Read, checkpoint: Checkpoint) -> Result<Height
     match header.hash == checkpoint.hash {
         true => Ok(checkpoint.height),
         false => Err(CommandError::CheckpointMismatch(checkpoint, header.hash)),
-    }
-}
-
-impl ImportObserver for StoreVerifier<'_, Snapshot<'_>> {
-    fn on_block(&mut self, block: &StoredHeader) -> Result<(), CommandError> {
-        fail_on_difference(self.verify_block(block)?)
-    }
-
-    fn on_commit(&mut self, _last: Height) -> Result<(), CommandError> {
-        fail_on_difference(self.verify_indexes()?)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 
 use super::CommandError;
-use crate::chain::{self, BlockImporter, ImportOptions};
+use crate::chain::{BlockImporter, ImportOptions, ImportProgress};
 use crate::clock::{NetworkClock, System};
 use crate::logging;
 use crate::model::Height;
@@ -17,89 +17,63 @@ pub const IMPORT: ImportOptions =
 /// Changed rows after which an import commits; nothing waits for it. The store bounds the memory of the rows.
 const IMPORT_ROWS: u32 = 160_000;
 /// Import steps between two clock readings.
-const STEPS_PER_CLOCK_READ: u32 = 256;
+const STEPS_PER_CLOCK_READ: u64 = 256;
 
-/// Observes an import and may end it with an error.
-pub trait ImportObserver {
-    /// Called after each imported block, which may not be committed yet.
-    fn on_block(&mut self, _block: &StoredHeader) -> Result<(), CommandError> {
-        Ok(())
-    }
+/// What an import has done.
+pub enum Imported<'a> {
+    /// This block was imported. It may not be committed yet.
+    Block(&'a StoredHeader),
+    /// All blocks up to this height were committed.
+    Commit(Height),
+}
 
-    /// Called after a commit of all blocks up to this height.
-    fn on_commit(&mut self, last: Height) -> Result<(), CommandError> {
-        log::debug!("committed up to height {last}");
-        Ok(())
+impl Imported<'_> {
+    /// Logs a commit.
+    pub fn log(&self) {
+        if let Imported::Commit(last) = self {
+            log::debug!("committed up to height {last}");
+        }
     }
 }
 
-/// Imports all blocks and shows progress. Returns the height of the last commit.
+/// Imports all blocks and shows progress: on standard error as a rewritten line on a terminal, else as log lines.
+/// `observe` may end the import with an error. Returns the height of the last commit.
 pub fn import_blocks(
     mut importer: BlockImporter<'_>,
     clock: &NetworkClock,
     system: System,
     target: Option<Height>,
-    observer: &mut impl ImportObserver,
+    mut observe: impl FnMut(Imported<'_>) -> Result<(), CommandError>,
 ) -> Result<Height, CommandError> {
     importer.set_batch_rows(IMPORT_ROWS);
-    let mut display = ProgressDisplay::new(system.millis, &importer, target);
-    let mut now = system.network_time(clock);
-    let mut last_height = importer.height();
-    let result = loop {
-        let step = importer.step(now);
-        let imported = importer.tip().filter(|tip| tip.height > last_height);
-        last_height = importer.height();
-        let seen = imported.map_or(Ok(()), |block| observer.on_block(block));
-        let done = seen.and_then(|()| match step {
-            Ok(chain::ImportProgress::Done) => Ok(true),
-            Ok(chain::ImportProgress::Committed { last, .. }) => {
-                now = system.network_time(clock);
-                observer.on_commit(last).map(|()| false)
+    let target = target.map(|height| height.0);
+    let mut meter = ProgressMeter::new(style(), (system.millis)(), &progress_of(&importer, target));
+    let mut import = || {
+        let (mut now, mut last_height, mut steps) = (system.network_time(clock), importer.height(), 0u64);
+        loop {
+            let step = importer.step(now);
+            let imported = importer.tip().filter(|tip| tip.height > last_height);
+            last_height = importer.height();
+            imported.map_or(Ok(()), |block| observe(Imported::Block(block)))?;
+            match step? {
+                ImportProgress::Done => return Ok(()),
+                ImportProgress::Committed { last, .. } => {
+                    now = system.network_time(clock);
+                    observe(Imported::Commit(last))?;
+                }
+                ImportProgress::Working | ImportProgress::Syncing => {
+                    steps += 1;
+                    if steps.is_multiple_of(STEPS_PER_CLOCK_READ) {
+                        let line = meter.report((system.millis)(), &progress_of(&importer, target));
+                        line.iter().for_each(|line| show(line));
+                    }
+                }
             }
-            Ok(chain::ImportProgress::Working | chain::ImportProgress::Syncing) => {
-                display.working(&importer);
-                Ok(false)
-            }
-            Err(error) => Err(error.into()),
-        });
-        match done {
-            Ok(false) => {}
-            Ok(true) => break Ok(()),
-            Err(error) => break Err(error),
         }
     };
-    display.end(&importer);
+    let result: Result<(), CommandError> = import();
+    show(&meter.finish((system.millis)(), &progress_of(&importer, target)));
     result.map(|()| importer.committed())
-}
-
-/// Shows progress on standard error: as a rewritten line on a terminal, else as log lines.
-struct ProgressDisplay {
-    millis: fn() -> u64,
-    meter: ProgressMeter,
-    target: Option<u64>,
-    steps: u32,
-}
-
-impl ProgressDisplay {
-    fn new(millis: fn() -> u64, importer: &BlockImporter<'_>, stop_at: Option<Height>) -> ProgressDisplay {
-        let target = stop_at.map(|height| height.0);
-        let meter = ProgressMeter::new(style(), millis(), &progress_of(importer, target));
-        ProgressDisplay { millis, meter, target, steps: 0 }
-    }
-
-    fn working(&mut self, importer: &BlockImporter<'_>) {
-        self.steps += 1;
-        if self.steps >= STEPS_PER_CLOCK_READ {
-            self.steps = 0;
-            let line = self.meter.report((self.millis)(), &progress_of(importer, self.target));
-            line.iter().for_each(|line| show(line));
-        }
-    }
-
-    fn end(&mut self, importer: &BlockImporter<'_>) {
-        let line = self.meter.finish((self.millis)(), &progress_of(importer, self.target));
-        show(&line);
-    }
 }
 
 /// Returns the progress of an import that ends at height `target` or with its files. The height is that of the last

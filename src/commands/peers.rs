@@ -58,21 +58,21 @@ struct Peer {
     node: Info,
     state: String,
     is_pre_trusted: u8,
-    height: Height,
-    score: Score,
-    last_contact: SecondsAgo,
-    trust: Trust,
+    height: Known,
+    score: Known,
+    last_contact: Known,
+    trust: Known,
     successes: u64,
     failures: u64,
-    last_trouble: LastFailure,
-    asked_again: SecondsUntil,
+    last_trouble: Known,
+    asked_again: Known,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Unpinned {
     endpoint: Endpoint,
-    last_trouble: LastFailure,
+    last_trouble: Known,
 }
 
 #[derive(Deserialize)]
@@ -82,7 +82,7 @@ struct Dropped {
     node: Info,
     why: String,
     seconds_ago: u64,
-    last_trouble: LastFailure,
+    last_trouble: Known,
 }
 
 #[derive(Deserialize)]
@@ -109,40 +109,16 @@ struct MetaData {
     version: String,
 }
 
-// A value that may be unknown is an object, which then has no members.
-
+/// What the node may not know: an object without the members that are unknown.
 #[derive(Deserialize)]
-struct Height {
+#[serde(rename_all = "camelCase")]
+struct Known {
     height: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Score {
     score: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SecondsAgo {
-    seconds_ago: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SecondsUntil {
-    in_seconds: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Trust {
     share: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LastFailure {
     reason: Option<String>,
     seconds_ago: Option<u64>,
+    in_seconds: Option<u64>,
 }
 
 /// Runs `nisd peers`.
@@ -281,7 +257,7 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-fn failure_text(failure: &LastFailure) -> Option<String> {
+fn failure_text(failure: &Known) -> Option<String> {
     let (reason, ago) = (failure.reason.as_ref()?, failure.seconds_ago?);
     Some(format!("{reason} ({} ago)", duration(ago)))
 }

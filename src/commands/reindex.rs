@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::import_blocks::{IMPORT, ImportObserver, import_blocks};
+use super::import_blocks::{IMPORT, Imported, import_blocks};
 use super::store::{StoreArguments, check_same_network, open_existing, open_store};
 use super::{CommandError, height};
 use crate::chain::{self, BlockImporter, BlockSource, BrokenChain, ImportOptions};
@@ -13,10 +13,7 @@ use crate::codec::network_from_text;
 use crate::config::Settings;
 use crate::model::{Hash256, Height, Network, Timestamp};
 use crate::state::{self, HistoryRange};
-use crate::store::{
-    self, AccessMode, ChainIdentity, LegacyBlocks, Options, Read, SCHEMA, Store, StoreError, StoreRebuild,
-    StoredHeader, Table,
-};
+use crate::store::{self, AccessMode, ChainIdentity, Options, Read, SCHEMA, Store, StoreError, StoreRebuild, Table};
 
 /// The blocks were verified before: signatures and proofs are not checked again, and the present clock does not matter.
 const REBUILD: ImportOptions = ImportOptions { trusted_below: Height(u64::MAX), ..IMPORT };
@@ -124,23 +121,18 @@ fn import_old_blocks(
     let options = ImportOptions { stop_at: Some(last), ..REBUILD };
     let importer = BlockImporter::from_source(&replacement.new, network, nemesis.to_vec(), source, options)?;
     let clock = NetworkClock::new(END_OF_TIME, (system.millis)());
-    let reached = import_blocks(importer, &clock, system, Some(last), &mut HashVerifier(&blocks))?;
+    let reached = import_blocks(importer, &clock, system, Some(last), |imported| {
+        imported.log();
+        let Imported::Block(block) = imported else { return Ok(()) };
+        match blocks.at(block.height)? {
+            Some((hash, _)) if hash == block.hash => Ok(()),
+            _ => Err(BrokenChain::WrongBlock(block.height).into()),
+        }
+    })?;
     let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);
     match (reached, reached_hash) == (last, Some(hash)) {
         true => Ok(()),
         false => Err(BrokenChain::Missing(reached.next()).into()),
-    }
-}
-
-/// Compares imported blocks with the hashes in the old store.
-struct HashVerifier<'a>(&'a LegacyBlocks<'a>);
-
-impl ImportObserver for HashVerifier<'_> {
-    fn on_block(&mut self, block: &StoredHeader) -> Result<(), CommandError> {
-        match self.0.at(block.height)? {
-            Some((hash, _)) if hash == block.hash => Ok(()),
-            _ => Err(BrokenChain::WrongBlock(block.height).into()),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::node::NodeClient;
-use super::signed_transaction::{SignedTransaction, describe, describe_on, is_signed_transaction, read_transaction};
+use super::signed_transaction::{SignedTransaction, describe, is_signed_transaction, read_transaction};
 use super::transfer::{TransferRequest, build, minimum_fee};
 use super::values::{self, currency, decimal};
 use super::{WalletError, load_key, node, print, print_note, print_stderr, public_key, random_bytes};
@@ -166,10 +166,7 @@ pub(super) fn deliver(
     let packet = SignedTransaction::sign(&transaction, key)?;
     let what = if how.dry_run { "would announce" } else { "announcing" };
     let name = node.network_name();
-    let shown = match &name {
-        Some(name) => describe_on(packet.transaction(), name),
-        None => describe(packet.transaction()),
-    };
+    let shown = describe(packet.transaction(), name.as_deref());
     print_stderr(&format!("{what} to {}:\n{shown}", node.url()));
     warn_if_only_harvester(node, packet.transaction(), name.as_deref());
     if how.dry_run {
@@ -284,7 +281,7 @@ fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result
 pub fn sign(command: &Sign) -> Result<(), WalletError> {
     let key = KeyPair::new(&load_key(&command.key_file)?);
     let packet = SignedTransaction::sign(&read_transaction(&read_input(&command.file)?)?, &key)?;
-    print_stderr(&format!("signed:\n{}", describe(packet.transaction())));
+    print_stderr(&format!("signed:\n{}", describe(packet.transaction(), None)));
     print(&format!("{}\n", packet.to_json()))
 }
 
@@ -303,7 +300,7 @@ pub fn announce(command: &Announce) -> Result<(), WalletError> {
             return Err(WalletError::Usage(text.to_owned()));
         }
     };
-    print_stderr(&format!("announcing to {}:\n{}", node.url(), describe(packet.transaction())));
+    print_stderr(&format!("announcing to {}:\n{}", node.url(), describe(packet.transaction(), None)));
     submit(&node, &packet)
 }
 

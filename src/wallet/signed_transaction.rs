@@ -146,14 +146,11 @@ const LABEL: usize = 10;
 /// Indentation of an inner transaction.
 const INDENT: &str = "    ";
 
-/// Formats a transaction as lines of text, each with a line end. Text that others may have written is escaped.
-pub fn describe(transaction: &Transaction) -> String {
-    describe_on(transaction, &network_name(wire_network(transaction.version)))
-}
-
-/// Formats a transaction with the given network name: several networks may share a network byte.
-pub fn describe_on(transaction: &Transaction, network: &str) -> String {
-    let mut lines = Lines { text: String::new(), depth: 0, network };
+/// Formats a transaction as lines of text, each with a line end. Text that others may have written is escaped. The network
+/// has the given name, else that of its byte: several networks may share a byte.
+pub fn describe(transaction: &Transaction, network: Option<&str>) -> String {
+    let network = network.map_or_else(|| network_name(wire_network(transaction.version)), str::to_owned);
+    let mut lines = Lines { text: String::new(), depth: 0, network: &network };
     write(&mut lines, transaction);
     lines.field("hash", transaction.hash());
     lines.text
@@ -361,7 +358,7 @@ mod tests {
             "recipient":"TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ","message":{{"payload":"{payload}","type":1}},
             "version":-1744830463,"signer":"be6a7bb594e6c141a9ea1b671891a7a0c99999253f22bcf0fe36013bdeebded9"}}"#
         );
-        describe(&read_transaction(json.as_bytes()).unwrap())
+        describe(&read_transaction(json.as_bytes()).unwrap(), None)
     }
 
     #[test]
