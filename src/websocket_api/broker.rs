@@ -205,13 +205,13 @@ impl Broker {
         effects: &mut dyn Effects,
     ) {
         self.table.now = now;
-        let mut context = PublishContext { table: &mut self.table, source, effects };
-        let mut answer_budget = *budget / 2;
-        let publish_budget = *budget - answer_budget;
-        self.queries.work(&mut context, &mut answer_budget);
-        *budget = publish_budget + answer_budget;
-        self.news.work(may_publish_blocks, &mut context, budget);
-        self.queries.work(&mut context, budget);
+        let for_answers = *budget / 2;
+        let mut context = PublishContext { table: &mut self.table, source, effects, budget: for_answers };
+        self.queries.work(&mut context);
+        context.budget += *budget - for_answers;
+        self.news.work(may_publish_blocks, &mut context);
+        self.queries.work(&mut context);
+        *budget = context.budget;
     }
 
     /// Returns the broker's usage.

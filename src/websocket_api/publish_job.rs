@@ -31,6 +31,15 @@ pub struct PublishContext<'a> {
     pub source: &'a dyn ChainSource,
     /// Receives the outgoing messages.
     pub effects: &'a mut dyn Effects,
+    /// Work units left.
+    pub budget: u32,
+}
+
+impl PublishContext<'_> {
+    /// Counts work.
+    pub fn charge(&mut self, units: u32) {
+        self.budget = self.budget.saturating_sub(units);
+    }
 }
 
 /// A resumable job that publishes a sequence of messages.
@@ -69,17 +78,17 @@ impl PublishJob {
     }
 
     /// Publishes within the budget. Returns true when everything is published.
-    pub fn work(&mut self, context: &mut PublishContext<'_>, budget: &mut u32) -> bool {
-        while *budget > 0 {
+    pub fn work(&mut self, context: &mut PublishContext<'_>) -> bool {
+        while context.budget > 0 {
             let result = if let Some(mut delivery) = self.delivery.take() {
-                delivery.work(context, budget).map(|is_done| {
+                delivery.work(context).map(|is_done| {
                     if !is_done {
                         self.delivery = Some(delivery);
                     }
                 })
             } else if let Some(item) = self.next_item() {
-                *budget = budget.saturating_sub(1);
-                self.start(item, context, budget)
+                context.charge(1);
+                self.start(item, context)
             } else {
                 return true;
             };
@@ -111,12 +120,7 @@ impl PublishJob {
     }
 
     /// Starts the delivery of an item's message, and adds the items that follow from it to the queue.
-    fn start(
-        &mut self,
-        item: Item,
-        context: &mut PublishContext<'_>,
-        budget: &mut u32,
-    ) -> Result<(), ChainSourceError> {
+    fn start(&mut self, item: Item, context: &mut PublishContext<'_>) -> Result<(), ChainSourceError> {
         match &item {
             Item::Height(height) => self.queue.push_front(Item::Block(*height)),
             Item::LastBlock => {
@@ -129,14 +133,14 @@ impl PublishJob {
                 self.accounts.insert(signer);
                 self.queue.push_front(Item::Transactions(*height, 0));
             }
-            Item::Transactions(height, from) => self.read_transactions(*height, *from, context, budget)?,
+            Item::Transactions(height, from) => self.read_transactions(*height, *from, context)?,
             Item::Confirmed(transaction, height) => {
-                self.record_owners(transaction, context, budget);
-                let affected = self.publish_to_accounts(transaction, *height, topics::TRANSACTIONS_OF, context, budget);
+                self.record_owners(transaction, context);
+                let affected = self.publish_to_accounts(transaction, *height, topics::TRANSACTIONS_OF, context);
                 self.accounts.extend(affected);
             }
             Item::Unconfirmed(transaction) => {
-                self.publish_to_accounts(transaction, UNCONFIRMED_HEIGHT, topics::UNCONFIRMED_OF, context, budget);
+                self.publish_to_accounts(transaction, UNCONFIRMED_HEIGHT, topics::UNCONFIRMED_OF, context);
             }
             Item::RecentTransfers(address) | Item::UnconfirmedOf(address) => {
                 let unconfirmed = context.source.unconfirmed(address, MAX_UNCONFIRMED_IN_ANSWER)?;
@@ -153,14 +157,13 @@ impl PublishJob {
         &mut self,
         height: Height,
         from: usize,
-        context: &PublishContext<'_>,
-        budget: &mut u32,
+        context: &mut PublishContext<'_>,
     ) -> Result<(), ChainSourceError> {
         if context.table.registered.is_empty() && !has_owner_subscribers(context.table) {
             return Ok(());
         }
         let read = context.source.transactions(height, from, TRANSACTIONS_AT_A_TIME)?;
-        *budget = budget.saturating_sub(TRANSACTION_UNITS.saturating_mul(read.len() as u32));
+        context.charge(TRANSACTION_UNITS.saturating_mul(read.len() as u32));
         if !read.is_empty() {
             self.queue.push_front(Item::Transactions(height, from + read.len()));
         }
@@ -176,8 +179,7 @@ impl PublishJob {
         transaction: &Rc<Transaction>,
         height: Height,
         topic: &str,
-        context: &PublishContext<'_>,
-        budget: &mut u32,
+        context: &mut PublishContext<'_>,
     ) -> Vec<Address> {
         let mut affected = Vec::new();
         if !context.table.registered.is_empty()
@@ -185,7 +187,7 @@ impl PublishJob {
         {
             self.record_failure(error);
         }
-        *budget = budget.saturating_sub(affected.len() as u32);
+        context.charge(affected.len() as u32);
         affected.retain(|address| context.table.registered.contains_key(address));
         let pair = Rc::new(SharedPair::new(transaction, height));
         for address in affected.iter().rev() {
@@ -195,15 +197,15 @@ impl PublishJob {
     }
 
     /// Records the accounts whose owned items a transaction changes, registered or not, if they have subscribers.
-    fn record_owners(&mut self, transaction: &Transaction, context: &PublishContext<'_>, budget: &mut u32) {
+    fn record_owners(&mut self, transaction: &Transaction, context: &mut PublishContext<'_>) {
         if !has_owner_subscribers(context.table) {
             return;
         }
         let mut owners = Vec::new();
-        if let Err(error) = owners_changed(transaction, context, budget, &mut owners) {
+        if let Err(error) = owners_changed(transaction, context, &mut owners) {
             self.record_failure(error);
         }
-        *budget = budget.saturating_sub(owners.len() as u32);
+        context.charge(owners.len() as u32);
         owners.retain(|(kind, address)| has_subscribers(&Rc::from(kind.topic_of(address)), self.only, context.table));
         self.owned.extend(owners);
     }
@@ -244,17 +246,17 @@ impl Delivery {
     }
 
     /// Delivers within the budget. Returns true when all recipients have everything. Nothing is made without recipients.
-    fn work(&mut self, context: &mut PublishContext<'_>, budget: &mut u32) -> Result<bool, ChainSourceError> {
+    fn work(&mut self, context: &mut PublishContext<'_>) -> Result<bool, ChainSourceError> {
         loop {
             let content = match self.content.take() {
                 Some(content) => content,
                 None => {
-                    match self.find_recipients(context.table, budget) {
+                    match self.find_recipients(context.table, &mut context.budget) {
                         None => return Ok(false),
                         Some(false) => return Ok(true),
                         Some(true) => {}
                     }
-                    match self.make_content(context, budget)? {
+                    match self.make_content(context)? {
                         NextItem::Item(content) => content,
                         NextItem::Pending => return Ok(false),
                         NextItem::End => return Ok(true),
@@ -262,42 +264,38 @@ impl Delivery {
                 }
             };
             while let Some(session) = self.next_recipient(context.table) {
-                if *budget == 0 {
+                if context.budget == 0 {
                     self.content = Some(content);
                     return Ok(false);
                 }
                 let sent = context.table.deliver(session, &self.topic, &content, context.effects);
-                *budget = budget.saturating_sub(sent.max(1));
+                context.charge(sent.max(1));
                 self.next = SessionId(session.0 + 1);
             }
             if !matches!(self.item, Item::Owned(..)) {
                 return Ok(true);
             }
             self.next = self.only.unwrap_or_default();
-            if *budget == 0 {
+            if context.budget == 0 {
                 return Ok(false);
             }
         }
     }
 
     /// Creates the next message. Long ones are written in steps.
-    fn make_content(
-        &mut self,
-        context: &PublishContext<'_>,
-        budget: &mut u32,
-    ) -> Result<NextItem<Content>, ChainSourceError> {
+    fn make_content(&mut self, context: &mut PublishContext<'_>) -> Result<NextItem<Content>, ChainSourceError> {
         let pool = &context.table.pool;
         let content = match &self.item {
             Item::Height(height) => Content::height(*height, context.table.settings.blocks_new, pool),
             Item::Unconfirmed(transaction) => Content::view(&**transaction, pool),
             Item::TransactionOf(_, pair) => pair.content(pool),
-            item => match context.source.next_body(item, &mut self.progress, budget)? {
+            item => match context.source.next_body(item, &mut self.progress, &mut context.budget)? {
                 NextItem::Item(text) => Content::of(text, pool),
                 NextItem::Pending => return Ok(NextItem::Pending),
                 NextItem::End => return Ok(NextItem::End),
             },
         };
-        *budget = budget.saturating_sub(content.units());
+        context.charge(content.units());
         Ok(NextItem::Item(content))
     }
 
@@ -381,20 +379,20 @@ fn affected_accounts(
 /// Appends the accounts whose owned items a confirmed transaction changes, with the kind of the items.
 fn owners_changed(
     transaction: &Transaction,
-    context: &PublishContext<'_>,
-    budget: &mut u32,
+    context: &mut PublishContext<'_>,
     found: &mut Vec<(OwnedKind, Address)>,
 ) -> Result<(), ChainSourceError> {
     let acting = transaction.inner().unwrap_or(transaction);
-    let signer = acting.signer_address(context.table.network);
+    let network = context.table.network;
+    let signer = acting.signer_address(network);
     let mut levy_of = |mosaic: &MosaicId| {
-        *budget = budget.saturating_sub(LEVY_UNITS);
+        context.charge(LEVY_UNITS);
         context.source.levy_recipient(mosaic)
     };
     let mut accounts = vec![signer];
     match &acting.body {
         Body::Transfer(body) if body.other_mosaics().next().is_some() => {
-            accounts.extend([transaction.signer_address(context.table.network), body.recipient]);
+            accounts.extend([transaction.signer_address(network), body.recipient]);
             for mosaic in body.other_mosaics() {
                 accounts.extend(levy_of(&mosaic.id)?);
             }

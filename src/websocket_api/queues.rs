@@ -89,10 +89,10 @@ impl NewsQueue {
 
     /// Publishes until the budget is used up. A block starts only if `may_publish_blocks`, that is, once the mempool is up to
     /// date with it.
-    pub fn work(&mut self, may_publish_blocks: bool, context: &mut PublishContext<'_>, budget: &mut u32) {
-        while *budget > 0 {
+    pub fn work(&mut self, may_publish_blocks: bool, context: &mut PublishContext<'_>) {
+        while context.budget > 0 {
             let Some(mut job) = self.job.take().or_else(|| self.next(may_publish_blocks, context)) else { return };
-            if !job.work(context, budget) {
+            if !job.work(context) {
                 self.job = Some(job);
             }
         }
@@ -207,34 +207,34 @@ impl QueryQueue {
     }
 
     /// Answers queries until the budget is used up. The units are charged to the sessions that cause them.
-    pub fn work(&mut self, context: &mut PublishContext<'_>, budget: &mut u32) {
-        while *budget > 0 {
-            let before = *budget;
+    pub fn work(&mut self, context: &mut PublishContext<'_>) {
+        while context.budget > 0 {
+            let before = context.budget;
             let id = match self.current {
                 Some(id) => {
-                    self.continue_answer(id, context, budget);
+                    self.continue_answer(id, context);
                     id
                 }
                 None => {
                     let Some((client, id)) = self.round_robin.next() else { return };
-                    *budget = budget.saturating_sub(QUERY_UNITS);
+                    context.charge(QUERY_UNITS);
                     self.start_answer(client, id, context);
                     id
                 }
             };
             if let Some(session) = context.table.session_mut(id) {
-                session.transport.charge(before - *budget, context.effects);
+                session.transport.charge(before - context.budget, context.effects);
             }
         }
     }
 
     /// Continues the current answer, if its session still exists.
-    fn continue_answer(&mut self, id: SessionId, context: &mut PublishContext<'_>, budget: &mut u32) {
+    fn continue_answer(&mut self, id: SessionId, context: &mut PublishContext<'_>) {
         let Some((client, job)) = self.answers.get_mut(&id).filter(|_| context.table.session(id).is_some()) else {
             return self.end_answer(id);
         };
         let client = *client;
-        if job.work(context, budget) {
+        if job.work(context) {
             if let Some(error) = job.failure.take() {
                 context.table.send_query_error(id, &error.0, context.effects);
             }
