@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use time::OffsetDateTime;
 
-use super::store::{StoreArguments, check_same_network, open_to_read};
+use super::store::{StoreArguments, check_same_network, open_to_read, stored_network};
 use super::{CommandError, Stop, folder, print};
 use crate::clock::System;
-use crate::codec::network_from_text;
 use crate::config::Settings;
 use crate::model::Network;
 use crate::state;
@@ -82,9 +81,7 @@ fn check_replaceable(data: &Path, folder: &Path, network: &Network, options: Opt
         let text = "the copy must go to another folder than that of the store";
         return Err(CommandError::Usage(text.to_owned()));
     }
-    let stored = store::stored_network(folder, options)
-        .and_then(|text| network_from_text(&text).ok_or(StoreError::Damaged("the description of the network")));
-    match stored {
+    match store::stored_network(folder, options).and_then(|text| stored_network(&text)) {
         Ok(stored) => check_same_network(&stored, Some(network)).map_err(failed),
         Err(error) => {
             log::warn!("replacing the earlier copy in {}, which cannot be read: {error}", folder.display());

@@ -5,11 +5,10 @@ use std::path::Path;
 use clap::Args;
 
 use super::import_blocks::{IMPORT, Imported, import_blocks};
-use super::store::{StoreArguments, check_same_network, open_existing, open_store};
+use super::store::{StoreArguments, check_same_network, open_existing, open_store, stored_network};
 use super::{CommandError, height};
 use crate::chain::{self, BlockImporter, BlockSource, BrokenChain, ImportOptions};
 use crate::clock::{ClockMode, NetworkClock, System};
-use crate::codec::network_from_text;
 use crate::config::Settings;
 use crate::model::{Hash256, Height, Network, Timestamp};
 use crate::state::{self, HistoryRange};
@@ -76,7 +75,7 @@ fn rebuild(
     system: System,
 ) -> Result<(Store, Network), CommandError> {
     let network = |remembered: &str| -> Result<Network, StoreError> {
-        let network = network_from_text(remembered).ok_or(StoreError::Damaged("the description of the network"))?;
+        let network = stored_network(remembered)?;
         check_same_network(&network, configured)?;
         // Parameters that a node may change are those of the present settings.
         Ok(configured.cloned().unwrap_or(network))

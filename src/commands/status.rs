@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 
 use self::screen::text;
 use super::peers::node_of;
+use super::store::stored_network;
 use super::{CommandError, Common, Stop, flag_override};
 use crate::clock::{NetworkClock, System};
-use crate::codec::network_from_text;
 use crate::config::{Override, Settings};
 use crate::metrics::{Sample, Scrape};
 use crate::store::{self, AccessMode, Options, Store, StoreError};
@@ -99,7 +99,7 @@ fn store_metrics(settings: &Settings, system: System) -> Result<Scrape, CommandE
     let opened = Store::open_existing(folder, AccessMode::Shared, Options { map_size: settings.node.map_size });
     let (store, network) = opened.map_err(|error| CommandError::Open(folder.clone(), error))?;
     let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
-    let network = network_from_text(&network).ok_or(StoreError::Damaged("the description of the network"))?;
+    let network = stored_network(&network)?;
     let now = system.network_time(&NetworkClock::new(settings.node.clock, (system.millis)()));
     let metrics = store.metrics()?;
     let info = Sample { labels: vec![("network".to_owned(), network.name)], ..Sample::new("nisd_info", 1.0) };

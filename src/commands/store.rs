@@ -139,11 +139,15 @@ pub(super) fn open_existing(
     let failed = |error| CommandError::Open(store.data.clone(), error);
     let options = Options { map_size: settings.node.map_size };
     let (opened, text) = Store::open_existing(&store.data, access, options).map_err(failed)?;
-    let network = network_from_text(&text);
-    let network = network.ok_or_else(|| failed(StoreError::Damaged("the description of the network")))?;
+    let network = stored_network(&text).map_err(failed)?;
     let configured = store.config.is_some().then_some(&settings.network);
     check_same_network(&network, configured).map_err(failed)?;
     Ok((opened, network))
+}
+
+/// Returns the network that a store describes.
+pub(super) fn stored_network(text: &str) -> Result<Network, StoreError> {
+    network_from_text(text).ok_or(StoreError::Damaged("the description of the network"))
 }
 
 /// Rejects a store whose network has other consensus rules than the configured one, if one is configured.

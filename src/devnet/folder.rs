@@ -41,27 +41,7 @@ const REWRITE_LIMIT: u64 = 360;
 
 /// Settings of a private network before it has keys, and the defaults of its adjustable settings. The identity is a
 /// placeholder until the keys exist.
-const TEMPLATE: &str = "\
-nem.network = devnet
-nem.network.version = 152
-nem.network.addressStartChar = T
-nem.network.generationHash = 0000000000000000000000000000000000000000000000000000000000000000
-nem.network.nemesisSignerAddress = TAMESPACEWH4MKFMBCVFERDPOOP4FK7MTDJEYP35
-nem.network.totalAmount = 8999999999
-nem.network.nemesisFilePath = nemesis.bin
-nis.blockGenerationTargetTime = 10
-nis.maxTransactions = 1200
-nis.blockChainFeatures = PROOF_OF_STAKE|WB_IMMEDIATE_VESTING|STABILIZE_BLOCK_TIMES
-nis.treasuryReissuanceForkHeight = 1
-nis.treasuryReissuanceForkTransactionHashes =
-nis.treasuryReissuanceForkFallbackTransactionHashes =
-nis.multisigMOfNForkHeight = 1
-nis.mosaicsForkHeight = 1
-nis.firstFeeForkHeight = 1
-nis.remoteAccountForkHeight = 1
-nis.mosaicRedefinitionForkHeight = 1
-nis.secondFeeForkHeight = 1
-";
+const TEMPLATE: &str = include_str!("template.properties");
 
 /// A private network in its folder.
 #[derive(Debug)]

@@ -81,30 +81,21 @@ impl Item {
     }
 }
 
-/// A transaction and its height. It is always the outer transaction of the block or the mempool, also for the accounts of
-/// an inner transaction. All accounts get the same body.
+/// A transaction, its height and, once it was made, its body. It is always the outer transaction of the block or the
+/// mempool, also for the accounts of an inner transaction. All accounts get the same body.
 #[derive(Debug)]
-pub struct SharedPair {
-    transaction: Rc<Transaction>,
-    height: Height,
-    content: OnceCell<Content>,
-}
+pub struct SharedPair(pub Rc<Transaction>, pub Height, pub OnceCell<Content>);
 
 impl SharedPair {
-    /// Creates the pair without its body.
-    pub fn new(transaction: &Rc<Transaction>, height: Height) -> SharedPair {
-        SharedPair { transaction: Rc::clone(transaction), height, content: OnceCell::new() }
-    }
-
     /// Returns the body, creating it if necessary.
     pub fn content(&self, pool: &SharedBytesCounter) -> Content {
+        let SharedPair(transaction, height, content) = self;
         let make = || {
-            let SharedPair { transaction, height, .. } = self;
             let inner_hash = transaction.inner().map(Transaction::hash);
             let meta = TransactionMeta { height: *height, id: 0, hash: transaction.hash(), inner_hash };
             Content::view(&TransactionPair { transaction, meta }, pool)
         };
-        self.content.get_or_init(make).clone()
+        content.get_or_init(make).clone()
     }
 }
 

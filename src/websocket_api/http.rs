@@ -26,22 +26,8 @@ const ONE_YEAR_SECONDS: u64 = 31_536_000;
 /// The network's epoch, 2015-03-29 00:06:25 UTC, in Unix seconds.
 const EPOCH_UNIX_SECONDS: u64 = 1_427_587_585;
 
-const IFRAME: &str = r#"<!DOCTYPE html>
-<html>
-<head>
-  <meta http-equiv="X-UA-Compatible" content="IE=edge" />
-  <meta http-equiv="Content-Type" content="text/html; charset=UTF-8" />
-  <script>
-    document.domain = document.domain;
-    _sockjs_onload = function(){SockJS.bootstrap_iframe();};
-  </script>
-  <script src="https://cdn.jsdelivr.net/sockjs/1.0.0/sockjs.min.js"></script>
-</head>
-<body>
-  <h2>Don't panic!</h2>
-  <p>This is a SockJS hidden iframe. It's used for cross domain magic.</p>
-</body>
-</html>"#;
+/// The page that browsers load into a hidden frame.
+const IFRAME: &str = include_str!("iframe.html").trim_ascii_end();
 /// Quoted `0` and MD5 of [`IFRAME`].
 const IFRAME_ETAG: &str = "\"0096cbd37f2a5218c33bb0826a7c74cbf\"";
 

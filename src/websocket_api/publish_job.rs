@@ -1,5 +1,6 @@
 //! The job that delivers a sequence of messages in the order in which NIS1 publishes.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -189,7 +190,7 @@ impl PublishJob {
         }
         context.charge(affected.len() as u32);
         affected.retain(|address| context.table.registered.contains_key(address));
-        let pair = Rc::new(SharedPair::new(transaction, height));
+        let pair = Rc::new(SharedPair(Rc::clone(transaction), height, OnceCell::new()));
         for address in affected.iter().rev() {
             self.queue.push_front(Item::TransactionOf(format!("{topic}{address}"), Rc::clone(&pair)));
         }

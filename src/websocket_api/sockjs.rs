@@ -108,22 +108,8 @@ const PAGE_BYTES: usize = 1_024;
 /// Maximum length of a callback name, in bytes.
 const MAX_CALLBACK_BYTES: usize = 128;
 
-/// The `htmlfile` page before and after the name of the callback in the parent window.
-const PAGE: [&str; 2] = [
-    r#"<!doctype html>
-<html><head>
-  <meta http-equiv="X-UA-Compatible" content="IE=edge" />
-  <meta http-equiv="Content-Type" content="text/html; charset=UTF-8" />
-</head><body><h2>Don't panic!</h2>
-  <script>
-    document.domain = document.domain;
-    var c = parent."#,
-    r#";
-    c.start();
-    function p(d) {c.message(d);};
-    window.onload = function() {c.stop();};
-  </script>"#,
-];
+/// The `htmlfile` page; `CALLBACK` stands for the name of the callback in the parent window.
+const PAGE: &str = include_str!("htmlfile.html").trim_ascii_end();
 
 /// The last segment of a session's path: how the request receives frames or sends a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +201,7 @@ impl Wrapper<'_> {
             }
             EventSource => out.extend_from_slice(b"\r\n"),
             HtmlFile => {
-                out.extend_from_slice([PAGE[0], self.callback, PAGE[1]].concat().as_bytes());
+                out.extend_from_slice(PAGE.replace("CALLBACK", self.callback).as_bytes());
                 let padded = out.len().max(PAGE_BYTES + self.callback.len());
                 out.resize(padded, b' ');
             }

@@ -46,6 +46,11 @@ impl View<'_> {
         self.metrics.value(name)
     }
 
+    /// Formats a value, if it is known and greater than 0.
+    fn if_any(&self, name: &str, text: fn(f64) -> String) -> String {
+        self.value(name).filter(|value| *value > 0.0).map(text).unwrap_or_default()
+    }
+
     /// Returns the growth of a counter per second; `None` if the node was restarted in between.
     fn rate(&self, name: &str) -> Option<f64> {
         let uptime = |metrics: &Scrape| metrics.value("nisd_uptime_seconds");
@@ -76,11 +81,9 @@ impl View<'_> {
             Some(7) => ", without active peers",
             _ => "",
         };
-        let behind = self.value("nisd_blocks_behind").filter(|behind| *behind > 0.0);
-        let behind = behind.map(|behind| format!(", {} behind", plural(behind, "block"))).unwrap_or_default();
-        let replaced = self.value("nisd_replaced_blocks_total").filter(|replaced| *replaced > 0.0);
+        let behind = self.if_any("nisd_blocks_behind", |blocks| format!(", {} behind", plural(blocks, "block")));
         let replaced =
-            replaced.map(|replaced| format!(", {} replaced by reorgs", number(replaced))).unwrap_or_default();
+            self.if_any("nisd_replaced_blocks_total", |blocks| format!(", {} replaced by reorgs", number(blocks)));
         Some(age + state + &behind + &replaced)
     }
 
@@ -95,8 +98,7 @@ impl View<'_> {
     fn harvesting(&self) -> Option<String> {
         let accounts = plural(self.value("nisd_harvesting_accounts")?, "account");
         let blocks = plural(self.value("nisd_harvested_blocks_total")?, "block");
-        let lost = self.value("nisd_harvested_blocks_lost_total").filter(|lost| *lost > 0.0);
-        let lost = lost.map(|lost| format!(", {} of them lost", number(lost))).unwrap_or_default();
+        let lost = self.if_any("nisd_harvested_blocks_lost_total", |lost| format!(", {} of them lost", number(lost)));
         Some(format!("{accounts}, {blocks} since the start{lost}"))
     }
 
