@@ -70,7 +70,8 @@ impl Broker {
     pub fn open_websocket(&mut self, socket: ConnectionId, client: &Client, now: Duration, effects: &mut dyn Effects) {
         self.on_disconnect(socket, now, effects);
         let name = self.upgrading.take().filter(|(upgraded, _)| *upgraded == socket).and_then(|(_, name)| name);
-        let transport = SessionTransport::Websocket { socket, sockjs: name.as_ref().map(|_| now) };
+        let sockjs = name.as_ref().map(|_| sockjs::Transport::Websocket);
+        let transport = SessionTransport::new(sockjs, Some(socket), now);
         if self.open(transport, name.as_deref(), client, effects).is_none() {
             effects.close(socket, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1);
         } else if name.is_some() {

@@ -5,9 +5,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::BrokerTime;
 use super::broker::{Broker, payload_units};
-use super::session::SessionTransport;
+use super::session::{CloseReason, GO_AWAY, SessionTransport};
 use super::session_table::TOO_MANY_SESSIONS;
-use super::sockjs::{self, CloseReason, GO_AWAY, MAX_BYTES, MAX_FORM_BYTES, PollQueue, Transport, Wrapper, callback};
+use super::sockjs::{self, MAX_BYTES, MAX_FORM_BYTES, Transport, Wrapper, callback};
 use crate::model::Timestamp;
 use crate::net::http::{Request, Response};
 use crate::net::service::{Effects, Exchange, Progress};
@@ -271,20 +271,20 @@ impl Broker {
         let wrapper = Wrapper { transport, callback: &callback };
         if !is_resumed {
             let known = self.table.find_by_name(name);
-            let opened_by = known.and_then(|id| self.table.poll_queue(id)).map(|queue| queue.transport);
+            let opened_by = known.and_then(|id| self.table.polled(id)?.sockjs);
             if opened_by.is_some_and(|other| !transport.is_compatible_with(other)) {
                 response.status = 404;
                 return Progress::Done;
             }
             let id = known.or_else(|| {
-                let queue = Box::new(PollQueue::new(transport, self.table.now.monotonic));
-                self.open(SessionTransport::PollQueue(queue), Some(name), &client, effects)
+                let transport = SessionTransport::new(Some(transport), None, self.table.now.monotonic);
+                self.open(transport, Some(name), &client, effects)
             });
             response.header("Content-Type", transport.content_type());
             response.header("Cache-Control", NO_CACHE);
             response.is_streaming = transport.is_streaming();
             wrapper.begin(&mut response.body);
-            let queue = id.and_then(|id| self.table.poll_queue(id));
+            let queue = id.and_then(|id| self.table.polled(id));
             match queue.map_or(Err(TOO_MANY_SESSIONS), |queue| queue.attach(connection)) {
                 Ok(deferred_cost) => effects.charge(connection, deferred_cost),
                 Err(rejection) => return close_response(&wrapper, rejection, response),
@@ -294,7 +294,7 @@ impl Broker {
         }
         let now = self.table.now.monotonic;
         let id = self.table.session_of(connection);
-        let Some((id, queue)) = id.and_then(|id| Some((id, self.table.poll_queue(id)?))) else {
+        let Some((id, queue)) = id.and_then(|id| Some((id, self.table.polled(id)?))) else {
             // The session was removed in the meantime.
             return close_response(&wrapper, GO_AWAY, response);
         };
@@ -323,11 +323,11 @@ impl Broker {
             // The session has ended; its client is informed when it fetches.
             self.table.attach(connection, None);
             let now = self.table.now.monotonic;
-            self.table.poll_queue(id).into_iter().for_each(|queue| _ = queue.on_disconnect(connection, now));
+            self.table.polled(id).into_iter().for_each(|queue| _ = queue.on_disconnect(connection, now));
             return reject_request(response, 500, "");
         }
         let is_new = self.table.session_of(connection).is_none();
-        let is_sender = self.table.poll_queue(id).is_some_and(|queue| queue.sender == Some(connection));
+        let is_sender = self.table.polled(id).is_some_and(|queue| queue.sender == Some(connection));
         if !is_sender {
             let stream = match transport {
                 Transport::JsonpSend => sockjs::read_form(request.body, request.header("Content-Type")),
@@ -340,8 +340,8 @@ impl Broker {
                 Ok(stream) => stream,
                 Err(error) => return reject_request(response, 500, &error.to_string()),
             };
-            let Some(poll_queue) = self.table.poll_queue(id) else { return reject_request(response, 500, "") };
-            let Ok(is_turn) = poll_queue.begin_sending(connection) else { return reject_request(response, 503, "") };
+            let Some(polled) = self.table.polled(id) else { return reject_request(response, 500, "") };
+            let Ok(is_turn) = polled.begin_sending(connection) else { return reject_request(response, 503, "") };
             self.table.attach(connection, Some(id));
             if !is_turn {
                 return Progress::Suspended;
@@ -351,7 +351,7 @@ impl Broker {
         let progress = self.handle_frames(id, effects);
         if progress == Progress::Done {
             self.table.attach(connection, None);
-            let next = self.table.poll_queue(id).and_then(PollQueue::end_sending);
+            let next = self.table.polled(id).and_then(SessionTransport::end_sending);
             next.into_iter().for_each(|next| effects.resume(next));
             response.header("Content-Type", TEXT);
             response.header("Cache-Control", NO_CACHE);

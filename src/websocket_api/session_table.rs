@@ -5,8 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::content::Content;
-use super::session::{REGISTRATION_BYTES, Registration, SESSION_BYTES, Session, SessionId, SessionTransport, Usage};
-use super::sockjs::{CloseReason, INTERRUPTED, PollQueue, TOO_SLOW};
+use super::session::{
+    CloseReason, INTERRUPTED, REGISTRATION_BYTES, Registration, SESSION_BYTES, Session, SessionId, SessionTransport,
+    TOO_SLOW, Usage,
+};
 use super::stomp::{Decoder, encoder};
 use super::topics::{self, Ended, Topics, is_pattern};
 use super::{BrokerTime, Counts, Limits, Settings};
@@ -117,7 +119,7 @@ impl SessionTable {
     ) -> Option<SessionId> {
         let limits = self.settings.limits;
         let client = ClientKey::of(client, limits.ipv6_prefix);
-        let is_polled = transport.socket().is_none();
+        let is_polled = transport.is_polled();
         let (used, polled) = self.clients.get(&client).map_or((0, 0), |own| (own.usage.bytes, own.polled));
         if used + SESSION_BYTES > limits.client_bytes || is_polled && polled >= limits.polled_sessions_per_client {
             return None;
@@ -155,9 +157,9 @@ impl SessionTable {
         self.end(id);
         let Some(session) = self.sessions.remove(&id) else { return };
         self.removed.push((session.client, id));
-        let connections = session.transport.connections();
+        let connections: Vec<ConnectionId> = session.transport.connections().collect();
         connections.iter().for_each(|connection| _ = self.session_by_connection.remove(connection));
-        if session.transport.socket().is_none() {
+        if session.transport.is_polled() {
             // Waiting requests must still be answered.
             connections.into_iter().for_each(|connection| effects.resume(connection));
             self.polled_by_name.remove(&session.name);
@@ -212,7 +214,7 @@ impl SessionTable {
         log::debug!("session {} is closed in favour of a client with fewer sessions", id.0);
         self.close(id, TOO_MANY_SESSIONS, false, effects);
         // Without a connection, ended sessions would accumulate until their clients' time to reconnect is over.
-        if self.poll_queue(id).is_some_and(|queue| queue.connections().next().is_none()) {
+        if self.polled(id).is_some_and(|queue| queue.connections().next().is_none()) {
             self.remove(id, effects);
         }
     }
@@ -222,9 +224,9 @@ impl SessionTable {
         self.polled_by_name.get(name).copied()
     }
 
-    /// Returns the poll queue of a session, including an ended one.
-    pub fn poll_queue(&mut self, id: SessionId) -> Option<&mut PollQueue> {
-        self.sessions.get_mut(&id).and_then(|session| session.transport.poll_queue())
+    /// Returns the transport of a session, including an ended one, if its client fetches by requests.
+    pub fn polled(&mut self, id: SessionId) -> Option<&mut SessionTransport> {
+        self.sessions.get_mut(&id).map(|session| &mut session.transport).filter(|transport| transport.is_polled())
     }
 
     /// Assigns a connection to a session, or to none.
@@ -240,8 +242,8 @@ impl SessionTable {
     pub fn on_disconnect(&mut self, connection: ConnectionId, effects: &mut dyn Effects) {
         let Some(id) = self.session_by_connection.remove(&connection) else { return };
         let now = self.now.monotonic;
-        let Some(queue) = self.poll_queue(id) else { return self.remove(id, effects) };
-        if queue.on_disconnect(connection, now) {
+        let Some(polled) = self.polled(id) else { return self.remove(id, effects) };
+        if polled.on_disconnect(connection, now) {
             self.close(id, INTERRUPTED, false, effects);
         }
         self.schedule(id);
@@ -515,7 +517,7 @@ impl SessionTable {
     fn update_queue_usage(&mut self, id: SessionId, is_sent: bool, effects: &mut dyn Effects) {
         let Some(session) = self.session(id) else { return };
         if !is_sent {
-            self.counts.dropped += u64::from(session.transport.socket().is_none());
+            self.counts.dropped += u64::from(session.transport.is_polled());
             self.end(id);
         } else if session.usage != session.current_usage() && !self.update_usage(id) {
             self.counts.dropped += 1;
@@ -660,7 +662,12 @@ mod tests {
 
     fn open(table: &mut SessionTable, from: &str) -> Option<SessionId> {
         let socket = ConnectionId(table.last_session.0 + 1);
-        table.open(SessionTransport::Websocket { socket, sockjs: None }, None, &client(from), &mut Recorder::default())
+        table.open(
+            SessionTransport::new(None, Some(socket), table.now.monotonic),
+            None,
+            &client(from),
+            &mut Recorder::default(),
+        )
     }
 
     /// A table with one session for each of these clients, opened one second after the other.

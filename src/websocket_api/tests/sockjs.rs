@@ -6,7 +6,7 @@ use super::*;
 use crate::net::http::{RequestReader, Response};
 use crate::net::service::Exchange;
 use crate::net::websocket::handshake;
-use crate::websocket_api::sockjs::MAX_WAITING_SENDERS;
+use crate::websocket_api::session::MAX_WAITING_SENDERS;
 
 const CONNECT: &str = r#"["CONNECT\naccept-version:1.1\n\n\u0000"]"#;
 const CONNECTED: &str = r#"a["CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\u0000"]"#;
