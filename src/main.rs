@@ -69,7 +69,9 @@ fn run(mut command: Command) -> Result<(), AnyError> {
     match &command {
         Command::Settings(command) => commands::print_settings(command),
         Command::Help(help) => commands::print_help(help)?,
-        Command::Config(ConfigCommand::Check(check)) => commands::check_config(check, std::env::home_dir().as_deref())?,
+        Command::Config(ConfigCommand::Check { files }) => {
+            commands::check_config(files, std::env::home_dir().as_deref())?
+        }
         Command::Man(man) => commands::write_man_pages(&man.folder)?,
         Command::Completions(completions) => ignore_broken_pipe(commands::print_completions(completions.shell))?,
         Command::Wallet(command) => wallet::execute(command, SYSTEM)?,

@@ -22,15 +22,11 @@ const SUBJECT_WIDTH: usize = 40;
 pub enum ConfigCommand {
     /// Show line by line which settings are used, which have no effect here, and what to do instead
     #[command(after_help = notes!("config"))]
-    Check(CheckConfig),
-}
-
-/// `nisd config check`.
-#[derive(Args, Debug)]
-pub struct CheckConfig {
-    /// config-user.properties, peers-config_NETWORK.json, db.properties or logalpha.properties, as NIS1 has them
-    #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    Check {
+        /// config-user.properties, peers-config_NETWORK.json, db.properties or logalpha.properties, as NIS1 has them
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
 }
 
 /// `nisd settings`.
@@ -49,8 +45,8 @@ pub fn print_settings(command: &PrintSettings) {
 }
 
 /// Runs `nisd config check`. Fails if the node would not start with these files.
-pub fn check_config(command: &CheckConfig, home: Option<&Path>) -> Result<(), CommandError> {
-    let files = command.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+pub fn check_config(files: &[PathBuf], home: Option<&Path>) -> Result<(), CommandError> {
+    let files = files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let checked = check::check(&files, home);
     let text: String = checked.iter().map(lines).collect::<Vec<_>>().join("\n");
     let count = |level| checked.iter().flat_map(|file| &file.findings).filter(|one| one.level == level).count();

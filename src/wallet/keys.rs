@@ -21,35 +21,27 @@ const KEY_TEXT_BYTES: usize = 1024;
 pub enum KeyCommand {
     /// Create a key pair
     #[command(after_help = notes!("key"))]
-    New(NewKey),
+    New {
+        /// Key file to write, readable by you only; never overwritten [default: the key is shown once]
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Network of the address: mainnet, testnet, mijinnet or a byte [default: these three]
+        #[arg(long, value_name = "NETWORK", value_parser = values::network, allow_hyphen_values = true)]
+        network: Option<NetworkByte>,
+    },
     /// Show the public key and the addresses of a key file
     #[command(after_help = notes!("key"))]
-    Inspect(InspectKey),
-}
-
-/// `nisd key new`.
-#[derive(Args, Debug)]
-pub struct NewKey {
-    /// Key file to write, readable by you only; never overwritten [default: the key is shown once]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Network of the address: mainnet, testnet, mijinnet or a byte [default: these three]
-    #[arg(long, value_name = "NETWORK", value_parser = values::network, allow_hyphen_values = true)]
-    pub network: Option<NetworkByte>,
-}
-
-/// `nisd key inspect`.
-#[derive(Args, Debug)]
-pub struct InspectKey {
-    /// Key file
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Show the private key as well
-    #[arg(long)]
-    pub show_private: bool,
-    /// Network of the address: mainnet, testnet, mijinnet or a byte [default: these three]
-    #[arg(long, value_name = "NETWORK", value_parser = values::network, allow_hyphen_values = true)]
-    pub network: Option<NetworkByte>,
+    Inspect {
+        /// Key file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Show the private key as well
+        #[arg(long)]
+        show_private: bool,
+        /// Network of the address: mainnet, testnet, mijinnet or a byte [default: these three]
+        #[arg(long, value_name = "NETWORK", value_parser = values::network, allow_hyphen_values = true)]
+        network: Option<NetworkByte>,
+    },
 }
 
 /// `nisd address`.
@@ -63,27 +55,24 @@ pub struct ShowAddress {
     pub network: Option<NetworkByte>,
 }
 
-pub fn new_key(command: &NewKey, system: System) -> Result<(), WalletError> {
-    let key = PrivateKey::from_seed(&*random_bytes(system)?);
-    let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), command.network));
-    match &command.output {
-        Some(path) => {
+/// Runs `nisd key`.
+pub fn key(command: &KeyCommand, system: System) -> Result<(), WalletError> {
+    let (key, network) = match command {
+        KeyCommand::New { network, .. } => (PrivateKey::from_seed(&*random_bytes(system)?), *network),
+        KeyCommand::Inspect { file, network, .. } => (load_key(file)?, *network),
+    };
+    let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), network));
+    match command {
+        KeyCommand::New { output: Some(path), .. } => {
             key_file::write(path, &key).map_err(|error| WalletError::KeyFile(path.clone(), error))?;
             text.push_str(&format!("key file     {}\n", path.display()));
         }
-        None => {
+        KeyCommand::New { output: None, .. } => {
             print_note("the private key is shown only now and stored nowhere; anyone who sees it controls the account");
             push_private_line(&mut text, &key);
         }
-    }
-    print(&text)
-}
-
-pub fn inspect_key(command: &InspectKey) -> Result<(), WalletError> {
-    let key = load_key(&command.file)?;
-    let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), command.network));
-    if command.show_private {
-        push_private_line(&mut text, &key);
+        KeyCommand::Inspect { show_private: true, .. } => push_private_line(&mut text, &key),
+        KeyCommand::Inspect { show_private: false, .. } => {}
     }
     print(&text)
 }
@@ -109,6 +98,7 @@ fn address_line(address: &Address, network: NetworkByte) -> String {
     format!("{:12} {address}  {}\n", network_name(network), dashed(address))
 }
 
+/// Runs `nisd address`.
 pub fn show_address(command: &ShowAddress) -> Result<(), WalletError> {
     let subject = &command.subject;
     if subject.len() == PUBLIC_KEY_DIGITS && subject.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -133,8 +133,7 @@ impl WalletError {
 /// Runs a command.
 pub fn execute(command: &WalletCommand, system: System) -> Result<(), WalletError> {
     match command {
-        WalletCommand::Key(KeyCommand::New(command)) => keys::new_key(command, system),
-        WalletCommand::Key(KeyCommand::Inspect(command)) => keys::inspect_key(command),
+        WalletCommand::Key(command) => keys::key(command, system),
         WalletCommand::Address(command) => keys::show_address(command),
         WalletCommand::Send(command) => send::send(command, system),
         WalletCommand::Apostille(command) => apostille::execute(command, system),
