@@ -512,7 +512,7 @@ impl SessionTable {
         }
     }
 
-    /// Updates the usage of a session's poll queue. The session ends if sending failed, or if too much waits for its
+    /// Updates the usage of a session's queued messages. The session ends if sending failed, or if too much waits for its
     /// client.
     fn update_queue_usage(&mut self, id: SessionId, is_sent: bool, effects: &mut dyn Effects) {
         let Some(session) = self.session(id) else { return };
