@@ -1,15 +1,15 @@
 //! How fast a node serves its chain to peers, and the response times of its clients meanwhile.
 //!
-//! In a chain is a response of 400 blocks with 10,000 transactions. 50 peers at their own addresses request blocks, or
+//! In the chain a response has 400 blocks with 10,000 transactions. 50 peers at their own addresses request blocks, or
 //! hashes, one after another, while 200 queries per second arrive. Then the same 50 send requests and read nothing of
-//! the responses, which shows what the node buffers for them. The 50 are a process at the lowest priority: on a network
-//! they are other machines and share neither processor nor memory with the measured clients. SERVING_CHAIN names a
-//! folder with the `network.properties` and `blocks.bin` of another chain, SERVING_SECONDS the duration of each part.
+//! the responses, which shows what the node buffers for them. The 50 have the lowest priority: on a network they are
+//! other machines and do not share the processor with the measured clients. SERVING_CHAIN names a folder with the
+//! `network.properties` and `blocks.bin` of another chain, SERVING_SECONDS the duration of each part.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,6 @@ use nisd::peer::wire::{
 };
 use rustix::process::setpriority_process;
 
-/// Argument that makes this program act as the peers.
-const AS_PEERS: &str = "as-peers";
 const PEERS: u64 = 50;
 const PATHS: [&str; 6] = ["/chain/height", "/chain/last-block", "/heartbeat", "/status", "/node/info", "/chain/score"];
 /// Maximum size of a response.
@@ -40,8 +38,6 @@ const CHALLENGE: Challenge = Challenge([7; 64]);
 /// The node that is queried.
 struct ServingNode {
     node: Node,
-    /// The settings of its network.
-    config: PathBuf,
     key: PublicKey,
     part: ChainSource,
 }
@@ -60,11 +56,7 @@ enum Requested {
     Hashes,
 }
 
-pub fn run(arguments: &[String]) -> ExitCode {
-    if let Some((AS_PEERS, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        run_peers(rest);
-        return ExitCode::SUCCESS;
-    }
+pub fn run(_: &[String]) -> ExitCode {
     print_machine();
     let folder = folder();
     let served = serve(folder.path());
@@ -102,7 +94,7 @@ fn serve(folder: &Path) -> ServingNode {
     let info: NodeInfo = read_introduction(Format::Binary, &body, Context::of(&network), &CHALLENGE)
         .expect("the node introduces itself");
     let part = ChainSource { http: node.http, network, height };
-    ServingNode { node, config: files.config, key: info.identity.key, part }
+    ServingNode { node, key: info.identity.key, part }
 }
 
 /// Prints the largest responses and verifies their signatures.
@@ -179,57 +171,34 @@ fn request_whole(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Acts as the peers: sends requests for as long as the arguments say, and prints the numbers of bytes and responses.
-fn run_peers(arguments: &[String]) {
-    let [config, http, height, what, millis] = arguments else { panic!("five arguments: {arguments:?}") };
-    setpriority_process(None, 19).expect("a lower priority");
-    let network = config::load(Some(Path::new(config)), Vec::new(), None).expect("settings").network;
-    let part =
-        ChainSource { http: http.parse().expect("an address"), network, height: height.parse().expect("a height") };
-    let what = if what == "Blocks" { Requested::Blocks } else { Requested::Hashes };
-    let end = Instant::now() + Duration::from_millis(millis.parse().expect("a time"));
-    let (bytes, answers) = (AtomicU64::new(0), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        for peer in 0..PEERS {
-            let (bytes, answers, part) = (&bytes, &answers, &part);
-            scope.spawn(move || {
-                let mut stream = connect(part.http, peer);
-                let mut number = peer << 32;
-                while Instant::now() < end {
-                    number += 1;
-                    let body = request_whole(&mut stream, &part.request(what, number));
-                    bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
-                    answers.fetch_add(1, Ordering::Relaxed);
-                    if matches!(what, Requested::Hashes) {
-                        // A peer that sends more requests than NIS1 allows would be rejected.
-                        std::thread::sleep(Duration::from_millis(25));
-                    }
-                }
-            });
-        }
-    });
-    println!("{} {}", bytes.into_inner(), answers.into_inner());
-}
-
 /// Runs all peers for this long.
 fn measure(served: &ServingNode, what: Requested, time: Duration) {
-    let process = served.node.process.id();
-    let cpu = cpu_seconds(process);
-    let peers = Command::new(std::env::current_exe().expect("this program"))
-        .args(["serving", AS_PEERS])
-        .arg(&served.config)
-        .args([served.node.http.to_string(), served.part.height.to_string(), format!("{what:?}")])
-        .arg(time.as_millis().to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the peers");
-    let (waited, peak) = served.run_queries(time);
-    let told = String::from_utf8(peers.wait_with_output().expect("the peers end").stdout).expect("text");
-    let numbers: Vec<f64> = told.split_whitespace().map(|number| number.parse().expect("a number")).collect();
-    let [bytes, answers] = numbers[..] else { panic!("what came of the peers: {told:?}") };
+    let (process, part) = (served.node.process.id(), &served.part);
+    let (cpu, end) = (cpu_seconds(process), Instant::now() + time);
+    let (bytes, answers) = (AtomicU64::new(0), AtomicU64::new(0));
+    let ask = |peer: u64| {
+        // On Linux this is the priority of a thread.
+        setpriority_process(None, 19).expect("a lower priority");
+        let mut stream = connect(part.http, peer);
+        let mut number = peer << 32;
+        while Instant::now() < end {
+            number += 1;
+            let body = request_whole(&mut stream, &part.request(what, number));
+            bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
+            answers.fetch_add(1, Ordering::Relaxed);
+            if matches!(what, Requested::Hashes) {
+                // A peer that sends more requests than NIS1 allows would be rejected.
+                std::thread::sleep(Duration::from_millis(25));
+            }
+        }
+    };
+    let (waited, peak) = std::thread::scope(|scope| {
+        (0..PEERS).for_each(|peer| _ = scope.spawn(move || ask(peer)));
+        served.run_queries(time)
+    });
     let seconds = time.as_secs_f64();
-    let (megabytes, answers) = (bytes / 1e6 / seconds, answers / seconds);
-    let each = served.part.network.chain.max_blocks_per_sync() as f64;
+    let [megabytes, answers] = [bytes.into_inner() as f64 / 1e6, answers.into_inner() as f64].map(|sum| sum / seconds);
+    let each = part.network.chain.max_blocks_per_sync() as f64;
     println!(
         "{PEERS} ask for {what:?}: {megabytes:.0} MB/s, {answers:.0} answers/s, at most {:.0} blocks or hashes/s, {:.2} \
          processors\n    {waited}\n    {peak}",
