@@ -2,8 +2,9 @@
 //! ones that are started on the resulting store.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
-use super::support::{Memory, QueryMix, TIP, folder, in_millis, node_on_all_forks, print_machine, seconds};
+use super::support::{Memory, QueryMix, TIP, folder, in_millis, node_on_all_forks, print_machine};
 use crate::common::daemon::Node;
 use crate::common::http::Client;
 
@@ -27,13 +28,13 @@ pub fn run(_: &[String]) -> ExitCode {
     let store = std::fs::metadata(folder.path().join("store/data.mdb")).expect("the store").len();
     println!("store: {:.1} MiB", store as f64 / MIB);
     let start = |_| {
-        seconds(|| {
-            let node = node_on_all_forks(folder.path(), false);
-            Client::connect(node.http).height();
-        })
+        let begun = Instant::now();
+        let node = node_on_all_forks(folder.path(), false);
+        Client::connect(node.http).height();
+        begun.elapsed().as_secs_f64()
     };
     let mut times: Vec<f64> = (0..STARTS).map(start).collect();
-    println!("from exec to the first answer, and to its end, {STARTS} starts: {}", in_millis(&mut times));
+    println!("from exec to the first answer, {STARTS} starts: {}", in_millis(&mut times));
     report(&node_on_all_forks(folder.path(), false), "started on the store:");
     ExitCode::SUCCESS
 }

@@ -28,7 +28,7 @@ pub(crate) use args;
 /// Maximum run time of a command, and maximum time until a node listens.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval between checks of a process.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Maximum wait for an expected event.
 const MAX_WAIT: Duration = Duration::from_secs(60);
