@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 
 use crate::common::daemon::{CommandOutput, Node, args, closed_port, new_network, run, wait_for};
 use crate::common::http::Client;
-use crate::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, now, private_key};
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key, signed};
 use nisd::metrics::Scrape;
-use nisd::model::transaction::{Transfer, wire_version};
-use nisd::model::{Address, Amount, Body, Mosaic, MosaicId, Timestamp, Transaction};
+use nisd::model::transaction::Transfer;
+use nisd::model::{Address, Amount, Body, Mosaic, MosaicId, Timestamp};
 use serde_json::Value;
 
 /// Columns of the table.
@@ -184,15 +184,7 @@ fn out_of_order(to: Address, time: Timestamp) -> (Vec<u8>, String) {
     let mosaics = vec![mosaic("a:a"), mosaic("a:b")];
     let body = Body::Transfer(Transfer { recipient: to, amount: Amount::whole(1), message: None, mosaics });
     let keys = key_pair(1);
-    let transaction = Transaction {
-        version: wire_version(NETWORK, 2),
-        timestamp: time,
-        signer: keys.public(),
-        signature: None,
-        fee: Amount::whole(1),
-        deadline: Timestamp(time.0 + 3600),
-        body,
-    };
+    let transaction = signed(&keys, 2, body, Amount::whole(1), time);
     let mut bytes = transaction.signed_bytes();
     let (first, second) = (bytes.len() - 2 * MOSAIC_BYTES, bytes.len() - MOSAIC_BYTES);
     bytes[first..].rotate_left(MOSAIC_BYTES);

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use crate::common::daemon::{CommandOutput, Node, args, assert_contains, run, wait_for};
 use crate::common::http::{Client, post};
 use crate::common::members::announcement;
-use crate::common::private_network::{Genesis, address, key_pair, now, transfer};
+use crate::common::private_network::{Genesis, NETWORK, address, key_pair, now, transfer};
 use crate::common::tiny;
 use crate::common::websocket::{CLOSE, Socket, upgrade_request};
 use nisd::crypto::{KeyPair, PrivateKey};
-use nisd::model::transaction::{Transfer, wire_version};
-use nisd::model::{Address, Amount, Body, NetworkByte, Timestamp, Transaction};
+use nisd::model::{Address, Amount, Timestamp, Transaction};
 use serde_json::json;
 
 /// Height of the recorded chain.
@@ -43,19 +42,8 @@ fn private_key(name: &str) -> String {
 /// Returns a transfer of one currency unit from Alice to Bob.
 fn transfer_to_bob(time: i32) -> Transaction {
     let alice = KeyPair::new(&PrivateKey::from_hex(&private_key("alice")).expect("hex"));
-    let recipient = Address::parse(BOB, NetworkByte::TESTNET).expect("an address");
-    let body = Transfer { recipient, amount: Amount(1_000_000), message: None, mosaics: Vec::new() };
-    let mut transaction = Transaction {
-        version: wire_version(NetworkByte::TESTNET, 1),
-        timestamp: Timestamp(time),
-        signer: alice.public(),
-        signature: None,
-        fee: Amount(50_000),
-        deadline: Timestamp(time + 3600),
-        body: Body::Transfer(body),
-    };
-    transaction.signature = Some(alice.sign(&transaction.signed_bytes()));
-    transaction
+    let bob = Address::parse(BOB, NETWORK).expect("an address");
+    transfer(&alice, bob, Amount(1_000_000), Amount(50_000), Timestamp(time))
 }
 
 /// Announces a transaction; returns the name of the result.

@@ -1,14 +1,12 @@
 //! Funded accounts whose transfers fill blocks.
 
 use nisd::crypto::KeyPair;
-use nisd::model::transaction::{MosaicDefinitionCreation, ProvisionNamespace, wire_version};
-use nisd::model::{
-    Address, Amount, Body, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Timestamp, Transaction,
-};
+use nisd::model::transaction::{MosaicDefinitionCreation, ProvisionNamespace};
+use nisd::model::{Address, Amount, Body, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Transaction};
 
 use crate::common::http::{Client, post};
 use crate::common::members;
-use crate::common::private_network::{NETWORK, address, key_pair, now, transfer_with_message};
+use crate::common::private_network::{NETWORK, address, key_pair, now, signed, transfer_with_message};
 
 /// Number of senders; their keys have the numbers from 2 on.
 const SENDERS: u64 = 500;
@@ -77,9 +75,9 @@ impl Payer {
             };
             let creation_fee_sink = sink("TBMOSAICOD4F54EE5CDMR23CCBGOAM2XSJBR5OLC");
             let body = MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee: Amount::whole(10) };
-            announcement(&signed(&owner, Body::MosaicDefinitionCreation(Box::new(body))))
+            announcement(&signed(&owner, 1, Body::MosaicDefinitionCreation(Box::new(body)), Amount(500_000), now()))
         };
-        (announcement(&signed(&owner, rent)), (0..count).map(define).collect())
+        (announcement(&signed(&owner, 1, rent, Amount(500_000), now())), (0..count).map(define).collect())
     }
 
     fn next(&mut self, recipient: Address, message: usize) -> Transaction {
@@ -88,14 +86,6 @@ impl Payer {
         self.count += 1;
         transfer_with_message(from, recipient, Amount(1_000_000 + self.count), &vec![b'x'; message], fee, now())
     }
-}
-
-fn signed(owner: &KeyPair, body: Body) -> Transaction {
-    let (version, timestamp, signer) = (wire_version(NETWORK, 1), now(), owner.public());
-    let (fee, deadline) = (Amount(500_000), Timestamp(timestamp.0 + 3_600));
-    let mut transaction = Transaction { version, timestamp, signer, signature: None, fee, deadline, body };
-    transaction.signature = Some(owner.sign(&transaction.signed_bytes()));
-    transaction
 }
 
 fn announcement(transaction: &Transaction) -> String {

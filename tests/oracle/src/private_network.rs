@@ -66,7 +66,12 @@ pub fn transfer_with_message(
     let plain = || Message { kind: MessageKind::Plain, payload: message.to_vec() };
     let message = (!message.is_empty()).then(plain);
     let body = Body::Transfer(Transfer { recipient: to, amount, message, mosaics: Vec::new() });
-    let (version, deadline) = (wire_version(NETWORK, 1), Timestamp(time.0 + 3600));
+    signed(from, 1, body, fee, time)
+}
+
+/// Builds a signed transaction of an entity version, with a deadline one hour after its timestamp.
+pub fn signed(from: &KeyPair, entity_version: i32, body: Body, fee: Amount, time: Timestamp) -> Transaction {
+    let (version, deadline) = (wire_version(NETWORK, entity_version), Timestamp(time.0 + 3600));
     let signer = from.public();
     let mut transaction = Transaction { version, timestamp: time, signer, signature: None, fee, deadline, body };
     transaction.signature = Some(from.sign(&transaction.signed_bytes()));
