@@ -21,7 +21,7 @@ const LEAK_DIGITS: u32 = 12;
 pub fn check(data: &[u8]) -> usize {
     let Some((selector, content)) = data.split_first() else { return 0 };
     let (place, form) = (selector >> 3 & 7, selector & 7);
-    let home = (selector & 0x40 != 0).then_some(Path::new("/home/user"));
+    let home = (selector & 0x40 == 0).then_some(Path::new("/home/user"));
     let (name, bytes) = file(content, place, &key_text(form));
     let built = build(Some((Path::new(name), &bytes)), Vec::new(), home);
     let (as_properties, as_json) = (properties::parse(&bytes), properties::parse_json(&bytes));

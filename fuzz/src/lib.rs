@@ -11,6 +11,7 @@ pub mod block_file;
 pub mod chain_part;
 pub mod configuration;
 pub mod connections;
+pub mod dns;
 pub mod entities;
 pub mod http_request;
 pub mod interface;
@@ -23,6 +24,7 @@ pub mod key_files;
 pub mod lax_json;
 pub mod lists;
 pub mod nemesis_search;
+pub mod offline_files;
 pub mod peer_machine;
 pub mod peer_wire;
 pub mod pieces;
@@ -30,6 +32,7 @@ pub mod response;
 pub mod sockjs_payload;
 pub mod sockjs_sessions;
 pub mod stomp;
+pub mod store_files;
 pub mod stored_values;
 pub mod tiny;
 pub mod websocket;
@@ -38,7 +41,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 23] = [
+pub const TARGETS: [(&str, Check); 26] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -62,4 +65,7 @@ pub const TARGETS: [(&str, Check); 23] = [
     ("nemesis_search", nemesis_search::check),
     ("peer_machine", peer_machine::check),
     ("peer_wire", peer_wire::check),
+    ("dns", dns::check),
+    ("offline_files", offline_files::check),
+    ("store_files", store_files::check),
 ];

@@ -18,8 +18,9 @@ mod write;
 
 pub use backup::{StoreBackup, remove_backup};
 pub use blocks::{BlockRow, StoredHeader, block_key, block_row, stored_block, stored_header, tip};
-pub use durability::{BootId, SyncFile};
+pub use durability::{BootId, SyncFile, recover_to_durable, refuse_unrecovered};
 pub use error::{Result, StoreError, folder_error_text};
+pub use files::check as check_data_file;
 pub use files::{DiskSpace, FileFault, ReaderCounts, exists, free_bytes, size};
 #[cfg(test)]
 pub use open::test_store;

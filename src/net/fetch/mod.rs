@@ -8,7 +8,7 @@
 //!
 //! Redirects are not followed. There is no TLS.
 
-mod dns;
+pub mod dns;
 mod fetcher;
 mod response;
 

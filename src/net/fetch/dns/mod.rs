@@ -73,9 +73,9 @@ impl Cache {
 /// Port of name servers.
 const PORT: u16 = 53;
 /// Name servers used; further ones are ignored, as by the system's resolver.
-const MAX_SERVERS: usize = 3;
+pub const MAX_SERVERS: usize = 3;
 /// Addresses used of one name in the hosts file.
-const MAX_ADDRESSES: usize = 8;
+pub const MAX_ADDRESSES: usize = 8;
 
 /// DNS configuration.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 
 /// A query to send to a name server on a new socket.
 #[derive(Debug, PartialEq, Eq)]
-struct Datagram {
+pub struct Datagram {
     /// Slot of the query.
     slot: usize,
     /// The name server; responses from others are not accepted.
@@ -282,7 +282,7 @@ impl Resolver {
     }
 
     /// Returns a query to send.
-    fn next_query(&mut self) -> Option<Datagram> {
+    pub fn next_query(&mut self) -> Option<Datagram> {
         while let Some(slot) = self.unsent.pop_front() {
             let Some(query) = self.queries.get_mut(slot) else { continue };
             let server = self.configuration.servers.get(query.server).copied();
@@ -312,7 +312,7 @@ impl Resolver {
     }
 
     /// Handles a message from the server of a query.
-    fn received(&mut self, slot: usize, bytes: &[u8], now: Duration) {
+    pub fn received(&mut self, slot: usize, bytes: &[u8], now: Duration) {
         let Some(query) = self.queries.get_mut(slot) else { return };
         match message::parse_response(bytes, query.id, &query.name, query.family) {
             Some(DnsAnswer::Failed(reason)) => self.attempt_failed(slot, reason, now),
