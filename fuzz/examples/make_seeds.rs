@@ -1106,7 +1106,10 @@ fn offline_files(vectors: &Value) {
         let json = row["json"].as_str().expect("a transaction");
         seeds.add(name, format!("{first}{json}").as_bytes());
         let signature = &serde_json::from_str::<Value>(json).expect("JSON")["signature"];
-        seeds.add(&format!("{name}.signed"), format!("0{{\"data\":{},\"signature\":{signature}}}", row["data"]).as_bytes());
+        seeds.add(
+            &format!("{name}.signed"),
+            format!("0{{\"data\":{},\"signature\":{signature}}}", row["data"]).as_bytes(),
+        );
     }
 }
 

@@ -158,10 +158,11 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Datagram {
     /// Slot of the query.
-    slot: usize,
+    pub slot: usize,
     /// The name server; responses from others are not accepted.
-    server: SocketAddr,
-    bytes: Vec<u8>,
+    pub server: SocketAddr,
+    /// The message.
+    pub bytes: Vec<u8>,
 }
 
 /// A lookup in progress.
