@@ -52,8 +52,8 @@ impl StoreFolder {
 
     #[track_caller]
     fn import_with(&self, config: &Path, blocks: &Path, arguments: &[&str]) -> CommandOutput {
-        let all = args!["import", "--data", self.data(), "--config", config, blocks];
-        run(all.into_iter().chain(arguments.iter().map(OsString::from)))
+        let all = args!["import", "--data", self.data(), "--config", config];
+        run(all.into_iter().chain(arguments.iter().map(OsString::from)).chain(args![blocks]))
     }
 
     #[track_caller]

@@ -23,11 +23,7 @@ pub fn pipeline(binary: &str, connections: usize) -> Outcome {
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
     let forever = "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20).into_bytes();
     stage.begin();
-    swarm.open(
-        connections,
-        |_| ATTACKER,
-        ConnectionScript { forever, reconnects: true, ..ConnectionScript::default() },
-    );
+    swarm.open(connections, |_| ATTACKER, ConnectionScript::endless(b"", forever));
     swarm.run(Duration::from_secs(8), |_| false);
     let notes = vec![format!("answers {}, {} times closed", swarm.answers(), swarm.closed)];
     stage.end(notes, &[Bar::Others(20.0)])
@@ -41,7 +37,7 @@ pub fn few_files(binary: &str, limit: &str) -> Outcome {
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
     let first = b"GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
     stage.begin();
-    swarm.open(CONNECTIONS, remote_address, ConnectionScript { first, ..ConnectionScript::default() });
+    swarm.open(CONNECTIONS, remote_address, ConnectionScript::request(first));
     swarm.run(Duration::from_secs(1), |_| false);
     let (mut answers, mut upgrades, mut took) = (Vec::new(), Vec::new(), Vec::new());
     while answers.len() < NEWCOMERS && stage.started_at().elapsed() < Duration::from_secs(14) {
@@ -80,11 +76,7 @@ fn longest_body(stage: &AttackStage, path: &str) -> usize {
     let mut lengths = std::iter::successors(Some(MIB), |length| (*length > 64).then_some(length / 2));
     let is_taken = |length: &usize| {
         let mut swarm = Swarm::new(stage.node.http, 1024);
-        swarm.open(
-            1,
-            |_| ATTACKER,
-            ConnectionScript { first: head(path, *length).into_bytes(), ..ConnectionScript::default() },
-        );
+        swarm.open(1, |_| ATTACKER, ConnectionScript::request(head(path, *length)));
         !swarm
             .run(Duration::from_millis(200), |swarm| swarm.connections[0].answers > 0 || swarm.connections[0].is_closed)
     };
@@ -108,7 +100,7 @@ pub fn unfinished_bodies(binary: &str, path: &str, addresses: u8) -> Outcome {
     for (length, count) in waves {
         let mut first = head(path, length).into_bytes();
         first.resize(first.len() + length - 1, b' ');
-        swarm.open(count, from, ConnectionScript { first, ..ConnectionScript::default() });
+        swarm.open(count, from, ConnectionScript::request(first));
         swarm.run(Duration::from_secs(3), is_said);
     }
     honest.push(SlowClient::begin(stage.node.http));

@@ -200,7 +200,7 @@ fn endless_requests(
     let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
     stage.begin();
-    let part = ConnectionScript { first: first.to_vec(), forever, reconnects: true, ..ConnectionScript::default() };
+    let part = ConnectionScript::endless(first, forever);
     swarm.open(64, |number| attacker(number % addresses), part);
     let share = processor_share(&stage, || _ = swarm.run(DURATION, |_| false));
     let notes = vec![format!("{share:.2} of a processor, {} times closed", swarm.closed)];
@@ -244,7 +244,7 @@ pub fn equal_holders(binary: &str) -> Outcome {
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
     stage.begin();
     let holder = |number: usize| Ipv4Addr::new(127, 4, (number / 250) as u8, 1 + (number % 250) as u8);
-    swarm.open(ADDRESSES, holder, ConnectionScript { upgrades: true, ..ConnectionScript::default() });
+    swarm.open(ADDRESSES, holder, ConnectionScript::session(""));
     swarm.run(Duration::from_secs(1), |_| false);
     let to = stage.node.websocket;
     let (mut kept, mut let_in) = (Vec::new(), [0, 0]);

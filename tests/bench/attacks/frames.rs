@@ -31,7 +31,7 @@ fn request(name: &str, account: &Address) -> String {
 fn session(stage: &AttackStage, from: Ipv4Addr, frames: impl IntoIterator<Item = String>) -> Swarm {
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
     let first = messages_of(std::iter::once(CONNECT.to_owned()).chain(frames));
-    swarm.open(1, |_| from, ConnectionScript { upgrades: true, first, ..ConnectionScript::default() });
+    swarm.open(1, |_| from, ConnectionScript::session(first));
     let is_there = swarm.run(Duration::from_secs(5), |swarm| swarm.connections[0].receipts > 0);
     assert!(is_there, "a session cannot subscribe");
     swarm

@@ -25,7 +25,7 @@ pub fn sessions(binary: &str) -> Outcome {
     let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
     let from = |number: usize| Ipv4Addr::new(127, 2, 0, 1 + (number % ADDRESSES) as u8);
-    swarm.open(ADDRESSES * CONNECTIONS, from, ConnectionScript { reconnects: true, ..ConnectionScript::default() });
+    swarm.open(ADDRESSES * CONNECTIONS, from, ConnectionScript::endless(b"", Vec::new()));
     let mut newcomers = Swarm::new(stage.node.websocket, 16 * 1024);
     stage.begin();
     let begun = Instant::now();
@@ -40,7 +40,7 @@ pub fn sessions(binary: &str) -> Outcome {
         let came = newcomers.connections.len();
         if begun.elapsed() > FULL_AFTER + BETWEEN_NEWCOMERS * came as u32 {
             let from = |_| Ipv4Addr::new(127, 3, 0, 1 + came as u8);
-            newcomers.open(1, from, ConnectionScript { upgrades: true, ..ConnectionScript::default() });
+            newcomers.open(1, from, ConnectionScript::session(""));
         }
     }
     newcomers.run(Duration::from_millis(300), |_| false);

@@ -50,11 +50,7 @@ fn subscribe(topics: &[String]) -> Vec<u8> {
 /// Opens sessions with the maximum number of subscriptions; returns them and what prevented subscriptions.
 fn open_greedy_sessions(stage: &AttackStage, topic: &str, piece: usize) -> (Swarm, String) {
     let mut swarm = Swarm::new(stage.node.websocket, piece);
-    let part = ConnectionScript {
-        upgrades: true,
-        first: subscribe(&vec![topic.to_owned(); GREEDY_SUBSCRIPTIONS]),
-        ..ConnectionScript::default()
-    };
+    let part = ConnectionScript::session(subscribe(&vec![topic.to_owned(); GREEDY_SUBSCRIPTIONS]));
     swarm.open(GREEDY_SESSIONS, |_| ATTACKER, part);
     swarm.run(Duration::from_secs(3), |swarm| swarm.connections.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
     let count =
@@ -122,8 +118,7 @@ fn spreads<'d>(deliveries: impl Iterator<Item = &'d Delivery>) -> Vec<f64> {
 /// Opens many sessions of many addresses, subscribed to a topic.
 fn open_subscribers(stage: &AttackStage, topic: &str) -> Swarm {
     let mut swarm = Swarm::new(stage.node.websocket, PIECE);
-    let part =
-        ConnectionScript { upgrades: true, first: subscribe(&[topic.to_owned()]), ..ConnectionScript::default() };
+    let part = ConnectionScript::session(subscribe(&[topic.to_owned()]));
     swarm.open(SUBSCRIBERS, remote_address, part);
     swarm.run(MAX_WAIT, |swarm| swarm.connections.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
     let count = swarm.connections.iter().filter(|peer| peer.receipts > 0).count();
@@ -171,11 +166,7 @@ pub fn owners(binary: &str) -> Outcome {
     let owners: Vec<Address> = (0..SUBSCRIBERS as u64).map(|number| address(&key_pair(1_000_000 + number))).collect();
     for (number, owner) in owners.iter().enumerate() {
         let topics = ["/blocks/new".to_owned(), format!("/account/{owner}"), format!("/transactions/{owner}")];
-        swarm.open(
-            1,
-            |_| remote_address(number),
-            ConnectionScript { upgrades: true, first: subscribe(&topics), ..Default::default() },
-        );
+        swarm.open(1, |_| remote_address(number), ConnectionScript::session(subscribe(&topics)));
     }
     swarm.run(MAX_WAIT, |swarm| swarm.connections.iter().all(|peer| peer.receipts > 0 || peer.is_closed));
     let transfers: Vec<_> = owners.iter().take(ROUNDS * FULL_BLOCK).map(|owner| stage.payer.sign_to(*owner)).collect();

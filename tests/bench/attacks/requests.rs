@@ -30,7 +30,7 @@ struct RequestRun {
 impl RequestRun {
     fn new(stage: &AttackStage, count: usize, from: impl Fn(usize) -> Ipv4Addr) -> RequestRun {
         let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
-        swarm.open(count, from, ConnectionScript { reconnects: true, ..ConnectionScript::default() });
+        swarm.open(count, from, ConnectionScript::endless(b"", Vec::new()));
         RequestRun { swarm, response_times: Vec::new() }
     }
 
@@ -189,7 +189,7 @@ pub fn big_block(binary: &str) -> Outcome {
     let mut stage = with_big_mempool(binary);
     let mut swarm = Swarm::new(stage.node.websocket, 512);
     let first = messages_of(["CONNECT\n\n\0SUBSCRIBE\nid:x\ndestination:/blocks\n\n\0".to_owned()]);
-    swarm.open(50, remote_address, ConnectionScript { upgrades: true, first, ..ConnectionScript::default() });
+    swarm.open(50, remote_address, ConnectionScript::session(first));
     swarm.run(Duration::from_secs(1), |_| false);
     stage.begin();
     harvest(&mut stage);

@@ -34,6 +34,23 @@ pub struct ConnectionScript {
     pub reconnects: bool,
 }
 
+impl ConnectionScript {
+    /// Returns the script of a client that sends something once.
+    pub fn request(first: impl Into<Vec<u8>>) -> ConnectionScript {
+        ConnectionScript { first: first.into(), ..ConnectionScript::default() }
+    }
+
+    /// Returns the script of a websocket that then sends something once.
+    pub fn session(first: impl Into<Vec<u8>>) -> ConnectionScript {
+        ConnectionScript { upgrades: true, ..ConnectionScript::request(first) }
+    }
+
+    /// Returns the script of a client that reconnects, and sends something over and over.
+    pub fn endless(first: &[u8], forever: Vec<u8>) -> ConnectionScript {
+        ConnectionScript { forever, reconnects: true, ..ConnectionScript::request(first) }
+    }
+}
+
 /// A connection.
 pub struct Connection {
     part: Rc<ConnectionScript>,
