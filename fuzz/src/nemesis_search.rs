@@ -11,8 +11,9 @@ use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::devnet::nemesis_block;
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Amount, Block, Hash256, Network, NetworkByte, Timestamp};
+use nisd::net::fetch::{FetchError, FetchId, FetchResponse, Response};
 use nisd::peer::NemesisSearch;
-use nisd::peer::io::{CallId, Reply};
+use nisd::peer::io::Reply;
 use nisd::peer::nemesis_search::{MAX_BACKOFF, MAX_IN_FLIGHT};
 use nisd::peer::wire::Endpoint;
 
@@ -73,7 +74,7 @@ struct Harness {
     /// The peer of each request.
     asked: Vec<usize>,
     /// Requests without an outcome.
-    open: Vec<CallId>,
+    open: Vec<FetchId>,
     /// A block was returned and not rejected.
     is_accepted: bool,
     given: usize,
@@ -125,7 +126,7 @@ impl Harness {
             Event::Noise => (0..byte()).map(|_| byte()).collect(),
         };
         let is_right = body == *good;
-        self.reply(with, Reply::Answer { body, from: IpAddr::V4(Ipv4Addr::LOCALHOST) }, is_right);
+        self.reply(with, answer(200, body), is_right);
     }
 
     /// Completes one of the open requests.
@@ -145,21 +146,18 @@ impl Harness {
             }
             None => assert!(!is_right || self.is_accepted, "the right block was not taken"),
         }
-        assert!(self.search.on_reply(call, Reply::TimedOut, self.now).is_none(), "a call ends twice");
+        assert!(self.search.on_reply(call, failure(0), self.now).is_none(), "a call ends twice");
     }
 
     fn tick(&mut self) {
-        let Harness { search, now, asked, open, .. } = self;
-        search.tick(*now, |node, _| {
-            let call = CallId(asked.len() as u64);
-            asked.push(node.port as usize - 1);
-            open.push(call);
-            call
-        });
+        while let Some((call, request)) = self.search.next_request(self.now) {
+            self.asked.push(usize::from(request.endpoint.port) - 1);
+            self.open.push(call);
+        }
     }
 
     fn check_limits(&self) {
-        let outstanding: BTreeSet<CallId> = self.search.outstanding().collect();
+        let outstanding: BTreeSet<FetchId> = self.search.outstanding().collect();
         assert_eq!(outstanding, self.open.iter().copied().collect());
         assert!(outstanding.len() <= MAX_IN_FLIGHT);
         let next = self.search.next_due();
@@ -172,11 +170,15 @@ impl Harness {
 
 fn failure(which: usize) -> Reply {
     match which % 4 {
-        0 => Reply::TimedOut,
-        1 => Reply::Unreachable("refused".to_owned()),
-        2 => Reply::Failed("the answer is too long".to_owned()),
-        _ => Reply::ErrorStatus { status: 503, body: vec![0x5a; which] },
+        0 => Err(FetchError::Silent(Duration::from_secs(10))),
+        1 => Err(FetchError::Unreachable(std::io::ErrorKind::ConnectionRefused.into())),
+        2 => Err(FetchError::TooLarge),
+        _ => answer(503, vec![0x5a; which]),
     }
+}
+
+fn answer(status: u16, body: Vec<u8>) -> Reply {
+    Ok(FetchResponse { from: IpAddr::V4(Ipv4Addr::LOCALHOST), response: Response { status, body } })
 }
 
 /// A network and its nemesis block.

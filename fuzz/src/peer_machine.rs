@@ -10,16 +10,18 @@ use nisd::codec::{Context, Format, Readable, SigningForm, Writable};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Block, BlockKind, Checkpoint, Hash256, Height, NetworkByte, Timestamp};
+use nisd::net::fetch::{FetchError, FetchId, FetchRequest, FetchResponse, Response};
+use nisd::net::service::ConnectionId;
 use nisd::peer::Manager;
 use nisd::peer::block_download::NextBlock;
 use nisd::peer::experiences::Experience;
-use nisd::peer::io::{Action, CallId, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
-use nisd::peer::manager::requests::{MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST_CALLS};
+use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
+use nisd::peer::manager::requests::{MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST};
 use nisd::peer::manager::{IpDetection, PeerSettings, PreTrustedPeer, Pusher};
 use nisd::peer::time_sync::MAX_FREE_OFFSET;
 use nisd::peer::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, EncodedRequest,
-    Endpoint, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score, Version,
+    AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint,
+    ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score, Version,
 };
 
 /// Maximum steps of a script.
@@ -89,6 +91,7 @@ pub fn check(data: &[u8]) -> usize {
         let event = Event::ALL[usize::from(byte & 0xf) % Event::ALL.len()];
         scene.apply(event, usize::from(byte >> 4), &mut script);
         scene.world.carry_out(scene.peers.take_actions());
+        scene.take_work();
         scene.check_limits();
     }
     scene.peers.timers().iter().map(|timer| timer.successes as usize).sum()
@@ -96,7 +99,7 @@ pub fn check(data: &[u8]) -> usize {
 
 struct World {
     format: Format,
-    waiting: VecDeque<(CallId, Endpoint, EncodedRequest)>,
+    waiting: VecDeque<(FetchId, FetchRequest)>,
     validating: Vec<Address>,
     tip: Option<OwnTip>,
     /// Milliseconds by which network time was shifted.
@@ -233,12 +236,12 @@ impl Harness {
                 let place = next();
                 let call = place.checked_rem(self.world.waiting.len()).and_then(|at| self.world.waiting.remove(at));
                 // An id that was never assigned, if no request is open.
-                let call = call.map_or(CallId(u64::MAX), |(call, _, _)| call);
-                let refused = |status, length| Reply::ErrorStatus { status, body: vec![which as u8; length] };
+                let call = call.map_or(FetchId(u64::MAX), |(call, _)| call);
+                let refused = |status, length| answer(status, vec![which as u8; length], 0);
                 let reply = match which % 5 {
-                    0 => Reply::TimedOut,
-                    1 => Reply::Unreachable("nobody is there".to_owned()),
-                    2 => Reply::Failed("broken".to_owned()),
+                    0 => Err(FetchError::Silent(Duration::from_secs(10))),
+                    1 => Err(FetchError::Unreachable(std::io::ErrorKind::ConnectionRefused.into())),
+                    2 => Err(FetchError::TooLarge),
                     3 => refused(503, 0),
                     _ => refused(500, 300),
                 };
@@ -246,7 +249,7 @@ impl Harness {
             }
             Event::SignOfLife => {
                 let from = if which > NODES { ip(0) } else { ip(which % NODES) };
-                self.peers.on_sign_of_life(&info(which), from, time);
+                self.peers.on_sign_of_life(&info(which), from, ConnectionId(which as u64), time);
             }
             Event::Validated => {
                 let verdict =
@@ -262,7 +265,7 @@ impl Harness {
             }
             Event::Block => self.peers.push_block(block(2), time),
             Event::Height => {
-                self.peers.max_chain_height(time);
+                self.peers.max_chain_height(ConnectionId(100 + which as u64), time);
             }
             Event::Grow => {
                 if let Some(tip) = &mut self.world.tip {
@@ -283,29 +286,29 @@ impl Harness {
             match self.peers.next_block(time) {
                 Some(NextBlock::Block(block)) if taken == 50 => {
                     assert!(block.height.0 > 1);
-                    self.peers.on_block_rejected("it is refused", time);
+                    self.peers.end_block_download(Some("it is refused"), time);
                 }
-                Some(NextBlock::Ended) => self.peers.end_block_download(time),
+                Some(NextBlock::Ended) => self.peers.end_block_download(None, time),
                 Some(NextBlock::Block(_) | NextBlock::Working) => {}
                 Some(NextBlock::Waiting) | None => break,
             }
         }
-        assert!(self.peers.sync_progress().is_none() || self.peers.is_downloading_blocks());
     }
 
     /// Completes the oldest request with a good response for `size`, modified by `change`.
     fn answer(&mut self, size: usize, change: impl FnOnce(&mut Vec<u8>)) {
-        let Some((call, to, request)) = self.world.waiting.pop_front() else { return };
-        let node = (0..NODES).find(|node| info(*node).endpoint == to).unwrap_or(0);
+        let Some((call, request)) = self.world.waiting.pop_front() else { return };
+        let to = Some(&request.endpoint);
+        let node = (0..NODES).find(|node| info(*node).endpoint.to_connect().as_ref() == to).unwrap_or(0);
         let mut body = self.good_answer(node, &request, size);
         change(&mut body);
-        self.peers.on_reply(call, Reply::Answer { body, from: ip(node) }, now(self.now), &self.world);
+        self.peers.on_reply(call, answer(200, body, node), now(self.now), &self.world);
     }
 
-    fn good_answer(&self, node: usize, request: &EncodedRequest, size: usize) -> Vec<u8> {
+    fn good_answer(&self, node: usize, request: &FetchRequest, size: usize) -> Vec<u8> {
         let hash = |height: u64| Hash256([height as u8; 32]);
         let experience = Experience::new(size as i64, 1);
-        match request.path {
+        match &*request.target {
             "/node/cysm" => self.world.format.to_bytes(&Endpoint::http(ip(NODES - 1).to_string(), 1)),
             "/node/info" => self.signed(node, request, info(node)),
             "/node/peer-list/active" => self.signed(node, request, NodeList((0..size).map(info).collect())),
@@ -340,12 +343,12 @@ impl Harness {
     }
 
     /// Returns the entity of a request with a challenge.
-    fn asked<T: Readable>(&self, request: &EncodedRequest) -> Option<T> {
+    fn asked<T: Readable>(&self, request: &FetchRequest) -> Option<T> {
         let read = self.world.format.read::<AuthenticatedRequest<T>>(&request.body, context());
         read.ok().map(|request| request.entity)
     }
 
-    fn signed(&self, node: usize, request: &EncodedRequest, entity: impl Writable) -> Vec<u8> {
+    fn signed(&self, node: usize, request: &FetchRequest, entity: impl Writable) -> Vec<u8> {
         let challenge = match self.world.format {
             Format::Binary => request.body.last_chunk().copied(),
             // The first text of the request with the length of a challenge.
@@ -359,31 +362,40 @@ impl Harness {
         self.world.format.to_bytes(&AuthenticatedResponse { entity, signature })
     }
 
+    /// Takes what the peer layer has for the rest of the node.
+    fn take_work(&mut self) {
+        if let Some(mut fetched) = self.peers.fetched_blocks.take() {
+            while fetched.blocks.next(context()).is_some() {}
+            self.world.validating = vec![fetched.from];
+        }
+        while self.peers.next_remote_transaction().is_some() {}
+        self.world.shifted += std::mem::take(&mut self.peers.clock_shift);
+    }
+
     fn check_limits(&self) {
         let peers = &self.peers;
-        assert_eq!(peers.outstanding_calls().len(), self.world.waiting.len());
+        assert_eq!(peers.requests.outstanding().len(), self.world.waiting.len());
         assert!(self.world.waiting.len() <= MAX_IN_FLIGHT);
-        assert!(self.world.waiting.iter().map(|(_, _, request)| request.body.len()).sum::<usize>() <= MAX_BYTES);
-        assert!(peers.latest_calls().count() <= MAX_LATEST_CALLS);
-        assert!(peers.table().len() < NODES, "this node is not among the others");
+        assert!(self.world.waiting.iter().map(|(_, request)| request.body.len()).sum::<usize>() <= MAX_BYTES);
+        assert!(peers.requests.latest().count() <= MAX_LATEST);
+        assert!(peers.table.len() < NODES, "this node is not among the others");
         assert!(self.world.validating.len() <= 1);
         let is_free = self.has_list || self.world.shifted.abs() <= MAX_FREE_OFFSET;
         assert!(is_free, "nodes of no list have moved network time by {} ms", self.world.shifted);
     }
 }
 
+fn answer(status: u16, body: Vec<u8>, node: usize) -> Reply {
+    Ok(FetchResponse { from: ip(node), response: Response { status, body } })
+}
+
 impl World {
     fn carry_out(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Send { call, to, request } => self.waiting.push_back((call, to, request)),
-                Action::Cancel(call) => self.waiting.retain(|(waiting, _, _)| *waiting != call),
-                Action::Validate(mut pulled) => {
-                    while pulled.blocks.next(context()).is_some() {}
-                    self.validating = vec![pulled.from];
-                }
-                Action::ShiftClock(millis) => self.shifted += millis,
-                Action::SubmitUnconfirmed(_) | Action::SignOfLifeVerified(..) | Action::ReportMaxHeight(..) => {}
+                Action::Fetch(call, request) => self.waiting.push_back((call, request)),
+                Action::Cancel(call) => self.waiting.retain(|(waiting, _)| *waiting != call),
+                Action::Resume(_) => {}
             }
         }
     }

@@ -5,9 +5,9 @@ use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
 use nisd::model::network::ChainParameters;
 use nisd::model::{Block, Height, Transaction};
 use nisd::peer::wire::{
-    AnswerError, AuthenticatedRequest, AuthenticatedResponse, BlockList, ChainRequest, Challenge,
+    AnswerContext, AnswerError, AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge,
     CommunicationTimeStamps, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, NodeCollection, NodeExperiences,
-    NodeInfo, NodeList, Score, SecureEntity, ShortIds, SignOfLife, limits, read_answer, read_introduction,
+    NodeInfo, NodeList, Score, SecureEntity, ShortIds, SignOfLife, limits, read_introduction,
 };
 
 use crate::entities::read_as;
@@ -50,7 +50,7 @@ pub fn check(data: &[u8]) -> usize {
         17 => body.check::<AuthenticatedResponse<HashChain>>(),
         18 => body.check::<AuthenticatedResponse<List<Block>>>(),
         19 => body.check::<AuthenticatedResponse<List<Transaction>>>(),
-        20 => body.check::<ErrorBody<'static>>(),
+        20 => body.check::<ErrorBody>(),
         21 => body.check::<NodeCollection>(),
         22 => body.check::<List<ExperienceEntry>>(),
         23 => body.check_blocks(),
@@ -138,12 +138,16 @@ impl Body<'_> {
         }
     }
 
+    fn expect(&self, key: PublicKey) -> AnswerContext {
+        AnswerContext { format: self.format, context: context(), challenge: challenge(), key }
+    }
+
     fn check_blocks(&self) -> Option<()> {
         let body = self.signed();
-        let stranger = BlockList::open(self.format, body.clone(), context(), &challenge(), &PublicKey([1; 32]));
+        let stranger = self.expect(PublicKey([1; 32])).open_list::<Block>(body.clone());
         assert!(stranger.is_err());
-        let whole: Result<List<Block>, _> = read_answer(self.format, &body, context(), &challenge(), &pair().public());
-        let mut list = BlockList::open(self.format, body, context(), &challenge(), &pair().public()).ok()?;
+        let whole: Result<List<Block>, _> = self.expect(pair().public()).read(&body);
+        let mut list = self.expect(pair().public()).open_list::<Block>(body).ok()?;
         let mut blocks = Vec::new();
         let result = loop {
             let left = list.left();
@@ -168,10 +172,10 @@ impl Body<'_> {
 
     fn check_answer<T: Readable + Writable + PartialEq + std::fmt::Debug>(&self) -> Option<()> {
         let body = self.signed();
-        let read = |key| read_answer::<T>(self.format, &body, context(), &challenge(), key);
-        assert!(read(&PublicKey([1; 32])).is_err());
+        let read = |key| self.expect(key).read::<T>(&body);
+        assert!(read(PublicKey([1; 32])).is_err());
         let alone = self.format.read::<T>(self.body, context()).ok();
-        match read(&pair().public()) {
+        match read(pair().public()) {
             Ok(entity) if self.format == Format::Binary => assert_eq!(Some(entity), alone),
             // A JSON body may add members of its own.
             Ok(_) => {}
@@ -183,7 +187,7 @@ impl Body<'_> {
 
     fn check_introduction(&self) -> Option<()> {
         let node = read_introduction(self.format, self.body, context(), &challenge()).ok()?;
-        read_answer::<NodeInfo>(self.format, self.body, context(), &challenge(), &node.identity.key).expect("its key");
+        self.expect(node.identity.key).read::<NodeInfo>(self.body).expect("its key");
         Some(())
     }
 

@@ -7,16 +7,15 @@ use crate::api::node_handle::{BootRequest, NodeHandle};
 use crate::api::request_context::{Readable, RequestContext};
 use crate::api::streams::{BodyWriter, ResponseStream};
 use crate::api::views::{
-    ExtendedInfo, NewKey, NodeClock, NodeDescription, NodeStatus, PeersReport, ReorgsReport, RequestRecord,
-    RequestRecords, TimeSynchronisations, Timers,
+    ExtendedInfo, NewKey, NodeClock, NodeDescription, NodeStatus, PeersReport, ReorgsReport, RequestRecords,
+    TimeSynchronisations, Timers,
 };
 use crate::chain::ReorgLog;
 use crate::codec::{Decoder, ReadError, limits};
 use crate::crypto::{KeyPair, PrivateKey};
-use crate::model::Height;
 use crate::net::service::Progress;
 use crate::peer::wire::{CommunicationTimeStamps, Endpoint, List};
-use crate::peer::{AuditEntry, Manager, MaxHeight};
+use crate::peer::{ClientAnswer, Manager, RequestRecord};
 
 /// Identity of the node in a boot request.
 struct PrivateIdentity {
@@ -135,15 +134,15 @@ pub fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 pub fn max_chain_height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.require_joined()?;
     match context.node.max_chain_height() {
-        MaxHeight::Known(height) => context.send(&height),
-        MaxHeight::Pending(_) => context.send_stream(MaxChainHeight(None)),
+        Some(height) => context.send(&height),
+        None => context.send_stream(AnswerOfPeers(None)),
     }
 }
 
-/// The maximum height of the sync peers, once they have reported.
-struct MaxChainHeight(Option<Height>);
+/// A response that waits until peers have answered.
+pub struct AnswerOfPeers(pub Option<ClientAnswer>);
 
-impl ResponseStream for MaxChainHeight {
+impl ResponseStream for AnswerOfPeers {
     fn prepare(
         &mut self,
         _: &[u8],
@@ -151,7 +150,7 @@ impl ResponseStream for MaxChainHeight {
         node: &mut dyn NodeHandle,
         _: &mut Budget,
     ) -> Result<(), ApiError> {
-        self.0 = node.reported_max_chain_height();
+        self.0 = node.answer_of_peers();
         Ok(())
     }
 
@@ -161,13 +160,17 @@ impl ResponseStream for MaxChainHeight {
         writer: &mut BodyWriter<'_>,
         _: &mut Budget,
     ) -> Result<Progress, ApiError> {
-        let Some(height) = self.0 else { return Ok(Progress::Suspended) };
-        writer.write(&height);
+        match self.0.take() {
+            None => return Ok(Progress::Suspended),
+            Some(ClientAnswer::Accepted) => {}
+            Some(ClientAnswer::Rejected(reason)) => return Err(ApiError::Internal(reason.into())),
+            Some(ClientAnswer::MaxHeight(height)) => writer.write(&height),
+        }
         Ok(Progress::Done)
     }
 
     fn held_bytes(&self) -> usize {
-        size_of::<MaxChainHeight>()
+        size_of::<AnswerOfPeers>()
     }
 }
 
@@ -177,7 +180,7 @@ pub fn peers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let node = context.node.description();
     let address = context.address_of(&node.info.identity.key);
     let peers = context.node.peers();
-    let known = peers.map_or(0, |peers| peers.table().len());
+    let known = peers.map_or(0, |peers| peers.table.len());
     let report = PeersReport { status: context.chain.status, node: &node.info, address, height, score, peers, now };
     context.writer.view(&report);
     context.budget.charge(cost::PEER.saturating_mul(u32::try_from(known).unwrap_or(u32::MAX)));
@@ -207,15 +210,9 @@ pub fn incoming_requests(context: &mut RequestContext<'_>) -> Result<(), ApiErro
 
 /// `GET /debug/connections/outgoing`
 pub fn outgoing_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let audit = |entry: &AuditEntry| RequestRecord {
-        number: entry.number,
-        host: entry.host.clone(),
-        path: entry.path.to_owned(),
-        started: entry.started,
-    };
-    let peers = context.node.peers();
-    let outstanding = peers.map(|peers| peers.outstanding_calls().into_iter().map(audit).collect());
-    let latest = peers.map(|peers| peers.latest_calls().map(audit).collect());
+    let requests = context.node.peers().map(|peers| &peers.requests);
+    let outstanding = requests.map(|requests| requests.outstanding().into_iter().cloned().collect());
+    let latest: Option<Vec<RequestRecord>> = requests.map(|requests| requests.latest().cloned().collect());
     let (outstanding, latest) = (outstanding.unwrap_or_default(), latest.unwrap_or_default());
     context.send(&RequestRecords { outstanding, latest, now: context.now.network })
 }
@@ -223,6 +220,6 @@ pub fn outgoing_requests(context: &mut RequestContext<'_>) -> Result<(), ApiErro
 /// `GET /debug/time-synchronization`
 pub fn time_synchronisation(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.require_joined()?;
-    let rounds = context.node.peers().map(|peers| peers.time().rounds().copied().collect());
+    let rounds = context.node.peers().map(|peers| peers.time_sync.rounds().copied().collect());
     context.send(&TimeSynchronisations(rounds.unwrap_or_default()))
 }

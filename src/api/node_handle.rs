@@ -11,9 +11,8 @@ use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::mempool::ShortId;
 use crate::metrics::Exposition;
 use crate::model::{Address, Block, Height, Transaction};
-use crate::peer::io::CallId;
 use crate::peer::wire::{Challenge, Endpoint, NodeExperiences, NodeInfo, NodeList};
-use crate::peer::{Manager, MaxHeight, SignOfLifeResult};
+use crate::peer::{ClientAnswer, Manager};
 use crate::rules::{self, ValidationResult};
 use crate::store::StoreError;
 
@@ -46,25 +45,21 @@ pub trait NodeHandle {
         NodeExperiences { node: self.description().info.clone(), experiences: Vec::new() }
     }
 
-    /// Handles a sign of life from an address. A request back to the peer may have to verify it first.
-    fn sign_of_life(&mut self, _node: &NodeInfo, _from: IpAddr) -> SignOfLifeResult {
-        SignOfLifeResult::Ignored
+    /// Handles a sign of life from an address. Returns `None` if a request back to the peer has to verify it first: the
+    /// request in hand then waits until [`NodeHandle::answer_of_peers`] returns the answer.
+    fn sign_of_life(&mut self, _node: &NodeInfo, _from: IpAddr) -> Option<ClientAnswer> {
+        Some(ClientAnswer::Accepted)
     }
 
-    /// Returns the result of the verification of a peer, once known: `Some(Some(reason))` if it could not be reached.
-    fn verification_result(&mut self, _meeting: CallId) -> Option<Option<String>> {
-        Some(None)
-    }
-
-    /// Returns the maximum chain height of the sync peers, or the query for it: the request in hand then waits until
-    /// [`NodeHandle::reported_max_chain_height`] returns it.
-    fn max_chain_height(&mut self) -> MaxHeight {
-        MaxHeight::Known(Height::NEMESIS)
-    }
-
-    /// Returns the maximum chain height of the sync peers for which the request in hand waits, once it is known.
-    fn reported_max_chain_height(&mut self) -> Option<Height> {
+    /// Returns the maximum chain height of the sync peers. If it is not known, they are asked for it, and the request in
+    /// hand waits until [`NodeHandle::answer_of_peers`] returns it.
+    fn max_chain_height(&mut self) -> Option<Height> {
         Some(Height::NEMESIS)
+    }
+
+    /// Returns, once, what the request in hand waits for, if the peers have answered.
+    fn answer_of_peers(&mut self) -> Option<ClientAnswer> {
+        None
     }
 
     /// Records the validation result of a transaction that the peer with a key pushed.

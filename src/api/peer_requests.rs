@@ -3,13 +3,12 @@
 use std::net::IpAddr;
 
 use super::blocks::{BlockStream, REPLACED};
-use super::node::time_stamps;
+use super::node::{AnswerOfPeers, time_stamps};
 use super::transactions::unconfirmed_list;
 use crate::api::budget::{Budget, cost};
 use crate::api::chain_snapshot::{ChainSnapshot, PeerBlockSize};
 use crate::api::error::ApiError;
 use crate::api::media::Format;
-use crate::api::node_handle::NodeHandle;
 use crate::api::request_context::RequestContext;
 use crate::api::streams::{BodyWriter, ListSize, ListWriter, ResponseStream, list_bytes, list_stream};
 use crate::api::views::{Data, DataListHead, View};
@@ -17,8 +16,7 @@ use crate::codec::binary::BinaryEncoder;
 use crate::crypto::Signature;
 use crate::model::{Hash256, Height};
 use crate::net::service::Progress;
-use crate::peer::SignOfLifeResult;
-use crate::peer::io::CallId;
+use crate::peer::ClientAnswer;
 use crate::peer::wire::{
     AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint, NodeInfo,
     Score, ShortIds, SignOfLife,
@@ -153,48 +151,9 @@ fn handle_sign_of_life(context: &mut RequestContext<'_>, node: &NodeInfo) -> Res
         return Ok(());
     }
     match context.node.sign_of_life(node, context.client.address) {
-        SignOfLifeResult::Ignored => Ok(()),
-        SignOfLifeResult::Failed(reason) => Err(ApiError::internal(reason)),
-        SignOfLifeResult::Pending(meeting) => {
-            context.run_stream(PendingVerification { verification: meeting, result: None })
-        }
-    }
-}
-
-/// A response that waits for the verification of the peer.
-struct PendingVerification {
-    verification: CallId,
-    /// The result, once it is known: the reason if the peer could not be reached.
-    result: Option<Option<String>>,
-}
-
-impl ResponseStream for PendingVerification {
-    fn prepare(
-        &mut self,
-        _: &[u8],
-        _: &ChainSnapshot<'_>,
-        node: &mut dyn NodeHandle,
-        _: &mut Budget,
-    ) -> Result<(), ApiError> {
-        self.result = node.verification_result(self.verification);
-        Ok(())
-    }
-
-    fn write_chunk(
-        &mut self,
-        _: &ChainSnapshot<'_>,
-        _: &mut BodyWriter<'_>,
-        _: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        match self.result.take() {
-            None => Ok(Progress::Suspended),
-            Some(None) => Ok(Progress::Done),
-            Some(Some(reason)) => Err(ApiError::Internal(reason.into())),
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        size_of::<PendingVerification>()
+        Some(ClientAnswer::Rejected(reason)) => Err(ApiError::Internal(reason.into())),
+        Some(_) => Ok(()),
+        None => context.run_stream(AnswerOfPeers(None)),
     }
 }
 

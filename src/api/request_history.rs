@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::views::RequestRecord;
 use crate::model::{Hash256, Timestamp};
 use crate::net::service::ConnectionId;
+use crate::peer::RequestRecord;
 
 /// Maximum number of latest requests that are kept.
 pub const MAX_LATEST: usize = 50;

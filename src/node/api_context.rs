@@ -9,7 +9,7 @@ use super::harvester::Harvester;
 use super::identity::Identity;
 use super::mempool::MempoolManager;
 use super::metrics::{self, MetricsSources};
-use super::peer_adapter::{PeerAdapter, PeerContext};
+use super::peers::{carry_out_actions, push_result};
 use super::randomness::Randomness;
 use crate::api::views::UnlockedInfo;
 use crate::api::{BootRequest, ChainSnapshot, NodeDescription, NodeHandle};
@@ -20,9 +20,8 @@ use crate::mempool::{ConfirmedChain, ShortId};
 use crate::metrics::Exposition;
 use crate::model::{Address, Block, Height, Timestamp, Transaction};
 use crate::net::service::{ConnectionId, Effects};
-use crate::peer::io::{CallId, MaxHeightQueryId};
 use crate::peer::wire::{Challenge, NodeExperiences, NodeInfo, NodeList};
-use crate::peer::{self, Manager, MaxHeight, Pusher, SignOfLifeResult};
+use crate::peer::{self, ClientAnswer, Manager, Pusher};
 use crate::rules::{RuleResult, ValidationResult};
 use crate::store::StoreError;
 
@@ -33,7 +32,7 @@ pub struct ApiContext<'a, 's> {
     pub block_processor: &'a mut BlockProcessor<'s>,
     pub identity: &'a mut Identity,
     pub randomness: &'a mut Randomness,
-    pub peer_adapter: &'a mut PeerAdapter,
+    pub peers: &'a mut Option<Manager>,
     pub reorgs: &'a ReorgLog,
     /// Sends requests to peers; `None` where that is not possible.
     pub effects: Option<&'a mut dyn Effects>,
@@ -43,10 +42,6 @@ pub struct ApiContext<'a, 's> {
     pub connection: Option<ConnectionId>,
     /// The address of the client.
     pub client_address: Option<IpAddr>,
-    /// Set if the current request is a ping that waits for verification.
-    pub ping_verification: Option<CallId>,
-    /// Set if the current request waits for the maximum height of the peers.
-    pub max_height_query: Option<MaxHeightQueryId>,
     /// The current request asks for shutdown.
     pub shutdown_requested: bool,
     /// Sources of the metrics; `None` where metrics are not available.
@@ -65,6 +60,15 @@ impl<'a> ApiContext<'a, '_> {
     fn pusher(&self, key: PublicKey) -> Pusher {
         Pusher { key, from: self.client_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) }
     }
+
+    /// Calls the peer layer for the client of the current request, and carries out its actions. `None` where that is not
+    /// possible.
+    fn with_peers<T>(&mut self, run: impl FnOnce(&mut Manager, ConnectionId, peer::io::Now) -> T) -> Option<T> {
+        let (peers, client, effects) = (self.peers.as_mut()?, self.connection?, self.effects.as_deref_mut()?);
+        let result = run(peers, client, self.now);
+        carry_out_actions(peers, effects);
+        Some(result)
+    }
 }
 
 impl NodeHandle for ApiContext<'_, '_> {
@@ -74,70 +78,59 @@ impl NodeHandle for ApiContext<'_, '_> {
 
     fn announce(&mut self, transaction: Transaction) -> RuleResult {
         let confirmed = self.confirmed();
-        let relayed = self.peer_adapter.has_joined().then(|| transaction.clone());
-        self.mempool.announce(transaction, &confirmed)?;
-        relayed.iter().for_each(|transaction| self.peer_adapter.relay(transaction));
+        let Some(peers) = self.peers.as_mut().filter(|peers| peers.is_booted()) else {
+            return self.mempool.announce(transaction, &confirmed);
+        };
+        self.mempool.announce(transaction.clone(), &confirmed)?;
+        let hash = transaction.hash();
+        peers.queue_transaction(transaction, hash);
         Ok(())
     }
 
     fn push_block(&mut self, block: Block, by: PublicKey) -> Result<bool, StoreError> {
         let (confirmed, by) = (self.confirmed(), self.pusher(by));
-        let pushed = self.block_processor.push(block, by, &confirmed, self.peer_adapter.has_joined())?;
-        if let PushOutcome::Rejected(result) = pushed {
-            self.peer_adapter.record_push(&by, result, self.now);
+        let has_joined = self.peers.as_ref().is_some_and(Manager::is_booted);
+        let pushed = self.block_processor.push(block, by, &confirmed, has_joined)?;
+        if let (PushOutcome::Rejected(result), Some(peers)) = (&pushed, &mut self.peers) {
+            peers.record_push(&by, push_result(*result), self.now);
         }
         Ok(pushed != PushOutcome::NotBooted)
     }
 
     fn peers(&self) -> Option<&Manager> {
-        self.peer_adapter.peers()
+        self.peers.as_ref()
     }
 
     fn active_peer_sample(&mut self) -> NodeList {
         let mut random = || self.randomness.next_u64();
-        self.peer_adapter.peers().map(|peers| peers.peers_to_share(&mut random)).unwrap_or_default()
+        self.peers.as_ref().map(|peers| peers.peers_to_share(&mut random)).unwrap_or_default()
     }
 
     fn experiences(&mut self) -> NodeExperiences {
         let mut random = || self.randomness.next_u64();
-        match self.peer_adapter.peers() {
+        match &self.peers {
             Some(peers) => peers.experiences(&mut random),
             None => NodeExperiences { node: self.identity.description.info.clone(), experiences: Vec::new() },
         }
     }
 
-    fn sign_of_life(&mut self, node: &NodeInfo, from: IpAddr) -> SignOfLifeResult {
-        let ChainSnapshot { snapshot, network, .. } = self.view;
-        let Some(effects) = self.effects.as_deref_mut() else { return SignOfLifeResult::Ignored };
-        let io = PeerContext { snapshot, network, pool: &self.mempool.pool, effects };
-        let verification = self.peer_adapter.on_ping(node, from, self.now, io);
-        if let SignOfLifeResult::Pending(id) = &verification {
-            self.ping_verification = Some(*id);
-        }
-        verification
+    fn sign_of_life(&mut self, node: &NodeInfo, from: IpAddr) -> Option<ClientAnswer> {
+        let answer = self.with_peers(|peers, client, now| peers.on_sign_of_life(node, from, client, now));
+        answer.unwrap_or(Some(ClientAnswer::Accepted))
     }
 
-    fn max_chain_height(&mut self) -> MaxHeight {
-        let ChainSnapshot { snapshot, network, .. } = self.view;
-        let Some(effects) = self.effects.as_deref_mut() else { return MaxHeight::Known(Height::NEMESIS) };
-        let io = PeerContext { snapshot, network, pool: &self.mempool.pool, effects };
-        let asked = self.peer_adapter.max_height(self.now, io);
-        if let MaxHeight::Pending(id) = asked {
-            self.max_height_query = Some(id);
-        }
-        asked
+    fn max_chain_height(&mut self) -> Option<Height> {
+        let height = self.with_peers(|peers, client, now| peers.max_chain_height(client, now));
+        height.unwrap_or(Some(Height::NEMESIS))
     }
 
-    fn reported_max_chain_height(&mut self) -> Option<Height> {
-        self.peer_adapter.take_max_height(self.connection?)
-    }
-
-    fn verification_result(&mut self, verification: CallId) -> Option<Option<String>> {
-        self.peer_adapter.take_ping_result(verification)
+    fn answer_of_peers(&mut self) -> Option<ClientAnswer> {
+        self.peers.as_mut()?.take_answer(self.connection?)
     }
 
     fn record_push_result(&mut self, by: &PublicKey, result: ValidationResult) {
-        self.peer_adapter.record_push(&self.pusher(*by), result, self.now);
+        let (by, now) = (self.pusher(*by), self.now);
+        self.peers.iter_mut().for_each(|peers| peers.record_push(&by, push_result(result), now));
     }
 
     fn result_before_join(&mut self, transaction: &Transaction) -> Option<ValidationResult> {

@@ -1,9 +1,6 @@
 //! Bootstrap of a node without a chain: fetches the nemesis block from peers and imports it.
 
-use std::time::Duration;
-
 use super::import::IMPORT_OPTIONS;
-use super::peer_adapter::{to_client_request, to_peer_reply};
 use super::{HTTP, UNITS_PER_STEP, api_settings, explorer};
 use crate::api::{Budget, LoadingApi};
 use crate::chain::{BlockError, BlockImporter, ImportError, ImportOptions, ImportProgress};
@@ -12,14 +9,9 @@ use crate::config::{LocalAddresses, Settings};
 use crate::explorer::Explorer;
 use crate::model::{Height, Timestamp};
 use crate::net::service::{Effects, Event, Exchange, ListenerId, LoopTime, Progress, Service};
-use crate::peer::io::CallId;
-use crate::peer::nemesis_search::FORMAT;
 use crate::peer::{NemesisSearch, PreTrustedPeer};
 use crate::store::Store;
 
-/// Timeouts for a whole response and for a pause within it.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit for the body of a request, in bytes. The body is ignored.
 const MAX_BODY_BYTES: usize = 8 << 10;
 /// Imports the nemesis block only, regardless of which peer sent it.
@@ -33,8 +25,6 @@ pub struct Bootstrap<'s> {
     explorer: Option<Explorer>,
     api: LoadingApi,
     search: NemesisSearch,
-    /// Requests sent; the id of the last one.
-    requests: u64,
     /// The import of a received block.
     importer: Option<BlockImporter<'s>>,
     /// Result of the bootstrap, once it has ended.
@@ -56,7 +46,6 @@ impl<'s> Bootstrap<'s> {
             explorer: explorer(settings),
             api: LoadingApi::new(api_settings(settings, settings.http.local.clone())),
             search: NemesisSearch::new(settings.network.clone(), settings.nemesis_hash, known, now.monotonic),
-            requests: 0,
             importer: None,
             outcome: None,
         }
@@ -101,12 +90,9 @@ impl<'s> Bootstrap<'s> {
             self.search.outstanding().for_each(|call| effects.cancel(call));
             return;
         }
-        self.search.tick(now.monotonic, |node, request| {
-            self.requests += 1;
-            let call = CallId(self.requests);
-            effects.fetch(call, to_client_request(node, request, FORMAT, RESPONSE_TIMEOUT, READ_TIMEOUT));
-            call
-        });
+        while let Some((id, request)) = self.search.next_request(now.monotonic) {
+            effects.fetch(id, request);
+        }
         let next = if self.importer.is_some() { Some(now.monotonic) } else { self.search.next_due() };
         next.into_iter().for_each(|due| effects.wake_at(due));
     }
@@ -145,7 +131,7 @@ impl Service for Bootstrap<'_> {
                 self.answer(&mut exchange, now);
             }
             Event::FetchCompleted { fetch, result } => {
-                if let Some(nemesis) = self.search.on_reply(fetch, to_peer_reply(result), now.monotonic) {
+                if let Some(nemesis) = self.search.on_reply(fetch, result, now.monotonic) {
                     self.start_import(nemesis);
                 }
                 effects.wake_at(now.monotonic);

@@ -6,8 +6,7 @@ use crate::api::{BootRequest, NodeDescription};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::{Address, Timestamp};
-use crate::peer::Manager;
-use crate::peer::wire::{self, Challenge, MetaData, NodeInfo};
+use crate::peer::wire::{self, Challenge, Endpoint, MetaData, NodeInfo};
 
 /// The node's key, its public description, and whether it has joined its network.
 pub struct Identity {
@@ -54,9 +53,9 @@ impl Identity {
     }
 
     /// Adopts the endpoint at which peers see this node.
-    pub fn adopt_endpoint(&mut self, peers: Option<&Manager>) {
-        if let Some(peers) = peers.filter(|peers| peers.local().endpoint != self.description.info.endpoint) {
-            self.description.info.endpoint = peers.local().endpoint.clone();
+    pub fn adopt_endpoint(&mut self, seen: &Endpoint) {
+        if *seen != self.description.info.endpoint {
+            self.description.info.endpoint = seen.clone();
         }
     }
 

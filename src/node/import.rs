@@ -7,8 +7,7 @@ use crate::api::Budget;
 use crate::chain::{BlockError, BlockImporter, ImportError, ImportOptions, ImportProgress};
 use crate::model::{Block, Height, Timestamp};
 use crate::net::service::LoopTime;
-use crate::peer::Manager;
-use crate::peer::block_download::NextBlock;
+use crate::peer::block_download::{BlockDownload, NextBlock};
 use crate::progress::Progress;
 use crate::store::{StoreError, tip};
 
@@ -108,10 +107,20 @@ impl<'s> Node<'s> {
         match &self.import {
             Some(import) if !import.is_download() => true,
             _ => {
-                let is_ahead = self.peer_adapter.peers().is_some_and(Manager::is_downloading_blocks);
+                let is_ahead = self.download().is_some();
                 is_ahead && !self.block_processor.holds_chain()
             }
         }
+    }
+
+    fn download(&self) -> Option<&BlockDownload> {
+        self.peers.as_ref()?.block_download.as_ref()
+    }
+
+    /// Ends the download; see [`Manager::end_block_download`](crate::peer::Manager::end_block_download).
+    fn end_download(&mut self, rejection: Option<&str>, now: LoopTime) {
+        let present = self.peer_now(now);
+        self.peers.iter_mut().for_each(|peers| peers.end_block_download(rejection, present));
     }
 
     /// Returns when the import has work even if no block arrives.
@@ -130,8 +139,8 @@ impl<'s> Node<'s> {
             let bytes = importer.bytes().filter(|_| target.is_none());
             return Some(BlockProgress { start: Some(*start), progress: Progress { height, target, bytes } });
         }
-        let (verified, checkpoint) = self.peer_adapter.sync_progress()?.verified?;
-        let progress = Progress { height: verified.0, target: Some(checkpoint.0), bytes: None };
+        let (verified, checkpoint) = self.download()?.verifying()?;
+        let progress = Progress { height: verified.0, target: Some(checkpoint.height.0), bytes: None };
         Some(BlockProgress { start: None, progress })
     }
 
@@ -153,7 +162,7 @@ impl<'s> Node<'s> {
     fn take_next_block(&mut self, budget: &mut Budget, now: LoopTime) -> Result<bool, StoreError> {
         budget.charge(UNITS_PER_STEP);
         let present = self.peer_now(now);
-        let next = self.peer_adapter.next_block(present);
+        let next = self.peers.as_mut().and_then(|peers| peers.next_block(present));
         if !matches!(next, Some(NextBlock::Waiting)) {
             self.missing_since = None;
         }
@@ -175,7 +184,7 @@ impl<'s> Node<'s> {
             }
             (Some(NextBlock::Ended) | None, Some(import)) => import.is_complete = true,
             (Some(NextBlock::Ended) | None, None) => {
-                self.peer_adapter.end_download(present);
+                self.end_download(None, now);
                 return Ok(false);
             }
         }
@@ -184,24 +193,25 @@ impl<'s> Node<'s> {
 
     /// Starts the import of a download with its first block.
     fn start_download_import(&mut self, block: Block, now: LoopTime) -> Result<(), StoreError> {
-        let Some(sync_progress) = self.peer_adapter.sync_progress() else { return Ok(()) };
+        let Some(download) = self.download() else { return Ok(()) };
+        let (base, target, trusted_below) = (download.base, download.target, download.trusted_below());
         let store = self.reader.store();
         let last = tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
-        if last.hash != sync_progress.base.hash {
+        if last.hash != base.hash {
             // Our chain has changed since it was compared with the peer's.
-            self.peer_adapter.end_download(self.peer_now(now));
+            self.end_download(None, now);
             return Ok(());
         }
-        let options = ImportOptions { trusted_below: sync_progress.trusted_below, ..IMPORT_OPTIONS };
+        let options = ImportOptions { trusted_below, ..IMPORT_OPTIONS };
         let mut importer = BlockImporter::new(store, self.network, Vec::new(), Vec::new(), options)?;
         importer.submit_block(block);
-        self.import = Some(Import::create(importer, Some(sync_progress.target)));
+        self.import = Some(Import::create(importer, Some(target)));
         Ok(())
     }
 
     /// Processes the blocks at hand. Returns whether there is more to do now.
     fn run_import(&mut self, budget: &mut Budget, now: LoopTime) -> Result<bool, StoreError> {
-        let (time, present) = (self.time(now), self.peer_now(now));
+        let time = self.time(now);
         let Some(import) = &mut self.import else { return Ok(false) };
         let (is_download, result) = (import.is_download(), import.work(time, budget));
         match result {
@@ -211,21 +221,21 @@ impl<'s> Node<'s> {
             Ok(ImportProgress::Done) => {
                 self.import = None;
                 if is_download {
-                    self.peer_adapter.end_download(present);
+                    self.end_download(None, now);
                 }
             }
             Err(ImportError::Block(_, BlockError::Store(error))) => {
                 if is_download {
                     // Uncommitted blocks are downloaded again.
                     self.import = None;
-                    self.peer_adapter.end_download(present);
+                    self.end_download(None, now);
                 }
                 return Err(error);
             }
             Err(error) => {
                 self.import = None;
                 match is_download {
-                    true => self.peer_adapter.reject_downloaded(&error.to_string(), present),
+                    true => self.end_download(Some(&error.to_string()), now),
                     // The node continues with the chain as it is, since that may be what the operator needs most.
                     false => log::error!("the import has stopped: {error}"),
                 }

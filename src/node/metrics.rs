@@ -63,7 +63,7 @@ pub fn collect(context: &ApiContext<'_, '_>, sources: &MetricsSources<'_>) -> Ex
     let status = context.view.status.code();
     exposition.gauge("nisd_status", "State of the node, as in /status; 6 is synchronised.", status);
     chain(&mut exposition, context, sources);
-    peers(&mut exposition, context.peer_adapter.peers(), context.now.monotonic);
+    peers(&mut exposition, context.peers.as_ref(), context.now.monotonic);
     requests(&mut exposition, &network.counters.routes);
     connections(&mut exposition, &network);
     clients(&mut exposition, &network);
@@ -122,13 +122,13 @@ fn chain(exposition: &mut Exposition, context: &ApiContext<'_, '_>, sources: &Me
         "Replaced blocks that were harvested on this node.",
         reorgs.own(),
     );
-    let offset = context.peer_adapter.peers().map(|peers| peers.time().clock_difference().unwrap_or(0) as f64 / 1000.0);
+    let offset = context.peers.as_ref().map(|peers| peers.time_sync.clock_difference().unwrap_or(0) as f64 / 1000.0);
     exposition.gauge(
         "nisd_clock_offset_seconds",
         "How far the peers' clocks are ahead of this machine's; 0 while the difference does not matter.",
         offset,
     );
-    let refused = context.peer_adapter.peers().map(|peers| peers.time().rejected_offset().unwrap_or(0) as f64 / 1000.0);
+    let refused = context.peers.as_ref().map(|peers| peers.time_sync.rejected_offset().unwrap_or(0) as f64 / 1000.0);
     exposition.gauge(
         "nisd_clock_refused_offset_seconds",
         "How far the peers would move network time ahead of this machine's clock, although too few listed peers agree; \
@@ -140,10 +140,10 @@ fn chain(exposition: &mut Exposition, context: &ApiContext<'_, '_>, sources: &Me
 
 /// Returns the height that half of the active peers report, or the target of the block download if that is higher.
 fn peer_height(context: &ApiContext<'_, '_>) -> Option<Height> {
-    let peers = context.peer_adapter.peers()?;
-    let active = peers.table().in_state(State::Active);
-    let reached = reached_by_half(active.filter_map(|(_, peer)| peer.data.height).collect());
-    reached.into_iter().chain(peers.sync_progress().map(|sync_progress| sync_progress.target)).max()
+    let peers = context.peers.as_ref()?;
+    let active = peers.table.in_state(State::Active);
+    let reached = reached_by_half(active.filter_map(|(_, peer)| peer.height).collect());
+    reached.into_iter().chain(peers.block_download.as_ref().map(|download| download.target)).max()
 }
 
 /// Returns the greatest height that at least half of these have reached, so that one false report among several changes
@@ -161,8 +161,8 @@ fn peers(exposition: &mut Exposition, peers: Option<&Manager>, now: Duration) {
         (State::Failure, "failure"),
         (State::Untried, "untried"),
     ];
-    let count = |state: State| peers.map_or(0, |peers| peers.table().in_state(state).count());
-    let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unpinned().len()));
+    let count = |state: State| peers.map_or(0, |peers| peers.table.in_state(state).count());
+    let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unpinned.len()));
     let counts = STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]);
     exposition.gauges("nisd_peers", "Peers by state.", counts);
     exposition.gauge(
@@ -341,7 +341,7 @@ impl Node<'_> {
             LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
         ];
         loads.extend(self.block_processor.limit_usage());
-        loads.extend(self.peer_adapter.peers().into_iter().flat_map(Manager::usage));
+        loads.extend(self.peers.as_ref().into_iter().flat_map(Manager::usage));
         loads
     }
 }

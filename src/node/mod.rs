@@ -8,7 +8,7 @@
 //! | `harvester` | blocks harvested by accounts of this node |
 //! | [`Import`] | block import while the node runs: from files, or from peers whose chain is far ahead |
 //! | `block_processor` | processing of blocks that were pulled from or pushed by peers, or harvested here |
-//! | `peer_adapter` | adapter between the peer layer and the rest of the node |
+//! | `peers` | what the peer layer reads, its effects, and its work for the rest of the node |
 //! | `api_context` | mempool, harvester and chain as the API uses them |
 //! | `warnings` | clock jumps, reorgs and network splits, as the operator sees them |
 //! | `store_health` | backoff after store errors, verification of stored rows |
@@ -25,7 +25,6 @@ mod identity;
 mod import;
 mod mempool;
 mod metrics;
-mod peer_adapter;
 mod peers;
 mod query_context;
 mod randomness;
@@ -48,7 +47,6 @@ use self::block_processor::BlockProcessor;
 use self::harvester::Harvester;
 use self::identity::Identity;
 use self::mempool::MempoolManager;
-use self::peer_adapter::{PeerAdapter, PeerContext};
 use self::randomness::Randomness;
 use self::store_health::{StoreBackoff, Verification};
 use self::warnings::{ClockMonitor, WarningTimes};
@@ -64,7 +62,7 @@ use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{ConnectionId, Effects, Event, ListenerId, LoopTime, Progress, Service};
 use crate::peer::chain_comparison::far_ahead;
-use crate::peer::{PeerSettings, SavedPeers, wire};
+use crate::peer::{Manager, PeerSettings, SavedPeers, wire};
 use crate::store::{SnapshotCache, Store, StoreError, tip};
 use crate::websocket_api::{self, Broker, BrokerTime};
 
@@ -120,7 +118,8 @@ pub struct Node<'s> {
     mempool: MempoolManager,
     harvester: Harvester<'s>,
     block_processor: BlockProcessor<'s>,
-    peer_adapter: PeerAdapter,
+    /// The peer layer, once the node starts to join its network.
+    peers: Option<Manager>,
     settings: &'s Settings,
     /// Peers from the operator's list, until the node joins its network.
     known: Vec<PreTrustedPeer>,
@@ -192,7 +191,7 @@ impl<'s> Node<'s> {
             mempool: MempoolManager::default(),
             harvester,
             block_processor: BlockProcessor::new(store, network),
-            peer_adapter: PeerAdapter::default(),
+            peers: None,
             settings,
             known,
             reorgs: ReorgLog::default(),
@@ -242,9 +241,9 @@ impl<'s> Node<'s> {
         self.api.change(api_settings(settings, local));
         self.broker.reload(push_settings(settings));
         self.max_body_bytes = settings.limits.body_size;
-        match self.peer_adapter.has_started() {
-            true => self.peer_adapter.add_listed(known),
-            false => self.known.extend(known),
+        match &mut self.peers {
+            Some(peers) => peers.add_pre_trusted_peers(known),
+            None => self.known.extend(known),
         }
     }
 
@@ -270,7 +269,7 @@ impl<'s> Node<'s> {
     /// before it harvests. `is_last`: the node is about to end.
     pub fn peers_to_keep(&mut self, now: LoopTime, is_last: bool) -> Option<Vec<u8>> {
         let present = self.peer_now(now);
-        self.kept.to_write(self.peer_adapter.peers()?, present, is_last)
+        self.kept.to_write(self.peers.as_ref()?, present, is_last)
     }
 
     /// Returns whether a client requested shutdown and the grace period for the response is over.
@@ -298,9 +297,9 @@ impl<'s> Node<'s> {
     }
 
     fn status(&self) -> NodeStatus {
-        match self.peer_adapter.peers() {
+        match &self.peers {
             _ if !self.identity.is_booted => NodeStatus::Running,
-            _ if !self.peer_adapter.has_joined() => NodeStatus::Booting,
+            _ if !self.has_joined() => NodeStatus::Booting,
             Some(peers) if peers.has_active_node() && peers.is_synchronised() => NodeStatus::Synchronized,
             Some(peers) if peers.has_active_node() => NodeStatus::Booted,
             _ => NodeStatus::NoRemoteNode,
@@ -328,7 +327,8 @@ impl Service for Node<'_> {
                 Progress::Done
             }
             Event::FetchCompleted { fetch, result } => {
-                self.on_fetch_completed(fetch, result, now, effects);
+                self.with_peers(now, effects, |peers, now, chain| peers.on_reply(fetch, result, now, chain));
+                effects.wake_at(now.monotonic);
                 Progress::Done
             }
             Event::Tick { budget, last_tick: took } => {

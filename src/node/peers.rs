@@ -1,15 +1,35 @@
-//! The node's periodic work with peers.
+//! The peer layer in the node: the chain and mempool that it reads, its effects, and the work that it has for the rest of
+//! the node.
 
+use super::Node;
+use super::block_processor::{BlockOrigin, Outcome, ProcessedBlocks};
 use super::randomness::Randomness;
-use super::{Node, PeerAdapter, PeerContext, peer_settings};
 use crate::codec::Context;
-use crate::net::fetch::{FetchError, FetchId, FetchResponse};
+use crate::codec::block::read_without_transactions;
+use crate::mempool::{Mempool, ShortId};
+use crate::model::{Address, Hash256, Height, Network};
 use crate::net::service::{Effects, LoopTime};
-use crate::peer::io::Now;
-use crate::store::StoreError;
+use crate::peer::Manager;
+use crate::peer::io::{Action, LocalChain, Now, OwnTip, StoreUnreadable, ValidationOutcome};
+use crate::rules::ValidationResult;
+use crate::state;
+use crate::store::{Snapshot, StoreError, block_row, stored_header, tip};
 
+/// Rows of the trust calculation per tick.
+const TRUST_ROWS_PER_TICK: usize = 32;
 /// Transactions from remote mempools that are processed per tick.
 const REMOTE_TRANSACTIONS_PER_TICK: usize = 4;
+
+/// Carries out the actions that the peer layer has yielded.
+pub fn carry_out_actions(peers: &mut Manager, effects: &mut dyn Effects) {
+    for action in peers.take_actions() {
+        match action {
+            Action::Fetch(id, request) => effects.fetch(id, request),
+            Action::Cancel(id) => effects.cancel(id),
+            Action::Resume(client) => effects.resume(client),
+        }
+    }
+}
 
 impl Node<'_> {
     /// The current time for the peer layer.
@@ -18,53 +38,49 @@ impl Node<'_> {
         Now { monotonic: now.monotonic, network: self.time(now), network_millis: millis }
     }
 
+    /// Returns whether this node has joined its network.
+    pub(super) fn has_joined(&self) -> bool {
+        self.peers.as_ref().is_some_and(Manager::is_booted)
+    }
+
     /// Starts to join the network, if the node is booted and has not started yet. Joining is immediate if the own
     /// address need not be detected.
     pub(super) fn start_joining(&mut self, now: LoopTime, effects: &mut dyn Effects) {
-        if !self.identity.is_booted || self.peer_adapter.peers().is_some() {
+        if !self.identity.is_booted || self.peers.is_some() {
             return;
         }
         let known = std::mem::take(&mut self.known);
         let (local, present) = (self.identity.description.info.clone(), self.peer_now(now));
-        let settings = peer_settings(self.settings, known);
-        let randomness = Randomness::new(&self.randomness.next_bytes());
-        self.peer_adapter.join(local, self.identity.keys(), settings, self.kept.peers(), randomness, present);
-        let done = self.with_peer_adapter(now, effects, |peers, now, io| peers.tick(now, io));
-        self.note_read_result(done, now);
-    }
-
-    /// Handles the result of a request to a peer.
-    pub(super) fn on_fetch_completed(
-        &mut self,
-        fetch: FetchId,
-        result: Result<FetchResponse, FetchError>,
-        now: LoopTime,
-        effects: &mut dyn Effects,
-    ) {
-        let done =
-            self.with_peer_adapter(now, effects, |peers, now, io| peers.on_fetch_completed(fetch, result, now, io));
-        self.note_read_result(done, now);
-        effects.wake_at(now.monotonic);
+        let settings = super::peer_settings(self.settings, known);
+        let mut randomness = Randomness::new(&self.randomness.next_bytes());
+        let random = Box::new(move || randomness.next_u64());
+        let mut peers = Manager::new(local, self.identity.keys(), settings, random, present);
+        peers.add_saved_peers(self.kept.peers());
+        self.peers = Some(peers);
+        self.with_peers(now, effects, |peers, now, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));
     }
 
     /// Runs the due work of the peer layer, and applies its results to the node.
     pub(super) fn run_peers(&mut self, now: LoopTime, effects: &mut dyn Effects) {
         self.start_joining(now, effects);
-        if self.peer_adapter.peers().is_none() || now.monotonic < self.read_backoff.retry_at() {
+        if self.peers.is_none() || now.monotonic < self.read_backoff.retry_at() {
             return;
         }
         let blocks = std::mem::take(&mut self.relay_queue);
-        let done = self.with_peer_adapter(now, effects, |peers, now, io| peers.tick(now, io));
-        self.note_read_result(done, now);
+        self.with_peers(now, effects, |peers, now, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));
         for block in blocks {
-            let done = self.with_peer_adapter(now, effects, |peers, now, io| peers.push_block(block, now, io));
-            self.note_read_result(done, now);
+            self.with_peers(now, effects, |peers, now, _| peers.push_block(block, now));
         }
-        self.peer_adapter.dispatch_pulled(&mut self.block_processor);
-        self.clock.shift(self.peer_adapter.take_clock_shift());
-        self.identity.adopt_endpoint(self.peer_adapter.peers());
-        let offered = self.add_remote_transactions(now);
-        self.note_read_result(offered, now);
+        if let Some(peers) = &mut self.peers {
+            if self.block_processor.may_pull() {
+                peers.fetched_blocks.take().into_iter().for_each(|blocks| self.block_processor.pull(blocks));
+            }
+            self.clock.shift(std::mem::take(&mut peers.clock_shift));
+            self.identity.adopt_endpoint(&peers.local.endpoint);
+        }
+        if let Err(error) = self.add_remote_transactions(now) {
+            self.read_backoff.record_failure(&error, now.monotonic);
+        }
     }
 
     /// Adds some transactions from a remote mempool to this one. They are not relayed.
@@ -74,7 +90,8 @@ impl Node<'_> {
         }
         let time = self.time(now);
         for _ in 0..REMOTE_TRANSACTIONS_PER_TICK {
-            let Some(transaction) = self.peer_adapter.next_remote_transaction(Context::of(self.network)) else { break };
+            let transaction = self.peers.as_mut().and_then(Manager::next_remote_transaction);
+            let Some(transaction) = transaction else { break };
             let Node { reader, network, height, mempool: unconfirmed, .. } = self;
             let confirmed = super::tick::confirmed(reader, network, *height, time)?;
             // An invalid transaction has no consequences for the peer.
@@ -83,21 +100,116 @@ impl Node<'_> {
         Ok(())
     }
 
-    fn with_peer_adapter<T>(
+    /// Runs the peer layer on the last commit, and carries out its actions. If the store cannot be read, only starts the
+    /// read backoff.
+    pub(super) fn with_peers(
         &mut self,
         now: LoopTime,
         effects: &mut dyn Effects,
-        run: impl FnOnce(&mut PeerAdapter, Now, PeerContext<'_>) -> T,
-    ) -> Result<T, StoreError> {
-        let now = self.peer_now(now);
-        let Node { reader, network, mempool: unconfirmed, peer_adapter: peers, .. } = self;
-        let peer_context = PeerContext { snapshot: reader.snapshot()?, network, pool: &unconfirmed.pool, effects };
-        Ok(run(peers, now, peer_context))
+        run: impl FnOnce(&mut Manager, Now, &ChainReader<'_>),
+    ) {
+        let present = self.peer_now(now);
+        let Node { reader, network, mempool: unconfirmed, peers, read_backoff, .. } = self;
+        let Some(peers) = peers else { return };
+        match reader.snapshot() {
+            Ok(snapshot) => {
+                run(peers, present, &ChainReader { snapshot, network, pool: &unconfirmed.pool });
+                carry_out_actions(peers, effects);
+            }
+            Err(error) => read_backoff.record_failure(&error, now.monotonic),
+        }
     }
 
-    fn note_read_result<T>(&mut self, result: Result<T, StoreError>, now: LoopTime) {
-        if let Err(error) = result {
-            self.read_backoff.record_failure(&error, now.monotonic);
+    /// Records the result of processed blocks.
+    pub(super) fn record_processed(&mut self, processed: &ProcessedBlocks, now: Now) {
+        let Some(peers) = &mut self.peers else { return };
+        match (&processed.origin, &processed.outcome) {
+            (BlockOrigin::Harvested(_), _) => {}
+            (BlockOrigin::Pulled(node), outcome) => peers.on_blocks_validated(node, verdict(outcome), now),
+            (BlockOrigin::Pushed(block), Outcome::Result(result)) => {
+                peers.record_push(&block.by, push_result(*result), now);
+            }
+            (BlockOrigin::Pushed(block), Outcome::TooDeep) => {
+                peers.record_push(&block.by, ValidationOutcome::Neutral, now);
+            }
+            (BlockOrigin::Pushed(block), _) => peers.record_push(&block.by, ValidationOutcome::Harmful, now),
         }
+    }
+}
+
+/// The last commit and the mempool, as the peer layer reads them.
+pub struct ChainReader<'a> {
+    snapshot: &'a Snapshot<'a>,
+    network: &'a Network,
+    pool: &'a Mempool,
+}
+
+impl LocalChain for ChainReader<'_> {
+    fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
+        let read = || {
+            let last = tip(self.snapshot)?.ok_or(StoreError::Empty)?;
+            let row = block_row(self.snapshot, last.height)?.ok_or(StoreError::Empty)?;
+            let context = Context::of(self.network).trusted();
+            let head = read_without_transactions(row.head(), context).map_err(|_| StoreError::Damaged("a block"))?;
+            Ok(OwnTip { height: last.height, hash: last.hash, signature: head.signature, score: last.score })
+        };
+        read().map_err(unreadable)
+    }
+
+    fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
+        let mut hashes = Vec::new();
+        for height in (first.0..first.0.saturating_add(most)).map(Height) {
+            match stored_header(self.snapshot, height).map_err(unreadable)? {
+                Some(header) => hashes.push(header.hash),
+                None => break,
+            }
+        }
+        Ok(hashes)
+    }
+
+    fn short_ids(&self) -> Vec<ShortId> {
+        self.pool.short_ids()
+    }
+
+    fn importance(&self, node: &Address) -> Result<f64, StoreUnreadable> {
+        let read = || {
+            let (state, network) = (self.snapshot, self.network);
+            let Some(last) = state::last_recalculation(state)? else { return Ok(0.0) };
+            let account = state::account(state, node)?;
+            let height = tip(state)?.ok_or(StoreError::Empty)?.height;
+            let lender = account.forwarded(height, network.chain.rewrite_limit).unwrap_or(*node);
+            let importance = state::importance(state, &lender)?.filter(|found| found.height == last.height);
+            Ok(importance.map_or(0.0, |found| found.importance))
+        };
+        read().map_err(unreadable)
+    }
+
+    fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
+        let last = state::last_recalculation(self.snapshot).map_err(unreadable)?;
+        Ok(last.map_or(0, |last| last.eligible))
+    }
+}
+
+fn unreadable(error: StoreError) -> StoreUnreadable {
+    log::warn!("{error}");
+    StoreUnreadable
+}
+
+/// Returns the peer layer's result for a push with this validation result.
+pub fn push_result(result: ValidationResult) -> ValidationOutcome {
+    use ValidationResult::{FailureEntityUnusableOutOfSync, FailureTransactionCacheTooFull, Neutral, Success};
+    match result {
+        Success => ValidationOutcome::Useful,
+        Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull => ValidationOutcome::Neutral,
+        _ => ValidationOutcome::Harmful,
+    }
+}
+
+fn verdict(outcome: &Outcome) -> ValidationOutcome {
+    match outcome {
+        Outcome::Result(ValidationResult::Success) => ValidationOutcome::Useful,
+        Outcome::TooDeep => ValidationOutcome::TooDeep,
+        Outcome::Result(ValidationResult::Neutral) | Outcome::Unreadable(_) => ValidationOutcome::Neutral,
+        Outcome::Result(_) | Outcome::Exception(_) => ValidationOutcome::Harmful,
     }
 }

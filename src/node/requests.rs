@@ -64,20 +64,15 @@ impl Node<'_> {
         let answer = |api: &mut Api, context: &mut ApiContext<'_, '_>, moment| {
             let view = context.view;
             let taken = api.answer(&mut exchange, &view, context, moment, &mut budget);
-            (taken, context.ping_verification, context.max_height_query, context.shutdown_requested)
+            (taken, context.shutdown_requested)
         };
-        let Ok((taken, verification, query, is_to_end)) =
-            self.with_api_context(Some((connection, from)), now, effects, answer)
-        else {
+        let Ok((taken, is_to_end)) = self.with_api_context(Some((connection, from)), now, effects, answer) else {
             let moment = self.api_now(now);
             self.api.fail(moment, exchange.response);
             return Progress::Done;
         };
-        if taken == Progress::Suspended {
-            verification
-                .into_iter()
-                .for_each(|verification| self.peer_adapter.wait_for_verification(verification, connection));
-            query.into_iter().for_each(|query| self.peer_adapter.wait_for_max_height(query, connection));
+        if taken != Progress::Suspended {
+            self.peers.iter_mut().for_each(|peers| peers.forget_client(connection));
         }
         if is_to_end && self.shutdown_at.is_none() {
             log::info!("shutdown requested by a client");
@@ -118,7 +113,7 @@ impl Node<'_> {
             mempool: unconfirmed,
             harvester,
             block_processor: processor,
-            peer_adapter: peers,
+            peers,
             identity,
             randomness,
             reorgs,
@@ -139,14 +134,12 @@ impl Node<'_> {
             block_processor: processor,
             identity,
             randomness,
-            peer_adapter: peers,
+            peers,
             reorgs,
             effects: Some(effects),
             now: present,
             connection,
             client_address: from,
-            ping_verification: None,
-            max_height_query: None,
             shutdown_requested: false,
             metrics_sources: Some(sources),
             view,
@@ -169,7 +162,7 @@ impl Node<'_> {
         self.waiting_announcements.remove(&connection);
         self.api.on_disconnect(connection);
         self.resume_due(effects);
-        self.peer_adapter.on_disconnect(connection);
+        self.peers.iter_mut().for_each(|peers| peers.forget_client(connection));
         self.broker.on_disconnect(connection, now.monotonic, effects);
     }
 

@@ -10,6 +10,8 @@ use crate::chain::ChainUpdate;
 use crate::mempool::ConfirmedChain;
 use crate::model::{Height, Network, Timestamp};
 use crate::net::service::{Effects, LoopTime};
+use crate::peer::Manager;
+use crate::peer::io::ValidationOutcome;
 use crate::store::{SnapshotCache, StoreError, tip};
 use crate::websocket_api::BrokerTime;
 
@@ -91,9 +93,15 @@ impl Node<'_> {
         self.process_blocks(&mut budget, now)
     }
 
-    /// Returns whether the node has joined its network and does not wait for a known peer to answer.
+    /// Returns the time before which no block may be harvested: the node has to join its network, and may wait for a
+    /// known peer to answer.
+    fn harvest_blocked_until(&self, now: LoopTime) -> Duration {
+        let joined = self.peers.as_ref().filter(|peers| peers.is_booted());
+        joined.map_or(Duration::MAX, |peers| peers.harvesting_blocked_until(now.monotonic))
+    }
+
     fn may_harvest(&self, now: LoopTime) -> bool {
-        self.peer_adapter.has_joined() && self.peer_adapter.harvest_blocked_until(now.monotonic) <= now.monotonic
+        self.harvest_blocked_until(now) <= now.monotonic
     }
 
     /// Works on this node's next block.
@@ -122,10 +130,13 @@ impl Node<'_> {
             budget.charge(UNITS_PER_STEP);
             let step = self.block_processor.step(time);
             if let Some(from) = self.block_processor.take_dropped() {
-                self.peer_adapter.validation_aborted(&from, self.peer_now(now));
+                // The store failed, which is not the peer's fault.
+                let present = self.peer_now(now);
+                let peers = self.peers.iter_mut();
+                peers.for_each(|peers| peers.on_blocks_validated(&from, ValidationOutcome::Neutral, present));
             }
             let Some(processed) = step? else { continue };
-            self.peer_adapter.record_processed(&processed, self.peer_now(now));
+            self.record_processed(&processed, self.peer_now(now));
             let Some(chain_update) = processed.chain_update else { continue };
             if let BlockOrigin::Harvested(block) = &processed.origin {
                 self.harvester.record_own(block, &chain_update);
@@ -191,7 +202,7 @@ impl Node<'_> {
             mempool: unconfirmed,
             harvester,
             block_processor: processor,
-            peer_adapter: peers,
+            peers,
             identity,
             randomness,
             reorgs,
@@ -204,14 +215,12 @@ impl Node<'_> {
             block_processor: processor,
             identity,
             randomness,
-            peer_adapter: peers,
+            peers,
             reorgs,
             effects: None,
             now: present,
             connection: None,
             client_address: None,
-            ping_verification: None,
-            max_height_query: None,
             shutdown_requested: false,
             metrics_sources: None,
             view,
@@ -226,10 +235,7 @@ impl Node<'_> {
     /// Returns when the next tick is due.
     fn next_tick(&self, now: LoopTime) -> Duration {
         let may_publish_blocks = !self.mempool.has_work();
-        let next_harvest = match self.peer_adapter.has_joined() {
-            true => self.harvester.due().max(self.peer_adapter.harvest_blocked_until(now.monotonic)),
-            false => Duration::MAX,
-        };
+        let next_harvest = self.harvester.due().max(self.harvest_blocked_until(now));
         let changes_chain = self.may_import() || self.harvester.has_work() || self.block_processor.has_work();
         let for_chain = match changes_chain {
             // A tick follows when the disk is done.
@@ -242,8 +248,8 @@ impl Node<'_> {
         let is_busy = self.mempool.has_work()
             || self.broker.has_work(may_publish_blocks)
             || (self.can_accept_announcements() && !self.waiting_announcements.is_empty())
-            || self.peer_adapter.has_work();
-        let peers_due = self.peer_adapter.next_due().unwrap_or(Duration::MAX);
+            || self.peers.as_ref().is_some_and(Manager::has_work);
+        let peers_due = self.peers.as_ref().and_then(Manager::next_due).unwrap_or(Duration::MAX);
         let due = self.mempool.due().min(self.broker.next_due().unwrap_or(Duration::MAX)).min(peers_due);
         let due = due.min(self.verification.due());
         let other_work_at = if is_busy { now.monotonic } else { due };

@@ -55,7 +55,7 @@ impl Node<'_> {
                  time; check this machine's clock"
             );
         }
-        let difference = self.peer_adapter.peers().and_then(|peers| peers.time().clock_difference());
+        let difference = self.peers.as_ref().and_then(|peers| peers.time_sync.clock_difference());
         if let Some(millis) = difference.filter(|_| follows_system_clock && now.monotonic >= self.warn_at.offset) {
             self.warn_at.offset = now.monotonic + CLOCK_WARNING_INTERVAL;
             let seconds = millis as f64 / 1000.0;
@@ -68,7 +68,7 @@ impl Node<'_> {
 
     /// Warns that peers report a time that too few listed peers confirm.
     fn warn_of_refused_time(&mut self, now: LoopTime) {
-        let refused = self.peer_adapter.peers().and_then(|peers| peers.time().rejected_offset());
+        let refused = self.peers.as_ref().and_then(|peers| peers.time_sync.rejected_offset());
         let Some(offset) = refused.filter(|_| now.monotonic >= self.warn_at.refused_time) else { return };
         self.warn_at.refused_time = now.monotonic + CLOCK_WARNING_INTERVAL;
         let [theirs, own] = [offset, 0]
@@ -130,7 +130,7 @@ impl Node<'_> {
         if now.monotonic < self.warn_at.split {
             return;
         }
-        let Some(split) = self.peer_adapter.peers().map(|peers: &Manager| peers.split_peers(now.monotonic)) else {
+        let Some(split) = self.peers.as_ref().map(|peers: &Manager| peers.split_peers(now.monotonic)) else {
             return;
         };
         // The check runs only at this interval.

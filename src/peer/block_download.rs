@@ -16,18 +16,14 @@
 //! | download peers | selections | [`MAX_DOWNLOAD_PEERS`] |
 //! | digests, with a checkpoint | height of the checkpoint | 32 bytes per answer of the sync peer |
 
-mod batch;
-mod peers;
-
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use self::batch::BlockBatch;
-use self::peers::DownloadPeers;
-use super::wire::BlockList;
+use super::io::backoff;
+use super::wire::{BlockList, ChainRequest, Query};
 use crate::codec::Context;
 use crate::crypto::hash::keccak256;
 use crate::model::{Address, Block, Checkpoint, Hash256, Height};
@@ -48,38 +44,25 @@ pub const MAX_PENDING_HASHES: usize = 2_000;
 pub const HEDGE_DELAY: Duration = Duration::from_secs(3);
 /// Interval between selections of further download peers.
 const SELECT_INTERVAL: Duration = Duration::from_secs(10);
+/// Consecutive failures after which a peer is removed.
+const MAX_FAILURES: u32 = 5;
+/// Backoff of a peer after the first failure, and its maximum.
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(32);
 /// Assumed bytes of a batch before the first has arrived.
 const INITIAL_BATCH_BYTES: usize = 256 << 10;
 /// Hash over all block hashes of one answer.
 type Digest = Hash256;
 
-/// Id of a request. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DownloadRequestId {
+/// Request to a peer. The same request is not in flight twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DownloadRequest {
     /// Number of the download.
     pub download: u64,
-    /// Number of the request within the download.
-    pub request: u64,
-}
-
-/// Request to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DownloadRequest {
-    /// Id of the request.
-    pub id: DownloadRequestId,
     /// Peer to query.
     pub peer: Address,
-    /// Requested data.
-    pub query: DownloadQuery,
-}
-
-/// Kind of requested data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DownloadQuery {
-    /// Hashes of the peer's blocks from a height on.
-    HashesFrom(Height),
-    /// The peer's blocks after a height, with at most [`MAX_BATCH_TRANSACTIONS`] transactions.
-    BlocksAfter(Height),
+    /// Query for hashes or blocks.
+    pub query: Query,
 }
 
 /// Answer of a peer.
@@ -136,21 +119,69 @@ enum CheckpointState {
     Verified(Checkpoint, Vec<Digest>, usize),
 }
 
-/// Request in flight.
+/// Peer of the download.
 #[derive(Debug)]
-struct InFlight {
-    peer: Address,
-    query: DownloadQuery,
-    sent_at: Duration,
+struct DownloadPeer {
+    node: Address,
+    in_flight: usize,
+    /// Consecutive failures.
+    failures: u32,
+    retry_at: Duration,
+}
+
+impl DownloadPeer {
+    fn is_ready(&self, now: Duration) -> bool {
+        self.in_flight < MAX_IN_FLIGHT_PER_PEER && self.retry_at <= now
+    }
+}
+
+/// Consecutive blocks that are downloaded together, from the first that is still missing on.
+#[derive(Debug)]
+struct BlockBatch {
+    first: Height,
+    /// Expected hashes of the blocks that were not taken yet.
+    hashes: VecDeque<Hash256>,
+    /// Peer that supplied the hashes.
+    hashes_from: Address,
+    /// Received blocks and the peer that sent them.
+    received: Option<(Address, BlockList)>,
+}
+
+impl BlockBatch {
+    fn held_bytes(&self) -> usize {
+        self.received.as_ref().map_or(0, |(_, blocks)| blocks.held_bytes())
+    }
+
+    /// Returns the next block and its hash. If it is missing or has another hash, discards the received blocks and
+    /// returns `None`; this block and all that follow are then missing again.
+    fn next(&mut self, context: Context) -> Option<(Box<Block>, Hash256)> {
+        let (_, blocks) = self.received.as_mut()?;
+        let (expected, height) = (*self.hashes.front()?, self.first);
+        let block = blocks.next(context).and_then(Result::ok).filter(|block| block.height == height);
+        let found = block.map(|block| (block.hash(), block)).filter(|(hash, _)| *hash == expected);
+        let Some((hash, block)) = found else {
+            self.received = None;
+            return None;
+        };
+        self.hashes.pop_front();
+        self.first = self.first.next();
+        Some((Box::new(block), hash))
+    }
 }
 
 /// Download of one chain.
 #[derive(Debug)]
 pub struct BlockDownload {
-    id: u64,
-    sync_peer: Address,
-    base: BlockRef,
-    target: Height,
+    /// Number of the download.
+    number: u64,
+    /// Peer that supplies the hashes.
+    pub sync_peer: Address,
+    /// Our tip at the start of the download.
+    pub base: BlockRef,
+    /// Last height of the sync peer's chain at the start of the download.
+    pub target: Height,
+    /// Request for a batch, after any height.
+    batch_request: ChainRequest,
     /// Maximum number of hashes in an answer.
     max_hashes: usize,
     checkpoint: CheckpointState,
@@ -158,9 +189,11 @@ pub struct BlockDownload {
     hashes: VecDeque<Hash256>,
     next_hash_height: Height,
     batches: VecDeque<BlockBatch>,
-    peers: DownloadPeers,
-    in_flight: BTreeMap<DownloadRequestId, InFlight>,
-    request_count: u64,
+    peers: Vec<DownloadPeer>,
+    /// The last peers that were removed, which are not added again.
+    removed: Vec<Address>,
+    /// Requests in flight and the times of sending.
+    in_flight: Vec<(DownloadRequest, Duration)>,
     /// When further download peers are selected, if there is room.
     select_at: Duration,
     /// Time of the last call of [`BlockDownload::next_request`].
@@ -174,63 +207,50 @@ pub struct BlockDownload {
     agreeing: BTreeSet<Address>,
     disagreeing: BTreeSet<Address>,
     useful_peers: Vec<Address>,
-    outcome: Option<DownloadOutcome>,
+    /// Result, if the download has ended.
+    pub outcome: Option<DownloadOutcome>,
 }
 
 impl BlockDownload {
-    /// Starts a download after `base`, our tip, of the sync peer's chain up to `target` at least. `run` must be unique;
-    /// `answer` is the maximum number of hashes in an answer. A checkpoint counts only if it lies above `base` and up
-    /// to `target`.
+    /// Starts a download after `base`, our tip, of the sync peer's chain up to `target` at least. `number` must be unique;
+    /// an answer has at most `max_hashes` hashes. A checkpoint counts only if it lies above `base` and up to `target`.
     pub fn new(
-        run: u64,
-        leader: Address,
+        number: u64,
+        sync_peer: Address,
         (base, target): (BlockRef, Height),
-        answer: u64,
+        max_hashes: u64,
+        batch_request: ChainRequest,
         checkpoint: Option<Checkpoint>,
     ) -> BlockDownload {
         let checkpoint = checkpoint.filter(|checkpoint| checkpoint.height > base.height && checkpoint.height <= target);
-        let answer = usize::try_from(answer).unwrap_or(usize::MAX).max(1);
-        let mut download_peers = DownloadPeers::default();
-        download_peers.add(leader);
-        BlockDownload {
-            id: run,
-            sync_peer: leader,
+        let verifying = |checkpoint| CheckpointState::Verifying(checkpoint, Vec::new());
+        let max_hashes = usize::try_from(max_hashes).unwrap_or(usize::MAX).max(1);
+        let mut download = BlockDownload {
+            number,
+            sync_peer,
             base,
             target,
-            max_hashes: answer,
-            checkpoint: checkpoint
-                .map_or(CheckpointState::NoCheckpoint, |checkpoint| CheckpointState::Verifying(checkpoint, Vec::new())),
+            batch_request,
+            max_hashes,
+            checkpoint: checkpoint.map_or(CheckpointState::NoCheckpoint, verifying),
             hashes: VecDeque::new(),
             next_hash_height: base.height.next(),
             batches: VecDeque::new(),
-            peers: download_peers,
-            in_flight: BTreeMap::new(),
-            request_count: 0,
+            peers: Vec::new(),
+            removed: Vec::new(),
+            in_flight: Vec::new(),
             select_at: Duration::ZERO,
             last_poll: Duration::ZERO,
             last: base,
-            usual_blocks: answer,
+            usual_blocks: max_hashes,
             usual_bytes: INITIAL_BATCH_BYTES,
             agreeing: BTreeSet::new(),
             disagreeing: BTreeSet::new(),
             useful_peers: Vec::new(),
             outcome: None,
-        }
-    }
-
-    /// Returns the sync peer.
-    pub fn sync_peer(&self) -> Address {
-        self.sync_peer
-    }
-
-    /// Returns our tip at the start of the download.
-    pub fn base(&self) -> BlockRef {
-        self.base
-    }
-
-    /// Returns the last height of the sync peer's chain at the start of the download.
-    pub fn target(&self) -> Height {
-        self.target
+        };
+        download.add_peer(sync_peer);
+        download
     }
 
     /// Returns the verified height and the checkpoint while the blocks up to the checkpoint are verified.
@@ -249,11 +269,6 @@ impl BlockDownload {
         }
     }
 
-    /// Returns the result, if the download has ended.
-    pub fn outcome(&self) -> Option<DownloadOutcome> {
-        self.outcome
-    }
-
     /// Takes the peers that supplied a useful batch, one entry per batch.
     pub fn take_useful_peers(&mut self) -> Vec<Address> {
         std::mem::take(&mut self.useful_peers)
@@ -262,13 +277,30 @@ impl BlockDownload {
     /// Adds newly selected download peers, as far as there is room.
     pub fn add_peers(&mut self, nodes: Vec<Address>, now: Duration) {
         self.select_at = now + SELECT_INTERVAL;
-        nodes.into_iter().for_each(|node| self.peers.add(node));
+        nodes.into_iter().for_each(|node| self.add_peer(node));
     }
 
-    /// Adds a download peer.
-    #[cfg(test)]
-    pub fn add_peer(&mut self, node: Address) {
-        self.peers.add(node);
+    /// Adds a peer, unless it is known, removed or there is no room.
+    fn add_peer(&mut self, node: Address) {
+        if self.peers.len() < MAX_DOWNLOAD_PEERS && !self.has_peer(&node) && !self.removed.contains(&node) {
+            self.peers.push(DownloadPeer { node, in_flight: 0, failures: 0, retry_at: Duration::ZERO });
+        }
+    }
+
+    fn has_peer(&self, node: &Address) -> bool {
+        self.peers.iter().any(|peer| peer.node == *node)
+    }
+
+    /// Removes a peer. Keeps the last `2 * MAX_DOWNLOAD_PEERS` removed peers, which cannot be added again.
+    fn remove_peer(&mut self, node: Address) {
+        let before = self.peers.len();
+        self.peers.retain(|peer| peer.node != node);
+        if self.peers.len() < before {
+            if self.removed.len() == 2 * MAX_DOWNLOAD_PEERS {
+                self.removed.remove(0);
+            }
+            self.removed.push(node);
+        }
     }
 
     /// Returns whether further download peers are to be selected.
@@ -282,19 +314,18 @@ impl BlockDownload {
         if self.outcome.is_some() || self.in_flight.len() >= MAX_IN_FLIGHT {
             return None;
         }
-        if !self.peers.has(&self.sync_peer) {
-            let Some(sync_peer) = self.peers.any() else {
+        if !self.has_peer(&self.sync_peer) {
+            let Some(peer) = self.peers.first() else {
                 self.outcome = Some(DownloadOutcome::NoPeersLeft);
                 return None;
             };
-            self.change_sync_peer(sync_peer);
+            self.change_sync_peer(peer.node);
         }
-        let (whom, question) = self.request_hashes(now).or_else(|| self.request_blocks(now))?;
-        self.request_count += 1;
-        let id = DownloadRequestId { download: self.id, request: self.request_count };
-        self.peers.on_request(&whom);
-        self.in_flight.insert(id, InFlight { peer: whom, query: question, sent_at: now });
-        Some(DownloadRequest { id, peer: whom, query: question })
+        let (peer, query) = self.request_hashes(now).or_else(|| self.request_blocks(now))?;
+        self.peers.iter_mut().filter(|known| known.node == peer).for_each(|known| known.in_flight += 1);
+        let request = DownloadRequest { download: self.number, peer, query };
+        self.in_flight.push((request.clone(), now));
+        Some(request)
     }
 
     /// Replaces the sync peer. Discards the hashes of the former one, unless a checkpoint proves them or will.
@@ -322,72 +353,106 @@ impl BlockDownload {
         }
     }
 
-    fn request_hashes(&self, now: Duration) -> Option<(Address, DownloadQuery)> {
-        let is_asked = self.in_flight.values().any(|asked| matches!(asked.query, DownloadQuery::HashesFrom(_)));
+    fn request_hashes(&self, now: Duration) -> Option<(Address, Query)> {
+        let is_asked = self.in_flight.iter().any(|(asked, _)| matches!(asked.query, Query::HashesFrom(_)));
         let is_wanted = self.next_hash_height <= self.hash_limit() && self.hashes.len() < MAX_PENDING_HASHES;
-        let may_ask = is_wanted && !is_asked && self.peers.is_ready(&self.sync_peer, now);
-        may_ask.then_some((self.sync_peer, DownloadQuery::HashesFrom(self.next_hash_height)))
+        let is_ready = |peer: &DownloadPeer| peer.node == self.sync_peer && peer.is_ready(now);
+        let may_ask = is_wanted && !is_asked && self.peers.iter().any(is_ready);
+        may_ask.then_some((self.sync_peer, Query::HashesFrom(self.next_hash_height)))
     }
 
-    fn request_blocks(&mut self, now: Duration) -> Option<(Address, DownloadQuery)> {
+    fn request_blocks(&mut self, now: Duration) -> Option<(Address, Query)> {
         self.cut_batches(MAX_IN_FLIGHT);
-        let asked_blocks = self.in_flight.values().filter(|asked| matches!(asked.query, DownloadQuery::BlocksAfter(_)));
+        let asked_blocks = self.in_flight.iter().filter(|(asked, _)| matches!(asked.query, Query::BlocksAfter(_)));
         let expected = asked_blocks.count().saturating_add(1).saturating_mul(self.usual_bytes);
         let held: usize = self.batches.iter().map(BlockBatch::held_bytes).sum();
         let has_room = held.saturating_add(expected) <= MAX_BUFFERED_BYTES;
-        for (place, piece) in self.batches.iter().enumerate().filter(|(_, piece)| !piece.is_received()) {
+        for (place, batch) in self.batches.iter().enumerate().filter(|(_, batch)| batch.received.is_none()) {
             // The batch that blocks progress is requested in any case.
             let is_awaited = place == 0;
             if !is_awaited && !has_room {
                 return None;
             }
-            let asked: Vec<_> = self.in_flight.values().filter(|asked| asked.query == piece.query()).collect();
-            let is_late =
-                is_awaited && asked.len() == 1 && asked.iter().all(|asked| now >= asked.sent_at + HEDGE_DELAY);
+            let query = self.batch_query(batch);
+            let asked: Vec<_> = self.in_flight.iter().filter(|(asked, _)| asked.query == query).collect();
+            let is_late = is_awaited && asked.len() == 1 && asked.iter().all(|(_, sent)| now >= *sent + HEDGE_DELAY);
             if is_late || asked.is_empty() {
-                let whom = self.peers.choose(now, |worker| asked.iter().all(|asked| asked.peer != *worker));
-                if whom.is_some() {
-                    return whom.map(|whom| (whom, piece.query()));
+                // The peer with the fewest requests in flight, then the fewest failures.
+                let is_free =
+                    |peer: &&DownloadPeer| peer.is_ready(now) && asked.iter().all(|(asked, _)| asked.peer != peer.node);
+                let free = self.peers.iter().filter(is_free);
+                if let Some(peer) = free.min_by_key(|peer| (peer.in_flight, peer.failures)) {
+                    return Some((peer.node, query));
                 }
             }
         }
         None
     }
 
+    fn batch_query(&self, batch: &BlockBatch) -> Query {
+        Query::BlocksAfter(ChainRequest { after: Height(batch.first.0.saturating_sub(1)), ..self.batch_request })
+    }
+
     /// Cuts hashes into batches until `most` of them wait for blocks.
     fn cut_batches(&mut self, most: usize) {
         let wanted = self.usual_blocks;
         let is_last = most == usize::MAX || self.next_hash_height > self.hash_limit();
-        while self.batches.iter().filter(|piece| !piece.is_received()).count() < most
+        while self.batches.iter().filter(|batch| batch.received.is_none()).count() < most
             && !self.hashes.is_empty()
             && (self.hashes.len() >= wanted || is_last)
         {
             let first = Height(self.next_hash_height.0 - self.hashes.len() as u64);
             let hashes = self.hashes.drain(..wanted.min(self.hashes.len())).collect();
-            self.batches.push_back(BlockBatch::new(first, hashes, self.sync_peer));
+            self.batches.push_back(BlockBatch { first, hashes, hashes_from: self.sync_peer, received: None });
         }
     }
 
     /// Returns the time at which a delayed request becomes possible or peers are selected, if no answer arrives before.
     pub fn next_due(&self) -> Option<Duration> {
-        let hedges = self.in_flight.values().map(|asked| asked.sent_at + HEDGE_DELAY);
-        let delayed = hedges.chain(self.peers.retry_times()).filter(|due| *due > self.last_poll);
+        let hedges = self.in_flight.iter().map(|(_, sent)| *sent + HEDGE_DELAY);
+        let retries = self.peers.iter().map(|peer| peer.retry_at);
+        let delayed = hedges.chain(retries).filter(|due| *due > self.last_poll);
         let selection = (self.peers.len() < MAX_DOWNLOAD_PEERS).then_some(self.select_at);
         delayed.chain(selection).min()
     }
 
+    /// Ends a request. Returns `false` for one that is not in flight.
+    fn end_request(&mut self, request: &DownloadRequest) -> bool {
+        let place = self.in_flight.iter().position(|(asked, _)| asked == request);
+        let is_known = place.map(|place| self.in_flight.remove(place)).is_some();
+        let peer = self.peers.iter_mut().find(|peer| is_known && peer.node == request.peer);
+        peer.into_iter().for_each(|peer| peer.in_flight = peer.in_flight.saturating_sub(1));
+        is_known
+    }
+
     /// Processes an answer.
-    pub fn on_answer(&mut self, id: DownloadRequestId, received: DownloadAnswer) {
-        let Some(InFlight { peer: whom, query: question, .. }) = self.in_flight.remove(&id) else { return };
-        self.peers.on_answer(&whom);
+    pub fn on_answer(&mut self, request: &DownloadRequest, received: DownloadAnswer) {
+        if !self.end_request(request) {
+            return;
+        }
+        let peer = self.peers.iter_mut().find(|peer| peer.node == request.peer);
+        peer.into_iter().for_each(|peer| peer.failures = 0);
         match received {
             DownloadAnswer::Hashes(hashes)
-                if question == DownloadQuery::HashesFrom(self.next_hash_height) && whom == self.sync_peer =>
+                if request.query == Query::HashesFrom(self.next_hash_height) && request.peer == self.sync_peer =>
             {
                 self.on_hashes(hashes);
             }
             DownloadAnswer::Hashes(_) => {}
-            DownloadAnswer::Blocks(blocks) => self.on_blocks(whom, question, blocks),
+            DownloadAnswer::Blocks(blocks) => self.on_blocks(request, blocks),
+        }
+    }
+
+    /// Handles a failed request.
+    pub fn on_failure(&mut self, request: &DownloadRequest, now: Duration) {
+        if !self.end_request(request) {
+            return;
+        }
+        let Some(peer) = self.peers.iter_mut().find(|peer| peer.node == request.peer) else { return };
+        peer.retry_at = now + backoff(FIRST_BACKOFF, peer.failures, MAX_BACKOFF);
+        peer.failures += 1;
+        if peer.failures >= MAX_FAILURES {
+            self.remove_peer(request.peer);
         }
     }
 
@@ -402,8 +467,7 @@ impl BlockDownload {
         hashes.truncate(expected);
         // The peer's chain has become shorter, or differs from the proven one.
         if hashes.len() < expected || !self.record_or_check_hashes(&hashes) {
-            let sync_peer = self.sync_peer;
-            return self.peers.remove(&sync_peer);
+            return self.remove_peer(self.sync_peer);
         }
         self.next_hash_height = Height(self.next_hash_height.0 + hashes.len() as u64);
         self.hashes.extend(hashes);
@@ -425,16 +489,24 @@ impl BlockDownload {
         true
     }
 
-    fn on_blocks(&mut self, whom: Address, question: DownloadQuery, blocks: BlockList) {
-        let Some(place) = self.batches.iter().position(|piece| piece.query() == question) else { return };
+    fn on_blocks(&mut self, request: &DownloadRequest, blocks: BlockList) {
         let (received, bytes) = (blocks.left(), blocks.held_bytes());
-        let Some(piece) = self.batches.get_mut(place).filter(|piece| !piece.is_received()) else { return };
+        let place = self.batches.iter().position(|batch| self.batch_query(batch) == request.query);
+        let Some((place, batch)) = place.and_then(|place| Some((place, self.batches.get_mut(place)?))) else { return };
+        if batch.received.is_some() {
+            return;
+        }
         if received == 0 {
             // The peer's chain ends below.
-            return self.peers.remove(&whom);
+            return self.remove_peer(request.peer);
         }
-        if let Some(rest) = piece.receive(whom, blocks) {
-            self.batches.insert(place + 1, rest);
+        // What is left becomes a batch of its own.
+        let taken = received.min(batch.hashes.len());
+        let hashes = batch.hashes.split_off(taken);
+        batch.received = Some((request.peer, blocks));
+        if !hashes.is_empty() {
+            let (first, hashes_from) = (Height(batch.first.0 + taken as u64), batch.hashes_from);
+            self.batches.insert(place + 1, BlockBatch { first, hashes, hashes_from, received: None });
         }
         // Slightly less than the usual number, so that answers are seldom short.
         let usual = usize::midpoint(self.usual_blocks, received) * 15 / 16;
@@ -442,36 +514,30 @@ impl BlockDownload {
         self.usual_bytes = usize::midpoint(self.usual_bytes, bytes);
     }
 
-    /// Handles a failed request.
-    pub fn on_failure(&mut self, id: DownloadRequestId, now: Duration) {
-        if let Some(asked) = self.in_flight.remove(&id) {
-            self.peers.on_failure(&asked.peer, now);
-        }
-    }
-
     /// Returns the next block or the state of the download.
     pub fn next(&mut self, context: Context) -> NextBlock {
         if self.outcome.is_some() {
             return NextBlock::Ended;
         }
-        if self.batches.front().is_some_and(BlockBatch::is_consumed) {
-            self.useful_peers.extend(self.batches.pop_front().and_then(|piece| piece.sender()));
+        if self.batches.front().is_some_and(|batch| batch.hashes.is_empty()) {
+            let sender = self.batches.pop_front().and_then(|batch| batch.received);
+            self.useful_peers.extend(sender.map(|(sender, _)| sender));
         }
-        let Some(piece) = self.batches.front_mut() else {
+        let Some(batch) = self.batches.front_mut() else {
             if self.hashes.is_empty() && self.next_hash_height > self.hash_limit() {
                 return self.on_hashes_exhausted();
             }
             return NextBlock::Waiting;
         };
-        let Some(from) = piece.sender() else { return NextBlock::Waiting };
-        let claimed_by = piece.hashes_from();
-        match piece.next(context) {
+        let Some((from, _)) = batch.received else { return NextBlock::Waiting };
+        let claimed_by = batch.hashes_from;
+        match batch.next(context) {
             Some(block) => {
                 self.agreeing.insert(from);
                 self.check_link(block, claimed_by)
             }
             None => {
-                self.peers.remove(&from);
+                self.remove_peer(from);
                 if claimed_by == self.sync_peer {
                     self.agreeing.remove(&from);
                     self.disagreeing.insert(from);

@@ -59,14 +59,8 @@ pub enum SyncOutcome {
     },
 }
 
-/// Step that follows an answer.
-#[derive(Debug)]
-pub enum NextStep {
-    /// Send a further request.
-    Request(Query),
-    /// The comparison has ended.
-    End(SyncOutcome),
-}
+/// Query that follows an answer, or the end of the comparison.
+pub type NextStep = Result<Query, SyncOutcome>;
 
 /// State of a comparison that waits for an answer.
 #[derive(Clone, Debug)]
@@ -130,61 +124,56 @@ impl ChainComparison {
             Stage::Score => {
                 Score(self.score) = context.read(&body)?;
                 self.stage = Stage::LastBlock;
-                Ok(self.outcome_unless_better(own.tip()?).unwrap_or(NextStep::Request(Query::LastBlock)))
+                Ok(self.end_unless_better(own.tip()?).map(|()| Query::LastBlock))
             }
             Stage::LastBlock => {
                 let last = context.read(&body)?;
-                let own = own.tip()?;
-                Ok(self.outcome_unless_better(own).unwrap_or_else(|| self.compare_last(&last, own, chain)))
+                Ok(self.compare_last(&last, own.tip()?, chain))
             }
             Stage::Hashes { from, last } => {
                 let HashChain(theirs) = context.read(&body)?;
                 let (ours, own) = (own.hashes_from(from, chain.max_blocks_per_sync())?, own.tip()?);
-                // The hashes are empty if a reorg has made our chain shorter than `from` meanwhile.
-                let end = if ours.is_empty() {
-                    Some(NextStep::End(SyncOutcome::LowerScore))
-                } else {
-                    self.outcome_unless_better(own)
-                };
-                Ok(end.unwrap_or_else(|| self.compare_hashes((from, last), &ours, &theirs, own, chain)))
+                Ok(self.compare_hashes((from, last), &ours, &theirs, own, chain))
             }
             Stage::FirstReplacement(fork) => {
-                let block = context.read(&body)?;
-                Ok(match is_signed(&block) {
-                    true => self.request_blocks(fork, chain),
-                    false => NextStep::End(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)),
+                let block: Block = context.read(&body)?;
+                let (_, is_signed) = check_block_signature(&block, false, &mut Verifier::default());
+                Ok(match is_signed {
+                    true => Ok(self.request_blocks(fork, chain)),
+                    false => Err(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)),
                 })
             }
             Stage::Blocks(Fork { common, base }) => {
                 let blocks = context.open_list(body)?;
-                Ok(NextStep::End(SyncOutcome::Blocks { common, base: base.hash, blocks }))
+                Ok(Err(SyncOutcome::Blocks { common, base: base.hash, blocks }))
             }
         }
     }
 
-    /// Returns the end if our chain is no worse by now.
-    fn outcome_unless_better(&self, own: OwnTip) -> Option<NextStep> {
+    /// Ends the comparison if our chain is no worse by now.
+    fn end_unless_better(&self, own: OwnTip) -> Result<(), SyncOutcome> {
         match self.score.cmp(&own.score) {
-            Ordering::Equal => Some(NextStep::End(SyncOutcome::Same)),
-            Ordering::Less => Some(NextStep::End(SyncOutcome::LowerScore)),
-            Ordering::Greater => None,
+            Ordering::Equal => Err(SyncOutcome::Same),
+            Ordering::Less => Err(SyncOutcome::LowerScore),
+            Ordering::Greater => Ok(()),
         }
     }
 
     fn compare_last(&mut self, last: &Block, own: OwnTip, chain: &ChainParameters) -> NextStep {
-        let (hash, is_good) = check_block_signature(last, false, &mut Verifier::default());
-        if !is_good {
-            return NextStep::End(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock));
+        self.end_unless_better(own)?;
+        let (hash, is_signed) = check_block_signature(last, false, &mut Verifier::default());
+        if !is_signed {
+            return Err(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock));
         }
         if (last.height, hash, last.signature) == (own.height, own.hash, own.signature) {
-            return NextStep::End(SyncOutcome::Same);
+            return Err(SyncOutcome::Same);
         }
         if own.height.0.saturating_sub(last.height.0) > chain.rewrite_limit {
-            return NextStep::End(SyncOutcome::TooFarBehind);
+            return Err(SyncOutcome::TooFarBehind);
         }
         let from = Height(own.height.0.saturating_sub(chain.rewrite_limit).max(1));
         self.stage = Stage::Hashes { from, last: last.height };
-        NextStep::Request(Query::HashesFrom(from))
+        Ok(Query::HashesFrom(from))
     }
 
     fn compare_hashes(
@@ -195,39 +184,40 @@ impl ChainComparison {
         base: OwnTip,
         chain: &ChainParameters,
     ) -> NextStep {
-        if theirs.len() as u64 > chain.max_blocks_per_sync() {
-            return NextStep::End(SyncOutcome::Misbehaved(Misbehavior::TooManyHashes));
+        if ours.is_empty() {
+            // A reorg has made our chain shorter than `from` meanwhile.
+            return Err(SyncOutcome::LowerScore);
         }
+        self.end_unless_better(base)?;
         let same = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours == theirs).count();
+        if theirs.len() as u64 > chain.max_blocks_per_sync() {
+            return Err(SyncOutcome::Misbehaved(Misbehavior::TooManyHashes));
+        }
         if same == 0 {
-            return NextStep::End(SyncOutcome::Misbehaved(Misbehavior::InvalidHashes));
+            return Err(SyncOutcome::Misbehaved(Misbehavior::InvalidHashes));
         }
         if same == theirs.len() {
-            return NextStep::End(SyncOutcome::Misbehaved(Misbehavior::LiedAboutScore));
+            return Err(SyncOutcome::Misbehaved(Misbehavior::LiedAboutScore));
         }
         let common = Height(from.0 + same as u64 - 1);
         let fork = Fork { common, base };
         if common == base.height && last.0.saturating_sub(common.0) > self.far_ahead {
-            return NextStep::End(SyncOutcome::FarAhead(base, last));
+            return Err(SyncOutcome::FarAhead(base, last));
         }
         if same == ours.len() {
-            return self.request_blocks(fork, chain);
+            return Ok(self.request_blocks(fork, chain));
         }
         self.stage = Stage::FirstReplacement(fork);
-        NextStep::Request(Query::BlockAt(common.next()))
+        Ok(Query::BlockAt(common.next()))
     }
 
-    fn request_blocks(&mut self, fork: Fork, chain: &ChainParameters) -> NextStep {
+    fn request_blocks(&mut self, fork: Fork, chain: &ChainParameters) -> Query {
         self.stage = Stage::Blocks(fork);
         let undone = fork.base.height.0.saturating_sub(fork.common.0);
         let least = i32::try_from(undone).unwrap_or(i32::MAX);
         let transactions = i32::try_from(self.max_transactions).unwrap_or(i32::MAX);
-        NextStep::Request(Query::BlocksAfter(ChainRequest::new(fork.common, least, transactions, chain)))
+        Query::BlocksAfter(ChainRequest::new(fork.common, least, transactions, chain))
     }
-}
-
-fn is_signed(block: &Block) -> bool {
-    check_block_signature(block, false, &mut Verifier::default()).1
 }
 
 #[cfg(test)]
@@ -308,14 +298,14 @@ mod tests {
 
     fn asks(next: Result<NextStep, PeerError>) -> Query {
         match next {
-            Ok(NextStep::Request(query)) => query,
+            Ok(Ok(query)) => query,
             other => panic!("{other:?}"),
         }
     }
 
     fn ends(next: Result<NextStep, PeerError>) -> SyncOutcome {
         match next {
-            Ok(NextStep::End(ending)) => ending,
+            Ok(Err(ending)) => ending,
             other => panic!("{other:?}"),
         }
     }
@@ -411,8 +401,8 @@ mod tests {
             let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
             asks(answer(&mut comparison, &own, Score(1000)));
             match answer(&mut comparison, &own, block(last)) {
-                Ok(NextStep::End(SyncOutcome::TooFarBehind)) => assert!(is_too_far),
-                Ok(NextStep::Request(query)) => assert_eq!((query, is_too_far), (Query::HashesFrom(Height(20)), false)),
+                Ok(Err(SyncOutcome::TooFarBehind)) => assert!(is_too_far),
+                Ok(Ok(query)) => assert_eq!((query, is_too_far), (Query::HashesFrom(Height(20)), false)),
                 other => panic!("{other:?}"),
             }
         }

@@ -29,8 +29,10 @@ pub const LIFETIME: i32 = 24 * 60 * 60;
 /// Success and failure counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Experience {
-    successes: u64,
-    failures: u64,
+    /// Number of successes, below 2⁶³.
+    pub successes: u64,
+    /// Number of failures, below 2⁶³.
+    pub failures: u64,
 }
 
 impl Experience {
@@ -40,16 +42,6 @@ impl Experience {
     pub fn new(successes: i64, failures: i64) -> Experience {
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
         Experience { successes: count(successes), failures: count(failures) }
-    }
-
-    /// Returns the number of successes, below 2⁶³.
-    pub fn successes(self) -> u64 {
-        self.successes
-    }
-
-    /// Returns the number of failures, below 2⁶³.
-    pub fn failures(self) -> u64 {
-        self.failures
     }
 
     /// Returns successes plus failures.
@@ -62,15 +54,6 @@ impl Experience {
     pub fn success_ratio(self) -> Option<f64> {
         (self.calls() > 0).then(|| self.successes as f64 / self.calls() as f64)
     }
-}
-
-/// Reason to reject a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportRejection {
-    /// The report has more than [`MAX_PAIRS`] pairs.
-    TooLong,
-    /// The reporter claims to be this node.
-    ClaimsToBeLocal,
 }
 
 /// Experiences of one node with others, and when each was last updated.
@@ -138,18 +121,11 @@ impl Experiences {
         }
     }
 
-    /// Stores a report. It replaces earlier reports about the same nodes.
-    pub fn receive(
-        &mut self,
-        reporter: Address,
-        pairs: &[(Address, Experience)],
-        now: Timestamp,
-    ) -> Result<(), ReportRejection> {
-        if pairs.len() > MAX_PAIRS {
-            return Err(ReportRejection::TooLong);
-        }
-        if reporter == self.local {
-            return Err(ReportRejection::ClaimsToBeLocal);
+    /// Stores a report, which replaces earlier reports about the same nodes. Returns `false` if it is too long or in the
+    /// name of this node.
+    pub fn receive(&mut self, reporter: Address, pairs: &[(Address, Experience)], now: Timestamp) -> bool {
+        if pairs.len() > MAX_PAIRS || reporter == self.local {
+            return false;
         }
         if self.reports.len() >= MAX_REPORTERS && !self.reports.contains_key(&reporter) {
             let oldest = self.reports.iter().min_by_key(|(_, report)| report.updated_at).map(|(node, _)| *node);
@@ -160,16 +136,20 @@ impl Experiences {
         for (node, experience) in pairs {
             *report.pairs.entry(*node, MAX_PAIRS) = (*experience, now);
         }
-        Ok(())
+        true
+    }
+
+    fn pairs(&self, node: &Address) -> Option<&Pairs> {
+        match *node == self.local {
+            true => Some(&self.own),
+            false => self.reports.get(node).map(|report| &report.pairs),
+        }
     }
 
     /// Returns the experiences of a node with others, in order of their addresses.
     pub fn of(&self, node: &Address) -> impl Iterator<Item = (&Address, Experience)> {
-        let pairs = match *node == self.local {
-            true => Some(&self.own),
-            false => self.reports.get(node).map(|report| &report.pairs),
-        };
-        pairs.into_iter().flat_map(|pairs| pairs.0.iter().map(|(node, (experience, _))| (node, *experience)))
+        let pairs = self.pairs(node).into_iter();
+        pairs.flat_map(|pairs| pairs.0.iter().map(|(node, (experience, _))| (node, *experience)))
     }
 
     /// Returns the usage of own experiences, reports, and pairs of the longest report.
@@ -184,11 +164,8 @@ impl Experiences {
 
     /// Returns the experience of one node with another.
     pub fn between(&self, node: &Address, other: &Address) -> Experience {
-        let pairs = match *node == self.local {
-            true => Some(&self.own),
-            false => self.reports.get(node).map(|report| &report.pairs),
-        };
-        pairs.and_then(|pairs| pairs.0.get(other)).map_or_else(Experience::default, |(experience, _)| *experience)
+        let pair = self.pairs(node).and_then(|pairs| pairs.0.get(other));
+        pair.map_or_else(Experience::default, |(experience, _)| *experience)
     }
 
     /// Returns own experiences to send to a peer: all of them, or a random [`MAX_PAIRS`], in order of address.
@@ -234,7 +211,7 @@ mod tests {
     #[test]
     fn counts_are_never_negative_and_never_overflow() {
         let experience = Experience::new(-5, i64::MIN);
-        assert_eq!((experience.successes(), experience.failures(), experience.success_ratio()), (0, 0, None));
+        assert_eq!((experience.successes, experience.failures, experience.success_ratio()), (0, 0, None));
         let most = Experience::new(i64::MAX, i64::MAX);
         assert_eq!((most.calls(), most.success_ratio()), (u64::MAX - 1, Some(0.5)));
         let mut experiences = Experiences::new(address(0));
@@ -249,17 +226,17 @@ mod tests {
         let mut experiences = Experiences::new(address(0));
         experiences.succeeded(address(0), NOW);
         assert_eq!(experiences.of(&address(0)).count(), 0);
-        assert_eq!(experiences.receive(address(0), &reported(1), NOW), Err(ReportRejection::ClaimsToBeLocal));
-        assert_eq!(experiences.receive(address(1), &reported(MAX_PAIRS + 1), NOW), Err(ReportRejection::TooLong));
+        assert!(!experiences.receive(address(0), &reported(1), NOW));
+        assert!(!experiences.receive(address(1), &reported(MAX_PAIRS + 1), NOW));
         assert!(experiences.reports.is_empty());
     }
 
     #[test]
     fn a_newer_report_replaces_only_the_pairs_that_it_contains() {
         let mut experiences = Experiences::new(address(0));
-        experiences.receive(address(1), &reported(3), NOW).expect("a report");
-        experiences.receive(address(1), &[(address(2), Experience::new(7, 7))], NOW).expect("a report");
-        let all: Vec<_> = (0..4).map(|other| experiences.between(&address(1), &address(other)).successes()).collect();
+        assert!(experiences.receive(address(1), &reported(3), NOW));
+        assert!(experiences.receive(address(1), &[(address(2), Experience::new(7, 7))], NOW));
+        let all: Vec<_> = (0..4).map(|other| experiences.between(&address(1), &address(other)).successes).collect();
         assert_eq!(all, [0, 1, 7, 0]);
     }
 
@@ -268,18 +245,18 @@ mod tests {
         let mut experiences = Experiences::new(address(0));
         let all = reported(3 * MAX_OWN);
         for (round, pairs) in all.chunks(MAX_PAIRS).enumerate() {
-            experiences.receive(address(1), pairs, Timestamp(round as i32)).expect("a report");
+            assert!(experiences.receive(address(1), pairs, Timestamp(round as i32)));
             assert_eq!(experiences.of(&address(1)).count(), MAX_PAIRS);
         }
         // The last report has evicted the earlier pairs.
         assert_eq!(experiences.between(&address(1), &all[all.len() - 1].0), all[all.len() - 1].1);
         for (round, (node, _)) in all.iter().enumerate() {
             experiences.succeeded(*node, Timestamp(round as i32));
-            experiences.receive(*node, &all[..1], Timestamp(round as i32)).ok();
+            experiences.receive(*node, &all[..1], Timestamp(round as i32));
             assert!(experiences.reports.len() <= MAX_REPORTERS && experiences.own.0.len() <= MAX_OWN);
         }
         assert_eq!(experiences.own.0.len(), MAX_OWN);
-        assert_eq!(experiences.between(&address(0), &all[all.len() - 1].0).successes(), 1);
+        assert_eq!(experiences.between(&address(0), &all[all.len() - 1].0).successes, 1);
         assert_eq!(experiences.between(&address(0), &all[1].0).calls(), 0);
     }
 
@@ -289,8 +266,8 @@ mod tests {
         experiences.failed(address(1), NOW);
         experiences.succeeded(address(2), Timestamp(NOW.0 - LIFETIME));
         experiences.succeeded(address(3), Timestamp(NOW.0 - LIFETIME - 1));
-        experiences.receive(address(1), &reported(2), Timestamp(NOW.0 - LIFETIME - 1)).expect("a report");
-        experiences.receive(address(2), &reported(2), NOW).expect("a report");
+        assert!(experiences.receive(address(1), &reported(2), Timestamp(NOW.0 - LIFETIME - 1)));
+        assert!(experiences.receive(address(2), &reported(2), NOW));
         experiences.prune(NOW);
         let own: Vec<_> = experiences.of(&address(0)).map(|(node, _)| *node).collect();
         let mut left = vec![address(1), address(2)];

@@ -3,13 +3,14 @@
 //! The host passes in the time, the results of requests and the messages of peers, and carries out the [`Action`]s that
 //! the state machine yields: an event loop with sockets, a simulation with queues.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use super::wire::{BlockList, EncodedRequest, Endpoint};
+use super::wire::BlockList;
 use crate::crypto::Signature;
 use crate::mempool::ShortId;
 use crate::model::{Address, Hash256, Height, Timestamp};
+use crate::net::fetch::{FetchError, FetchId, FetchRequest, FetchResponse};
+use crate::net::service::ConnectionId;
 
 /// The present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,36 +23,8 @@ pub struct Now {
     pub network_millis: i64,
 }
 
-pub use crate::net::fetch::FetchId as CallId;
-
-/// Id of a query for the peers' largest height, which any number of clients may wait for. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MaxHeightQueryId(pub u64);
-
 /// Result of a request to a peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// Answer with status 200.
-    Answer {
-        /// Body.
-        body: Vec<u8>,
-        /// Address that answered.
-        from: IpAddr,
-    },
-    /// Answer with another status.
-    ErrorStatus {
-        /// Status.
-        status: u16,
-        /// Body.
-        body: Vec<u8>,
-    },
-    /// No connection.
-    Unreachable(String),
-    /// Connected, but timed out.
-    TimedOut,
-    /// Any other failure.
-    Failed(String),
-}
+pub type Reply = Result<FetchResponse, FetchError>;
 
 /// Validation result of what a peer sent: blocks that were requested, or a pushed block or transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,26 +75,11 @@ pub struct FetchedBlocks {
 #[derive(Debug)]
 pub enum Action {
     /// Sends a request to a peer. [`super::Manager::on_reply`] must be called with the result, once.
-    Send {
-        /// Id of the request.
-        call: CallId,
-        /// Destination.
-        to: Endpoint,
-        /// Path, body and limits.
-        request: EncodedRequest,
-    },
+    Fetch(FetchId, FetchRequest),
     /// Cancels a request. Its result must not be reported.
-    Cancel(CallId),
-    /// Validates blocks. [`super::Manager::on_blocks_validated`] must be called with the result, later and once.
-    Validate(FetchedBlocks),
-    /// Adds a peer's unconfirmed transactions to the mempool as a batch: the undecoded answer with valid signature.
-    SubmitUnconfirmed(Vec<u8>),
-    /// Answers a waiting sign of life: with status 200, or with 500 and this message.
-    SignOfLifeVerified(CallId, Option<String>),
-    /// Tells the largest height that a peer reported, or the nemesis height if none did, to all that wait for it.
-    ReportMaxHeight(MaxHeightQueryId, Height),
-    /// Shifts network time by this many milliseconds.
-    ShiftClock(i64),
+    Cancel(FetchId),
+    /// Resumes the request of a client that waited; [`super::Manager::take_answer`] returns the answer.
+    Resume(ConnectionId),
 }
 
 /// Reads of our chain and mempool. The layers that know the store lie above this one.
@@ -141,6 +99,11 @@ pub trait LocalChain {
 
     /// Returns the number of accounts in the last importance calculation.
     fn important_accounts(&self) -> Result<u64, StoreUnreadable>;
+}
+
+/// Returns the backoff after a failure that `before` others precede: `first`, doubling with each further one up to `max`.
+pub fn backoff(first: Duration, before: u32, max: Duration) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(before)).min(max)
 }
 
 /// Source of random numbers; any closure that returns `u64` is one.

@@ -36,11 +36,8 @@ mod samples;
 mod testing;
 
 pub use manager::probes::Unpinned;
-pub use manager::queries::MaxHeight;
-pub use manager::requests::AuditEntry;
-pub use manager::signs_of_life::SignOfLifeResult;
-pub use manager::synchronisation::SyncProgress;
-pub use manager::{IpDetection, Joined, Manager, PeerInfo, PeerSettings, PreTrustedPeer, Pusher};
+pub use manager::requests::RequestRecord;
+pub use manager::{ClientAnswer, IpDetection, Manager, PeerSettings, PreTrustedPeer, Pusher};
 pub use nemesis_search::NemesisSearch;
 pub use saved_peers::SavedPeers;
 

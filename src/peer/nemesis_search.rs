@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::io::{CallId, Reply};
+use super::io::{Reply, backoff};
 use super::peer_table::PeerError;
-use super::wire::{EncodedRequest, Endpoint, nemesis_request};
+use super::wire::{Endpoint, Message};
 use crate::chain::{BlockError, authentic_nemesis_block};
 use crate::codec::{Context, Format, SigningForm};
 use crate::model::{Amount, Block, Body, Hash256, Network};
+use crate::net::fetch::{self, FetchId, FetchRequest, FetchResponse};
 
 /// Maximum number of requests in flight. Each answer can take as much memory as the limit of a nemesis block.
 pub const MAX_IN_FLIGHT: usize = 4;
@@ -36,10 +37,12 @@ pub struct NemesisSearch {
     /// Time of the next query.
     due: Duration,
     /// Unanswered requests and the indices of their peers.
-    in_flight: BTreeMap<CallId, usize>,
+    in_flight: BTreeMap<FetchId, usize>,
     /// Index of the peer whose block is being imported.
     supplier: Option<usize>,
-    backoff: Duration,
+    /// Rounds in which every peer failed.
+    failed_rounds: u32,
+    request_count: u64,
 }
 
 impl NemesisSearch {
@@ -53,7 +56,8 @@ impl NemesisSearch {
             due: now,
             in_flight: BTreeMap::new(),
             supplier: None,
-            backoff: FIRST_BACKOFF,
+            failed_rounds: 0,
+            request_count: 0,
         }
     }
 
@@ -63,19 +67,22 @@ impl NemesisSearch {
         may_ask.then_some(self.due)
     }
 
-    /// Sends the due queries.
-    pub fn tick(&mut self, now: Duration, mut send: impl FnMut(&Endpoint, EncodedRequest) -> CallId) {
-        while self.next_due().is_some_and(|due| due <= now)
-            && let Some(node) = self.peers.get(self.next)
-        {
-            self.in_flight.insert(send(node, nemesis_request(FORMAT)), self.next);
-            self.next += 1;
-            self.due = now + NEXT_PEER_DELAY;
-        }
+    /// Returns the next due query.
+    pub fn next_request(&mut self, now: Duration) -> Option<(FetchId, FetchRequest)> {
+        self.next_due().filter(|due| *due <= now)?;
+        let node = self.peers.get(self.next)?;
+        // A request to an endpoint that cannot be reached fails at once.
+        let endpoint = node.to_connect().unwrap_or(fetch::Endpoint { host: String::new(), port: 0 });
+        self.request_count += 1;
+        let id = FetchId(self.request_count);
+        self.in_flight.insert(id, self.next);
+        self.next += 1;
+        self.due = now + NEXT_PEER_DELAY;
+        Some((id, FetchRequest { endpoint, ..Message::NemesisBlock.request(FORMAT) }))
     }
 
     /// Processes the result of a request. Returns the binary form of a block to import, if it passes the checks.
-    pub fn on_reply(&mut self, call: CallId, response: Reply, now: Duration) -> Option<Vec<u8>> {
+    pub fn on_reply(&mut self, call: FetchId, response: Reply, now: Duration) -> Option<Vec<u8>> {
         let index = self.in_flight.remove(&call)?;
         let name = self.peers.get(index).map(Endpoint::to_string).unwrap_or_default();
         match self.block_in(response) {
@@ -102,7 +109,7 @@ impl NemesisSearch {
     }
 
     /// Returns the requests whose answers are no longer needed.
-    pub fn outstanding(&self) -> impl Iterator<Item = CallId> {
+    pub fn outstanding(&self) -> impl Iterator<Item = FetchId> {
         self.in_flight.keys().copied()
     }
 
@@ -115,22 +122,23 @@ impl NemesisSearch {
         self.due = now;
         let is_over = self.next >= self.peers.len() && self.in_flight.is_empty() && self.supplier.is_none();
         if is_over {
+            let rest = backoff(FIRST_BACKOFF, self.failed_rounds, MAX_BACKOFF);
             log::warn!(
                 "none of the known peers ({}) has sent the nemesis block of {}; asking again in {} s",
                 self.peers.len(),
                 self.network.name,
-                self.backoff.as_secs()
+                rest.as_secs()
             );
             self.next = 0;
-            self.due = now + self.backoff;
-            self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
+            self.due = now + rest;
+            self.failed_rounds = self.failed_rounds.saturating_add(1);
         }
     }
 
     fn block_in(&self, response: Reply) -> Result<Block, UnusableAnswer> {
         let context = Context::of(&self.network);
         let body = match response {
-            Reply::Answer { body, .. } => body,
+            Ok(FetchResponse { response, .. }) if response.status == 200 => response.body,
             other => return Err(UnusableAnswer::NoBlock(PeerError::from_reply(other, FORMAT, context))),
         };
         let block = authentic_nemesis_block(&body, &self.network, self.hash).map_err(|error| match error {

@@ -12,7 +12,7 @@
 //! **Limits.** An unknown peer fills a slot only by answering at an address of its own. The table is limited in all,
 //! per address and per network ([`Limits`]). When it is full, a failed peer is evicted for one that answers; an active
 //! peer is never evicted. Private addresses share one limit whatever their network, since one machine may run a whole
-//! network of nodes. A slot takes the caller's data and about 300 bytes.
+//! network of nodes. A slot takes a description and about 300 bytes.
 //!
 //! **Backoff.** A failed peer is not contacted for a minute, doubling with each further failure up to an hour. NIS1
 //! backs off for one to two hours at once, so a restarted node is lost for that long, and nodes that are started
@@ -25,11 +25,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::LimitUsage;
-use super::io::{Reply, StoreUnreadable};
-use super::wire::{AnswerError, ErrorBody};
+use super::io::{Reply, StoreUnreadable, backoff};
+use super::wire::{AnswerError, ErrorBody, NodeInfo};
 use crate::codec::{Context, Format};
 use crate::ip::{network, site};
-use crate::model::Address;
+use crate::model::{Address, Height};
+use crate::net::fetch::{FetchError, FetchResponse, Response};
 
 /// Backoff after the first failure.
 pub const FIRST_BACKOFF: Duration = Duration::from_secs(60);
@@ -98,7 +99,8 @@ impl State {
 }
 
 /// Error of a request to a peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
 pub struct PeerError {
     /// Effect on the peer's state.
     pub kind: State,
@@ -118,19 +120,23 @@ impl PeerError {
     }
 
     /// Converts an unsuccessful reply. A peer that is still starting is not to blame.
-    pub fn from_reply(response: Reply, format: Format, context: Context) -> PeerError {
-        match response {
-            Reply::Answer { .. } => PeerError::failure("the answer is unusable"),
-            Reply::Unreachable(reason) => PeerError { kind: State::Inactive, reason },
-            Reply::TimedOut => PeerError::new(State::Busy, "it did not answer in time"),
-            Reply::Failed(reason) => PeerError { kind: State::Failure, reason },
-            Reply::ErrorStatus { status, body } => match format.read::<ErrorBody<'_>>(&body, context) {
-                Ok(error) if error.is_starting() && status == 503 => PeerError::new(State::Busy, "it is starting"),
-                Ok(ErrorBody { message: Some(text), .. }) => {
-                    PeerError::failure(format!("status {status}: {}", sanitize(&text)))
+    pub fn from_reply(reply: Reply, format: Format, context: Context) -> PeerError {
+        match reply {
+            Err(FetchError::Unreachable(error)) => PeerError::new(State::Inactive, error),
+            Err(FetchError::Silent(_)) => PeerError::new(State::Busy, "it did not answer in time"),
+            Err(error) => PeerError::failure(error),
+            Ok(FetchResponse { response: Response { status: 200, .. }, .. }) => {
+                PeerError::failure("the answer is unusable")
+            }
+            Ok(FetchResponse { response: Response { status, body }, .. }) => {
+                match format.read::<ErrorBody>(&body, context) {
+                    Ok(error) if error.is_starting() && status == 503 => PeerError::new(State::Busy, "it is starting"),
+                    Ok(ErrorBody { message: Some(text), .. }) => {
+                        PeerError::failure(format!("status {status}: {}", sanitize(&text)))
+                    }
+                    _ => PeerError::failure(format!("status {status}")),
                 }
-                _ => PeerError::failure(format!("status {status}")),
-            },
+            }
         }
     }
 }
@@ -143,12 +149,6 @@ pub fn sanitize(text: &str) -> String {
 impl From<AnswerError> for PeerError {
     fn from(error: AnswerError) -> PeerError {
         PeerError::failure(sanitize(&error.to_string()))
-    }
-}
-
-impl fmt::Display for PeerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
     }
 }
 
@@ -167,11 +167,15 @@ pub struct LastFailure {
     pub error: PeerError,
 }
 
-/// Entry of the table. `T` is the caller's data: name, endpoint and the like.
+/// Entry of the table.
 #[derive(Clone, Debug)]
-pub struct PeerEntry<T> {
-    /// The caller's data.
-    pub data: T,
+pub struct PeerEntry {
+    /// What the peer reports about itself, with its known endpoint.
+    pub info: NodeInfo,
+    /// Last reported chain height.
+    pub height: Option<Height>,
+    /// Last reported chain score.
+    pub score: Option<i128>,
     /// Address that answered; `None` before the first answer of a peer that is known by name.
     pub ip: Option<IpAddr>,
     /// Result of the last contact.
@@ -183,7 +187,7 @@ pub struct PeerEntry<T> {
     /// Time of the last introduction at its known endpoint, since the start of this node.
     introduced_at: Option<Duration>,
     /// Time of the last sign of life sent to it, since the start of this node; zero if none.
-    sign_sent_at: Duration,
+    pub sign_sent_at: Duration,
     /// Last failure, with at most [`MAX_REASON`] characters of its reason; successes do not reset it.
     pub last_failure: Option<LastFailure>,
     /// Failures since its last answer.
@@ -201,19 +205,21 @@ pub struct PeerEntry<T> {
     /// Host and time of the last sign of life that caused a probe at once after a failed one.
     immediate_probe: Option<(IpAddr, Duration)>,
     /// Time until which other sync peers are preferred.
-    sync_retry_at: Duration,
+    pub sync_retry_at: Duration,
 }
 
-impl<T> PeerEntry<T> {
+impl PeerEntry {
     /// Creates the entry of a peer that has just introduced itself at an endpoint that was not known.
-    fn new_introduced(about: T, ip: IpAddr, now: Duration) -> PeerEntry<T> {
-        let (last_contact, introduced) = (Some(now), Some(now));
-        PeerEntry { ip: Some(ip), last_contact, introduced_at: introduced, ..PeerEntry::new(about, State::Active) }
+    fn new_introduced(info: NodeInfo, ip: IpAddr, now: Duration) -> PeerEntry {
+        let (last_contact, introduced_at) = (Some(now), Some(now));
+        PeerEntry { ip: Some(ip), last_contact, introduced_at, ..PeerEntry::new(info, State::Active) }
     }
 
-    fn new(about: T, state: State) -> PeerEntry<T> {
+    fn new(info: NodeInfo, state: State) -> PeerEntry {
         PeerEntry {
-            data: about,
+            info,
+            height: None,
+            score: None,
             ip: None,
             state,
             is_pre_trusted: false,
@@ -258,7 +264,7 @@ impl<T> PeerEntry<T> {
         self.state = kind;
         let reason = reason.chars().take(MAX_REASON).collect();
         self.last_failure = Some(LastFailure { at: now, error: PeerError { kind, reason } });
-        self.retry_at = now + backoff(self.failures);
+        self.retry_at = now + backoff(FIRST_BACKOFF, self.failures, MAX_BACKOFF);
         self.failures = self.failures.saturating_add(1);
         self.failing_since.get_or_insert(now);
         self.unreachable_at = None;
@@ -266,19 +272,13 @@ impl<T> PeerEntry<T> {
     }
 }
 
-/// Returns the backoff after a failure that `before` others precede.
-fn backoff(before: u32) -> Duration {
-    let factor = 2_u32.checked_pow(before).unwrap_or(u32::MAX);
-    FIRST_BACKOFF.saturating_mul(factor).min(MAX_BACKOFF)
-}
-
 /// Peer that was dropped from the table.
 #[derive(Clone, Debug)]
-pub struct Dropped<T> {
+pub struct Dropped {
     /// Address of its account.
     pub address: Address,
     /// Last entry.
-    pub node: PeerEntry<T>,
+    pub node: PeerEntry,
     /// Time since the start of this node.
     pub at: Duration,
     /// Reason.
@@ -358,22 +358,22 @@ impl Group {
 
 /// Table of known peers.
 #[derive(Debug)]
-pub struct PeerTable<T> {
+pub struct PeerTable {
     local: Address,
     limits: Limits,
-    entries: BTreeMap<Address, PeerEntry<T>>,
+    entries: BTreeMap<Address, PeerEntry>,
     /// The operator's list, which may contain this node.
     pre_trusted: BTreeSet<Address>,
     /// Number of peers per group, without pre-trusted ones.
     groups: BTreeMap<Group, usize>,
     /// Peers that had not answered at the last pruning, nor since.
     prune_candidates: BTreeSet<Address>,
-    dropped: VecDeque<Dropped<T>>,
+    dropped: VecDeque<Dropped>,
 }
 
-impl<T> PeerTable<T> {
+impl PeerTable {
     /// Creates an empty table for the node with address `local`.
-    pub fn new(local: Address, limits: Limits) -> PeerTable<T> {
+    pub fn new(local: Address, limits: Limits) -> PeerTable {
         PeerTable {
             local,
             limits,
@@ -391,7 +391,7 @@ impl<T> PeerTable<T> {
     }
 
     /// Adds a pre-trusted peer, which counts towards [`Limits::nodes`] only. This node may be listed, but is not added.
-    pub fn add_pre_trusted(&mut self, node: Address, about: T) -> Result<(), AddError> {
+    pub fn add_pre_trusted(&mut self, node: Address, info: NodeInfo) -> Result<(), AddError> {
         if node == self.local {
             self.pre_trusted.insert(node);
             return Ok(());
@@ -405,14 +405,14 @@ impl<T> PeerTable<T> {
         } else if self.entries.len() >= self.limits.nodes {
             return Err(AddError::Full);
         } else {
-            self.entries.insert(node, PeerEntry { is_pre_trusted: true, ..PeerEntry::new(about, State::Untried) });
+            self.entries.insert(node, PeerEntry { is_pre_trusted: true, ..PeerEntry::new(info, State::Untried) });
         }
         self.pre_trusted.insert(node);
         Ok(())
     }
 
     /// Adds a saved peer if it is unknown; `ip` is `None` if its endpoint is a name.
-    pub fn add_saved(&mut self, node: Address, ip: Option<IpAddr>, about: T) -> Result<(), AddError> {
+    pub fn add_saved(&mut self, node: Address, ip: Option<IpAddr>, info: NodeInfo) -> Result<(), AddError> {
         if self.entries.contains_key(&node) {
             return Ok(());
         }
@@ -423,14 +423,20 @@ impl<T> PeerTable<T> {
             self.reserve_slot(node, ip, Duration::ZERO)?;
         }
         self.entries
-            .insert(node, PeerEntry { ip: ip.map(|ip| ip.to_canonical()), ..PeerEntry::new(about, State::Untried) });
+            .insert(node, PeerEntry { ip: ip.map(|ip| ip.to_canonical()), ..PeerEntry::new(info, State::Untried) });
         Ok(())
     }
 
     /// Records that a peer introduced itself at `ip`, its known endpoint or that of a new peer: it becomes active with
-    /// the data `about`. If its name now resolves to an address without a free slot, it becomes active with its former
-    /// data.
-    pub fn record_introduction(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), AddError> {
+    /// this description. If its name now resolves to an address without a free slot, it becomes active with its former
+    /// one.
+    pub fn record_introduction(
+        &mut self,
+        node: Address,
+        ip: IpAddr,
+        info: NodeInfo,
+        now: Duration,
+    ) -> Result<(), AddError> {
         let ip = ip.to_canonical();
         self.prune_candidates.remove(&node);
         if let Some(known) = self.entries.get_mut(&node) {
@@ -439,18 +445,18 @@ impl<T> PeerTable<T> {
         }
         self.reserve_slot(node, ip, now)?;
         match self.entries.get_mut(&node) {
-            Some(known) => (known.data, known.ip) = (about, Some(ip)),
-            None => drop(self.entries.insert(node, PeerEntry::new_introduced(about, ip, now))),
+            Some(known) => (known.info, known.ip) = (info, Some(ip)),
+            None => drop(self.entries.insert(node, PeerEntry::new_introduced(info, ip, now))),
         }
         Ok(())
     }
 
     /// Records that an unreachable peer introduced itself at another endpoint, at `ip`. All former data are dropped.
-    pub fn record_move(&mut self, node: Address, ip: IpAddr, about: T, now: Duration) -> Result<(), AddError> {
+    pub fn record_move(&mut self, node: Address, ip: IpAddr, info: NodeInfo, now: Duration) -> Result<(), AddError> {
         let ip = ip.to_canonical();
         self.reserve_slot(node, ip, now)?;
         self.prune_candidates.remove(&node);
-        if let Some(former) = self.entries.insert(node, PeerEntry::new_introduced(about, ip, now)) {
+        if let Some(former) = self.entries.insert(node, PeerEntry::new_introduced(info, ip, now)) {
             self.note_dropped(Dropped { address: node, node: former, at: now, reason: DropReason::Moved });
         }
         Ok(())
@@ -482,7 +488,7 @@ impl<T> PeerTable<T> {
     pub fn admit_immediate_probe(&mut self, node: &Address, host: IpAddr, is_there: bool, now: Duration) -> bool {
         let may_move = !is_there && self.may_move_at_once(node, now);
         let is_asked =
-            |node: &&mut PeerEntry<T>| may_move || (is_there && !node.is_pre_trusted && node.last_contact.is_none());
+            |node: &&mut PeerEntry| may_move || (is_there && !node.is_pre_trusted && node.last_contact.is_none());
         let Some(node) = self.entries.get_mut(node).filter(is_asked) else { return false };
         let is_other = |(last, asked)| last != host || now.saturating_sub(asked) >= SIGN_PROBE_INTERVAL;
         let may = node.immediate_probe.is_none_or(is_other);
@@ -509,20 +515,6 @@ impl<T> PeerTable<T> {
         }
     }
 
-    /// Counts a synchronisation with a peer.
-    pub fn count_synchronisation(&mut self, node: &Address) {
-        if let Some(node) = self.entries.get_mut(node) {
-            node.synchronisations = node.synchronisations.saturating_add(1);
-        }
-    }
-
-    /// Prefers other sync peers until the given time.
-    pub fn back_off_sync(&mut self, node: &Address, until: Duration) {
-        if let Some(node) = self.entries.get_mut(node) {
-            node.sync_retry_at = node.sync_retry_at.max(until);
-        }
-    }
-
     /// Returns whether other sync peers are preferred.
     pub fn is_sync_backed_off(&self, node: &Address, now: Duration) -> bool {
         self.entries.get(node).is_some_and(|node| now < node.sync_retry_at)
@@ -537,7 +529,7 @@ impl<T> PeerTable<T> {
     /// Returns at most `most` peers to probe: failed ones, then those that have not introduced themselves for
     /// [`RECHECK_INTERVAL`], each kind in turn.
     pub fn due_for_recheck(&self, now: Duration, most: usize, share: usize) -> Vec<Address> {
-        let due = |node: &PeerEntry<T>| {
+        let due = |node: &PeerEntry| {
             let next_look = node.next_recheck().filter(|next_look| *next_look <= now)?;
             Some((node.state == State::Active, next_look))
         };
@@ -546,7 +538,7 @@ impl<T> PeerTable<T> {
 
     /// Returns at most `most` active peers, except `drawn`, whose last sign of life is [`SIGN_OF_LIFE_INTERVAL`] old.
     pub fn due_for_sign_of_life(&self, drawn: &[Address], now: Duration, most: usize, share: usize) -> Vec<Address> {
-        let due = |node: &PeerEntry<T>| {
+        let due = |node: &PeerEntry| {
             let is_due = node.state == State::Active && node.sign_sent_at + SIGN_OF_LIFE_INTERVAL <= now;
             is_due.then_some(node.sign_sent_at)
         };
@@ -556,19 +548,9 @@ impl<T> PeerTable<T> {
         nodes
     }
 
-    /// Records that a sign of life was sent to a peer.
-    pub fn record_sign_sent(&mut self, node: &Address, now: Duration) {
-        self.entries.get_mut(node).into_iter().for_each(|node| node.sign_sent_at = now);
-    }
-
     /// Returns at most `most` peers in the order of the key that `due` returns, pre-trusted ones first, and at most
     /// `share` of one network as long as there are others. Linear in the table.
-    fn in_due_order<D: Ord>(
-        &self,
-        due: impl Fn(&PeerEntry<T>) -> Option<D>,
-        most: usize,
-        share: usize,
-    ) -> Vec<Address> {
+    fn in_due_order<D: Ord>(&self, due: impl Fn(&PeerEntry) -> Option<D>, most: usize, share: usize) -> Vec<Address> {
         let waiting = self.entries.iter().filter_map(|(address, node)| {
             let ip = node.ip.filter(|ip| !node.is_pre_trusted && !is_private(*ip));
             Some((!node.is_pre_trusted, due(node)?, *address, ip.map(site)))
@@ -616,13 +598,13 @@ impl<T> PeerTable<T> {
     }
 
     /// Returns the entry of a peer.
-    pub fn get(&self, node: &Address) -> Option<&PeerEntry<T>> {
+    pub fn get(&self, node: &Address) -> Option<&PeerEntry> {
         self.entries.get(node)
     }
 
-    /// Returns the caller's data about a peer.
-    pub fn data_mut(&mut self, node: &Address) -> Option<&mut T> {
-        self.entries.get_mut(node).map(|node| &mut node.data)
+    /// Returns the entry of a peer, to change what only the caller knows.
+    pub fn get_mut(&mut self, node: &Address) -> Option<&mut PeerEntry> {
+        self.entries.get_mut(node)
     }
 
     /// Returns whether a peer answered at the last contact.
@@ -631,12 +613,12 @@ impl<T> PeerTable<T> {
     }
 
     /// Returns all entries in order of address.
-    pub fn iter(&self) -> impl Iterator<Item = (&Address, &PeerEntry<T>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Address, &PeerEntry)> {
         self.entries.iter()
     }
 
     /// Returns the entries with one state, in order of address.
-    pub fn in_state(&self, state: State) -> impl Iterator<Item = (&Address, &PeerEntry<T>)> {
+    pub fn in_state(&self, state: State) -> impl Iterator<Item = (&Address, &PeerEntry)> {
         self.entries.iter().filter(move |(_, node)| node.state == state)
     }
 
@@ -674,7 +656,7 @@ impl<T> PeerTable<T> {
     /// Returns the peers for a trust calculation, without this node: active ones, busy ones that have answered before
     /// or are pre-trusted, and untried pre-trusted ones.
     pub fn trust_candidates(&self) -> Vec<Address> {
-        let is_met = |node: &PeerEntry<T>| node.is_pre_trusted || node.last_contact.is_some();
+        let is_met = |node: &PeerEntry| node.is_pre_trusted || node.last_contact.is_some();
         [State::Active, State::Busy, State::Untried]
             .into_iter()
             .flat_map(|state| self.in_state(state).filter(|(_, node)| is_met(node)).map(|(address, _)| *address))
@@ -682,7 +664,7 @@ impl<T> PeerTable<T> {
     }
 
     /// Returns the peers that were dropped last, oldest first.
-    pub fn dropped(&self) -> impl Iterator<Item = &Dropped<T>> {
+    pub fn dropped(&self) -> impl Iterator<Item = &Dropped> {
         self.dropped.iter()
     }
 
@@ -726,7 +708,7 @@ impl<T> PeerTable<T> {
     }
 
     /// Removes a peer from the table.
-    pub fn remove(&mut self, node: &Address) -> Option<PeerEntry<T>> {
+    pub fn remove(&mut self, node: &Address) -> Option<PeerEntry> {
         let known = self.entries.remove(node)?;
         self.prune_candidates.remove(node);
         if !known.is_pre_trusted {
@@ -740,7 +722,7 @@ impl<T> PeerTable<T> {
         self.note_dropped(Dropped { address, node, at, reason: why });
     }
 
-    fn note_dropped(&mut self, dropped: Dropped<T>) {
+    fn note_dropped(&mut self, dropped: Dropped) {
         if self.dropped.len() == MAX_DROPPED {
             self.dropped.pop_front();
         }

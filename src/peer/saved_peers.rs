@@ -173,9 +173,8 @@ fn endpoints_by_key(kept: &[SavedPeer]) -> Vec<(PublicKey, Endpoint)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::manager::signs_of_life::SignOfLifeResult;
     use crate::peer::peer_table::State;
-    use crate::peer::testing::{Behaviour, Scene, info, ip_of, settings};
+    use crate::peer::testing::*;
 
     fn peer(number: usize, answered: i32) -> SavedPeer {
         let info = NodeInfo { meta_data: MetaData::default(), ..info(number) };
@@ -253,7 +252,7 @@ mod tests {
             assert_eq!((until, scene.manager.has_active_node()), (waits, waits == 0));
             let manager = &scene.manager;
             let is_neutral = |node| manager.experience(node).calls() == 0;
-            assert!(manager.table().iter().all(|(node, known)| !known.is_pre_trusted && is_neutral(node)));
+            assert!(manager.table.iter().all(|(node, known)| !known.is_pre_trusted && is_neutral(node)));
             scene.run_seconds(3_600);
             assert!(scene.manager.harvesting_blocked_until(scene.now().monotonic) <= scene.now().monotonic);
         }
@@ -292,7 +291,7 @@ mod tests {
                 scene.simulated_peers[0].list = vec![relayed.clone()];
             } else {
                 let met = scene.greet(&relayed, [66, 6, 6, 6].into());
-                assert_eq!(met, SignOfLifeResult::Ignored);
+                assert_eq!(met, Some(ClientAnswer::Accepted));
             }
             scene.run_seconds(300);
             assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
@@ -328,7 +327,7 @@ mod tests {
         scene.manager.add_saved_peers(&[peer(1, 5)]);
         scene.run_seconds(1);
         let met = scene.greet(&info(0), ip_of(0));
-        assert!(matches!(met, SignOfLifeResult::Pending(_)));
+        assert!(met.is_none());
         scene.answer_all();
         assert!(scene.manager.has_active_node());
         assert!(scene.manager.harvesting_blocked_until(scene.now().monotonic) > Duration::from_secs(55));
@@ -352,7 +351,7 @@ mod tests {
                 (Some(&0), true),
                 "{behaviour:?}"
             );
-            assert_eq!(scene.manager.local().endpoint.host, seen, "{behaviour:?}");
+            assert_eq!(scene.manager.local.endpoint.host, seen, "{behaviour:?}");
         }
         // A pre-trusted peer is waited for as usual.
         let mut scene = Scene::new(settings(&[1]), 2);

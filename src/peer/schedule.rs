@@ -8,8 +8,9 @@ use std::time::Duration;
 use crate::model::Timestamp;
 
 /// Recurring task, in display order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Task {
+    #[default]
     /// Purges old unconfirmed transactions, and tries to harvest.
     Foraging,
     /// Probes some peers, and learns others from them.
@@ -35,37 +36,20 @@ pub enum Task {
 }
 
 impl Task {
-    /// All tasks.
-    pub const ALL: [Task; 11] = [
-        Task::Foraging,
-        Task::Refresh,
-        Task::Broadcast,
-        Task::Synchronisation,
-        Task::PruningNodes,
-        Task::CheckingHeight,
-        Task::BroadcastOfBuffer,
-        Task::UpdatingExperiences,
-        Task::PruningExperiences,
-        Task::TimeSynchronisation,
-        Task::IpDetection,
+    /// All tasks, and their names in the view of timers.
+    pub const ALL: [(Task, &'static str); 11] = [
+        (Task::Foraging, "FORAGING"),
+        (Task::Refresh, "REFRESH"),
+        (Task::Broadcast, "BROADCAST"),
+        (Task::Synchronisation, "SYNC"),
+        (Task::PruningNodes, "PRUNING INACTIVE NODES"),
+        (Task::CheckingHeight, "CHECKING CHAIN SYNCHRONIZATION"),
+        (Task::BroadcastOfBuffer, "BROADCAST BUFFERED ENTITIES"),
+        (Task::UpdatingExperiences, "UPDATE NODE EXPERIENCES"),
+        (Task::PruningExperiences, "PRUNE NODE EXPERIENCES"),
+        (Task::TimeSynchronisation, "TIME SYNCHRONIZATION"),
+        (Task::IpDetection, "AUTO IP DETECTION"),
     ];
-
-    /// Returns its name in the view of timers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Task::Foraging => "FORAGING",
-            Task::Refresh => "REFRESH",
-            Task::Broadcast => "BROADCAST",
-            Task::Synchronisation => "SYNC",
-            Task::PruningNodes => "PRUNING INACTIVE NODES",
-            Task::CheckingHeight => "CHECKING CHAIN SYNCHRONIZATION",
-            Task::BroadcastOfBuffer => "BROADCAST BUFFERED ENTITIES",
-            Task::UpdatingExperiences => "UPDATE NODE EXPERIENCES",
-            Task::PruningExperiences => "PRUNE NODE EXPERIENCES",
-            Task::TimeSynchronisation => "TIME SYNCHRONIZATION",
-            Task::IpDetection => "AUTO IP DETECTION",
-        }
-    }
 
     /// Returns the delay after a run that `runs` others precede.
     pub fn delay(self, runs: u64) -> Duration {
@@ -105,10 +89,12 @@ fn rising(min: u64, max: u64, period: u64, runs: u64) -> u64 {
 }
 
 /// Statistics and due time of a task.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Timer {
     /// The task.
     pub task: Task,
+    /// Its name in the view of timers.
+    pub name: &'static str,
     /// Number of started runs.
     pub executions: u64,
     /// Number of successful runs.
@@ -150,24 +136,13 @@ impl Schedule {
     /// Creates the schedule of the wanted tasks of a node that joins its network at `now`, the time since its start.
     pub fn new(now: Duration, is_wanted: impl Fn(Task) -> bool) -> Schedule {
         let mut timers = Vec::with_capacity(Task::ALL.len());
-        for task in Task::ALL.into_iter().filter(|task| is_wanted(*task)) {
+        for (task, name) in Task::ALL.into_iter().filter(|(task, _)| is_wanted(*task)) {
             let last_delay = match task {
                 Task::Foraging => FIRST_FORAGING,
                 _ => OFFSET * timers.len() as u32,
             };
             let due = matches!(task, Task::Foraging | Task::Refresh).then_some(now + last_delay);
-            timers.push(Timer {
-                task,
-                executions: 0,
-                successes: 0,
-                failures: 0,
-                last_delay,
-                last_start: Timestamp(0),
-                last_seconds: 0,
-                is_executing: false,
-                total_seconds: 0,
-                due,
-            });
+            timers.push(Timer { task, name, last_delay, due, ..Timer::default() });
         }
         Schedule { timers }
     }
@@ -251,7 +226,7 @@ mod tests {
 
     #[test]
     fn tasks_start_in_order_after_the_first_refresh() {
-        let mut expected: Vec<_> = Task::ALL[2..].iter().copied().zip((400..).step_by(200)).collect();
+        let mut expected: Vec<_> = Task::ALL[2..].iter().map(|(task, _)| *task).zip((400..).step_by(200)).collect();
         assert_eq!(first_runs(|_| true), expected);
         expected.retain(|(task, _)| *task != Task::TimeSynchronisation);
         expected[7].1 = 1_800;
@@ -301,7 +276,7 @@ mod tests {
 
     #[test]
     fn delays_stay_constant_after_many_runs() {
-        for task in Task::ALL {
+        for (task, _) in Task::ALL {
             assert_eq!(task.delay(u64::MAX), task.delay(10_000), "{task:?}");
         }
     }

@@ -5,29 +5,32 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::io::{Action, CallId, FetchedBlocks, LocalChain, MaxHeightQueryId, Now, OwnTip, Reply, StoreUnreadable};
-use super::manager::signs_of_life::SignOfLifeResult;
+pub use super::io::Reply;
+use super::io::{Action, FetchedBlocks, LocalChain, Now, OwnTip, StoreUnreadable};
+pub use super::manager::ClientAnswer;
 use super::manager::{IpDetection, Manager, PeerSettings, PreTrustedPeer, Pusher};
 use super::samples::seeded;
 use super::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, Challenge, CommunicationTimeStamps, EncodedRequest, Endpoint,
-    ErrorBody, ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score,
-    Version,
+    AuthenticatedRequest, AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody,
+    ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score, Version,
 };
 use crate::codec::{Context, Format, Writable};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::mempool::ShortId;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
+use crate::net::fetch::{self, FetchError, FetchResponse, Response};
+pub use crate::net::fetch::{FetchId, FetchRequest};
+pub use crate::net::service::ConnectionId;
 
 pub const FORMAT: Format = Format::Binary;
 
 /// Unanswered request.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    pub call: CallId,
+    pub call: FetchId,
     pub to: Endpoint,
-    pub request: EncodedRequest,
+    pub request: FetchRequest,
     pub at: Duration,
 }
 
@@ -35,13 +38,14 @@ pub struct Sent {
 pub struct FakeIo {
     pub waiting: VecDeque<Sent>,
     /// All requests in order: time, destination and path.
-    pub history: Vec<(Duration, String, &'static str)>,
+    pub history: Vec<(Duration, String, String)>,
     pub now: Duration,
-    pub verified: Vec<(CallId, Option<String>)>,
+    /// Clients so far, and the answers to those that waited.
+    pub clients: u64,
+    pub answers: Vec<(ConnectionId, ClientAnswer)>,
     pub fetched: Vec<FetchedBlocks>,
-    pub unconfirmed: Vec<Vec<u8>>,
-    pub shifted: i64,
-    pub heights: Vec<(MaxHeightQueryId, Height)>,
+    /// Number of received lists of unconfirmed transactions.
+    pub unconfirmed: usize,
     pub tip: Option<OwnTip>,
     pub hashes: Vec<Hash256>,
     pub importances: BTreeMap<Address, f64>,
@@ -54,36 +58,60 @@ impl FakeIo {
             waiting: VecDeque::new(),
             history: Vec::new(),
             now: Duration::ZERO,
-            verified: Vec::new(),
+            clients: 0,
+            answers: Vec::new(),
             fetched: Vec::new(),
-            unconfirmed: Vec::new(),
-            shifted: 0,
-            heights: Vec::new(),
+            unconfirmed: 0,
             tip: Some(OwnTip { height: Height(1), hash: nemesis, signature: None, score: 0 }),
             hashes: vec![nemesis],
             importances: BTreeMap::new(),
         }
     }
-}
 
-impl FakeIo {
-    /// Records actions.
-    pub fn carry_out(&mut self, actions: Vec<Action>) {
+    /// Records requests; returns the clients to resume.
+    pub fn carry_out(&mut self, actions: Vec<Action>) -> Vec<ConnectionId> {
+        let mut resumed = Vec::new();
         for action in actions {
             match action {
-                Action::Send { call, to, request } => {
-                    self.history.push((self.now, to.to_string(), request.path));
+                Action::Fetch(call, request) => {
+                    let fetch::Endpoint { host, port } = &request.endpoint;
+                    let is_v6 = host.contains(':');
+                    let to = Endpoint::http(if is_v6 { format!("[{host}]") } else { host.clone() }, *port);
+                    self.history.push((self.now, to.to_string(), request.target.clone()));
                     self.waiting.push_back(Sent { call, to, request, at: self.now });
                 }
                 Action::Cancel(call) => self.waiting.retain(|sent| sent.call != call),
-                Action::Validate(pulled) => self.fetched.push(pulled),
-                Action::SubmitUnconfirmed(body) => self.unconfirmed.push(body),
-                Action::SignOfLifeVerified(verification, failure) => self.verified.push((verification, failure)),
-                Action::ReportMaxHeight(query, height) => self.heights.push((query, height)),
-                Action::ShiftClock(millis) => self.shifted += millis,
+                Action::Resume(client) => resumed.push(client),
             }
         }
+        resumed
     }
+
+    /// Returns a new client.
+    pub fn new_client(&mut self) -> ConnectionId {
+        self.clients += 1;
+        ConnectionId(self.clients)
+    }
+}
+
+pub fn ok(body: Vec<u8>, from: IpAddr) -> Reply {
+    Ok(FetchResponse { from, response: Response { status: 200, body } })
+}
+
+pub fn status(status: u16, body: Vec<u8>) -> Reply {
+    Ok(FetchResponse { from: [10, 0, 0, 1].into(), response: Response { status, body } })
+}
+
+pub fn timed_out() -> Reply {
+    Err(FetchError::Silent(Duration::from_secs(10)))
+}
+
+pub fn unreachable() -> Reply {
+    Err(FetchError::Unreachable(std::io::ErrorKind::ConnectionRefused.into()))
+}
+
+pub fn broken() -> Reply {
+    Err(FetchError::TooLarge)
 }
 
 impl LocalChain for FakeIo {
@@ -255,13 +283,24 @@ impl Scene {
     pub fn act<T>(&mut self, run: impl FnOnce(&mut Manager, Now, &FakeIo) -> T) -> T {
         self.fake.now = self.now;
         let result = run(&mut self.manager, at(self.now), &self.fake);
-        self.fake.carry_out(self.manager.take_actions());
+        for client in self.fake.carry_out(self.manager.take_actions()) {
+            self.fake.answers.extend(self.manager.take_answer(client).map(|answer| (client, answer)));
+        }
+        self.fake.fetched.extend(self.manager.fetched_blocks.take());
+        self.fake.unconfirmed += usize::from(self.manager.remote_mempool.take().is_some());
         result
     }
 
     /// Handles a sign of life.
-    pub fn greet(&mut self, node: &NodeInfo, from: IpAddr) -> SignOfLifeResult {
-        self.act(|manager, now, _| manager.on_sign_of_life(node, from, now))
+    pub fn greet(&mut self, node: &NodeInfo, from: IpAddr) -> Option<ClientAnswer> {
+        let client = self.fake.new_client();
+        self.act(|manager, now, _| manager.on_sign_of_life(node, from, client, now))
+    }
+
+    /// Asks for the largest height of the peers.
+    pub fn ask_max_height(&mut self) -> Option<Height> {
+        let client = self.fake.new_client();
+        self.act(|manager, now, _| manager.max_chain_height(client, now))
     }
 
     pub fn tick(&mut self) {
@@ -277,14 +316,14 @@ impl Scene {
     }
 
     /// Ends a request with a given reply.
-    pub fn end(&mut self, call: CallId, response: Reply) {
+    pub fn end(&mut self, call: FetchId, response: Reply) {
         self.act(|manager, now, fake| manager.on_reply(call, response, now, fake));
     }
 
     /// Answers all requests and those that follow, except to silent peers.
     pub fn answer_all(&mut self) {
         for _ in 0..10_000 {
-            let is_silent = |sent: &Sent| matches!(self.reply(sent), Reply::TimedOut);
+            let is_silent = |sent: &Sent| matches!(self.reply(sent), Err(FetchError::Silent(_)));
             let Some(place) = self.fake.waiting.iter().position(|sent| !is_silent(sent)) else { return };
             let sent = self.fake.waiting.remove(place).expect("a request");
             let reply = self.reply(&sent);
@@ -303,7 +342,7 @@ impl Scene {
             if let Some(sent) = self.fake.waiting.front().filter(|_| given_up.is_some_and(|end| end <= self.now)) {
                 let call = sent.call;
                 self.fake.waiting.pop_front();
-                self.end(call, Reply::TimedOut);
+                self.end(call, timed_out());
                 continue;
             }
             let next = [self.manager.next_due(), given_up].into_iter().flatten().min();
@@ -329,7 +368,7 @@ impl Scene {
 
     /// Returns a peer's known endpoint.
     pub fn place(&self, number: usize) -> Option<Endpoint> {
-        self.manager.table().get(&address_of(number)).map(|peer| peer.data.info.endpoint.clone())
+        self.manager.table.get(&address_of(number)).map(|peer| peer.info.endpoint.clone())
     }
 
     /// Adds a relay at another endpoint that forwards all requests to a peer and returns the peer's answers as its own.
@@ -340,51 +379,51 @@ impl Scene {
     }
 
     pub fn state(&self, number: usize) -> Option<super::peer_table::State> {
-        self.manager.table().get(&address_of(number)).map(|peer| peer.state)
+        self.manager.table.get(&address_of(number)).map(|peer| peer.state)
     }
 
     /// Returns a peer's trust, if it has any.
     pub fn trust(&self, number: usize) -> Option<f64> {
         let node = address_of(number);
-        self.manager.table().get(&node).and_then(|_| self.manager.trust().of(&node))
+        self.manager.table.get(&node).and_then(|_| self.manager.trust().of(&node))
     }
 
     pub fn experience(&self, number: usize) -> (u64, u64) {
         let node = address_of(number);
-        assert!(self.manager.table().get(&node).is_some(), "a node");
+        assert!(self.manager.table.get(&node).is_some(), "a node");
         let experience = self.manager.experience(&node);
-        (experience.successes(), experience.failures())
+        (experience.successes, experience.failures)
     }
 
     /// Returns a peer's reply to a request.
     pub fn reply(&self, sent: &Sent) -> Reply {
         let Some(other) = self.simulated_peers.iter().find(|other| other.info.endpoint == sent.to) else {
-            return Reply::Unreachable("nobody listens".to_owned());
+            return unreachable();
         };
         let from = other.info.endpoint.address().expect("an address");
         let body = match &other.behaviour {
-            Behaviour::Silent => return Reply::TimedOut,
-            Behaviour::SilentAt(path) if *path == sent.request.path => return Reply::TimedOut,
-            Behaviour::Unreachable => return Reply::Unreachable("refused".to_owned()),
-            Behaviour::Broken => return Reply::Failed("reset".to_owned()),
-            Behaviour::Status(status, message) => {
-                let body = FORMAT.to_bytes(&ErrorBody::new(*status, *message, Timestamp(1)));
-                return Reply::ErrorStatus { status: *status, body };
+            Behaviour::Silent => return timed_out(),
+            Behaviour::SilentAt(path) if *path == sent.request.target => return timed_out(),
+            Behaviour::Unreachable => return unreachable(),
+            Behaviour::Broken => return broken(),
+            Behaviour::Status(code, message) => {
+                let body = FORMAT.to_bytes(&ErrorBody::new(*code, *message, Timestamp(1)));
+                return status(*code, body);
             }
             Behaviour::Garbage => vec![1, 2, 3],
             _ => self.good_answer(other, &sent.request),
         };
-        Reply::Answer { body, from }
+        ok(body, from)
     }
 
-    fn good_answer(&self, other: &SimulatedPeer, request: &EncodedRequest) -> Vec<u8> {
+    fn good_answer(&self, other: &SimulatedPeer, request: &FetchRequest) -> Vec<u8> {
         let info = match other.behaviour {
             Behaviour::OtherIdentity => info(5_555),
             Behaviour::KnowsNoAddress => NodeInfo { endpoint: Endpoint::http("127.0.0.1", 7890), ..other.info.clone() },
             _ => other.reported_info.clone().unwrap_or_else(|| other.info.clone()),
         };
         let remote = at(self.now).network_millis + other.ahead;
-        match request.path {
+        match &*request.target {
             "/node/cysm" => FORMAT.to_bytes(&Endpoint::http(other.sees, 1)),
             "/node/info" => signed(other, request, info),
             "/node/peer-list/active" => signed(other, request, NodeList(other.list.clone())),
@@ -410,7 +449,7 @@ impl Scene {
 }
 
 /// Returns a peer's answer with the signature of the challenge that ends the request.
-pub fn signed(other: &SimulatedPeer, request: &EncodedRequest, entity: impl Writable) -> Vec<u8> {
+pub fn signed(other: &SimulatedPeer, request: &FetchRequest, entity: impl Writable) -> Vec<u8> {
     let bytes = request.body.last_chunk::<64>().expect("a challenge");
     let signature = match other.behaviour {
         Behaviour::SignedByAnother => Challenge(*bytes).sign(&pair(5_555)),

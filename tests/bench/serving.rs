@@ -22,10 +22,10 @@ use crate::common::{Random, from_environment};
 use nisd::codec::{Context, Format};
 use nisd::config;
 use nisd::crypto::PublicKey;
-use nisd::model::{Height, Network};
+use nisd::model::{Block, Height, Network};
 use nisd::net::fetch::ResponseReader;
 use nisd::peer::wire::{
-    AuthenticatedRequest, BlockList, ChainRequest, Challenge, HashChain, NodeInfo, read_answer, read_introduction,
+    AnswerContext, AuthenticatedRequest, ChainRequest, Challenge, HashChain, NodeInfo, read_introduction,
 };
 use rustix::process::setpriority_process;
 
@@ -97,13 +97,16 @@ fn serve(folder: &Path) -> ServingNode {
     ServingNode { node, key: info.identity.key, part }
 }
 
+fn answer_context(key: &PublicKey, context: Context) -> AnswerContext {
+    AnswerContext { format: Format::Binary, context, challenge: CHALLENGE, key: *key }
+}
+
 /// Prints the largest responses and verifies their signatures.
 fn show_answers(served: &ServingNode) {
     let mut stream = connect(served.node.http, 0);
     let context = Context::of(&served.part.network);
     let body = request_whole(&mut stream, &served.part.request(Requested::Blocks, 0));
-    let mut list =
-        BlockList::open(Format::Binary, body.clone(), context, &CHALLENGE, &served.key).expect("signed blocks");
+    let mut list = answer_context(&served.key, context).open_list::<Block>(body.clone()).expect("signed blocks");
     let (mut blocks, mut transactions, mut steps) = (0, 0, Vec::new());
     loop {
         let begun = Instant::now();
@@ -115,8 +118,7 @@ fn show_answers(served: &ServingNode) {
     println!("blocks: {blocks} with {transactions} transactions in {} bytes", body.len());
     println!("    to read one of them: {}", in_millis(&mut steps));
     let body = request_whole(&mut stream, &served.part.request(Requested::Hashes, 0));
-    let HashChain(hashes) =
-        read_answer(Format::Binary, &body, context, &CHALLENGE, &served.key).expect("signed hashes");
+    let HashChain(hashes) = answer_context(&served.key, context).read(&body).expect("signed hashes");
     println!("hashes: {} in {} bytes", hashes.len(), body.len());
 }
 

@@ -16,8 +16,8 @@ use crate::common::recorded_chain::Chain;
 use crate::common::{read_recorded, shared, tiny};
 use nisd::codec::{Context, SigningForm};
 use nisd::model::{Amount, Block};
+use nisd::net::fetch::{FetchResponse, Response};
 use nisd::peer::NemesisSearch;
-use nisd::peer::io::{CallId, Reply};
 use nisd::peer::wire::Endpoint;
 use tempfile::TempDir;
 
@@ -379,12 +379,10 @@ fn a_recorded_nemesis_answer_of_nis1_is_accepted() {
     let chain = Chain::tiny();
     let known = vec![Endpoint::http("127.0.0.1", 7890)];
     let mut search = NemesisSearch::new(chain.network.clone(), None, known, Duration::ZERO);
-    search.tick(Duration::ZERO, |_, request| {
-        assert_eq!((request.path, request.body.as_slice()), ("/block/at/public", &[1, 0, 0, 0, 0, 0, 0, 0][..]));
-        CallId(1)
-    });
-    let reply = Reply::Answer { body, from: [127, 0, 0, 1].into() };
-    assert_eq!(search.on_reply(CallId(1), reply, Duration::ZERO), Some(chain.nemesis));
+    let (id, request) = search.next_request(Duration::ZERO).expect("a request");
+    assert_eq!((&*request.target, &request.body[..]), ("/block/at/public", &[1, 0, 0, 0, 0, 0, 0, 0][..]));
+    let reply = Ok(FetchResponse { from: [127, 0, 0, 1].into(), response: Response { status: 200, body } });
+    assert_eq!(search.on_reply(id, reply, Duration::ZERO), Some(chain.nemesis));
 }
 
 /// Checks that no test contacts anything but this machine.

@@ -8,10 +8,9 @@ use crate::common::{print_notice, recorded};
 use nisd::codec::{Context, Format, Readable, Writable};
 use nisd::model::{Block, Height, Transaction};
 use nisd::peer::wire::{
-    AnswerError, AuthenticatedRequest, AuthenticatedResponse, BlockList, ChainRequest, Challenge,
-    CommunicationTimeStamps, EncodedRequest, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, Message,
-    NodeCollection, NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds, read_answer,
-    read_introduction,
+    AnswerContext, AnswerError, AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge,
+    CommunicationTimeStamps, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, Message, NodeCollection,
+    NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds, read_introduction,
 };
 
 /// Paths of the interface for people and wallets, which other tests compare with recordings.
@@ -186,12 +185,11 @@ impl Checked<'_> {
                 query.request(&challenge, format, &self.recording.network.chain)
             }
         };
-        let EncodedRequest { path, body: sent, answer_limit, .. } = sent;
-        assert_eq!(path, self.call.path);
-        if sent != body {
+        assert_eq!(sent.target, self.call.path);
+        if *sent.body != *body {
             return Err("sent otherwise");
         }
-        match self.call.response.len() > answer_limit {
+        match self.call.response.len() > sent.body_limit {
             true => Err("an answer beyond the limit"),
             false => Ok(()),
         }
@@ -271,7 +269,8 @@ impl Checked<'_> {
         }
         let (format, body) = (self.call.response_format(), self.call.response.as_slice());
         let (_, challenge) = self.query()?;
-        let read = read_answer::<T>(format, body, self.context(), &challenge, &self.recording.keys[&self.call.to]);
+        let key = self.recording.keys[&self.call.to];
+        let read = AnswerContext { format, context: self.context(), challenge, key }.read::<T>(body);
         let entity = read.map_err(describe)?;
         let response = self.same::<AuthenticatedResponse<T>>(format, body)?;
         assert_eq!(response.entity, entity);
@@ -300,7 +299,8 @@ impl Checked<'_> {
         let whole: AuthenticatedResponse<List<Block>> = self.same(format, body)?;
         let (_, challenge) = self.query()?;
         let key = &self.recording.keys[&self.call.to];
-        let mut list = BlockList::open(format, body.to_vec(), self.context(), &challenge, key).expect("a list");
+        let expected = AnswerContext { format, context: self.context(), challenge: challenge.clone(), key: *key };
+        let mut list = expected.open_list::<Block>(body.to_vec()).expect("a list");
         assert_eq!(list.left(), whole.entity.0.len());
         let mut blocks = Vec::new();
         while let Some(block) = list.next(self.context()) {
@@ -312,7 +312,7 @@ impl Checked<'_> {
 
     /// Checks an error answer.
     fn error(&self) -> Result<(), &'static str> {
-        let error: ErrorBody<'static> = self.same(self.call.response_format(), &self.call.response)?;
+        let error: ErrorBody = self.same(self.call.response_format(), &self.call.response)?;
         assert_eq!(Some(error.status), self.call.status.map(i32::from));
         assert_eq!(error.is_starting(), error.status == 503);
         Ok(())

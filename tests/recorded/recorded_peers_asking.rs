@@ -13,11 +13,10 @@ use crate::common::peer_recording::{Call, Recording, read};
 use crate::common::{Random, print_notice, recorded};
 use nisd::codec::{Context, Format};
 use nisd::model::{Address, Hash256, Height, Timestamp};
-use nisd::peer::io::{Action, CallId, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
+use nisd::net::fetch::{self, FetchError, FetchId, FetchRequest, FetchResponse, Response};
+use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
 use nisd::peer::peer_table::State;
-use nisd::peer::wire::{
-    AuthenticatedResponse, Challenge, EncodedRequest, Endpoint, HashChain, Identity, MetaData, NodeInfo, Version,
-};
+use nisd::peer::wire::{AuthenticatedResponse, Challenge, Endpoint, HashChain, Identity, MetaData, NodeInfo, Version};
 use nisd::peer::{IpDetection, Manager, PeerSettings, PreTrustedPeer};
 use serde_json::Value;
 
@@ -30,7 +29,7 @@ const SOCKET_TIMEOUT: f64 = 10_000.0;
 struct SentRequest {
     at: Duration,
     peer: String,
-    path: &'static str,
+    path: String,
 }
 
 /// The recorded peers that receive requests.
@@ -41,7 +40,7 @@ struct RecordedPeers {
     now: Duration,
     asked: Vec<SentRequest>,
     /// Answers in transit and their times of arrival.
-    replies: Vec<(Duration, CallId, Reply)>,
+    replies: Vec<(Duration, FetchId, Reply)>,
     /// Recorded calls whose answers were already used.
     used: Vec<bool>,
     nemesis: Hash256,
@@ -76,10 +75,10 @@ impl RecordedPeers {
         Some(call)
     }
 
-    fn reply(&mut self, whom: &str, request: &EncodedRequest) -> (f64, Reply) {
+    fn reply(&mut self, whom: &str, request: &FetchRequest) -> (f64, Reply) {
         let challenge = request.body.last_chunk().copied().map(Challenge);
-        let Some(call) = self.recorded(whom, request.path) else {
-            return (1.0, Reply::Unreachable("nobody answers here in the recording".to_owned()));
+        let Some(call) = self.recorded(whom, &request.target) else {
+            return (1.0, Err(FetchError::Unreachable(std::io::ErrorKind::ConnectionRefused.into())));
         };
         let took = call.duration_millis;
         let (status, body, recorded) = (call.status, call.response.clone(), call.request.clone());
@@ -90,11 +89,11 @@ impl RecordedPeers {
                     (Some(recorded), Some(challenge)) => self.recording.signed_again(body, &recorded, &challenge),
                     _ => body,
                 };
-                (took, Reply::Answer { body, from: IpAddr::V4(Ipv4Addr::LOCALHOST) })
+                (took, answer(200, body))
             }
-            Some(status) => (took, Reply::ErrorStatus { status, body }),
-            None if took >= SOCKET_TIMEOUT => (SOCKET_TIMEOUT, Reply::TimedOut),
-            None => (took, Reply::Failed("the connection was closed".to_owned())),
+            Some(status) => (took, answer(status, body)),
+            None if took >= SOCKET_TIMEOUT => (SOCKET_TIMEOUT, Err(FetchError::Silent(Duration::from_secs(10)))),
+            None => (took, Err(FetchError::Broken(std::io::ErrorKind::ConnectionReset.into()))),
         }
     }
 }
@@ -103,23 +102,25 @@ impl RecordedPeers {
     fn carry_out(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Send { call, to, request } => self.send(call, &to, &request),
+                Action::Fetch(call, request) => self.send(call, &request),
                 Action::Cancel(call) => self.replies.retain(|(_, other, _)| *other != call),
-                Action::Validate(pulled) => self.validating.push_back(pulled.from),
-                _ => {}
+                Action::Resume(_) => {}
             }
         }
     }
 
-    fn send(&mut self, call: CallId, to: &Endpoint, request: &EncodedRequest) {
-        let is_here = to.host == "127.0.0.1";
-        let port = u16::try_from(to.port).ok();
-        let name = port.and_then(|port| self.recording.ports.get(&port)).filter(|_| is_here).cloned();
-        let whom = name.unwrap_or_else(|| to.to_string());
-        self.asked.push(SentRequest { at: self.now, peer: whom.clone(), path: request.path });
+    fn send(&mut self, call: FetchId, request: &FetchRequest) {
+        let fetch::Endpoint { host, port } = &request.endpoint;
+        let name = self.recording.ports.get(port).filter(|_| host == "127.0.0.1").cloned();
+        let whom = name.unwrap_or_else(|| Endpoint::http(host, *port).to_string());
+        self.asked.push(SentRequest { at: self.now, peer: whom.clone(), path: request.target.clone() });
         let (took, reply) = self.reply(&whom, request);
         self.replies.push((self.now + Duration::from_secs_f64(took / 1_000.0), call, reply));
     }
+}
+
+fn answer(status: u16, body: Vec<u8>) -> Reply {
+    Ok(FetchResponse { from: IpAddr::V4(Ipv4Addr::LOCALHOST), response: Response { status, body } })
 }
 
 impl LocalChain for RecordedPeers {
@@ -205,6 +206,7 @@ impl Replay {
             let time = self.recorded_peers.now;
             self.peers.tick(now(time), 1_000, &self.recorded_peers);
             self.recorded_peers.carry_out(self.peers.take_actions());
+            self.recorded_peers.validating.extend(self.peers.fetched_blocks.take().map(|blocks| blocks.from));
             if judged_at.is_none() && !self.recorded_peers.validating.is_empty() {
                 judged_at = Some(time + self.validation_time);
             }
@@ -233,7 +235,7 @@ impl Replay {
             let is_it = |key| Address::from_public_key(key, recording.network.byte) == *address;
             recording.keys.iter().find(|(_, key)| is_it(key)).map_or(address.to_string(), |(name, _)| name.clone())
         };
-        self.peers.table().iter().map(|(node, peer)| (of(node), peer.state)).collect()
+        self.peers.table.iter().map(|(node, peer)| (of(node), peer.state)).collect()
     }
 }
 
@@ -308,10 +310,10 @@ fn a_joining_node_sends_the_requests_of_nis1_at_the_same_times() {
     replay.run(Duration::from_secs_f64(next_synchronisation + 0.05));
     let asked: Vec<_> = replay.recorded_peers.asked.iter().collect();
     let ours: Vec<_> =
-        asked.iter().take(recorded.len()).map(|asked| (asked.peer.clone(), asked.path.to_owned())).collect();
+        asked.iter().take(recorded.len()).map(|asked| (asked.peer.clone(), asked.path.clone())).collect();
     let theirs: Vec<_> = recorded.iter().map(|(whom, path, _)| (whom.clone(), path.clone())).collect();
     assert_eq!(ours, theirs);
-    let second: Vec<_> = asked[recorded.len()..].iter().map(|asked| asked.path).collect();
+    let second: Vec<_> = asked[recorded.len()..].iter().map(|asked| &*asked.path).collect();
     assert_eq!(second[0], "/chain/score", "the second synchronisation, three seconds after the first has ended");
     // Times are relative to the end of the first refresh.
     let refresh = asked.iter().position(|asked| asked.path == "/node/sign-of-life").expect("a sign of life");

@@ -260,7 +260,7 @@ fn check_wire(name: &str, row: &Value) -> bool {
         "unconfirmed-transactions-request" => check!(ShortIds),
         "node-experience-pair" => check!(ExperiencePair),
         "node-experiences-pair" => check!(NodeExperiences),
-        "error-response" => check!(ErrorBody<'static>),
+        "error-response" => check!(ErrorBody),
         _ => return false,
     }
     true

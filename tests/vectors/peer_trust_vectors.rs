@@ -60,7 +60,7 @@ fn experiences(section: &Value) -> Experiences {
             (0..failures).for_each(|_| experiences.failed(address(to), NOW));
         } else {
             let pair = (address(to), Experience::new(successes, failures));
-            experiences.receive(address(from), &[pair], NOW).expect("a report");
+            assert!(experiences.receive(address(from), &[pair], NOW));
         }
     }
     experiences

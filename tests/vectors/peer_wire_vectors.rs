@@ -13,9 +13,9 @@ use nisd::mempool::short_id;
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Block, Height, NetworkByte, Transaction};
 use nisd::peer::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, BlockList, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint,
-    ErrorBody, HashChain, Identity, List, MetaData, NodeCollection, NodeExperiences, NodeInfo, NodeList, Query, Score,
-    SecureEntity, ShortIds, read_answer,
+    AnswerContext, AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps,
+    Endpoint, ErrorBody, HashChain, Identity, List, MetaData, NodeCollection, NodeExperiences, NodeInfo, NodeList,
+    Query, Score, SecureEntity, ShortIds,
 };
 use serde_json::Value;
 
@@ -84,7 +84,7 @@ fn every_structure_is_read_and_written_in_both_formats() {
             }
             _ if name.starts_with("chain request ") => drop(check::<ChainRequest>(row, name)),
             _ if name.starts_with("error response") => {
-                let error: ErrorBody<'static> = check(row, name);
+                let error: ErrorBody = check(row, name);
                 assert_eq!(error.is_starting(), name == "error response");
             }
             _ => {
@@ -120,17 +120,16 @@ where
     A: Readable + Writable + PartialEq + Debug,
 {
     let path = text(row, "path");
-    assert_eq!(query.path(), path);
     let challenge = check_request::<Q>(&row["request"], &query, path);
     let entity: A = check(&row["entity"], path);
     let response: AuthenticatedResponse<A> = check(&row["response"], path);
     assert_eq!(response.entity, entity);
     assert_eq!(response.signature, challenge.sign(node));
     for (format, body) in bodies(&row["response"]) {
-        let read = read_answer::<A>(format, &body, context(), &challenge, &node.public());
-        assert_eq!(read.as_ref(), Ok(&entity), "{path}");
-        let stranger = PublicKey([1; 32]);
-        assert!(read_answer::<A>(format, &body, context(), &challenge, &stranger).is_err(), "{path}");
+        let read =
+            |key| AnswerContext { format, context: context(), challenge: challenge.clone(), key }.read::<A>(&body);
+        assert_eq!(read(node.public()).as_ref(), Ok(&entity), "{path}");
+        assert!(read(PublicKey([1; 32])).is_err(), "{path}");
     }
 }
 
@@ -153,7 +152,8 @@ fn check_request<Q: Readable + Writable + PartialEq + Debug>(row: &Value, query:
     assert_eq!(json, binary);
     let chain = ChainParameters::after_all_forks();
     for (format, body) in bodies(row) {
-        assert_eq!(query.request(&json, format, &chain).body, body, "{path}");
+        let request = query.request(&json, format, &chain);
+        assert_eq!((&*request.target, &request.body[..]), (path, &body[..]));
     }
     json
 }
@@ -207,10 +207,11 @@ fn every_request_is_sent_and_answered_as_recorded() {
 
 fn check_block_list(row: &Value, challenge: &Challenge, node: &KeyPair) {
     for (format, body) in bodies(&row["response"]) {
-        let mut list = BlockList::open(format, body.clone(), context(), challenge, &node.public()).expect("a list");
+        let expect = |key| AnswerContext { format, context: context(), challenge: challenge.clone(), key };
+        let mut list = expect(node.public()).open_list::<Block>(body.clone()).expect("a list");
         assert_eq!(list.left(), 0);
         assert!(list.next(context()).is_none());
-        assert!(BlockList::open(format, body, context(), challenge, &PublicKey([1; 32])).is_err());
+        assert!(expect(PublicKey([1; 32])).open_list::<Block>(body).is_err());
     }
 }
 

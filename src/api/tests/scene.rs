@@ -28,9 +28,8 @@ use crate::model::{
 };
 use crate::net::http::{RequestReader, Response};
 use crate::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
-use crate::peer::io::MaxHeightQueryId;
 use crate::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, Version};
-use crate::peer::{Manager, MaxHeight};
+use crate::peer::{ClientAnswer, Manager};
 use crate::rules::{self, Rejection, ValidationResult};
 use crate::state::{
     Account, AccountId, AccountImportance, ImportanceListWriter, Ledger, LinkRole, RecalculationRecord, RemoteLink,
@@ -408,12 +407,12 @@ impl NodeHandle for TestNode {
         self.peers.as_ref()
     }
 
-    fn max_chain_height(&mut self) -> MaxHeight {
-        self.reported_height.map_or(MaxHeight::Pending(MaxHeightQueryId(1)), MaxHeight::Known)
+    fn max_chain_height(&mut self) -> Option<Height> {
+        self.reported_height
     }
 
-    fn reported_max_chain_height(&mut self) -> Option<Height> {
-        self.reported_height
+    fn answer_of_peers(&mut self) -> Option<ClientAnswer> {
+        self.reported_height.map(ClientAnswer::MaxHeight)
     }
 
     fn record_push_result(&mut self, by: &PublicKey, result: ValidationResult) {

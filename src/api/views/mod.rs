@@ -5,8 +5,8 @@ mod node;
 
 pub use explorer::{ExplorerBlockHead, ExplorerEntry};
 pub use node::{
-    ClockState, ExtendedInfo, NodeClock, NodeDescription, NodeStatus, PeersReport, ReorgsReport, RequestRecord,
-    RequestRecords, TimeSynchronisations, Timers, date_and_time,
+    ClockState, ExtendedInfo, NodeClock, NodeDescription, NodeStatus, PeersReport, ReorgsReport, RequestRecords,
+    TimeSynchronisations, Timers, date_and_time,
 };
 
 /// An object of the interface.

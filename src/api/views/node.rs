@@ -12,7 +12,7 @@ use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State
 use crate::peer::schedule::Timer;
 use crate::peer::time_sync::TimeSyncRound;
 use crate::peer::wire::{NodeInfo, Score};
-use crate::peer::{Joined, Manager, PeerInfo, Unpinned};
+use crate::peer::{Manager, RequestRecord, Unpinned};
 use time::OffsetDateTime;
 
 /// Description of the node.
@@ -50,19 +50,6 @@ impl NodeStatus {
             NodeStatus::NoRemoteNode => 7,
         }
     }
-}
-
-/// An incoming request, or one sent to a peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestRecord {
-    /// Number, counted from 1.
-    pub number: u64,
-    /// Client, or peer to which it was sent.
-    pub host: String,
-    /// Path.
-    pub path: String,
-    /// Network time of its start.
-    pub started: Timestamp,
 }
 
 /// Requests in progress, oldest first, and the latest requests, newest first.
@@ -119,7 +106,7 @@ pub struct Timers<'a>(pub &'a [Timer]);
 impl View for Timers<'_> {
     fn write(&self, sink: &mut impl Encoder) {
         sink.list("data", self.0, |sink, timer| {
-            sink.string("name", Some(timer.task.name()));
+            sink.string("name", Some(timer.name));
             sink.i32("executions", clamped(timer.executions));
             sink.i32("successes", clamped(timer.successes));
             sink.i32("failures", clamped(timer.failures));
@@ -217,41 +204,38 @@ impl View for PeersReport<'_> {
         sink.u64("height", self.height.0);
         sink.object("score", |sink| Score(self.score).write(sink));
         // Number of rounds in which no peer has reported this node's own address.
-        let failures = match self.peers.map(Manager::joined) {
-            Some(Joined::NotYet { failures }) => failures,
-            Some(Joined::Yes) | None => 0,
-        };
+        let failures = self.peers.map_or(0, Manager::failures_to_join);
         sink.i32("failuresToJoin", i32::try_from(failures).unwrap_or(i32::MAX));
-        sink.i64("clockDifference", self.peers.and_then(|peers| peers.time().clock_difference()).unwrap_or(0));
+        sink.i64("clockDifference", self.peers.and_then(|peers| peers.time_sync.clock_difference()).unwrap_or(0));
         let trust: BTreeMap<_, _> = self.peers.into_iter().flat_map(|peers| peers.trust().iter()).collect();
-        let known: Vec<_> = self.peers.into_iter().flat_map(|peers| peers.table().iter()).collect();
+        let known: Vec<_> = self.peers.into_iter().flat_map(|peers| peers.table.iter()).collect();
         sink.list("peers", &known, |sink, (address, peer)| {
             self.write_known(sink, address, peer, trust.get(address).copied());
         });
-        let unpinned = self.peers.map(Manager::unpinned).unwrap_or_default();
+        let unpinned = self.peers.map_or(&[][..], |peers| &peers.unpinned);
         sink.list("unpinned", unpinned, |sink, Unpinned { endpoint, last_failure: last_trouble }| {
             sink.object("endpoint", |sink| endpoint.write(sink));
             self.write_last_failure(sink, last_trouble.as_ref());
         });
-        let dropped: Vec<_> = self.peers.into_iter().flat_map(|peers| peers.table().dropped()).collect();
+        let dropped: Vec<_> = self.peers.into_iter().flat_map(|peers| peers.table.dropped()).collect();
         sink.list("dropped", &dropped, |sink, dropped| self.write_dropped(sink, dropped));
     }
 }
 
 impl PeersReport<'_> {
-    fn write_known(&self, sink: &mut impl Encoder, address: &Address, peer: &PeerEntry<PeerInfo>, trust: Option<f64>) {
+    fn write_known(&self, sink: &mut impl Encoder, address: &Address, peer: &PeerEntry, trust: Option<f64>) {
         let experience = self.peers.map(|peers| peers.experience(address)).unwrap_or_default();
         sink.string("address", Some(address.as_str()));
-        sink.object("node", |sink| peer.data.info.write(sink));
+        sink.object("node", |sink| peer.info.write(sink));
         sink.string("ip", peer.ip.map(|ip| ip.to_string()).as_deref());
         sink.string("state", Some(state(peer.state)));
         sink.i32("isPreTrusted", i32::from(peer.is_pre_trusted));
-        sink.optional("height", peer.data.height, |sink, height| height.write(sink));
-        sink.optional("score", peer.data.score, |sink, score| Score(score).write(sink));
+        sink.optional("height", peer.height, |sink, height| height.write(sink));
+        sink.optional("score", peer.score, |sink, score| Score(score).write(sink));
         sink.optional("lastContact", peer.last_contact, |sink, at| self.write_ago(sink, at));
         sink.optional("trust", trust, |sink, share| sink.f64("share", share));
-        sink.u64("successes", experience.successes());
-        sink.u64("failures", experience.failures());
+        sink.u64("successes", experience.successes);
+        sink.u64("failures", experience.failures);
         sink.i32("synchronisations", i32::try_from(peer.synchronisations).unwrap_or(i32::MAX));
         self.write_last_failure(sink, peer.last_failure.as_ref());
         sink.optional("askedAgain", peer.retry_at(), |sink, at| {
@@ -259,9 +243,9 @@ impl PeersReport<'_> {
         });
     }
 
-    fn write_dropped(&self, sink: &mut impl Encoder, dropped: &Dropped<PeerInfo>) {
+    fn write_dropped(&self, sink: &mut impl Encoder, dropped: &Dropped) {
         sink.string("address", Some(dropped.address.as_str()));
-        sink.object("node", |sink| dropped.node.data.info.write(sink));
+        sink.object("node", |sink| dropped.node.info.write(sink));
         sink.string(
             "why",
             Some(match dropped.reason {

@@ -12,7 +12,7 @@ use crate::commands::{self, Cli, Command};
 use crate::config::{self, Settings};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::{Hash256, Height};
-use crate::peer::wire::{AuthenticatedResponse, BlockList, Challenge, List};
+use crate::peer::wire::{AnswerContext, AuthenticatedResponse, BlockList, Challenge, List};
 use crate::state;
 use crate::store::{AccessMode, Options};
 
@@ -64,7 +64,8 @@ fn answered(blocks: &[Block], network: &Network) -> BlockList {
     let (challenge, pair) = (Challenge([1; 64]), KeyPair::new(&PrivateKey::from_seed(&[2; 32])));
     let answer = AuthenticatedResponse { entity: List(blocks.to_vec()), signature: challenge.sign(&pair) };
     let body = Format::Binary.to_bytes(&answer);
-    BlockList::open(Format::Binary, body, Context::of(network), &challenge, &pair.public()).unwrap()
+    let (context, key) = (Context::of(network), pair.public());
+    AnswerContext { format: Format::Binary, context, challenge, key }.open_list(body).unwrap()
 }
 
 fn pulled(blocks: &[Block], common: u64, base: Hash256, network: &Network) -> FetchedBlocks {

@@ -7,7 +7,7 @@ use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::{BlockKind, Network, Timestamp};
 use crate::peer::io::RandomSource;
 use crate::peer::samples::{address, seeded};
-use crate::peer::wire::{AuthenticatedResponse, Challenge, List};
+use crate::peer::wire::{AnswerContext, AuthenticatedResponse, Challenge, List};
 
 /// Maximum number of hashes in an answer.
 const ANSWER: u64 = 40;
@@ -41,11 +41,18 @@ fn base() -> BlockRef {
     BlockRef { height: Height(1), hash: Hash256([1; 32]) }
 }
 
+fn download(target: u64, checkpoint: Option<Checkpoint>) -> BlockDownload {
+    let batch = ChainRequest { after: Height(1), min_blocks: None, max_transactions: None };
+    BlockDownload::new(1, address(0), (base(), Height(target)), ANSWER, batch, checkpoint)
+}
+
 fn list(blocks: &[Block]) -> BlockList {
     let challenge = Challenge([9; 64]);
     let response = AuthenticatedResponse { entity: List(blocks.to_vec()), signature: challenge.sign(&key()) };
     let body = Format::Binary.to_bytes(&response);
-    BlockList::open(Format::Binary, body, context(), &challenge, &key().public()).expect("blocks")
+    let key = key().public();
+    let answer = AnswerContext { format: Format::Binary, context: context(), challenge, key };
+    answer.open_list(body).expect("blocks")
 }
 
 fn context() -> Context {
@@ -77,7 +84,7 @@ struct Scene {
 
 impl Scene {
     fn new(nodes: Vec<Behaviour>, target: u64, checkpoint: Option<Checkpoint>, seed: u64) -> Scene {
-        let mut run = BlockDownload::new(1, address(0), (base(), Height(target)), ANSWER, checkpoint);
+        let mut run = download(target, checkpoint);
         (1..nodes.len()).for_each(|node| run.add_peer(address(node)));
         let random = Box::new(seeded(seed));
         Scene { run, nodes, waiting: Vec::new(), taken: Vec::new(), now: Duration::ZERO, random, most_held: 0 }
@@ -92,18 +99,19 @@ impl Scene {
             let after = after(blocks, Height(first.0 - 1), ANSWER as usize);
             DownloadAnswer::Hashes(after.iter().map(Block::hash).collect())
         };
-        Some(match (&self.nodes[number], ask.query) {
+        Some(match (&self.nodes[number], ask.query.clone()) {
             (Behaviour::Silent, _) => return None,
             (Behaviour::Failing, _) => Err(()),
-            (Behaviour::Honest(blocks, _) | Behaviour::Byzantine(blocks, _), DownloadQuery::HashesFrom(first)) => {
+            (Behaviour::Honest(blocks, _) | Behaviour::Byzantine(blocks, _), Query::HashesFrom(first)) => {
                 Ok(hashes(blocks, first))
             }
-            (Behaviour::Honest(blocks, most), DownloadQuery::BlocksAfter(height)) => {
+            (Behaviour::Honest(blocks, most), Query::BlocksAfter(ChainRequest { after: height, .. })) => {
                 Ok(DownloadAnswer::Blocks(list(&after(blocks, height, *most))))
             }
-            (Behaviour::Byzantine(_, blocks), DownloadQuery::BlocksAfter(height)) => {
+            (Behaviour::Byzantine(_, blocks), Query::BlocksAfter(ChainRequest { after: height, .. })) => {
                 Ok(DownloadAnswer::Blocks(list(&after(blocks, height, 20))))
             }
+            (_, other) => panic!("{other:?}"),
         })
     }
 
@@ -118,7 +126,7 @@ impl Scene {
                 NextBlock::Block(block) => self.taken.push(*block),
                 NextBlock::Working => {}
                 NextBlock::Waiting => self.now += Duration::from_millis(100),
-                NextBlock::Ended => return self.run.outcome().expect("an end"),
+                NextBlock::Ended => return self.run.outcome.expect("an end"),
             }
             let (under_way, held, hashes) = self.run.load();
             self.most_held = self.most_held.max(held);
@@ -141,8 +149,8 @@ impl Scene {
         let place = answered[self.random.below(answered.len())];
         let ask = self.waiting.remove(place);
         match self.answer(&ask) {
-            Some(Ok(received)) => self.run.on_answer(ask.id, received),
-            Some(Err(())) => self.run.on_failure(ask.id, self.now),
+            Some(Ok(received)) => self.run.on_answer(&ask, received),
+            Some(Err(())) => self.run.on_failure(&ask, self.now),
             None => {}
         }
     }
@@ -236,10 +244,10 @@ fn hashes_that_form_no_chain_are_misbehavior_of_the_sync_peer() {
     let mut scene = Scene::new(vec![Behaviour::Honest(broken, 33)], 300, None, 1);
     assert_eq!(scene.run(), DownloadOutcome::SyncPeerMisbehaved(address(0)));
     assert_eq!(scene.taken.len(), 150);
-    let mut run = BlockDownload::new(1, address(0), (base(), Height(300)), ANSWER, None);
+    let mut run = download(300, None);
     let ask = run.next_request(Duration::ZERO).expect("a question");
-    run.on_answer(ask.id, DownloadAnswer::Hashes(vec![Hash256([1; 32]); ANSWER as usize + 1]));
-    assert_eq!(run.outcome(), Some(DownloadOutcome::SyncPeerMisbehaved(address(0))), "more than a node gives");
+    run.on_answer(&ask, DownloadAnswer::Hashes(vec![Hash256([1; 32]); ANSWER as usize + 1]));
+    assert_eq!(run.outcome, Some(DownloadOutcome::SyncPeerMisbehaved(address(0))), "more than a node gives");
 }
 
 fn checkpoint(blocks: &[Block], height: u64) -> Checkpoint {
@@ -275,7 +283,7 @@ fn a_chain_without_the_checkpoint_delivers_no_block() {
     assert_eq!(scene.run(), DownloadOutcome::CheckpointMismatch(address(0), found));
     assert!(scene.taken.is_empty());
     // A checkpoint above the sync peer's chain is ignored.
-    let run = BlockDownload::new(1, address(0), (base(), Height(216)), ANSWER, Some(vouched));
+    let run = download(216, Some(vouched));
     assert!(run.verifying().is_none());
 }
 

@@ -11,11 +11,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::probes::{Probe, ProbeReason};
-use super::queries::FanOut;
-use super::requests::{Completed, RequestKind};
-use super::{IpDetection, Manager, PeerInfo, Phase};
+use super::requests::{FanOut, RequestKind};
+use super::{IpDetection, Manager, Phase};
 use crate::model::{Address, Timestamp};
-use crate::peer::io::{Now, Reply};
+use crate::net::fetch::FetchResponse;
+use crate::peer::io::{Now, Reply, backoff};
 use crate::peer::peer_table::PeerEntry;
 use crate::peer::saved_peers::{MAX_SAVED, SavedPeer};
 use crate::peer::schedule::{Schedule, Task};
@@ -50,24 +50,16 @@ pub struct Reconnect {
 #[derive(Debug)]
 pub struct Joining {
     answers: FanOut<()>,
-    retry_at: Option<Duration>,
-    failures: u32,
+    /// Time of the next query, unless one runs.
+    pub(super) retry_at: Option<Duration>,
+    /// Number of rounds without an answer.
+    pub(super) failures: u32,
 }
 
 impl Joining {
     /// Creates the state without any query.
     pub fn new(now: Duration) -> Joining {
         Joining { answers: FanOut::default(), retry_at: Some(now), failures: 0 }
-    }
-
-    /// Returns the time of the next query.
-    pub fn retry_at(&self) -> Option<Duration> {
-        self.retry_at
-    }
-
-    /// Returns the number of rounds without an answer.
-    pub fn failures(&self) -> u32 {
-        self.failures
     }
 }
 
@@ -100,8 +92,8 @@ impl Manager {
     }
 
     /// Processes an answer before joining, or the failure of the request.
-    pub(super) fn on_first_address_reply(&mut self, completed: &Completed) {
-        let seen = self.read_seen_host(completed);
+    pub(super) fn on_first_address_reply(&mut self, reply: &Reply) {
+        let seen = self.read_seen_host(reply);
         let Phase::Joining(joining) = &mut self.phase else { return };
         let is_over = joining.answers.record(None).is_some();
         if let Some(host) = seen {
@@ -120,7 +112,7 @@ impl Manager {
             return self.finish_joining();
         }
         let Phase::Joining(joining) = &mut self.phase else { return };
-        let rest = FIRST_BACKOFF.saturating_mul(2_u32.saturating_pow(joining.failures)).min(MAX_BACKOFF);
+        let rest = backoff(FIRST_BACKOFF, joining.failures, MAX_BACKOFF);
         joining.retry_at = Some(self.now.monotonic + rest);
         joining.failures = joining.failures.saturating_add(1);
         log::warn!(
@@ -151,8 +143,8 @@ impl Manager {
     }
 
     /// Processes an answer after joining, or the failure of the request.
-    pub(super) fn on_address_reply(&mut self, completed: &Completed) {
-        let seen = self.read_seen_host(completed);
+    pub(super) fn on_address_reply(&mut self, reply: &Reply) {
+        let seen = self.read_seen_host(reply);
         let Some(received) = self.addresses.record(seen) else { return };
         let is_heard = !received.is_empty();
         if let Some(host) = most_frequent(&received, &self.local.endpoint.host) {
@@ -162,9 +154,9 @@ impl Manager {
     }
 
     /// Reads the host at which a peer sees this node.
-    fn read_seen_host(&self, completed: &Completed) -> Option<String> {
-        let Reply::Answer { body, .. } = &completed.reply else { return None };
-        let seen: Endpoint = self.settings.format.read(body, self.settings.context).ok()?;
+    fn read_seen_host(&self, reply: &Reply) -> Option<String> {
+        let FetchResponse { response, .. } = reply.as_ref().ok().filter(|reply| reply.response.status == 200)?;
+        let seen: Endpoint = self.settings.format.read(&response.body, self.settings.context).ok()?;
         seen.address().filter(|ip| !ip.is_unspecified() && !ip.is_multicast()).map(|_| seen.host)
     }
 
@@ -202,8 +194,7 @@ impl Manager {
             if address == self.address {
                 continue;
             }
-            let about = PeerInfo { info: info.clone(), height: None, score: None };
-            match self.table.add_saved(address, ip, about) {
+            match self.table.add_saved(address, ip, info.clone()) {
                 Ok(()) => self.reconnect.saved.push(address),
                 Err(refused) => log::debug!("saved peer {address} is not added: {refused:?}"),
             }
@@ -215,7 +206,7 @@ impl Manager {
         self.table.iter().filter_map(move |(_, node)| {
             let ago = now.monotonic.saturating_sub(node.last_contact?).as_secs();
             let answered = now.network.0.saturating_sub(i32::try_from(ago).unwrap_or(i32::MAX)).max(0);
-            Some(SavedPeer { info: node.data.info.clone(), answered: Timestamp(answered) })
+            Some(SavedPeer { info: node.info.clone(), answered: Timestamp(answered) })
         })
     }
 
@@ -243,8 +234,8 @@ impl Manager {
     }
 
     /// Returns the saved peers that have not answered since the start, fewest failures first, at most [`MAX_PROBES`].
-    fn unanswered_saved_peers(&self) -> Vec<(&Address, &PeerEntry<PeerInfo>)> {
-        let is_kept = |node: &PeerEntry<PeerInfo>| !node.is_pre_trusted && node.last_contact.is_none();
+    fn unanswered_saved_peers(&self) -> Vec<(&Address, &PeerEntry)> {
+        let is_kept = |node: &PeerEntry| !node.is_pre_trusted && node.last_contact.is_none();
         let known = self.reconnect.saved.iter().filter_map(|address| Some((address, self.table.get(address)?)));
         let mut kept: Vec<_> = known.filter(|(_, node)| is_kept(node)).collect();
         kept.sort_by_key(|(_, node)| node.failures);
@@ -254,17 +245,17 @@ impl Manager {
 
     /// Returns the endpoints of saved peers that have not answered.
     pub(super) fn saved_endpoints(&self) -> Vec<Endpoint> {
-        self.unanswered_saved_peers().into_iter().map(|(_, node)| node.data.info.endpoint.clone()).collect()
+        self.unanswered_saved_peers().into_iter().map(|(_, node)| node.info.endpoint.clone()).collect()
     }
 
     /// Returns probes of saved peers that have not answered and are not selected already.
     pub(super) fn reconnect_probes(&self, drawn: &[Address]) -> Vec<(Address, Probe)> {
         let is_alone = !self.has_active_node();
-        let is_asked = |node: &PeerEntry<PeerInfo>| is_alone || node.failures < MAX_ATTEMPTS;
+        let is_asked = |node: &PeerEntry| is_alone || node.failures < MAX_ATTEMPTS;
         let kept = self
             .unanswered_saved_peers()
             .into_iter()
             .filter(|(address, node)| is_asked(node) && !drawn.contains(address));
-        kept.map(|(address, node)| (*address, Probe::new(&node.data.info, ProbeReason::Selected))).collect()
+        kept.map(|(address, node)| (*address, Probe::of(&node.info, ProbeReason::Selected))).collect()
     }
 }

@@ -1,17 +1,16 @@
 //! State machine of the peer protocol.
 //!
-//! It receives the time and the results of requests, and yields [`Action`]s ([`Manager::take_actions`]). All requests to
-//! peers go through [`requests`], which limits them; each request carries the kind of its answer. A task that waits for
-//! answers is a plain value.
+//! It receives the time and the results of requests, and yields [`Action`]s ([`Manager::take_actions`]), and work for the
+//! host in its public fields. All requests to peers go through [`requests`], which limits them; each request carries the
+//! kind of its answer. A task that waits for answers is a plain value.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`requests`] | request queue: requests in flight and waiting, with limits and rates |
+//! | [`requests`] | requests in flight and waiting, with limits and rates; check of their answers |
 //! | [`joining`] | detects this node's address, joins the network, returns to saved peers after a restart |
 //! | [`probes`] | asks peers for their identity and their peers (refresh, gossip) |
 //! | [`signs_of_life`] | verifies senders of sign-of-life messages |
-//! | [`synchronisation`] | compares the chain with that of one sync peer, and downloads a chain that is far ahead |
-//! | [`splits`] | detects chains that forked further back than the rewrite limit |
+//! | [`synchronisation`] | compares the chain with that of one sync peer, downloads a chain that is far ahead, detects splits |
 //! | [`relay`] | relays blocks and transactions, sends signs of life |
 //! | [`queries`] | queries heights, clocks and experiences |
 
@@ -21,44 +20,40 @@ pub mod queries;
 pub mod relay;
 pub mod requests;
 pub mod signs_of_life;
-pub mod splits;
 pub mod synchronisation;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use self::joining::{Joining, Reconnect};
 use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, Probe, ProbeReason, Refresh, Unpinned};
-use self::queries::{FanOut, HeightCheck, MaxHeightQuery};
+use self::queries::{HeightCheck, MaxHeightQuery};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
-use self::requests::{
-    AuditEntry, Completed, MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST_CALLS, MAX_TARGETS, MAX_WAITING, Proof, Request,
-    RequestKind, RequestQueue,
-};
+use self::requests::{FanOut, RequestKind, RequestQueue};
 use self::signs_of_life::{MAX_SIGN_PROBES, MAX_VERIFICATIONS};
-use self::splits::ChainSplits;
-use self::synchronisation::Synchronisation;
+use self::synchronisation::{ChainSplits, Synchronisation};
 use super::LimitUsage;
 use super::block_download::BlockDownload;
 use super::experiences::{Experience, Experiences};
-use super::io::{Action, CallId, LocalChain, Now, RandomSource, Reply, ValidationOutcome};
-use super::peer_table::{self, Limits, PeerEntry, PeerError, PeerTable, State, sanitize};
+use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource, Reply, ValidationOutcome};
+use super::peer_table::{self, Limits, PeerEntry, PeerTable, State, sanitize};
 use super::schedule::{Schedule, Task, Timer};
 use super::time_sync::{ClockAnswer, MAX_ROUNDS, TimeSync};
 use super::trust::{MAX_MEMBERS, Members, Selector, Trust, TrustValues};
 use super::wire::{
-    AnswerContext, CHALLENGE_BYTES, Challenge, EncodedRequest, Endpoint, ExperienceEntry, ExperiencePair,
-    NodeCollection, NodeExperiences, NodeInfo, NodeList, Query,
+    Endpoint, ExperienceEntry, ExperiencePair, NodeCollection, NodeExperiences, NodeInfo, NodeList, TransactionList,
 };
-use crate::codec::{Context, Format, Readable};
+use crate::codec::{Context, Format};
 use crate::crypto::{KeyPair, PublicKey};
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Checkpoint, Height};
+use crate::net::fetch::FetchId;
+use crate::net::service::ConnectionId;
 
 /// Maximum number of peers that one query or broadcast goes to, whatever the operator's limit.
 pub const MAX_FAN_OUT: usize = MAX_MEMBERS;
@@ -111,27 +106,23 @@ pub struct PeerSettings {
     pub pre_trusted: Vec<PreTrustedPeer>,
 }
 
-/// Data about a peer.
+/// What a client of this node gets that waited for peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerInfo {
-    /// What the peer reports about itself.
-    pub info: NodeInfo,
-    /// Last reported chain height.
-    pub height: Option<Height>,
-    /// Last reported chain score.
-    pub score: Option<i128>,
+pub enum ClientAnswer {
+    /// Its sign of life is accepted.
+    Accepted,
+    /// The sender of its sign of life cannot be verified; the reason.
+    Rejected(String),
+    /// Largest height that a peer reported, or the nemesis height if none did.
+    MaxHeight(Height),
 }
 
-/// Whether the node has joined its network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Joined {
-    /// Joined.
-    Yes,
-    /// Not joined: no peer has reported this node's address.
-    NotYet {
-        /// Number of rounds without an answer.
-        failures: u32,
-    },
+/// State of a client that waits for peers.
+#[derive(Debug)]
+enum Waiting {
+    Verification,
+    MaxHeight,
+    Answered(ClientAnswer),
 }
 
 /// Sender of a push.
@@ -152,7 +143,8 @@ enum Phase {
 
 /// State machine of the peer protocol.
 pub struct Manager {
-    local: NodeInfo,
+    /// This node's public description, with the detected endpoint.
+    pub local: NodeInfo,
     address: Address,
     keys: Rc<KeyPair>,
     settings: PeerSettings,
@@ -161,14 +153,25 @@ pub struct Manager {
     now: Now,
     /// Actions that the host has not taken yet.
     actions: Vec<Action>,
+    /// Blocks for the host to validate. [`Manager::on_blocks_validated`] must be called with the result, later and once.
+    pub fetched_blocks: Option<FetchedBlocks>,
+    /// A peer's unconfirmed transactions and how many of them are taken at most ([`Manager::next_remote_transaction`]).
+    pub remote_mempool: Option<(TransactionList, usize)>,
+    /// Milliseconds by which the host is to shift network time.
+    pub clock_shift: i64,
+    /// Clients of this node that wait for peers.
+    clients: BTreeMap<ConnectionId, Waiting>,
     phase: Phase,
-    table: PeerTable<PeerInfo>,
-    unpinned: Vec<Unpinned>,
+    /// Known peers.
+    pub table: PeerTable,
+    /// Pre-trusted peers without a known key.
+    pub unpinned: Vec<Unpinned>,
     experiences: Experiences,
     trust: Trust,
     /// Selects peers for queries and broadcasts; rebuilt after each refresh and each trust calculation.
     selector: Selector,
-    requests: RequestQueue,
+    /// Requests to peers.
+    pub requests: RequestQueue,
     refresh: Option<Refresh>,
     reconnect: Reconnect,
     splits: ChainSplits,
@@ -176,7 +179,8 @@ pub struct Manager {
     validating: Option<Synchronisation>,
     /// Maximum number of transactions to request with the next blocks.
     max_transactions: u32,
-    block_download: Option<BlockDownload>,
+    /// Download of a chain that is far ahead, if one is running.
+    pub block_download: Option<BlockDownload>,
     /// Number of block downloads started.
     download_count: u64,
     relay_buffer: RelayBuffer,
@@ -186,8 +190,9 @@ pub struct Manager {
     times: FanOut<ClockAnswer>,
     /// Peers whose clocks move network time; other queried ones only confirm.
     selected_clocks: BTreeSet<Address>,
-    max_height_query: Option<MaxHeightQuery>,
-    time_sync: TimeSync,
+    max_height_query: MaxHeightQuery,
+    /// Offset of network time.
+    pub time_sync: TimeSync,
     height_check: HeightCheck,
 }
 
@@ -209,6 +214,10 @@ impl Manager {
             random,
             now,
             actions: Vec::new(),
+            fetched_blocks: None,
+            remote_mempool: None,
+            clock_shift: 0,
+            clients: BTreeMap::new(),
             phase: Phase::Joining(Joining::new(now.monotonic)),
             table: PeerTable::new(address, Limits::default()),
             unpinned: Vec::new(),
@@ -229,7 +238,7 @@ impl Manager {
             heights: FanOut::default(),
             times: FanOut::default(),
             selected_clocks: BTreeSet::new(),
-            max_height_query: None,
+            max_height_query: MaxHeightQuery::default(),
             time_sync: TimeSync::default(),
             height_check: HeightCheck::default(),
             settings,
@@ -280,33 +289,37 @@ impl Manager {
     /// Returns the time of the next turn since the start of the node; a past time means at once. Events can advance it.
     pub fn next_due(&self) -> Option<Duration> {
         let phase = match &self.phase {
-            Phase::Joining(joining) => joining.retry_at(),
+            Phase::Joining(joining) => joining.retry_at,
             Phase::Running(schedule) => schedule.next_due(),
         };
         let trust = self.trust.is_calculating().then_some(Duration::ZERO);
         let download = self.block_download.as_ref().and_then(BlockDownload::next_due);
-        let query = self.max_height_query.as_ref().and_then(MaxHeightQuery::timeout_at);
+        let query = self.max_height_query.timeout_at;
         [phase, trust, download, query, self.requests.next_due()].into_iter().flatten().min()
     }
 
     /// Processes the result of a request.
-    pub fn on_reply(&mut self, call: CallId, reply: Reply, now: Now, chain: &impl LocalChain) {
+    pub fn on_reply(&mut self, id: FetchId, reply: Reply, now: Now, chain: &impl LocalChain) {
         self.now = now;
-        let Some((kind, completed)) = self.requests.complete(call, reply, now.monotonic) else { return };
+        let Some((kind, completed)) = self.requests.complete(id, now.monotonic) else { return };
         match kind {
-            RequestKind::Probe(probe) => self.on_probe_reply(*probe, completed),
-            RequestKind::Verification(..) => self.on_verification_reply(call, completed),
+            RequestKind::Probe(probe) => self.on_probe_reply(*probe, &completed, reply),
+            RequestKind::Verification(verification) => {
+                self.on_verification_reply(verification.client, completed, reply);
+            }
             RequestKind::SignOfLife => self.on_sign_of_life_reply(),
-            RequestKind::FirstAddress => self.on_first_address_reply(&completed),
-            RequestKind::Address => self.on_address_reply(&completed),
-            RequestKind::MaxHeight(id) => self.on_max_height_reply(id, completed),
-            RequestKind::Height(node) => self.on_height_reply(node, completed, chain),
-            RequestKind::Time(node) => self.on_time_reply(node, completed, chain),
-            RequestKind::Experiences(node) => self.on_experiences_reply(node, completed),
-            RequestKind::Synchronisation(run) => self.on_sync_reply(*run, completed, chain),
-            RequestKind::LowestHash(node, height) => self.on_lowest_hash_reply(node, height, completed, chain),
-            RequestKind::Unconfirmed(node, since) => self.on_unconfirmed_reply(node, since, completed),
-            RequestKind::BlockDownload(request) => self.on_download_reply(request, completed),
+            RequestKind::FirstAddress => self.on_first_address_reply(&reply),
+            RequestKind::Address => self.on_address_reply(&reply),
+            RequestKind::MaxHeight(number) => self.on_max_height_reply(number, &completed, reply),
+            RequestKind::Height(node) => self.on_height_reply(node, &completed, reply, chain),
+            RequestKind::Time(node) => self.on_time_reply(node, &completed, reply, chain),
+            RequestKind::Experiences(node) => self.on_experiences_reply(node, &completed, reply),
+            RequestKind::Synchronisation(run) => self.on_sync_reply(*run, &completed, reply, chain),
+            RequestKind::LowestHash(node, height) => {
+                self.on_lowest_hash_reply(node, height, &completed, reply, chain);
+            }
+            RequestKind::Unconfirmed(node, since) => self.on_unconfirmed_reply(node, since, &completed, reply),
+            RequestKind::BlockDownload(request) => self.on_download_reply(request, &completed, reply),
             RequestKind::Push => {}
         }
         self.send_requests();
@@ -342,7 +355,7 @@ impl Manager {
         let gone = self.table.prune(self.now.monotonic);
         let skipped = self.table.dropped().count().saturating_sub(gone);
         for dropped in self.table.dropped().skip(skipped) {
-            log::info!("{} is dropped: no answer for a long time", describe(&dropped.node.data.info, &dropped.address));
+            log::info!("{} is dropped: no answer for a long time", describe(&dropped.node.info, &dropped.address));
         }
         self.end_task(Task::PruningNodes, true);
     }
@@ -350,14 +363,10 @@ impl Manager {
     /// Advances the trust calculation, or starts one if it is due.
     fn calculate_trust(&mut self, rows: usize) {
         if !self.trust.is_calculating() {
-            // `len` is an upper bound of the members, so most turns need not collect them.
-            if !self.trust.may_be_due(self.table.len(), self.now.network) {
+            let (most, table) = (self.table.len(), &self.table);
+            let Some(others) = self.trust.due_members(most, || table.trust_candidates(), self.now.network) else {
                 return;
-            }
-            let others = self.table.trust_candidates();
-            if !self.trust.is_due(&others, self.now.network) {
-                return;
-            }
+            };
             let (former, pre_trusted) = (self.trust.values(), self.table.pre_trusted());
             let members = Members::choose(others, self.address, pre_trusted, former, &mut self.random);
             self.trust.begin(members, self.now.network);
@@ -383,7 +392,7 @@ impl Manager {
     }
 
     fn info(&self, node: &Address) -> Option<NodeInfo> {
-        self.table.get(node).map(|known| known.data.info.clone())
+        self.table.get(node).map(|known| known.info.clone())
     }
 
     fn address_of(&self, node: &NodeInfo) -> Address {
@@ -392,73 +401,14 @@ impl Manager {
 
     /// Returns whether a peer is known at an endpoint.
     fn has_endpoint(&self, node: &Address, endpoint: &Endpoint) -> bool {
-        self.table.get(node).is_some_and(|known| known.data.info.endpoint == *endpoint)
+        self.table.get(node).is_some_and(|known| known.info.endpoint == *endpoint)
     }
 
     /// Returns whether another node's report about a peer concerns the known one: pre-trusted peers always, others only
     /// if known at the reported endpoint.
     fn is_known_at(&self, node: &NodeInfo) -> bool {
         let known = self.table.get(&self.address_of(node));
-        known.is_some_and(|known| known.is_pre_trusted || known.data.info.endpoint == node.endpoint)
-    }
-
-    /// Queues a query, whose answer must be signed by this key, or by the one that it introduces. Returns the id of the
-    /// request if there was room.
-    fn queue(&mut self, to: &Endpoint, key: Option<PublicKey>, query: &Query, kind: RequestKind) -> Option<CallId> {
-        let challenge = new_challenge(&mut self.random);
-        let message = query.request(&challenge, self.settings.format, &self.settings.chain);
-        let proof = Some(Proof { challenge, key });
-        self.requests.enqueue(Request { endpoint: to.clone(), message, kind, proof })
-    }
-
-    /// Queues a query to a peer. Returns the id of the request if there was room.
-    fn queue_query(&mut self, node: &NodeInfo, query: &Query, kind: RequestKind) -> Option<CallId> {
-        self.queue(&node.endpoint, Some(node.identity.key), query, kind)
-    }
-
-    /// Queues the same query to several peers.
-    fn fan_out<T>(&mut self, nodes: &[NodeInfo], query: &Query, kind: impl Fn(Address) -> RequestKind) -> FanOut<T> {
-        let queued = nodes.iter().filter(|node| self.queue_query(node, query, kind(self.address_of(node))).is_some());
-        FanOut::new(queued.count())
-    }
-
-    /// Queues a message, whose answer need not be signed. Returns whether there was room.
-    fn queue_message(&mut self, to: &Endpoint, message: &EncodedRequest, kind: RequestKind) -> bool {
-        let request = Request { endpoint: to.clone(), message: message.clone(), kind, proof: None };
-        self.requests.enqueue(request).is_some()
-    }
-
-    fn send_requests(&mut self) {
-        self.requests.send(self.now, &mut self.actions);
-    }
-
-    /// Returns the body of an answer, the address that it came from, and how to check it.
-    fn signed_body(&self, completed: Completed) -> Result<(Vec<u8>, IpAddr, AnswerContext), PeerError> {
-        let (format, context) = (self.settings.format, self.settings.context);
-        match (completed.proof, completed.reply) {
-            (Some(Proof { challenge, key: Some(key) }), Reply::Answer { body, from }) => {
-                Ok((body, from, AnswerContext { format, context, challenge, key }))
-            }
-            (_, reply) => Err(PeerError::from_reply(reply, format, context)),
-        }
-    }
-
-    /// Checks and reads an answer of the queried peer. Returns it with the address that it came from.
-    fn read_answer<T: Readable>(&self, completed: Completed) -> Result<(T, IpAddr), PeerError> {
-        let (body, from, context) = self.signed_body(completed)?;
-        Ok((context.read(&body)?, from))
-    }
-
-    /// Reads the answer of a peer, and records that it is valid. Consumes the reply.
-    fn read_from<T: Readable>(&mut self, node: &Address, completed: &mut Completed) -> Option<(T, IpAddr)> {
-        let endpoint = completed.endpoint.clone();
-        let (reply, proof) = (std::mem::replace(&mut completed.reply, Reply::TimedOut), completed.proof.take());
-        let answer =
-            self.read_answer(Completed { endpoint: endpoint.clone(), proof, sent: completed.sent, reply }).ok();
-        if answer.is_some() {
-            self.record_valid_answer(node, &endpoint);
-        }
-        answer
+        known.is_some_and(|known| known.is_pre_trusted || known.info.endpoint == node.endpoint)
     }
 
     /// Records a valid answer of a peer from an endpoint. A peer that has never introduced itself is probed.
@@ -509,16 +459,11 @@ impl Manager {
         }
     }
 
-    /// Returns this node's public description, with the detected endpoint.
-    pub fn local(&self) -> &NodeInfo {
-        &self.local
-    }
-
-    /// Returns whether the node has joined its network, and the failures so far.
-    pub fn joined(&self) -> Joined {
+    /// Returns the number of rounds without an answer before joining the network; 0 afterwards.
+    pub fn failures_to_join(&self) -> u32 {
         match &self.phase {
-            Phase::Running(_) => Joined::Yes,
-            Phase::Joining(joining) => Joined::NotYet { failures: joining.failures() },
+            Phase::Running(_) => 0,
+            Phase::Joining(joining) => joining.failures,
         }
     }
 
@@ -566,7 +511,7 @@ impl Manager {
     }
 
     fn in_state(&self, state: State) -> Vec<NodeInfo> {
-        self.table.in_state(state).map(|(_, node)| node.data.info.clone()).collect()
+        self.table.in_state(state).map(|(_, node)| node.info.clone()).collect()
     }
 
     /// Returns own experiences to send to a peer: at most 100, chosen at random.
@@ -580,8 +525,8 @@ impl Manager {
 
     /// Returns own experiences with all known peers, for people.
     pub fn experience_entries(&self) -> Vec<ExperienceEntry> {
-        let entry = |(address, node): (&Address, &PeerEntry<PeerInfo>)| ExperienceEntry {
-            node: node.data.info.clone(),
+        let entry = |(address, node): (&Address, &PeerEntry)| ExperienceEntry {
+            node: node.info.clone(),
             experience: self.experience(address),
             syncs: i32::try_from(node.synchronisations).unwrap_or(i32::MAX),
         };
@@ -596,26 +541,6 @@ impl Manager {
         }
     }
 
-    /// Returns the state of time synchronisation.
-    pub fn time(&self) -> &TimeSync {
-        &self.time_sync
-    }
-
-    /// Returns the calls in flight, oldest first.
-    pub fn outstanding_calls(&self) -> Vec<&AuditEntry> {
-        self.requests.outstanding()
-    }
-
-    /// Returns the latest calls, newest first.
-    pub fn latest_calls(&self) -> impl Iterator<Item = &AuditEntry> {
-        self.requests.latest()
-    }
-
-    /// Returns the table of known peers.
-    pub fn table(&self) -> &PeerTable<PeerInfo> {
-        &self.table
-    }
-
     /// Returns the trust in the nodes that took part in the last calculation.
     pub fn trust(&self) -> &TrustValues {
         self.trust.values()
@@ -626,23 +551,44 @@ impl Manager {
         self.experiences.between(&self.address, node)
     }
 
-    /// Returns the pre-trusted peers without a known key.
-    pub fn unpinned(&self) -> &[Unpinned] {
-        &self.unpinned
+    /// Registers a client that waits for peers.
+    fn wait(&mut self, client: ConnectionId, waiting: Waiting) -> Option<ClientAnswer> {
+        self.clients.insert(client, waiting);
+        None
+    }
+
+    /// Answers a client that waits.
+    fn answer_client(&mut self, client: ConnectionId, answer: ClientAnswer) {
+        if let Some(waiting) = self.clients.get_mut(&client) {
+            *waiting = Waiting::Answered(answer);
+            self.actions.push(Action::Resume(client));
+        }
+    }
+
+    /// Returns the answer for a client that waited, once.
+    pub fn take_answer(&mut self, client: ConnectionId) -> Option<ClientAnswer> {
+        match self.clients.remove(&client)? {
+            Waiting::Answered(answer) => Some(answer),
+            waiting => self.wait(client, waiting),
+        }
+    }
+
+    /// Forgets a client that no longer waits.
+    pub fn forget_client(&mut self, client: ConnectionId) {
+        self.clients.remove(&client);
+    }
+
+    /// Returns whether there is work for the host: blocks, transactions, or a clock shift.
+    pub fn has_work(&self) -> bool {
+        self.fetched_blocks.is_some() || self.remote_mempool.is_some() || self.clock_shift != 0
     }
 
     /// Returns the usage of every collection that others can make grow.
     pub fn usage(&self) -> Vec<LimitUsage> {
-        let (in_flight, waiting, bytes) = self.requests.usage();
-        let (buffered, buffered_bytes) = self.relay_buffer.usage();
-        let mut usage = vec![
-            LimitUsage::new("requests in flight", in_flight, MAX_IN_FLIGHT),
-            LimitUsage::new("queued requests", waiting, MAX_WAITING),
-            LimitUsage::new("bytes of requests", bytes, MAX_BYTES),
-            LimitUsage::new("peers with counted requests", self.requests.targets(), MAX_TARGETS),
-            LimitUsage::new("latest calls", self.requests.latest().count(), MAX_LATEST_CALLS),
-            LimitUsage::new("transactions to relay", buffered, MAX_BUFFERED),
-            LimitUsage::new("bytes to relay", buffered_bytes, max_buffered_bytes(&self.settings)),
+        let mut usage = self.requests.usage().to_vec();
+        usage.extend([
+            LimitUsage::new("transactions to relay", self.relay_buffer.hashes.len(), MAX_BUFFERED),
+            LimitUsage::new("bytes to relay", self.relay_buffer.bytes, max_buffered_bytes(&self.settings)),
             LimitUsage::new("signs of life to verify", self.verifications().len(), MAX_VERIFICATIONS),
             LimitUsage::new(
                 "probes by signs of life",
@@ -652,11 +598,11 @@ impl Manager {
             LimitUsage::new("probes of a refresh", self.count_probes(Probe::is_of_refresh), MAX_CONCURRENT_PROBES),
             LimitUsage::new(
                 "gossiped peers",
-                self.refresh.as_ref().map_or(0, Refresh::gossip_probes),
+                self.refresh.as_ref().map_or(0, |refresh| refresh.gossiped.len()),
                 MAX_GOSSIP_PROBES,
             ),
             LimitUsage::new("rounds of time synchronisation", self.time_sync.rounds().count(), MAX_ROUNDS),
-        ];
+        ]);
         usage.extend(self.table.usage());
         usage.extend(self.experiences.usage());
         usage
@@ -671,14 +617,6 @@ fn select(selector: &Selector, limit: usize, random: &mut impl RandomSource) -> 
         drawn.truncate(MAX_FAN_OUT);
     }
     drawn
-}
-
-fn new_challenge(random: &mut impl RandomSource) -> Challenge {
-    let mut challenge = [0; CHALLENGE_BYTES];
-    for part in challenge.chunks_exact_mut(size_of::<u64>()) {
-        part.copy_from_slice(&random.bits().to_le_bytes());
-    }
-    Challenge(challenge)
 }
 
 /// Formats a peer for the log, with its name escaped to one line.

@@ -7,9 +7,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use super::requests::{Completed, Proof, RequestKind};
-use super::{Manager, PeerInfo, describe, select};
+use super::{Manager, describe, select};
 use crate::crypto::PublicKey;
 use crate::model::Address;
+use crate::net::fetch::FetchResponse;
 use crate::peer::io::{RandomSource, Reply};
 use crate::peer::peer_table::{self, AddError, LastFailure, PeerEntry, PeerError, State};
 use crate::peer::schedule::Task;
@@ -39,29 +40,29 @@ pub struct Probe {
     /// Reason.
     pub reason: ProbeReason,
     /// Other reported endpoints.
-    other_endpoints: Vec<Endpoint>,
+    pub(super) other_endpoints: Vec<Endpoint>,
     /// Network of the sign of life that caused the probe.
-    caused_by: Option<IpAddr>,
+    pub(super) caused_by: Option<IpAddr>,
     /// Description that the peer reported in the first part of the probe.
-    reported: Option<NodeInfo>,
+    pub(super) reported: Option<NodeInfo>,
 }
 
 impl Probe {
+    /// Creates a probe of an endpoint; `key` is `None` for a pre-trusted peer without a known key.
+    pub fn new(endpoint: &Endpoint, key: Option<PublicKey>, reason: ProbeReason) -> Probe {
+        let endpoint = endpoint.clone();
+        Probe { endpoint, key, reason, other_endpoints: Vec::new(), caused_by: None, reported: None }
+    }
+
     /// Creates a probe of a peer with a known key.
-    pub fn new(node: &NodeInfo, way: ProbeReason) -> Probe {
-        let (endpoint, key) = (node.endpoint.clone(), Some(node.identity.key));
-        Probe { endpoint, key, reason: way, other_endpoints: Vec::new(), caused_by: None, reported: None }
+    pub fn of(node: &NodeInfo, reason: ProbeReason) -> Probe {
+        Probe::new(&node.endpoint, Some(node.identity.key), reason)
     }
 
     /// Creates a probe of a known peer that is reported at another endpoint.
-    pub fn with_other_endpoint(node: &NodeInfo, way: ProbeReason, elsewhere: Endpoint) -> Probe {
+    pub fn with_other_endpoint(node: &NodeInfo, reason: ProbeReason, elsewhere: Endpoint) -> Probe {
         let elsewhere = Some(elsewhere).filter(|elsewhere| *elsewhere != node.endpoint).into_iter().collect();
-        Probe { other_endpoints: elsewhere, ..Probe::new(node, way) }
-    }
-
-    /// Attributes the probe to a sign of life from a network.
-    pub fn caused_by_network(self, network: Option<IpAddr>) -> Probe {
-        Probe { caused_by: network, ..self }
+        Probe { other_endpoints: elsewhere, ..Probe::of(node, reason) }
     }
 
     /// Takes over the reported endpoints of another probe, if that is for the same peer and endpoint.
@@ -71,12 +72,6 @@ impl Probe {
             self.other_endpoints.extend(other.other_endpoints.iter().cloned());
         }
         is_same
-    }
-
-    /// Creates a probe of a pre-trusted peer without a known key.
-    pub fn without_key(endpoint: Endpoint) -> Probe {
-        let reason = ProbeReason::Selected;
-        Probe { endpoint, key: None, reason, other_endpoints: Vec::new(), caused_by: None, reported: None }
     }
 
     /// Returns whether the probe belongs to a refresh: one that no sign of life caused.
@@ -113,11 +108,11 @@ impl Manager {
     }
 
     /// Processes the result of a probe request.
-    pub(super) fn on_probe_reply(&mut self, probe: Probe, completed: Completed) {
+    pub(super) fn on_probe_reply(&mut self, probe: Probe, completed: &Completed, reply: Reply) {
         let goes_on = match probe.reported {
-            None => self.on_identity(probe, completed),
+            None => self.on_identity(probe, completed, reply),
             Some(_) => {
-                self.on_peer_list(probe, completed);
+                self.on_peer_list(probe, completed, reply);
                 false
             }
         };
@@ -127,9 +122,9 @@ impl Manager {
     }
 
     /// Processes a peer's identity. Returns whether the probe continues.
-    fn on_identity(&mut self, probe: Probe, completed: Completed) -> bool {
-        let is_refusal = matches!(completed.reply, Reply::ErrorStatus { .. });
-        let (told, ip) = match self.read_identity(completed) {
+    fn on_identity(&mut self, probe: Probe, completed: &Completed, reply: Reply) -> bool {
+        let is_refusal = reply.as_ref().is_ok_and(|response| response.response.status != 200);
+        let (told, ip) = match self.read_identity(completed, reply) {
             Ok((told, ip)) => (NodeInfo { endpoint: probe.endpoint.clone(), ..told }, ip),
             Err(error) => {
                 self.on_probe_failed(&probe, error);
@@ -180,8 +175,8 @@ impl Manager {
         }
     }
 
-    fn on_peer_list(&mut self, probe: Probe, completed: Completed) {
-        match self.read_answer::<NodeList>(completed) {
+    fn on_peer_list(&mut self, probe: Probe, completed: &Completed, reply: Reply) {
+        match self.read_answer::<NodeList>(completed, reply) {
             Err(error) => self.on_probe_failed(&probe, error),
             Ok((NodeList(others), ip)) => {
                 if probe.reason == ProbeReason::Selected {
@@ -195,15 +190,15 @@ impl Manager {
     }
 
     /// Reads an identity and the address that it came from. Checks key and compatibility; its endpoint is not proven.
-    pub(super) fn read_identity(&self, completed: Completed) -> Result<(NodeInfo, IpAddr), PeerError> {
+    pub(super) fn read_identity(&self, completed: &Completed, reply: Reply) -> Result<(NodeInfo, IpAddr), PeerError> {
         let (format, context) = (self.settings.format, self.settings.context);
-        let (reported, ip) = match completed {
-            Completed { proof: Some(Proof { challenge, key: None }), reply: Reply::Answer { body, from }, .. } => {
-                (read_introduction(format, &body, context, &challenge)?, from)
+        let (reported, ip) = match (&completed.proof, reply) {
+            (Some(Proof { challenge, key: None }), Ok(FetchResponse { from, response })) if response.status == 200 => {
+                (read_introduction(format, &response.body, context, challenge)?, from)
             }
-            completed => {
-                let expected = completed.proof.as_ref().and_then(|proof| proof.key);
-                let (reported, from) = self.read_answer::<NodeInfo>(completed)?;
+            (proof, reply) => {
+                let expected = proof.as_ref().and_then(|proof| proof.key);
+                let (reported, from) = self.read_answer::<NodeInfo>(completed, reply)?;
                 if Some(reported.identity.key) != expected {
                     return Err(PeerError::failure("it identifies as another node"));
                 }
@@ -221,35 +216,27 @@ impl Manager {
         let address = self.address_of(&reported);
         let former = self.table.get(&address);
         let was_active = former.is_some_and(|former| former.state == State::Active);
-        if former.is_some_and(|former| former.data.info.endpoint != reported.endpoint) {
+        if former.is_some_and(|former| former.info.endpoint != reported.endpoint) {
             return log::debug!("{} is known at another endpoint", describe(&reported, &address));
         }
         // A peer in the table that has never answered is pre-trusted or was saved before the restart.
         let is_return = former.is_some_and(|former| former.last_contact.is_none());
+        let (line, is_new) = (describe(&reported, &address), former.is_none());
         self.reconnect.has_answer |= is_return;
-        let former = self.table.get(&address);
-        let known = former.map(|former| (former.data.height, former.data.score));
-        let (height, score) = known.unwrap_or_default();
-        let line = describe(&reported, &address);
         let last_dropped = self.table.dropped().last().map(|dropped| (dropped.address, dropped.at));
-        match self.table.record_introduction(
-            address,
-            ip,
-            PeerInfo { info: reported, height, score },
-            self.now.monotonic,
-        ) {
+        match self.table.record_introduction(address, ip, reported, self.now.monotonic) {
             Err(refused) => return log::debug!("{line} at {ip} is not added: {refused:?}"),
             Ok(()) if !was_active => log::info!("{line} is active"),
             Ok(()) => {}
         }
-        if known.is_none() {
+        if is_new {
             // Experiences from before it was dropped may be from another endpoint.
             self.forget_experiences(&address);
         }
         if let Some(dropped) = self.table.dropped().last()
             && last_dropped != Some((dropped.address, dropped.at))
         {
-            log::info!("{} is dropped: another peer replaces it", describe(&dropped.node.data.info, &dropped.address));
+            log::info!("{} is dropped: another peer replaces it", describe(&dropped.node.info, &dropped.address));
         }
     }
 
@@ -260,8 +247,7 @@ impl Manager {
             return;
         }
         let line = describe(&reported, &address);
-        let about = PeerInfo { info: reported, height: None, score: None };
-        match self.table.record_move(address, ip, about, self.now.monotonic) {
+        match self.table.record_move(address, ip, reported, self.now.monotonic) {
             Err(refused) => log::debug!("{line} cannot move to {ip}: {refused:?}"),
             Ok(()) => {
                 self.forget_experiences(&address);
@@ -314,15 +300,8 @@ pub struct Refresh {
     selected: BTreeSet<Address>,
     /// Probed gossip: peer and endpoint; the known endpoint unless the peer may have moved, otherwise the reported one.
     /// Several reports may place a peer at different endpoints, and some may be false.
-    gossiped: BTreeSet<(Address, String, i32)>,
+    pub(super) gossiped: BTreeSet<(Address, String, i32)>,
     queue: VecDeque<Probe>,
-}
-
-impl Refresh {
-    /// Returns the number of gossip probes.
-    pub fn gossip_probes(&self) -> usize {
-        self.gossiped.len()
-    }
 }
 
 impl Manager {
@@ -336,10 +315,10 @@ impl Manager {
             }
         }
         drawn.retain(|node| self.table.may_be_contacted(node, self.now.monotonic));
-        let infos = drawn.iter().filter_map(|node| self.table.get(node)).map(|node| &node.data.info);
-        let mut queue: VecDeque<_> = infos.map(|info| Probe::new(info, ProbeReason::Selected)).collect();
+        let infos = drawn.iter().filter_map(|node| self.table.get(node)).map(|node| &node.info);
+        let mut queue: VecDeque<_> = infos.map(|info| Probe::of(info, ProbeReason::Selected)).collect();
         let unpinned = self.unpinned.iter().take(MAX_UNPINNED);
-        queue.extend(unpinned.map(|unpinned| Probe::without_key(unpinned.endpoint.clone())));
+        queue.extend(unpinned.map(|unpinned| Probe::new(&unpinned.endpoint, None, ProbeReason::Selected)));
         for (address, probe) in self.reconnect_probes(&drawn) {
             drawn.push(address);
             queue.push_back(probe);
@@ -378,10 +357,10 @@ impl Manager {
             let may_be_met = is_of_use && node.endpoint.to_connect().is_some() && may_be_host(&node.endpoint);
             let contact = match self.table.get(&address) {
                 Some(_) if self.table.may_move_at_once(&address, self.now.monotonic) => {
-                    Probe::new(&node, ProbeReason::Move)
+                    Probe::of(&node, ProbeReason::Move)
                 }
-                Some(known) => Probe::with_other_endpoint(&known.data.info, ProbeReason::Gossip, node.endpoint.clone()),
-                None => Probe::new(&node, ProbeReason::Gossip),
+                Some(known) => Probe::with_other_endpoint(&known.info, ProbeReason::Gossip, node.endpoint.clone()),
+                None => Probe::of(&node, ProbeReason::Gossip),
             };
             let Some(refresh) = &mut self.refresh else { return };
             if contacted == MAX_PROBES_PER_LIST || refresh.gossiped.len() == MAX_GOSSIP_PROBES {
@@ -438,9 +417,9 @@ impl Manager {
     /// is this node, is listed at another endpoint, or finds no room.
     pub(super) fn pin(&mut self, reported: &NodeInfo) -> bool {
         let (address, endpoint) = (self.address_of(reported), &reported.endpoint);
-        let is_elsewhere = |node: &PeerEntry<PeerInfo>| node.is_pre_trusted && node.data.info.endpoint != *endpoint;
+        let is_elsewhere = |node: &PeerEntry| node.is_pre_trusted && node.info.endpoint != *endpoint;
         if let Some(listed) = self.table.get(&address).filter(|node| is_elsewhere(node)) {
-            let reason = format!("it identifies as {address}, which is listed at {}", listed.data.info.endpoint);
+            let reason = format!("it identifies as {address}, which is listed at {}", listed.info.endpoint);
             self.on_unpinned_failed(endpoint, PeerError::failure(reason));
             return false;
         }
@@ -460,11 +439,11 @@ impl Manager {
     /// Adds a pre-trusted peer at its configured endpoint, wherever else it was known or listed before.
     pub(super) fn add_pre_trusted_peer(&mut self, info: NodeInfo) -> Result<(), AddError> {
         let address = self.address_of(&info);
-        if self.table.get(&address).is_some_and(|node| node.data.info.endpoint != info.endpoint) {
+        if self.table.get(&address).is_some_and(|node| node.info.endpoint != info.endpoint) {
             self.table.remove(&address);
             self.forget_experiences(&address);
         }
-        self.table.add_pre_trusted(address, PeerInfo { info, height: None, score: None })
+        self.table.add_pre_trusted(address, info)
     }
 
     pub(super) fn on_unpinned_failed(&mut self, endpoint: &Endpoint, error: PeerError) {

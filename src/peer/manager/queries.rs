@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::requests::{Completed, RequestKind};
-use super::{MAX_FAN_OUT, Manager};
+use super::requests::{Completed, FanOut, RequestKind};
+use super::{ClientAnswer, MAX_FAN_OUT, Manager, Waiting};
 use crate::model::{Address, Height};
-use crate::peer::io::{Action, LocalChain, MaxHeightQueryId, Now};
+use crate::net::service::ConnectionId;
+use crate::peer::io::Now;
+use crate::peer::io::{Action, LocalChain, Reply};
 use crate::peer::schedule::Task;
 use crate::peer::time_sync::{ClockAnswer, Sample, Unchanged};
 use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, Query};
@@ -18,44 +20,6 @@ pub const MIN_IMPORTANCE: f64 = 0.000_25;
 pub const MAX_HEIGHT_TTL: Duration = Duration::from_secs(1);
 /// Timeout of a query for the largest height; later answers are ignored.
 pub const MAX_HEIGHT_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// One question to several peers, until all have answered or failed: the answers so far.
-#[derive(Debug)]
-pub struct FanOut<T> {
-    outstanding: usize,
-    answers: Vec<T>,
-}
-
-impl<T> Default for FanOut<T> {
-    fn default() -> FanOut<T> {
-        FanOut { outstanding: 0, answers: Vec::new() }
-    }
-}
-
-impl<T> FanOut<T> {
-    /// Creates a query to `outstanding` peers.
-    pub fn new(outstanding: usize) -> FanOut<T> {
-        FanOut { outstanding, answers: Vec::with_capacity(outstanding) }
-    }
-
-    /// Returns whether no answer is outstanding.
-    pub fn is_over(&self) -> bool {
-        self.outstanding == 0
-    }
-
-    /// Records an answer, or a failure as `None`. Returns all answers with the last one. Ignores answers after the end.
-    pub fn record(&mut self, answer: Option<T>) -> Option<Vec<T>> {
-        self.outstanding = self.outstanding.checked_sub(1)?;
-        self.answers.extend(answer);
-        self.is_over().then(|| std::mem::take(&mut self.answers))
-    }
-
-    /// Ends the query and returns the answers so far.
-    pub fn finish_early(&mut self) -> Vec<T> {
-        self.outstanding = 0;
-        std::mem::take(&mut self.answers)
-    }
-}
 
 /// Consecutive failed checks after which the node no longer counts as synchronised.
 const MAX_FAILURES: u32 = 4;
@@ -82,35 +46,15 @@ impl HeightCheck {
 }
 
 /// Query for the largest height of the peers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MaxHeightQuery {
-    id: MaxHeightQueryId,
+    /// Number of the query; answers to earlier ones are ignored.
+    number: u64,
     answers: FanOut<Height>,
-    started_at: Duration,
-    /// Result and its time.
+    /// Timeout; `None` if the query has ended.
+    pub(super) timeout_at: Option<Duration>,
+    /// Result and its time, if it has ended.
     result: Option<(Height, Duration)>,
-}
-
-impl MaxHeightQuery {
-    /// Returns the timeout; `None` if the query has ended.
-    pub fn timeout_at(&self) -> Option<Duration> {
-        self.result.is_none().then_some(self.started_at + MAX_HEIGHT_TIMEOUT)
-    }
-
-    fn finish(&mut self, heights: &[Height], now: Now) -> Action {
-        let largest = heights.iter().max().copied().unwrap_or(Height::NEMESIS);
-        self.result = Some((largest, now.monotonic));
-        Action::ReportMaxHeight(self.id, largest)
-    }
-}
-
-/// Largest height of the peers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MaxHeight {
-    /// Known already: queried just before, or there is no peer to query.
-    Known(Height),
-    /// Queried; [`Action::ReportMaxHeight`] returns the result.
-    Pending(MaxHeightQueryId),
 }
 
 impl Manager {
@@ -124,10 +68,16 @@ impl Manager {
     }
 
     /// Processes a height, or the failure of its request.
-    pub(super) fn on_height_reply(&mut self, node: Address, mut completed: Completed, chain: &impl LocalChain) {
-        let height = self.read_from::<Height>(&node, &mut completed).map(|(height, _)| height);
+    pub(super) fn on_height_reply(
+        &mut self,
+        node: Address,
+        completed: &Completed,
+        reply: Reply,
+        chain: &impl LocalChain,
+    ) {
+        let height = self.read_from::<Height>(&node, completed, reply).map(|(height, _)| height);
         if height.is_some() {
-            self.table.data_mut(&node).into_iter().for_each(|about| about.height = height);
+            self.table.get_mut(&node).into_iter().for_each(|peer| peer.height = height);
         }
         if let Some(heights) = self.heights.record(height) {
             self.compare_heights(&heights, chain);
@@ -142,42 +92,58 @@ impl Manager {
         self.end_task(Task::CheckingHeight, own.is_ok());
     }
 
-    /// Returns or queries the largest height of the peers, for a client. [`Action::ReportMaxHeight`] follows later and
-    /// once. Concurrent clients share one query, so that they cannot multiply requests.
-    pub fn max_chain_height(&mut self, now: Now) -> MaxHeight {
+    /// Returns the largest height of the peers if it was queried just before, or if there is no peer to query. Otherwise
+    /// queries it; the client gets the result later. Concurrent clients share one query, so that they cannot multiply
+    /// requests.
+    pub fn max_chain_height(&mut self, client: ConnectionId, now: Now) -> Option<Height> {
         self.now = now;
-        match &self.max_height_query {
-            Some(MaxHeightQuery { id, result: None, .. }) => return MaxHeight::Pending(*id),
-            Some(MaxHeightQuery { result: Some((height, at)), .. }) if now.monotonic < *at + MAX_HEIGHT_TTL => {
-                return MaxHeight::Known(*height);
+        let MaxHeightQuery { number, timeout_at, result, .. } = &self.max_height_query;
+        if timeout_at.is_none() {
+            if let Some((height, _)) = result.filter(|(_, at)| now.monotonic < *at + MAX_HEIGHT_TTL) {
+                return Some(height);
             }
-            _ => {}
+            let (number, peers) = (number + 1, self.select_peers());
+            let answers: FanOut<Height> = self.fan_out(&peers, &Query::Height, |_| RequestKind::MaxHeight(number));
+            let is_over = answers.is_over();
+            let timeout_at = (!is_over).then_some(now.monotonic + MAX_HEIGHT_TIMEOUT);
+            let result = is_over.then_some((Height::NEMESIS, now.monotonic));
+            self.max_height_query = MaxHeightQuery { number, answers, timeout_at, result };
+            self.send_requests();
+            if is_over {
+                return Some(Height::NEMESIS);
+            }
         }
-        let id = MaxHeightQueryId(self.max_height_query.as_ref().map_or(1, |former| former.id.0 + 1));
-        let peers = self.select_peers();
-        let answers: FanOut<Height> = self.fan_out(&peers, &Query::Height, |_| RequestKind::MaxHeight(id));
-        let result = answers.is_over().then_some((Height::NEMESIS, now.monotonic));
-        self.max_height_query = Some(MaxHeightQuery { id, answers, started_at: now.monotonic, result });
-        self.send_requests();
-        result.map_or(MaxHeight::Pending(id), |(height, _)| MaxHeight::Known(height))
+        self.clients.insert(client, Waiting::MaxHeight);
+        None
     }
 
     /// Processes a height for a query of the largest, or the failure of its request.
-    pub(super) fn on_max_height_reply(&mut self, id: MaxHeightQueryId, completed: Completed) {
-        let height = self.read_answer::<Height>(completed).ok().map(|(height, _)| height);
-        let Some(query) = self.max_height_query.as_mut().filter(|query| query.id == id) else { return };
-        if let Some(heights) = query.answers.record(height) {
-            self.actions.push(query.finish(&heights, self.now));
+    pub(super) fn on_max_height_reply(&mut self, number: u64, completed: &Completed, reply: Reply) {
+        let height = self.read_answer::<Height>(completed, reply).ok().map(|(height, _)| height);
+        if number == self.max_height_query.number
+            && let Some(heights) = self.max_height_query.answers.record(height)
+        {
+            self.finish_max_height_query(&heights);
         }
     }
 
     /// Ends the query for the largest height at its timeout.
     pub(super) fn time_out_max_height_query(&mut self) {
-        let now = self.now;
-        let is_slow = |query: &&mut MaxHeightQuery| query.timeout_at().is_some_and(|end| end <= now.monotonic);
-        if let Some(query) = self.max_height_query.as_mut().filter(is_slow) {
-            let heights = query.answers.finish_early();
-            self.actions.push(query.finish(&heights, now));
+        if self.max_height_query.timeout_at.is_some_and(|end| end <= self.now.monotonic) {
+            let heights = self.max_height_query.answers.finish_early();
+            self.finish_max_height_query(&heights);
+        }
+    }
+
+    fn finish_max_height_query(&mut self, heights: &[Height]) {
+        let largest = heights.iter().max().copied().unwrap_or(Height::NEMESIS);
+        self.max_height_query.timeout_at = None;
+        self.max_height_query.result = Some((largest, self.now.monotonic));
+        for (client, waiting) in &mut self.clients {
+            if matches!(waiting, Waiting::MaxHeight) {
+                *waiting = Waiting::Answered(ClientAnswer::MaxHeight(largest));
+                self.actions.push(Action::Resume(*client));
+            }
         }
     }
 
@@ -202,9 +168,15 @@ impl Manager {
     }
 
     /// Processes a clock, or the failure of its request.
-    pub(super) fn on_time_reply(&mut self, node: Address, mut completed: Completed, chain: &impl LocalChain) {
+    pub(super) fn on_time_reply(
+        &mut self,
+        node: Address,
+        completed: &Completed,
+        reply: Reply,
+        chain: &impl LocalChain,
+    ) {
         let (sent, received) = (completed.sent, self.now.network_millis);
-        let answer = self.read_from::<CommunicationTimeStamps>(&node, &mut completed);
+        let answer = self.read_from::<CommunicationTimeStamps>(&node, completed, reply);
         // Ignored if the peer has moved since the request.
         let clock = answer.filter(|_| self.has_endpoint(&node, &completed.endpoint)).and_then(|(stamps, ip)| {
             let CommunicationTimeStamps { send: remote_sent, receive: remote_received } = stamps;
@@ -231,7 +203,7 @@ impl Manager {
         match round {
             Ok(round) if round.change != 0 => {
                 log::debug!("network time is adjusted by {} ms", round.change);
-                self.actions.push(Action::ShiftClock(round.change));
+                self.clock_shift += round.change;
             }
             Err(Unchanged::NotAgreed) => log::debug!("network time is not adjusted: the listed peers do not agree"),
             Ok(_) | Err(Unchanged::NoSamples) => {}
@@ -250,19 +222,18 @@ impl Manager {
     }
 
     /// Processes a peer's experiences, or the failure of the request. A peer can report only its own.
-    pub(super) fn on_experiences_reply(&mut self, node: Address, completed: Completed) {
-        let endpoint = completed.endpoint.clone();
-        let answer = self.read_answer::<NodeExperiences>(completed).ok();
+    pub(super) fn on_experiences_reply(&mut self, node: Address, completed: &Completed, reply: Reply) {
+        let answer = self.read_answer::<NodeExperiences>(completed, reply).ok();
         let own = answer.filter(|(reported, _)| self.address_of(&reported.node) == node);
         if own.is_some() {
-            self.record_valid_answer(&node, &endpoint);
+            self.record_valid_answer(&node, &completed.endpoint);
         }
         let is_taken = own.is_some_and(|(reported, _)| {
             let pair = |pair: &ExperiencePair| (self.address_of(&pair.node), pair.experience);
             // Experiences with a peer at another endpoint do not concern the known one.
             let known = reported.experiences.iter().filter(|pair| self.is_known_at(&pair.node));
             let pairs: Vec<_> = known.map(pair).collect();
-            self.experiences.receive(node, &pairs, self.now.network).is_ok()
+            self.experiences.receive(node, &pairs, self.now.network)
         });
         self.end_task(Task::UpdatingExperiences, is_taken);
     }

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::queries::FanOut;
-use super::requests::RequestKind;
+use super::requests::{FanOut, RequestKind};
 use super::{Manager, PeerSettings, Phase};
 use crate::model::{Block, Hash256, Transaction};
 use crate::peer::io::Now;
@@ -28,24 +27,11 @@ pub fn max_buffered_bytes(settings: &PeerSettings) -> usize {
 }
 
 /// Transactions to relay.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RelayBuffer {
-    transactions: List<SecureEntity<Transaction>>,
-    hashes: BTreeSet<Hash256>,
-    bytes: usize,
-}
-
-impl Default for RelayBuffer {
-    fn default() -> RelayBuffer {
-        RelayBuffer { transactions: List(Vec::new()), hashes: BTreeSet::new(), bytes: 0 }
-    }
-}
-
-impl RelayBuffer {
-    /// Returns the number of transactions and their bytes.
-    pub fn usage(&self) -> (usize, usize) {
-        (self.hashes.len(), self.bytes)
-    }
+    transactions: Vec<SecureEntity<Transaction>>,
+    pub(super) hashes: BTreeSet<Hash256>,
+    pub(super) bytes: usize,
 }
 
 impl Manager {
@@ -66,7 +52,7 @@ impl Manager {
         }
         buffer.bytes += bytes;
         buffer.hashes.insert(hash);
-        buffer.transactions.0.push(signed);
+        buffer.transactions.push(signed);
         true
     }
 
@@ -84,8 +70,8 @@ impl Manager {
     /// Relays the buffered transactions. The answers are ignored.
     pub(super) fn flush_buffer(&mut self) {
         let RelayBuffer { transactions, .. } = std::mem::take(&mut self.relay_buffer);
-        if !transactions.0.is_empty() {
-            self.push(&Message::PushTransactions(&transactions));
+        if !transactions.is_empty() {
+            self.push(&Message::PushTransactions(&List(transactions)));
         }
         self.end_task(Task::BroadcastOfBuffer, true);
     }
@@ -94,7 +80,7 @@ impl Manager {
         let request = message.request(self.settings.format);
         for sync_peer in self.select_peers() {
             if !self.queue_message(&sync_peer.endpoint, &request, RequestKind::Push) {
-                log::debug!("no room in the request queue: {} is not sent {}", sync_peer.endpoint, request.path);
+                log::debug!("no room in the request queue: {} is not sent {}", sync_peer.endpoint, request.target);
             }
         }
     }
@@ -116,7 +102,8 @@ impl Manager {
         let mut sent = 0;
         for node in receivers {
             if self.queue_message(&node.endpoint, &request, RequestKind::SignOfLife) {
-                self.table.record_sign_sent(&self.address_of(&node), self.now.monotonic);
+                let (address, now) = (self.address_of(&node), self.now.monotonic);
+                self.table.get_mut(&address).into_iter().for_each(|peer| peer.sign_sent_at = now);
                 sent += 1;
             }
         }

@@ -1,4 +1,4 @@
-//! Queue of requests to peers, both in flight and waiting.
+//! Requests to peers: the queue of those in flight and waiting, and the check of their answers.
 //!
 //! The rate per peer stays below NIS1's limit, which rejects the 51st request of a second. Requests that cannot be sent
 //! at once wait; when the waiting queue is full, requests are rejected.
@@ -10,19 +10,25 @@
 //! | bodies of both | requests | [`MAX_BYTES`], of pushes [`MAX_PUSHED_BYTES`] |
 //! | pushes to one peer | new blocks and transactions | [`MAX_PUSHES_PER_TARGET`] |
 //! | peers with counters | requests of the last second | [`MAX_TARGETS`], of about 1 kB |
-//! | latest calls | requests | [`MAX_LATEST_CALLS`] |
+//! | latest requests | requests | [`MAX_LATEST`] |
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::Manager;
 use super::probes::Probe;
 use super::synchronisation::Synchronisation;
+use crate::codec::Readable;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Height, Timestamp};
+use crate::net::fetch::{FetchId, FetchRequest, FetchResponse};
+use crate::net::service::ConnectionId;
+use crate::peer::LimitUsage;
 use crate::peer::block_download::DownloadRequest;
-use crate::peer::io::{Action, CallId, MaxHeightQueryId, Now, Reply};
-use crate::peer::wire::{Challenge, EncodedRequest, Endpoint};
+use crate::peer::io::{Action, Now, RandomSource, Reply};
+use crate::peer::peer_table::PeerError;
+use crate::peer::wire::{AnswerContext, CHALLENGE_BYTES, Challenge, Endpoint, NodeInfo, Query};
 
 /// Maximum number of requests in flight.
 pub const MAX_IN_FLIGHT: usize = 100;
@@ -42,16 +48,16 @@ pub const MAX_PUSHED_BYTES: usize = 12 << 20;
 pub const MAX_PUSHES_PER_TARGET: usize = 4;
 /// Maximum number of peers with request counters.
 pub const MAX_TARGETS: usize = 2_000;
-/// Maximum number of calls in the list of latest calls.
-pub const MAX_LATEST_CALLS: usize = 50;
+/// Maximum number of requests in the list of the latest.
+pub const MAX_LATEST: usize = 50;
 
 /// Kind of a request, which selects the handler of its answer, and what the handler needs.
 #[derive(Debug)]
 pub enum RequestKind {
     /// Queries a peer's identity or its peers.
     Probe(Box<Probe>),
-    /// Queries the identity of the sender of a sign of life, which came from a host at a time.
-    Verification(IpAddr, Duration),
+    /// Queries the identity of the unknown sender of a sign of life.
+    Verification(Verification),
     /// Sends a sign of life.
     SignOfLife,
     /// Queries this node's address as the peer sees it, before joining the network.
@@ -60,8 +66,8 @@ pub enum RequestKind {
     Address,
     /// Queries a chain height for the height check.
     Height(Address),
-    /// Queries a chain height to find the largest, for a client.
-    MaxHeight(MaxHeightQueryId),
+    /// Queries a chain height to find the largest, for clients; holds the number of the query.
+    MaxHeight(u64),
     /// Queries a clock.
     Time(Address),
     /// Queries a peer's experiences.
@@ -78,10 +84,15 @@ pub enum RequestKind {
     Push,
 }
 
-impl RequestKind {
-    fn is_push(&self) -> bool {
-        matches!(self, RequestKind::Push)
-    }
+/// Unverified sender of a sign of life.
+#[derive(Clone, Copy, Debug)]
+pub struct Verification {
+    /// Host of the sender.
+    pub host: IpAddr,
+    /// Time of the sign of life.
+    pub since: Duration,
+    /// Connection on which the sender waits for the result.
+    pub client: ConnectionId,
 }
 
 /// Proof of identity that an answer must contain.
@@ -98,8 +109,8 @@ pub struct Proof {
 pub struct Request {
     /// Destination.
     pub endpoint: Endpoint,
-    /// Message.
-    pub message: EncodedRequest,
+    /// Message; its own destination is set when it is sent.
+    pub message: FetchRequest,
     /// Kind of the request.
     pub kind: RequestKind,
     /// Required proof, if any.
@@ -115,20 +126,18 @@ pub struct Completed {
     pub proof: Option<Proof>,
     /// Time of sending in milliseconds of network time.
     pub sent: i64,
-    /// Answer or failure.
-    pub reply: Reply,
 }
 
-/// Request as shown to people.
+/// Request from or to another host, as shown to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuditEntry {
+pub struct RequestRecord {
     /// Sequence number, from 1.
     pub number: u64,
-    /// Host of the endpoint, as configured or reported.
+    /// Host of the client, or of the peer's endpoint as configured or reported.
     pub host: String,
     /// Path of the request.
-    pub path: &'static str,
-    /// Time of sending.
+    pub path: String,
+    /// Network time of its start.
     pub started: Timestamp,
 }
 
@@ -158,41 +167,40 @@ impl TargetCounters {
     }
 }
 
+/// Unfinished request; if it is in flight, with its record and the time of sending in milliseconds of network time.
 #[derive(Debug)]
-struct InFlight {
-    endpoint: Endpoint,
-    kind: RequestKind,
-    proof: Option<Proof>,
-    sent: i64,
-    body_bytes: usize,
-    audit: AuditEntry,
+struct Unfinished {
+    request: Request,
+    sent: Option<(RequestRecord, i64)>,
 }
 
 /// All unfinished requests.
 #[derive(Debug, Default)]
 pub struct RequestQueue {
-    in_flight: BTreeMap<CallId, InFlight>,
-    waiting: VecDeque<(CallId, Request)>,
+    unfinished: BTreeMap<FetchId, Unfinished>,
+    /// Those that are not in flight, in order of sending.
+    waiting: VecDeque<FetchId>,
     /// Counters by endpoint. Different names of one address are counted separately.
     targets: BTreeMap<Endpoint, TargetCounters>,
     bytes: usize,
     pushed_bytes: usize,
     queued_count: u64,
     sent_count: u64,
-    latest: VecDeque<AuditEntry>,
+    latest: VecDeque<RequestRecord>,
 }
 
 impl RequestQueue {
     /// Queues a request. Returns its id if there was room.
-    pub fn enqueue(&mut self, request: Request) -> Option<CallId> {
-        let (bytes, is_push) = (request.message.body.len(), request.kind.is_push());
+    pub fn enqueue(&mut self, mut request: Request) -> Option<FetchId> {
+        request.message.endpoint = request.endpoint.to_connect()?;
+        let (bytes, is_push) = (request.message.body.len(), matches!(request.kind, RequestKind::Push));
         let known = self.targets.get(&request.endpoint);
         let has_room = self.waiting.len() < MAX_WAITING
             && self.bytes + bytes <= MAX_BYTES
             && (known.is_some() || self.targets.len() < MAX_TARGETS);
         let may_push = self.pushed_bytes + bytes <= MAX_PUSHED_BYTES
             && known.is_none_or(|counters| counters.pushes < MAX_PUSHES_PER_TARGET);
-        if !has_room || (is_push && !may_push) || request.endpoint.to_connect().is_none() {
+        if !has_room || (is_push && !may_push) {
             return None;
         }
         let counters = self.targets.entry(request.endpoint.clone()).or_default();
@@ -201,20 +209,23 @@ impl RequestQueue {
         self.bytes += bytes;
         self.pushed_bytes += if is_push { bytes } else { 0 };
         self.queued_count += 1;
-        let call = CallId(self.queued_count);
-        self.waiting.push_back((call, request));
-        Some(call)
+        let id = FetchId(self.queued_count);
+        self.unfinished.insert(id, Unfinished { request, sent: None });
+        self.waiting.push_back(id);
+        Some(id)
     }
 
     /// Sends the requests that may be sent, in queue order.
     pub fn send(&mut self, now: Now, actions: &mut Vec<Action>) {
         let mut place = 0;
-        while place < self.waiting.len() && self.in_flight.len() < MAX_IN_FLIGHT {
-            let ready = self.targets.get(&self.waiting[place].1.endpoint).and_then(TargetCounters::ready_at);
-            if ready.is_none_or(|ready| ready > now.monotonic) {
+        while self.in_flight() < MAX_IN_FLIGHT
+            && let Some(id) = self.waiting.get(place).copied()
+        {
+            if self.ready_at(id).is_none_or(|ready| ready > now.monotonic) {
                 place += 1;
-            } else if let Some((call, request)) = self.waiting.remove(place) {
-                actions.push(self.send_one(call, request, now));
+            } else {
+                self.waiting.remove(place);
+                actions.extend(self.send_one(id, now));
             }
         }
         if self.targets.len() > MAX_IN_FLIGHT {
@@ -222,9 +233,9 @@ impl RequestQueue {
         }
     }
 
-    fn send_one(&mut self, call: CallId, request: Request, now: Now) -> Action {
-        let Request { endpoint, message, kind, proof } = request;
-        if let Some(counters) = self.targets.get_mut(&endpoint) {
+    fn send_one(&mut self, id: FetchId, now: Now) -> Option<Action> {
+        let Unfinished { request, sent } = self.unfinished.get_mut(&id)?;
+        if let Some(counters) = self.targets.get_mut(&request.endpoint) {
             counters.waiting = counters.waiting.saturating_sub(1);
             counters.in_flight += 1;
             if counters.sent.len() >= MAX_PER_SECOND {
@@ -233,47 +244,49 @@ impl RequestQueue {
             counters.sent.push_back(now.monotonic);
         }
         self.sent_count += 1;
-        let (number, host, path) = (self.sent_count, endpoint.host.clone(), message.path);
-        let audit = AuditEntry { number, host, path, started: now.network };
-        self.latest.truncate(MAX_LATEST_CALLS - 1);
-        self.latest.push_front(audit.clone());
-        let (to, sent, body_bytes) = (endpoint.clone(), now.network_millis, message.body.len());
-        self.in_flight.insert(call, InFlight { endpoint, kind, proof, sent, body_bytes, audit });
-        Action::Send { call, to, request: message }
+        let (host, path) = (request.endpoint.host.clone(), request.message.target.clone());
+        let record = RequestRecord { number: self.sent_count, host, path, started: now.network };
+        self.latest.truncate(MAX_LATEST - 1);
+        self.latest.push_front(record.clone());
+        *sent = Some((record, now.network_millis));
+        Some(Action::Fetch(id, request.message.clone()))
     }
 
-    /// Ends a request with its result. Returns `None` for an unknown id.
-    pub fn complete(&mut self, call: CallId, reply: Reply, now: Duration) -> Option<(RequestKind, Completed)> {
-        let InFlight { endpoint, kind, proof, sent, body_bytes, .. } = self.in_flight.remove(&call)?;
-        self.bytes = self.bytes.saturating_sub(body_bytes);
-        self.pushed_bytes = self.pushed_bytes.saturating_sub(if kind.is_push() { body_bytes } else { 0 });
-        if let Some(counters) = self.targets.get_mut(&endpoint) {
-            counters.in_flight = counters.in_flight.saturating_sub(1);
-            counters.pushes = counters.pushes.saturating_sub(usize::from(kind.is_push()));
+    fn remove(&mut self, id: FetchId, now: Duration) -> Option<Unfinished> {
+        let unfinished = self.unfinished.remove(&id)?;
+        let Request { endpoint, message, kind, .. } = &unfinished.request;
+        let (bytes, is_push) = (message.body.len(), matches!(kind, RequestKind::Push));
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.pushed_bytes = self.pushed_bytes.saturating_sub(if is_push { bytes } else { 0 });
+        if let Some(counters) = self.targets.get_mut(endpoint) {
+            let count = if unfinished.sent.is_some() { &mut counters.in_flight } else { &mut counters.waiting };
+            *count = count.saturating_sub(1);
+            counters.pushes = counters.pushes.saturating_sub(usize::from(is_push));
             if counters.is_idle(now) {
-                self.targets.remove(&endpoint);
+                self.targets.remove(endpoint);
             }
         }
-        Some((kind, Completed { endpoint, proof, sent, reply }))
+        Some(unfinished)
     }
 
-    /// Cancels a request other than a push, whether it waits or is in flight.
-    pub fn cancel(&mut self, call: CallId, now: Duration, actions: &mut Vec<Action>) {
-        let place = self.waiting.iter().position(|(waiting, _)| *waiting == call);
-        if let Some((_, request)) = place.and_then(|place| self.waiting.remove(place)) {
-            self.bytes = self.bytes.saturating_sub(request.message.body.len());
-            if let Some(counters) = self.targets.get_mut(&request.endpoint) {
-                counters.waiting = counters.waiting.saturating_sub(1);
-            }
-        } else if self.complete(call, Reply::TimedOut, now).is_some() {
-            actions.push(Action::Cancel(call));
+    /// Ends a request in flight. Returns `None` for an unknown id.
+    pub fn complete(&mut self, id: FetchId, now: Duration) -> Option<(RequestKind, Completed)> {
+        self.unfinished.get(&id)?.sent.as_ref()?;
+        let Unfinished { request: Request { endpoint, kind, proof, .. }, sent } = self.remove(id, now)?;
+        sent.map(|(_, sent)| (kind, Completed { endpoint, proof, sent }))
+    }
+
+    /// Cancels a request, whether it waits or is in flight.
+    pub fn cancel(&mut self, id: FetchId, now: Duration, actions: &mut Vec<Action>) {
+        self.waiting.retain(|waiting| *waiting != id);
+        if self.remove(id, now).is_some_and(|unfinished| unfinished.sent.is_some()) {
+            actions.push(Action::Cancel(id));
         }
     }
 
-    /// Returns the kinds of all unfinished requests, waiting or in flight.
-    pub fn kinds(&self) -> impl Iterator<Item = (CallId, &RequestKind)> {
-        let waiting = self.waiting.iter().map(|(call, request)| (*call, &request.kind));
-        self.in_flight.iter().map(|(call, in_flight)| (*call, &in_flight.kind)).chain(waiting)
+    /// Returns the kinds of all unfinished requests, waiting or in flight, oldest first.
+    pub fn kinds(&self) -> impl Iterator<Item = (FetchId, &RequestKind)> {
+        self.unfinished.iter().map(|(id, unfinished)| (*id, &unfinished.request.kind))
     }
 
     /// Returns the unfinished probes.
@@ -283,38 +296,171 @@ impl RequestQueue {
 
     /// Returns the unfinished probes, to change them.
     pub fn probes_mut(&mut self) -> impl Iterator<Item = &mut Probe> {
-        let waiting = self.waiting.iter_mut().map(|(_, request)| &mut request.kind);
-        let kinds = self.in_flight.values_mut().map(|in_flight| &mut in_flight.kind).chain(waiting);
+        let kinds = self.unfinished.values_mut().map(|unfinished| &mut unfinished.request.kind);
         kinds.filter_map(|kind| if let RequestKind::Probe(probe) = kind { Some(&mut **probe) } else { None })
+    }
+
+    fn in_flight(&self) -> usize {
+        self.unfinished.len() - self.waiting.len()
+    }
+
+    fn ready_at(&self, id: FetchId) -> Option<Duration> {
+        self.targets.get(&self.unfinished.get(&id)?.request.endpoint)?.ready_at()
     }
 
     /// Returns when a waiting request may be sent; `None` if one in flight must end first.
     pub fn next_due(&self) -> Option<Duration> {
-        if self.in_flight.len() >= MAX_IN_FLIGHT {
+        if self.in_flight() >= MAX_IN_FLIGHT {
             return None;
         }
-        self.waiting.iter().filter_map(|(_, request)| self.targets.get(&request.endpoint)?.ready_at()).min()
+        self.waiting.iter().filter_map(|id| self.ready_at(*id)).min()
     }
 
-    /// Returns the calls in flight, oldest first.
-    pub fn outstanding(&self) -> Vec<&AuditEntry> {
-        let mut entries: Vec<_> = self.in_flight.values().map(|call| &call.audit).collect();
-        entries.sort_unstable_by_key(|entry| entry.number);
-        entries
+    /// Returns the requests in flight, oldest first.
+    pub fn outstanding(&self) -> Vec<&RequestRecord> {
+        let sent = self.unfinished.values().filter_map(|unfinished| unfinished.sent.as_ref());
+        let mut records: Vec<_> = sent.map(|(record, _)| record).collect();
+        records.sort_unstable_by_key(|record| record.number);
+        records
     }
 
-    /// Returns the latest calls, ended or not, newest first.
-    pub fn latest(&self) -> impl Iterator<Item = &AuditEntry> {
+    /// Returns the latest requests, ended or not, newest first.
+    pub fn latest(&self) -> impl Iterator<Item = &RequestRecord> {
         self.latest.iter()
     }
 
-    /// Returns the requests in flight, the waiting requests, and the bytes of their bodies.
-    pub fn usage(&self) -> (usize, usize, usize) {
-        (self.in_flight.len(), self.waiting.len(), self.bytes)
+    /// Returns the usage of its collections.
+    pub fn usage(&self) -> [LimitUsage; 5] {
+        [
+            LimitUsage::new("requests in flight", self.in_flight(), MAX_IN_FLIGHT),
+            LimitUsage::new("queued requests", self.waiting.len(), MAX_WAITING),
+            LimitUsage::new("bytes of requests", self.bytes, MAX_BYTES),
+            LimitUsage::new("peers with counted requests", self.targets.len(), MAX_TARGETS),
+            LimitUsage::new("latest calls", self.latest.len(), MAX_LATEST),
+        ]
+    }
+}
+
+/// One question to several peers, until all have answered or failed: the answers so far.
+#[derive(Debug)]
+pub struct FanOut<T> {
+    outstanding: usize,
+    answers: Vec<T>,
+}
+
+impl<T> Default for FanOut<T> {
+    fn default() -> FanOut<T> {
+        FanOut::new(0)
+    }
+}
+
+impl<T> FanOut<T> {
+    /// Creates a query to `outstanding` peers.
+    pub fn new(outstanding: usize) -> FanOut<T> {
+        FanOut { outstanding, answers: Vec::with_capacity(outstanding) }
     }
 
-    /// Returns the number of peers with request counters.
-    pub fn targets(&self) -> usize {
-        self.targets.len()
+    /// Returns whether no answer is outstanding.
+    pub fn is_over(&self) -> bool {
+        self.outstanding == 0
+    }
+
+    /// Records an answer, or a failure as `None`. Returns all answers with the last one. Ignores answers after the end.
+    pub fn record(&mut self, answer: Option<T>) -> Option<Vec<T>> {
+        self.outstanding = self.outstanding.checked_sub(1)?;
+        self.answers.extend(answer);
+        self.is_over().then(|| std::mem::take(&mut self.answers))
+    }
+
+    /// Ends the query and returns the answers so far.
+    pub fn finish_early(&mut self) -> Vec<T> {
+        self.outstanding = 0;
+        std::mem::take(&mut self.answers)
+    }
+}
+
+impl Manager {
+    /// Queues a query, whose answer must be signed by this key, or by the one that it introduces. Returns the id of the
+    /// request if there was room.
+    pub(super) fn queue(
+        &mut self,
+        to: &Endpoint,
+        key: Option<PublicKey>,
+        query: &Query,
+        kind: RequestKind,
+    ) -> Option<FetchId> {
+        let mut challenge = Challenge([0; CHALLENGE_BYTES]);
+        for part in challenge.0.chunks_exact_mut(size_of::<u64>()) {
+            part.copy_from_slice(&self.random.bits().to_le_bytes());
+        }
+        let message = query.request(&challenge, self.settings.format, &self.settings.chain);
+        let proof = Some(Proof { challenge, key });
+        self.requests.enqueue(Request { endpoint: to.clone(), message, kind, proof })
+    }
+
+    /// Queues a query to a peer. Returns the id of the request if there was room.
+    pub(super) fn queue_query(&mut self, node: &NodeInfo, query: &Query, kind: RequestKind) -> Option<FetchId> {
+        self.queue(&node.endpoint, Some(node.identity.key), query, kind)
+    }
+
+    /// Queues the same query to several peers.
+    pub(super) fn fan_out<T>(
+        &mut self,
+        nodes: &[NodeInfo],
+        query: &Query,
+        kind: impl Fn(Address) -> RequestKind,
+    ) -> FanOut<T> {
+        let queued = nodes.iter().filter(|node| self.queue_query(node, query, kind(self.address_of(node))).is_some());
+        FanOut::new(queued.count())
+    }
+
+    /// Queues a message, whose answer need not be signed. Returns whether there was room.
+    pub(super) fn queue_message(&mut self, to: &Endpoint, message: &FetchRequest, kind: RequestKind) -> bool {
+        let request = Request { endpoint: to.clone(), message: message.clone(), kind, proof: None };
+        self.requests.enqueue(request).is_some()
+    }
+
+    pub(super) fn send_requests(&mut self) {
+        self.requests.send(self.now, &mut self.actions);
+    }
+
+    /// Returns the body of an answer, the address that it came from, and how to check it.
+    pub(super) fn signed_body(
+        &self,
+        completed: &Completed,
+        reply: Reply,
+    ) -> Result<(Vec<u8>, IpAddr, AnswerContext), PeerError> {
+        let (format, context) = (self.settings.format, self.settings.context);
+        match (&completed.proof, reply) {
+            (Some(Proof { challenge, key: Some(key) }), Ok(FetchResponse { from, response }))
+                if response.status == 200 =>
+            {
+                let challenge = challenge.clone();
+                Ok((response.body, from, AnswerContext { format, context, challenge, key: *key }))
+            }
+            (_, reply) => Err(PeerError::from_reply(reply, format, context)),
+        }
+    }
+
+    /// Checks and reads an answer of the queried peer. Returns it with the address that it came from.
+    pub(super) fn read_answer<T: Readable>(
+        &self,
+        completed: &Completed,
+        reply: Reply,
+    ) -> Result<(T, IpAddr), PeerError> {
+        let (body, from, context) = self.signed_body(completed, reply)?;
+        Ok((context.read(&body)?, from))
+    }
+
+    /// Reads the answer of a peer, and records that it is valid.
+    pub(super) fn read_from<T: Readable>(
+        &mut self,
+        node: &Address,
+        completed: &Completed,
+        reply: Reply,
+    ) -> Option<(T, IpAddr)> {
+        let answer = self.read_answer(completed, reply).ok()?;
+        self.record_valid_answer(node, &completed.endpoint);
+        Some(answer)
     }
 }

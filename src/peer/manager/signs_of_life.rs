@@ -14,12 +14,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Manager;
 use super::probes::{Probe, ProbeReason};
-use super::requests::{Completed, RequestKind};
+use super::requests::{Completed, RequestKind, Verification};
+use super::{ClientAnswer, Manager, Waiting};
 use crate::ip::site;
 use crate::model::Address;
-use crate::peer::io::{Action, CallId, Now};
+use crate::net::fetch::FetchId;
+use crate::net::service::ConnectionId;
+use crate::peer::io::{Now, Reply};
 use crate::peer::peer_table::{self, PeerError, State, sanitize};
 use crate::peer::wire::{Endpoint, NodeInfo, Query};
 
@@ -37,87 +39,79 @@ pub const MAX_SIGN_PROBES_PER_NETWORK: usize = 8;
 /// Error for a sender that finds no slot.
 const TOO_MANY: &str = "too many signs of life at once";
 
-/// Result of a sign of life.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SignOfLifeResult {
-    /// No effect; answer with status 200.
-    Ignored,
-    /// [`Action::SignOfLifeVerified`] follows later and once with the answer.
-    Pending(CallId),
-    /// The sender cannot be verified; answer with status 500 and this message.
-    Failed(&'static str),
-}
-
-/// Request to an unverified sender, the host of the sender, and the time of its sign of life.
-type Verification = (CallId, IpAddr, Duration);
-
 /// Returns the slot that a sender from this host evicts when all are taken: of a network that holds more slots than its
 /// own network, or else of its own network. Quadratic in the slots, which are in order of arrival.
-fn eviction_candidate(slots: &[Verification], host: IpAddr, now: Duration) -> Option<CallId> {
-    let of_host = |host: IpAddr| slots.iter().filter(|(_, other, _)| *other == host).count();
-    let of_network = |host: IpAddr| slots.iter().filter(|(_, other, _)| site(*other) == site(host)).count();
-    let all: Vec<_> = slots.iter().rev().map(|slot| ((of_network(slot.1), of_host(slot.1)), slot)).collect();
+fn eviction_candidate(slots: &[Slot], host: IpAddr, now: Duration) -> Option<Slot> {
+    let of_host = |host: IpAddr| slots.iter().filter(|(_, other)| other.host == host).count();
+    let of_network = |host: IpAddr| slots.iter().filter(|(_, other)| site(other.host) == site(host)).count();
+    let all: Vec<_> = slots.iter().rev().map(|slot| ((of_network(slot.1.host), of_host(slot.1.host)), slot)).collect();
     // Of equals, `max_by_key` returns the last, which is the oldest.
     let most = all.iter().max_by_key(|(counts, _)| *counts).filter(|((network, _), _)| *network > of_network(host));
-    let (most, held, (call, _, since)) = match most {
-        Some(((in_network, _), slot)) => (*in_network, of_network(host), slot),
+    let (most, held, slot) = match most {
+        Some(((in_network, _), slot)) => (*in_network, of_network(host), *slot),
         None => {
-            let own = all.iter().filter(|(_, (_, other, _))| site(*other) == site(host));
+            let own = all.iter().filter(|(_, (_, other))| site(other.host) == site(host));
             let ((_, at_host), slot) = own.max_by_key(|(counts, _)| *counts)?;
-            (*at_host, of_host(host), slot)
+            (*at_host, of_host(host), *slot)
         }
     };
-    let is_tried = now.saturating_sub(*since) >= EVICTION_AGE;
-    (most > held + 1 || (most > held && is_tried)).then_some(*call)
+    let is_tried = now.saturating_sub(slot.1.since) >= EVICTION_AGE;
+    (most > held + 1 || (most > held && is_tried)).then_some(*slot)
 }
 
+/// Request to an unverified sender.
+type Slot = (FetchId, Verification);
+
 impl Manager {
-    /// Handles a sign of life that came from address `from`.
-    pub fn on_sign_of_life(&mut self, node: &NodeInfo, from: IpAddr, now: Now) -> SignOfLifeResult {
+    /// Handles a sign of life that came from address `from`. The client gets the answer later if there is none yet.
+    pub fn on_sign_of_life(
+        &mut self,
+        node: &NodeInfo,
+        from: IpAddr,
+        client: ConnectionId,
+        now: Now,
+    ) -> Option<ClientAnswer> {
         self.now = now;
         let from = from.to_canonical();
         let address = self.address_of(node);
         let is_elsewhere = node.endpoint.address().is_some_and(|ip| ip.to_canonical() != from);
         let is_own = address == self.address;
         if !self.is_booted() || is_own || is_elsewhere || !self.local.meta_data.is_compatible(&node.meta_data) {
-            return SignOfLifeResult::Ignored;
+            return Some(ClientAnswer::Accepted);
         }
         let there = NodeInfo { endpoint: with_host(&node.endpoint, from), ..node.clone() };
         if self.table.get(&address).is_some() {
             self.probe_known(address, there.endpoint);
-            return SignOfLifeResult::Ignored;
+            return Some(ClientAnswer::Accepted);
         }
         let host = peer_table::host(from);
         let slots = self.verifications();
-        if slots.iter().filter(|(_, other, _)| *other == host).count() >= MAX_VERIFICATIONS_PER_HOST {
-            return SignOfLifeResult::Failed(TOO_MANY);
-        }
         let is_full = slots.len() >= MAX_VERIFICATIONS;
         let evicted = if is_full { eviction_candidate(&slots, host, now.monotonic) } else { None };
-        if is_full && evicted.is_none() {
-            return SignOfLifeResult::Failed(TOO_MANY);
+        let at_host = slots.iter().filter(|(_, other)| other.host == host).count();
+        if at_host >= MAX_VERIFICATIONS_PER_HOST || (is_full && evicted.is_none()) {
+            return Some(ClientAnswer::Rejected(TOO_MANY.to_owned()));
         }
-        let kind = RequestKind::Verification(host, now.monotonic);
-        let Some(call) = self.queue_query(&there, &Query::NodeInfo, kind) else {
-            return SignOfLifeResult::Failed("the node cannot be reached");
-        };
-        if let Some(evicted) = evicted {
-            self.requests.cancel(evicted, now.monotonic, &mut self.actions);
-            self.actions.push(Action::SignOfLifeVerified(evicted, Some(TOO_MANY.to_owned())));
+        let kind = RequestKind::Verification(Verification { host, since: now.monotonic, client });
+        if self.queue_query(&there, &Query::NodeInfo, kind).is_none() {
+            return Some(ClientAnswer::Rejected("the node cannot be reached".to_owned()));
+        }
+        if let Some((id, Verification { client, .. })) = evicted {
+            self.requests.cancel(id, now.monotonic, &mut self.actions);
+            self.answer_client(client, ClientAnswer::Rejected(TOO_MANY.to_owned()));
         }
         self.send_requests();
-        SignOfLifeResult::Pending(call)
+        self.clients.insert(client, Waiting::Verification);
+        None
     }
 
     /// Returns the unverified senders in order of arrival.
-    pub(super) fn verifications(&self) -> Vec<Verification> {
-        let slot = |(call, kind): (CallId, &RequestKind)| match kind {
-            RequestKind::Verification(host, since) => Some((call, *host, *since)),
+    pub(super) fn verifications(&self) -> Vec<Slot> {
+        let slot = |(id, kind): (FetchId, &RequestKind)| match kind {
+            RequestKind::Verification(verification) => Some((id, *verification)),
             _ => None,
         };
-        let mut slots: Vec<_> = self.requests.kinds().filter_map(slot).collect();
-        slots.sort_unstable_by_key(|(call, ..)| *call);
-        slots
+        self.requests.kinds().filter_map(slot).collect()
     }
 
     /// Probes a known peer that a sign of life or an answer places at `endpoint`, unless it is active there. A peer
@@ -125,7 +119,7 @@ impl Manager {
     /// endpoint.
     pub(super) fn probe_known(&mut self, address: Address, endpoint: Endpoint) {
         let Some(known) = self.table.get(&address) else { return };
-        let info = known.data.info.clone();
+        let info = known.info.clone();
         let is_as_known = known.state == State::Active && (known.is_pre_trusted || info.endpoint == endpoint);
         let (host, is_there) = (endpoint.address().map(peer_table::host), info.endpoint == endpoint);
         let by = host.map(site);
@@ -143,25 +137,24 @@ impl Manager {
         } else if host
             .is_some_and(|host| self.table.admit_immediate_probe(&address, host, is_there, self.now.monotonic))
         {
-            Probe::new(&there, if is_there { ProbeReason::SignOfLife } else { ProbeReason::Move })
+            Probe::of(&there, if is_there { ProbeReason::SignOfLife } else { ProbeReason::Move })
         } else {
             return;
         };
-        self.start_probe(probe.caused_by_network(by));
+        self.start_probe(Probe { caused_by: by, ..probe });
         self.send_requests();
     }
 
     /// Processes the identity of the sender of a sign of life, or the failure of the request.
-    pub(super) fn on_verification_reply(&mut self, call: CallId, completed: Completed) {
-        let asked_at = completed.endpoint.clone();
-        match self.read_identity(completed) {
+    pub(super) fn on_verification_reply(&mut self, client: ConnectionId, completed: Completed, reply: Reply) {
+        match self.read_identity(&completed, reply) {
             Ok((reported, ip)) => {
-                self.actions.push(Action::SignOfLifeVerified(call, None));
-                self.record_answer(NodeInfo { endpoint: asked_at, ..reported }, ip);
+                self.answer_client(client, ClientAnswer::Accepted);
+                self.record_answer(NodeInfo { endpoint: completed.endpoint, ..reported }, ip);
             }
             Err(PeerError { reason, .. }) => {
                 log::debug!("the sender of a sign of life is not verified: {reason}");
-                self.actions.push(Action::SignOfLifeVerified(call, Some(sanitize(&reason))));
+                self.answer_client(client, ClientAnswer::Rejected(sanitize(&reason)));
             }
         }
     }

@@ -7,22 +7,29 @@
 //! answer may have been larger than we accept, or than the peer can send in time.
 //!
 //! A chain that is far ahead is downloaded from several peers ([`BlockDownload`]) instead.
+//!
+//! **Chain splits that cannot heal:** peers whose chain forked from ours further back than the rewrite limit. Neither side
+//! can switch, so both have to report it.
+//!
+//! A peer whose chain stays worse than ours is queried from time to time for one hash: at the height of the lowest
+//! block of ours that can be rolled back, or, if its chain ends below that, the lowest of its own. A peer with a better
+//! chain is queried for that anyway. All this is self-reported: a false report affects only the peer itself.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::requests::{Completed, RequestKind};
-use super::{Manager, Phase, select};
+use super::{Manager, PeerSettings, Phase, select};
 use crate::codec::Format;
-use crate::model::{Address, Height};
+use crate::model::{Address, Height, Transaction};
 use crate::peer::block_download::{
-    BlockDownload, BlockRef, DownloadAnswer, DownloadOutcome, DownloadQuery, DownloadRequest, MAX_BATCH_TRANSACTIONS,
-    NextBlock,
+    BlockDownload, BlockRef, DownloadAnswer, DownloadOutcome, DownloadRequest, MAX_BATCH_TRANSACTIONS, NextBlock,
 };
-use crate::peer::chain_comparison::{ChainComparison, Misbehavior, NextStep, SyncOutcome};
-use crate::peer::io::{Action, FetchedBlocks, LocalChain, Now, OwnTip, ValidationOutcome};
-use crate::peer::peer_table::{PeerError, sanitize};
+use crate::peer::chain_comparison::{ChainComparison, Misbehavior, SyncOutcome};
+use crate::peer::io::{FetchedBlocks, LocalChain, Now, OwnTip, Reply, ValidationOutcome};
+use crate::peer::peer_table::{PeerError, State, sanitize};
 use crate::peer::schedule::Task;
-use crate::peer::wire::{ChainRequest, HashChain, NodeInfo, Query, ShortIds};
+use crate::peer::wire::{ChainRequest, HashChain, NodeInfo, Query, ShortIds, TransactionList};
 
 /// Time after which a fruitless synchronisation counts as slow.
 const SLOW: Duration = Duration::from_secs(10);
@@ -31,6 +38,9 @@ const BACKOFF_FACTOR: u32 = 10;
 const MIN_BACKOFF: Duration = Duration::from_secs(5);
 /// Smallest block answer requested, as a fraction of a full one.
 const MIN_ANSWER_FRACTION: u32 = 16;
+
+/// Maximum number of unconfirmed transactions taken from one answer.
+const MAX_REMOTE_TRANSACTIONS: usize = 10_000;
 
 /// Minimum number of blocks per request of a block download.
 const MIN_BLOCKS: i32 = 10;
@@ -46,19 +56,6 @@ pub struct Synchronisation {
     comparison: ChainComparison,
 }
 
-/// Progress of a block download, for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SyncProgress {
-    /// Last common block at the start.
-    pub base: BlockRef,
-    /// Height at which the download ends.
-    pub target: Height,
-    /// Height below which blocks are covered by the trusted checkpoint.
-    pub trusted_below: Height,
-    /// Verified height and height of the trusted checkpoint, while the blocks up to the checkpoint are verified.
-    pub verified: Option<(Height, Height)>,
-}
-
 impl Manager {
     /// Starts a synchronisation.
     pub(super) fn synchronise(&mut self) {
@@ -66,7 +63,8 @@ impl Manager {
         let Some((address, sync_peer)) = drawn.and_then(|drawn| Some((drawn, self.info(&drawn)?))) else {
             return self.end_task(Task::Synchronisation, false);
         };
-        self.table.count_synchronisation(&address);
+        let known = self.table.get_mut(&address);
+        known.into_iter().for_each(|peer| peer.synchronisations = peer.synchronisations.saturating_add(1));
         let (comparison, query) = ChainComparison::begin(self.settings.far_ahead, self.max_transactions);
         self.continue_with(Synchronisation { sync_peer, address, started_at: self.now.monotonic, comparison }, &query);
     }
@@ -88,15 +86,21 @@ impl Manager {
     }
 
     /// Processes an answer of the sync peer, or the failure of the request.
-    pub(super) fn on_sync_reply(&mut self, run: Synchronisation, completed: Completed, chain: &impl LocalChain) {
+    pub(super) fn on_sync_reply(
+        &mut self,
+        run: Synchronisation,
+        completed: &Completed,
+        reply: Reply,
+        chain: &impl LocalChain,
+    ) {
         let (address, started_at) = (run.address, run.started_at);
-        let (sync_peer, waited_for_blocks) = (completed.endpoint.clone(), run.comparison.waits_for_blocks());
-        let result = self.process_answer(run, completed, chain);
+        let waited_for_blocks = run.comparison.waits_for_blocks();
+        let result = self.process_answer(run, completed, reply, chain);
         if waited_for_blocks {
             self.adjust_max_transactions(result.is_ok());
         }
         if let Err(PeerError { reason, .. }) = result {
-            log::debug!("synchronisation with {sync_peer} failed: {reason}");
+            log::debug!("synchronisation with {} failed: {reason}", completed.endpoint);
             self.back_off(address, started_at, true);
             self.end_task(Task::Synchronisation, false);
         }
@@ -113,26 +117,29 @@ impl Manager {
     fn back_off(&mut self, sync_peer: Address, started_at: Duration, has_failed: bool) {
         let wasted = self.now.monotonic.saturating_sub(started_at);
         let backoff = if has_failed || wasted > SLOW { BACKOFF_FACTOR * wasted } else { Duration::ZERO };
-        self.table.back_off_sync(&sync_peer, self.now.monotonic + backoff + MIN_BACKOFF);
+        let until = self.now.monotonic + backoff + MIN_BACKOFF;
+        let known = self.table.get_mut(&sync_peer);
+        known.into_iter().for_each(|peer| peer.sync_retry_at = peer.sync_retry_at.max(until));
     }
 
     fn process_answer(
         &mut self,
         mut run: Synchronisation,
-        completed: Completed,
+        completed: &Completed,
+        reply: Reply,
         chain: &impl LocalChain,
     ) -> Result<(), PeerError> {
-        let (body, _, context) = self.signed_body(completed)?;
+        let (body, _, context) = self.signed_body(completed, reply)?;
         let next = run.comparison.on_answer(body, &context, chain, &self.settings.chain);
-        if let Some(about) = self.table.data_mut(&run.address) {
-            about.score = run.comparison.score().or(about.score);
+        if let Some(peer) = self.table.get_mut(&run.address) {
+            peer.score = run.comparison.score().or(peer.score);
         }
         match next? {
-            NextStep::Request(query) => {
+            Ok(query) => {
                 self.record_valid_answer(&run.address, &run.sync_peer.endpoint);
                 self.continue_with(run, &query);
             }
-            NextStep::End(outcome) => self.on_comparison_end(run, outcome, chain),
+            Err(outcome) => self.on_comparison_end(run, outcome, chain),
         }
         Ok(())
     }
@@ -169,7 +176,7 @@ impl Manager {
             }
             SyncOutcome::Blocks { common, base, blocks } => {
                 self.validating = Some(run);
-                self.actions.push(Action::Validate(FetchedBlocks { from: address, common, base, blocks }));
+                self.fetched_blocks = Some(FetchedBlocks { from: address, common, base, blocks });
             }
         }
     }
@@ -183,24 +190,46 @@ impl Manager {
         self.queue_query(sync_peer, &Query::Unconfirmed(ShortIds(chain.short_ids())), kind);
     }
 
-    /// Forwards a peer's unconfirmed transactions undecoded, or handles the failure. Neither affects its experience.
-    pub(super) fn on_unconfirmed_reply(&mut self, sync_peer: Address, since: Duration, completed: Completed) {
-        let endpoint = completed.endpoint.clone();
-        let checked = self.signed_body(completed).and_then(|(body, _, context)| {
+    /// Opens the list of a peer's unconfirmed transactions, or handles the failure. Neither affects its experience.
+    pub(super) fn on_unconfirmed_reply(
+        &mut self,
+        sync_peer: Address,
+        since: Duration,
+        completed: &Completed,
+        reply: Reply,
+    ) {
+        let checked = self.signed_body(completed, reply).and_then(|(body, _, context)| {
             context.check(&body)?;
             Ok(body)
         });
         let has_failed = checked.is_err();
         match checked {
             Ok(body) => {
-                self.actions.push(Action::SubmitUnconfirmed(body));
-                self.record_valid_answer(&sync_peer, &endpoint);
+                match TransactionList::from_verified(self.settings.format, body, self.settings.context) {
+                    Ok(transactions) => self.remote_mempool = Some((transactions, MAX_REMOTE_TRANSACTIONS)),
+                    Err(error) => log::debug!("unconfirmed transactions of a peer cannot be decoded: {error}"),
+                }
+                self.record_valid_answer(&sync_peer, &completed.endpoint);
             }
             Err(error) => {
                 log::debug!("request for the unconfirmed transactions of {sync_peer} failed: {}", error.reason);
             }
         }
         self.back_off(sync_peer, since, has_failed);
+    }
+
+    /// Returns the next of a peer's unconfirmed transactions. The first undecodable transaction ends the list.
+    pub fn next_remote_transaction(&mut self) -> Option<Transaction> {
+        let (list, left) = self.remote_mempool.as_mut()?;
+        let next = if *left > 0 { list.next(self.settings.context) } else { None };
+        *left = left.saturating_sub(1);
+        match next {
+            Some(Ok(transaction)) => return Some(transaction),
+            Some(Err(error)) => log::debug!("an unconfirmed transaction of a peer cannot be decoded: {error}"),
+            None => {}
+        }
+        self.remote_mempool = None;
+        None
     }
 
     /// Processes the validation result of a peer's blocks.
@@ -228,9 +257,15 @@ impl Manager {
     /// Starts a block download from a sync peer.
     fn start_block_download(&mut self, sync_peer: Address, base: OwnTip, target: Height) {
         let base = BlockRef { height: base.height, hash: base.hash };
-        let answer = self.settings.chain.max_blocks_per_sync();
+        let PeerSettings { format, chain, checkpoint, .. } = &self.settings;
+        let transactions = match format {
+            Format::Binary => MAX_BATCH_TRANSACTIONS,
+            Format::Json => MAX_JSON_BATCH_TRANSACTIONS,
+        };
+        let batch = ChainRequest::new(base.height, MIN_BLOCKS, transactions, chain);
+        let max_hashes = chain.max_blocks_per_sync();
         self.download_count += 1;
-        let run = BlockDownload::new(self.download_count, sync_peer, (base, target), answer, self.settings.checkpoint);
+        let run = BlockDownload::new(self.download_count, sync_peer, (base, target), max_hashes, batch, *checkpoint);
         match run.verifying() {
             Some((_, checkpoint)) => log::info!(
                 "downloading blocks up to height {target}, this node has {}; hashes are verified first, up to height \
@@ -241,18 +276,6 @@ impl Manager {
             None => log::info!("downloading blocks up to height {target}, this node has {}", base.height),
         }
         self.block_download = Some(run);
-    }
-
-    /// Returns whether a block download is running.
-    pub fn is_downloading_blocks(&self) -> bool {
-        self.block_download.is_some()
-    }
-
-    /// Returns the progress of the block download, if one is running.
-    pub fn sync_progress(&self) -> Option<SyncProgress> {
-        let run = self.block_download.as_ref()?;
-        let verified = run.verifying().map(|(height, checkpoint)| (height, checkpoint.height));
-        Some(SyncProgress { base: run.base(), target: run.target(), trusted_below: run.trusted_below(), verified })
     }
 
     /// Returns the next block to process, if a block download is running. After [`NextBlock::Ended`], and once all
@@ -267,24 +290,26 @@ impl Manager {
         Some(next)
     }
 
-    /// Ends the block download: all returned blocks are in the chain, or this node cannot continue (blames no peer).
-    pub fn end_block_download(&mut self, now: Now) {
+    /// Ends the block download: all returned blocks are in the chain, this node cannot continue (blames no peer), or a
+    /// block of the sync peer's chain was rejected for a reason.
+    pub fn end_block_download(&mut self, rejection: Option<&str>, now: Now) {
         self.now = now;
         let Some(run) = self.block_download.take() else { return };
-        match run.outcome() {
-            Some(DownloadOutcome::SyncPeerMisbehaved(sync_peer)) => {
+        let is_done = rejection.is_none() && run.outcome == Some(DownloadOutcome::Done);
+        match (rejection, run.outcome) {
+            (Some(reason), _) => self.penalize_sync_peer(run.sync_peer, reason),
+            (None, Some(DownloadOutcome::SyncPeerMisbehaved(sync_peer))) => {
                 self.penalize_sync_peer(sync_peer, "its statements about its chain are false");
             }
-            Some(DownloadOutcome::CheckpointMismatch(sync_peer, hash)) => {
+            (None, Some(DownloadOutcome::CheckpointMismatch(sync_peer, hash))) => {
                 let reason = format!("its block at the height of --trust-below has another hash: {hash}");
                 self.penalize_sync_peer(sync_peer, &reason);
             }
-            Some(DownloadOutcome::NoPeersLeft) => {
+            (None, Some(DownloadOutcome::NoPeersLeft)) => {
                 log::info!("block download stopped: no peer is left that has its chain");
             }
-            Some(DownloadOutcome::Done) | None => {}
+            (None, Some(DownloadOutcome::Done) | None) => {}
         }
-        let is_done = run.outcome() == Some(DownloadOutcome::Done);
         self.end_task(Task::Synchronisation, is_done);
         if is_done {
             self.synchronise_soon();
@@ -295,15 +320,6 @@ impl Manager {
     pub(super) fn synchronise_soon(&mut self) {
         if let Phase::Running(schedule) = &mut self.phase {
             schedule.run_now(Task::Synchronisation, self.now.monotonic);
-        }
-    }
-
-    /// Ends the block download because a block of the sync peer's chain is invalid.
-    pub fn on_block_rejected(&mut self, reason: &str, now: Now) {
-        self.now = now;
-        if let Some(run) = self.block_download.take() {
-            self.penalize_sync_peer(run.sync_peer(), reason);
-            self.end_task(Task::Synchronisation, false);
         }
     }
 
@@ -319,48 +335,147 @@ impl Manager {
             run.add_peers(select(&self.selector, self.settings.node_limit, &mut self.random), now);
         }
         while let Some(request) = self.block_download.as_mut().and_then(|run| run.next_request(now)) {
-            if !self.queue_download_request(request)
-                && let Some(run) = &mut self.block_download
-            {
-                run.on_failure(request.id, now);
+            let kind = RequestKind::BlockDownload(request.clone());
+            let node = self.info(&request.peer);
+            let is_queued = node.is_some_and(|node| self.queue_query(&node, &request.query, kind).is_some());
+            if let Some(run) = self.block_download.as_mut().filter(|_| !is_queued) {
+                run.on_failure(&request, now);
             }
         }
-    }
-
-    fn queue_download_request(&mut self, request: DownloadRequest) -> bool {
-        let Some(node) = self.info(&request.peer) else { return false };
-        let transactions = match self.settings.format {
-            Format::Binary => MAX_BATCH_TRANSACTIONS,
-            Format::Json => MAX_JSON_BATCH_TRANSACTIONS,
-        };
-        let query = match request.query {
-            DownloadQuery::HashesFrom(first) => Query::HashesFrom(first),
-            DownloadQuery::BlocksAfter(height) => {
-                Query::BlocksAfter(ChainRequest::new(height, MIN_BLOCKS, transactions, &self.settings.chain))
-            }
-        };
-        self.queue_query(&node, &query, RequestKind::BlockDownload(request)).is_some()
     }
 
     /// Processes the answer to a request for hashes or blocks, or its failure.
-    pub(super) fn on_download_reply(&mut self, request: DownloadRequest, completed: Completed) {
-        let endpoint = completed.endpoint.clone();
-        let received = self.signed_body(completed).and_then(|(body, _, context)| {
+    pub(super) fn on_download_reply(&mut self, request: DownloadRequest, completed: &Completed, reply: Reply) {
+        let received = self.signed_body(completed, reply).and_then(|(body, _, context)| {
             Ok(match request.query {
-                DownloadQuery::HashesFrom(_) => DownloadAnswer::Hashes(context.read::<HashChain>(&body)?.0),
-                DownloadQuery::BlocksAfter(_) => DownloadAnswer::Blocks(context.open_list(body)?),
+                Query::HashesFrom(_) => DownloadAnswer::Hashes(context.read::<HashChain>(&body)?.0),
+                _ => DownloadAnswer::Blocks(context.open_list(body)?),
             })
         });
         if received.is_ok() {
-            self.record_valid_answer(&request.peer, &endpoint);
+            self.record_valid_answer(&request.peer, &completed.endpoint);
         }
         let Some(run) = &mut self.block_download else { return };
         match received {
-            Ok(received) => run.on_answer(request.id, received),
+            Ok(received) => run.on_answer(&request, received),
             Err(PeerError { reason, .. }) => {
                 log::debug!("no answer to {:?}: {reason}", request.query);
-                run.on_failure(request.id, self.now.monotonic);
+                run.on_failure(&request, self.now.monotonic);
             }
+        }
+    }
+}
+
+/// Time for which a peer's chain must be worse before its fork point is queried.
+pub const MIN_WORSE_TIME: Duration = Duration::from_secs(60);
+/// Interval between these queries to one peer.
+pub const QUERY_INTERVAL: Duration = Duration::from_secs(300);
+/// Lifetime of an observation, and minimum interval between warnings about one peer.
+pub const OBSERVATION_TTL: Duration = Duration::from_secs(900);
+
+/// Observations of other chains, bounded by the number of known peers.
+#[derive(Debug, Default)]
+pub struct ChainSplits {
+    /// Peers with a worse chain, and when each is queried next.
+    worse: BTreeMap<Address, Duration>,
+    /// When a peer's chain was last seen to have forked too far back.
+    split: BTreeMap<Address, Duration>,
+    /// When a warning about a peer was last logged.
+    warned: BTreeMap<Address, Duration>,
+}
+
+/// Peers that can never agree with us on one chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitPeers {
+    /// The peers.
+    pub nodes: Vec<Address>,
+    /// Number of active peers in all.
+    pub active: usize,
+}
+
+impl Manager {
+    /// Returns the active peers whose chain was lately seen to have forked further back than the rewrite limit.
+    pub fn split_peers(&self, now: Duration) -> SplitPeers {
+        let is_fresh = |seen: &Duration| now.saturating_sub(*seen) < OBSERVATION_TTL;
+        let nodes = self.splits.split.iter().filter(|(node, seen)| is_fresh(seen) && self.table.is_active(node));
+        let nodes: Vec<_> = nodes.map(|(node, _)| *node).collect();
+        let active = self.table.in_state(State::Active).count();
+        SplitPeers { nodes, active }
+    }
+
+    /// Records that a peer's chain shares a recent enough block with ours, or cannot be compared.
+    pub(super) fn clear_split(&mut self, node: &Address) {
+        self.splits.worse.remove(node);
+        self.splits.split.remove(node);
+    }
+
+    /// Records that a peer's chain forked too far back.
+    pub(super) fn record_split(&mut self, node: Address) {
+        let (is_known, now) = (|node: &Address| self.table.get(node).is_some(), self.now.monotonic);
+        let ChainSplits { split, warned, .. } = &mut self.splits;
+        split.retain(|node, _| is_known(node));
+        warned.retain(|node, at| is_known(node) && now.saturating_sub(*at) < OBSERVATION_TTL);
+        if split.insert(node, now).is_none() && !warned.contains_key(&node) {
+            warned.insert(node, now);
+            log::warn!(
+                "{node} is on another chain, which forked from ours more than {} blocks ago: neither can switch chains",
+                self.settings.chain.rewrite_limit
+            );
+        }
+    }
+
+    /// Records that a peer's chain is worse than ours. Queries its fork point if that persists.
+    pub(super) fn on_worse_chain(&mut self, node: &NodeInfo, chain: &impl LocalChain) {
+        let address = self.address_of(node);
+        let is_known = |node: &Address| self.table.get(node).is_some();
+        self.splits.worse.retain(|node, _| is_known(node));
+        let next = *self.splits.worse.entry(address).or_insert(self.now.monotonic + MIN_WORSE_TIME);
+        if self.now.monotonic < next {
+            return;
+        }
+        if let Ok(tip) = chain.tip() {
+            self.splits.worse.insert(address, self.now.monotonic + QUERY_INTERVAL);
+            self.query_lowest_hash(node, tip.height);
+        }
+    }
+
+    /// Returns the lowest height to which a chain that ends at `last` can be rolled back.
+    fn lowest_rollback_height(&self, last: Height) -> Height {
+        Height(last.0.saturating_sub(self.settings.chain.rewrite_limit).max(1))
+    }
+
+    /// Queries a peer's hashes from the lowest height to which a chain that ends at `last` can be rolled back.
+    fn query_lowest_hash(&mut self, node: &NodeInfo, last: Height) {
+        let lowest = self.lowest_rollback_height(last);
+        let purpose = RequestKind::LowestHash(self.address_of(node), lowest);
+        self.queue_query(node, &Query::HashesFrom(lowest), purpose);
+    }
+
+    /// Processes a peer's hashes, or the failure of the request.
+    pub(super) fn on_lowest_hash_reply(
+        &mut self,
+        node: Address,
+        height: Height,
+        completed: &Completed,
+        reply: Reply,
+        chain: &impl LocalChain,
+    ) {
+        let reported = self.read_answer::<HashChain>(completed, reply);
+        let Ok((HashChain(theirs), _)) = reported else { return };
+        let Ok(ours) = chain.hashes_from(height, 1) else { return };
+        match (ours.first(), theirs.first()) {
+            (Some(ours), Some(theirs)) if ours != theirs => self.record_split(node),
+            // The peer's chain ends below. It can still follow ours if it can roll back to a block of ours.
+            (Some(_), None) => {
+                let known = self.table.get(&node);
+                let last = known.and_then(|known| Some((known.info.clone(), known.height?)));
+                let last = last.filter(|(_, last)| self.lowest_rollback_height(*last) < height);
+                if let Some((info, last)) = last {
+                    self.query_lowest_hash(&info, last);
+                }
+            }
+            (None, _) => {}
+            _ => self.clear_split(&node),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::*;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::devnet::nemesis_block;
 use crate::model::{Address, Height, Timestamp};
+use crate::peer::testing::{broken, ok, status, timed_out, unreachable};
 use crate::peer::wire::ErrorBody;
 
 const SUPPLY: Amount = Amount::whole(9_000_000_000);
@@ -37,25 +38,21 @@ fn network() -> Network {
 struct Scene {
     search: NemesisSearch,
     now: Duration,
-    calls: u64,
-    asked: Vec<(Duration, usize, CallId)>,
+    asked: Vec<(Duration, usize, FetchId)>,
 }
 
 impl Scene {
     fn new(nodes: u16, hash: Option<Hash256>) -> Scene {
         let known = (0..nodes).map(|node| Endpoint::http("10.0.0.1", node + 1)).collect();
         let search = NemesisSearch::new(network(), hash, known, Duration::ZERO);
-        Scene { search, now: Duration::ZERO, calls: 0, asked: Vec::new() }
+        Scene { search, now: Duration::ZERO, asked: Vec::new() }
     }
 
     fn turn(&mut self) {
-        let Scene { search, now, calls, asked } = self;
-        search.tick(*now, |node, request| {
-            assert_eq!((request.path, request.body.len()), ("/block/at/public", 8));
-            *calls += 1;
-            asked.push((*now, usize::try_from(node.port - 1).unwrap(), CallId(*calls)));
-            CallId(*calls)
-        });
+        while let Some((id, request)) = self.search.next_request(self.now) {
+            assert_eq!((&*request.target, request.body.len()), ("/block/at/public", 8));
+            self.asked.push((self.now, usize::from(request.endpoint.port - 1), id));
+        }
     }
 
     fn pass(&mut self, time: Duration) {
@@ -75,7 +72,7 @@ impl Scene {
 }
 
 fn answer(body: Vec<u8>) -> Reply {
-    Reply::Answer { body, from: IpAddr::from([10, 0, 0, 1]) }
+    ok(body, IpAddr::from([10, 0, 0, 1]))
 }
 
 fn good() -> Reply {
@@ -83,7 +80,7 @@ fn good() -> Reply {
 }
 
 fn gone() -> Reply {
-    Reply::Unreachable("refused".to_owned())
+    unreachable()
 }
 
 #[test]
@@ -99,7 +96,7 @@ fn peers_are_queried_one_by_one_after_a_failure_or_a_delay_within_a_limit() {
     (0..9).for_each(|_| scene.pass(NEXT_PEER_DELAY));
     assert_eq!(scene.nodes().len(), MAX_IN_FLIGHT + 1);
     assert_eq!(scene.search.next_due(), None);
-    scene.answer(0, Reply::TimedOut);
+    scene.answer(0, timed_out());
     assert_eq!(scene.nodes().len(), MAX_IN_FLIGHT + 2);
 }
 
@@ -172,11 +169,11 @@ fn replies_without_a_block_do_not_stop_the_search() {
     let starting = Format::Binary.to_bytes(&ErrorBody::new(503, Some(ErrorBody::LOADING_CHAIN), Timestamp(1)));
     let replies = [
         gone(),
-        Reply::TimedOut,
-        Reply::Failed("the answer is too long".to_owned()),
-        Reply::ErrorStatus { status: 503, body: starting },
-        Reply::ErrorStatus { status: 404, body: vec![1, 2, 3] },
-        Reply::ErrorStatus { status: 302, body: Vec::new() },
+        timed_out(),
+        broken(),
+        status(503, starting),
+        status(404, vec![1, 2, 3]),
+        status(302, Vec::new()),
         good(),
     ];
     let mut scene = Scene::new(7, None);
@@ -239,7 +236,7 @@ proptest! {
                     let reply = match reply {
                         0..=15 => answer(right.clone()),
                         16..=60 => answer(vec![reply; usize::from(reply)]),
-                        61..=120 => Reply::TimedOut,
+                        61..=120 => timed_out(),
                         _ => gone(),
                     };
                     open.remove(&scene.asked[index].2);

@@ -1,17 +1,21 @@
-//! Authenticated answers: the requester sends random bytes, and the answer contains their signature.
+//! Authenticated answers and pushes.
+//!
+//! Answers: the requester sends random bytes, and the answer contains their signature.
 //!
 //! The signature covers only these bytes, not the answer. A push is signed in the same way, over a hash of 32 bytes
-//! (see [`super::SecureEntity`]), so a node that signed arbitrary bytes would let others push in its name: only
+//! ([`SecureEntity`]), so a node that signed arbitrary bytes would let others push in its name: only
 //! challenges of [`CHALLENGE_BYTES`] bytes are signed. Clients that send others get their answer with a signature of
 //! zeros ([`AnyChallenge`]).
 
 use std::fmt;
 
 use super::chain::LazyList;
-use super::node::NodeInfo;
+use super::node::{Identity, NodeInfo};
+use super::{ReadField, WriteField};
 use crate::codec::binary::BinaryDecoder;
 use crate::codec::json::JsonDecoder;
 use crate::codec::{self, Context, Decoder, Encoder, Format, ReadError, Readable, Writable};
+use crate::crypto::hash::keccak256;
 use crate::crypto::{KeyPair, PublicKey, Signature, verify};
 
 /// Bytes of a challenge.
@@ -20,7 +24,7 @@ pub const CHALLENGE_BYTES: usize = 64;
 const PREFIX: &[u8] = b"nem trust challenge:";
 
 /// Returns the bytes that a node signs to prove its key.
-pub(super) fn signed_payload(key: &PublicKey, salt: &[u8]) -> Vec<u8> {
+fn signed_payload(key: &PublicKey, salt: &[u8]) -> Vec<u8> {
     [PREFIX, &key.0, salt].concat()
 }
 
@@ -90,76 +94,37 @@ impl Readable for AnyChallenge {
     }
 }
 
-/// Request with a challenge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuthenticatedRequest<T, C = Challenge> {
-    /// Requested data.
-    pub entity: T,
-    /// Challenge to sign.
-    pub challenge: C,
-}
-
-impl<T: Writable> Writable for AuthenticatedRequest<T> {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.object("entity", |sink| self.entity.write(sink));
-        sink.object("challenge", |sink| self.challenge.write(sink));
+message! {
+    /// Request with a challenge.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct AuthenticatedRequest<T, C = Challenge> {
+        /// Requested data.
+        pub entity: T = "entity",
+        /// Challenge to sign.
+        pub challenge: C = "challenge",
     }
 }
 
-impl<T: Readable, C: Readable> Readable for AuthenticatedRequest<T, C> {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let entity = source.need_object("entity", T::read)?;
-        Ok(AuthenticatedRequest { entity, challenge: source.need_object("challenge", C::read)? })
-    }
-}
-
-/// Answer with a proof of identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AuthenticatedResponse<T> {
-    /// Answer; the signature does not cover it.
-    pub entity: T,
-    /// Signature of the challenge.
-    pub signature: Signature,
-}
-
-impl<T: Writable> Writable for AuthenticatedResponse<T> {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.object("entity", |sink| self.entity.write(sink));
-        sink.bytes("signature", Some(&self.signature.0));
-    }
-}
-
-impl<T: Readable> Readable for AuthenticatedResponse<T> {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let entity = source.need_object("entity", T::read)?;
-        Ok(AuthenticatedResponse { entity, signature: source.signature("signature")? })
+message! {
+    /// Answer with a proof of identity.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct AuthenticatedResponse<T> {
+        /// Answer; the signature does not cover it.
+        pub entity: T = "entity",
+        /// Signature of the challenge.
+        pub signature: Signature = "signature",
     }
 }
 
 /// Error in an authenticated answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// The answer cannot be decoded.
-    Unreadable(ReadError),
+    #[error("the answer cannot be decoded: {0}")]
+    Unreadable(#[from] ReadError),
     /// The answer is not signed by the queried node.
+    #[error("the answer is not signed by the queried node")]
     Impersonated,
-}
-
-impl fmt::Display for AnswerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AnswerError::Unreadable(error) => write!(f, "the answer cannot be decoded: {error}"),
-            AnswerError::Impersonated => f.write_str("the answer is not signed by the queried node"),
-        }
-    }
-}
-
-impl std::error::Error for AnswerError {}
-
-impl From<ReadError> for AnswerError {
-    fn from(error: ReadError) -> AnswerError {
-        AnswerError::Unreadable(error)
-    }
 }
 
 /// Placeholder for an entity that is not decoded.
@@ -169,39 +134,6 @@ impl Readable for Undecoded {
     fn read<'a, S: Decoder<'a>>(_: &mut S) -> Result<Self, ReadError> {
         Ok(Undecoded)
     }
-}
-
-/// Checks the signature of an answer before decoding anything else.
-pub(super) fn check_signer<'a, S: Decoder<'a>>(
-    source: &mut S,
-    challenge: &Challenge,
-    expected: &PublicKey,
-) -> Result<(), AnswerError> {
-    let AuthenticatedResponse::<Undecoded> { signature, .. } = AuthenticatedResponse::read(source)?;
-    if challenge.is_signed_by(expected, &signature) { Ok(()) } else { Err(AnswerError::Impersonated) }
-}
-
-/// Checks and decodes the answer of the node with the expected key; ignores trailing bytes. The caller must bound the
-/// body ([`super::limits`]). Costs one signature verification.
-pub fn read_answer<T: Readable>(
-    format: Format,
-    body: &[u8],
-    context: Context,
-    challenge: &Challenge,
-    expected: &PublicKey,
-) -> Result<T, AnswerError> {
-    let answer: AuthenticatedResponse<T> = match format {
-        Format::Binary => {
-            check_signer(&mut BinaryDecoder::new(body, context), challenge, expected)?;
-            AuthenticatedResponse::read(&mut BinaryDecoder::new(body, context))?
-        }
-        Format::Json => {
-            let value = codec::parse(body)?;
-            check_signer(&mut JsonDecoder::new(&value, context)?, challenge, expected)?;
-            AuthenticatedResponse::read(&mut JsonDecoder::new(&value, context)?)?
-        }
-    };
-    Ok(answer.entity)
 }
 
 /// How to check and decode an authenticated answer. The caller must bound the body ([`super::limits`]). Each check costs one
@@ -219,33 +151,48 @@ pub struct AnswerContext {
 }
 
 impl AnswerContext {
-    /// Checks and decodes an answer; ignores trailing bytes.
+    /// Checks and decodes an answer; ignores trailing bytes. Nothing of an answer without the right signature is decoded.
     pub fn read<T: Readable>(&self, body: &[u8]) -> Result<T, AnswerError> {
-        read_answer(self.format, body, self.context, &self.challenge, &self.key)
+        let answer: AuthenticatedResponse<T> = match self.format {
+            Format::Binary => {
+                self.check_signer(&mut BinaryDecoder::new(body, self.context))?;
+                AuthenticatedResponse::read(&mut BinaryDecoder::new(body, self.context))?
+            }
+            Format::Json => {
+                let value = codec::parse(body)?;
+                self.check_signer(&mut JsonDecoder::new(&value, self.context)?)?;
+                AuthenticatedResponse::read(&mut JsonDecoder::new(&value, self.context)?)?
+            }
+        };
+        Ok(answer.entity)
     }
 
     /// Checks the signature of an answer without decoding it.
     pub fn check(&self, body: &[u8]) -> Result<(), AnswerError> {
-        check_answer(self.format, body, self.context, &self.challenge, &self.key)
+        match self.format {
+            Format::Binary => self.check_signer(&mut BinaryDecoder::new(body, self.context)),
+            Format::Json => self.check_signer(&mut JsonDecoder::new(&*codec::parse(body)?, self.context)?),
+        }
     }
 
     /// Checks the signature of a list, whose elements are decoded one by one.
     pub fn open_list<T: Readable>(&self, body: Vec<u8>) -> Result<LazyList<T>, AnswerError> {
-        LazyList::open(self.format, body, self.context, &self.challenge, &self.key)
+        match self.format {
+            Format::Binary => {
+                self.check(&body)?;
+                Ok(LazyList::of_binary(body, self.context)?)
+            }
+            Format::Json => {
+                let value = codec::parse(&body)?;
+                self.check_signer(&mut JsonDecoder::new(&value, self.context)?)?;
+                Ok(LazyList::of_json(value)?)
+            }
+        }
     }
-}
 
-/// Checks that the node with the expected key sent an answer, without decoding it. Costs one signature verification.
-fn check_answer(
-    format: Format,
-    body: &[u8],
-    context: Context,
-    challenge: &Challenge,
-    expected: &PublicKey,
-) -> Result<(), AnswerError> {
-    match format {
-        Format::Binary => check_signer(&mut BinaryDecoder::new(body, context), challenge, expected),
-        Format::Json => check_signer(&mut JsonDecoder::new(&*codec::parse(body)?, context)?, challenge, expected),
+    fn check_signer<'a, S: Decoder<'a>>(&self, source: &mut S) -> Result<(), AnswerError> {
+        let AuthenticatedResponse::<Undecoded> { signature, .. } = AuthenticatedResponse::read(source)?;
+        if self.challenge.is_signed_by(&self.key, &signature) { Ok(()) } else { Err(AnswerError::Impersonated) }
     }
 }
 
@@ -263,6 +210,56 @@ pub fn read_introduction(
     }
 }
 
+message! {
+    /// Block or transaction with the signature of the relaying node.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SecureEntity<T> {
+        /// Entity with its own signatures.
+        pub entity: T = "entity",
+        /// Signature of the relaying node over the hash of the entity.
+        pub signature: Signature = "signature",
+        /// Claimed identity of the relaying node.
+        pub identity: Identity = "identity",
+    }
+}
+
+impl<T: Writable> SecureEntity<T> {
+    /// Signs an entity with the key of the relaying node.
+    pub fn sign(entity: T, pair: &KeyPair, name: Option<String>) -> SecureEntity<T> {
+        let (payload, _) = payload(&pair.public(), &entity);
+        SecureEntity { entity, signature: pair.sign(&payload), identity: Identity { key: pair.public(), name } }
+    }
+
+    /// Returns whether the signature belongs to the claimed identity, and the number of hashed bytes.
+    pub fn verify(&self) -> (bool, usize) {
+        let key = &self.identity.key;
+        let (payload, hashed) = payload(key, &self.entity);
+        (verify(key, &payload, &self.signature) == Ok(true), hashed)
+    }
+}
+
+/// Returns the signed bytes, and the length of the entity's binary form.
+fn payload(key: &PublicKey, entity: &impl Writable) -> (Vec<u8>, usize) {
+    let bytes = Format::Binary.to_bytes(entity);
+    (signed_payload(key, &keccak256(&bytes)), bytes.len())
+}
+
+/// `{"data": […]}`, bounded by the length of the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T: Readable> Readable for List<T> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        source.need_list("data", T::read).map(List)
+    }
+}
+
+impl<T: Writable> Writable for List<T> {
+    fn write(&self, sink: &mut impl Encoder) {
+        self.0.write_field("data", sink);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +268,10 @@ mod tests {
 
     fn pair(number: u8) -> KeyPair {
         KeyPair::new(&PrivateKey::from_seed(&[number; 32]))
+    }
+
+    fn answer_context(format: Format, challenge: &Challenge, key: PublicKey) -> AnswerContext {
+        AnswerContext { format, context: context(), challenge: challenge.clone(), key }
     }
 
     fn context() -> Context {
@@ -306,7 +307,7 @@ mod tests {
                 let answer = AuthenticatedResponse { entity: Height(7), signature: challenge.sign(signer) };
                 [format.to_bytes(&answer), b"surplus".to_vec()].concat()
             };
-            let read = |body: &[u8]| read_answer::<Height>(format, body, context(), &challenge, &asked.public());
+            let read = |body: &[u8]| answer_context(format, &challenge, asked.public()).read::<Height>(body);
             assert_eq!(read(&answer(&asked, &challenge)), Ok(Height(7)));
             assert_eq!(read(&answer(&pair(2), &challenge)), Err(AnswerError::Impersonated));
             assert_eq!(read(&answer(&asked, &Challenge([2; 64]))), Err(AnswerError::Impersonated));
@@ -320,7 +321,7 @@ mod tests {
         let height = AuthenticatedResponse { entity: Height(0), signature: challenge.sign(&pair(2)) };
         for format in [Format::Binary, Format::Json] {
             let body = format.to_bytes(&height);
-            let read = |key| read_answer::<Height>(format, &body, context(), &challenge, &key);
+            let read = |key| answer_context(format, &challenge, key).read::<Height>(&body);
             assert_eq!(read(pair(1).public()), Err(AnswerError::Impersonated));
             assert!(matches!(read(pair(2).public()), Err(AnswerError::Unreadable(_))), "no block has the height 0");
         }

@@ -3,13 +3,11 @@
 use std::marker::PhantomData;
 use std::vec;
 
-use super::authentication::{AnswerError, Challenge, check_signer};
 use crate::codec::binary::BinaryDecoder;
 use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::Value;
 use crate::codec::wipe::Wiped;
 use crate::codec::{self, Context, Decoder, Encoder, Format, ReadError, Readable, Writable};
-use crate::crypto::PublicKey;
 use crate::mempool::ShortId;
 use crate::model::network::ChainParameters;
 use crate::model::{Block, Hash256, Height, Transaction};
@@ -117,16 +115,6 @@ impl Readable for ChainRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashChain(pub Vec<Hash256>);
 
-struct Hash(Hash256);
-
-impl Readable for Hash {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let bytes = source.need_bytes("data")?;
-        let hash = Hash256::try_from(bytes.as_ref()).map(Hash);
-        hash.map_err(|_| ReadError::Argument("the hash of a block must have 32 bytes".to_owned()))
-    }
-}
-
 impl Writable for HashChain {
     fn write(&self, sink: &mut impl Encoder) {
         sink.list("data", &self.0, |sink, hash| sink.bytes("data", Some(&hash.0)));
@@ -135,8 +123,12 @@ impl Writable for HashChain {
 
 impl Readable for HashChain {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let hashes = source.need_list("data", Hash::read)?;
-        Ok(HashChain(hashes.into_iter().map(|Hash(hash)| hash).collect()))
+        let hash = |source: &mut S| {
+            let bytes = source.need_bytes("data")?;
+            let wrong = || ReadError::Argument("the hash of a block must have 32 bytes".to_owned());
+            Hash256::try_from(bytes.as_ref()).map_err(|_| wrong())
+        };
+        source.need_list("data", hash).map(HashChain)
     }
 }
 
@@ -144,17 +136,9 @@ impl Readable for HashChain {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShortIds(pub Vec<ShortId>);
 
-struct OneShortId(ShortId);
-
-impl Writable for OneShortId {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.i64("hashShortId", self.0);
-    }
-}
-
 impl Writable for ShortIds {
     fn write(&self, sink: &mut impl Encoder) {
-        sink.list("hashShortIds", &self.0, |sink, id| OneShortId(*id).write(sink));
+        sink.list("hashShortIds", &self.0, |sink, id| sink.i64("hashShortId", *id));
     }
 }
 
@@ -205,28 +189,6 @@ impl std::fmt::Debug for Undecoded {
 }
 
 impl<T: Readable> LazyList<T> {
-    /// Opens an answer of the node with the expected key. The caller must bound the body ([`super::limits`]). Costs one
-    /// signature check.
-    pub fn open(
-        format: Format,
-        body: Vec<u8>,
-        context: Context,
-        challenge: &Challenge,
-        expected: &PublicKey,
-    ) -> Result<LazyList<T>, AnswerError> {
-        match format {
-            Format::Binary => {
-                check_signer(&mut BinaryDecoder::new(&body, context), challenge, expected)?;
-                Ok(LazyList::of_binary(body, context)?)
-            }
-            Format::Json => {
-                let value = codec::parse(&body)?;
-                check_signer(&mut JsonDecoder::new(&value, context)?, challenge, expected)?;
-                Ok(LazyList::of_json(value)?)
-            }
-        }
-    }
-
     /// Opens an answer whose signature was checked.
     pub fn from_verified(format: Format, body: Vec<u8>, context: Context) -> Result<LazyList<T>, ReadError> {
         match format {
@@ -239,7 +201,7 @@ impl<T: Readable> LazyList<T> {
         LazyList { undecoded: unread, kind: PhantomData }
     }
 
-    fn of_binary(body: Vec<u8>, context: Context) -> Result<LazyList<T>, ReadError> {
+    pub(super) fn of_binary(body: Vec<u8>, context: Context) -> Result<LazyList<T>, ReadError> {
         /// Number of elements of a list.
         struct ElementCount(usize);
         impl Readable for ElementCount {
@@ -258,7 +220,7 @@ impl<T: Readable> LazyList<T> {
         Ok(LazyList::of(Undecoded::Binary { at: 2 * NUMBER, end, left, body }))
     }
 
-    fn of_json(mut value: Wiped<Value>) -> Result<LazyList<T>, ReadError> {
+    pub(super) fn of_json(mut value: Wiped<Value>) -> Result<LazyList<T>, ReadError> {
         let Some(Value::Array(values)) = member(&mut value, "entity").and_then(|entity| member(entity, "data")) else {
             return Err(ReadError::Missing("data"));
         };

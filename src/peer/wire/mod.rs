@@ -12,31 +12,113 @@
 //! | [`ExperiencePair`], [`NodeExperiences`] | a node's experiences with others |
 //! | [`CommunicationTimeStamps`] | clock of a node |
 //! | [`ErrorBody`] | body of an error response |
-//! | [`Query`], [`Message`], [`nemesis_request`] | all requests to peers, with paths and answer limits |
+//! | [`Query`], [`Message`] | all requests to peers, with paths and answer limits |
 //! | [`limits`] | maximum sizes of messages |
+
+/// Declares a message: its fields in their order on the wire, each with its label.
+macro_rules! message {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident $(<$($param:ident $(= $default:ty)?),+>)? {
+            $($(#[$field_meta:meta])* pub $field:ident: $type:ty = $label:literal,)*
+        }
+    ) => {
+        $(#[$meta])*
+        pub struct $name $(<$($param $(= $default)?),+>)? {
+            $($(#[$field_meta])* pub $field: $type,)*
+        }
+
+        impl $(<$($param: Writable),+>)? Writable for $name $(<$($param),+>)? {
+            fn write(&self, sink: &mut impl Encoder) {
+                $(self.$field.write_field($label, sink);)*
+            }
+        }
+
+        impl $(<$($param: Readable),+>)? Readable for $name $(<$($param),+>)? {
+            fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+                Ok($name { $($field: <$type as ReadField>::read_field($label, source)?,)* })
+            }
+        }
+    };
+}
 
 mod authentication;
 mod chain;
-mod endpoint;
-mod error_body;
-mod experiences;
-pub mod limits;
 mod node;
 mod request;
-mod secure;
-mod version;
 
 pub use authentication::{
     AnswerContext, AnswerError, AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge,
-    MAX_CHALLENGE_BYTES, read_answer, read_introduction,
+    List, SecureEntity, read_introduction,
 };
 pub use chain::{BlockList, BlockListLimits, ChainRequest, HashChain, LazyList, Score, ShortIds, TransactionList};
-pub use endpoint::{BadEndpoint, DEFAULT_PORT, Endpoint};
-pub use error_body::ErrorBody;
-pub use experiences::{ExperienceEntry, ExperiencePair, NodeExperiences, SignOfLife};
-pub use node::{Identity, MetaData, NodeCollection, NodeInfo, NodeList};
-pub use request::{EncodedRequest, Message, Query, nemesis_request};
-pub use secure::CommunicationTimeStamps;
-pub use secure::List;
-pub use secure::SecureEntity;
-pub use version::{BadVersion, Version};
+pub use node::{
+    BadEndpoint, BadVersion, CommunicationTimeStamps, DEFAULT_PORT, Endpoint, ErrorBody, ExperienceEntry,
+    ExperiencePair, Identity, MetaData, NodeCollection, NodeExperiences, NodeInfo, NodeList, SignOfLife, Version,
+};
+pub use request::{Message, Query, limits};
+
+use crate::codec::limits::MAX_TEXT_UTF16;
+use crate::codec::text::truncate_utf16;
+use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
+use crate::crypto::{PublicKey, Signature};
+use crate::model::Timestamp;
+
+/// A field that is written under its label.
+trait WriteField {
+    fn write_field(&self, label: &'static str, sink: &mut impl Encoder);
+}
+
+/// A required field that is read under its label.
+trait ReadField: Sized {
+    fn read_field<'a, S: Decoder<'a>>(label: &'static str, source: &mut S) -> Result<Self, ReadError>;
+}
+
+impl<T: Writable> WriteField for T {
+    fn write_field(&self, label: &'static str, sink: &mut impl Encoder) {
+        sink.object(label, |sink| self.write(sink));
+    }
+}
+
+impl<T: Readable> ReadField for T {
+    fn read_field<'a, S: Decoder<'a>>(label: &'static str, source: &mut S) -> Result<Self, ReadError> {
+        source.need_object(label, T::read)
+    }
+}
+
+impl<T: Writable> WriteField for Vec<T> {
+    fn write_field(&self, label: &'static str, sink: &mut impl Encoder) {
+        sink.list(label, self, |sink, item| item.write(sink));
+    }
+}
+
+/// How values that are no entities are written and read under their label.
+macro_rules! fields {
+    ($($type:ty: |$value:ident, $write_label:ident, $sink:ident| $write:expr, |$read_label:ident, $source:ident| $read:expr;)*) => {
+        $(
+            impl WriteField for $type {
+                fn write_field(&self, $write_label: &'static str, $sink: &mut impl Encoder) {
+                    let $value = self;
+                    $write
+                }
+            }
+
+            impl ReadField for $type {
+                fn read_field<'a, S: Decoder<'a>>($read_label: &'static str, $source: &mut S) -> Result<Self, ReadError> {
+                    $read
+                }
+            }
+        )*
+    };
+}
+
+fields! {
+    i32: |value, label, sink| sink.i32(label, *value), |label, source| source.need_i32(label);
+    i64: |value, label, sink| sink.i64(label, *value), |label, source| source.need_i64(label);
+    Timestamp: |value, label, sink| sink.i32(label, value.0), |label, source| source.timestamp(label);
+    PublicKey: |value, label, sink| sink.bytes(label, Some(&value.0)), |label, source| source.public_key(label);
+    Signature: |value, label, sink| sink.bytes(label, Some(&value.0)), |label, source| source.signature(label);
+    Option<String>:
+        |value, label, sink| sink.string(label, value.as_deref().map(|text| truncate_utf16(text, MAX_TEXT_UTF16)).as_deref()),
+        |label, source| Ok(source.string(label, MAX_TEXT_UTF16)?.map(|text| text.into_owned()));
+}

@@ -140,7 +140,7 @@ impl Masked<'_> {
     }
 
     fn same_error(&self) -> Option<&'static str> {
-        let [mut expected, got] = self.both::<ErrorBody<'static>>()?;
+        let [mut expected, got] = self.both::<ErrorBody>()?;
         expected.timestamp = got.timestamp;
         if expected == got {
             return Some(ERROR);

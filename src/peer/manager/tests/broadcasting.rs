@@ -7,7 +7,7 @@ use crate::model::network::ChainParameters;
 use crate::model::transaction::{Message, MessageKind, Transfer};
 use crate::model::{Amount, Block, BlockKind, Body, Hash256, Height, Network, Timestamp, Transaction};
 use crate::peer::manager::PeerSettings;
-use crate::peer::testing::{Behaviour, FORMAT, LOCAL, Scene, address_of, info, pair, settings};
+use crate::peer::testing::*;
 use crate::peer::wire::{List, NodeInfo, SecureEntity, limits};
 
 pub fn transaction(number: usize, message_bytes: usize) -> Transaction {
@@ -59,7 +59,7 @@ fn transactions_of_one_second_are_pushed_once_in_one_signed_list() {
     scene.now += Duration::from_secs(1);
     scene.tick();
     let sent =
-        scene.fake.waiting.iter().find(|sent| sent.request.path == "/push/transactions").expect("a push").clone();
+        scene.fake.waiting.iter().find(|sent| sent.request.target == "/push/transactions").expect("a push").clone();
     let context = Context::of(&Network::example());
     let List(pushed) = FORMAT.read::<List<SecureEntity<Transaction>>>(&sent.request.body, context).expect("a list");
     assert_eq!(pushed.iter().map(|pushed| pushed.entity.timestamp.0).collect::<Vec<_>>(), [1, 2]);
@@ -82,7 +82,7 @@ fn the_relay_queue_is_limited_in_number_and_in_bytes() {
     assert_eq!(taken, max_buffered_bytes(&settings(&[])) / (FORMAT.to_bytes(&one).len() + 4));
     scene.now += Duration::from_secs(1);
     scene.tick();
-    let sent = scene.fake.waiting.iter().find(|sent| sent.request.path == "/push/transactions").expect("a push");
+    let sent = scene.fake.waiting.iter().find(|sent| sent.request.target == "/push/transactions").expect("a push");
     let (length, limit) = (sent.request.body.len(), limits::pushed(&settings(&[]).chain, FORMAT));
     assert!((limit - 3 * limits::ENVELOPE..=limit).contains(&length), "{length} bytes of {limit} that a node takes");
     assert!(queue(&mut scene, 0, 1_000), "there is room again");
@@ -139,7 +139,7 @@ fn signs_of_life_are_sent_every_five_minutes_with_the_detected_address() {
     assert_eq!(scene.asked("/node/sign-of-life").len(), 2);
     scene.now += Duration::from_secs(1);
     scene.tick();
-    let sent = scene.fake.waiting.iter().find(|sent| sent.request.path == "/node/sign-of-life").expect("a sign");
+    let sent = scene.fake.waiting.iter().find(|sent| sent.request.target == "/node/sign-of-life").expect("a sign");
     let reported = FORMAT.read::<NodeInfo>(&sent.request.body, Context::of(&Network::example())).expect("a node");
     assert_eq!((reported.endpoint.host.as_str(), reported.identity), ("30.0.0.1", info(LOCAL).identity));
     assert!(!sent.request.is_idempotent);
@@ -153,5 +153,5 @@ fn an_unreachable_pre_trusted_peer_is_still_shared() {
     scene.run_seconds(400);
     // A pre-trusted peer is selected when none is active.
     assert_eq!(scene.manager.peers_to_share(&mut || 0).0, [info(0)]);
-    assert!(scene.manager.table().iter().all(|(address, _)| *address == address_of(0)));
+    assert!(scene.manager.table.iter().all(|(address, _)| *address == address_of(0)));
 }

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use super::super::joining::{FIRST_BACKOFF, MAX_BACKOFF};
-use crate::peer::manager::{IpDetection, Joined, PeerSettings, PreTrustedPeer, Unpinned};
+use crate::peer::manager::{IpDetection, PeerSettings, PreTrustedPeer, Unpinned};
 use crate::peer::schedule::Task;
-use crate::peer::testing::{Behaviour, LOCAL, Scene, info, pair, settings};
+use crate::peer::testing::*;
 use crate::peer::wire::{Endpoint, NodeInfo};
 
 fn mode(ip_detection: IpDetection, known: &[usize]) -> PeerSettings {
@@ -14,9 +14,9 @@ fn mode(ip_detection: IpDetection, known: &[usize]) -> PeerSettings {
 fn a_node_without_known_peers_boots_in_every_ip_detection_mode() {
     for detection in [IpDetection::Required, IpDetection::Optional, IpDetection::Disabled] {
         let mut scene = Scene::new(mode(detection, &[]), 0);
-        assert_eq!(scene.manager.joined(), Joined::NotYet { failures: 0 });
+        assert_eq!((scene.manager.is_booted(), scene.manager.failures_to_join()), (false, 0));
         scene.tick();
-        assert_eq!(scene.manager.joined(), Joined::Yes, "{detection:?}");
+        assert!(scene.manager.is_booted(), "{detection:?}");
         assert!(scene.fake.history.is_empty());
     }
 }
@@ -29,16 +29,16 @@ fn the_first_good_answer_sets_the_own_address_and_boots_the_node() {
     scene.tick();
     assert_eq!(scene.asked("/node/cysm").len(), 3, "all of the list, as nobody is known to be active");
     assert!(scene.manager.timers().is_empty());
-    while scene.manager.joined() != Joined::Yes {
+    while !scene.manager.is_booted() {
         assert!(scene.answer_one());
     }
     // The host is taken, the port is not: peers cannot know it.
-    let host = scene.manager.local().endpoint.host.clone();
+    let host = scene.manager.local.endpoint.host.clone();
     assert!(["30.0.0.1", "30.0.0.3"].contains(&host.as_str()), "{host}");
-    assert_eq!(scene.manager.local().endpoint.port, 7890);
+    assert_eq!(scene.manager.local.endpoint.port, 7890);
     // Later answers have no effect.
     scene.answer_all();
-    assert_eq!(scene.manager.local().endpoint.host, host);
+    assert_eq!(scene.manager.local.endpoint.host, host);
     assert_eq!(scene.manager.timers().len(), Task::ALL.len());
 }
 
@@ -47,7 +47,7 @@ fn required_address_detection_is_retried_with_growing_backoff() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(600);
-    let times: Vec<_> = scene.fake.history.iter().map(|(at, _, path)| (*at, *path)).collect();
+    let times: Vec<_> = scene.fake.history.iter().map(|(at, _, path)| (*at, &**path)).collect();
     let mut expected = vec![Duration::ZERO];
     for rest in [5, 10, 20, 40, 60, 60, 60] {
         expected.push(expected.last().expect("a time").saturating_add(Duration::from_secs(rest)));
@@ -55,10 +55,10 @@ fn required_address_detection_is_retried_with_growing_backoff() {
     assert_eq!((FIRST_BACKOFF.as_secs(), MAX_BACKOFF.as_secs()), (5, 60));
     assert_eq!(times.iter().map(|(at, _)| *at).take(8).collect::<Vec<_>>(), expected);
     assert!(times.iter().all(|(_, path)| *path == "/node/cysm"));
-    assert!(matches!(scene.manager.joined(), Joined::NotYet { failures } if failures > 7));
+    assert!(!scene.manager.is_booted() && scene.manager.failures_to_join() > 7);
     scene.simulated_peers[0].behaviour = Behaviour::Good;
     scene.run_seconds(60);
-    assert_eq!(scene.manager.joined(), Joined::Yes);
+    assert!(scene.manager.is_booted());
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn a_node_with_optional_address_detection_boots_without_an_address() {
     let mut scene = Scene::new(mode(IpDetection::Optional, &[0]), 1);
     scene.simulated_peers[0].behaviour = Behaviour::Broken;
     scene.tick();
-    assert_eq!(scene.manager.joined(), Joined::NotYet { failures: 0 });
+    assert_eq!((scene.manager.is_booted(), scene.manager.failures_to_join()), (false, 0));
     scene.answer_all();
-    assert_eq!((scene.manager.joined(), scene.manager.local()), (Joined::Yes, &info(LOCAL)));
+    assert_eq!((scene.manager.is_booted(), &scene.manager.local), (true, &info(LOCAL)));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn an_invalid_answer_is_not_taken_as_the_own_address() {
         scene.simulated_peers[0].sees = nonsense;
         scene.tick();
         scene.answer_all();
-        assert_eq!(scene.manager.joined(), Joined::NotYet { failures: 1 }, "{nonsense}");
+        assert_eq!((scene.manager.is_booted(), scene.manager.failures_to_join()), (false, 1), "{nonsense}");
     }
 }
 
@@ -95,17 +95,17 @@ fn an_invalid_answer_is_not_taken_as_the_own_address() {
 fn the_own_address_follows_the_majority_of_peers_and_a_tie_changes_nothing() {
     let mut scene = Scene::new(settings(&[0, 1, 2, 3]), 4);
     scene.run_seconds(1);
-    assert_eq!(scene.manager.local().endpoint.host, "30.0.0.1");
+    assert_eq!(scene.manager.local.endpoint.host, "30.0.0.1");
     scene.simulated_peers[0].sees = "30.0.0.2";
     scene.simulated_peers[1].sees = "30.0.0.2";
     scene.run_seconds(10);
-    assert_eq!(scene.manager.local().endpoint.host, "30.0.0.1", "two say so and two do not");
+    assert_eq!(scene.manager.local.endpoint.host, "30.0.0.1", "two say so and two do not");
     scene.simulated_peers[2].sees = "30.0.0.2";
     scene.run_seconds(310);
-    assert_eq!(scene.manager.local().endpoint.host, "30.0.0.2");
+    assert_eq!(scene.manager.local.endpoint.host, "30.0.0.2");
     scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Unreachable);
     scene.run_seconds(310);
-    assert_eq!(scene.manager.local().endpoint.host, "30.0.0.2", "nobody answers");
+    assert_eq!(scene.manager.local.endpoint.host, "30.0.0.2", "nobody answers");
 }
 
 #[test]
@@ -113,20 +113,20 @@ fn an_unpinned_peer_is_pinned_to_the_key_of_its_first_answer() {
     let endpoint = info(0).endpoint;
     let mut scene =
         Scene::new(PeerSettings { pre_trusted: vec![PreTrustedPeer::Endpoint(endpoint.clone())], ..settings(&[]) }, 2);
-    assert_eq!(scene.manager.unpinned(), [Unpinned::new(endpoint)]);
+    assert_eq!(scene.manager.unpinned, [Unpinned::new(endpoint)]);
     scene.run_seconds(1);
     assert_eq!(scene.asked("/node/cysm"), [0]);
     assert_eq!(scene.manager.active().0, [info(0)]);
     assert!(
-        scene.manager.unpinned().is_empty()
-            && scene.manager.table().iter().next().is_some_and(|(_, peer)| peer.is_pre_trusted)
+        scene.manager.unpinned.is_empty()
+            && scene.manager.table.iter().next().is_some_and(|(_, peer)| peer.is_pre_trusted)
     );
     // Another node at its endpoint is not taken for it.
     scene.simulated_peers[0].pair = pair(1);
     scene.simulated_peers[0].info.identity = info(1).identity;
     scene.run_seconds(70);
     assert!(scene.manager.active().0.is_empty());
-    assert_eq!(scene.manager.table().len(), 1);
+    assert_eq!(scene.manager.table.len(), 1);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn an_unpinned_peer_that_is_this_node_is_not_contacted_again() {
     scene.simulated_peers[0].info = NodeInfo { endpoint: own, ..info(LOCAL) };
     scene.run_seconds(200);
     assert_eq!(scene.asked("/node/info").len(), 1);
-    assert!(scene.manager.unpinned().is_empty() && scene.manager.table().is_empty());
+    assert!(scene.manager.unpinned.is_empty() && scene.manager.table.is_empty());
 }
 
 #[test]
@@ -149,5 +149,5 @@ fn a_failing_unpinned_peer_is_tried_at_each_refresh_and_its_failure_is_reported(
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(100);
     assert_eq!(scene.asked("/node/info"), [0, 0]);
-    assert_eq!(scene.manager.unpinned()[0].last_failure.as_ref().expect("a failure").error.reason, "refused");
+    assert_eq!(scene.manager.unpinned[0].last_failure.as_ref().expect("a failure").error.reason, "refused");
 }

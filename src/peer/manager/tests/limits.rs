@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::synchronising::block;
 use crate::model::{Hash256, Height};
-use crate::peer::io::{CallId, OwnTip, Reply, ValidationOutcome};
+use crate::peer::io::{OwnTip, ValidationOutcome};
 use crate::peer::manager::{IpDetection, PeerSettings};
-use crate::peer::testing::{Behaviour, Scene, SimulatedPeer, address_of, info, ip_of, pusher, settings, signed};
-use crate::peer::wire::{EncodedRequest, HashChain, List};
+use crate::peer::testing::*;
+use crate::peer::wire::{HashChain, List};
 
 const OTHERS: usize = 40;
 
@@ -64,15 +64,15 @@ fn behaviour(how: usize) -> Behaviour {
 fn reply(scene: &Scene, which: usize, how: usize) -> Reply {
     let sent = &scene.fake.waiting[which];
     let other = scene.simulated_peers.iter().find(|other| other.info.endpoint == sent.to);
-    let signed = |body: fn(&SimulatedPeer, &EncodedRequest) -> Vec<u8>| {
+    let signed = |body: fn(&SimulatedPeer, &FetchRequest) -> Vec<u8>| {
         let from = ip_of(0);
-        other.map_or(Reply::TimedOut, |other| Reply::Answer { body: body(other, &sent.request), from })
+        other.map_or(timed_out(), |other| ok(body(other, &sent.request), from))
     };
-    match (how, sent.request.path) {
-        (0, _) => Reply::TimedOut,
-        (1, _) => Reply::Unreachable("x".to_owned()),
-        (2, _) => Reply::ErrorStatus { status: 500, body: vec![1; 100] },
-        (3, _) => Reply::Answer { body: Vec::new(), from: ip_of(3) },
+    match (how, &*sent.request.target) {
+        (0, _) => timed_out(),
+        (1, _) => unreachable(),
+        (2, _) => status(500, vec![1; 100]),
+        (3, _) => ok(Vec::new(), ip_of(3)),
         (_, "/chain/last-block") => signed(signed_block),
         (_, "/chain/hashes-from") => {
             signed(|other, request| self::signed(other, request, HashChain(vec![Hash256([1; 32]), Hash256([2; 32])])))
@@ -82,7 +82,7 @@ fn reply(scene: &Scene, which: usize, how: usize) -> Reply {
     }
 }
 
-fn signed_block(other: &SimulatedPeer, request: &EncodedRequest) -> Vec<u8> {
+fn signed_block(other: &SimulatedPeer, request: &FetchRequest) -> Vec<u8> {
     signed(other, request, block(2))
 }
 
@@ -117,7 +117,7 @@ fn happen(scene: &mut Scene, event: Event) {
             scene.manager.on_blocks_validated(&node, verdict, now);
         }
         Event::WantHeight => {
-            scene.act(|manager, _, _| manager.max_chain_height(now));
+            scene.ask_max_height();
         }
         Event::Block => scene.act(|manager, now, _| manager.push_block(block(9), now)),
         Event::Transaction { number } => {
@@ -131,7 +131,7 @@ fn happen(scene: &mut Scene, event: Event) {
             let nemesis = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
             scene.fake.tip = (!fails).then_some(nemesis);
         }
-        Event::Nonsense { call } => scene.end(CallId(call | 1 << 40), Reply::TimedOut),
+        Event::Nonsense { call } => scene.end(FetchId(call | 1 << 40), timed_out()),
     }
 }
 
@@ -139,7 +139,7 @@ fn check_limits(scene: &Scene) {
     let peers = &scene.manager;
     let exceeded = peers.usage().into_iter().find(|load| load.used > load.max);
     assert_eq!(exceeded, None);
-    assert_eq!(peers.requests.usage().0, scene.fake.waiting.len(), "what is under way is what was sent");
+    assert_eq!(peers.requests.usage()[0].used, scene.fake.waiting.len(), "what is under way is what was sent");
 }
 
 /// Checks that every task runs again once the peers behave well.
@@ -149,7 +149,7 @@ fn check_that_nothing_is_stuck(scene: &mut Scene) {
     for _ in 0..3 {
         scene.answer_all();
         while let Some(sent) = scene.fake.waiting.pop_front() {
-            scene.end(sent.call, Reply::TimedOut);
+            scene.end(sent.call, timed_out());
         }
         while let Some(pulled) = scene.fake.fetched.pop() {
             let now = scene.now();
@@ -163,8 +163,8 @@ fn check_that_nothing_is_stuck(scene: &mut Scene) {
     for (timer, before) in scene.manager.timers().iter().zip(before) {
         assert!(timer.executions > before, "{:?}", timer.task);
     }
-    let none = (0, 0, 0);
-    assert_eq!((scene.manager.requests.usage(), scene.manager.verifications().len()), (none, 0));
+    let unfinished = scene.manager.requests.usage()[..3].iter().map(|usage| usage.used).sum::<usize>();
+    assert_eq!((unfinished, scene.manager.verifications().len()), (0, 0));
 }
 
 proptest! {

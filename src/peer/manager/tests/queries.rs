@@ -1,11 +1,11 @@
 use crate::model::{Address, Height};
 use crate::peer::experiences::Experience;
 use crate::peer::experiences::LIFETIME;
-use crate::peer::io::{MaxHeightQueryId, Now, Reply, ValidationOutcome};
-use crate::peer::manager::queries::{MAX_HEIGHT_TIMEOUT, MAX_HEIGHT_TTL, MaxHeight};
+use crate::peer::io::ValidationOutcome;
+use crate::peer::manager::queries::{MAX_HEIGHT_TIMEOUT, MAX_HEIGHT_TTL};
 use crate::peer::manager::{PeerSettings, PreTrustedPeer};
 use crate::peer::schedule::{Task, Timer};
-use crate::peer::testing::{Behaviour, LOCAL, Scene, Sent, address_of, info, pusher, settings};
+use crate::peer::testing::*;
 use crate::peer::wire::{Endpoint, ExperiencePair, NodeInfo};
 
 fn timer(scene: &Scene, task: Task) -> &Timer {
@@ -27,7 +27,7 @@ fn a_node_counts_as_synchronised_until_peers_were_higher_four_times() {
     assert!(scene.manager.is_synchronised());
     scene.run_seconds(30);
     assert!(!scene.manager.is_synchronised());
-    let heights: Vec<_> = scene.manager.table().iter().map(|(node, peer)| (*node, peer.data.height)).collect();
+    let heights: Vec<_> = scene.manager.table.iter().map(|(node, peer)| (*node, peer.height)).collect();
     assert!(heights.contains(&(address_of(1), Some(Height(2)))) && heights.contains(&(address_of(0), Some(Height(1)))));
     scene.simulated_peers[1].behaviour = Behaviour::Garbage;
     scene.run_seconds(30);
@@ -40,22 +40,27 @@ fn the_largest_height_of_peers_is_queried_once_for_all_requests() {
     scene.run_seconds(1);
     (scene.simulated_peers[1].height, scene.simulated_peers[2].behaviour) = (7, Behaviour::Garbage);
     scene.fake.history.clear();
-    let now = scene.now();
-    let ask = |scene: &mut Scene| scene.act(|manager, _, _| manager.max_chain_height(now));
-    assert_eq!([ask(&mut scene), ask(&mut scene)], [MaxHeight::Pending(MaxHeightQueryId(1)); 2]);
+    assert_eq!([scene.ask_max_height(), scene.ask_max_height()], [None; 2]);
     scene.answer_all();
-    assert_eq!(
-        (scene.asked("/chain/height").len(), &scene.fake.heights[..]),
-        (3, &[(MaxHeightQueryId(1), Height(7))][..])
-    );
-    assert_eq!(ask(&mut scene), MaxHeight::Known(Height(7)), "it was told just now");
-    let later = Now { monotonic: now.monotonic + MAX_HEIGHT_TTL, ..now };
-    assert_eq!(scene.act(|manager, _, _| manager.max_chain_height(later)), MaxHeight::Pending(MaxHeightQueryId(2)));
+    let told = |client, height| (ConnectionId(client), ClientAnswer::MaxHeight(Height(height)));
+    assert_eq!((scene.asked("/chain/height").len(), &scene.fake.answers[..]), (3, &[told(1, 7), told(2, 7)][..]));
+    assert_eq!(scene.ask_max_height(), Some(Height(7)), "it was told just now");
+    scene.now += MAX_HEIGHT_TTL;
+    assert_eq!(scene.ask_max_height(), None);
     scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Broken);
     scene.answer_all();
-    assert_eq!(scene.fake.heights[1], (MaxHeightQueryId(2), Height(1)));
-    let mut alone = Scene::new(settings(&[]), 0);
-    assert_eq!(ask(&mut alone), MaxHeight::Known(Height(1)));
+    assert_eq!(scene.fake.answers[2..], [told(4, 1)]);
+    assert_eq!(Scene::new(settings(&[]), 0).ask_max_height(), Some(Height(1)));
+}
+
+#[test]
+fn a_client_that_has_gone_gets_no_height() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.run_seconds(1);
+    assert_eq!([scene.ask_max_height(), scene.ask_max_height()], [None; 2]);
+    scene.manager.forget_client(ConnectionId(1));
+    scene.answer_all();
+    assert_eq!(scene.fake.answers, [(ConnectionId(2), ClientAnswer::MaxHeight(Height(1)))]);
 }
 
 #[test]
@@ -65,19 +70,18 @@ fn a_peer_that_reports_its_height_too_late_is_left_out() {
     (scene.simulated_peers[0].height, scene.simulated_peers[1].height) = (7, 9);
     scene.simulated_peers[1].behaviour = Behaviour::SilentAt("/chain/height");
     let now = scene.now();
-    assert_eq!(scene.act(|manager, _, _| manager.max_chain_height(now)), MaxHeight::Pending(MaxHeightQueryId(1)));
+    assert_eq!(scene.ask_max_height(), None);
     scene.answer_all();
     scene.now += MAX_HEIGHT_TIMEOUT;
-    assert!(scene.fake.heights.is_empty() && scene.manager.next_due().is_some_and(|due| due <= scene.now));
+    assert!(scene.fake.answers.is_empty() && scene.manager.next_due().is_some_and(|due| due <= scene.now));
     scene.tick();
-    assert_eq!(scene.fake.heights, [(MaxHeightQueryId(1), Height(7))]);
-    let is_late = |sent: &&Sent| sent.at == now.monotonic && sent.request.path == "/chain/height";
+    assert_eq!(scene.fake.answers, [(ConnectionId(1), ClientAnswer::MaxHeight(Height(7)))]);
+    let is_late = |sent: &&Sent| sent.at == now.monotonic && sent.request.target == "/chain/height";
     let late = scene.fake.waiting.iter().find(is_late).expect("the call").call;
-    scene.end(late, Reply::TimedOut);
+    scene.end(late, timed_out());
     scene.now += MAX_HEIGHT_TTL;
-    let now = scene.now();
-    assert_eq!(scene.act(|manager, _, _| manager.max_chain_height(now)), MaxHeight::Pending(MaxHeightQueryId(2)));
-    assert_eq!(scene.fake.heights.len(), 1, "what comes late counts for nothing");
+    assert_eq!(scene.ask_max_height(), None);
+    assert_eq!(scene.fake.answers.len(), 1, "what comes late counts for nothing");
 }
 
 #[test]
@@ -91,8 +95,8 @@ fn time_synchronisation_queries_only_important_and_pre_trusted_peers() {
     asked.sort_unstable();
     assert_eq!((asked, scene.manager.active().0.len()), (vec![0, 1, 2], 4));
     // Two of a hundred accounts have too small a share for the full change.
-    let [round] = scene.manager.time().rounds().collect::<Vec<_>>()[..] else { panic!("a round") };
-    assert_eq!((round.change, scene.fake.shifted), (358, 358));
+    let [round] = scene.manager.time_sync.rounds().collect::<Vec<_>>()[..] else { panic!("a round") };
+    assert_eq!((round.change, scene.manager.clock_shift), (358, 358));
     assert_eq!(timer(&scene, Task::TimeSynchronisation).successes, 1);
 }
 
@@ -102,7 +106,7 @@ fn a_time_synchronisation_round_without_samples_fails_and_changes_nothing() {
     scene.simulated_peers[0].ahead = 700;
     scene.run_seconds(3);
     assert!(scene.asked("/time-sync/network-time").is_empty());
-    assert_eq!((timer(&scene, Task::TimeSynchronisation).failures, scene.fake.shifted), (1, 0));
+    assert_eq!((timer(&scene, Task::TimeSynchronisation).failures, scene.manager.clock_shift), (1, 0));
     let mut scene = Scene::new(PeerSettings { uses_network_time: false, ..settings(&[0]) }, 1);
     scene.fake.importances.insert(address_of(0), 0.01);
     scene.run_seconds(200);
@@ -115,7 +119,7 @@ fn a_wrong_local_clock_is_reported() {
     scene.simulated_peers[0].ahead = 9_000;
     scene.fake.importances.insert(address_of(0), 0.01);
     scene.run_seconds(3);
-    assert_eq!(scene.manager.time().clock_difference(), Some(9_000));
+    assert_eq!(scene.manager.time_sync.clock_difference(), Some(9_000));
 }
 
 #[test]
@@ -126,7 +130,7 @@ fn a_time_from_the_former_endpoint_of_a_peer_changes_nothing() {
         scene.simulated_peers[0].ahead = 700;
         scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/time-sync/network-time");
         scene.run_seconds(3);
-        let is_question = |sent: &&Sent| sent.request.path == "/time-sync/network-time";
+        let is_question = |sent: &&Sent| sent.request.target == "/time-sync/network-time";
         let question = scene.fake.waiting.iter().find(is_question).expect("a question");
         let (call, to) = (question.call, question.to.clone());
         scene.simulated_peers[0].behaviour = Behaviour::Good;
@@ -136,7 +140,7 @@ fn a_time_from_the_former_endpoint_of_a_peer_changes_nothing() {
             scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere)]);
         }
         scene.end(call, reply);
-        assert_eq!((to, scene.fake.shifted != 0), (info(0).endpoint, !has_moved));
+        assert_eq!((to, scene.manager.clock_shift != 0), (info(0).endpoint, !has_moved));
     }
 }
 
@@ -146,12 +150,12 @@ fn network_time_does_not_follow_a_minority_of_pre_trusted_peers_and_reports_it()
     scene.fake.importances.extend((0..3).map(|number| (address_of(number), 0.3)));
     scene.simulated_peers.iter_mut().take(2).for_each(|other| other.ahead = 3_600_000);
     scene.run_seconds(3);
-    assert_eq!((scene.fake.shifted, scene.manager.time().rejected_offset().is_some()), (0, true));
+    assert_eq!((scene.manager.clock_shift, scene.manager.time_sync.rejected_offset().is_some()), (0, true));
     assert_eq!(timer(&scene, Task::TimeSynchronisation).failures, 1);
     scene.simulated_peers[2].ahead = 3_600_000;
     scene.run_seconds(61);
-    assert!((3_599_000..=3_600_000).contains(&scene.fake.shifted), "{}", scene.fake.shifted);
-    assert_eq!(scene.manager.time().rejected_offset(), None);
+    assert!((3_599_000..=3_600_000).contains(&scene.manager.clock_shift), "{}", scene.manager.clock_shift);
+    assert_eq!(scene.manager.time_sync.rejected_offset(), None);
 }
 
 #[test]
@@ -214,7 +218,7 @@ fn pushes_count_only_for_known_peers_that_are_not_backed_off() {
     let reported = scene.manager.experiences(&mut || 0).experiences;
     let about = |number: usize| {
         let is_about = |pair: &&ExperiencePair| pair.node.identity.key == info(number).identity.key;
-        reported.iter().find(is_about).map(|pair| (pair.experience.successes(), pair.experience.failures()))
+        reported.iter().find(is_about).map(|pair| (pair.experience.successes, pair.experience.failures))
     };
     assert_eq!([0, 1, 2].map(about), [Some((2, 1)), Some((2, 0)), None]);
 }
@@ -239,7 +243,7 @@ fn the_seed_determines_the_run() {
             scene.simulated_peers[number].list = (20..60).map(info).collect();
         }
         scene.run_seconds(200);
-        let known: Vec<Address> = scene.manager.table().iter().map(|(node, _)| *node).collect();
+        let known: Vec<Address> = scene.manager.table.iter().map(|(node, _)| *node).collect();
         (scene.fake.history, known)
     };
     let first = run(1);

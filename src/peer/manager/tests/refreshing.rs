@@ -2,11 +2,10 @@ use std::time::Duration;
 
 use super::super::probes::{MAX_GOSSIP_PROBES, MAX_PROBES_PER_LIST};
 use crate::model::NetworkByte;
-use crate::peer::io::Reply;
 use crate::peer::manager::PreTrustedPeer;
 use crate::peer::peer_table::State;
 use crate::peer::schedule::Task;
-use crate::peer::testing::{Behaviour, LOCAL, Scene, SimulatedPeer, address_of, info, ip_of, settings, signed};
+use crate::peer::testing::*;
 use crate::peer::wire::{Endpoint, ErrorBody, MetaData, NodeInfo, Version};
 
 /// Returns a scene after the first refresh, whose first `listed` peers are pre-trusted.
@@ -235,7 +234,7 @@ fn a_gossiped_peer_is_added_at_the_endpoint_where_it_answered() {
     let sent = scene.fake.waiting.pop_front().expect("a question");
     let elsewhere = NodeInfo { endpoint: Endpoint::http("99.9.9.9", 7890), ..info(1) };
     let body = signed(&scene.simulated_peers[1], &sent.request, elsewhere);
-    scene.end(sent.call, Reply::Answer { body, from: ip_of(1) });
+    scene.end(sent.call, ok(body, ip_of(1)));
     assert!(scene.manager.active().0.contains(&info(1)), "{:?}", scene.manager.active());
 }
 
@@ -243,7 +242,7 @@ fn a_gossiped_peer_is_added_at_the_endpoint_where_it_answered() {
 fn a_failed_peer_is_reported_and_probed_again() {
     let mut scene = refreshed(2, 2, |others| others[1].behaviour = Behaviour::Status(500, Some("\nno\tgood")));
     assert_eq!(scene.state(1), Some(State::Failure));
-    let failed = scene.manager.table().get(&address_of(1)).expect("a node");
+    let failed = scene.manager.table.get(&address_of(1)).expect("a node");
     assert_eq!(failed.last_failure.as_ref().expect("a failure").error.reason, "status 500: ?no?good");
     scene.simulated_peers[1].behaviour = Behaviour::Good;
     scene.run_seconds(130);
@@ -255,7 +254,7 @@ fn tasks_start_after_the_first_refresh_at_their_offsets() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.fake.importances.insert(address_of(0), 0.1);
     scene.run_seconds(4);
-    let path = |(at, _, path): &(Duration, String, &'static str)| (at.as_millis() as u64, *path);
+    let path = |(at, _, path): &(Duration, String, String)| (at.as_millis() as u64, path.clone());
     let questions: Vec<_> = scene.fake.history.iter().map(path).collect();
     let expected = [
         (0, "/node/cysm"),
@@ -271,7 +270,7 @@ fn tasks_start_after_the_first_refresh_at_their_offsets() {
         (3_800, "/chain/score"),
         (3_800, "/transactions/unconfirmed"),
     ];
-    assert_eq!(questions, expected);
+    assert_eq!(questions, expected.map(|(at, path)| (at, path.to_owned())));
     assert!(scene.manager.is_synchronised() && scene.manager.has_active_node());
 }
 
@@ -284,7 +283,7 @@ fn unresponsive_peers_are_pruned_and_reported_as_dropped() {
     scene.simulated_peers[0].list.clear();
     scene.run_seconds(3 * 3_600);
     assert_eq!(scene.state(1), None);
-    assert_eq!(scene.manager.table().dropped().map(|dropped| dropped.address).collect::<Vec<_>>(), [address_of(1)]);
+    assert_eq!(scene.manager.table.dropped().map(|dropped| dropped.address).collect::<Vec<_>>(), [address_of(1)]);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 use std::time::Duration;
 
 use super::super::requests::*;
-use crate::peer::io::{CallId, Now, Reply};
-use crate::peer::testing::{FakeIo, at};
-use crate::peer::wire::{EncodedRequest, Endpoint};
+use crate::codec::Format;
+use crate::peer::io::Now;
+use crate::peer::testing::*;
+use crate::peer::wire::{Endpoint, Message};
 
 fn request(host: usize, purpose: RequestKind, bytes: usize) -> Request {
-    let message = EncodedRequest { path: "/test", body: vec![0; bytes], answer_limit: 0, is_idempotent: true };
+    let message = FetchRequest { body: vec![0; bytes].into(), ..Message::NemesisBlock.request(Format::Binary) };
     Request { endpoint: Endpoint::http(format!("h{host}"), 1), message, kind: purpose, proof: None }
 }
 
@@ -21,6 +22,11 @@ fn question(host: usize) -> Request {
     request(host, RequestKind::SignOfLife, 10)
 }
 
+/// Returns the requests in flight, the waiting ones, and the bytes of their bodies.
+fn usage(calls: &RequestQueue) -> [usize; 3] {
+    [0, 1, 2].map(|place| calls.usage()[place].used)
+}
+
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -28,7 +34,7 @@ fn millis(millis: u64) -> Duration {
 /// Ends all sent requests and returns their number.
 fn end_all(calls: &mut RequestQueue, fake: &mut FakeIo, now: Duration) -> usize {
     let sent: Vec<_> = fake.waiting.drain(..).collect();
-    sent.iter().for_each(|sent| assert!(calls.complete(sent.call, Reply::TimedOut, now).is_some()));
+    sent.iter().for_each(|sent| assert!(calls.complete(sent.call, now).is_some()));
     sent.len()
 }
 
@@ -81,7 +87,7 @@ fn requests_in_flight_are_limited_per_peer_and_in_total() {
     send(&mut calls, at(millis(0)), &mut fake);
     // Requests that wait for a slow peer block no others.
     assert_eq!(fake.waiting.len(), MAX_IN_FLIGHT);
-    assert_eq!(calls.usage(), (100, 120, 2_200));
+    assert_eq!(usage(&calls), [100, 120, 2_200]);
     assert_eq!(calls.next_due(), None, "it waits for answers, not for time");
 }
 
@@ -98,7 +104,7 @@ fn queued_requests_are_limited_in_number_and_in_bytes() {
     assert!(calls.enqueue(request(1, RequestKind::SignOfLife, MAX_BYTES - MAX_PUSHED_BYTES)).is_none());
     send(&mut calls, at(millis(0)), &mut fake);
     end_all(&mut calls, &mut fake, millis(0));
-    assert_eq!(calls.usage(), (0, 0, 0));
+    assert_eq!(usage(&calls), [0, 0, 0]);
     assert!(calls.enqueue(request(1, RequestKind::Push, MAX_PUSHED_BYTES)).is_some());
 }
 
@@ -120,7 +126,7 @@ fn requests_to_unreachable_endpoints_are_rejected() {
         let endpoint = Endpoint { port, ..Endpoint::http("a", 1) };
         assert!(calls.enqueue(Request { endpoint, ..question(0) }).is_none());
     }
-    assert_eq!(calls.usage(), (0, 0, 0));
+    assert_eq!(usage(&calls), [0, 0, 0]);
 }
 
 #[test]
@@ -142,9 +148,9 @@ fn a_call_completes_only_once_and_only_if_it_was_started() {
     let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
     assert!(calls.enqueue(question(0)).is_some());
     send(&mut calls, at(millis(0)), &mut fake);
-    assert!(calls.complete(CallId(99), Reply::TimedOut, millis(0)).is_none());
-    assert!(calls.complete(CallId(1), Reply::TimedOut, millis(0)).is_some());
-    assert!(calls.complete(CallId(1), Reply::TimedOut, millis(0)).is_none());
+    assert!(calls.complete(FetchId(99), millis(0)).is_none());
+    assert!(calls.complete(FetchId(1), millis(0)).is_some());
+    assert!(calls.complete(FetchId(1), millis(0)).is_none());
 }
 
 #[test]
@@ -155,10 +161,10 @@ fn the_call_history_lists_the_latest_fifty_and_all_outstanding_calls() {
         send(&mut calls, at(millis(host as u64 * 1_000)), &mut fake);
     }
     let latest: Vec<_> = calls.latest().collect();
-    assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST_CALLS, 60, 11));
-    assert_eq!((latest[0].host.as_str(), latest[0].path), ("h59", "/test"));
+    assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST, 60, 11));
+    assert_eq!((&*latest[0].host, &*latest[0].path), ("h59", "/block/at/public"));
     assert_eq!(latest[0].started, at(millis(59_000)).network);
-    calls.complete(fake.waiting[3].call, Reply::TimedOut, millis(60_000));
+    calls.complete(fake.waiting[3].call, millis(60_000));
     let outstanding: Vec<_> = calls.outstanding().iter().map(|entry| entry.number).collect();
     assert_eq!((outstanding.len(), &outstanding[..4]), (59, &[1, 2, 3, 5][..]));
 }

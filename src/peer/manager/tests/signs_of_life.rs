@@ -3,14 +3,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::super::signs_of_life::{
-    EVICTION_AGE, MAX_SIGN_PROBES_PER_NETWORK, MAX_VERIFICATIONS, MAX_VERIFICATIONS_PER_HOST, SignOfLifeResult,
+    EVICTION_AGE, MAX_SIGN_PROBES_PER_NETWORK, MAX_VERIFICATIONS, MAX_VERIFICATIONS_PER_HOST,
 };
 use crate::model::NetworkByte;
-use crate::peer::io::{CallId, ValidationOutcome};
+use crate::peer::io::ValidationOutcome;
 use crate::peer::manager::{PeerSettings, PreTrustedPeer, Pusher};
 use crate::peer::peer_table::State;
 use crate::peer::samples::seeded;
-use crate::peer::testing::{Behaviour, LOCAL, Scene, address_of, info, ip_of, pusher, settings};
+use crate::peer::testing::*;
 use crate::peer::wire::{Endpoint, MetaData, NodeInfo};
 
 /// Returns a node that has joined a network without knowing any peer.
@@ -23,10 +23,10 @@ fn alone(others: usize) -> Scene {
 #[test]
 fn an_unknown_sender_is_answered_and_active_only_after_verification() {
     let mut scene = alone(1);
-    assert_eq!(scene.greet(&info(0), ip_of(0)), SignOfLifeResult::Pending(CallId(1)));
-    assert!(scene.fake.verified.is_empty() && scene.manager.table().is_empty());
+    assert_eq!(scene.greet(&info(0), ip_of(0)), None);
+    assert!(scene.fake.answers.is_empty() && scene.manager.table.is_empty());
     scene.answer_all();
-    assert_eq!(scene.fake.verified, [(CallId(1), None)]);
+    assert_eq!(scene.fake.answers, [(ConnectionId(1), ClientAnswer::Accepted)]);
     assert_eq!(scene.manager.active().0, [info(0)]);
     assert_eq!(scene.asked("/node/peer-list/active"), [0; 0]);
 }
@@ -42,13 +42,13 @@ fn a_sender_that_cannot_be_verified_gets_an_error_and_stays_unknown() {
     ] {
         let mut scene = alone(1);
         scene.simulated_peers[0].behaviour = behaviour.clone();
-        assert_eq!(scene.greet(&info(0), ip_of(0)), SignOfLifeResult::Pending(CallId(1)));
+        assert_eq!(scene.greet(&info(0), ip_of(0)), None);
         scene.run_seconds(11);
-        let [(CallId(1), Some(reason))] = &scene.fake.verified[..] else {
-            panic!("{behaviour:?}: {:?}", scene.fake.verified)
+        let [(ConnectionId(1), ClientAnswer::Rejected(reason))] = &scene.fake.answers[..] else {
+            panic!("{behaviour:?}: {:?}", scene.fake.answers)
         };
         assert!(!reason.is_empty());
-        assert!(scene.manager.table().is_empty(), "{behaviour:?}");
+        assert!(scene.manager.table.is_empty(), "{behaviour:?}");
     }
 }
 
@@ -60,7 +60,7 @@ fn an_implausible_sign_of_life_is_ignored_without_a_call() {
     for (node, from) in
         [(NodeInfo { meta_data: of_mainnet, ..info(0) }, ip_of(0)), (elsewhere, ip_of(0)), (info(LOCAL), ip_of(LOCAL))]
     {
-        assert_eq!(scene.greet(&node, from), SignOfLifeResult::Ignored, "{node:?}");
+        assert_eq!(scene.greet(&node, from), Some(ClientAnswer::Accepted), "{node:?}");
     }
     assert!(scene.fake.history.is_empty());
 }
@@ -69,21 +69,21 @@ fn an_implausible_sign_of_life_is_ignored_without_a_call() {
 fn a_node_that_is_not_booted_ignores_signs_of_life() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.tick();
-    assert_eq!(scene.greet(&info(0), ip_of(0)), SignOfLifeResult::Ignored);
+    assert_eq!(scene.greet(&info(0), ip_of(0)), Some(ClientAnswer::Accepted));
 }
 
 #[test]
 fn a_sender_is_called_back_only_at_its_source_address() {
     let mut scene = alone(1);
     let named = NodeInfo { endpoint: Endpoint::http("victim.example", 7890), ..info(0) };
-    assert_eq!(scene.greet(&named, ip_of(0)), SignOfLifeResult::Pending(CallId(1)));
+    assert_eq!(scene.greet(&named, ip_of(0)), None);
     assert_eq!(scene.fake.waiting[0].to, info(0).endpoint);
     // An IPv4-mapped IPv6 address is the same address.
     let IpAddr::V4(v4) = ip_of(0) else { panic!("IPv4") };
-    assert_eq!(scene.greet(&info(0), v4.to_ipv6_mapped().into()), SignOfLifeResult::Pending(CallId(2)));
+    assert_eq!(scene.greet(&info(0), v4.to_ipv6_mapped().into()), None);
     let v6: IpAddr = "2001:db8::5".parse().expect("an address");
     let there = NodeInfo { endpoint: Endpoint::http("[2001:db8:0:0:0:0:0:5]", 80), ..info(0) };
-    assert_eq!(scene.greet(&there, v6), SignOfLifeResult::Pending(CallId(3)));
+    assert_eq!(scene.greet(&there, v6), None);
     assert_eq!(scene.fake.waiting[2].to.to_string(), "http://[2001:db8::5]:80");
 }
 
@@ -101,16 +101,16 @@ fn verifications_are_limited_in_total_and_per_host() {
     let mut scene = alone(0);
     for port in 1..=MAX_VERIFICATIONS_PER_HOST {
         let node = stranger("20.0.8.1", port);
-        assert!(matches!(scene.greet(&node, ip("20.0.8.1")), SignOfLifeResult::Pending(_)));
+        assert!(scene.greet(&node, ip("20.0.8.1")).is_none());
     }
-    assert!(matches!(scene.greet(&stranger("20.0.8.1", 99), ip("20.0.8.1")), SignOfLifeResult::Failed(_)));
+    assert!(matches!(scene.greet(&stranger("20.0.8.1", 99), ip("20.0.8.1")), Some(ClientAnswer::Rejected(_))));
     for node in 1..=MAX_VERIFICATIONS - MAX_VERIFICATIONS_PER_HOST {
-        assert!(matches!(scene.greet(&info(node), ip_of(node)), SignOfLifeResult::Pending(_)), "{node}");
+        assert!(scene.greet(&info(node), ip_of(node)).is_none(), "{node}");
     }
     assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
     scene.answer_all();
-    assert_eq!(scene.fake.verified.len(), MAX_VERIFICATIONS);
-    assert!(matches!(scene.greet(&info(100), ip_of(100)), SignOfLifeResult::Pending(_)));
+    assert_eq!(scene.fake.answers.len(), MAX_VERIFICATIONS);
+    assert!(scene.greet(&info(100), ip_of(100)).is_none());
 }
 
 #[test]
@@ -120,17 +120,20 @@ fn a_full_verification_table_evicts_from_the_host_with_the_most_slots() {
         (1..=MAX_VERIFICATIONS / MAX_VERIFICATIONS_PER_HOST).map(|host| format!("66.0.{host}.1")).collect();
     for host in &hosts {
         for port in 1..=MAX_VERIFICATIONS_PER_HOST {
-            assert!(matches!(scene.greet(&stranger(host, port), ip(host)), SignOfLifeResult::Pending(_)));
+            assert!(scene.greet(&stranger(host, port), ip(host)).is_none());
         }
     }
     let waiting: Vec<_> = scene.fake.waiting.iter().map(|sent| sent.call).collect();
     let honest = scene.greet(&info(0), ip_of(0));
-    assert!(matches!(honest, SignOfLifeResult::Pending(_)), "{honest:?}");
+    assert!(honest.is_none(), "{honest:?}");
     // The oldest slot was evicted with its request, and its sender gets an answer.
-    assert_eq!(scene.fake.verified, [(CallId(1), Some("too many signs of life at once".to_owned()))]);
+    assert_eq!(
+        scene.fake.answers,
+        [(ConnectionId(1), ClientAnswer::Rejected("too many signs of life at once".to_owned()))]
+    );
     assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
     assert!(scene.fake.waiting.iter().all(|sent| sent.call != waiting[0]));
-    assert_eq!(scene.manager.outstanding_calls().len(), MAX_VERIFICATIONS);
+    assert_eq!(scene.manager.requests.outstanding().len(), MAX_VERIFICATIONS);
     scene.answer_all();
     assert_eq!(scene.state(0), Some(State::Active));
 }
@@ -142,17 +145,17 @@ fn hosts_with_one_verification_slot_are_evicted_only_after_two_seconds() {
         (0..MAX_VERIFICATIONS)
             .filter(|host| {
                 let host = format!("66.0.{host}.1");
-                matches!(scene.greet(&stranger(&host, 1), ip(&host)), SignOfLifeResult::Pending(_))
+                scene.greet(&stranger(&host, 1), ip(&host)).is_none()
             })
             .count()
     };
     assert_eq!(greet_all(&mut scene), MAX_VERIFICATIONS);
     scene.now += EVICTION_AGE - Duration::from_millis(1);
-    assert!(matches!(scene.greet(&info(0), ip_of(0)), SignOfLifeResult::Failed(_)));
+    assert!(matches!(scene.greet(&info(0), ip_of(0)), Some(ClientAnswer::Rejected(_))));
     scene.now += Duration::from_millis(1);
     // They do not evict each other, and asking again renews nothing.
     assert_eq!(greet_all(&mut scene), 0);
-    assert!(matches!(scene.greet(&info(0), ip_of(0)), SignOfLifeResult::Pending(_)));
+    assert!(scene.greet(&info(0), ip_of(0)).is_none());
     assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
     scene.answer_all();
     assert_eq!(scene.state(0), Some(State::Active));
@@ -165,11 +168,11 @@ fn a_network_with_many_hosts_does_not_regain_evicted_verification_slots() {
         for number in 0..MAX_VERIFICATIONS {
             let host = host(number);
             let node = stranger(&if host.contains(':') { format!("[{host}]") } else { host.clone() }, 1);
-            assert!(matches!(scene.greet(&node, ip(&host)), SignOfLifeResult::Pending(_)));
+            assert!(scene.greet(&node, ip(&host)).is_none());
         }
         scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Silent);
         for honest in 0..10 {
-            assert!(matches!(scene.greet(&info(honest), ip_of(honest)), SignOfLifeResult::Pending(_)), "{honest}");
+            assert!(scene.greet(&info(honest), ip_of(honest)).is_none(), "{honest}");
             scene.now += EVICTION_AGE;
             // Another host of the network evicts only a slot of its own network.
             let again = host(200 + honest);
@@ -186,12 +189,12 @@ fn a_verification_slot_is_evicted_only_for_a_reachable_endpoint() {
     let mut scene = alone(0);
     for host in 0..MAX_VERIFICATIONS {
         let host = format!("66.0.{host}.1");
-        assert!(matches!(scene.greet(&stranger(&host, 1), ip(&host)), SignOfLifeResult::Pending(_)));
+        assert!(scene.greet(&stranger(&host, 1), ip(&host)).is_none());
     }
     scene.now += EVICTION_AGE;
     let nowhere = NodeInfo { endpoint: Endpoint { port: 0, ..info(0).endpoint }, ..info(0) };
-    assert!(matches!(scene.greet(&nowhere, ip_of(0)), SignOfLifeResult::Failed(_)));
-    assert!(scene.fake.verified.is_empty() && scene.fake.waiting.len() == MAX_VERIFICATIONS);
+    assert!(matches!(scene.greet(&nowhere, ip_of(0)), Some(ClientAnswer::Rejected(_))));
+    assert!(scene.fake.answers.is_empty() && scene.fake.waiting.len() == MAX_VERIFICATIONS);
 }
 
 #[test]
@@ -234,7 +237,7 @@ fn pre_trusted_peers_keep_their_endpoint_whatever_the_network_reports() {
         scene.tick();
         scene.answer_all();
         // Before the first answer.
-        (0..50).for_each(|_| assert_eq!(scene.greet(&relayed, ip("66.6.6.6")), SignOfLifeResult::Ignored));
+        (0..50).for_each(|_| assert_eq!(scene.greet(&relayed, ip("66.6.6.6")), Some(ClientAnswer::Accepted)));
         check(&scene, "at the start");
         assert_eq!(
             scene.state(0),
@@ -443,10 +446,10 @@ fn an_answer_to_any_request_makes_a_peer_active() {
     for path in ["/node/experiences", "/time-sync/network-time", "/transactions/unconfirmed"] {
         let mut scene = Scene::new(settings(&[0]), 1);
         scene.fake.importances.insert(address_of(0), 0.1);
-        while !scene.fake.waiting.iter().any(|sent| sent.request.path == path) {
+        while !scene.fake.waiting.iter().any(|sent| sent.request.target == path) {
             scene.now += Duration::from_millis(100);
             scene.tick();
-            while let Some(place) = scene.fake.waiting.iter().position(|sent| sent.request.path != path) {
+            while let Some(place) = scene.fake.waiting.iter().position(|sent| sent.request.target != path) {
                 let sent = scene.fake.waiting.remove(place).expect("a request");
                 let reply = scene.reply(&sent);
                 scene.end(sent.call, reply);
@@ -540,7 +543,7 @@ fn a_probe_after_a_sign_of_life_adds_no_gossip_to_a_refresh() {
     // The refresh at second 131 waits for the other pre-trusted peer.
     scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/node/info");
     scene.run_seconds(115);
-    assert!(scene.fake.waiting.iter().any(|sent| sent.request.path == "/node/info"));
+    assert!(scene.fake.waiting.iter().any(|sent| sent.request.target == "/node/info"));
     (scene.simulated_peers[1].behaviour, scene.simulated_peers[1].list) = (Behaviour::Good, vec![info(2)]);
     scene.greet(&info(1), ip_of(1));
     scene.run_seconds(10);

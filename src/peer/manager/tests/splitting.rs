@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use crate::model::{Hash256, Height};
 use crate::peer::io::OwnTip;
-use crate::peer::manager::splits::{MIN_WORSE_TIME, OBSERVATION_TTL, QUERY_INTERVAL};
-use crate::peer::testing::{Behaviour, Scene, settings};
+use crate::peer::manager::synchronisation::{MIN_WORSE_TIME, OBSERVATION_TTL, QUERY_INTERVAL};
+use crate::peer::testing::*;
 
 /// Returns a node with a chain of 400 blocks and peers with worse chains.
 fn scene(others: usize) -> Scene {

@@ -3,10 +3,10 @@ use std::time::Duration;
 use crate::codec::{SigningForm, Writable};
 use crate::crypto::Signature;
 use crate::model::{Block, BlockKind, Hash256, Height, Timestamp};
-use crate::peer::io::{OwnTip, Reply, ValidationOutcome};
+use crate::peer::io::{OwnTip, ValidationOutcome};
 use crate::peer::manager::PreTrustedPeer;
 use crate::peer::schedule::Task;
-use crate::peer::testing::{Behaviour, Scene, address_of, info, ip_of, pair, settings, signed};
+use crate::peer::testing::*;
 use crate::peer::wire::{AuthenticatedRequest, ChainRequest, Endpoint, HashChain, List, NodeInfo, Score};
 
 pub fn block(height: u64) -> Block {
@@ -35,14 +35,14 @@ fn comparing() -> Scene {
     scene
 }
 
-fn last_question(scene: &Scene) -> &'static str {
-    scene.fake.waiting.back().expect("a question").request.path
+fn last_question(scene: &Scene) -> &str {
+    &scene.fake.waiting.back().expect("a question").request.target
 }
 
 fn answer(scene: &mut Scene, entity: impl Writable) {
     let sent = scene.fake.waiting.pop_back().expect("a question");
     let body = signed(&scene.simulated_peers[0], &sent.request, entity);
-    scene.end(sent.call, Reply::Answer { body, from: ip_of(0) });
+    scene.end(sent.call, ok(body, ip_of(0)));
 }
 
 fn timer(scene: &Scene) -> (bool, u64, u64) {
@@ -87,7 +87,7 @@ fn the_sync_peer_is_credited_with_the_validation_outcome_of_its_blocks() {
         scene.manager.on_blocks_validated(&address_of(0), verdict, now);
         scene.manager.on_blocks_validated(&address_of(0), verdict, now);
         assert_eq!((scene.experience(0), timer(&scene).0), (experience, false), "{verdict:?}");
-        assert_eq!(scene.manager.table().get(&address_of(0)).expect("a node").data.score, Some(500));
+        assert_eq!(scene.manager.table.get(&address_of(0)).expect("a node").score, Some(500));
         let apart = scene.manager.split_peers(now.monotonic).nodes.len();
         assert_eq!(apart, usize::from(verdict == ValidationOutcome::TooDeep));
     }
@@ -146,13 +146,14 @@ fn a_better_chain_that_forked_beyond_the_rewrite_limit_is_detected() {
 
 #[test]
 fn an_unreachable_or_malformed_sync_peer_is_not_penalized() {
-    let good = Reply::Answer { body: vec![1, 2, 3], from: ip_of(0) };
-    let refused = Reply::ErrorStatus { status: 500, body: b"no".to_vec() };
-    for reply in [Reply::TimedOut, Reply::Failed(String::new()), Reply::Unreachable(String::new()), refused, good] {
+    let good = || ok(vec![1, 2, 3], ip_of(0));
+    let refused = || status(500, b"no".to_vec());
+    let replies: [fn() -> Reply; 5] = [timed_out, broken, unreachable, refused, good];
+    for reply in replies {
         let mut scene = comparing();
         answer(&mut scene, Score(500));
         let sent = scene.fake.waiting.pop_back().expect("a question");
-        scene.end(sent.call, reply.clone());
+        scene.end(sent.call, reply());
         assert_eq!((scene.experience(0), timer(&scene)), ((0, 0), (false, 0, 1)), "{reply:?}");
         scene.run_seconds(3);
         assert_eq!(scene.asked("/chain/score").len(), 2);
@@ -178,7 +179,7 @@ fn the_block_request_size_halves_on_failure_and_doubles_on_success() {
         if comparison < 7 {
             failing.push(transactions);
             let call = scene.fake.waiting.pop_back().expect("a question").call;
-            scene.end(call, Reply::Failed("the answer is too long".to_owned()));
+            scene.end(call, broken());
         } else {
             coming.push(transactions);
             answer(&mut scene, List(vec![block(2)]));
@@ -196,7 +197,7 @@ fn unconfirmed_transactions_are_requested_only_from_a_peer_with_the_same_score()
     answer(&mut scene, Score(0));
     assert_eq!(last_question(&scene), "/transactions/unconfirmed");
     scene.answer_all();
-    assert_eq!((scene.fake.unconfirmed.len(), timer(&scene)), (1, (false, 1, 0)));
+    assert_eq!((scene.fake.unconfirmed, timer(&scene)), (1, (false, 1, 0)));
     let mut scene = comparing();
     scene.fake.tip = scene.fake.tip.map(|tip| OwnTip { score: 10, ..tip });
     answer(&mut scene, Score(9));
@@ -209,7 +210,7 @@ fn unconfirmed_transactions_of_an_impostor_are_discarded() {
     answer(&mut scene, Score(0));
     scene.simulated_peers[0].behaviour = Behaviour::SignedByAnother;
     scene.answer_all();
-    assert_eq!((scene.fake.unconfirmed.len(), timer(&scene), scene.experience(0)), (0, (false, 1, 0), (0, 0)));
+    assert_eq!((scene.fake.unconfirmed, timer(&scene), scene.experience(0)), (0, (false, 1, 0), (0, 0)));
 }
 
 #[test]
@@ -250,7 +251,7 @@ fn a_slow_useless_sync_peer_is_backed_off_and_a_quick_one_is_not() {
         scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Good);
         let from = ip_of(slow);
         let body = signed(&scene.simulated_peers[slow], &sent.request, Score(0));
-        scene.end(sent.call, Reply::Answer { body, from });
+        scene.end(sent.call, ok(body, from));
         scene.run_seconds(59);
         let is_asked = comparisons(&scene).into_iter().skip(1).any(|(node, _)| node == slow);
         assert_eq!(is_asked, !rests, "{took} s");
