@@ -42,22 +42,18 @@ pub type FetchOutcome = (FetchId, Result<FetchResponse, FetchError>);
 /// A request in progress.
 #[derive(Debug)]
 struct Request {
+    request: FetchRequest,
+    head: Vec<u8>,
     host: Rc<Endpoint>,
     /// Slot of its connection; `None` while it waits for one.
     connection: Option<usize>,
-    head: Vec<u8>,
-    body: Rc<[u8]>,
-    body_limit: usize,
-    timeout: Duration,
     deadline: Duration,
-    read_timeout: Duration,
     /// Its timer: the earliest of deadline, read timeout and minimum rate.
     due: Duration,
     /// When the minimum number of bytes must have been received; set once there is a connection.
     min_rate_due: Option<Duration>,
     /// Bytes received towards that minimum.
     recent_bytes: usize,
-    is_idempotent: bool,
     /// A reused connection was closed before its response, and it waits for another.
     is_retry: bool,
 }
@@ -183,9 +179,9 @@ impl Fetcher {
     /// Starts a request. Nothing is sent before the next [`work`](Self::work).
     pub fn start(&mut self, id: FetchId, request: FetchRequest, now: Duration) {
         self.stats.started += 1;
-        let FetchRequest { endpoint, method, target, media_type, body, body_limit, timeout, .. } = request;
-        let head = RequestHead { endpoint: &endpoint, method, target: &target, media_type, keep_alive: true };
-        let head = match head.to_bytes(body.len()) {
+        let FetchRequest { endpoint, method, target, media_type, .. } = &request;
+        let head = RequestHead { endpoint, method: *method, target, media_type, keep_alive: true };
+        let head = match head.to_bytes(request.body.len()) {
             Ok(head) => head,
             Err(error) => return self.completed.push_back((id, Err(error))),
         };
@@ -196,26 +192,20 @@ impl Fetcher {
             return self.completed.push_back((id, Err(FetchError::Busy)));
         }
         self.hosts.entry(host.clone()).or_default().queued.push_back(id);
-        let deadline = now + timeout;
+        let deadline = now + request.timeout;
         self.timers.insert((deadline, Timer::Request(id)));
-        self.requests.insert(
-            id,
-            Request {
-                host: host.clone(),
-                connection: None,
-                head,
-                body,
-                body_limit,
-                timeout,
-                deadline,
-                read_timeout: request.read_timeout,
-                due: deadline,
-                min_rate_due: None,
-                recent_bytes: 0,
-                is_idempotent: request.is_idempotent,
-                is_retry: false,
-            },
-        );
+        let request = Request {
+            request,
+            head,
+            host: host.clone(),
+            connection: None,
+            deadline,
+            due: deadline,
+            min_rate_due: None,
+            recent_bytes: 0,
+            is_retry: false,
+        };
+        self.requests.insert(id, request);
         self.dispatch(&host, now);
     }
 
@@ -332,9 +322,9 @@ impl Fetcher {
             self.timers.pop_first();
             match timer {
                 Timer::Request(id) => {
-                    if let Some(request) = self.remove_request(id, now) {
-                        let error = match request.min_rate_due {
-                            _ if request.deadline <= now => FetchError::TimedOut(request.timeout),
+                    if let Some(Request { request, deadline, min_rate_due, .. }) = self.remove_request(id, now) {
+                        let error = match min_rate_due {
+                            _ if deadline <= now => FetchError::TimedOut(request.timeout),
                             Some(due) if due <= now => FetchError::TooSlow(self.limits.min_rate_window),
                             _ => FetchError::Silent(request.read_timeout),
                         };
@@ -423,7 +413,7 @@ impl Fetcher {
         };
         request.connection = Some(slot);
         if let Stage::Open { sent, reader, .. } = &mut connection.stage {
-            (*sent, *reader) = (0, ResponseReader::new(request.body_limit));
+            (*sent, *reader) = (0, ResponseReader::new(request.request.body_limit));
             connection.is_reused = true;
             self.enqueue(slot);
             self.restart_read_timeout(id, 0, now);
@@ -485,7 +475,7 @@ impl Fetcher {
         let Some(id) = connection.request else { return };
         let Stage::Connecting { addresses } = &connection.stage else { return };
         let Some(address) = addresses.front().copied() else { return };
-        let body_limit = self.requests.get(&id).map_or(0, |request| request.body_limit);
+        let body_limit = self.requests.get(&id).map_or(0, |request| request.request.body_limit);
         connection.stage = Stage::Open { address, sent: 0, reader: ResponseReader::new(body_limit) };
         if let Some(host) = self.hosts.get_mut(&connection.host) {
             host.good_address = Some(address);
@@ -579,7 +569,7 @@ impl Fetcher {
         };
         if let Some(id) = self.close(slot, now) {
             // The server may have closed a reused connection before it received the request.
-            let request = self.requests.get_mut(&id).filter(|request| request.is_idempotent && !request.is_retry);
+            let request = self.requests.get_mut(&id).filter(|request| request.request.is_idempotent && !request.is_retry);
             match request.filter(|_| is_reused && !has_begun) {
                 Some(request) => {
                     (request.connection, request.is_retry) = (None, true);
@@ -640,7 +630,7 @@ impl Fetcher {
         if request.min_rate_due.is_none() || request.recent_bytes >= self.limits.min_rate_bytes {
             (request.min_rate_due, request.recent_bytes) = (Some(now + self.limits.min_rate_window), 0);
         }
-        let read_due = now + request.read_timeout;
+        let read_due = now + request.request.read_timeout;
         let due = request.deadline.min(read_due).min(request.min_rate_due.unwrap_or(read_due));
         self.set_due(id, due);
     }
@@ -701,9 +691,8 @@ impl Connection {
     /// Returns the bytes of the request that are left to send, in two parts.
     fn unsent<'r>(&self, request: &'r Request) -> [&'r [u8]; 2] {
         let Stage::Open { sent, .. } = self.stage else { return [&[], &[]] };
-        let of_head = request.head.get(sent..).unwrap_or_default();
-        let of_body = request.body.get(sent.saturating_sub(request.head.len())..).unwrap_or_default();
-        [of_head, of_body]
+        let (head, body) = (&request.head, &request.request.body);
+        [head.get(sent..).unwrap_or_default(), body.get(sent.saturating_sub(head.len())..).unwrap_or_default()]
     }
 
     /// Writes as much as the socket takes and returns the bytes written. Errors are left to the next read, which
