@@ -112,14 +112,14 @@ mod tests {
     fn possible_private_keys_are_redacted() {
         let key = "5".repeat(64);
         let query = format!("publicKey={key}&key={key}&id=5&{key}&x=%20{}", "a".repeat(60));
-        let told = Details(&request(Some(&query), b"")).to_string();
-        assert_eq!(told, format!("/a?publicKey={key}&(redacted)&id=5&(redacted)&(redacted)"));
+        let text = Details(&request(Some(&query), b"")).to_string();
+        assert_eq!(text, format!("/a?publicKey={key}&(redacted)&id=5&(redacted)&(redacted)"));
     }
 
     #[test]
     fn credential_headers_are_redacted() {
-        let told = Details(&request(None, b"Host: a\r\ncookie: secret\r\nauthorization:secret\r\n")).to_string();
-        assert_eq!(told, "/a, Host: a, cookie: (redacted), authorization: (redacted)");
+        let text = Details(&request(None, b"Host: a\r\ncookie: secret\r\nauthorization:secret\r\n")).to_string();
+        assert_eq!(text, "/a, Host: a, cookie: (redacted), authorization: (redacted)");
     }
 
     #[test]

@@ -111,7 +111,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn caller(headers: &str, peer: &str) -> (String, bool) {
+    fn client_of(headers: &str, peer: &str) -> (String, bool) {
         let client = whole(headers, peer);
         (client.address.to_string(), client.is_forwarded)
     }
@@ -140,7 +140,7 @@ mod tests {
             ("Forwarded: by=1.2.3.4\r\n", "127.0.0.1"),
             ("X-Forwarded-For:\r\n", "127.0.0.1"),
         ] {
-            assert_eq!(caller(headers, "127.0.0.1"), (address.to_owned(), true), "{headers}");
+            assert_eq!(client_of(headers, "127.0.0.1"), (address.to_owned(), true), "{headers}");
         }
     }
 
@@ -170,9 +170,9 @@ mod tests {
 
     #[test]
     fn untrusted_forwarding_headers_remove_local_access_but_name_no_client() {
-        assert_eq!(caller("X-Forwarded-For: 127.0.0.1\r\n", "8.8.8.8"), ("8.8.8.8".to_owned(), true));
-        assert_eq!(caller("forwarded: for=1.2.3.4\r\n", "::1"), ("::1".to_owned(), true));
-        assert_eq!(caller("", "127.0.0.1"), ("127.0.0.1".to_owned(), false));
+        assert_eq!(client_of("X-Forwarded-For: 127.0.0.1\r\n", "8.8.8.8"), ("8.8.8.8".to_owned(), true));
+        assert_eq!(client_of("forwarded: for=1.2.3.4\r\n", "::1"), ("::1".to_owned(), true));
+        assert_eq!(client_of("", "127.0.0.1"), ("127.0.0.1".to_owned(), false));
     }
 }
 

@@ -71,7 +71,7 @@ impl RecvBuffer {
         self.bytes.capacity()
     }
 
-    /// Lends `storage` to an inbox without memory, so that reading does not allocate.
+    /// Lends `storage` to a buffer without memory, so that reading does not allocate.
     pub fn acquire(&mut self, storage: &mut Vec<u8>) {
         if self.bytes.capacity() == 0 {
             mem::swap(&mut self.bytes, storage);
@@ -128,43 +128,43 @@ mod tests {
 
     #[test]
     fn only_unread_bytes_take_memory() {
-        let (mut inbox, mut spare) = (RecvBuffer::default(), Vec::with_capacity(1000));
-        inbox.acquire(&mut spare);
-        inbox.receive(b"abcdef");
-        assert_eq!(inbox.take(4), b"abcd");
-        assert_eq!(inbox.taken(2), b"cd");
-        inbox.release(&mut spare);
-        assert_eq!(inbox.unread(), b"ef");
-        assert!(inbox.held_bytes() < 100 && spare.capacity() == 1000);
-        inbox.acquire(&mut spare);
-        inbox.receive(b"gh");
-        inbox.remove(1..3);
-        assert_eq!(inbox.take(9), b"eh");
-        inbox.release(&mut spare);
-        assert_eq!((inbox.held_bytes(), spare.capacity()), (0, 1000));
+        let (mut buffer, mut spare) = (RecvBuffer::default(), Vec::with_capacity(1000));
+        buffer.acquire(&mut spare);
+        buffer.receive(b"abcdef");
+        assert_eq!(buffer.take(4), b"abcd");
+        assert_eq!(buffer.taken(2), b"cd");
+        buffer.release(&mut spare);
+        assert_eq!(buffer.unread(), b"ef");
+        assert!(buffer.held_bytes() < 100 && spare.capacity() == 1000);
+        buffer.acquire(&mut spare);
+        buffer.receive(b"gh");
+        buffer.remove(1..3);
+        assert_eq!(buffer.take(9), b"eh");
+        buffer.release(&mut spare);
+        assert_eq!((buffer.held_bytes(), spare.capacity()), (0, 1000));
     }
 
     #[test]
     fn memory_follows_the_expected_length() {
-        let mut inbox = RecvBuffer::default();
-        inbox.expect(1000);
+        let mut buffer = RecvBuffer::default();
+        buffer.expect(1000);
         for _ in 0..100 {
-            inbox.receive(&[7; 10]);
+            buffer.receive(&[7; 10]);
         }
-        assert_eq!((inbox.unread().len(), inbox.held_bytes()), (1000, 1000));
+        assert_eq!((buffer.unread().len(), buffer.held_bytes()), (1000, 1000));
     }
 
     #[test]
     fn taken_bytes_are_wiped() {
-        let (mut inbox, mut spare) = (RecvBuffer::default(), Vec::with_capacity(100));
-        inbox.acquire(&mut spare);
-        inbox.receive(b"secret, open");
-        inbox.take(8);
-        inbox.receive(b"");
-        assert_eq!(inbox.bytes, b"open");
-        inbox.take(2);
-        inbox.release(&mut spare);
-        assert_eq!(inbox.unread(), b"en");
+        let (mut buffer, mut spare) = (RecvBuffer::default(), Vec::with_capacity(100));
+        buffer.acquire(&mut spare);
+        buffer.receive(b"secret, open");
+        buffer.take(8);
+        buffer.receive(b"");
+        assert_eq!(buffer.bytes, b"open");
+        buffer.take(2);
+        buffer.release(&mut spare);
+        assert_eq!(buffer.unread(), b"en");
         // Bytes behind the length of the storage become visible once it is filled again.
         assert!(spare.is_empty() && spare.capacity() == 100);
     }

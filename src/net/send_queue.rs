@@ -90,11 +90,11 @@ pub(super) struct SendQueue {
     /// Bytes removed from the front of `own` so far.
     own_removed: u64,
     segments: VecDeque<SharedSegment>,
-    /// Bytes of the first splice already sent.
+    /// Bytes of the first segment already sent.
     segment_sent: usize,
     /// Bytes ever sent.
     sent: u64,
-    /// Bytes of splices not sent yet.
+    /// Bytes of segments not sent yet.
     shared_pending: usize,
     boundaries: VecDeque<MessageBoundary>,
     /// End of the last message that was sent whole.
@@ -166,32 +166,32 @@ impl SendQueue {
         self.own_removed + self.own.len() as u64
     }
 
-    /// Ends a message: everything queued since the last mark.
+    /// Ends a message: everything queued since the last boundary.
     pub fn end_message(&mut self, now: Duration) {
         let end = self.sent + self.pending() as u64;
-        if self.boundaries.back().map_or(self.last_boundary, |mark| mark.end) < end {
+        if self.boundaries.back().map_or(self.last_boundary, |boundary| boundary.end) < end {
             self.boundaries.push_back(MessageBoundary { end, own_end: self.own_end(), queued: now });
         }
     }
 
     /// Returns how long the oldest message has waited.
     pub fn age(&self, now: Duration) -> Duration {
-        self.boundaries.front().map_or(Duration::ZERO, |mark| now.saturating_sub(mark.queued))
+        self.boundaries.front().map_or(Duration::ZERO, |boundary| now.saturating_sub(boundary.queued))
     }
 
     /// Drops all messages whose sending has not begun.
     pub fn drop_unsent(&mut self) {
         let partly_sent = self.boundaries.front().copied().filter(|_| self.sent > self.last_boundary);
         self.boundaries.truncate(usize::from(partly_sent.is_some()));
-        let own_end = partly_sent.map_or(self.own_removed + self.own_sent as u64, |mark| mark.own_end);
+        let own_end = partly_sent.map_or(self.own_removed + self.own_sent as u64, |boundary| boundary.own_end);
         self.own.truncate(usize::try_from(own_end - self.own_removed).unwrap_or(usize::MAX));
         let kept_segments = match partly_sent {
-            // A message begins with own bytes, so a splice at the end of this one belongs to it.
-            Some(_) => self.segments.partition_point(|splice| splice.at <= own_end),
+            // A message begins with own bytes, so a segment at the end of this one belongs to it.
+            Some(_) => self.segments.partition_point(|segment| segment.at <= own_end),
             None => 0,
         };
         self.segments.truncate(kept_segments);
-        self.shared_pending = self.segments.iter().map(|splice| splice.bytes.len()).sum::<usize>();
+        self.shared_pending = self.segments.iter().map(|segment| segment.bytes.len()).sum::<usize>();
         let sent = if kept_segments > 0 { self.segment_sent } else { mem::take(&mut self.segment_sent) };
         subtract(&mut self.shared_pending, sent);
     }
@@ -242,27 +242,27 @@ impl SendQueue {
     fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let place = |at: u64| usize::try_from(at - self.own_removed).unwrap_or(usize::MAX);
         let mut begin = self.own_sent;
-        let spliced = self.segments.iter().enumerate().flat_map(move |(index, splice)| {
-            let own = &self.own[begin..place(splice.at)];
-            begin = place(splice.at);
+        let pairs = self.segments.iter().enumerate().flat_map(move |(index, segment)| {
+            let own = &self.own[begin..place(segment.at)];
+            begin = place(segment.at);
             let sent = if index == 0 { self.segment_sent } else { 0 };
-            [own, &splice.bytes[sent..]]
+            [own, &segment.bytes[sent..]]
         });
-        let last = self.segments.back().map_or(self.own_sent, |splice| place(splice.at));
-        spliced.chain([&self.own[last..]])
+        let last = self.segments.back().map_or(self.own_sent, |segment| place(segment.at));
+        pairs.chain([&self.own[last..]])
     }
 
     /// Records `count` bytes as sent.
     fn record_sent(&mut self, mut count: usize) {
         self.sent += count as u64;
         while count > 0 {
-            let own_end = self.segments.front().map_or(self.own_end(), |splice| splice.at);
+            let own_end = self.segments.front().map_or(self.own_end(), |segment| segment.at);
             let own_left = usize::try_from(own_end - self.own_removed).unwrap_or(usize::MAX) - self.own_sent;
             let own = count.min(own_left);
             self.own_sent += own;
             count -= own;
-            let Some(splice) = self.segments.front().filter(|_| count > 0) else { return };
-            let left = splice.bytes.len() - self.segment_sent;
+            let Some(segment) = self.segments.front().filter(|_| count > 0) else { return };
+            let left = segment.bytes.len() - self.segment_sent;
             let shared = count.min(left);
             self.segment_sent += shared;
             subtract(&mut self.shared_pending, shared);
@@ -275,8 +275,8 @@ impl SendQueue {
     }
 
     fn drop_sent(&mut self) {
-        while let Some(mark) = self.boundaries.pop_front_if(|mark| mark.end <= self.sent) {
-            self.last_boundary = mark.end;
+        while let Some(boundary) = self.boundaries.pop_front_if(|boundary| boundary.end <= self.sent) {
+            self.last_boundary = boundary.end;
         }
         if self.is_empty() {
             self.last_boundary = self.sent;

@@ -17,7 +17,7 @@ use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 use super::http::{HttpError, Request, Response};
 use super::recv_buffer::RecvBuffer;
 
-/// Data that a reply needs to upgrade its connection to a websocket.
+/// Data that a response needs to upgrade its connection to a websocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
     /// Value of `Sec-WebSocket-Accept`.
@@ -635,10 +635,10 @@ mod handshake_tests {
             ([UPGRADE, CONNECTION, VERSION].concat(), UpgradeError::NoKey, 400, 0),
         ] {
             assert_eq!(decide(&headers).unwrap_err(), rejection);
-            let mut reply = Response::new();
-            rejection.fill_response(&mut reply);
-            assert_eq!((reply.status, reply.body.len()), (status, body));
-            assert_eq!(reply.close, rejection == UpgradeError::NotAnUpgrade);
+            let mut response = Response::new();
+            rejection.fill_response(&mut response);
+            assert_eq!((response.status, response.body.len()), (status, body));
+            assert_eq!(response.close, rejection == UpgradeError::NotAnUpgrade);
         }
     }
 

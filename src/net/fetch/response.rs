@@ -392,10 +392,10 @@ mod tests {
         ) {
             let bytes = noise.concat();
             cuts.sort_unstable();
-            let told = |result: Result<CompleteResponse, FetchError>| {
+            let outcome = |result: Result<CompleteResponse, FetchError>| {
                 result.map(|complete| complete.response).map_err(|error| error.to_string())
             };
-            prop_assert_eq!(told(read(&bytes, cuts)), told(read(&bytes, [])));
+            prop_assert_eq!(outcome(read(&bytes, cuts)), outcome(read(&bytes, [])));
         }
     }
 }

@@ -151,11 +151,11 @@ impl Response {
 
     /// Appends the response to a message that could not be parsed.
     pub(in crate::net) fn write_rejection(error: HttpError, out: &mut Vec<u8>) {
-        let mut reply = Self::new();
-        error.fill_response(&mut reply);
-        reply.write_head(reply.status, out);
-        reply.write_head_end("Connection: close\r\n", reply.body.len(), out);
-        out.extend_from_slice(&reply.body);
+        let mut response = Self::new();
+        error.fill_response(&mut response);
+        response.write_head(response.status, out);
+        response.write_head_end("Connection: close\r\n", response.body.len(), out);
+        out.extend_from_slice(&response.body);
     }
 
     /// Returns whether this response is sent compressed to a client that accepts gzip.
@@ -367,33 +367,33 @@ mod tests {
 
     #[test]
     fn every_response_has_its_length() {
-        let mut reply = Response::new();
-        let (text, close) = answer(&reply, &get(""));
+        let mut response = Response::new();
+        let (text, close) = answer(&response, &get(""));
         assert_eq!(text, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         assert!(!close);
-        reply.status = 404;
-        reply.header("A", "b");
-        reply.body.extend(b"hello");
-        let (text, _) = answer(&reply, &get(""));
+        response.status = 404;
+        response.header("A", "b");
+        response.body.extend(b"hello");
+        let (text, _) = answer(&response, &get(""));
         assert_eq!(text, "HTTP/1.1 404 Not Found\r\nA: b\r\nContent-Length: 5\r\n\r\nhello");
-        let (text, _) = answer(&reply, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (text, _) = answer(&response, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(text.ends_with("Content-Length: 5\r\n\r\n"), "{text}");
-        reply.reset();
-        reply.status = 204;
-        let (text, _) = answer(&reply, &get(""));
+        response.reset();
+        response.status = 204;
+        let (text, _) = answer(&response, &get(""));
         assert_eq!(text, "HTTP/1.1 204 No Content\r\n\r\n");
     }
 
     #[test]
     fn the_connection_header_follows_client_and_service() {
-        let mut reply = Response::new();
-        let (text, close) = answer(&reply, &get("Connection: close\r\n"));
+        let mut response = Response::new();
+        let (text, close) = answer(&response, &get("Connection: close\r\n"));
         assert!(close && text.contains("\r\nConnection: close\r\n"));
         let old = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
-        let (text, close) = answer(&reply, old);
+        let (text, close) = answer(&response, old);
         assert!(!close && text.contains("\r\nConnection: keep-alive\r\n"));
-        reply.close = true;
-        let (text, close) = answer(&reply, old);
+        response.close = true;
+        let (text, close) = answer(&response, old);
         assert!(close && text.contains("\r\nConnection: close\r\n"));
     }
 
@@ -407,11 +407,11 @@ mod tests {
             let mut reader = RequestReader::new(100);
             reader.receive(request.as_bytes());
             let request = reader.next_request().unwrap().unwrap();
-            let (mut reply, mut out) = (Response { is_streaming: true, ..Response::new() }, Vec::new());
-            assert_eq!(reply.write_streaming_head(&request, &mut out), request.is_http_10);
+            let (mut response, mut out) = (Response { is_streaming: true, ..Response::new() }, Vec::new());
+            assert_eq!(response.write_streaming_head(&request, &mut out), request.is_http_10);
             for (piece, is_last) in [("abc", false), ("", false), ("de", true)] {
-                reply.body.extend_from_slice(piece.as_bytes());
-                reply.write_chunk(&request, is_last, &mut out);
+                response.body.extend_from_slice(piece.as_bytes());
+                response.write_chunk(&request, is_last, &mut out);
             }
             assert_eq!(String::from_utf8(out).unwrap(), format!("HTTP/1.1 200 OK\r\n{head}{pieces}"));
         }
@@ -419,29 +419,29 @@ mod tests {
 
     #[test]
     fn a_header_cannot_be_forged() {
-        let mut reply = Response::new();
-        reply.header("A", "x\r\nSet-Cookie: y");
-        reply.header("B\n", "x");
-        reply.header("C", "fine");
-        let (text, _) = answer(&reply, &get(""));
+        let mut response = Response::new();
+        response.header("A", "x\r\nSet-Cookie: y");
+        response.header("B\n", "x");
+        response.header("C", "fine");
+        let (text, _) = answer(&response, &get(""));
         assert_eq!(text, "HTTP/1.1 200 OK\r\nC: fine\r\nContent-Length: 0\r\n\r\n");
     }
 
     #[test]
     fn only_large_get_responses_are_compressed() {
-        let mut reply = Response::new();
-        reply.compress = true;
-        reply.body = b"{\"height\":12345}".repeat(100);
-        let (text, _) = answer(&reply, &get("Accept-Encoding: gzip\r\n"));
+        let mut response = Response::new();
+        response.compress = true;
+        response.body = b"{\"height\":12345}".repeat(100);
+        let (text, _) = answer(&response, &get("Accept-Encoding: gzip\r\n"));
         assert!(text.contains("Content-Encoding: gzip\r\n") && text.len() < 400);
         assert!(text.contains("Vary: Accept-Encoding\r\n"));
-        let (text, _) = answer(&reply, &get(""));
+        let (text, _) = answer(&response, &get(""));
         assert!(!text.contains("Content-Encoding") && text.contains("Vary"));
         let post = get("Accept-Encoding: gzip\r\n").replace("GET", "POST");
-        let (text, _) = answer(&reply, &post);
+        let (text, _) = answer(&response, &post);
         assert!(!text.contains("Content-Encoding") && !text.contains("Vary"));
-        reply.body.truncate(GZIP_MIN_BYTES - 1);
-        let (text, _) = answer(&reply, &get("Accept-Encoding: gzip\r\n"));
+        response.body.truncate(GZIP_MIN_BYTES - 1);
+        let (text, _) = answer(&response, &get("Accept-Encoding: gzip\r\n"));
         assert!(!text.contains("Content-Encoding") && !text.contains("Vary"));
     }
 
@@ -468,10 +468,10 @@ mod static_text_tests {
         let text = StaticText::new("application/json", "{}".repeat(1000), "0a1b".to_owned());
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
-        let mut reply = Response { compress: true, ..Response::new() };
-        text.send("no-cache", may_compress, &reader.next_request().unwrap().unwrap(), &mut reply);
-        assert!(!reply.compress);
-        reply
+        let mut response = Response { compress: true, ..Response::new() };
+        text.send("no-cache", may_compress, &reader.next_request().unwrap().unwrap(), &mut response);
+        assert!(!response.compress);
+        response
     }
 
     fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {

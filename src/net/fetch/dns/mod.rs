@@ -442,7 +442,7 @@ fn send(query: &Datagram, registry: &Registry, token: Token) -> io::Result<UdpSo
 /// Combines the results of both families. Returns the resolution and its time to live.
 fn combine_answers(answers: &[DnsAnswer]) -> (Resolution, Duration) {
     let of = |wanted: fn(&IpAddr) -> bool| {
-        let addresses = answers.iter().filter_map(|said| match said {
+        let addresses = answers.iter().filter_map(|answer| match answer {
             DnsAnswer::Addresses(addresses, _) => Some(addresses.iter().copied().filter(wanted)),
             _ => None,
         });
@@ -453,18 +453,18 @@ fn combine_answers(answers: &[DnsAnswer]) -> (Resolution, Duration) {
     let longest = v4.len().max(v6.len());
     let addresses: Vec<_> = (0..longest).flat_map(|at| [v4.get(at), v6.get(at)]).flatten().copied().collect();
     if !addresses.is_empty() {
-        let lifetimes = answers.iter().filter_map(|said| match said {
+        let lifetimes = answers.iter().filter_map(|answer| match answer {
             DnsAnswer::Addresses(_, lifetime) => Some(*lifetime),
             _ => None,
         });
         return (Ok(addresses.into()), lifetimes.min().unwrap_or_default());
     }
     // If a query failed, the name may have addresses after all.
-    let failed = answers.iter().find_map(|said| match said {
+    let failed = answers.iter().find_map(|answer| match answer {
         DnsAnswer::Failed(reason) => Some((Err(*reason), NO_ANSWER_TTL)),
         _ => None,
     });
-    let none = answers.iter().find_map(|said| match said {
+    let none = answers.iter().find_map(|answer| match answer {
         DnsAnswer::NoAddresses(reason) => Some((Err(*reason), NO_ADDRESS_TTL)),
         _ => None,
     });
