@@ -569,7 +569,8 @@ impl Fetcher {
         };
         if let Some(id) = self.close(slot, now) {
             // The server may have closed a reused connection before it received the request.
-            let request = self.requests.get_mut(&id).filter(|request| request.request.is_idempotent && !request.is_retry);
+            let request =
+                self.requests.get_mut(&id).filter(|request| request.request.is_idempotent && !request.is_retry);
             match request.filter(|_| is_reused && !has_begun) {
                 Some(request) => {
                     (request.connection, request.is_retry) = (None, true);
