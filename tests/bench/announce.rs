@@ -16,7 +16,7 @@ use super::support::{Memory, cpu_seconds, folder, median, print_machine, seconds
 use crate::common::daemon::{Node, args};
 use crate::common::from_environment;
 use crate::common::http::{Client, get, post};
-use crate::common::members::announcement;
+use crate::common::node_network::announcement;
 use crate::common::private_network::{self, Genesis, NETWORK, address, key_pair, now, transfer};
 use crate::common::websocket::Socket;
 use nisd::crypto::{KeyPair, PublicKey, Signature, Verifier, verify};

@@ -31,17 +31,23 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Maximum wait for an expected event.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// Polls `look` until it returns a value.
 #[track_caller]
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    wait_with_timeout(what, MAX_WAIT, look)
+}
+
+/// Like [`wait_for`], with a given maximum wait.
+#[track_caller]
+pub fn wait_with_timeout<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < MAX_WAIT, "{what} does not come");
+        assert!(begun.elapsed() < limit, "{what} does not come");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -118,6 +124,13 @@ pub fn assert_contains(text: &str, words: &[&str]) {
 #[track_caller]
 pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> CommandOutput {
     Process::start(nisd(arguments)).wait_with_timeout(COMMAND_TIMEOUT)
+}
+
+/// Returns a field of the status of a process in KiB, such as `VmHWM` or `RssAnon`; `None` except on Linux.
+pub fn process_memory(process: u32, field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let value = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    value.split_whitespace().next()?.parse().ok()
 }
 
 /// A running process; dropping it kills the process.

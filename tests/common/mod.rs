@@ -1,34 +1,24 @@
 //! Helpers that several tests share.
 
-pub mod answering_node;
-pub mod books;
 pub mod conversation;
 pub mod daemon;
+pub mod data_folder;
 pub mod exchange;
 pub mod http;
 pub mod json_text;
-pub mod members;
-pub mod mutation;
-pub mod namespaces;
-pub mod odds;
-pub mod peer_recording;
+pub mod node_network;
 pub mod recorded_chain;
-pub mod refusals;
-pub mod remote;
+pub mod remote_node;
 pub mod replay_report;
 pub mod schema;
-pub mod scripted_peer;
-pub mod simulation;
+pub mod simulated_node;
 pub mod slow_disk;
-pub mod traffic;
-pub mod wallets;
 pub mod websocket;
-pub mod window;
-pub mod wire_forms;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use nisd::config::{self, Override, Settings};
 pub use nisd_oracle::{Random, private_network};
 
 /// Returns the path of a file or folder recorded from NIS1 nodes.
@@ -43,6 +33,24 @@ pub fn read_recorded(name: &str) -> String {
     let mut text = String::new();
     open_maybe_compressed(&recorded(name)).read_to_string(&mut text).expect("a text");
     text
+}
+
+/// Reads the lines of a recorded text, each of which is JSON.
+pub fn recorded_lines(name: &str) -> Vec<serde_json::Value> {
+    read_recorded(name).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// Settings of the public test network without its nemesis block.
+pub const UNREAD_TESTNET: [(&str, &str); 2] = [("nem.network", "testnet"), ("nem.network.nemesisFilePath", "unread")];
+
+/// Loads settings from a file, if one is given, changed by flags.
+pub fn load_settings(config: Option<&Path>, flags: &[(&str, &str)]) -> Settings {
+    let flag = |(key, value): &(&str, &str)| Override {
+        key: (*key).to_owned(),
+        value: (*value).to_owned().into(),
+        flag: "--set",
+    };
+    config::load(config, flags.iter().map(flag).collect(), Some(Path::new("unused"))).expect("settings")
 }
 
 /// Reads a group of the vectors in a file.

@@ -5,8 +5,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use nisd::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress};
-use nisd::codec::block_file::BlockFile;
+use nisd::chain::{BlockImporter, BlockSource, ImportError, ImportOptions, ImportProgress, RollbackError, rollback};
+use nisd::codec::SigningForm;
+use nisd::codec::block_file::{BlockFile, BlockFiles, write_block};
 use nisd::config::{self, Settings};
 use nisd::model::{Block, Hash256, Height, Network, Timestamp};
 use nisd::state::{digest, set_epoch_size};
@@ -100,11 +101,46 @@ impl Chain {
         files: Vec<BlockFile<'_>>,
         stop_at: Option<Height>,
     ) -> Result<(), ImportError> {
-        let options = ImportOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
-        let mut intake = BlockImporter::new(store, &self.network, self.nemesis.clone(), files, options).unwrap();
-        while intake.step(FAR_FUTURE)? != ImportProgress::Done {}
-        Ok(())
+        let source = BlockSource::Files(BlockFiles::new(files));
+        import_blocks(store, &self.network, self.nemesis.clone(), source, stop_at)
     }
+
+    /// Undoes the blocks above a height.
+    pub fn roll_back(&self, store: &Store, height: u64) -> Result<(), RollbackError> {
+        let mut batch = store.begin_write()?;
+        rollback(&mut batch, Height(height))?;
+        Ok(batch.commit()?)
+    }
+}
+
+/// Imports the nemesis block, if there is none, and the blocks of a source with full validation.
+pub fn import_blocks<'s>(
+    store: &'s Store,
+    network: &'s Network,
+    nemesis: Vec<u8>,
+    source: BlockSource<'s>,
+    stop_at: Option<Height>,
+) -> Result<(), ImportError> {
+    let options = ImportOptions { batch_steps: 20_000, batch_blocks: 1_000, stop_at, trusted_below: Height(0) };
+    let mut importer = BlockImporter::from_source(store, network, nemesis, source, options).expect("a store");
+    while importer.step(FAR_FUTURE)? != ImportProgress::Done {}
+    Ok(())
+}
+
+/// Imports the nemesis block, if there is none, and a list of blocks.
+pub fn import_list<'b>(store: &Store, network: &Network, nemesis: &[u8], blocks: impl IntoIterator<Item = &'b Block>) {
+    let file = file_of(blocks);
+    let files = BlockFiles::new(vec![BlockFile::new(file.as_slice()).expect("blocks")]);
+    import_blocks(store, network, nemesis.to_vec(), BlockSource::Files(files), None).expect("valid blocks");
+}
+
+/// Returns the content of a file with these blocks.
+pub fn file_of<'b>(blocks: impl IntoIterator<Item = &'b Block>) -> Vec<u8> {
+    let mut file = Vec::new();
+    for block in blocks {
+        write_block(&mut file, &block.to_bytes(SigningForm::Verifiable)).expect("room");
+    }
+    file
 }
 
 fn open_blocks(path: &Path) -> BlockFile<'static> {

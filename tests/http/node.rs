@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, Node, args, assert_contains, run, wait_for};
 use crate::common::http::{Client, post};
-use crate::common::members::announcement;
+use crate::common::node_network::announcement;
 use crate::common::private_network::{Genesis, NETWORK, address, key_pair, now, transfer};
 use crate::common::tiny;
 use crate::common::websocket::{CLOSE, Socket, upgrade_request};

@@ -1,13 +1,12 @@
 //! Nodes as processes that talk to each other.
 
-mod announcing;
-mod fetching;
-mod first_synchronisation;
-mod harvesting;
-mod joining;
-mod lying_peers;
+mod announcements;
+mod block_download;
+mod byzantine_peers;
+mod fetch_client;
+mod namespaces;
+mod nemesis_search;
 mod network_of_five;
-mod partition;
 mod relay;
-mod restarts;
+mod scripted_peer;
 mod two_machines;

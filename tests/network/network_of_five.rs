@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::members::{Member, NodeLocation, wait_for};
+use crate::common::daemon::wait_for;
+use crate::common::node_network::{Member, loopback, network, payer, stop_and_compare};
 use crate::common::print_notice;
 use crate::common::private_network::{address, key_pair, now, transfer};
 use nisd::model::Amount;
@@ -24,7 +25,7 @@ fn wait_for_one_chain(members: &[Member]) {
 /// Announces a payment at each node and waits until all nodes have confirmed it.
 fn pay_at_each_node(members: &[Member]) {
     let payments = (0..).zip(members).map(|(number, member): (u64, _)| {
-        let from = key_pair(crate::common::members::payer(number % PAYERS));
+        let from = key_pair(payer(number % PAYERS));
         let payment = transfer(&from, address(&key_pair(9)), Amount(1_000_000 + number), Amount(500_000), now());
         member.announce(&payment);
         payment
@@ -38,8 +39,7 @@ fn pay_at_each_node(members: &[Member]) {
 
 #[test]
 fn five_nodes_of_one_peer_list_make_one_chain_though_each_is_killed_once() {
-    let mut members =
-        crate::common::members::network((2..7).map(NodeLocation::on_loopback).collect(), BLOCKS_PER_MINUTE, PAYERS);
+    let mut members = network(&[2, 3, 4, 5, 6].map(loopback), 5, BLOCKS_PER_MINUTE, PAYERS);
     members[..2].iter_mut().for_each(Member::start);
     members[1].block(3);
     wait_for_one_chain(&members[..2]);
@@ -54,7 +54,7 @@ fn five_nodes_of_one_peer_list_make_one_chain_though_each_is_killed_once() {
     wait_for_one_chain(&members);
     pay_at_each_node(&members);
     let harvesters = harvesters(&members[0]);
-    let (height, digest) = crate::common::members::stop_and_compare(&mut members);
+    let (height, digest) = stop_and_compare(&mut members);
     print_notice(&format!(
         "five nodes, {} of which have made blocks: height {height}, digest {digest}",
         harvesters.len()

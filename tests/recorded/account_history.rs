@@ -2,17 +2,13 @@
 //! project.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use crate::common::daemon::{CommandOutput, run};
+use crate::common::daemon::CommandOutput;
+use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::recorded_chain::{Chain, digest_of, tip_of};
-use crate::common::tiny;
-use nisd::chain::rollback;
 use nisd::model::{Address, Height};
 use nisd::state::{self, AccountHistory, AccountId, HistoryEntry};
-use nisd::store::{AccessMode, Options, Read, Store, StoreError, Table};
+use nisd::store::{AccessMode, Read, Store, Table, WriteTxn};
 use tempfile::TempDir;
 
 const TIP: u64 = 60;
@@ -44,9 +40,7 @@ impl HistoryStore {
     }
 
     fn roll_back(&self, to: u64) {
-        let mut batch = self.store.begin_write().expect("a batch");
-        rollback(&mut batch, Height(to)).expect("a rollback");
-        batch.commit().expect("a commit");
+        self.chain.roll_back(&self.store, to).expect("a rollback");
     }
 
     /// Returns the height from which histories are known.
@@ -206,71 +200,53 @@ fn a_rollback_restores_the_account_history() {
     }
 }
 
-/// A folder with a store that commands work on.
-struct StoreFolder(TempDir);
+/// The chain `tiny` in a data folder that commands work on.
+struct TinyStore {
+    chain: ChainFiles,
+    folder: DataFolder,
+}
 
-impl StoreFolder {
+impl TinyStore {
     /// Creates it with the chain up to a height and these settings.
-    fn with(to: u64, settings: &[&str]) -> StoreFolder {
-        let folder = StoreFolder(tempfile::tempdir().expect("a folder"));
-        folder.import(to, settings).expect_success();
-        folder
+    fn with(to: u64, settings: &[&str]) -> TinyStore {
+        let store = TinyStore { chain: ChainFiles::of("tiny"), folder: DataFolder::new() };
+        store.import(to, settings);
+        store
     }
 
-    fn import(&self, to: u64, settings: &[&str]) -> CommandOutput {
+    /// Imports blocks; returns the log.
+    fn import(&self, to: u64, settings: &[&str]) -> String {
         let to = to.to_string();
-        self.run(
-            "import",
-            &[settings, &["--config", text(&tiny("config.json")), "--stop-at", &to, text(&tiny("blocks.bin"))]]
-                .concat(),
-        )
+        let arguments = [settings, &["--stop-at", &to]].concat();
+        self.chain.import(&self.folder.path(), &arguments).expect_success().stderr
     }
 
     fn run(&self, command: &str, arguments: &[&str]) -> CommandOutput {
-        run([command, "--data", text(self.0.path())].iter().chain(arguments))
+        self.folder.run(command, arguments)
     }
 
     fn reindex(&self, settings: &[&str]) -> String {
-        let ended = self.run("reindex", &[&["--config", text(&tiny("config.json"))], settings].concat());
-        ended.expect_success().stderr
+        self.run("reindex", &[&["--config", text(&self.chain.config)], settings].concat()).expect_success().stderr
     }
 
     fn known_from(&self) -> Option<u64> {
-        let (store, _) = Store::open_existing(self.0.path(), AccessMode::Shared, Options::default()).expect("a store");
+        let store = self.folder.open(AccessMode::Shared);
         let snapshot = store.snapshot().expect("a snapshot");
         state::history_from(&snapshot, tip_of(&store).height).expect("a store").map(|height| height.0)
     }
 
-    /// Opens the store. A process that another test starts at this moment inherits all open files of this process,
-    /// including its lock, until it executes its program.
-    fn open_to_change(&self) -> Store {
-        let begun = Instant::now();
-        loop {
-            match Store::open_existing(self.0.path(), AccessMode::Exclusive, Options::default()) {
-                Err(StoreError::InUse) if begun.elapsed() < Duration::from_secs(10) => {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                opened => return opened.expect("a store").0,
-            }
-        }
-    }
-
     /// Changes the store.
-    fn change(&self, change: impl FnOnce(&mut nisd::store::WriteTxn<'_>)) {
-        let store = self.open_to_change();
+    fn change(&self, change: impl FnOnce(&mut WriteTxn<'_>)) {
+        let store = self.folder.open(AccessMode::Exclusive);
         let mut batch = store.begin_write().expect("a batch");
         change(&mut batch);
         batch.commit().expect("a commit");
     }
 
     fn is_without_history(&self) -> bool {
-        let (store, _) = Store::open_existing(self.0.path(), AccessMode::Shared, Options::default()).expect("a store");
+        let store = self.folder.open(AccessMode::Shared);
         !store.snapshot().expect("a snapshot").has_prefix(Table::BalanceHistory, &[]).expect("a store")
     }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a path")
 }
 
 const ON: [&str; 2] = ["--set", "nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA"];
@@ -278,8 +254,8 @@ const FROM_20: [&str; 4] = [ON[0], ON[1], "--set", "nisd.historyFrom=20"];
 
 #[test]
 fn an_incomplete_account_history_is_reported_and_rebuilt_by_a_reindex() {
-    let folder = StoreFolder::with(40, &[]);
-    let said = folder.import(50, &ON).expect_success().stderr;
+    let folder = TinyStore::with(40, &[]);
+    let said = folder.import(50, &ON);
     assert!(said.contains("known from height 41 on") && said.contains("`nisd reindex`"), "{said}");
     assert_eq!(folder.known_from(), Some(41));
     let digest = folder.run("digest", &[]).expect_success().text();
@@ -288,7 +264,7 @@ fn an_incomplete_account_history_is_reported_and_rebuilt_by_a_reindex() {
     assert_eq!(folder.known_from(), Some(1));
     assert!(folder.reindex(&FROM_20).contains("known from height 20 on"));
     assert_eq!(folder.known_from(), Some(20));
-    let said = folder.import(TIP, &[]).expect_success().stderr;
+    let said = folder.import(TIP, &[]);
     assert!(said.contains("no longer kept") && said.contains("height 50"), "{said}");
     assert!(folder.known_from().is_none() && !folder.is_without_history());
     folder.reindex(&[]);
@@ -299,30 +275,28 @@ fn an_incomplete_account_history_is_reported_and_rebuilt_by_a_reindex() {
 
 #[test]
 fn a_check_verifies_the_account_history_from_its_first_known_height() {
-    let plain = StoreFolder::with(TIP, &[]).run("check", &[]).expect_success().text();
-    let mixed = StoreFolder::with(30, &[]);
-    mixed.import(45, &ON).expect_success();
+    let plain = TinyStore::with(TIP, &[]).run("check", &[]).expect_success().text();
+    let mixed = TinyStore::with(30, &[]);
+    mixed.import(45, &ON);
     mixed.run("check", &[]).expect_success();
-    mixed.import(50, &[]).expect_success();
+    mixed.import(50, &[]);
     mixed.run("check", &[]).expect_success();
-    mixed.import(TIP, &ON).expect_success();
-    for folder in [&mixed, &StoreFolder::with(TIP, &ON), &StoreFolder::with(TIP, &FROM_20)] {
+    mixed.import(TIP, &ON);
+    for folder in [&mixed, &TinyStore::with(TIP, &ON), &TinyStore::with(TIP, &FROM_20)] {
         assert_eq!(folder.run("check", &[]).expect_success().text(), plain);
     }
 }
 
 #[test]
 fn a_check_finds_wrong_and_missing_historical_balances() {
-    let folder = StoreFolder::with(TIP, &FROM_20);
+    let folder = TinyStore::with(TIP, &FROM_20);
     let (mut last, mut first) = (Vec::new(), None);
     folder.change(|batch| {
         let keys = batch.keys_with_prefix(Table::BalanceHistory, &[]).unwrap();
         last = keys.last().unwrap().clone();
         first = keys.iter().find(|key| state::history_height(key).is_some_and(|height| height.0 > 20)).cloned();
     });
-    let value = |batch: &nisd::store::WriteTxn<'_>, key: &[u8]| {
-        batch.get(Table::BalanceHistory, key).unwrap().unwrap().to_vec()
-    };
+    let value = |batch: &WriteTxn<'_>, key: &[u8]| batch.get(Table::BalanceHistory, key).unwrap().unwrap().to_vec();
     for key in [last.clone(), first.expect("a balance")] {
         let mut before = Vec::new();
         folder.change(|batch| {

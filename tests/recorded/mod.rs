@@ -1,15 +1,39 @@
 //! Chains and conversations recorded from NIS1.
 
+/// Makes a module of tests, one for each recorded chain. The check gets the name of the chain.
+macro_rules! for_each_chain {
+    ($name:ident, $check:ident) => {
+        mod $name {
+            #[test]
+            fn tiny() {
+                super::$check("tiny");
+            }
+
+            #[test]
+            fn all_forks() {
+                super::$check("all-forks");
+            }
+
+            #[test]
+            fn one_year() {
+                super::$check("one-year");
+            }
+        }
+    };
+}
+
 mod account_history;
 mod announced_transactions;
-mod recorded_chains;
-mod recorded_configs;
-mod recorded_forks;
-mod recorded_history;
-mod recorded_network;
-mod recorded_peers;
-mod recorded_peers_answering;
-mod recorded_peers_asking;
-mod recorded_pools;
+mod chains;
+mod configs;
+mod forks;
+mod golden_chain;
+mod history;
+mod mempool_events;
+mod network;
+mod peer_answers;
+mod peer_messages;
+mod peer_recording;
+mod peer_requests;
 mod rejected_blocks;
 mod transactions_by_hash;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::common::recorded_chain::{Chain, digest_of, tip_of};
-use crate::common::remote::{Remote, StoreFixture, Synchronisation, bytes_of, push, synchronise, text_of};
-use crate::common::{print_notice, read_recorded};
+use crate::common::remote_node::{Remote, StoreFixture, Synchronisation, bytes_of, push, synchronise, text_of};
+use crate::common::{print_notice, recorded_lines};
 use nisd::chain::chain_comparer::{ComparisonResult, Interaction};
 use nisd::chain::{BranchOutcome, Validity};
 use nisd::codec::Context;
@@ -13,27 +13,31 @@ use nisd::model::{Block, Timestamp};
 use nisd::rules::{Exception, ExceptionKind};
 use serde_json::{Value, json};
 
-/// Runs all cases of a file, ordered by chain and height.
-fn replay(file: &str, mut check: impl FnMut(&mut StoreFixture<'_>, &Value) -> Vec<String>) {
+/// Returns the cases of a file by chain and height.
+pub fn cases_by_height(file: &str) -> BTreeMap<String, BTreeMap<u64, Vec<Value>>> {
     let mut groups: BTreeMap<String, BTreeMap<u64, Vec<Value>>> = BTreeMap::new();
-    for line in read_recorded(&format!("rejects/{file}.gz")).lines() {
-        let case: Value = serde_json::from_str(line).unwrap();
+    for case in recorded_lines(&format!("rejects/{file}.gz")) {
         let heights = groups.entry(case["chain"].as_str().unwrap().to_owned()).or_default();
         heights.entry(case["height"].as_u64().unwrap()).or_default().push(case);
     }
+    groups
+}
+
+/// Runs all cases of a file, ordered by chain and height.
+fn replay(file: &str, mut check: impl FnMut(&mut StoreFixture<'_>, &Value) -> Vec<String>) {
     let (mut count, mut wrong) = (0, Vec::new());
-    for (name, heights) in &groups {
-        let chain = Chain::open(name);
-        let mut stage = StoreFixture::new(&chain);
+    for (name, heights) in cases_by_height(file) {
+        let chain = Chain::open(&name);
+        let mut fixture = StoreFixture::new(&chain);
         for (height, cases) in heights {
-            stage.advance_to(*height);
-            let before = (digest_of(stage.store()), tip_of(stage.store()));
-            for case in cases {
+            fixture.advance_to(height);
+            let before = (digest_of(fixture.store()), tip_of(fixture.store()));
+            for case in &cases {
                 count += 1;
-                let differences = check(&mut stage, case);
+                let differences = check(&mut fixture, case);
                 wrong.extend(differences.iter().map(|text| format!("{} ({}): {text}", case["id"], case["note"])));
             }
-            assert_eq!((digest_of(stage.store()), tip_of(stage.store())), before, "{name} at {height}");
+            assert_eq!((digest_of(fixture.store()), tip_of(fixture.store())), before, "{name} at {height}");
         }
     }
     print_notice(&format!("{file}: {count} cases, {} differences", wrong.len()));
@@ -78,8 +82,8 @@ fn is_stale_importance(text: &Value) -> bool {
 }
 
 /// Compares the chain after a reorg.
-fn compare_after(stage: &StoreFixture<'_>, case: &Value, outcome: Option<&BranchOutcome>, out: &mut Vec<String>) {
-    let (tip, after) = (tip_of(stage.store()), &case["after"]);
+fn compare_after(fixture: &StoreFixture<'_>, case: &Value, outcome: Option<&BranchOutcome>, out: &mut Vec<String>) {
+    let (tip, after) = (tip_of(fixture.store()), &case["after"]);
     compare("last block", &after["tip"], &json!(tip.hash.to_string()), out);
     compare("last height", &after["height"], &json!(tip.height.0), out);
     let score = match case["revertError"] == true {
@@ -92,7 +96,7 @@ fn compare_after(stage: &StoreFixture<'_>, case: &Value, outcome: Option<&Branch
         false => after["score"].as_str().unwrap().parse().unwrap(),
     };
     compare("chain score", &json!(score.to_string()), &json!(tip.score.to_string()), out);
-    let returned = outcome.and_then(|outcome| outcome.update.as_ref()).map(|switch| &switch.returned);
+    let returned = outcome.and_then(|outcome| outcome.update.as_ref()).map(|reorg| &reorg.returned);
     let returned: Vec<String> = returned.into_iter().flatten().map(|one| one.hash().to_string()).collect();
     for hash in after["pool"].as_array().into_iter().flatten() {
         if !returned.iter().any(|one| hash == one) {
@@ -113,16 +117,16 @@ fn nested(exception: Exception) -> Exception {
 }
 
 /// Pushes the block of a case if it can be decoded.
-fn push_case(stage: &StoreFixture<'_>, case: &Value) -> (String, Option<BranchOutcome>) {
-    match Block::from_bytes(&bytes_of(&case["block"]), Context::of(&stage.chain.network)) {
-        Ok(block) => push(stage.local(), block, time_of(case)),
+fn push_case(fixture: &StoreFixture<'_>, case: &Value) -> (String, Option<BranchOutcome>) {
+    match Block::from_bytes(&bytes_of(&case["block"]), Context::of(&fixture.chain.network)) {
+        Ok(block) => push(fixture.local(), block, time_of(case)),
         Err(error) => (text_of(Err(&nested(error.into()))), None),
     }
 }
 
-fn check_push_case(stage: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
+fn check_push_case(fixture: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
     let mut out = Vec::new();
-    let (result, outcome) = push_case(stage, case);
+    let (result, outcome) = push_case(fixture, case);
     let validity = outcome.as_ref().map_or(Value::Null, validity_of);
     let accepted = outcome.as_ref().is_some_and(|outcome| outcome.update.is_some());
     if case["hazard"] == true {
@@ -144,10 +148,10 @@ fn check_push_case(stage: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
         compare_scores(&case["scores"], outcome.as_ref(), &mut out);
     }
     if let Some(outcome) = outcome.filter(|_| accepted) {
-        compare_after(stage, case, Some(&outcome), &mut out);
+        compare_after(fixture, case, Some(&outcome), &mut out);
     }
     if accepted {
-        stage.restore();
+        fixture.restore();
     }
     out
 }
@@ -200,25 +204,25 @@ fn was_accepted(found: &Synchronisation) -> bool {
     found.outcome.as_ref().is_some_and(|outcome| outcome.update.is_some())
 }
 
-fn check_block_by_synchronisation(stage: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
+fn check_block_by_synchronisation(fixture: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
     let mut out = Vec::new();
-    let Ok(block) = Block::from_bytes(&bytes_of(&case["block"]), Context::of(&stage.chain.network)) else {
+    let Ok(block) = Block::from_bytes(&bytes_of(&case["block"]), Context::of(&fixture.chain.network)) else {
         // NIS1 decodes an empty transaction and fails on it later.
         if case["sync"]["interaction"] != "EXCEPTION" {
             compare("readable", &Value::Null, &case["sync"], &mut out);
         }
         return out;
     };
-    let score = tip_of(stage.store()).score + 1;
+    let score = tip_of(fixture.store()).score + 1;
     let remote = Remote::new(score, case["parentHeight"].as_u64().unwrap(), vec![block]);
-    let found = synchronise(stage.local(), &remote, time_of(case));
+    let found = synchronise(fixture.local(), &remote, time_of(case));
     match case["hazard"] == true {
         true if was_accepted(&found) => out.push("a hazard was accepted".to_owned()),
         true => {}
         false => compare_synchronisation(&case["sync"], "commonHeight", &found, &mut out),
     }
     if was_accepted(&found) {
-        stage.restore();
+        fixture.restore();
     }
     out
 }
@@ -228,20 +232,20 @@ fn every_synchronised_block_gets_the_recorded_result() {
     replay("blocks.jsonl", check_block_by_synchronisation);
 }
 
-fn check_chain_part(stage: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
+fn check_chain_part(fixture: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
     let mut out = Vec::new();
-    let remote = Remote::recorded(stage.chain, &case["peer"]);
-    let height = tip_of(stage.store()).height;
-    let found = synchronise(stage.local(), &remote, time_of(case));
+    let remote = Remote::recorded(fixture.chain, &case["peer"]);
+    let height = tip_of(fixture.store()).height;
+    let found = synchronise(fixture.local(), &remote, time_of(case));
     compare_synchronisation(case, "requestedAfter", &found, &mut out);
     if let ComparisonResult::RemoteIsNotSynced(fork) = found.comparison {
         let least = height.0 - fork.common.0;
         // NIS1 requests at least ten blocks.
         compare("least number of blocks", &case["minBlocks"], &json!(least.max(10)), &mut out);
     }
-    compare_after(stage, case, found.outcome.as_ref(), &mut out);
+    compare_after(fixture, case, found.outcome.as_ref(), &mut out);
     if was_accepted(&found) {
-        stage.restore();
+        fixture.restore();
     }
     out
 }

@@ -1,16 +1,15 @@
 //! Looks up the transactions of a year-old chain by hash at a running node.
 
-use crate::common::daemon::{Node, run};
+use std::path::Path;
+
+use crate::common::data_folder::{ChainFiles, DataFolder};
 use crate::common::http::Client;
 use crate::common::recorded_chain::Chain;
 use nisd::model::{Block, Hash256};
-use tempfile::TempDir;
 
 /// Requests all hashes of a node's chain; returns the numbers of found and unknown transactions.
-fn look_up(chain: &Chain, data: &str, hashes: &[(u64, Hash256)], forgets: bool) -> (usize, usize) {
-    let config = chain.folder.join("config.json");
-    let (config, forgets) = (config.to_str().expect("a text"), format!("nisd.forgetHashes={forgets}"));
-    let node = Node::start(["--config", config, "--data", data, "--clock", "38109500", "--set", &forgets]);
+fn look_up(chain: &ChainFiles, data: &Path, hashes: &[(u64, Hash256)], forgets: bool) -> (usize, usize) {
+    let node = chain.node(data, &["--clock", "38109500", "--set", &format!("nisd.forgetHashes={forgets}")]);
     let mut client = Client::connect(node.http);
     let (mut found, mut unknown) = (0, 0);
     for (height, hash) in hashes {
@@ -32,19 +31,15 @@ fn look_up(chain: &Chain, data: &str, hashes: &[(u64, Hash256)], forgets: bool) 
 
 #[test]
 fn every_transaction_of_one_year_is_found_unless_hashes_are_pruned() {
-    let chain = Chain::open("one-year");
-    let store = TempDir::new().expect("a folder");
-    let data = store.path().to_str().expect("a text");
-    let (config, blocks) = (chain.folder.join("config.json"), chain.folder.join("blocks.bin.gz"));
-    let (config, blocks) = (config.to_str().expect("a text"), blocks.to_str().expect("a text"));
-    run(["import", "--config", config, "--data", data, blocks]).expect_success();
+    let chain = ChainFiles::of("one-year");
+    let folder = DataFolder::full(&chain);
     let of_block = |block: &Block| -> Vec<(u64, Hash256)> {
         block.transactions.iter().map(|transaction| (block.height.0, transaction.hash())).collect()
     };
-    let hashes: Vec<_> = chain.blocks().iter().flat_map(of_block).collect();
+    let hashes: Vec<_> = Chain::open("one-year").blocks().iter().flat_map(of_block).collect();
     assert!(hashes.len() > 1000);
-    assert_eq!(look_up(&chain, data, &hashes, false), (hashes.len(), 0));
+    assert_eq!(look_up(&chain, &folder.path(), &hashes, false), (hashes.len(), 0));
     // NIS1 still knows only the recent part.
-    let (found, unknown) = look_up(&chain, data, &hashes, true);
+    let (found, unknown) = look_up(&chain, &folder.path(), &hashes, true);
     assert!(found > 0 && unknown > hashes.len() / 4, "{found} found, {unknown} unknown");
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use crate::common::load_settings;
+use crate::common::node_network::announcement;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, private_key, transfer};
-use crate::common::simulation::SimulatedNode;
-use nisd::chain::{BlockImporter, ImportOptions, ImportProgress};
-use nisd::config;
-use nisd::model::{Amount, Height, Timestamp};
+use crate::common::recorded_chain::import_list;
+use crate::common::simulated_node::SimulatedNode;
+use nisd::model::{Amount, Timestamp};
 use nisd::store::{ChainIdentity, Options, Store};
 use serde_json::{Value, json};
 
@@ -27,18 +28,13 @@ fn height(node: &mut SimulatedNode<'_>) -> u64 {
 /// Runs a test on a node whose network makes a block every second.
 fn with_node(test: impl FnOnce(&mut SimulatedNode<'_>)) {
     let folder = tempfile::tempdir().expect("a folder");
-    let funded = [(address(&key_pair(1)), Amount::whole(TOTAL))];
-    let genesis = Genesis::new(START, &funded);
-    let file = genesis.write_hasty(folder.path(), &private_key(1).printed(), &[]);
-    let settings = config::load(Some(&file), Vec::new(), Some(folder.path())).expect("settings");
+    let genesis = Genesis::new(START, &[(address(&key_pair(1)), Amount::whole(TOTAL))]);
+    let config = genesis.write_hasty(folder.path(), &private_key(1).printed(), &[]);
+    let settings = load_settings(Some(&config), &[]);
     let store = Store::open(&folder.path().join("s"), &ChainIdentity::of(&settings.network), Options::default());
     let store = store.expect("a store");
-    let options = ImportOptions { batch_steps: 1000, batch_blocks: 10, stop_at: None, trusted_below: Height(0) };
-    let mut intake =
-        BlockImporter::new(&store, &settings.network, genesis.block, Vec::new(), options).expect("an intake");
-    while intake.step(START).expect("a nemesis block") != ImportProgress::Done {}
-    drop(intake);
-    test(&mut SimulatedNode::start(&store, &settings, START, 1));
+    import_list(&store, &settings.network, &genesis.block, []);
+    test(&mut SimulatedNode::start(&store, &settings, START));
 }
 
 #[test]
@@ -82,9 +78,7 @@ fn a_harvest_in_progress_is_dropped_when_the_clock_jumps() {
 fn announce(node: &mut SimulatedNode<'_>, amount: u64) {
     let time = Timestamp(node.time().0 - 5);
     let transaction = transfer(&key_pair(1), address(&key_pair(2)), Amount::whole(amount), Amount::whole(1), time);
-    let signature = hex::encode(transaction.signature.expect("a signature").0);
-    let data = hex::encode(transaction.signed_bytes());
-    let answer = node.post("/transaction/announce", &json!({ "data": data, "signature": signature }).to_string());
+    let answer = node.post("/transaction/announce", &announcement(&transaction));
     assert!(String::from_utf8_lossy(&answer.body).contains("SUCCESS"));
 }
 

@@ -3,3 +3,5 @@
 mod clock;
 mod network_simulation;
 mod simulated_devnet;
+mod statistics;
+mod traffic;

@@ -1,9 +1,9 @@
 //! The store, also on failing disks.
 
 mod backup;
+mod corrupt_stores;
 mod crash;
-mod disk_trouble;
-mod mutated_stores;
+mod full_disk;
 mod power_cuts;
 mod reindex;
 mod slow_disk;

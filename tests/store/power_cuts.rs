@@ -1,7 +1,7 @@
 //! Power cuts at any moment after which the disk has lost any of the unsynced writes and any of the unsynced renames:
 //! the store holds the state after some commit, and not an earlier one than was reported.
 //!
-//! A process changes a store and records in a file what it commits and what it was told; all its disk operations are
+//! A process changes a store and records in a file what it commits and what was reported to it; all its disk operations are
 //! logged (`common/slow_disk.rs`) and replayed here. `POWER_CUTS=5` tests five times as many losses.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const MAX_EACH: usize = 20;
 /// Set for a process that changes the store in this folder, and the part it performs.
 const FOLDER: &str = "NISD_POWER_CUT_STORE";
 const PART: &str = "NISD_POWER_CUT_PART";
-/// The file in which that process records what it has committed and what it was told.
+/// The file in which that process records what it has committed and what was reported to it.
 const MARKS: &str = "marks";
 
 fn identity() -> ChainIdentity {
@@ -68,7 +68,7 @@ impl Writer {
 
     /// Records that a power cut cannot lead to a state earlier than the one `before` commits ago.
     fn mark_reported(&self, before: usize) {
-        self.mark(format!("told {before}"));
+        self.mark(format!("reported {before}"));
     }
 
     fn changed<'s>(&mut self, store: &'s Store) -> WriteTxn<'s> {
@@ -372,7 +372,7 @@ impl Disk {
             let which = found.as_ref().ok().and_then(|found| self.states.iter().position(|state| state == found));
             assert!(
                 is_right,
-                "{:?} is left, state {which:?} of {}, told {}; kept {kept:?}",
+                "{:?} is left, state {which:?} of {}, reported {}; kept {kept:?}",
                 found.map_err(|error| error.to_string()),
                 self.states.len(),
                 self.reported
@@ -470,9 +470,9 @@ fn a_power_cut_during_or_after_a_recovery_loses_no_published_state() {
     let recorded = Recorded::new();
     recorded.run(&disk, "life");
     // The reported state is the one it goes back to.
-    let Disk { states, reported: told, .. } = recorded.all();
+    let Disk { states, reported, .. } = recorded.all();
     fs::remove_file(&recorded.log).expect("a log");
-    let found = Disk { states, reported: told, ..Disk::from_folder(&recorded.store()) };
+    let found = Disk { states, reported, ..Disk::from_folder(&recorded.store()) };
     recorded.run(&disk, "going back");
     replay(found, &recorded, 0);
 }

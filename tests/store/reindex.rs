@@ -1,57 +1,69 @@
 //! Stores rebuilt from their own blocks, on the chain that is part of the project.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::daemon::{CommandOutput, Node, Process, nisd, run};
+use crate::common::daemon::{CommandOutput, Process, nisd};
+use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::http::Client;
 use crate::common::tiny;
-use nisd::store::{AccessMode, Options, Read, Store, Table};
-use tempfile::TempDir;
+use nisd::store::{AccessMode, Read, Store, Table};
 
 const TIP: u64 = 60;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// A store with the whole chain.
-struct StoreFolder(TempDir);
+/// A store with the whole chain `tiny`.
+struct TinyStore {
+    chain: ChainFiles,
+    folder: DataFolder,
+}
 
-impl StoreFolder {
-    fn full() -> StoreFolder {
-        let place = StoreFolder(tempfile::tempdir().expect("a folder"));
-        let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
-        run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]).expect_success();
-        place
+impl TinyStore {
+    fn full() -> TinyStore {
+        let chain = ChainFiles::of("tiny");
+        TinyStore { folder: DataFolder::full(&chain), chain }
     }
 
     fn data(&self) -> PathBuf {
-        self.0.path().join("store")
+        self.folder.path()
     }
 
     #[track_caller]
-    fn on_store(&self, command: &str, arguments: &[&str]) -> CommandOutput {
-        let data = self.data();
-        run([command, "--data", text(&data)].iter().chain(arguments))
+    fn run(&self, command: &str, arguments: &[&str]) -> CommandOutput {
+        self.folder.run(command, arguments)
+    }
+
+    /// Imports the rest of the chain.
+    #[track_caller]
+    fn extend(&self) {
+        self.chain.import(&self.data(), &[]).expect_success();
     }
 
     #[track_caller]
-    fn digest(&self) -> String {
-        self.on_store("digest", &[]).expect_success().text()
+    fn digest(&self) -> (u64, String) {
+        self.folder.digest()
     }
 
-    /// Returns all outputs about the store as a whole.
+    fn open(&self, mode: AccessMode) -> Store {
+        self.folder.open(mode)
+    }
+
+    fn data_file(&self) -> Vec<u8> {
+        fs::read(self.data().join("data.mdb")).expect("a file")
+    }
+
+    /// Returns the state, its dump and the exported blocks.
     #[track_caller]
-    fn outputs(&self) -> Vec<String> {
-        let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let exported = hex(self.on_store("export", &[]).expect_success().stdout);
-        vec![self.digest(), self.on_store("dump", &[]).expect_success().text(), exported]
+    fn outputs(&self) -> ((u64, String), Vec<u8>, Vec<u8>) {
+        let output = |command: &str| self.run(command, &[]).expect_success().stdout;
+        (self.digest(), output("dump"), output("export"))
     }
 
     /// Returns the responses of a node on the store.
     fn answers(&self) -> Vec<String> {
-        let data = self.data();
-        let node = Node::start(["--config", text(&tiny("config.json")), "--data", text(&data), "--clock", "3600"]);
+        let node = self.chain.node(&self.data(), &["--clock", "3600"]);
         let mut client = Client::connect(node.http);
         let last = client.get("/chain/last-block");
         let signer = last.json()["signer"].as_str().expect("a key").to_owned();
@@ -87,12 +99,11 @@ impl StoreFolder {
 
     /// Changes the last value of a table, or the stored height of the block at height 30.
     fn corrupt(&self, table: Table) {
-        let (store, _) =
-            Store::open_existing(&self.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+        let store = self.open(AccessMode::Exclusive);
         let mut batch = store.begin_write().expect("a batch");
         let (key, mut value) = {
-            let mut walk = batch.cursor(table).unwrap();
-            let entry = if table == Table::Blocks { walk.seek(&30u64.to_be_bytes()) } else { walk.last() };
+            let mut cursor = batch.cursor(table).unwrap();
+            let entry = if table == Table::Blocks { cursor.seek(&30u64.to_be_bytes()) } else { cursor.last() };
             let (key, value) = entry.unwrap().expect("an entry");
             (key.to_vec(), value.to_vec())
         };
@@ -104,46 +115,41 @@ impl StoreFolder {
     }
 }
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a path")
-}
-
 const FILES: [&str; 4] = ["data.mdb", "lock.mdb", "nisd.lock", "settled"];
 
 #[test]
 fn a_reindexed_store_has_the_same_digest_and_answers() {
-    let place = StoreFolder::full();
-    let (looks, answers) = (place.outputs(), place.answers());
-    let before = fs::metadata(place.data().join("data.mdb")).expect("a file").len();
-    let said = place.on_store("reindex", &[]).expect_success().stderr;
+    let place = TinyStore::full();
+    let (outputs, answers) = (place.outputs(), place.answers());
+    let before = place.data_file().len();
+    let said = place.run("reindex", &[]).expect_success().stderr;
     assert!(said.contains("needs about") && said.contains("height 60"), "{said}");
-    assert_eq!(place.outputs(), looks);
+    assert_eq!(place.outputs(), outputs);
     assert_eq!(place.answers(), answers);
     assert_eq!(place.files(), FILES);
-    assert!(fs::metadata(place.data().join("data.mdb")).expect("a file").len() <= 2 * before);
-    place.on_store("check", &[]).expect_success();
+    assert!(place.data_file().len() <= 2 * before);
+    place.run("check", &[]).expect_success();
     // The undo records exist, and the chain can be extended.
-    place.on_store("rollback", &["--to", "1"]).expect_success();
-    let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
-    run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]).expect_success();
-    assert_eq!(place.outputs(), looks);
+    place.run("rollback", &["--to", "1"]).expect_success();
+    place.extend();
+    assert_eq!(place.outputs(), outputs);
 }
 
 #[test]
 fn a_reindex_repairs_a_corrupt_state() {
-    let place = StoreFolder::full();
+    let place = TinyStore::full();
     let digest = place.digest();
     place.corrupt(Table::Accounts);
     assert_ne!(place.digest(), digest);
-    place.on_store("check", &[]).expect_failure(1, &["table accounts", "nisd reindex"]);
-    place.on_store("reindex", &[]).expect_success();
+    place.run("check", &[]).expect_failure(1, &["table accounts", "nisd reindex"]);
+    place.run("reindex", &[]).expect_success();
     assert_eq!(place.digest(), digest);
 }
 
 #[test]
 fn a_check_names_each_corrupt_range_of_rows() {
-    let place = StoreFolder::full();
-    let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
+    let place = TinyStore::full();
+    let store = place.open(AccessMode::Exclusive);
     let mut batch = store.begin_write().expect("a batch");
     for table in [Table::Accounts, Table::Namespaces, Table::Mosaics] {
         // The checksum of other rows.
@@ -152,98 +158,92 @@ fn a_check_names_each_corrupt_range_of_rows() {
     batch.commit().expect("room");
     drop(store);
     let named = ["table accounts", "table namespaces", "table mosaics", "3 ranges"];
-    place.on_store("check", &[]).expect_failure(1, &named);
+    place.run("check", &[]).expect_failure(1, &named);
 }
 
 #[test]
 fn a_corrupt_block_is_named_and_the_old_store_stays() {
-    let place = StoreFolder::full();
+    let place = TinyStore::full();
     let digest = place.digest();
     place.corrupt(Table::Blocks);
-    let damaged = fs::read(place.data().join("data.mdb")).expect("the store");
-    place.on_store("reindex", &[]).expect_failure(1, &["height 30"]);
-    assert!(fs::read(place.data().join("data.mdb")).expect("the store") == damaged);
+    let damaged = place.data_file();
+    place.run("reindex", &[]).expect_failure(1, &["height 30"]);
+    assert!(place.data_file() == damaged);
     assert_eq!(place.digest(), digest, "the state is as it was");
 }
 
 #[test]
 fn an_interrupted_reindex_is_continued_from_any_state() {
-    let place = StoreFolder::full();
+    let place = TinyStore::full();
     let digest = place.digest();
     // Complete but not yet in place, before and after the first of two files was renamed.
     for with_readers in [true, false] {
         place.prepare_rebuild(with_readers);
         place.corrupt(Table::Accounts);
-        place.on_store("reindex", &[]).expect_success();
+        place.run("reindex", &[]).expect_success();
         assert_eq!((place.digest(), place.files()), (digest.clone(), FILES.map(str::to_owned).to_vec()));
     }
     // A part of the chain.
-    place.on_store("rollback", &["--to", "40"]).expect_success();
+    place.run("rollback", &["--to", "40"]).expect_success();
     place.prepare_rebuild(true);
-    let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
-    let ended = run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]);
-    ended.expect_success();
-    let said = place.on_store("reindex", &[]).expect_success().stderr;
+    place.extend();
+    let said = place.run("reindex", &[]).expect_success().stderr;
     assert!(said.contains("from height 40 on"), "{said}");
     assert_eq!(place.digest(), digest);
     // More than the chain, which was rolled back.
     place.prepare_rebuild(true);
-    place.on_store("rollback", &["--to", "50"]).expect_success();
+    place.run("rollback", &["--to", "50"]).expect_success();
     let at_50 = place.digest();
-    place.on_store("reindex", &[]).expect_success();
+    place.run("reindex", &[]).expect_success();
     assert_eq!(place.digest(), at_50);
     // No store at all, and a truncated one.
-    for bytes in [
-        b"this is not a store".repeat(1000),
-        fs::read(place.data().join("data.mdb")).expect("a store")[..9000].to_vec(),
-    ] {
+    for bytes in [b"this is not a store".repeat(1000), place.data_file()[..9000].to_vec()] {
         place.prepare_rebuild(true);
         fs::write(place.data().join("reindex/data.mdb"), bytes).expect("a file");
-        place.on_store("reindex", &[]).expect_success();
+        place.run("reindex", &[]).expect_success();
         assert_eq!((place.digest(), place.files()), (at_50.clone(), FILES.map(str::to_owned).to_vec()));
     }
 }
 
 #[test]
 fn a_reader_during_a_reindex_keeps_its_snapshot_and_later_ones_read_the_new_store() {
-    let place = StoreFolder::full();
+    let place = TinyStore::full();
     let digest = place.digest();
-    let (reader, _) = Store::open_existing(&place.data(), AccessMode::Shared, Options::default()).expect("a store");
+    let reader = place.open(AccessMode::Shared);
     let snapshot = reader.snapshot().expect("a snapshot");
     let before = nisd::state::digest(&snapshot).expect("a digest");
-    place.on_store("reindex", &[]).expect_success();
+    place.run("reindex", &[]).expect_success();
     // Changes the new store, so that pages the reader still uses would be reused.
     for _ in 0..4 {
-        place.on_store("rollback", &["--to", "30"]).expect_success();
-        let (config, blocks) = (tiny("config.json"), tiny("blocks.bin"));
-        run(["import", "--config", text(&config), "--data", text(&place.data()), text(&blocks)]).expect_success();
+        place.run("rollback", &["--to", "30"]).expect_success();
+        place.extend();
     }
     assert_eq!(nisd::state::digest(&snapshot).expect("a digest"), before);
     assert_eq!(place.digest(), digest);
-    place.on_store("check", &[]).expect_success();
+    place.run("check", &[]).expect_success();
 }
 
 #[test]
 fn a_used_foreign_or_missing_store_is_not_reindexed() {
-    let place = StoreFolder::full();
+    let place = TinyStore::full();
     let digest = place.digest();
-    let (store, _) = Store::open_existing(&place.data(), AccessMode::Exclusive, Options::default()).expect("a store");
-    place.on_store("reindex", &[]).expect_failure(1, &["another nisd uses the data folder"]);
+    let store = place.open(AccessMode::Exclusive);
+    place.run("reindex", &[]).expect_failure(1, &["another nisd uses the data folder"]);
     drop(store);
     let config = fs::read_to_string(tiny("config.json")).expect("the configuration");
-    let other = place.0.path().join("other.json");
+    let other = place.folder.beside("other.json");
     fs::write(&other, config.replace("golden-tiny", "somewhere-else")).expect("a file");
-    fs::copy(tiny("nemesis.bin"), place.0.path().join("nemesis.bin")).expect("a copy");
+    fs::copy(tiny("nemesis.bin"), place.folder.beside("nemesis.bin")).expect("a copy");
     let words = ["the chain of golden-tiny", "somewhere-else"];
-    place.on_store("reindex", &["--config", text(&other)]).expect_failure(1, &words);
+    place.run("reindex", &["--config", text(&other)]).expect_failure(1, &words);
     assert_eq!(place.digest(), digest);
-    let nowhere = StoreFolder(tempfile::tempdir().expect("a folder"));
-    nowhere.on_store("reindex", &[]).expect_failure(1, &["no chain in the data folder"]);
-    assert!(!nowhere.data().exists());
+    let nowhere = DataFolder::new();
+    nowhere.run("reindex", &[]).expect_failure(1, &["no chain in the data folder"]);
+    assert!(!nowhere.path().exists());
 }
 
 /// Runs a reindex whose files may not exceed this many KiB.
-fn limited(place: &StoreFolder, kib: u64) -> CommandOutput {
+fn limited(place: &TinyStore, kib: u64) -> CommandOutput {
     let program = nisd([""; 0]).get_program().to_owned();
     let mut shell = Command::new("bash");
     shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$@\""), "bash"]).arg(program);
@@ -254,9 +254,9 @@ fn limited(place: &StoreFolder, kib: u64) -> CommandOutput {
 
 #[test]
 fn a_failed_write_ends_the_reindex_and_a_second_call_completes_it() {
-    let place = StoreFolder::full();
+    let place = TinyStore::full();
     let digest = place.digest();
-    let size = fs::metadata(place.data().join("data.mdb")).expect("a file").len() >> 10;
+    let size = place.data_file().len() as u64 >> 10;
     let mut failed = 0;
     for part in 1..8 {
         let ended = limited(&place, size * part / 8);
@@ -267,7 +267,7 @@ fn a_failed_write_ends_the_reindex_and_a_second_call_completes_it() {
         assert_eq!(place.digest(), digest, "{part} of 8");
     }
     assert!(failed > 0, "nothing failed");
-    place.on_store("reindex", &[]).expect_success();
+    place.run("reindex", &[]).expect_success();
     assert_eq!((place.digest(), place.files()), (digest, FILES.map(str::to_owned).to_vec()));
-    assert!(place.digest().starts_with(&format!("{TIP} ")));
+    assert_eq!(place.digest().0, TIP);
 }

@@ -8,12 +8,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, wait_for};
+use crate::common::data_folder::{DataFolder, hasty_network, text};
 use crate::common::http::Client;
 use crate::common::print_notice;
-use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use crate::common::slow_disk::SlowDisk;
-use nisd::model::Amount;
-use tempfile::TempDir;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Log text about a helper that has ended.
@@ -21,20 +19,18 @@ const LOST: &str = "the node waits itself until it has another one";
 
 /// A network of one node that finds a block every second.
 struct Network {
-    folder: TempDir,
+    folder: DataFolder,
     config: PathBuf,
 }
 
 impl Network {
     fn new() -> Network {
-        let folder = tempfile::tempdir().expect("a folder");
-        let funded = [(address(&key_pair(1)), Amount::whole(TOTAL))];
-        let config = Genesis::new(now(), &funded).write_hasty(folder.path(), &private_key(1).printed(), &[]);
-        Network { folder, config }
+        let folder = DataFolder::new();
+        Network { config: hasty_network(folder.0.path(), 0, &[]), folder }
     }
 
     fn command(&self) -> Command {
-        let mut command = Node::command(["--config", self.config.to_str().expect("a path")]);
+        let mut command = Node::command(["--config", text(&self.config)]);
         // So that the open files of the helper can be inspected.
         command.env("NISD_CORE_DUMPS", "1");
         command
@@ -46,9 +42,24 @@ impl Network {
         Node::from_command(command)
     }
 
-    fn digest(&self) -> String {
-        let data = self.folder.path().join("store");
-        crate::common::daemon::run(["check", "--data", data.to_str().expect("a path")]).expect_success().text()
+    /// Starts a node and waits until it has made some blocks.
+    fn start_at(&self, disk: &SlowDisk, height: u64) -> (Node, Client) {
+        let node = self.start(disk);
+        let mut client = Client::connect(node.http);
+        until_height(&mut client, height);
+        (node, client)
+    }
+
+    /// Checks that a node continues the chain.
+    fn assert_continues(&self, disk: &SlowDisk, least: u64) {
+        let (_node, mut client) = self.start_at(disk, 1);
+        let height = client.height();
+        assert!(height >= least, "{height} of {least}");
+        until_height(&mut client, height + 2);
+    }
+
+    fn check(&self) {
+        self.folder.run("check", &[]).expect_success();
     }
 }
 
@@ -92,9 +103,7 @@ fn response_times(client: &mut Client, blocks: u64) -> Vec<Duration> {
 fn requests_do_not_wait_for_the_disk() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
-    let node = network.start(&disk);
-    let mut client = Client::connect(node.http);
-    until_height(&mut client, 3);
+    let (_node, mut client) = network.start_at(&disk, 3);
     // Two syncs precede the report of a block: the data, and the durable meta record.
     let delay = Duration::from_millis(1500);
     disk.set_millis(delay.as_millis() as u32);
@@ -113,15 +122,13 @@ fn requests_do_not_wait_for_the_disk() {
 fn a_block_is_not_published_before_it_is_durable() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
-    let node = network.start(&disk);
-    let mut client = Client::connect(node.http);
-    until_height(&mut client, 2);
+    let (_node, mut client) = network.start_at(&disk, 2);
     disk.set_millis(20_000);
     // A block whose commit was in progress may still arrive.
     sleep(Duration::from_millis(100));
     let (height, begun) = (client.height(), Instant::now());
     while begun.elapsed() < Duration::from_secs(5) {
-        assert_eq!(client.height(), height, "a block is told that is not on the disk");
+        assert_eq!(client.height(), height, "a block is published that is not on the disk");
         let status = client.get(&format!("/block/get?hash={}", "00".repeat(32))).status;
         assert!(status < 500, "{status}");
         sleep(POLL_INTERVAL);
@@ -133,42 +140,35 @@ fn a_block_is_not_published_before_it_is_durable() {
 fn a_killed_sync_helper_loses_nothing_and_the_node_syncs_itself() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
-    let node = network.start(&disk);
-    let mut client = Client::connect(node.http);
-    until_height(&mut client, 2);
+    let (node, mut client) = network.start_at(&disk, 2);
     disk.set_millis(3000);
     // By then it is working on a block.
     sleep(Duration::from_millis(1500));
     let killed = helper(&node).expect("a helper");
     kill(killed);
     disk.set_millis(0);
-    wait_for("it is said", || node.process.log().contains(LOST).then_some(()));
+    wait_for("the log line", || node.process.log().contains(LOST).then_some(()));
     let height = client.height();
     until_height(&mut client, height + 3);
     assert!(helper(&node).is_none_or(|other| other != killed));
     drop(node);
-    assert!(network.digest().starts_with(|digit: char| digit.is_ascii_digit()));
+    network.check();
 }
 
 #[test]
 fn a_sync_failure_in_the_helper_stops_the_chain_until_a_restart() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
-    let node = network.start(&disk);
-    let mut client = Client::connect(node.http);
-    until_height(&mut client, 2);
+    let (node, mut client) = network.start_at(&disk, 2);
     disk.fail();
-    wait_for("it is said", || node.process.log().contains("may be lost").then_some(()));
+    wait_for("the log line", || node.process.log().contains("may be lost").then_some(()));
     let height = client.height();
     disk.set_millis(0);
     // Later successful writes prove nothing about the failed one.
     sleep(Duration::from_secs(3));
     assert_eq!(client.height(), height);
     drop(node);
-    let node = network.start(&disk);
-    let mut client = Client::connect(node.http);
-    let height = client.height();
-    until_height(&mut client, height + 2);
+    network.assert_continues(&disk, 0);
 }
 
 #[test]
@@ -199,21 +199,19 @@ fn the_sync_helper_ends_with_the_node_and_holds_no_lock() {
         }
         wait_for("the helper ends", || (!is_running(helper)).then_some(()));
     }
-    let _ = network.digest();
+    network.check();
 }
 
 #[test]
 fn a_shutdown_during_a_sync_ends_in_time_and_keeps_published_blocks() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
-    let node = network.start(&disk);
-    let mut client = Client::connect(node.http);
-    until_height(&mut client, 2);
+    let (node, mut client) = network.start_at(&disk, 2);
     let delay = Duration::from_secs(4);
     disk.set_millis(delay.as_millis() as u32);
     // By then it is working on a block and has not reported it.
     sleep(Duration::from_millis(1500));
-    let (told, helper) = (client.height(), helper(&node).expect("a helper"));
+    let (reported, helper) = (client.height(), helper(&node).expect("a helper"));
     let begun = Instant::now();
     node.process.signal("TERM");
     node.process.wait_with_timeout(Duration::from_secs(60)).expect_success();
@@ -222,12 +220,8 @@ fn a_shutdown_during_a_sync_ends_in_time_and_keeps_published_blocks() {
     assert!(begun.elapsed() < 5 * delay, "{:?}", begun.elapsed());
     wait_for("the helper ends", || (!is_running(helper)).then_some(()));
     disk.set_millis(0);
-    assert!(network.digest().starts_with(|digit: char| digit.is_ascii_digit()));
-    let node = network.start(&disk);
-    let mut client = Client::connect(node.http);
-    assert!(client.height() >= told, "{} of {told}", client.height());
-    let height = client.height();
-    until_height(&mut client, height + 2);
+    network.check();
+    network.assert_continues(&disk, reported);
 }
 
 #[test]

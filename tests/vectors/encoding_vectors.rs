@@ -9,7 +9,7 @@ use nisd::codec::binary::{BinaryDecoder, BinaryEncoder};
 use nisd::codec::json::{JsonDecoder, JsonEncoder};
 use nisd::codec::{Context, Decoder, Encoder, ReadError, SigningForm, block, lenient_json, mosaic, transaction};
 use nisd::crypto::hash::keccak256;
-use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Verifier};
+use nisd::crypto::{PublicKey, Verifier};
 use nisd::model::network::NAMESPACE_SINK;
 use nisd::model::transaction::entity_version;
 use nisd::model::{
@@ -22,7 +22,8 @@ use nisd::peer::wire::{
 };
 use serde_json::Value;
 
-const NETWORKS: [&str; 3] = ["mainnet", "testnet", "mijinnet"];
+use super::crypto_vectors::symbol_rows;
+use super::values::{NETWORKS, byte_of, bytes, key_pair, public_key, text};
 
 fn vectors() -> Value {
     serde_json::from_str(&crate::common::read_recorded("vectors-encoding.json.gz")).expect("JSON")
@@ -35,30 +36,9 @@ fn rows<'a>(file: &'a Value, section: &str) -> &'a [Value] {
     rows
 }
 
-fn text<'a>(row: &'a Value, name: &str) -> &'a str {
-    row[name].as_str().unwrap_or_else(|| panic!("{name} is missing in {row}"))
-}
-
-fn bytes(row: &Value, name: &str) -> Vec<u8> {
-    hex::decode(text(row, name)).expect("vectors hold hex")
-}
-
-fn key(row: &Value, name: &str) -> PublicKey {
-    PublicKey::from_hex(text(row, name)).expect("vectors hold public keys")
-}
-
-fn byte_of(network: &str) -> NetworkByte {
-    match network {
-        "mainnet" => NetworkByte::MAINNET,
-        "testnet" => NetworkByte::TESTNET,
-        "mijinnet" => NetworkByte::MIJINNET,
-        other => panic!("network {other}"),
-    }
-}
-
 fn context(file: &Value, network: &str) -> Context {
     let byte = byte_of(network);
-    let nemesis_signer = Address::parse(text(&file["networks"][network], "nemesisAddress"), byte);
+    let nemesis_signer = Address::parse(text(&file["networks"][network]["nemesisAddress"]), byte);
     Context { network: byte, nemesis_signer: nemesis_signer.expect("an address"), trusted: false }
 }
 
@@ -70,7 +50,10 @@ fn json_of(write: impl FnOnce(&mut JsonEncoder)) -> String {
 fn networks_have_their_bytes_and_addresses() {
     let file = vectors();
     let networks = file["networks"].as_object().expect("networks");
-    assert_eq!(networks.keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(NETWORKS));
+    assert_eq!(
+        networks.keys().map(String::as_str).collect::<BTreeSet<_>>(),
+        BTreeSet::from(NETWORKS.map(|(name, _)| name))
+    );
     for (name, network) in networks {
         let byte = byte_of(name);
         assert_eq!(i64::from(byte.0), network["networkByte"]);
@@ -80,14 +63,14 @@ fn networks_have_their_bytes_and_addresses() {
             ("namespaceFeeSinkPublicKey", "namespaceFeeSink"),
             ("mosaicFeeSinkPublicKey", "mosaicFeeSink"),
         ] {
-            let address = Address::from_public_key(&key(network, key_name), byte);
-            assert_eq!(address.as_str(), text(network, address_name));
-            assert!(address.as_str().starts_with(text(network, "addressStartChar")));
+            let address = Address::from_public_key(&public_key(&network[key_name]), byte);
+            assert_eq!(address.as_str(), text(&network[address_name]));
+            assert!(address.as_str().starts_with(text(&network["addressStartChar"])));
         }
-        assert_eq!(NAMESPACE_SINK, key(network, "namespaceFeeSinkPublicKey"));
-        let alice = key(&rows(&file, "keys")[0], "publicKey");
-        let generation = [bytes(network, "nemesisGenerationHash"), alice.0.to_vec()].concat();
-        assert_eq!(hex::encode(keccak256(&generation)), text(network, "generationHashOfBlockTwoIfHarvestedByAlice"));
+        assert_eq!(NAMESPACE_SINK, public_key(&network["namespaceFeeSinkPublicKey"]));
+        let alice = public_key(&rows(&file, "keys")[0]["publicKey"]);
+        let generation = [bytes(&network["nemesisGenerationHash"]), alice.0.to_vec()].concat();
+        assert_eq!(hex::encode(keccak256(&generation)), text(&network["generationHashOfBlockTwoIfHarvestedByAlice"]));
         for which in ["firstTransaction", "lastTransaction"] {
             check_transaction(&file, &network[which], name);
         }
@@ -98,9 +81,9 @@ fn networks_have_their_bytes_and_addresses() {
 fn keys_have_an_address_on_each_network() {
     let file = vectors();
     for row in rows(&file, "keys") {
-        for network in NETWORKS {
-            let address = Address::from_public_key(&key(row, "publicKey"), byte_of(network));
-            assert_eq!(address.as_str(), text(row, network));
+        for (network, byte) in NETWORKS {
+            let address = Address::from_public_key(&public_key(&row["publicKey"]), byte);
+            assert_eq!(address.as_str(), text(&row[network]));
         }
     }
 }
@@ -109,7 +92,7 @@ fn keys_have_an_address_on_each_network() {
 fn addresses_are_valid_or_not() {
     let file = vectors();
     for row in rows(&file, "addressValidation") {
-        let read = Address::parse(text(row, "input"), byte_of(text(row, "network")));
+        let read = Address::parse(text(&row["input"]), byte_of(text(&row["network"])));
         assert_eq!(row["valid"], read.is_some(), "{}", row["name"]);
     }
 }
@@ -118,19 +101,19 @@ fn addresses_are_valid_or_not() {
 fn transactions_have_their_bytes_json_hash_and_signature() {
     let file = vectors();
     for row in rows(&file, "transactions") {
-        check_transaction(&file, row, text(row, "network"));
+        check_transaction(&file, row, text(&row["network"]));
     }
 }
 
 /// Checks every form of a transaction; `json` and `privateKey` are checked where the row has them.
 fn check_transaction(file: &Value, row: &Value, network: &str) {
     let context = context(file, network);
-    let (signed, verifiable) = (bytes(row, "data"), bytes(row, "verifiable"));
+    let (signed, verifiable) = (bytes(&row["data"]), bytes(&row["verifiable"]));
     let read = Transaction::from_bytes(&verifiable, SigningForm::Verifiable, context).expect("a transaction");
     assert_eq!(hex::encode(read.to_bytes(SigningForm::Verifiable)), hex::encode(&verifiable), "{row}");
     assert_eq!(hex::encode(read.signed_bytes()), hex::encode(&signed), "{row}");
-    assert_eq!(read.hash().to_string(), text(row, "hash"));
-    assert_eq!(read.signature.expect("a signature").to_string(), text(row, "signature"));
+    assert_eq!(read.hash().to_string(), text(&row["hash"]));
+    assert_eq!(read.signature.expect("a signature").to_string(), text(&row["signature"]));
     check_signatures(&mut Verifier::default(), &read);
 
     let unsigned = Transaction::from_bytes(&signed, SigningForm::NonVerifiable, context).expect("a transaction");
@@ -144,9 +127,9 @@ fn check_transaction(file: &Value, row: &Value, network: &str) {
         assert_eq!(transaction::read(&mut source, SigningForm::Verifiable).expect("a transaction"), read);
     }
     if row["privateKey"].is_string() {
-        let pair = KeyPair::new(&PrivateKey::from_hex(text(row, "privateKey")).expect("a private key"));
+        let pair = key_pair(&row["privateKey"]);
         assert_eq!(pair.public(), read.signer);
-        assert_eq!(pair.sign(&signed).to_string(), text(row, "signature"));
+        assert_eq!(pair.sign(&signed).to_string(), text(&row["signature"]));
     }
 }
 
@@ -162,12 +145,12 @@ fn check_signatures(verifier: &mut Verifier, transaction: &Transaction) {
 fn blocks_have_their_bytes_json_hash_and_signature() {
     let file = vectors();
     for row in rows(&file, "blocks") {
-        let context = context(&file, text(row, "network"));
-        let (signed, verifiable) = (bytes(row, "data"), bytes(row, "verifiable"));
+        let context = context(&file, text(&row["network"]));
+        let (signed, verifiable) = (bytes(&row["data"]), bytes(&row["verifiable"]));
         let read = Block::from_bytes(&verifiable, context).expect("a block");
         assert_eq!(read.to_bytes(SigningForm::Verifiable), verifiable);
         assert_eq!(read.to_bytes(SigningForm::NonVerifiable), signed);
-        assert_eq!(read.hash().to_string(), text(row, "hash"));
+        assert_eq!(read.hash().to_string(), text(&row["hash"]));
         check_block_signatures(&read);
 
         let mut source = BinaryDecoder::new(&signed, context);
@@ -175,17 +158,17 @@ fn blocks_have_their_bytes_json_hash_and_signature() {
         assert_eq!(unsigned, Block { signature: None, ..read.clone() });
         assert!(source.remaining().is_empty());
 
-        let json = text(row, "json");
+        let json = text(&row["json"]);
         assert_eq!(json_of(|sink| block::write(sink, &read, SigningForm::Verifiable)), json);
         let value = lenient_json::parse(json.as_bytes()).expect("JSON");
         let mut source = JsonDecoder::new(&value, context).expect("an object");
         assert_eq!(block::read(&mut source, SigningForm::Verifiable).expect("a block"), read);
 
-        let pair = KeyPair::new(&PrivateKey::from_hex(text(row, "privateKey")).expect("a private key"));
-        assert_eq!(pair.sign(&signed).to_string(), text(row, "signature"));
+        let pair = key_pair(&row["privateKey"]);
+        assert_eq!(pair.sign(&signed).to_string(), text(&row["signature"]));
         if row["generationHash"].is_string() {
-            let generation = [bytes(row, "previousGenerationHash"), read.signer.0.to_vec()].concat();
-            assert_eq!(hex::encode(keccak256(&generation)), text(row, "generationHash"));
+            let generation = [bytes(&row["previousGenerationHash"]), read.signer.0.to_vec()].concat();
+            assert_eq!(hex::encode(keccak256(&generation)), text(&row["generationHash"]));
         }
     }
 }
@@ -236,11 +219,11 @@ const TESTED_ELSEWHERE: [&str; 13] = [
 fn check_wire(name: &str, row: &Value) -> bool {
     let nobody = Address::from_public_key(&PublicKey([0; 32]), NetworkByte::TESTNET);
     let context = Context { network: NetworkByte::TESTNET, nemesis_signer: nobody, trusted: false };
-    let binary = hex::decode(text(row, "binary")).expect("hex");
+    let binary = hex::decode(text(&row["binary"])).expect("hex");
     /// Checks an entity of this type.
     macro_rules! check {
         ($entity:ty) => {
-            drop(crate::common::wire_forms::check::<$entity>(name, text(row, "json"), &binary, context))
+            drop(crate::vectors::wire_forms::check::<$entity>(name, text(&row["json"]), &binary, context))
         };
     }
     match name {
@@ -268,7 +251,7 @@ fn check_wire(name: &str, row: &Value) -> bool {
 
 /// Encodes the entity of a vector; `None` if its module does not exist yet.
 fn write_entity(name: &str, file: &Value) -> Option<Written> {
-    let alice = key(&rows(file, "keys")[0], "publicKey");
+    let alice = public_key(&rows(file, "keys")[0]["publicKey"]);
     let hash = Hash256(keccak256(b"x"));
     let known = AccountInfo {
         public_key: Some(alice),
@@ -332,12 +315,12 @@ fn entities_are_written_in_both_formats() {
     let file = vectors();
     let mut later = BTreeSet::new();
     for row in rows(&file, "entities") {
-        let name = text(row, "name");
+        let name = text(&row["name"]);
         match write_entity(name, &file) {
             Some(written) => {
                 check_wire(name, row);
-                assert_eq!(written.json, text(row, "json"), "{name}");
-                assert_eq!(written.binary, text(row, "binary"), "{name}");
+                assert_eq!(written.json, text(&row["json"]), "{name}");
+                assert_eq!(written.binary, text(&row["binary"]), "{name}");
             }
             None => assert!(check_wire(name, row) || later.insert(name), "{name} twice"),
         }
@@ -374,17 +357,17 @@ impl Entity {
 
 /// Decodes the input of a case.
 fn read_case(row: &Value, context: Context) -> Result<Entity, ReadError> {
-    let form = match text(row, "mode") {
+    let form = match text(&row["mode"]) {
         "verifiable" => SigningForm::Verifiable,
         "non-verifiable" => SigningForm::NonVerifiable,
         other => panic!("mode {other}"),
     };
     let not_an_object = || ReadError::Argument("JSON Object was expected".to_owned());
-    match text(row, "format") {
-        "binary" => read_entity(text(row, "entity"), &mut BinaryDecoder::new(&bytes(row, "input"), context), form),
+    match text(&row["format"]) {
+        "binary" => read_entity(text(&row["entity"]), &mut BinaryDecoder::new(&bytes(&row["input"]), context), form),
         "json" => {
-            let value = lenient_json::parse(text(row, "input").as_bytes()).map_err(|_| not_an_object())?;
-            read_entity(text(row, "entity"), &mut JsonDecoder::new(&value, context)?, form)
+            let value = lenient_json::parse(text(&row["input"]).as_bytes()).map_err(|_| not_an_object())?;
+            read_entity(text(&row["entity"]), &mut JsonDecoder::new(&value, context)?, form)
         }
         other => panic!("format {other}"),
     }
@@ -400,19 +383,19 @@ fn read_entity<'a, S: Decoder<'a>>(entity: &str, source: &mut S, form: SigningFo
 
 /// Returns what is wrong with the result of a case.
 fn check_result(row: &Value, outcome: Result<Entity, ReadError>) -> Option<String> {
-    let wanted_ok = text(row, "result") == "ok";
+    let wanted_ok = text(&row["result"]) == "ok";
     match outcome {
         Ok(entity) if wanted_ok => {
             let (bytes, hash) = (hex::encode(entity.bytes()), entity.hash().to_string());
-            let differs = bytes != text(row, "reserialised") || hash != text(row, "hash");
-            let changed = bytes != text(row, "input") && text(row, "format") == "binary";
-            let wrong_flag = text(row, "format") == "binary" && row["changed"] != changed;
+            let differs = bytes != text(&row["reserialised"]) || hash != text(&row["hash"]);
+            let changed = bytes != text(&row["input"]) && text(&row["format"]) == "binary";
+            let wrong_flag = text(&row["format"]) == "binary" && row["changed"] != changed;
             (differs || wrong_flag).then(|| format!("written as {bytes}, hash {hash}"))
         }
         Ok(_) => Some("was read".to_owned()),
         Err(error) if wanted_ok => Some(format!("failed: {error:?}")),
         Err(error) => {
-            let class = match text(row, "category") {
+            let class = match text(&row["category"]) {
                 "argument" => 'A',
                 "unknown-address" => 'U',
                 "missing" => 'M',
@@ -453,8 +436,8 @@ fn odd_inputs_are_read_or_rejected_as_recorded() {
     let mut wrong = Vec::new();
     let mut deviations = BTreeSet::new();
     for row in rows(&file, "reading") {
-        let name = text(row, "name");
-        let Some(problem) = check_result(row, read_case(row, context(&file, text(row, "network")))) else { continue };
+        let name = text(&row["name"]);
+        let Some(problem) = check_result(row, read_case(row, context(&file, text(&row["network"])))) else { continue };
         if DEVIATIONS.iter().any(|(known, _)| *known == name) {
             deviations.insert(name);
         } else {
@@ -468,12 +451,12 @@ fn odd_inputs_are_read_or_rejected_as_recorded() {
 #[test]
 fn nemesis_blocks_of_the_public_networks_match_the_vectors() {
     let file = vectors();
-    for name in NETWORKS {
+    for (name, _) in NETWORKS {
         let network = &file["networks"][name];
-        let Some(path) = crate::common::shared(&format!("data/{}", text(network, "nemesisFile"))) else { continue };
+        let Some(path) = crate::common::shared(&format!("data/{}", text(&network["nemesisFile"]))) else { continue };
         let bytes = std::fs::read(path).expect("a readable file");
         assert_eq!(network["nemesisFileSize"], bytes.len());
-        assert_eq!(hex::encode(keccak256(&bytes)), text(network, "nemesisFileKeccak256"));
+        assert_eq!(hex::encode(keccak256(&bytes)), text(&network["nemesisFileKeccak256"]));
         let block = Block::from_bytes(&bytes, context(&file, name)).expect("a block");
         assert!(block.to_bytes(SigningForm::Verifiable) == bytes, "{name} is not written as it was read");
         check_nemesis(name, network, &block);
@@ -485,9 +468,9 @@ fn nemesis_blocks_of_the_public_networks_match_the_vectors() {
 fn check_nemesis(name: &str, network: &Value, block: &Block) {
     assert_eq!((block.kind, block.height, block.timestamp), (BlockKind::Nemesis, Height(1), Timestamp(0)));
     assert_eq!(block.previous_hash, Hash256([0; 32]));
-    assert_eq!(block.signer, key(network, "nemesisSignerPublicKey"));
-    assert_eq!(block.signature.expect("signed").to_string(), text(network, "nemesisSignature"));
-    assert_eq!(block.hash().to_string(), text(network, "nemesisBlockHash"), "{name}");
+    assert_eq!(block.signer, public_key(&network["nemesisSignerPublicKey"]));
+    assert_eq!(block.signature.expect("signed").to_string(), text(&network["nemesisSignature"]));
+    assert_eq!(block.hash().to_string(), text(&network["nemesisBlockHash"]), "{name}");
     assert_eq!(network["nemesisTransactionCount"], block.transactions.len());
     let amounts = block.transactions.iter().map(|transaction| match &transaction.body {
         Body::Transfer(transfer) => transfer.amount.0,
@@ -513,13 +496,6 @@ fn check_nemesis_json(file: &Value, name: &str, block: &Block) {
     assert_eq!(block::read(&mut source, SigningForm::Verifiable).as_ref(), Ok(block), "{name}");
 }
 
-fn symbol_rows(file: &str) -> Option<Vec<Value>> {
-    let path = crate::common::shared(&format!("data/symbol-nem/{file}"))?;
-    let rows: Vec<Value> = serde_json::from_slice(&std::fs::read(path).expect("readable")).expect("a list");
-    assert!(!rows.is_empty(), "{file} is empty");
-    Some(rows)
-}
-
 #[test]
 fn public_address_vectors_match() {
     let Some(rows) = symbol_rows("1.test-address.json") else { return };
@@ -527,9 +503,9 @@ fn public_address_vectors_match() {
         for (name, network) in
             [("address_Public", "mainnet"), ("address_PublicTest", "testnet"), ("address_Mijin", "mijinnet")]
         {
-            let address = Address::from_public_key(&key(&row, "publicKey"), byte_of(network));
-            assert_eq!(address.as_str(), text(&row, name));
-            assert_eq!(Address::parse(text(&row, name), byte_of(network)), Some(address));
+            let address = Address::from_public_key(&public_key(&row["publicKey"]), byte_of(network));
+            assert_eq!(address.as_str(), text(&row[name]));
+            assert_eq!(Address::parse(text(&row[name]), byte_of(network)), Some(address));
         }
     }
 }
@@ -546,7 +522,7 @@ fn public_transaction_vectors_match() {
     let context = context(&file, "testnet");
     let mut unchanged = 0;
     for row in &rows {
-        let payload = bytes(row, "payload");
+        let payload = bytes(&row["payload"]);
         let refused =
             Transaction::from_bytes(&payload, SigningForm::Verifiable, context).expect_err("the fee is refused");
         assert_eq!(refused.class(), 'A', "{refused}");
@@ -556,7 +532,7 @@ fn public_transaction_vectors_match() {
         let outcome = Transaction::from_bytes(&payload, SigningForm::Verifiable, context);
         match &outcome {
             Ok(read) if read.to_bytes(SigningForm::Verifiable) == payload => unchanged += 1,
-            outcome => assert!(is_exception(text(row, "test_name"), &payload, outcome), "{row}: {outcome:?}"),
+            outcome => assert!(is_exception(text(&row["test_name"]), &payload, outcome), "{row}: {outcome:?}"),
         }
     }
     assert!(unchanged > rows.len() / 2, "only {unchanged} of {} are unchanged", rows.len());

@@ -23,13 +23,13 @@ fn plan(blocks: u64, transactions: usize, seed: u64) -> Plan {
 }
 
 fn generate(plan: &Plan, folder: &Path) -> (Files, Statistics) {
-    let mut told = None;
-    let made = crate::vectors::chains::generate(plan, folder, |progress| told = Some(progress));
-    let (files, book) = made.expect("such a chain can be made");
-    let Progress { height, transactions, rates } = told.expect("the end is told");
-    assert_eq!((height, transactions), (plan.blocks, book.transactions));
+    let mut last = None;
+    let made = crate::vectors::chains::generate(plan, folder, |progress| last = Some(progress));
+    let (files, statistics) = made.expect("such a chain can be made");
+    let Progress { height, transactions, rates } = last.expect("the last progress");
+    assert_eq!((height, transactions), (plan.blocks, statistics.transactions));
     assert!(rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
-    (files, book)
+    (files, statistics)
 }
 
 /// Imports a chain with the program and checks the height it reaches.
@@ -44,11 +44,15 @@ fn assert_is_imported(plan: &Plan, files: &Files, folder: &Path) {
 #[test]
 fn a_generated_chain_of_all_kinds_in_which_namespaces_expire_is_valid() {
     let (folder, plan) = (tempfile::tempdir().expect("a folder"), plan(4_300, 3, 1));
-    let (files, book) = generate(&plan, folder.path());
-    assert_eq!(book.kinds.keys().copied().collect::<Vec<_>>(), ALL_KINDS);
-    assert_eq!(book.transactions, (plan.blocks - 1) * plan.transactions as u64);
+    let (files, statistics) = generate(&plan, folder.path());
+    assert_eq!(statistics.kinds.keys().copied().collect::<Vec<_>>(), ALL_KINDS);
+    assert_eq!(statistics.transactions, (plan.blocks - 1) * plan.transactions as u64);
     for what in ["renewals", "renewalsAfterExpiry", "claims", "redefinitions", "linksEnded", "blocksByRemotes"] {
-        assert!(book.other_counts.get(what).is_some_and(|count| *count > 0), "{what}: {:?}", book.other_counts);
+        assert!(
+            statistics.other_counts.get(what).is_some_and(|count| *count > 0),
+            "{what}: {:?}",
+            statistics.other_counts
+        );
     }
     assert_is_imported(&plan, &files, folder.path());
 }
@@ -57,9 +61,9 @@ fn a_generated_chain_of_all_kinds_in_which_namespaces_expire_is_valid() {
 fn a_generated_chain_of_plain_payments_by_proof_of_stake_is_valid() {
     let folder = tempfile::tempdir().expect("a folder");
     let plan = Plan { stake: true, plain: true, gzip: true, ..plan(400, 10, 1) };
-    let (files, book) = generate(&plan, folder.path());
-    assert_eq!(book.kinds.keys().copied().collect::<Vec<_>>(), ["transfer"]);
-    assert!(book.other_counts["messages"] > 0);
+    let (files, statistics) = generate(&plan, folder.path());
+    assert_eq!(statistics.kinds.keys().copied().collect::<Vec<_>>(), ["transfer"]);
+    assert!(statistics.other_counts["messages"] > 0);
     assert_is_imported(&plan, &files, folder.path());
 }
 
@@ -78,11 +82,11 @@ fn the_seed_determines_the_generated_files() {
 
 #[test]
 fn impossible_chains_are_rejected_with_the_faulty_option() {
-    let refused = |plan: Plan| plan.check().unwrap_err();
-    assert!(refused(plan(1, 3, 1)).starts_with("--blocks:"));
-    assert!(refused(plan(100, 10_001, 1)).starts_with("--transactions:"));
-    assert!(refused(plan(100, 100, 1)).starts_with("--accounts:"));
-    assert!(refused(Plan { accounts: 100_000, ..plan(100, 3, 1) }).starts_with("--accounts:"));
-    assert!(refused(Plan { target_time: Some(8_641), ..plan(100, 3, 1) }).starts_with("--target-time:"));
+    let rejection = |plan: Plan| plan.check().unwrap_err();
+    assert!(rejection(plan(1, 3, 1)).starts_with("--blocks:"));
+    assert!(rejection(plan(100, 10_001, 1)).starts_with("--transactions:"));
+    assert!(rejection(plan(100, 100, 1)).starts_with("--accounts:"));
+    assert!(rejection(Plan { accounts: 100_000, ..plan(100, 3, 1) }).starts_with("--accounts:"));
+    assert!(rejection(Plan { target_time: Some(8_641), ..plan(100, 3, 1) }).starts_with("--target-time:"));
     assert_eq!(plan(2, 3, 1).check(), Ok(()));
 }

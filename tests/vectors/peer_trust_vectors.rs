@@ -12,6 +12,7 @@ use nisd::peer::time_sync::{ClockAnswer, Sample, TimeSync, coupling, tolerance};
 use nisd::peer::trust::{Calculation, Members, TrustValues};
 use serde_json::Value;
 
+use super::values::{cases, integer, list, to_bits};
 use crate::common::{read_recorded, vector_group};
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -33,16 +34,8 @@ fn decimals(text: &str, name: &str) -> Vec<f64> {
     list.split(',').map(|number| number.trim().parse().expect("a number")).collect()
 }
 
-fn to_bits(numbers: &[f64]) -> Vec<u64> {
-    numbers.iter().map(|number| number.to_bits()).collect()
-}
-
 fn integers(value: &Value) -> Vec<i64> {
-    value.as_array().expect("a list").iter().map(integer).collect()
-}
-
-fn integer(value: &Value) -> i64 {
-    value.as_i64().unwrap_or_else(|| panic!("not an integer: {value}"))
+    list(value).iter().map(integer).collect()
 }
 
 fn address(number: i64) -> Address {
@@ -53,7 +46,7 @@ fn address(number: i64) -> Address {
 fn experiences(section: &Value) -> Experiences {
     let local = integer(&section["localNode"]);
     let mut experiences = Experiences::new(address(local));
-    for row in section["experiences"].as_array().expect("a list") {
+    for row in list(&section["experiences"]) {
         let [from, to, successes, failures] = ["from", "to", "s", "f"].map(|name| integer(&row[name]));
         if from == local {
             (0..successes).for_each(|_| experiences.succeeded(address(to), NOW));
@@ -137,9 +130,7 @@ fn answers(samples: &[Sample]) -> Vec<ClockAnswer> {
 #[test]
 fn time_samples_are_measured_as_by_the_reference() {
     let section = section("timeSynchronization");
-    let rows = section["samples"].as_array().expect("a list");
-    assert!(!rows.is_empty());
-    for row in rows {
+    for row in cases(&section["samples"]) {
         let sample = sample(row);
         assert_eq!((sample.duration(), sample.offset()), (integer(&row["duration"]), integer(&row["offset"])));
     }
@@ -148,8 +139,8 @@ fn time_samples_are_measured_as_by_the_reference() {
 #[test]
 fn network_time_is_moved_as_by_the_reference() {
     let section = section("timeSynchronization");
-    let samples: Vec<_> = section["samples"].as_array().expect("a list").iter().map(sample).collect();
-    let cases = section["cases"].as_array().expect("a list");
+    let samples: Vec<_> = list(&section["samples"]).iter().map(sample).collect();
+    let cases = list(&section["cases"]);
     assert_eq!(cases.len(), 6);
     for case in cases {
         let accounts = integer(&case["lastVectorSize"]) as u64;

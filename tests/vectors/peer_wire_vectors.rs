@@ -5,10 +5,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
+use super::values::{bytes, key_pair, text};
 use crate::common::{print_notice, read_recorded};
 use nisd::codec::{Context, Format, Readable, SigningForm, Writable};
 use nisd::crypto::hash::keccak256;
-use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
+use nisd::crypto::{KeyPair, PublicKey, Signature};
 use nisd::mempool::short_id;
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Block, Height, NetworkByte, Transaction};
@@ -41,23 +42,15 @@ fn rows<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value[name].as_array().unwrap_or_else(|| panic!("no list {name}"))
 }
 
-fn text<'v>(value: &'v Value, name: &str) -> &'v str {
-    value[name].as_str().unwrap_or_else(|| panic!("no text {name} in {value}"))
-}
-
-fn bytes(value: &Value, name: &str) -> Vec<u8> {
-    hex::decode(text(value, name)).expect("hex")
-}
-
 fn pair(keys: &Value, name: &str) -> KeyPair {
-    let pair = KeyPair::new(&PrivateKey::from_hex(text(&keys[name], "privateKey")).expect("a key"));
-    assert_eq!(pair.public().to_string(), text(&keys[name], "publicKey"));
+    let pair = key_pair(&keys[name]["privateKey"]);
+    assert_eq!(pair.public().to_string(), text(&keys[name]["publicKey"]));
     pair
 }
 
 fn check<T: Readable + Writable + PartialEq + Debug>(row: &Value, name: &str) -> T {
     // Answers end with a line break, which is not part of the entity.
-    crate::common::wire_forms::check(name, text(row, "json").trim_end(), &bytes(row, "binary"), context())
+    crate::vectors::wire_forms::check(name, text(&row["json"]).trim_end(), &bytes(&row["binary"]), context())
 }
 
 #[test]
@@ -65,7 +58,7 @@ fn every_structure_is_read_and_written_in_both_formats() {
     let file = vectors();
     let mut left_out = BTreeSet::new();
     for row in rows(&file, "structures") {
-        let name = text(row, "name");
+        let name = text(&row["name"]);
         match name {
             "identity with name" | "identity without name" => drop(check::<Identity>(row, name)),
             "endpoint" => drop(check::<Endpoint>(row, name)),
@@ -96,7 +89,7 @@ fn every_structure_is_read_and_written_in_both_formats() {
         }
     }
     assert_eq!(left_out, NOT_READ.iter().map(|(start, _)| *start).collect());
-    let refused = Format::Json.read::<Challenge>(text(&rows(&file, "structures")[0], "json").as_bytes(), context());
+    let refused = Format::Json.read::<Challenge>(text(&rows(&file, "structures")[0]["json"]).as_bytes(), context());
     assert!(refused.unwrap_err().to_string().contains("64 bytes"));
 }
 
@@ -104,9 +97,9 @@ fn every_structure_is_read_and_written_in_both_formats() {
 fn an_identity_is_proved_by_the_recorded_signature() {
     let file = vectors();
     let row = &file["identitySignature"];
-    let challenge = Challenge(bytes(row, "challenge").try_into().expect("64 bytes"));
-    let signature = Signature(bytes(row, "signature").try_into().expect("64 bytes"));
-    let signer = pair(&file["keys"], text(row, "signer"));
+    let challenge = Challenge(bytes(&row["challenge"]).try_into().expect("64 bytes"));
+    let signature = Signature(bytes(&row["signature"]).try_into().expect("64 bytes"));
+    let signer = pair(&file["keys"], text(&row["signer"]));
     assert_eq!(challenge.sign(&signer), signature);
     assert!(challenge.is_signed_by(&signer.public(), &signature));
     assert!(!challenge.is_signed_by(&pair(&file["keys"], "node2").public(), &signature));
@@ -119,7 +112,7 @@ where
     Q: Readable + Writable + PartialEq + Debug,
     A: Readable + Writable + PartialEq + Debug,
 {
-    let path = text(row, "path");
+    let path = text(&row["path"]);
     let challenge = check_request::<Q>(&row["request"], &query, path);
     let entity: A = check(&row["entity"], path);
     let response: AuthenticatedResponse<A> = check(&row["response"], path);
@@ -134,7 +127,7 @@ where
 }
 
 fn bodies(row: &Value) -> [(Format, Vec<u8>); 2] {
-    [(Format::Json, text(row, "json").into()), (Format::Binary, bytes(row, "binary"))]
+    [(Format::Json, text(&row["json"]).into()), (Format::Binary, bytes(&row["binary"]))]
 }
 
 /// Checks that the node encodes the query as recorded; returns the challenge of the request.
@@ -173,8 +166,8 @@ fn every_request_is_sent_and_answered_as_recorded() {
     let mut paths = BTreeSet::new();
     for row in rows(&file, "authenticated") {
         let request = &row["request"];
-        let body = text(request, "json").as_bytes();
-        match text(row, "path") {
+        let body = text(&request["json"]).as_bytes();
+        match text(&row["path"]) {
             "/node/info" => check_exchange::<Challenge, NodeInfo>(row, Query::NodeInfo, &node),
             "/chain/height" => check_exchange::<Challenge, Height>(row, Query::Height, &node),
             "/chain/score" => check_exchange::<Challenge, Score>(row, Query::Score, &node),
@@ -200,7 +193,7 @@ fn every_request_is_sent_and_answered_as_recorded() {
             }
             path => panic!("{path} is not checked"),
         }
-        paths.insert(text(row, "path"));
+        paths.insert(text(&row["path"]));
     }
     assert_eq!(paths.len(), 8, "{paths:?}");
 }
@@ -219,20 +212,20 @@ fn check_block_list(row: &Value, challenge: &Challenge, node: &KeyPair) {
 fn a_pushed_transaction_is_signed_read_and_written_as_recorded() {
     let file = vectors();
     let row = &file["secureEntity"];
-    let transaction = Transaction::from_bytes(&bytes(row, "transactionBinary"), SigningForm::Verifiable, context());
+    let transaction = Transaction::from_bytes(&bytes(&row["transactionBinary"]), SigningForm::Verifiable, context());
     let transaction = transaction.expect("a transaction");
-    assert_eq!(transaction.hash().to_string(), text(row, "transactionHash"));
+    assert_eq!(transaction.hash().to_string(), text(&row["transactionHash"]));
     assert_eq!(short_id(&transaction.hash()).to_string(), row["hashShortId"].to_string().trim_matches('"'));
     let salt = keccak256(&transaction.to_bytes(SigningForm::Verifiable));
-    assert_eq!(hex::encode(salt), text(row, "saltKeccak256OfFullBinary"));
+    assert_eq!(hex::encode(salt), text(&row["saltKeccak256OfFullBinary"]));
     let pushed = SecureEntity::sign(transaction, &pair(&file["keys"], "node2"), Some("bob".to_owned()));
-    assert_eq!(pushed.signature.to_string(), text(row, "signature"));
+    assert_eq!(pushed.signature.to_string(), text(&row["signature"]));
     assert_eq!(pushed.verify(), (true, 184));
-    check_push(&pushed, bytes(row, "pushTransactionBody"));
-    check_push(&List(vec![pushed.clone()]), bytes(row, "pushTransactionsBody"));
+    check_push(&pushed, bytes(&row["pushTransactionBody"]));
+    check_push(&List(vec![pushed.clone()]), bytes(&row["pushTransactionsBody"]));
     let json = String::from_utf8(Format::Json.to_bytes(&pushed)).expect("a text");
     assert!(
-        json.starts_with(&format!(r#"{{"signature":"{}","identity":{{"name":"bob","#, text(row, "signature"))),
+        json.starts_with(&format!(r#"{{"signature":"{}","identity":{{"name":"bob","#, text(&row["signature"]))),
         "{json}"
     );
     let mut forged = pushed.clone();

@@ -14,6 +14,7 @@ use nisd::model::network::ImportanceScheme;
 use nisd::model::{Address, Amount, Height, NetworkByte};
 use serde_json::Value;
 
+use super::values::{bits, list, number, numbers, text, to_bits};
 use crate::common::vector_group;
 
 const BLOCKS_PER_DAY: u64 = 1440;
@@ -23,36 +24,16 @@ fn section(name: &str) -> Value {
     vector_group("poi", name)
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().unwrap_or_else(|| panic!("not a list: {value}"))
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("not a number: {value}"))
-}
-
-fn numbers(value: &Value) -> Vec<u64> {
-    list(value).iter().map(number).collect()
-}
-
 fn decimals(value: &Value) -> Vec<f64> {
     list(value).iter().map(|value| value.as_f64().expect("a number")).collect()
-}
-
-fn bits(value: &Value) -> u64 {
-    u64::from_str_radix(value.as_str().expect("a text"), 16).expect("hexadecimal digits")
 }
 
 fn all_bits(value: &Value) -> Vec<u64> {
     list(value).iter().map(bits).collect()
 }
 
-fn to_bits(values: &[f64]) -> Vec<u64> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
-
 fn address(value: &Value) -> Address {
-    let text = value.as_str().expect("a text");
+    let text = text(value);
     let network = match text.as_bytes()[0] {
         b'N' => NetworkByte::MAINNET,
         b'M' => NetworkByte::MIJINNET,
@@ -149,14 +130,6 @@ fn rows(entries: Vec<(u64, u64, u64)>) -> Vec<Vec<(u64, u64)>> {
     let mut rows: Vec<_> = rows.into_values().collect();
     rows.sort();
     rows
-}
-
-#[test]
-fn heights_are_grouped() {
-    let rows = section("groupedHeight");
-    for row in list(&rows) {
-        assert_eq!(Height(number(&row[0])).importance_height().0, number(&row[1]), "{row}");
-    }
 }
 
 #[test]

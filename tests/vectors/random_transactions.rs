@@ -15,23 +15,23 @@ const SEED: u64 = 1;
 /// A seed with which even a short run produces every kind of output file.
 const WRITTEN_SEED: u64 = 3;
 
-fn tried(plan: &Plan) -> Statistics {
-    let figures = run(plan, |_| {});
-    assert!(figures.differences.is_empty(), "NISD_SEED={}: {}", plan.seed, figures.differences.join("\n"));
-    figures
+fn run_without_differences(plan: &Plan) -> Statistics {
+    let statistics = run(plan, |_| {});
+    assert!(statistics.differences.is_empty(), "NISD_SEED={}: {}", plan.seed, statistics.differences.join("\n"));
+    statistics
 }
 
 #[test]
 fn every_rule_rejects_violations_with_its_result_and_valid_blocks_give_the_right_state() {
     let blocks = BLOCKS * from_environment("NISD_CASES").unwrap_or(1);
     let seed = from_environment("NISD_SEED");
-    let figures = tried(&Plan { cases: CASES, ..Plan::new(blocks, seed.unwrap_or(SEED)) });
-    print_notice(&figures.to_string());
+    let statistics = run_without_differences(&Plan { cases: CASES, ..Plan::new(blocks, seed.unwrap_or(SEED)) });
+    print_notice(&statistics.to_string());
     UNREACHABLE.iter().for_each(|(rule, why)| print_notice(&format!("cannot be reached: {rule}: {why}")));
-    let never = figures.rare_rules(1);
+    let never = statistics.rare_rules(1);
     // A run with a chosen seed may miss one by chance.
     assert!(never.is_empty() || seed.is_some(), "no case broke {never:?}");
-    let scarce = figures.rare_classes(1);
+    let scarce = statistics.rare_classes(1);
     assert!(scarce.is_empty() || seed.is_some(), "no case had {scarce:?}");
 }
 
@@ -40,7 +40,12 @@ fn written_files_are_reproducible_and_replay_with_the_same_results() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str| {
         let target = folder.path().join(name);
-        tried(&Plan { folder: Some(target.clone()), cases: 3, stops: 90, ..Plan::new(300, WRITTEN_SEED) });
+        run_without_differences(&Plan {
+            folder: Some(target.clone()),
+            cases: 3,
+            stops: 90,
+            ..Plan::new(300, WRITTEN_SEED)
+        });
         let network = std::fs::read_dir(target).expect("a folder").next().expect("a network").expect("a folder");
         network.path()
     };
@@ -54,8 +59,9 @@ fn written_files_are_reproducible_and_replay_with_the_same_results() {
     let (config, data, blocks) = (one.join("node.properties"), one.join("store"), one.join("blocks.bin"));
     let [config, data, blocks] = [config, data, blocks].map(text);
     crate::common::daemon::run(["import", "--config", &config, "--data", &data, &blocks]).expect_success();
-    let judged = replay(&one).unwrap_or_else(|text| panic!("{text}"));
-    print_notice(&format!("{judged:?}"));
-    let counts = [judged.refused, judged.undone, judged.long, judged.replacements, judged.worse, judged.odd];
-    assert!(judged.blocks > 60 && !counts.contains(&0), "{judged:?}");
+    let replayed = replay(&one).unwrap_or_else(|text| panic!("{text}"));
+    print_notice(&format!("{replayed:?}"));
+    let counts =
+        [replayed.refused, replayed.undone, replayed.long, replayed.replacements, replayed.worse, replayed.odd];
+    assert!(replayed.blocks > 60 && !counts.contains(&0), "{replayed:?}");
 }

@@ -1,81 +1,68 @@
 //! The rules against the published vectors.
 
-use std::path::Path;
-
+use super::ledger::{self, ALICE, BOB, mosaics_moved, on_empty, validation_result, within};
+use super::values::{NETWORKS, cases, number, public_key, public_network, text};
 use crate::common::vector_group;
-use nisd::config::{self, Settings};
-use nisd::crypto::{PublicKey, Signature};
+use nisd::crypto::PublicKey;
+use nisd::model::network::NAMESPACE_SINK;
 use nisd::model::transaction::{
     AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
     ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
-    Transfer, wire_version,
+    Transfer,
 };
 use nisd::model::{
-    Address, Amount, Body, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId,
-    Network, NetworkByte, Timestamp, Transaction,
+    Address, Amount, Body, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, NamespaceId, Network,
+    NetworkByte, Timestamp, Transaction,
 };
-use nisd::rules::{
-    self, FeeSchedule, Purpose, Rejection, ValidationContext, ValidationResult, check_transaction, max_message_length,
-    may_not_harvest, may_sign_block,
-};
-use nisd::state::{self, BlockContext, Effect, Ledger, effects};
-use nisd::store::{ChainIdentity, Options, Store, WriteTxn};
+use nisd::rules::{FeeSchedule, Purpose, ValidationResult, max_message_length, may_not_harvest, may_sign_block};
+use nisd::state::{self, Effect, Ledger};
+use nisd::store::WriteTxn;
 use serde_json::Value;
-
-/// Accounts of the tests.
-const ALICE: PublicKey = PublicKey([1; 32]);
-const BOB: PublicKey = PublicKey([2; 32]);
 
 /// Returns a group of the vectors.
 fn vectors(group: &str) -> Value {
     vector_group("consensus", group)
 }
 
-fn cases(group: &Value) -> &[Value] {
-    let list = if group.is_array() { group } else { &group["cases"] };
-    assert!(list.as_array().is_some_and(|list| !list.is_empty()));
-    list.as_array().unwrap()
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap())
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap()
-}
-
 fn mainnet() -> Network {
-    let flag = |key: &str, value: &str| config::Override {
-        key: key.to_owned(),
-        value: value.to_owned().into(),
-        flag: "--set",
-    };
-    let flags = vec![flag("nem.network", "mainnet"), flag("nem.network.nemesisFilePath", "unread")];
-    let Settings { network, .. } = config::load(None, flags, Some(Path::new("unused"))).unwrap();
-    assert_eq!(network.byte, NetworkByte::MAINNET);
-    network
+    public_network("mainnet")
 }
 
 /// Runs a test within a block of an otherwise empty mainnet on which Alice and Bob are rich.
 fn at(height: u64, test: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>)) {
     let network = mainnet();
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), &ChainIdentity::of(&network), Options::default()).unwrap();
-    let mut batch = store.begin_write().unwrap();
-    let mut block = BlockContext::new(Height(height), Timestamp(0));
-    let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
-    ledger.seed().unwrap();
-    for key in [ALICE, BOB] {
-        let (from, amount) = (network.nemesis_signer, Amount::whole(1_000_000_000).0);
-        ledger.apply(&Effect::Transfer { from, to: address(&key), amount }).unwrap();
-    }
-    test(&mut ledger);
+    on_empty(&network, |txn| {
+        within(txn, &network, Height(height), |ledger| {
+            ledger.seed().unwrap();
+            for key in [ALICE, BOB] {
+                let (from, amount) = (network.nemesis_signer, Amount::whole(1_000_000_000).0);
+                ledger.apply(&Effect::Transfer { from, to: address(&key), amount }).unwrap();
+            }
+            test(ledger);
+        });
+    });
 }
 
-fn context<'a>(ledger: &'a Ledger<'_, WriteTxn<'_>>, height: u64, purpose: Purpose) -> ValidationContext<'a> {
-    let (state, block, network) = (&*ledger.txn, Some(&*ledger.block), ledger.network);
-    ValidationContext { state, block, network, height: Height(height), now: Timestamp(1000), purpose }
+/// Builds a transaction of mainnet.
+fn transaction(signer: PublicKey, body: Body) -> Transaction {
+    ledger::transaction(NetworkByte::MAINNET, signer, body)
+}
+
+/// Defines a mosaic in the namespace `alice`.
+fn define(
+    ledger: &mut Ledger<'_, WriteTxn<'_>>,
+    name: &str,
+    supply: u64,
+    divisibility: u8,
+    levy: Option<Levy>,
+) -> MosaicId {
+    ledger::define(ledger, &format!("alice:{name}"), supply, divisibility, levy)
+}
+
+/// Returns the mosaic quantities that a transfer with one mosaic moves, or the text of the exception.
+fn moved(ledger: &Ledger<'_, WriteTxn<'_>>, amount: u64, id: &MosaicId, quantity: u64) -> Result<Vec<u64>, String> {
+    let moved = mosaics_moved(ledger.txn, NetworkByte::MAINNET, amount, id, quantity);
+    moved.map(|moved| moved.iter().map(|(_, quantity)| *quantity).collect()).map_err(|error| error.to_string())
 }
 
 fn schedule(ledger: &Ledger<'_, WriteTxn<'_>>, height: u64) -> FeeSchedule {
@@ -91,44 +78,9 @@ fn address(key: &PublicKey) -> Address {
     Address::from_public_key(key, NetworkByte::MAINNET)
 }
 
-/// Builds a transaction with a fee that is always high enough.
-fn transaction(signer: PublicKey, body: Body) -> Transaction {
-    let version = if matches!(body, Body::Transfer(_) | Body::AggregateModification(_)) { 2 } else { 1 };
-    Transaction {
-        version: wire_version(NetworkByte::MAINNET, version),
-        timestamp: Timestamp(1000),
-        signer,
-        signature: Some(Signature([0; 64])),
-        fee: Amount::whole(1000),
-        deadline: Timestamp(2000),
-        body,
-    }
-}
-
 fn transfer(amount: u64, message: usize, mosaics: Vec<Mosaic>) -> Transaction {
     let message = (message > 0).then(|| Message { kind: MessageKind::Plain, payload: vec![7; message] });
     transaction(ALICE, Body::Transfer(Transfer { recipient: address(&BOB), amount: Amount(amount), message, mosaics }))
-}
-
-/// Defines a mosaic of Alice.
-fn define(
-    ledger: &mut Ledger<'_, WriteTxn<'_>>,
-    name: &str,
-    supply: u64,
-    divisibility: u8,
-    levy: Option<Levy>,
-) -> MosaicId {
-    let namespace = NamespaceId::parse("alice").unwrap();
-    if state::leases(ledger.txn, "alice").unwrap().is_empty() {
-        ledger.apply(&Effect::Namespace { owner: address(&ALICE), name: namespace.clone() }).unwrap();
-    }
-    let id = MosaicId::new(namespace, name).unwrap();
-    let properties =
-        MosaicProperties { divisibility, initial_supply: supply, supply_mutable: true, transferable: true };
-    let definition =
-        MosaicDefinition { creator: ALICE, id: id.clone(), description: "a coin".to_owned(), properties, levy };
-    ledger.apply(&Effect::Definition(&definition)).unwrap();
-    id
 }
 
 /// One height with each fee schedule.
@@ -257,10 +209,9 @@ fn other_kinds_cost_the_minimum_fees_of_all_three_eras() {
             }
         }
         let upper = number(&group["signature_fee_upper_bound"]);
-        let context = context(ledger, ERAS[2], Purpose::Mempool);
         let pay = |fee| {
             let one = Transaction { fee: Amount(fee), ..cosignature(BOB, &transfer(0, 0, Vec::new())) };
-            result(check_transaction(&one, &context).map(drop))
+            validation_result(ledger, &one, ERAS[2], Purpose::Mempool)
         };
         assert_eq!(pay(upper), ValidationResult::Success);
         assert_eq!(pay(upper + 1), ValidationResult::FailureInsufficientFee);
@@ -281,25 +232,13 @@ fn rents_and_creation_fees_follow_the_era() {
     });
 }
 
-/// Returns the mosaic quantities that a transfer moves, or the text of the exception.
-fn moved(ledger: &Ledger<'_, WriteTxn<'_>>, transfer: &Transaction) -> Result<Vec<u64>, String> {
-    let mut list = Vec::new();
-    effects(transfer, ledger.txn, NetworkByte::MAINNET, &mut list).map_err(|error| error.to_string())?;
-    let quantity = |effect: &Effect<'_>| match effect {
-        Effect::MosaicTransfer { quantity, .. } => Some(*quantity),
-        _ => None,
-    };
-    Ok(list.iter().filter_map(quantity).collect())
-}
-
 #[test]
 fn the_transfer_amount_multiplies_mosaic_quantities() {
     let group = vectors("raw_quantity");
     at(500_000, |ledger| {
         let id = define(ledger, "coin", 1, 0, None);
         for case in cases(&group) {
-            let mosaic = Mosaic { id: id.clone(), quantity: number(&case["bag_quantity"]) };
-            let found = moved(ledger, &transfer(number(&case["amount_micro"]), 0, vec![mosaic]));
+            let found = moved(ledger, number(&case["amount_micro"]), &id, number(&case["bag_quantity"]));
             match text(&case["transferred"]).starts_with("error") {
                 true => assert_eq!(found, Err("BigInteger out of long range".to_owned()), "{case}"),
                 false => assert_eq!(found, Ok(vec![number(&case["transferred"])]), "{case}"),
@@ -317,7 +256,7 @@ fn percentile_levies_wrap_at_64_bits() {
             let mosaic = MosaicId::parse(&format!("alice:m{index}")).unwrap();
             let levy = Levy { kind: LevyKind::Percentile, recipient: address(&BOB), mosaic, fee };
             let id = define(ledger, &format!("m{index}"), 1, 0, Some(levy));
-            let found = moved(ledger, &transfer(1_000_000, 0, vec![Mosaic { id, quantity }]));
+            let found = moved(ledger, 1_000_000, &id, quantity);
             let expected = match text(&case["levy"]).strip_prefix("error: ") {
                 Some(exception) => Err(exception.to_owned()),
                 None => Ok([quantity, number(&case["levy"])].into_iter().filter(|quantity| *quantity > 0).collect()),
@@ -338,15 +277,6 @@ fn messages_may_be_longer_after_each_fork() {
     });
 }
 
-/// Returns the result of a check, which must not be an exception.
-fn result(outcome: rules::RuleResult) -> ValidationResult {
-    match outcome {
-        Ok(()) => ValidationResult::Success,
-        Err(Rejection::Result(result)) => result,
-        Err(other) => panic!("{other}"),
-    }
-}
-
 #[test]
 fn namespaces_are_renewed_in_time() {
     let group = vectors("namespace_renewal");
@@ -363,7 +293,7 @@ fn namespaces_are_renewed_in_time() {
             assert_eq!(case["active"], active, "{case}");
             for (signer, member) in [(ALICE, "owner"), (BOB, "other_account")] {
                 let one = transaction(signer, provision("rented", None));
-                let found = result(check_transaction(&one, &context(ledger, height, Purpose::Mempool)).map(drop));
+                let found = validation_result(ledger, &one, height, Purpose::Mempool);
                 assert_eq!(case[member], found.name(), "{case}");
             }
         }
@@ -374,14 +304,13 @@ fn namespaces_are_renewed_in_time() {
 fn names_of_namespaces_are_valid_and_claimable() {
     let group = vectors("namespace_ids");
     at(500_000, |ledger| {
-        let context = context(ledger, ERAS[2], Purpose::Mempool);
         for case in cases(&group) {
             let id = text(&case["id"]);
             assert_eq!(case["valid"], NamespaceId::parse(id).is_ok(), "{id}");
             let Some(claimable) = case["claimable"].as_bool() else { continue };
             let (parent, part) = id.rsplit_once('.').map_or((None, id), |(parent, part)| (Some(parent), part));
             let one = transaction(ALICE, provision(part, parent));
-            let found = result(check_transaction(&one, &context).map(drop));
+            let found = validation_result(ledger, &one, ERAS[2], Purpose::Mempool);
             assert_eq!(found != ValidationResult::FailureNamespaceNotClaimable, claimable, "{id}: {found}");
         }
     });
@@ -404,7 +333,7 @@ fn deadlines_are_within_a_day_of_the_time_stamp() {
             let mut one = transfer(1, 0, Vec::new());
             one.timestamp = Timestamp(number(&case["timestamp"]) as i32);
             one.deadline = Timestamp(number(&case["deadline"]) as i32);
-            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::BlockProcessing)).map(drop));
+            let found = validation_result(ledger, &one, ERAS[2], Purpose::BlockProcessing);
             assert_eq!(case["result"], found.name(), "{case}");
         }
     });
@@ -423,8 +352,13 @@ fn owners_and_remotes_may_sign_blocks_at_the_listed_heights() {
             let state = ledger.account(&account).unwrap().clone();
             let limit = ledger.network.chain.rewrite_limit;
             assert_eq!(case["may_sign_block"], may_sign_block(state.remote_status(height, limit)), "{case}");
-            let credited = if state.forwarded(height, limit).is_some() { "owner" } else { "self" };
-            assert_eq!(case["block_credited_to"], credited, "{case}");
+            // `Owner(Active)` is OWNER_ACTIVE.
+            let status = format!("{:?}", state.remote_status(height, limit)).to_uppercase();
+            assert_eq!(status.replace('(', "_").replace(')', ""), text(&case["status"]), "{case}");
+            let other = if account == owner { remote } else { owner };
+            let credited = (case["block_credited_to"] == "owner").then_some(other);
+            assert_eq!(state.forwarded(height, limit), credited, "{case}");
+            assert_eq!(state.forwarded(Height(999), limit), None);
         }
     });
 }
@@ -460,7 +394,7 @@ fn multisig_transactions_need_the_right_signatures() {
             // The rule does not depend on which signer initiated the transaction, but an earlier rule requires a
             // cosignatory.
             let one = multisig(signers[0], inner, &signers[1..]);
-            let found = result(check_transaction(&one, &context(ledger, ERAS[2], Purpose::BlockProcessing)).map(drop));
+            let found = validation_result(ledger, &one, ERAS[2], Purpose::BlockProcessing);
             assert_eq!(case["result"], found.name(), "{case}");
         });
     }
@@ -498,9 +432,8 @@ fn the_blocked_keys_may_not_harvest() {
 #[test]
 fn fees_go_to_the_sinks() {
     let group = vectors("fee_sinks");
-    for (name, byte) in
-        [("mainnet", NetworkByte::MAINNET), ("testnet", NetworkByte::TESTNET), ("mijinnet", NetworkByte::MIJINNET)]
-    {
+    assert_eq!(public_key(&group["namespace_rental"]["public_key"]), NAMESPACE_SINK);
+    for (name, byte) in NETWORKS {
         let network = Network { byte, ..mainnet() };
         assert_eq!(group["namespace_rental"][name], network.namespace_sink().as_str());
         assert_eq!(group["mosaic_creation"][name], network.mosaic_sink().as_str());

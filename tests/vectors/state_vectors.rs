@@ -6,23 +6,23 @@ mod checkpoint;
 mod scenario;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
+use super::ledger::{ALICE, BOB, define, mosaics_moved, on_empty, transaction, validation_result, within};
+use super::values::{cases, list, network, number, public_network, text};
 use crate::common::recorded_chain::{Chain, tip_of};
-use crate::common::{print_notice, shared, vector_group};
+use crate::common::{UNREAD_TESTNET, print_notice, shared, vector_group};
 use accounts::mosaic_id;
 use checkpoint::{checkpoint, interface_status};
 use nisd::chain::{due_after, nemesis_block};
-use nisd::config::{self, Settings};
 use nisd::crypto::{PublicKey, Signature};
 use nisd::importance::java_hash_map::{capacity, java_hash};
 use nisd::model::network::ChainParameters;
 use nisd::model::transaction::{LinkMode, ProvisionNamespace, SupplyChangeKind, Transfer, wire_version};
 use nisd::model::{
-    Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId,
-    MosaicProperties, NamespaceId, Network, NetworkByte, Timestamp, Transaction,
+    Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, LevyKind, NamespaceId, Network, NetworkByte,
+    Timestamp, Transaction,
 };
-use nisd::rules::{Purpose, Rejection, ValidationContext, ValidationResult, check_transaction};
+use nisd::rules::{Purpose, ValidationResult};
 use nisd::state::{
     self, BlockContext, Effect, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError, VestedBalance, digest,
     dump,
@@ -32,73 +32,25 @@ use scenario::{Run, Scenario};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-const ALICE: PublicKey = PublicKey([1; 32]);
-const BOB: PublicKey = PublicKey([2; 32]);
+/// The public networks and the files of their nemesis blocks.
+pub const NEMESIS_FILES: [(&str, &str); 3] =
+    [("mainnet", "nemesis.bin"), ("testnet", "nemesis-testnet.bin"), ("mijinnet", "nemesis-mijinnet.bin")];
 
 /// Returns a group of the vectors.
 fn vectors(group: &str) -> Value {
     vector_group("state", group)
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().unwrap()
-}
-
-/// Returns the elements of a list that must not be empty.
-fn cases(value: &Value) -> &[Value] {
-    assert!(!list(value).is_empty());
-    list(value)
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
-}
-
 fn height(value: &Value) -> Height {
     Height(number(value))
 }
 
-/// Returns the settings of a public network with changes.
-fn network_with(name: &str, settings: &[(&str, String)]) -> Settings {
-    let name = ("nem.network", name.to_owned());
-    let unread = ("nem.network.nemesisFilePath", "unread".to_owned());
-    let settings = [name, unread].into_iter().chain(settings.iter().cloned());
-    let flags =
-        settings.map(|(key, value)| config::Override { key: key.to_owned(), value: value.into(), flag: "--set" });
-    config::load(None, flags.collect(), Some(Path::new("unused"))).unwrap()
-}
-
 fn testnet() -> Network {
-    network_with("testnet", &[]).network
+    public_network("testnet")
 }
 
 fn address(key: &PublicKey) -> Address {
     Address::from_public_key(key, testnet().byte)
-}
-
-/// Runs a test in a write transaction on an empty store.
-fn on_empty(network: &Network, test: impl FnOnce(&mut WriteTxn<'_>)) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), &ChainIdentity::of(network), Options::default()).unwrap();
-    test(&mut store.begin_write().unwrap());
-}
-
-/// Performs something within a block at a height.
-fn within<T>(
-    txn: &mut WriteTxn<'_>,
-    network: &Network,
-    height: Height,
-    act: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>) -> T,
-) -> T {
-    let mut block = BlockContext::new(height, Timestamp(0));
-    let mut ledger = Ledger { txn, block: &mut block, network };
-    let result = act(&mut ledger);
-    ledger.flush().unwrap();
-    result
 }
 
 /// Credits a block without fees and prunes old entries.
@@ -128,6 +80,9 @@ fn heights_are_grouped_by_359() {
     let group = vectors("groupedHeight");
     for case in cases(&group) {
         assert_eq!(case["grouped"], height(&case["height"]).importance_height().0, "{case}");
+    }
+    for case in cases(&vector_group("poi", "groupedHeight")) {
+        assert_eq!(height(&case[0]).importance_height().0, number(&case[1]), "{case}");
     }
 }
 
@@ -209,8 +164,8 @@ fn retained_heights(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
 fn transaction_hashes_are_pruned_after_the_configured_time_but_not_before_36_hours() {
     let group = vectors("transactionHashPrune");
     for case in cases(&group) {
-        let hours = ("nis.transactionHashRetentionTime", case["retentionHours"].to_string());
-        let network = network_with("testnet", &[hours]).network;
+        let hours = case["retentionHours"].to_string();
+        let network = network(&[&UNREAD_TESTNET[..], &[("nis.transactionHashRetentionTime", &hours)]].concat());
         let effective = network.chain.hash_retention_hours.map_or(-1, i64::from);
         assert_eq!(case["effectiveHours"], effective, "{case}");
         let limit = case["removeHashesWithTimeStampBelow"].as_i64().unwrap_or(0);
@@ -371,66 +326,17 @@ fn outlinks_weigh_the_vested_share_of_what_the_sender_has_left() {
     }
 }
 
-fn transaction(signer: PublicKey, version: i32, body: Body) -> Transaction {
-    Transaction {
-        version: wire_version(testnet().byte, version),
-        timestamp: Timestamp(0),
-        signer,
-        signature: Some(Signature([0; 64])),
-        fee: Amount::whole(1000),
-        deadline: Timestamp(3600),
-        body,
-    }
-}
-
-/// Returns the recipients and amounts when Alice sends Bob a transfer with one mosaic.
-fn mosaics_moved(
-    state: &impl Read,
-    amount: u64,
-    id: &MosaicId,
-    quantity: u64,
-) -> Result<Vec<(Address, u64)>, StateError> {
-    let mosaics = vec![Mosaic { id: id.clone(), quantity }];
-    let body = Transfer { recipient: address(&BOB), amount: Amount(amount), message: None, mosaics };
-    let one = transaction(ALICE, 2, Body::Transfer(body));
-    let mut effects = Vec::new();
-    state::effects(&one, state, testnet().byte, &mut effects)?;
-    let moved = effects.iter().filter_map(|effect| match effect {
-        Effect::MosaicTransfer { from, to, mosaic, quantity } => {
-            assert_eq!((from, mosaic.as_ref()), (&address(&ALICE), id));
-            Some((*to, *quantity))
-        }
-        _ => None,
-    });
-    Ok(moved.collect())
-}
-
 #[test]
 fn the_amount_of_a_transfer_multiplies_the_quantities_of_its_mosaics() {
     let group = vectors("mosaicQuantity");
     on_empty(&testnet(), |batch| {
         for case in cases(&group) {
             let (amount, quantity) = (number(&case["transferAmount"]), number(&case["attachedQuantity"]));
-            let moved = mosaics_moved(batch, amount, &mosaic_id(&"a:b".into()), quantity).unwrap();
+            let moved =
+                mosaics_moved(batch, NetworkByte::TESTNET, amount, &mosaic_id(&"a:b".into()), quantity).unwrap();
             assert_eq!(moved, [(address(&BOB), number(&case["transferredQuantity"]))], "{case}");
         }
     });
-}
-
-/// Lets Alice rent a namespace and define a mosaic in it.
-fn define(
-    ledger: &mut Ledger<'_, WriteTxn<'_>>,
-    divisibility: u8,
-    initial_supply: u64,
-    levy: Option<Levy>,
-) -> MosaicId {
-    let id = mosaic_id(&"acme:coin".into());
-    let rent = Effect::Namespace { owner: address(&ALICE), name: id.namespace.clone() };
-    ledger.apply(&rent).unwrap();
-    let properties = MosaicProperties { divisibility, initial_supply, supply_mutable: true, transferable: true };
-    let definition = MosaicDefinition { creator: ALICE, id: id.clone(), description: String::new(), properties, levy };
-    ledger.apply(&Effect::Definition(&definition)).unwrap();
-    id
 }
 
 #[test]
@@ -447,8 +353,8 @@ fn levies_are_computed_with_the_arithmetic_of_64_bits() {
         };
         let quantity = number(&case["transferredQuantity"]);
         on_empty(&network, |batch| {
-            let id = within(batch, &network, Height(2), |ledger| define(ledger, 0, 1, Some(levy)));
-            let moved = mosaics_moved(batch, Amount::whole(1).0, &id, quantity);
+            let id = within(batch, &network, Height(2), |ledger| define(ledger, "acme:coin", 1, 0, Some(levy)));
+            let moved = mosaics_moved(batch, network.byte, Amount::whole(1).0, &id, quantity);
             if case["levy"] == "error" {
                 assert!(matches!(moved, Err(StateError::Argument(_))), "{case}: {moved:?}");
                 return;
@@ -468,7 +374,7 @@ fn a_supply_change_credits_the_creator_up_to_the_maximum() {
         let (most, supply) = (number(&case["maxSupply"]), number(&case["supply"]));
         on_empty(&network, |batch| {
             within(batch, &network, Height(2), |ledger| {
-                let id = define(ledger, number(&case["divisibility"]) as u8, supply, None);
+                let id = define(ledger, "acme:coin", supply, number(&case["divisibility"]) as u8, None);
                 assert_eq!(
                     case["quantity"],
                     state::mosaic_balance(ledger.txn, &id, &address(&ALICE)).unwrap(),
@@ -495,20 +401,8 @@ fn renting(ledger: &Ledger<'_, WriteTxn<'_>>, signer: PublicKey, height: u64) ->
         new_part: "acme".to_owned(),
         parent: None,
     };
-    let one = transaction(signer, 1, Body::ProvisionNamespace(body));
-    let context = ValidationContext {
-        state: &*ledger.txn,
-        block: Some(&*ledger.block),
-        network,
-        height: Height(height),
-        now: Timestamp(0),
-        purpose: Purpose::BlockProcessing,
-    };
-    match check_transaction(&one, &context) {
-        Ok(_) => ValidationResult::Success,
-        Err(Rejection::Result(result)) => result,
-        Err(other) => panic!("{other}"),
-    }
+    let one = transaction(network.byte, signer, Body::ProvisionNamespace(body));
+    validation_result(ledger, &one, height, Purpose::BlockProcessing)
 }
 
 #[test]
@@ -708,7 +602,7 @@ fn the_nemesis_block_gives_the_state_of_the_vectors(name: &str, file: &str) {
     let group = vectors("nemesis");
     let expected = &group[name];
     let Some(nemesis) = shared(&format!("data/{file}")) else { return };
-    let network = network_with(name, &[]).network;
+    let network = public_network(name);
     let chain = Chain { nemesis: std::fs::read(&nemesis).unwrap(), folder: nemesis, network };
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
@@ -803,16 +697,6 @@ fn nemesis_line(account: &Value) -> String {
 }
 
 #[test]
-fn the_nemesis_block_of_mainnet_gives_the_state_of_the_vectors() {
-    the_nemesis_block_gives_the_state_of_the_vectors("mainnet", "nemesis.bin");
-}
-
-#[test]
-fn the_nemesis_block_of_testnet_gives_the_state_of_the_vectors() {
-    the_nemesis_block_gives_the_state_of_the_vectors("testnet", "nemesis-testnet.bin");
-}
-
-#[test]
-fn the_nemesis_block_of_mijinnet_gives_the_state_of_the_vectors() {
-    the_nemesis_block_gives_the_state_of_the_vectors("mijinnet", "nemesis-mijinnet.bin");
+fn the_nemesis_blocks_of_the_public_networks_give_the_state_of_the_vectors() {
+    NEMESIS_FILES.iter().for_each(|(name, file)| the_nemesis_block_gives_the_state_of_the_vectors(name, file));
 }

@@ -5,7 +5,7 @@ use nisd::model::transaction::{MosaicDefinitionCreation, ProvisionNamespace};
 use nisd::model::{Address, Amount, Body, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Transaction};
 
 use crate::common::http::{Client, post};
-use crate::common::members;
+use crate::common::node_network;
 use crate::common::private_network::{NETWORK, address, key_pair, now, signed, transfer_with_message};
 
 /// Number of senders; their keys have the numbers from 2 on.
@@ -89,7 +89,7 @@ impl Payer {
 }
 
 fn announcement(transaction: &Transaction) -> String {
-    post("/transaction/announce", &members::announcement(transaction))
+    post("/transaction/announce", &node_network::announcement(transaction))
 }
 
 /// Announces all transfers, several at a time. The node must accept each of them.

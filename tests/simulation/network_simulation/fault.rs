@@ -4,221 +4,155 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 macro_rules! faults {
-    ($($(#[$meta:meta])* $name:ident,)*) => {
+    ($($(#[$about:meta])* $group:ident { $($(#[$meta:meta])* $name:ident,)* })*) => {
         /// A fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
-            $($(#[$meta])* $name,)*
+            $($($(#[$meta])* $name,)*)*
         }
+
+        $($(#[$about])* #[allow(dead_code)] pub const $group: &[Fault] = &[$(Fault::$name,)*];)*
 
         impl Fault {
             /// All faults.
-            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+            pub const ALL: &[Fault] = &[$($(Fault::$name,)*)*];
         }
     };
 }
 
 faults! {
-    // Faults of the network.
-    /// A message takes seconds.
-    SlowMessage,
-    /// A message overtakes an earlier one.
-    Overtaken,
-    /// No connection: refused at once.
-    Refused,
-    /// No connection: no reply.
-    NoRoute,
-    /// The connection breaks before the request arrives, or after.
-    ResetBefore,
-    ResetAfter,
-    /// The request or its answer is lost.
-    LostRequest,
-    LostAnswer,
-    /// Some members cannot reach others for a while.
-    Partition,
-    /// A partition that outlasts the timeouts of the others.
-    LongPartition,
-    /// A fork of exactly the rewrite limit, or one block deeper.
-    ForkAtLimit,
-    ForkBeyondLimit,
-    // Faults of members.
-    /// Stopped and restarted with all commits, or without the last ones.
-    RestartWithAll,
-    RestartWithoutLast,
-    /// Starts late.
-    LateStart,
-    /// A clock that is off, that drifts, or that is set wrongly for a while.
-    ClockOff,
-    ClockDrift,
-    ClockJump,
-    /// Commits that take long.
-    SlowDisk,
-    /// Ticks that take long, on a machine that must make blocks of many transactions.
-    SlowMachine,
-    // Lies of byzantine peers during chain comparison.
-    LiedAboutScore,
-    LowScore,
-    ForgedLastBlock,
-    TooFarBehind,
-    TooManyHashes,
-    NoHashes,
-    OtherHashes,
-    ForgedBlockAt,
-    NoBlocks,
-    ForgedBlock,
-    UnentitledBlock,
-    OverspendingBlock,
-    FutureBlock,
-    GapInBlocks,
-    TooManyBlocks,
-    InferiorBlocks,
-    // Faulty answers of byzantine peers to any request.
-    OtherChallengeSigned,
-    OtherKey,
-    ShortSignature,
-    CutShort,
-    Garbage,
-    HugeCount,
-    EmptyBody,
-    Status204,
-    Status302,
-    Status404,
-    Status429,
-    Status500,
-    Status503,
-    Silence,
-    SlowAnswer,
-    EndlessDrip,
-    Closed,
-    Oversized,
-    OtherFormat,
-    Surplus,
-    // Faulty answers of byzantine peers to specific requests.
-    OtherIdentity,
-    OtherNetwork,
-    InventedPeers,
-    MisplacedPeers,
-    LongPeerList,
-    TooManyExperiences,
-    ExperiencesOfAnother,
-    WrongTime,
-    HugeHeight,
-    WrongAddress,
-    BadUnconfirmed,
-    ManyUnconfirmed,
-    // Bad pushes of byzantine peers.
-    PushedForgedBlock,
-    PushedUnentitledBlock,
-    PushedOldBlock,
-    PushedKnownBlock,
-    PushedFutureBlock,
-    PushedBlockOfOtherNetwork,
-    PushedInAnothersName,
-    PushedForgedTransaction,
-    PushedOverspending,
-    PushedExpired,
-    PushedKnownTransaction,
-    PushedManyTransactions,
-    PushedGarbage,
-    PushedOversized,
-    PushedTooOften,
-    SignInAnothersName,
-    SignFromElsewhere,
-    ManyFaces,
-    // Attacks of relays, which forward requests to an honest node and return its proofs with false data.
-    RelayedSign,
-    RelayedPlace,
-    RelayedPeers,
-    RelayedTime,
-    RelayedHeight,
-    RelayedPush,
+    /// Faults of the network.
+    OF_NETWORK {
+        /// A message takes seconds.
+        SlowMessage,
+        /// A message overtakes an earlier one.
+        Overtaken,
+        /// No connection: refused at once.
+        Refused,
+        /// No connection: no reply.
+        NoRoute,
+        /// The connection breaks before the request arrives, or after.
+        ResetBefore,
+        ResetAfter,
+        /// The request or its answer is lost.
+        LostRequest,
+        LostAnswer,
+        /// Some members cannot reach others for a while.
+        Partition,
+        /// A partition that outlasts the timeouts of the others.
+        LongPartition,
+        /// A fork of exactly the rewrite limit, or one block deeper.
+        ForkAtLimit,
+        ForkBeyondLimit,
+    }
+    /// Faults of members.
+    OF_MEMBERS {
+        /// Stopped and restarted with all commits, or without the last ones.
+        RestartWithAll,
+        RestartWithoutLast,
+        /// Starts late.
+        LateStart,
+        /// A clock that is off, that drifts, or that is set wrongly for a while.
+        ClockOff,
+        ClockDrift,
+        ClockJump,
+        /// Commits that take long.
+        SlowDisk,
+        /// Ticks that take long, on a machine that must make blocks of many transactions.
+        SlowMachine,
+    }
+    /// Lies of byzantine peers during chain comparison.
+    OF_COMPARISON {
+        LiedAboutScore,
+        LowScore,
+        ForgedLastBlock,
+        TooFarBehind,
+        TooManyHashes,
+        NoHashes,
+        OtherHashes,
+        ForgedBlockAt,
+        NoBlocks,
+        ForgedBlock,
+        UnentitledBlock,
+        OverspendingBlock,
+        FutureBlock,
+        GapInBlocks,
+        TooManyBlocks,
+        InferiorBlocks,
+    }
+    /// Faulty answers of byzantine peers to any request.
+    OF_ANSWERS {
+        OtherChallengeSigned,
+        OtherKey,
+        ShortSignature,
+        CutShort,
+        Garbage,
+        HugeCount,
+        EmptyBody,
+        Status204,
+        Status302,
+        Status404,
+        Status429,
+        Status500,
+        Status503,
+        Silence,
+        SlowAnswer,
+        EndlessDrip,
+        Closed,
+        Oversized,
+        OtherFormat,
+        Surplus,
+    }
+    /// Faulty answers of byzantine peers to specific requests.
+    OF_REQUESTS {
+        OtherIdentity,
+        OtherNetwork,
+        InventedPeers,
+        MisplacedPeers,
+        LongPeerList,
+        TooManyExperiences,
+        ExperiencesOfAnother,
+        WrongTime,
+        HugeHeight,
+        WrongAddress,
+        BadUnconfirmed,
+        ManyUnconfirmed,
+    }
+    /// Bad pushes of byzantine peers.
+    OF_PUSHES {
+        PushedForgedBlock,
+        PushedUnentitledBlock,
+        PushedOldBlock,
+        PushedKnownBlock,
+        PushedFutureBlock,
+        PushedBlockOfOtherNetwork,
+        PushedInAnothersName,
+        PushedForgedTransaction,
+        PushedOverspending,
+        PushedExpired,
+        PushedKnownTransaction,
+        PushedManyTransactions,
+        PushedGarbage,
+        PushedOversized,
+        PushedTooOften,
+        SignInAnothersName,
+        SignFromElsewhere,
+        ManyFaces,
+    }
+    /// Attacks of relays, which forward requests to an honest node and return its proofs with false data.
+    OF_RELAYS {
+        RelayedSign,
+        RelayedPlace,
+        RelayedPeers,
+        RelayedTime,
+        RelayedHeight,
+        RelayedPush,
+    }
 }
 
 /// Answers of a relay to specific requests, in the name of an honest node that signs them.
-pub const OF_RELAYS: &[Fault] =
+pub const RELAY_ANSWERS: &[Fault] =
     &[Fault::RelayedPlace, Fault::RelayedPeers, Fault::RelayedTime, Fault::RelayedHeight, Fault::LowScore];
-
-/// Lies of byzantine peers during chain comparison.
-pub const OF_COMPARISON: &[Fault] = &[
-    Fault::LiedAboutScore,
-    Fault::LowScore,
-    Fault::ForgedLastBlock,
-    Fault::TooFarBehind,
-    Fault::TooManyHashes,
-    Fault::NoHashes,
-    Fault::OtherHashes,
-    Fault::ForgedBlockAt,
-    Fault::NoBlocks,
-    Fault::ForgedBlock,
-    Fault::UnentitledBlock,
-    Fault::OverspendingBlock,
-    Fault::FutureBlock,
-    Fault::GapInBlocks,
-    Fault::TooManyBlocks,
-    Fault::InferiorBlocks,
-];
-
-/// Faulty answers of byzantine peers to any request.
-pub const OF_ANSWERS: &[Fault] = &[
-    Fault::OtherChallengeSigned,
-    Fault::OtherKey,
-    Fault::ShortSignature,
-    Fault::CutShort,
-    Fault::Garbage,
-    Fault::HugeCount,
-    Fault::EmptyBody,
-    Fault::Status204,
-    Fault::Status302,
-    Fault::Status404,
-    Fault::Status429,
-    Fault::Status500,
-    Fault::Status503,
-    Fault::Silence,
-    Fault::SlowAnswer,
-    Fault::EndlessDrip,
-    Fault::Closed,
-    Fault::Oversized,
-    Fault::OtherFormat,
-    Fault::Surplus,
-];
-
-/// Faulty answers of byzantine peers to specific requests.
-pub const OF_REQUESTS: &[Fault] = &[
-    Fault::OtherIdentity,
-    Fault::OtherNetwork,
-    Fault::InventedPeers,
-    Fault::MisplacedPeers,
-    Fault::LongPeerList,
-    Fault::TooManyExperiences,
-    Fault::ExperiencesOfAnother,
-    Fault::WrongTime,
-    Fault::HugeHeight,
-    Fault::WrongAddress,
-    Fault::BadUnconfirmed,
-    Fault::ManyUnconfirmed,
-];
-
-/// Bad pushes of byzantine peers.
-pub const OF_PUSHES: &[Fault] = &[
-    Fault::PushedForgedBlock,
-    Fault::PushedUnentitledBlock,
-    Fault::PushedOldBlock,
-    Fault::PushedKnownBlock,
-    Fault::PushedFutureBlock,
-    Fault::PushedBlockOfOtherNetwork,
-    Fault::PushedInAnothersName,
-    Fault::PushedForgedTransaction,
-    Fault::PushedOverspending,
-    Fault::PushedExpired,
-    Fault::PushedKnownTransaction,
-    Fault::PushedManyTransactions,
-    Fault::PushedGarbage,
-    Fault::PushedOversized,
-    Fault::PushedTooOften,
-    Fault::SignInAnothersName,
-    Fault::SignFromElsewhere,
-    Fault::ManyFaces,
-];
 
 impl Fault {
     /// Returns whether a node penalizes a byzantine peer for this.
@@ -232,7 +166,7 @@ impl Fault {
 struct Count {
     times: u64,
     /// For lies about chains: how often a member received one and went on to its next comparison, and how often the
-    /// liar was penalized by then.
+    /// byzantine peer was penalized by then.
     received: u64,
     penalized: u64,
 }
@@ -249,10 +183,10 @@ impl Tally {
     }
 
     /// Counts a received lie.
-    pub fn count_received(&mut self, fault: Fault, is_blamed: bool) {
+    pub fn count_received(&mut self, fault: Fault, is_penalized: bool) {
         let count = self.counts.entry(fault).or_default();
         count.received += 1;
-        count.penalized += u64::from(is_blamed);
+        count.penalized += u64::from(is_penalized);
     }
 
     pub fn count(&self, fault: Fault) -> u64 {
@@ -281,9 +215,12 @@ impl Tally {
     pub fn table(&self) -> String {
         let mut text = String::new();
         for fault in Fault::ALL {
-            let (name, (heard, blamed)) = (format!("{fault:?}"), self.penalized(*fault));
-            let blamed = if fault.is_penalized() { format!(", heard {heard}, blamed {blamed}") } else { String::new() };
-            let _ = writeln!(text, "  {name:<26} {:>8}{blamed}", self.count(*fault));
+            let (name, (received, penalized)) = (format!("{fault:?}"), self.penalized(*fault));
+            let _ = write!(text, "  {name:<26} {:>8}", self.count(*fault));
+            let _ = match fault.is_penalized() {
+                true => writeln!(text, ", received {received}, penalized {penalized}"),
+                false => writeln!(text),
+            };
         }
         text
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nisd::config::Settings;
 use nisd::crypto::KeyPair;
+use nisd::model::Address;
 use nisd::model::units::EPOCH_UNIX_MILLIS;
 use nisd::net::service::ConnectionId;
 use nisd::node::PreTrustedPeer;
@@ -14,12 +15,13 @@ use nisd::peer::wire::NodeInfo;
 use nisd::store::Store;
 use serde_json::Value;
 
-use super::ground::{Environment, PORT, START, member_key, member_name, node_info};
-use super::network::Asking;
+use super::environment::{Environment, PORT, START, member_key, member_name, node_info};
+use super::invariants::View;
+use super::network::InFlight;
 use super::plan::{MemberPlan, TICK_TIME};
-use super::watch::View;
+use super::wallet_audit::{WalletMessage, parse_message, subscriptions};
 use crate::common::Random;
-use crate::common::simulation::{SimulatedNode, WallClock};
+use crate::common::simulated_node::{SimulatedNode, WallClock, random_bytes};
 
 /// Rate limit per address and second.
 const MAX_REQUESTS_PER_SECOND: usize = 50;
@@ -57,21 +59,24 @@ pub struct Running<'g> {
     /// Time of its next wakeup.
     pub wake_at: Option<Duration>,
     /// Requests of others that it is working on.
-    pub answering: BTreeMap<ConnectionId, Asking>,
+    pub answering: BTreeMap<ConnectionId, InFlight>,
     /// Times of the requests of others, latest first.
     request_times: BTreeMap<IpAddr, VecDeque<Duration>>,
     pub view: View,
+    /// The websocket of a wallet, and the messages to it.
+    wallet: Option<ConnectionId>,
+    pub wallet_messages: Vec<WalletMessage>,
 }
 
 impl<'g> Member<'g> {
     /// Creates a member that was never started.
-    pub fn new(index: usize, plan: &'g MemberPlan, settings: &'g Settings, ground: &Environment) -> Member<'g> {
+    pub fn new(index: usize, plan: &'g MemberPlan, settings: &'g Settings, environment: &Environment) -> Member<'g> {
         let key = KeyPair::new(&member_key(index)).public();
         Member {
             plan,
             settings,
             info: node_info(key, member_name(index), plan.ip, PORT),
-            folder: ground.new_folder(),
+            folder: environment.new_folder(),
             copy: None,
             kept: Vec::new(),
             running: None,
@@ -83,15 +88,21 @@ impl<'g> Member<'g> {
     }
 
     /// Starts it with the content of its folder.
-    pub fn start(&mut self, ground: &'g Environment, known: Vec<PreTrustedPeer>, now: Duration, random: &mut Random) {
+    pub fn start(
+        &mut self,
+        environment: &'g Environment,
+        known: Vec<PreTrustedPeer>,
+        now: Duration,
+        random: &mut Random,
+    ) {
         self.start_count += 1;
-        let store = ground.open(&self.folder);
+        let store = environment.open(&self.folder);
         let ahead = self.plan.ahead + self.clock_offset + self.drift_at(now);
         let started = EPOCH_UNIX_MILLIS + i64::from(START.0) * 1000 + now.as_millis() as i64 + ahead;
         let clock = WallClock { started, drift: self.plan.drift };
-        let mut seed = [0; 32];
-        seed.as_chunks_mut().0.iter_mut().for_each(|part| *part = random.next().to_le_bytes());
-        let mut node = SimulatedNode::new(store, self.settings, clock, seed, Some(known), self.kept.clone());
+        let seed = random_bytes(random);
+        let kept = self.kept.clone();
+        let mut node = SimulatedNode::new(store, self.settings, clock, seed, Some(known), kept).expect("a node");
         let listener = node.open();
         node.send_message(listener, "CONNECT\naccept-version:1.2\n\n\0SUBSCRIBE\nid:0\ndestination:/blocks\n\n\0");
         node.recorder.sent.clear();
@@ -106,6 +117,8 @@ impl<'g> Member<'g> {
             wake_at: None,
             answering: BTreeMap::new(),
             request_times: BTreeMap::new(),
+            wallet: None,
+            wallet_messages: Vec::new(),
         });
     }
 
@@ -119,6 +132,27 @@ impl Running<'_> {
     /// Sets its clocks to the present.
     pub fn set_now(&mut self, now: Duration) {
         self.node.set_running(now - self.since);
+    }
+
+    /// Opens a wallet that subscribes to the transactions of some accounts.
+    pub fn open_wallet(&mut self, accounts: &[Address], now: Duration) {
+        self.set_now(now);
+        let wallet = self.node.open();
+        self.node.send_message(wallet, &subscriptions(accounts));
+        // The answer to CONNECT.
+        self.node.recorder.sent.retain(|(socket, _)| *socket != wallet);
+        self.wallet = Some(wallet);
+    }
+
+    /// Processes the messages to its subscribers.
+    pub fn process_messages(&mut self) {
+        let time = self.node.time();
+        for (socket, message) in self.node.recorder.sent.drain(..) {
+            match Some(socket) == self.wallet {
+                true => self.wallet_messages.push(parse_message(&message, time)),
+                false => self.view.process_message(message),
+            }
+        }
     }
 
     /// Gives it a tick unless it is busy.

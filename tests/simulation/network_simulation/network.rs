@@ -11,15 +11,16 @@ use nisd::model::{Amount, Hash256, Timestamp, Transaction};
 use nisd::net::fetch::{Endpoint, FetchError, FetchId, FetchRequest, FetchResponse, Method, RequestHead, Response};
 use nisd::node::PreTrustedPeer;
 
-use super::diary;
+use super::bad_requests::{BadRequest, bad_requests, relayed};
+use super::byzantine_peer::{ByzantinePeer, LieContext, SYNCHRONISATION};
+use super::environment::{BYZANTINE_PEERS, Environment, PORT, START, USERS, user_keys};
 use super::fault::{Fault, OF_PUSHES, Tally};
-use super::ground::{BYZANTINE_PEERS, Environment, PORT, START, USERS, user_keys};
-use super::liar::{ByzantinePeer, LieContext, SYNCHRONISATION};
+use super::invariants::InvariantChecker;
 use super::member::Member;
+use super::node_log;
 use super::plan::{Act, ByzantinePlan, Known, Plan, TICK_TIME};
-use super::rumours::{BadRequest, bad_requests, relayed};
-use super::watch::InvariantChecker;
 use crate::common::Random;
+use crate::common::node_network::announcement;
 use crate::common::private_network::{address, transfer};
 
 /// Timeouts of a connection and of an answer.
@@ -52,35 +53,28 @@ pub enum Party {
 }
 
 /// A request in transit, and the party that waits for the answer.
-pub struct Asking {
+pub struct InFlight {
     from: Party,
     life: u32,
     id: FetchId,
     fetch: FetchRequest,
-    /// Whether the answer is lost or the connection breaks before it arrives.
-    fate: Fate,
+    /// The fault of the network that it meets: its answer is lost, or the connection breaks before it arrives.
+    fault: Option<Fault>,
 }
 
-/// Fate of a request whose server exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Arrives,
-    Refused,
-    ResetBefore,
-    ResetAfter,
-    LostRequest,
-    LostAnswer,
-}
+/// Faults of the network that a request whose server exists may meet.
+const REQUEST_FAULTS: [Fault; 5] =
+    [Fault::Refused, Fault::ResetBefore, Fault::ResetAfter, Fault::LostRequest, Fault::LostAnswer];
 
 /// Key of an unanswered request: requesting member, its life, and the request.
-type Open = (usize, u32, FetchId);
+type RequestKey = (usize, u32, FetchId);
 
 enum Event {
     Wake(usize, u32),
-    Request(Box<Asking>, Party, usize),
-    End(Open, Box<Result<FetchResponse, FetchError>>),
+    Request(Box<InFlight>, Party, usize),
+    End(RequestKey, Box<Result<FetchResponse, FetchError>>),
     /// The timeout of a member's answer; the flag tells that the answer cannot have been lost.
-    Timeout(Open, usize, bool),
+    Timeout(RequestKey, usize, bool),
     Act(usize),
     /// A byzantine peer sends signs of life.
     Sign(usize),
@@ -117,7 +111,7 @@ struct ComparedPeer {
 /// A chain comparison.
 struct Comparison {
     /// The honest node compared with, if it is one.
-    partner: Option<ComparedPeer>,
+    compared: Option<ComparedPeer>,
     /// The member's tip at the start.
     tip: Hash256,
     /// The lie that the member has received, and the recorded failures of the byzantine peer before it.
@@ -137,7 +131,7 @@ pub struct Network<'g> {
     random: Random,
     queue: BTreeMap<(Duration, u64), Event>,
     event_count: u64,
-    open: BTreeMap<Open, Pending>,
+    open: BTreeMap<RequestKey, Pending>,
     /// The latest chain comparison of each member.
     comparisons: BTreeMap<usize, Comparison>,
     /// Time that members have spent waiting for answers of byzantine peers about their chains.
@@ -161,18 +155,20 @@ pub struct Network<'g> {
     users: Vec<KeyPair>,
 }
 
-fn place(ip: IpAddr, face: usize) -> Endpoint {
-    Endpoint { host: ip.to_string(), port: PORT + face as u16 }
+fn place(ip: IpAddr, identity: usize) -> Endpoint {
+    Endpoint { host: ip.to_string(), port: PORT + identity as u16 }
 }
 
 /// Returns where everyone is, by endpoint and identity.
-fn places(plan: &Plan, liars: &[ByzantinePeer]) -> BTreeMap<Endpoint, (Party, usize)> {
+fn places(plan: &Plan, byzantine_peers: &[ByzantinePeer]) -> BTreeMap<Endpoint, (Party, usize)> {
     let members = plan.members.iter().enumerate();
     let members = members.map(|(index, plan)| (place(plan.ip, 0), (Party::Member(index), 0)));
-    let faces = liars.iter().zip(&plan.byzantine_peers).enumerate().flat_map(|(number, (liar, plan))| {
-        (0..liar.identities()).map(move |face| (place(plan.ip, face), (Party::Byzantine(number), face)))
-    });
-    members.chain(faces).collect()
+    let identities =
+        byzantine_peers.iter().zip(&plan.byzantine_peers).enumerate().flat_map(|(number, (byzantine, plan))| {
+            (0..byzantine.identities())
+                .map(move |identity| (place(plan.ip, identity), (Party::Byzantine(number), identity)))
+        });
+    members.chain(identities).collect()
 }
 
 fn broken() -> FetchError {
@@ -185,28 +181,29 @@ fn refused() -> FetchError {
 
 impl<'g> Network<'g> {
     /// Creates the network of a plan with all members stopped.
-    pub fn new(plan: &'g Plan, ground: &'g Environment, settings: &'g [Settings]) -> Network<'g> {
+    pub fn new(plan: &'g Plan, environment: &'g Environment, settings: &'g [Settings]) -> Network<'g> {
         let members = plan.members.iter().zip(settings).enumerate();
         let members: Vec<_> =
-            members.map(|(index, (plan, settings))| Member::new(index, plan, settings, ground)).collect();
-        assert!(plan.byzantine_peers.iter().filter(|liar| !liar.is_relay).count() as u64 <= BYZANTINE_PEERS);
-        let faces = |liar: &ByzantinePlan| match liar.is_relay {
+            members.map(|(index, (plan, settings))| Member::new(index, plan, settings, environment)).collect();
+        assert!(plan.byzantine_peers.iter().filter(|byzantine| !byzantine.is_relay).count() as u64 <= BYZANTINE_PEERS);
+        let identities = |byzantine: &ByzantinePlan| match byzantine.is_relay {
             true => plan.members.len(),
-            false if liar.habits.contains(&Fault::ManyFaces) => IDENTITIES,
+            false if byzantine.faults.contains(&Fault::ManyFaces) => IDENTITIES,
             false => 1,
         };
-        let liars = plan.byzantine_peers.iter().enumerate();
-        let liars: Vec<_> = liars.map(|(number, plan)| ByzantinePeer::new(number, plan.clone(), faces(plan))).collect();
-        let places = places(plan, &liars);
+        let byzantine_peers = plan.byzantine_peers.iter().enumerate();
+        let byzantine_peers: Vec<_> =
+            byzantine_peers.map(|(number, plan)| ByzantinePeer::new(number, plan.clone(), identities(plan))).collect();
+        let places = places(plan, &byzantine_peers);
         let harvesters = members.iter().map(|member: &Member<'_>| member.info.identity.key).collect();
         let mut network = Network {
-            environment: ground,
+            environment,
             plan,
             now: Duration::ZERO,
             members,
             watch: InvariantChecker::new(harvesters),
             tally: Tally::default(),
-            byzantine_peers: liars,
+            byzantine_peers,
             places,
             random: Random(plan.seed ^ 0x0077_6561_7468_6572),
             queue: BTreeMap::new(),
@@ -229,8 +226,10 @@ impl<'g> Network<'g> {
         for (act, (at, _)) in plan.acts.iter().enumerate() {
             network.schedule(*at, Event::Act(act));
         }
-        for liar in (0..network.byzantine_peers.len()).filter(|liar| !plan.byzantine_peers[*liar].is_relay) {
-            network.schedule(FIRST_SIGN, Event::Sign(liar));
+        for byzantine in
+            (0..network.byzantine_peers.len()).filter(|byzantine| !plan.byzantine_peers[*byzantine].is_relay)
+        {
+            network.schedule(FIRST_SIGN, Event::Sign(byzantine));
         }
         network
     }
@@ -240,31 +239,33 @@ impl<'g> Network<'g> {
         Timestamp(START.0 + self.now.as_secs() as i32)
     }
 
-    fn schedule(&mut self, at: Duration, happening: Event) {
+    fn schedule(&mut self, at: Duration, event: Event) {
         self.event_count += 1;
-        self.queue.insert((at.max(self.now), self.event_count), happening);
+        self.queue.insert((at.max(self.now), self.event_count), event);
     }
 
     /// Advances time.
     pub fn run_until(&mut self, end: Duration) {
         while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= end) {
-            let ((at, _), happening) = entry.remove_entry();
+            let ((at, _), event) = entry.remove_entry();
             self.now = at;
-            self.handle_event(happening);
+            self.handle_event(event);
         }
         self.now = end;
     }
 
-    fn handle_event(&mut self, happening: Event) {
+    fn handle_event(&mut self, event: Event) {
         if let Event::Wake(member, _) | Event::Request(_, Party::Member(member), _) | Event::End((member, ..), _) =
-            &happening
+            &event
         {
-            diary::set_current(self.now, *member);
+            node_log::set_current(self.now, *member);
         }
-        match happening {
+        match event {
             Event::Wake(member, life) => self.wake(member, life),
-            Event::Request(asking, Party::Member(member), _) => self.arrive(asking, member),
-            Event::Request(asking, Party::Byzantine(liar), face) => self.deliver_to_byzantine(*asking, liar, face),
+            Event::Request(in_flight, Party::Member(member), _) => self.arrive(in_flight, member),
+            Event::Request(in_flight, Party::Byzantine(byzantine), identity) => {
+                self.deliver_to_byzantine(*in_flight, byzantine, identity)
+            }
             Event::End(open, result) => self.end(open, *result),
             Event::Timeout(open, by, is_safe) => self.time_out(open, by, is_safe),
             Event::Act(act) => {
@@ -272,12 +273,12 @@ impl<'g> Network<'g> {
                 log::info!("{:?}", plan.acts[act].1);
                 self.act(&plan.acts[act].1);
             }
-            Event::Sign(liar) => {
-                let sign = BadRequest::sign_of_life(&self.byzantine_peers[liar].info(0));
-                (0..self.members.len()).for_each(|member| self.send_bad_request(liar, member, &sign));
-                self.schedule(self.now + SIGN_INTERVAL, Event::Sign(liar));
+            Event::Sign(byzantine) => {
+                let sign = BadRequest::sign_of_life(&self.byzantine_peers[byzantine].info(0));
+                (0..self.members.len()).for_each(|member| self.send_bad_request(byzantine, member, &sign));
+                self.schedule(self.now + SIGN_INTERVAL, Event::Sign(byzantine));
             }
-            Event::RelayedSigns(liar, member, life) => self.send_relayed_signs(liar, member, life),
+            Event::RelayedSigns(byzantine, member, life) => self.send_relayed_signs(byzantine, member, life),
         }
     }
 
@@ -289,40 +290,42 @@ impl<'g> Network<'g> {
         let known = self.plan.members[index].known.iter().map(|known| match known {
             Known::ByKey(other) => PreTrustedPeer::Node(self.members[*other].info.clone()),
             Known::ByEndpoint(other) => PreTrustedPeer::Endpoint(self.members[*other].info.endpoint.clone()),
-            Known::Byzantine(liar) => PreTrustedPeer::Node(self.byzantine_peers[*liar].info(0)),
+            Known::Byzantine(byzantine) => PreTrustedPeer::Node(self.byzantine_peers[*byzantine].info(0)),
         });
         let known = known.collect();
-        let (ground, now) = (self.environment, self.now);
-        self.members[index].start(ground, known, now, &mut self.random);
+        let (environment, now) = (self.environment, self.now);
+        self.members[index].start(environment, known, now, &mut self.random);
         self.schedule(self.now, Event::Wake(index, self.members[index].start_count));
         self.members[index].running.iter_mut().for_each(|running| running.wake_at = Some(now));
         let life = self.members[index].start_count;
-        for liar in (0..self.byzantine_peers.len()).filter(|liar| self.plan.byzantine_peers[*liar].is_relay) {
-            self.schedule(now, Event::RelayedSigns(liar, index, life));
+        for byzantine in
+            (0..self.byzantine_peers.len()).filter(|byzantine| self.plan.byzantine_peers[*byzantine].is_relay)
+        {
+            self.schedule(now, Event::RelayedSigns(byzantine, index, life));
         }
     }
 
-    fn send_relayed_signs(&mut self, liar: usize, to: usize, life: u32) {
+    fn send_relayed_signs(&mut self, byzantine: usize, to: usize, life: u32) {
         let member = &self.members[to];
         let Some(running) = member.running.as_ref().filter(|_| member.start_count == life) else { return };
-        if self.byzantine_peers[liar].is_gone(self.now) {
+        if self.byzantine_peers[byzantine].is_gone(self.now) {
             return;
         }
         let is_young = self.now < running.since + RELAYED_SIGNS * RELAYED_AT_START;
-        for face in (0..self.members.len()).filter(|face| *face != to) {
+        for identity in (0..self.members.len()).filter(|identity| *identity != to) {
             self.tally.add(Fault::RelayedSign);
-            let sign = BadRequest::sign_of_life(&self.byzantine_peers[liar].info(face));
-            self.send_bad_request(liar, to, &sign);
+            let sign = BadRequest::sign_of_life(&self.byzantine_peers[byzantine].info(identity));
+            self.send_bad_request(byzantine, to, &sign);
         }
         let pause = if is_young { RELAYED_SIGNS } else { RELAYED_LATER };
-        self.schedule(self.now + pause, Event::RelayedSigns(liar, to, life));
+        self.schedule(self.now + pause, Event::RelayedSigns(byzantine, to, life));
     }
 
     pub fn stop(&mut self, index: usize) {
         let Some(running) = self.members[index].running.take() else { return };
         self.stopped.push((index, self.now));
-        for asking in running.answering.into_values() {
-            self.answer(&asking, Party::Member(index), Duration::ZERO, Err(broken()));
+        for in_flight in running.answering.into_values() {
+            self.answer(&in_flight, Party::Member(index), Duration::ZERO, Err(broken()));
         }
         self.open.retain(|(from, ..), _| *from != index);
         // It is unknown whether it would have penalized anyone.
@@ -354,20 +357,20 @@ impl<'g> Network<'g> {
             running.wait_for_disk(now, member.commit_time);
         }
         self.watch.peak_usage.update(&running.node.limit_usage());
-        running.view.process_messages(running.node.recorder.sent.drain(..));
+        running.process_messages();
         if let Some(kept) = running.node.peers_to_keep(false) {
             member.kept = kept;
         }
         let asked: Vec<_> =
             running.node.recorder.outgoing_requests.iter_mut().flat_map(|asked| asked.drain(..)).collect();
-        for given_up in running.node.recorder.cancelled.drain(..) {
-            self.open.remove(&(index, member.start_count, given_up));
+        for cancelled in running.node.recorder.cancelled.drain(..) {
+            self.open.remove(&(index, member.start_count, cancelled));
         }
         let waiting: Vec<_> = running.answering.keys().copied().collect();
         let mut answered = Vec::new();
         for connection in waiting {
             if let Some(answer) = running.node.take_answer(connection) {
-                answered.extend(running.answering.remove(&connection).map(|asking| (asking, answer)));
+                answered.extend(running.answering.remove(&connection).map(|in_flight| (in_flight, answer)));
             }
         }
         if let Some(wake) = running.node.wake_at() {
@@ -378,9 +381,9 @@ impl<'g> Network<'g> {
                 self.schedule(at, Event::Wake(index, life));
             }
         }
-        for (asking, answer) in answered {
+        for (in_flight, answer) in answered {
             let result = Ok((answer.status, answer.body));
-            self.answer(&asking, Party::Member(index), Duration::ZERO, result);
+            self.answer(&in_flight, Party::Member(index), Duration::ZERO, result);
         }
         for (id, fetch) in asked {
             self.send_request(index, id, fetch);
@@ -404,15 +407,23 @@ impl<'g> Network<'g> {
         latency
     }
 
+    fn ip(&self, party: Party) -> IpAddr {
+        match party {
+            Party::Member(index) => self.plan.members[index].ip,
+            Party::Byzantine(byzantine) => self.plan.byzantine_peers[byzantine].ip,
+        }
+    }
+
     fn side(&self, party: Party) -> u8 {
         self.sides[match party {
             Party::Member(index) => index,
-            Party::Byzantine(liar) => self.members.len() + liar,
+            Party::Byzantine(byzantine) => self.members.len() + byzantine,
         }]
     }
 
     fn are_apart(&self, one: Party, other: Party) -> bool {
-        let is_relay = |party| matches!(party, Party::Byzantine(liar) if self.plan.byzantine_peers[liar].is_relay);
+        let is_relay =
+            |party| matches!(party, Party::Byzantine(byzantine) if self.plan.byzantine_peers[byzantine].is_relay);
         !is_relay(one) && !is_relay(other) && self.side(one) != self.side(other)
     }
 
@@ -430,48 +441,46 @@ impl<'g> Network<'g> {
             self.start_comparison(from, &request.endpoint);
         }
         let place = self.places.get(&request.endpoint).copied();
-        let is_lost_time =
+        let is_wasted_time =
             matches!(place, Some((Party::Byzantine(_), _))) && SYNCHRONISATION[..5].contains(&&*request.target);
-        let pending =
-            Pending { to: request.endpoint.clone(), since: self.now, is_wasted_time: is_lost_time, lie: None };
+        let pending = Pending { to: request.endpoint.clone(), since: self.now, is_wasted_time, lie: None };
         self.open.insert(open, pending);
         self.check_requests(from, &request.endpoint);
-        let asker = Party::Member(from);
-        let Some((to, face)) = place else {
-            return self.schedule(self.now + CONNECT_TIMEOUT, Event::End(open, Box::new(Err(refused()))));
+        let requester = Party::Member(from);
+        let Some((to, identity)) = place else {
+            return self.end_after(open, CONNECT_TIMEOUT, refused());
         };
         log::debug!("{from} asks {to:?} {}", request.target);
         self.pushed_blocks += u64::from(request.target == "/push/block");
-        let latency = self.latency(asker, to);
-        if self.are_apart(asker, to) {
+        let latency = self.latency(requester, to);
+        if self.are_apart(requester, to) {
             self.tally.add(Fault::NoRoute);
-            let error = FetchError::Unreachable(io::ErrorKind::TimedOut.into());
-            return self.schedule(self.now + CONNECT_TIMEOUT, Event::End(open, Box::new(Err(error))));
+            return self.end_after(open, CONNECT_TIMEOUT, FetchError::Unreachable(io::ErrorKind::TimedOut.into()));
         }
-        let fate = self.fate();
-        match fate {
-            Fate::Refused => self.schedule(self.now + latency, Event::End(open, Box::new(Err(refused())))),
-            Fate::ResetBefore => self.schedule(self.now + latency, Event::End(open, Box::new(Err(broken())))),
-            Fate::LostRequest => {
-                self.schedule(
-                    self.now + ANSWER_TIMEOUT,
-                    Event::End(open, Box::new(Err(FetchError::Silent(ANSWER_TIMEOUT)))),
-                );
-            }
-            Fate::Arrives | Fate::ResetAfter | Fate::LostAnswer => {
-                let asking = Box::new(Asking { from: asker, life, id, fetch: request, fate });
+        let fault = (self.random.below(1_000) < self.lost).then(|| REQUEST_FAULTS[self.random.below(5)]);
+        fault.iter().for_each(|fault| self.tally.add(*fault));
+        match fault {
+            Some(Fault::Refused) => self.end_after(open, latency, refused()),
+            Some(Fault::ResetBefore) => self.end_after(open, latency, broken()),
+            Some(Fault::LostRequest) => self.end_after(open, ANSWER_TIMEOUT, FetchError::Silent(ANSWER_TIMEOUT)),
+            _ => {
+                let in_flight = Box::new(InFlight { from: requester, life, id, fetch: request, fault });
                 if let Party::Member(to) = to {
-                    let is_safe = fate == Fate::Arrives;
-                    self.schedule(self.now + latency + ANSWER_TIMEOUT, Event::Timeout(open, to, is_safe));
+                    self.schedule(self.now + latency + ANSWER_TIMEOUT, Event::Timeout(open, to, fault.is_none()));
                 }
-                self.schedule(self.now + latency, Event::Request(asking, to, face));
+                self.schedule(self.now + latency, Event::Request(in_flight, to, identity));
             }
         }
     }
 
+    /// Ends a request without an answer.
+    fn end_after(&mut self, open: RequestKey, after: Duration, error: FetchError) {
+        self.schedule(self.now + after, Event::End(open, Box::new(Err(error))));
+    }
+
     /// Checks that a node keeps its limits on requests to others.
     fn check_requests(&self, from: usize, to: &Endpoint) {
-        let own = |(index, ..): &Open| *index == from;
+        let own = |(index, ..): &RequestKey| *index == from;
         let (all, one) = self
             .open
             .iter()
@@ -483,56 +492,38 @@ impl<'g> Network<'g> {
         );
     }
 
-    fn fate(&mut self) -> Fate {
-        if self.random.below(1_000) >= self.lost {
-            return Fate::Arrives;
-        }
-        let (fate, fault) = [
-            (Fate::Refused, Fault::Refused),
-            (Fate::ResetBefore, Fault::ResetBefore),
-            (Fate::ResetAfter, Fault::ResetAfter),
-            (Fate::LostRequest, Fault::LostRequest),
-            (Fate::LostAnswer, Fault::LostAnswer),
-        ][self.random.below(5)];
-        self.tally.add(fault);
-        fate
-    }
-
     /// Delivers a request to a member.
-    fn arrive(&mut self, asking: Box<Asking>, to: usize) {
+    fn arrive(&mut self, in_flight: Box<InFlight>, to: usize) {
         let now = self.now;
-        let from = match asking.from {
-            Party::Member(index) => self.plan.members[index].ip,
-            Party::Byzantine(liar) => self.plan.byzantine_peers[liar].ip,
-        };
+        let from = self.ip(in_flight.from);
         let Some(running) = &mut self.members[to].running else {
-            return self.answer(&asking, Party::Member(to), Duration::ZERO, Err(refused()));
+            return self.answer(&in_flight, Party::Member(to), Duration::ZERO, Err(refused()));
         };
         if running.busy_until > now {
             let later = running.busy_until;
-            return self.schedule(later, Event::Request(asking, Party::Member(to), 0));
+            return self.schedule(later, Event::Request(in_flight, Party::Member(to), 0));
         }
         running.set_now(now);
         let is_refused = running.is_rate_limited(from, now);
-        let bytes = request(&asking);
+        let bytes = request(&in_flight);
         match running.node.submit(from, &bytes, is_refused) {
-            Ok(connection) => drop(running.answering.insert(connection, *asking)),
-            Err(status) => self.answer(&asking, Party::Member(to), Duration::ZERO, Ok((status, Vec::new()))),
+            Ok(connection) => drop(running.answering.insert(connection, *in_flight)),
+            Err(status) => self.answer(&in_flight, Party::Member(to), Duration::ZERO, Ok((status, Vec::new()))),
         }
         self.process_effects(to);
     }
 
     /// Delivers a member's request to a byzantine peer.
-    fn deliver_to_byzantine(&mut self, asking: Asking, liar: usize, face: usize) {
-        let Party::Member(asker) = asking.from else { return };
+    fn deliver_to_byzantine(&mut self, in_flight: InFlight, byzantine: usize, identity: usize) {
+        let Party::Member(requester) = in_flight.from else { return };
         let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
         let time = self.time();
-        let has_nobody = self.byzantine_peers[liar].is_relay() && self.members[face].running.is_none();
-        if has_nobody || self.byzantine_peers[liar].is_gone(self.now) {
-            return self.answer(&asking, Party::Byzantine(liar), Duration::ZERO, Err(refused()));
+        let is_unreachable = self.byzantine_peers[byzantine].is_relay() && self.members[identity].running.is_none();
+        if is_unreachable || self.byzantine_peers[byzantine].is_gone(self.now) {
+            return self.answer(&in_flight, Party::Byzantine(byzantine), Duration::ZERO, Err(refused()));
         }
-        let Some(running) = &mut self.members[asker].running else { return };
-        let mut scene = LieContext {
+        let Some(running) = &mut self.members[requester].running else { return };
+        let mut context = LieContext {
             environment: self.environment,
             store: running.store,
             members: &infos,
@@ -540,40 +531,37 @@ impl<'g> Network<'g> {
             now: time,
             random: &mut self.random,
         };
-        let told = self.byzantine_peers[liar].answer(asker, face, &asking.fetch, &mut scene);
-        if let Some(fault) = told.fault {
+        let answer = self.byzantine_peers[byzantine].answer(requester, identity, &in_flight.fetch, &mut context);
+        if let Some(fault) = answer.fault {
             self.tally.add(fault);
-            let key = self.byzantine_peers[liar].keys(face).public().to_string();
-            let pending = self.open.get_mut(&(asker, asking.life, asking.id)).filter(|_| fault.is_penalized());
+            let key = self.byzantine_peers[byzantine].keys(identity).public().to_string();
+            let pending =
+                self.open.get_mut(&(requester, in_flight.life, in_flight.id)).filter(|_| fault.is_penalized());
             pending.into_iter().for_each(|pending| pending.lie = Some(Lie { fault, key: key.clone() }));
         }
-        self.answer(&asking, Party::Byzantine(liar), told.after, told.result);
+        self.answer(&in_flight, Party::Byzantine(byzantine), answer.after, answer.result);
     }
 
     /// Sends an answer back.
-    fn answer(&mut self, asking: &Asking, by: Party, after: Duration, result: Result<(u16, Vec<u8>), FetchError>) {
-        let Party::Member(from) = asking.from else { return };
-        let open = (from, asking.life, asking.id);
-        if asking.fate == Fate::LostAnswer || self.are_apart(asking.from, by) {
+    fn answer(&mut self, in_flight: &InFlight, by: Party, after: Duration, result: Result<(u16, Vec<u8>), FetchError>) {
+        let Party::Member(from) = in_flight.from else { return };
+        let open = (from, in_flight.life, in_flight.id);
+        if in_flight.fault == Some(Fault::LostAnswer) || self.are_apart(in_flight.from, by) {
             // Nothing more arrives; the timeout of a member's answer is scheduled elsewhere.
             if matches!(by, Party::Byzantine(_)) {
-                let silent = Box::new(Err(FetchError::Silent(ANSWER_TIMEOUT)));
-                self.schedule(self.now + ANSWER_TIMEOUT, Event::End(open, silent));
+                self.end_after(open, ANSWER_TIMEOUT, FetchError::Silent(ANSWER_TIMEOUT));
             }
             return;
         }
-        let latency = self.latency(by, asking.from);
-        let ip = match by {
-            Party::Member(index) => self.plan.members[index].ip,
-            Party::Byzantine(liar) => self.plan.byzantine_peers[liar].ip,
-        };
+        let latency = self.latency(by, in_flight.from);
+        let ip = self.ip(by);
         let is_honest = matches!(by, Party::Member(_));
         let result = match result {
-            _ if asking.fate == Fate::ResetAfter => Err(broken()),
+            _ if in_flight.fault == Some(Fault::ResetAfter) => Err(broken()),
             Ok((status, body)) => {
-                let path = &asking.fetch.target;
-                assert!(!is_honest || ![413, 429].contains(&status), "honest nodes ask too much: {path} {status}");
-                let is_too_large = body.len() > asking.fetch.body_limit;
+                let path = &in_flight.fetch.target;
+                assert!(!is_honest || ![413, 429].contains(&status), "honest nodes exceed a limit: {path} {status}");
+                let is_too_large = body.len() > in_flight.fetch.body_limit;
                 assert!(!is_honest || !is_too_large, "the answer to {path} is larger than it may be");
                 match is_too_large {
                     true => Err(FetchError::TooLarge),
@@ -590,30 +578,30 @@ impl<'g> Network<'g> {
     /// penalized unless it moved to another chain during the comparison.
     fn start_comparison(&mut self, index: usize, with: &Endpoint) {
         let place = self.places.get(with).copied();
-        let partner = place.and_then(|(party, _)| if let Party::Member(other) = party { Some(other) } else { None });
-        let partner = partner.map(|other| {
+        let compared = place.and_then(|(party, _)| if let Party::Member(other) = party { Some(other) } else { None });
+        let compared = compared.map(|other| {
             let key = self.members[other].info.identity.key.to_string();
             ComparedPeer { index: other, tip: self.tip(other), failures: self.failures(index, &key) }
         });
         let Some(tip) = self.tip(index) else { return };
-        let Some(before) = self.comparisons.insert(index, Comparison { partner, tip, received_lie: None }) else {
+        let Some(before) = self.comparisons.insert(index, Comparison { compared, tip, received_lie: None }) else {
             return;
         };
         if let Some((lie, failures)) = before.received_lie {
-            let is_blamed = self.failures(index, &lie.key) > failures;
-            assert!(is_blamed || before.tip != tip, "member {index} does not blame {:?}", lie.fault);
-            self.tally.count_received(lie.fault, is_blamed);
+            let is_penalized = self.failures(index, &lie.key) > failures;
+            assert!(is_penalized || before.tip != tip, "member {index} does not penalize {:?}", lie.fault);
+            self.tally.count_received(lie.fault, is_penalized);
         }
         // A member with a wrong clock offers blocks of the future, and a chain that forks too deep is useless, so both
         // may be penalized.
-        let is_blameless = self.plan.fork.is_none() && !self.plan.faults.contains(&Fault::ClockJump);
-        if let Some(ComparedPeer { index: other, tip, failures }) = before.partner
-            && is_blameless
+        let is_without_excuse = self.plan.fork.is_none() && !self.plan.faults.contains(&Fault::ClockJump);
+        if let Some(ComparedPeer { index: other, tip, failures }) = before.compared
+            && is_without_excuse
             && self.tip(other) == tip
         {
             let key = self.members[other].info.identity.key.to_string();
-            let is_blamed = self.failures(index, &key) > failures;
-            assert!(!is_blamed, "member {index} blames member {other}");
+            let is_penalized = self.failures(index, &key) > failures;
+            assert!(!is_penalized, "member {index} penalizes member {other}");
         }
     }
 
@@ -632,7 +620,7 @@ impl<'g> Network<'g> {
     }
 
     /// Times out an answer of a member.
-    fn time_out(&mut self, open: Open, by: usize, is_safe: bool) {
+    fn time_out(&mut self, open: RequestKey, by: usize, is_safe: bool) {
         if !self.open.contains_key(&open) {
             return;
         }
@@ -643,7 +631,7 @@ impl<'g> Network<'g> {
     }
 
     /// Ends a request of a member if it has not ended yet.
-    fn end(&mut self, open: Open, result: Result<FetchResponse, FetchError>) {
+    fn end(&mut self, open: RequestKey, result: Result<FetchResponse, FetchError>) {
         let (index, life, id) = open;
         let now = self.now;
         let member = &mut self.members[index];
@@ -655,8 +643,8 @@ impl<'g> Network<'g> {
             let later = running.busy_until;
             return self.schedule(later, Event::End(open, Box::new(result)));
         }
-        let Some(Pending { since, is_wasted_time: is_lost_time, lie, .. }) = self.open.remove(&open) else { return };
-        self.wasted_time += if is_lost_time { now - since } else { Duration::ZERO };
+        let Some(Pending { since, is_wasted_time, lie, .. }) = self.open.remove(&open) else { return };
+        self.wasted_time += if is_wasted_time { now - since } else { Duration::ZERO };
         if let Some(lie) = lie.filter(|_| result.is_ok()) {
             running.set_now(now);
             let before = running.failures(&lie.key);
@@ -665,7 +653,7 @@ impl<'g> Network<'g> {
             }
         }
         let is_silent = matches!(result, Err(FetchError::Silent(_)));
-        log::debug!("{index} hears {result:.80?}");
+        log::debug!("{index} receives {result:.80?}");
         running.set_now(now);
         running.node.complete_fetch(id, result);
         self.process_effects(index);
@@ -675,11 +663,14 @@ impl<'g> Network<'g> {
     }
 
     /// Disconnects the client of a request.
-    fn disconnect(&mut self, (from, life, id): Open) {
+    fn disconnect(&mut self, (from, life, id): RequestKey) {
         for index in 0..self.members.len() {
             let Some(running) = &mut self.members[index].running else { continue };
-            let is_it = |asking: &Asking| (asking.from, asking.life, asking.id) == (Party::Member(from), life, id);
-            let found = running.answering.iter().find(|(_, asking)| is_it(asking)).map(|(connection, _)| *connection);
+            let is_it = |in_flight: &InFlight| {
+                (in_flight.from, in_flight.life, in_flight.id) == (Party::Member(from), life, id)
+            };
+            let found =
+                running.answering.iter().find(|(_, in_flight)| is_it(in_flight)).map(|(connection, _)| *connection);
             if let Some(connection) = found {
                 running.answering.remove(&connection);
                 running.set_now(self.now);
@@ -709,7 +700,7 @@ impl<'g> Network<'g> {
             Act::SlowTicks(member, takes) => self.members[*member].tick_time = *takes,
             Act::SetClock(member, by) => self.set_clock(*member, *by),
             Act::Announce(member) => self.announce(*member),
-            Act::Push { liar, fault, to } => self.push(*liar, *fault, *to),
+            Act::Push { byzantine, fault, to } => self.push(*byzantine, *fault, *to),
         }
     }
 
@@ -738,6 +729,8 @@ impl<'g> Network<'g> {
     fn transfer(&mut self) -> Transaction {
         let (time, count) = (self.time(), self.users.len());
         let (from, to) = (self.random.below(count), self.random.below(count));
+        // A wallet receives two messages about a transfer to its sender.
+        let to = if to == from { (to + 1) % count } else { to };
         let amount = Amount::whole(1 + self.random.below(100) as u64);
         let fee = Amount::whole(1 + self.random.below(3) as u64);
         transfer(&self.users[from], address(&self.users[to]), amount, fee, Timestamp(time.0 - 5))
@@ -749,11 +742,8 @@ impl<'g> Network<'g> {
         let Some(running) = self.members[index].running.as_mut().filter(|running| running.busy_until <= now) else {
             return;
         };
-        let signature = hex::encode(transaction.signature.expect("a signature").0);
-        let json =
-            format!("{{\"data\":\"{}\",\"signature\":\"{signature}\"}}", hex::encode(transaction.signed_bytes()));
         running.set_now(now);
-        let answer = running.node.post("/transaction/announce", &json);
+        let answer = running.node.post("/transaction/announce", &announcement(&transaction));
         self.watch.send(transaction.clone());
         if answer.status == 200 && String::from_utf8_lossy(&answer.body).contains("SUCCESS") {
             self.accepted.push((index, now, transaction));
@@ -763,7 +753,7 @@ impl<'g> Network<'g> {
 
     /// Pushes to a member something useful that an honest node has signed, in that node's name and before the node
     /// itself, so that the member considers the impersonated node alive.
-    fn push_relayed(&mut self, liar: usize, to: usize) {
+    fn push_relayed(&mut self, byzantine: usize, to: usize) {
         let Some(tip) = self.tip(to) else { return };
         let views = self.members.iter().filter_map(|member| member.running.as_ref()).map(|running| &running.view);
         let mut blocks = views.flat_map(|view| view.chain.windows(2)).filter(|links| links[0].hash == tip);
@@ -771,22 +761,22 @@ impl<'g> Network<'g> {
         let transaction = self.transfer();
         self.watch.send(transaction.clone());
         self.tally.add(Fault::RelayedPush);
-        let face = self.random.below(self.byzantine_peers[liar].identities());
-        *self.relayed.entry((to, face)).or_default() += 1;
-        let rumour = relayed(self.byzantine_peers[liar].keys(face), next, transaction);
-        self.send_bad_request(liar, to, &rumour);
+        let identity = self.random.below(self.byzantine_peers[byzantine].identities());
+        *self.relayed.entry((to, identity)).or_default() += 1;
+        let request = relayed(self.byzantine_peers[byzantine].keys(identity), next, transaction);
+        self.send_bad_request(byzantine, to, &request);
     }
 
     /// Pushes something bad from a byzantine peer to a member.
-    fn push(&mut self, liar: usize, fault: Fault, to: usize) {
+    fn push(&mut self, byzantine: usize, fault: Fault, to: usize) {
         if fault == Fault::RelayedPush {
-            return self.push_relayed(liar, to);
+            return self.push_relayed(byzantine, to);
         }
         assert!(OF_PUSHES.contains(&fault));
         let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
         let now = self.time();
         let Some(running) = &self.members[to].running else { return };
-        let mut scene = LieContext {
+        let mut context = LieContext {
             environment: self.environment,
             store: running.store,
             members: &infos,
@@ -794,40 +784,40 @@ impl<'g> Network<'g> {
             now,
             random: &mut self.random,
         };
-        let rumours = bad_requests(&self.byzantine_peers[liar], fault, &mut scene);
-        if !rumours.is_empty() {
+        let requests = bad_requests(&self.byzantine_peers[byzantine], fault, &mut context);
+        if !requests.is_empty() {
             self.tally.add(fault);
         }
-        rumours.iter().for_each(|rumour| self.send_bad_request(liar, to, rumour));
+        requests.iter().for_each(|request| self.send_bad_request(byzantine, to, request));
     }
 
     /// Sends a request of a byzantine peer to a member.
-    fn send_bad_request(&mut self, liar: usize, to: usize, rumour: &BadRequest) {
-        let (from, to_party) = (Party::Byzantine(liar), Party::Member(to));
+    fn send_bad_request(&mut self, byzantine: usize, to: usize, request: &BadRequest) {
+        let (from, to_party) = (Party::Byzantine(byzantine), Party::Member(to));
         if self.are_apart(from, to_party) {
             return;
         }
         let fetch = FetchRequest {
             endpoint: place(self.plan.members[to].ip, 0),
             method: Method::Post,
-            target: rumour.path.to_owned(),
+            target: request.path.to_owned(),
             media_type: "application/binary",
-            body: rumour.body.clone().into(),
-            body_limit: rumour.length,
+            body: request.body.clone().into(),
+            body_limit: request.length,
             timeout: ANSWER_TIMEOUT,
             read_timeout: ANSWER_TIMEOUT,
             is_idempotent: false,
         };
-        let asking = Asking { from, life: 0, id: FetchId(0), fetch, fate: Fate::Arrives };
+        let in_flight = InFlight { from, life: 0, id: FetchId(0), fetch, fault: None };
         let latency = self.latency(from, to_party);
-        self.schedule(self.now + latency, Event::Request(Box::new(asking), to_party, 0));
+        self.schedule(self.now + latency, Event::Request(Box::new(in_flight), to_party, 0));
     }
 
     /// Returns the endpoint of a member and those where relays impersonate it.
     pub fn places_of(&self, member: usize) -> Vec<(Endpoint, Party)> {
-        let is_it = |(party, face): &(Party, usize)| match party {
+        let is_it = |(party, identity): &(Party, usize)| match party {
             Party::Member(index) => *index == member,
-            Party::Byzantine(liar) => self.plan.byzantine_peers[*liar].is_relay && *face == member,
+            Party::Byzantine(byzantine) => self.plan.byzantine_peers[*byzantine].is_relay && *identity == member,
         };
         let places = self.places.iter().filter(|(_, of)| is_it(of));
         places.map(|(place, (party, _))| (place.clone(), *party)).collect()
@@ -846,10 +836,10 @@ impl<'g> Network<'g> {
 }
 
 /// Returns the bytes of a request.
-fn request(asking: &Asking) -> Vec<u8> {
-    let FetchRequest { endpoint, method, target, media_type, body, body_limit, .. } = &asking.fetch;
+fn request(in_flight: &InFlight) -> Vec<u8> {
+    let FetchRequest { endpoint, method, target, media_type, body, body_limit, .. } = &in_flight.fetch;
     // Byzantine peers announce more bytes than they send.
-    let length = if matches!(asking.from, Party::Byzantine(_)) { *body_limit } else { body.len() };
+    let length = if matches!(in_flight.from, Party::Byzantine(_)) { *body_limit } else { body.len() };
     let head = RequestHead { endpoint, method: *method, target, media_type, keep_alive: true };
     let mut bytes = head.to_bytes(length).expect("a proper request");
     bytes.extend_from_slice(body);

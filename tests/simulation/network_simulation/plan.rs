@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use nisd::config::IpDetection;
 
-use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_RELAYS, OF_REQUESTS};
-use super::ground::IP_DETECTION;
+use super::environment::IP_DETECTION;
+use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_REQUESTS, RELAY_ANSWERS};
 use crate::common::Random;
 
 /// Minimum target time in seconds that settings allow.
 const MIN_TARGET_TIME: u32 = 10;
 /// Latency of the slowest networks in milliseconds.
 const SLOWEST: (u64, u64) = (50, 300);
-/// Number of habits of a byzantine peer.
+/// Number of faults of a byzantine peer.
 const HABITS: usize = 4;
 /// Duration of a normal tick.
 pub const TICK_TIME: Duration = Duration::from_micros(300);
@@ -54,7 +54,7 @@ pub struct MemberPlan {
 #[derive(Clone, Debug)]
 pub struct ByzantinePlan {
     pub ip: IpAddr,
-    pub habits: Vec<Fault>,
+    pub faults: Vec<Fault>,
     /// Percentage of its opportunities to lie that it takes.
     pub eagerness: usize,
     /// It impersonates all members and gets requests signed by them. Partitions do not affect it.
@@ -89,7 +89,7 @@ pub enum Act {
     Announce(usize),
     /// Pushes something from a byzantine peer to a member.
     Push {
-        liar: usize,
+        byzantine: usize,
         fault: Fault,
         to: usize,
     },
@@ -144,12 +144,12 @@ impl Plan {
         // Only byzantine peers, with a low rewrite limit.
         let is_orderly = fork.is_none() && r.below(12) == 0;
         let members = if fork.is_some() { 2 + r.below(2) } else { 2 + r.below(3) + r.below(2) * r.below(4) };
-        let liars = if fork.is_some() { 0 } else { r.below(3).max(usize::from(is_orderly)) };
+        let byzantine_peers = if fork.is_some() { 0 } else { r.below(3).max(usize::from(is_orderly)) };
         let is_private = r.coin();
         let mut plan = Plan {
             seed,
-            members: (0..members).map(|index| member(index, is_private, liars, r)).collect(),
-            byzantine_peers: (0..liars).map(|index| liar(index, is_private, r)).collect(),
+            members: (0..members).map(|index| member(index, is_private, byzantine_peers, r)).collect(),
+            byzantine_peers: (0..byzantine_peers).map(|index| byzantine(index, is_private, r)).collect(),
             target_time: 4 + r.below(4) as u32,
             is_stabilized: r.below(4) > 0,
             rewrite_limit: if fork.is_some() || is_orderly { 10 + r.below(4) as u64 } else { WIDE_LIMIT },
@@ -166,7 +166,7 @@ impl Plan {
         if is_orderly {
             plan.prevent_separation();
             plan.calm_at = seconds(180);
-            plan.byzantine_peers[0].habits.push(Fault::TooFarBehind);
+            plan.byzantine_peers[0].faults.push(Fault::TooFarBehind);
         } else if fork.is_none() {
             (0..1 + r.below(4)).for_each(|_| plan.add_fault(r));
         } else {
@@ -240,6 +240,17 @@ impl Plan {
         plan.members.truncate(2);
         plan.members[0].known = vec![Known::ByKey(1)];
         plan.acts = vec![(Duration::ZERO, Act::Start(0))];
+        plan
+    }
+
+    /// Returns the plan of three members of which one is separated from the others for five minutes, while users send
+    /// transactions through all of them.
+    pub fn of_partition(seed: u64) -> Plan {
+        let mut plan = Plan::of_restarts(seed, Duration::ZERO);
+        plan.acts.extend([(60, vec![0, 0, 1]), (360, vec![0; 3])].map(|(at, sides)| (seconds(at), Act::Divide(sides))));
+        plan.acts.extend((20..380).step_by(3).map(|at| (seconds(at), Act::Announce(at % 3))));
+        plan.acts.sort_by_key(|(at, _)| *at);
+        plan.calm_at = seconds(380);
         plan
     }
 
@@ -324,15 +335,15 @@ impl Plan {
     }
 
     fn pushes(&mut self, r: &mut Random) {
-        for (liar, plan) in self.byzantine_peers.iter().enumerate() {
-            let pushed: Vec<_> = plan.habits.iter().filter(|habit| OF_PUSHES.contains(habit)).collect();
+        for (byzantine, plan) in self.byzantine_peers.iter().enumerate() {
+            let pushed: Vec<_> = plan.faults.iter().filter(|habit| OF_PUSHES.contains(habit)).collect();
             if pushed.is_empty() {
                 continue;
             }
             for _ in 0..6 {
                 let at = Duration::from_millis(8_000 + r.below(self.calm_at.as_millis() as usize) as u64);
                 let (fault, to) = (*pushed[r.below(pushed.len())], r.below(self.members.len()));
-                self.acts.push((at, Act::Push { liar, fault, to }));
+                self.acts.push((at, Act::Push { byzantine, fault, to }));
             }
         }
     }
@@ -362,21 +373,21 @@ impl Plan {
         }
         let before = self.byzantine_peers.len();
         for relay in 0..1 + r.below(3) {
-            let habits = (0..HABITS).map(|_| OF_RELAYS[r.below(OF_RELAYS.len())]);
-            let habits = habits.collect();
+            let faults = (0..HABITS).map(|_| RELAY_ANSWERS[r.below(RELAY_ANSWERS.len())]);
+            let faults = faults.collect();
             let leaves_at = (!stays).then_some(self.calm_at);
             let ip = ip(is_private, 150 + relay as u8);
             self.byzantine_peers.push(ByzantinePlan {
                 ip,
-                habits,
+                faults,
                 eagerness: 30 + r.below(71),
                 is_relay: true,
                 leaves_at,
             });
             for _ in 0..6 {
                 let at = Duration::from_millis(8_000 + r.below(self.calm_at.as_millis() as usize) as u64);
-                let (liar, to) = (before + relay, r.below(count));
-                self.acts.push((at, Act::Push { liar, fault: Fault::RelayedPush, to }));
+                let (byzantine, to) = (before + relay, r.below(count));
+                self.acts.push((at, Act::Push { byzantine, fault: Fault::RelayedPush, to }));
             }
         }
     }
@@ -408,7 +419,7 @@ impl Plan {
 }
 
 /// A member knows at least one of the earlier ones, so that all form one network.
-fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> MemberPlan {
+fn member(index: usize, is_private: bool, byzantine_peers: usize, r: &mut Random) -> MemberPlan {
     let known =
         |other: usize, r: &mut Random| if r.below(4) == 0 { Known::ByEndpoint(other) } else { Known::ByKey(other) };
     let mut others = Vec::new();
@@ -422,7 +433,7 @@ fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> Membe
         let more: Vec<_> = (0..index).filter(|other| *other != first && r.coin()).collect();
         others.extend(more.into_iter().map(|other| known(other, r)));
     }
-    others.extend((0..liars).filter(|_| r.coin()).map(Known::Byzantine).collect::<Vec<_>>());
+    others.extend((0..byzantine_peers).filter(|_| r.coin()).map(Known::Byzantine).collect::<Vec<_>>());
     let ip_detection = IP_DETECTION[r.below(3)];
     // A member that needs others to learn its address and knows no honest one never takes part.
     let is_told = others.is_empty() || others.iter().any(|known| !matches!(known, Known::Byzantine(_)));
@@ -441,7 +452,7 @@ fn member(index: usize, is_private: bool, liars: usize, r: &mut Random) -> Membe
     }
 }
 
-fn liar(index: usize, is_private: bool, r: &mut Random) -> ByzantinePlan {
+fn byzantine(index: usize, is_private: bool, r: &mut Random) -> ByzantinePlan {
     let of = |group: &[Fault], r: &mut Random| group[r.below(group.len())];
     let is_pusher = r.below(3) == 0;
     let habit = |_| match r.below(4) {
@@ -450,9 +461,9 @@ fn liar(index: usize, is_private: bool, r: &mut Random) -> ByzantinePlan {
         2 => of(OF_ANSWERS, r),
         _ => of(OF_REQUESTS, r),
     };
-    let habits = (0..HABITS).map(habit).collect();
+    let faults = (0..HABITS).map(habit).collect();
     let (ip, eagerness) = (ip(is_private, 100 + index as u8), 30 + r.below(71));
-    ByzantinePlan { ip, habits, eagerness, is_relay: false, leaves_at: None }
+    ByzantinePlan { ip, faults, eagerness, is_relay: false, leaves_at: None }
 }
 
 fn ip(is_private: bool, number: u8) -> IpAddr {

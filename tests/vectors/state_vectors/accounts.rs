@@ -15,7 +15,7 @@ use nisd::model::{
 use nisd::state::Effect;
 use serde_json::{Value, json};
 
-use super::{list, number, text};
+use crate::vectors::values::{list, number, text};
 
 /// Accounts by name.
 pub struct Accounts {

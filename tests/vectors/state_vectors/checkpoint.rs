@@ -4,8 +4,9 @@ use nisd::model::{Address, Height};
 use nisd::state::{self, LinkRole};
 use serde_json::{Map, Value, json};
 
+use super::dump_of;
 use super::scenario::Run;
-use super::{dump_of, list, number, text};
+use crate::vectors::values::{list, number, text};
 
 /// Returns the state after the last block. `names` lists further namespaces whose activity is included, besides the
 /// existing ones.

@@ -14,7 +14,7 @@ use nisd::store::{StoredHeader, WriteTxn, tip};
 use serde_json::Value;
 
 use super::accounts::Accounts;
-use super::{cases, number, text};
+use crate::vectors::values::{cases, number, text};
 
 /// A chain of the vectors.
 pub struct Scenario {

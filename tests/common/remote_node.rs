@@ -1,0 +1,230 @@
+//! Handling of blocks from other nodes: pushed blocks and those of a remote node that the node synchronises with.
+
+use nisd::chain::chain_comparer::{ChainComparer, ComparisonResult, ComparisonStep, TipInfo};
+use nisd::chain::{BranchOutcome, CandidateBranch, check_block_signature, check_pushed, pushed_branch};
+use nisd::codec::Context;
+use nisd::crypto::Verifier;
+use nisd::model::{Block, Hash256, Height, Timestamp};
+use nisd::rules::{Exception, Rejection, ValidationResult};
+use nisd::store::{Store, stored_block, stored_header};
+use serde_json::Value;
+
+use super::recorded_chain::{Chain, copy_store, tip_of};
+
+/// A node: a chain and a store with a part of it.
+#[derive(Clone, Copy)]
+pub struct LocalNode<'a> {
+    /// The chain.
+    pub chain: &'a Chain,
+    /// The store.
+    pub store: &'a Store,
+}
+
+/// A store at some height of a recorded chain, restored for every case.
+pub struct StoreFixture<'c> {
+    /// The chain.
+    pub chain: &'c Chain,
+    /// The chain up to the height; no case touches it.
+    pristine: tempfile::TempDir,
+    working: tempfile::TempDir,
+    store: Option<Store>,
+}
+
+impl<'c> StoreFixture<'c> {
+    /// Creates an empty stage.
+    pub fn new(chain: &'c Chain) -> StoreFixture<'c> {
+        StoreFixture {
+            chain,
+            pristine: tempfile::tempdir().unwrap(),
+            working: tempfile::tempdir().unwrap(),
+            store: None,
+        }
+    }
+
+    /// Imports up to a height; never goes back.
+    pub fn advance_to(&mut self, height: u64) {
+        let store = self.chain.store(self.pristine.path());
+        self.chain.import(&store, height);
+        drop(store);
+        self.restore();
+    }
+
+    /// Restores the store at that height.
+    pub fn restore(&mut self) {
+        self.store = None;
+        copy_store(self.pristine.path(), self.working.path());
+        self.store = Some(self.chain.store(self.working.path()));
+    }
+
+    /// Returns the store that cases work on.
+    pub fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+
+    /// Returns the local node.
+    pub fn local(&self) -> LocalNode<'_> {
+        LocalNode { chain: self.chain, store: self.store() }
+    }
+}
+
+/// Decodes bytes from hex.
+pub fn bytes_of(value: &Value) -> Vec<u8> {
+    hex::decode(value.as_str().unwrap()).unwrap()
+}
+
+/// Returns the text of a result as the records of pushes write it.
+pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
+    match result {
+        Ok(result) => result.name().to_owned(),
+        Err(exception) => format!("HTTP {} {}", exception.http_status(), exception.text),
+    }
+}
+
+/// Processes a branch until it is decided.
+pub fn process_branch(mut branch: CandidateBranch<'_>, now: Timestamp) -> BranchOutcome {
+    loop {
+        if let Some(outcome) = branch.step(now).unwrap() {
+            return outcome;
+        }
+    }
+}
+
+/// Pushes a block; returns the text of the result, and the outcome of the block as a candidate branch if it got that
+/// far.
+pub fn push(local: LocalNode<'_>, block: Block, now: Timestamp) -> (String, Option<BranchOutcome>) {
+    let (store, network) = (local.store, &local.chain.network);
+    let rejected = |rejection: Rejection| match rejection {
+        Rejection::Result(result) => (text_of(Ok(result)), None),
+        Rejection::Exception(exception) => (text_of(Err(&exception)), None),
+        Rejection::Store(error) => panic!("{error}"),
+    };
+    let front = check_pushed(&block, &store.snapshot().unwrap(), network, &mut Verifier::default());
+    if let Err(rejection) = front {
+        return rejected(rejection);
+    }
+    match pushed_branch(store, network, block, None) {
+        Ok(branch) => {
+            let outcome = process_branch(branch, now);
+            (text_of(outcome.as_push_result()), Some(outcome))
+        }
+        Err(rejection) => rejected(rejection),
+    }
+}
+
+/// A remote node that shares our chain up to a height and has blocks of its own above.
+pub struct Remote {
+    score: i128,
+    common: u64,
+    blocks: Vec<Block>,
+    hash_limit: usize,
+    /// Answers that do not follow from its chain.
+    last: Option<Block>,
+    hashes: Option<Vec<Hash256>>,
+    block_at: Option<Block>,
+    branch: Option<Vec<Block>>,
+}
+
+impl Remote {
+    /// Creates a remote with these blocks above our block at height `common`.
+    pub fn new(score: i128, common: u64, blocks: Vec<Block>) -> Remote {
+        let (last, hashes, block_at, branch) = (None, None, None, None);
+        Remote { score, common, blocks, hash_limit: 400, last, hashes, block_at, branch }
+    }
+
+    /// Creates a remote from recorded answers.
+    pub fn recorded(chain: &Chain, peer: &Value) -> Remote {
+        let block = |value: &Value| chain.block(&bytes_of(value));
+        let list = |name: &str| peer[name].as_array().map(|blocks| blocks.iter().map(block).collect::<Vec<_>>());
+        let one = |name: &str| Some(&peer[name]).filter(|value| !value.is_null()).map(block);
+        let hash = |value: &Value| Hash256::from_hex(value.as_str().unwrap()).unwrap();
+        Remote {
+            score: peer["score"].as_str().unwrap().parse().unwrap(),
+            common: peer["commonHeight"].as_u64().unwrap(),
+            blocks: list("blocks").unwrap(),
+            hash_limit: peer["hashLimit"].as_u64().map_or(400, |limit| limit as usize),
+            last: one("lastBlock"),
+            hashes: peer["hashes"].as_array().map(|hashes| hashes.iter().map(hash).collect()),
+            block_at: one("blockAt"),
+            branch: list("part"),
+        }
+    }
+
+    /// Returns our own block at a height, followed by the blocks of the remote.
+    fn chain_above(&self, local: LocalNode<'_>, height: u64) -> Vec<Block> {
+        let snapshot = local.store.snapshot().unwrap();
+        let context = Context::of(&local.chain.network);
+        let ours = |height| stored_block(&snapshot, Height(height), context).unwrap().unwrap().1;
+        let theirs = self.blocks.iter().skip((height.saturating_sub(self.common)) as usize).cloned();
+        (height + 1..=self.common).map(ours).chain(theirs).collect()
+    }
+
+    fn last(&self, local: LocalNode<'_>) -> Option<Block> {
+        self.last.clone().or_else(|| self.chain_above(local, self.common.saturating_sub(1)).pop())
+    }
+
+    fn hashes_from(&self, local: LocalNode<'_>, height: Height) -> Vec<Hash256> {
+        let chain = || self.chain_above(local, height.0 - 1);
+        self.hashes.clone().unwrap_or_else(|| chain().iter().map(Block::hash).take(self.hash_limit).collect())
+    }
+
+    fn blocks_after(&self, local: LocalNode<'_>, height: Height) -> Vec<Block> {
+        // The recorded remote answered with its whole branch when it was asked for less, because its hashes were false.
+        self.branch.clone().unwrap_or_else(|| self.chain_above(local, height.0.min(self.common)))
+    }
+
+    fn block_at(&self, local: LocalNode<'_>, height: Height) -> Option<Block> {
+        self.block_at.clone().or_else(|| self.chain_above(local, height.0 - 1).into_iter().next())
+    }
+}
+
+/// Result of a synchronisation.
+pub struct Synchronisation {
+    /// Result of the comparison.
+    pub comparison: ComparisonResult,
+    /// Outcome of the blocks, if they were requested.
+    pub outcome: Option<BranchOutcome>,
+}
+
+fn last_block(block: &Block) -> TipInfo {
+    TipInfo { height: block.height, hash: block.hash(), signature: block.signature }
+}
+
+/// Compares with a remote and adopts its blocks if they are better.
+pub fn synchronise(local: LocalNode<'_>, remote: &Remote, now: Timestamp) -> Synchronisation {
+    let (store, network) = (local.store, &local.chain.network);
+    let tip = tip_of(store);
+    let snapshot = store.snapshot().unwrap();
+    let (_, ours) = stored_block(&snapshot, tip.height, Context::of(network)).unwrap().unwrap();
+    let comparison = ChainComparer::new(tip.score, last_block(&ours), &network.chain);
+    let is_good = |block: &Block| check_block_signature(block, false, &mut Verifier::default()).1;
+    let hash_at = |height| stored_header(&snapshot, Height(height)).unwrap().unwrap().hash;
+    let mut step = comparison.on_score(remote.score);
+    let compared = loop {
+        step = match step {
+            ComparisonStep::AskLastBlock => {
+                let last = remote.last(local);
+                let known = last.as_ref().map(last_block);
+                comparison.on_last_block(known.as_ref(), last.as_ref().is_some_and(is_good))
+            }
+            ComparisonStep::AskHashes => {
+                let ours: Vec<Hash256> = (comparison.first_hash().0..=tip.height.0).map(hash_at).collect();
+                comparison.on_hashes(&ours, &remote.hashes_from(local, comparison.first_hash()))
+            }
+            ComparisonStep::AskBlockAfter(fork) => {
+                let block = remote.block_at(local, fork.common.next());
+                comparison.on_block_after(fork, block.as_ref().is_some_and(is_good))
+            }
+            ComparisonStep::Done(compared) => break compared,
+        }
+    };
+    drop(snapshot);
+    let outcome = match compared {
+        ComparisonResult::RemoteIsNotSynced(fork) => {
+            let branch =
+                CandidateBranch::new(store, network, fork.common, remote.blocks_after(local, fork.common)).unwrap();
+            Some(process_branch(branch, now))
+        }
+        _ => None,
+    };
+    Synchronisation { comparison: compared, outcome }
+}

@@ -1,0 +1,409 @@
+//! Requests to other servers over real sockets on loopback, driven by a loop like the node's.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll};
+use nisd::net::fetch::{
+    DnsConfig, Endpoint, FetchConfig, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, FetchStats,
+    Fetcher, Method, Response,
+};
+use simple_dns::rdata::{A, AAAA, RData};
+use simple_dns::{CLASS, Packet, QTYPE, ResourceRecord, TYPE};
+use socket2::{Domain, Socket, Type};
+
+/// Maximum wait of all tests.
+const MAX_WAIT: Duration = Duration::from_secs(20);
+
+/// Timeout of the requests of these tests.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Maximum delay in detecting the end of a request on a busy machine.
+const MAX_DELAY: Duration = Duration::from_millis(500);
+
+const BODY_LIMIT: usize = 256 * 1024;
+
+const FIRST_TOKEN: usize = 100;
+
+/// A loop around a fetcher.
+struct Driver {
+    poll: Poll,
+    fetcher: Fetcher,
+    began: Instant,
+    started: HashMap<FetchId, Instant>,
+    last_id: u64,
+    /// Maximum number of response bytes held after a call of `work`.
+    max_held: usize,
+}
+
+struct Outcome {
+    result: Result<FetchResponse, FetchError>,
+    took: Duration,
+}
+
+impl Driver {
+    fn new(limits: FetchLimits) -> Self {
+        Self::with_dns(limits, DnsConfig::parse("", ""))
+    }
+
+    fn with_dns(limits: FetchLimits, names: DnsConfig) -> Self {
+        let fetcher = Fetcher::new(FetchConfig { limits, dns: names, seed: [3; 32] }, FIRST_TOKEN);
+        Self {
+            poll: Poll::new().unwrap(),
+            fetcher,
+            began: Instant::now(),
+            started: HashMap::new(),
+            last_id: 0,
+            max_held: 0,
+        }
+    }
+
+    fn start(&mut self, request: FetchRequest) -> FetchId {
+        self.last_id += 1;
+        let id = FetchId(self.last_id);
+        self.fetcher.start(id, request, self.began.elapsed());
+        self.started.insert(id, Instant::now());
+        id
+    }
+
+    /// Runs one iteration of the loop of at most this length.
+    fn run_once(&mut self, at_most: Duration, outcomes: &mut HashMap<FetchId, Outcome>) {
+        let now = self.began.elapsed();
+        let due = self.fetcher.next_due().map_or(at_most, |due| due.saturating_sub(now));
+        let timeout = if self.fetcher.has_work() { Duration::ZERO } else { due.min(at_most) };
+        let mut events = Events::with_capacity(256);
+        self.poll.poll(&mut events, Some(timeout)).unwrap();
+        let now = self.began.elapsed();
+        for event in &events {
+            assert!(self.fetcher.tokens().contains(&event.token().0));
+            self.fetcher.set_readiness(event);
+        }
+        self.fetcher.work(self.poll.registry(), now);
+        self.max_held = self.max_held.max(self.fetcher.held_bytes());
+        while let Some((id, result)) = self.fetcher.next_completed() {
+            let took = self.started.remove(&id).expect("one outcome").elapsed();
+            outcomes.insert(id, Outcome { result, took });
+        }
+    }
+
+    /// Runs the loop until all requests have ended.
+    fn run(&mut self) -> HashMap<FetchId, Outcome> {
+        let (start, mut outcomes) = (Instant::now(), HashMap::new());
+        while !self.started.is_empty() {
+            assert!(start.elapsed() < MAX_WAIT, "{:?}", self.fetcher.stats());
+            self.run_once(Duration::from_millis(100), &mut outcomes);
+        }
+        outcomes
+    }
+
+    /// Performs one request and returns its outcome.
+    fn fetch(&mut self, request: FetchRequest) -> Outcome {
+        let id = self.start(request);
+        self.run().remove(&id).unwrap()
+    }
+
+    /// Performs one request and returns the body of its response.
+    fn body(&mut self, request: FetchRequest) -> String {
+        let response = self.fetch(request).result.unwrap().response;
+        assert_eq!(response.status, 200);
+        String::from_utf8(response.body).unwrap()
+    }
+
+    fn stats(&self) -> FetchStats {
+        self.fetcher.stats()
+    }
+}
+
+fn get(endpoint: &Endpoint) -> FetchRequest {
+    FetchRequest {
+        endpoint: endpoint.clone(),
+        method: Method::Get,
+        target: "/chain/height".to_owned(),
+        media_type: "application/json",
+        body: [].into(),
+        body_limit: BODY_LIMIT,
+        timeout: REQUEST_TIMEOUT,
+        read_timeout: REQUEST_TIMEOUT,
+        is_idempotent: true,
+    }
+}
+
+fn get_from(host: &str, port: u16) -> FetchRequest {
+    get(&Endpoint { host: host.to_owned(), port })
+}
+
+/// Starts a server in its own threads; `serve` gets each connection and its number.
+fn server(address: &str, serve: impl Fn(TcpStream, usize) + Clone + Send + 'static) -> Endpoint {
+    let listener = TcpListener::bind(address).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            let serve = serve.clone();
+            thread::spawn(move || serve(stream, number));
+        }
+    });
+    Endpoint { host: address.ip().to_string(), port: address.port() }
+}
+
+/// Reads a request and returns its body; `None` at the end of the connection.
+fn receive(stream: &mut TcpStream) -> Option<String> {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.split("Content-Length: ").nth(1).map_or("0", |rest| rest.lines().next().unwrap());
+            if body.len() == length.parse::<usize>().unwrap() {
+                return Some(body.to_owned());
+            }
+        }
+        match stream.read(&mut chunk) {
+            Ok(count) if count > 0 => bytes.extend(&chunk[..count]),
+            _ => return None,
+        }
+    }
+}
+
+/// Starts a server that answers every request with the same bytes and keeps the connection where these bytes allow it.
+fn answering(answer: &'static str) -> Endpoint {
+    answering_at("127.0.0.1:0", answer)
+}
+
+fn answering_at(address: &str, answer: &'static str) -> Endpoint {
+    server(address, move |mut stream, _| {
+        while receive(&mut stream).is_some() && stream.write_all(answer.as_bytes()).is_ok() {
+            if !answer.contains("Content-Length") && !answer.contains("chunked") {
+                return;
+            }
+        }
+    })
+}
+
+const SIZED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{\"height\":1}";
+const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"hei\r\n7\r\nght\":1}\r\n0\r\n\r\n";
+const UNTIL_CLOSED: &str = "HTTP/1.1 200 OK\r\n\r\n{\"height\":1}";
+
+/// Starts a server that waits before each byte.
+fn dripping(step: Duration, answer: &'static str, times: usize) -> Endpoint {
+    server("127.0.0.1:0", move |mut stream, _| {
+        while receive(&mut stream).is_some() {
+            for byte in answer.as_bytes().repeat(times) {
+                thread::sleep(step);
+                if stream.write_all(&[byte]).is_err() {
+                    return;
+                }
+            }
+        }
+    })
+}
+
+/// Starts a server that sends a head and then an endless body.
+fn endless(head: &'static str, part: String) -> Endpoint {
+    server("127.0.0.1:0", move |mut stream, _| {
+        receive(&mut stream);
+        let _ = stream.write_all(head.as_bytes());
+        while stream.write_all(part.as_bytes()).is_ok() {}
+    })
+}
+
+/// Starts a server that accepts connections and requests and never answers.
+fn silent() -> Endpoint {
+    server("127.0.0.1:0", |mut stream, _| {
+        receive(&mut stream);
+        thread::sleep(MAX_WAIT);
+    })
+}
+
+/// Starts a server that sends something and closes.
+fn closing(before_request: bool, words: &'static str) -> Endpoint {
+    server("127.0.0.1:0", move |mut stream, _| {
+        if !before_request {
+            receive(&mut stream);
+        }
+        let _ = stream.write_all(words.as_bytes());
+    })
+}
+
+/// Returns a port that neither accepts nor refuses connections because its queue is full; the sockets keep it full.
+fn full_queue_port() -> (Endpoint, Vec<Socket>) {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut sockets = vec![listener];
+    for _ in 0..4 {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let _ = socket.connect(&address);
+        sockets.push(socket);
+    }
+    let port = address.as_socket().unwrap().port();
+    (Endpoint { host: "127.0.0.1".to_owned(), port }, sockets)
+}
+
+/// Returns a port that nothing listens on.
+fn unused_port() -> Endpoint {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    Endpoint { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() }
+}
+
+/// Check of the result of a request.
+type Expected = fn(&Result<FetchResponse, FetchError>) -> bool;
+
+const GOOD: Expected = |result| matches!(result, Ok(FetchResponse { response: Response { status: 200, body }, .. }) if body == b"{\"height\":1}");
+const REDIRECT: Expected = |result| matches!(result, Ok(FetchResponse { response: Response { status: 302, .. }, .. }));
+const TIMED_OUT: Expected =
+    |result| matches!(result, Err(FetchError::TimedOut(REQUEST_TIMEOUT) | FetchError::Silent(REQUEST_TIMEOUT)));
+const TOO_LARGE: Expected = |result| matches!(result, Err(FetchError::TooLarge));
+const NONSENSE: Expected = |result| matches!(result, Err(FetchError::NotHttp(_)));
+const BROKEN: Expected = |result| matches!(result, Err(FetchError::Broken(_) | FetchError::NotHttp(_)));
+const UNREACHABLE: Expected = |result| matches!(result, Err(FetchError::Unreachable(_)));
+
+/// Returns the 50 servers: class, expected result and endpoint.
+fn servers() -> (Vec<(&'static str, Expected, Endpoint)>, Vec<Socket>) {
+    let (stuck, sockets) = full_queue_port();
+    let mut servers = vec![
+        ("never accept", TIMED_OUT, stuck),
+        ("drip, slowly", GOOD, dripping(Duration::from_millis(4), SIZED, 1)),
+        ("drip, slowly", GOOD, dripping(Duration::from_millis(3), CHUNKED, 1)),
+        ("drip, for ever", TIMED_OUT, dripping(Duration::from_millis(5), "HTTP/1.1 200 OK\r\nA: b", 1)),
+        ("drip, for ever", TIMED_OUT, dripping(Duration::from_millis(5), "HTTP/1.1 200 OK\r\n\r\n", 1000)),
+        ("too much", TOO_LARGE, endless("HTTP/1.1 200 OK\r\nContent-Length: 262145\r\n\r\n", "x".repeat(1000))),
+        ("too much", TOO_LARGE, endless("HTTP/1.1 200 OK\r\n\r\n", "x".repeat(100_000))),
+        (
+            "too much",
+            TOO_LARGE,
+            endless(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+                format!("3e8\r\n{}\r\n", "x".repeat(1000)),
+            ),
+        ),
+        ("too much", TOO_LARGE, endless("HTTP/1.1 200 OK\r\n", "A: b\r\n".repeat(10))),
+        ("close early", BROKEN, closing(true, "")),
+        ("close early", BROKEN, closing(false, "")),
+        ("close early", BROKEN, closing(false, "HTTP/1.1 200 OK\r\nContent-Le")),
+        ("close early", BROKEN, closing(false, "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{")),
+        ("redirect", REDIRECT, answering("HTTP/1.1 302 Found\r\nLocation: http://a/\r\nContent-Length: 0\r\n\r\n")),
+        (
+            "redirect",
+            REDIRECT,
+            answering("HTTP/1.1 302 Found\r\nLocation: /\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ),
+        ("nonsense", NONSENSE, answering("SSH-2.0-OpenSSH_9.2\r\nContent-Length: 0\r\n\r\n")),
+        (
+            "nonsense",
+            NONSENSE,
+            endless("HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 102 Processing\r\n\r\n".to_owned()),
+        ),
+        ("nonsense", NONSENSE, answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n")),
+        ("nobody there", UNREACHABLE, unused_port()),
+    ];
+    servers.extend((0..3).map(|_| ("silent", TIMED_OUT, silent())));
+    let good = [SIZED, CHUNKED, UNTIL_CLOSED];
+    while servers.len() < 50 {
+        servers.push(("good", GOOD, answering(good[servers.len() % good.len()])));
+    }
+    (servers, sockets)
+}
+
+#[test]
+fn a_thousand_requests_to_fifty_servers_end_within_their_limits() {
+    let (servers, _sockets) = servers();
+    let limits = FetchLimits::default();
+    let mut driver = Driver::new(limits.clone());
+    let mut ids = HashMap::new();
+    for _ in 0..20 {
+        for (class, expected, endpoint) in &servers {
+            ids.insert(driver.start(get(endpoint)), (*class, *expected));
+        }
+    }
+    assert_eq!(ids.len(), 1000);
+    let outcomes = driver.run();
+    let mut good = Vec::new();
+    for (id, (class, expected)) in &ids {
+        let outcome = &outcomes[id];
+        assert!(expected(&outcome.result), "{class}: {:?}", outcome.result);
+        assert!(outcome.took <= REQUEST_TIMEOUT + MAX_DELAY, "{class}: {:?}", outcome.took);
+        good.extend((*class == "good").then_some(outcome.took));
+    }
+    let stats = driver.stats();
+    assert!(driver.max_held <= limits.held_bytes);
+    good.sort();
+    assert!(good[good.len() * 99 / 100] < REQUEST_TIMEOUT / 3, "the good ones waited for the bad ones");
+    assert_eq!((stats.started, stats.ended, stats.waiting), (1000, 1000, 0));
+}
+
+#[test]
+fn a_connection_serves_many_requests_and_is_replaced_once_closed() {
+    let endpoint = server("127.0.0.1:0", |mut stream, number| {
+        for _ in 0..3 {
+            let Some(body) = receive(&mut stream) else { return };
+            let body = format!("{number}:{body}");
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        }
+        // Closes without an answer at the next request, if one arrives before the end of the connection is noticed.
+        let _ = stream.read(&mut [0; 100]);
+    });
+    let mut driver = Driver::new(FetchLimits::default());
+    let post = FetchRequest { method: Method::Post, body: b"hello".as_slice().into(), ..get(&endpoint) };
+    let bodies: Vec<String> = (0..8).map(|_| driver.body(post.clone())).collect();
+    let expected = ["0:hello", "0:hello", "0:hello", "1:hello", "1:hello", "1:hello", "2:hello", "2:hello"];
+    assert_eq!(bodies, expected);
+    assert_eq!(driver.stats().attempts, 3);
+}
+
+/// Starts a name server that knows `four.test` at 127.0.0.1 and `six.test` at ::1.
+fn name_server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((count, from)) = socket.recv_from(&mut buffer) {
+            let query = Packet::parse(&buffer[..count]).unwrap();
+            let mut reply = Packet::parse(&buffer[..count]).unwrap().into_reply();
+            let question = query.questions[0].clone();
+            let data = match (question.qname.to_string().as_str(), question.qtype) {
+                ("four.test", QTYPE::TYPE(TYPE::A)) => Some(RData::A(A::from(Ipv4Addr::LOCALHOST))),
+                ("six.test", QTYPE::TYPE(TYPE::AAAA)) => Some(RData::AAAA(AAAA::from(Ipv6Addr::LOCALHOST))),
+                _ => None,
+            };
+            let record = |data| ResourceRecord::new(question.qname.clone(), CLASS::IN, 60, data);
+            reply.answers.extend(data.map(record));
+            reply.questions = query.questions.clone();
+            socket.send_to(&reply.build_bytes_vec_compressed().unwrap(), from).unwrap();
+        }
+    });
+    address
+}
+
+fn driver_with(servers: Vec<SocketAddr>) -> Driver {
+    let mut names = DnsConfig::parse("127.0.0.1 filed.test\n", "");
+    (names.servers, names.timeout, names.attempts) = (servers, Duration::from_millis(200), 2);
+    Driver::with_dns(FetchLimits::default(), names)
+}
+
+#[test]
+fn hosts_of_both_address_families_are_reached_by_name_though_a_name_server_is_unreachable() {
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut driver = driver_with(vec![nobody, name_server()]);
+    let [four, six] = ["127.0.0.1:0", "[::1]:0"].map(|address| answering_at(address, SIZED).port);
+    for (name, port) in [("four.test", four), ("FOUR.test.", four), ("six.test", six), ("filed.test", four)] {
+        let outcome = driver.fetch(get_from(name, port));
+        assert!(GOOD(&outcome.result), "{name}: {:?}", outcome.result);
+        assert!(outcome.took < MAX_DELAY, "{name}: {:?}", outcome.took);
+    }
+}
+
+#[test]
+fn unresolvable_names_do_not_delay_other_hosts() {
+    let endpoint = answering(SIZED);
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut driver = driver_with(vec![silent.local_addr().unwrap()]);
+    let slow: Vec<_> = (0..20).map(|_| driver.start(get_from("silent.test", endpoint.port))).collect();
+    let good: Vec<_> = (0..20).map(|_| driver.start(get(&endpoint))).collect();
+    let outcomes = driver.run();
+    assert!(slow.iter().all(|id| matches!(outcomes[id].result, Err(FetchError::UnknownHost(_)))));
+    assert!(good.iter().all(|id| outcomes[id].result.is_ok() && outcomes[id].took < MAX_DELAY));
+}
