@@ -66,7 +66,7 @@ impl Pairs {
         self.0.iter().min_by_key(|(_, (_, since))| *since).map(|(node, _)| *node)
     }
 
-    /// Returns the entry of a node; evicts the oldest entry if a new one would exceed `most`.
+    /// Returns the entry of a node; evicts the oldest entry if a new one would exceed `max`.
     fn entry(&mut self, node: Address, max: usize) -> &mut (Experience, Timestamp) {
         if self.0.len() >= max
             && !self.0.contains_key(&node)

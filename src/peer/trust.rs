@@ -285,7 +285,7 @@ pub struct Selector {
     active: Vec<Address>,
     /// Pre-trusted peers: the active ones, or all if none is active.
     pre_trusted: Vec<Address>,
-    /// Whether a selection of several includes all of `supplement`, or one at random.
+    /// Whether a selection of several includes all of `pre_trusted`, or one at random.
     includes_all_pre_trusted: bool,
 }
 
@@ -313,7 +313,7 @@ impl Selector {
         Selector { candidates, active, pre_trusted: supplement, includes_all_pre_trusted: takes_all }
     }
 
-    /// Returns distinct peers: at most `most` by trust, and of the pre-trusted ones all active ones if this node is
+    /// Returns distinct peers: at most `max` by trust, and of the pre-trusted ones all active ones if this node is
     /// listed, otherwise one; all of them if none is active.
     pub fn several(&self, max: usize, random: &mut impl RandomSource) -> Vec<Address> {
         let mut drawn = self.candidates.select(max, random);

@@ -551,12 +551,6 @@ impl Manager {
         self.experiences.between(&self.address, node)
     }
 
-    /// Registers a client that waits for peers.
-    fn wait(&mut self, client: ConnectionId, waiting: Waiting) -> Option<ClientAnswer> {
-        self.clients.insert(client, waiting);
-        None
-    }
-
     /// Answers a client that waits.
     fn answer_client(&mut self, client: ConnectionId, answer: ClientAnswer) {
         if let Some(waiting) = self.clients.get_mut(&client) {
@@ -569,7 +563,10 @@ impl Manager {
     pub fn take_answer(&mut self, client: ConnectionId) -> Option<ClientAnswer> {
         match self.clients.remove(&client)? {
             Waiting::Answered(answer) => Some(answer),
-            waiting => self.wait(client, waiting),
+            waiting => {
+                self.clients.insert(client, waiting);
+                None
+            }
         }
     }
 

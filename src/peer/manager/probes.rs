@@ -124,8 +124,8 @@ impl Manager {
     /// Processes a peer's identity. Returns whether the probe continues.
     fn on_identity(&mut self, probe: Probe, completed: &Completed, reply: Reply) -> bool {
         let is_refusal = reply.as_ref().is_ok_and(|response| response.response.status != 200);
-        let (told, ip) = match self.read_identity(completed, reply) {
-            Ok((told, ip)) => (NodeInfo { endpoint: probe.endpoint.clone(), ..told }, ip),
+        let (reported, ip) = match self.read_identity(completed, reply) {
+            Ok((reported, ip)) => (NodeInfo { endpoint: probe.endpoint.clone(), ..reported }, ip),
             Err(error) => {
                 self.on_probe_failed(&probe, error);
                 if !is_refusal {
@@ -136,13 +136,13 @@ impl Manager {
         };
         match probe.reason {
             // Gossiped peers are not asked for their peers.
-            ProbeReason::Gossip => self.record_answer(told, ip),
-            ProbeReason::Move => self.record_move(told, ip),
+            ProbeReason::Gossip => self.record_answer(reported, ip),
+            ProbeReason::Move => self.record_move(reported, ip),
             ProbeReason::Selected | ProbeReason::SignOfLife => {
-                if probe.key.is_none() && !self.pin(&told) {
+                if probe.key.is_none() && !self.pin(&reported) {
                     return false;
                 }
-                let second = Probe { key: Some(told.identity.key), reported: Some(told), ..probe };
+                let second = Probe { key: Some(reported.identity.key), reported: Some(reported), ..probe };
                 let goes_on = self.start_probe(second.clone());
                 if !goes_on {
                     self.on_probe_failed(&second, PeerError::failure("too many requests to it are pending"));
@@ -211,7 +211,7 @@ impl Manager {
         }
     }
 
-    /// Records that a compatible peer answered at the endpoint in `told`.
+    /// Records that a compatible peer answered at the endpoint in `reported`.
     pub(super) fn record_answer(&mut self, reported: NodeInfo, ip: IpAddr) {
         let address = self.address_of(&reported);
         let former = self.table.get(&address);
@@ -240,7 +240,7 @@ impl Manager {
         }
     }
 
-    /// Records that an unreachable peer answered at another endpoint, the one in `told`, where it starts without trust.
+    /// Records that an unreachable peer answered at another endpoint, the one in `reported`, where it starts without trust.
     fn record_move(&mut self, reported: NodeInfo, ip: IpAddr) {
         let address = self.address_of(&reported);
         if !self.table.may_move(&address, self.now.monotonic) {
@@ -413,7 +413,7 @@ impl Unpinned {
 }
 
 impl Manager {
-    /// Pins the key of a pre-trusted peer that introduced itself at the endpoint in `told`. Returns `false` if the peer
+    /// Pins the key of a pre-trusted peer that introduced itself at the endpoint in `reported`. Returns `false` if the peer
     /// is this node, is listed at another endpoint, or finds no room.
     pub(super) fn pin(&mut self, reported: &NodeInfo) -> bool {
         let (address, endpoint) = (self.address_of(reported), &reported.endpoint);
