@@ -106,6 +106,8 @@ impl ReorgLog {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn reorg(first: u64, blocks: u64) -> Reorg {
@@ -135,6 +137,34 @@ mod tests {
         assert_eq!((reorgs.count(), reorgs.replaced(), reorgs.own()), (200, 400, 200));
         assert_eq!((reorgs.iter().count(), reorgs.kept_replaced()), (MAX_REORGS, 2 * MAX_REORGS));
         assert_eq!(reorgs.iter().next().map(|reorg| reorg.common), Some(Height(200)));
+    }
+
+    #[test]
+    fn a_change_is_a_reorg_if_it_replaces_blocks_and_marks_those_of_this_node() {
+        let made = reorg(5, 3);
+        let mut update = ChainUpdate {
+            common: made.common,
+            tip: made.tip,
+            replaced: made.replaced.iter().map(|block| ReplacedBlock { is_own: false, ..*block }).collect(),
+            confirmed: BTreeSet::new(),
+            returned: Vec::new(),
+        };
+        let is_own = |block: &ReplacedBlock| block.height.0 % 2 == 0;
+        assert_eq!(Reorg::of(&update, made.time, is_own), Some(Reorg { returned: 0, ..made }));
+        update.replaced.clear();
+        assert_eq!(Reorg::of(&update, Timestamp(9), is_own), None);
+    }
+
+    #[test]
+    fn reorgs_are_remembered_up_to_both_limits() {
+        let mut reorgs = ReorgLog::default();
+        (0..MAX_REORGS).for_each(|_| reorgs.add(reorg(2, 1)));
+        assert_eq!(reorgs.iter().count(), MAX_REORGS);
+        let mut reorgs = ReorgLog::default();
+        (0..2).for_each(|_| reorgs.add(reorg(2, MAX_REPLACED as u64 / 2)));
+        assert_eq!(reorgs.kept_replaced(), MAX_REPLACED);
+        reorgs.add(reorg(2, 1));
+        assert_eq!(reorgs.kept_replaced(), MAX_REPLACED / 2 + 1);
     }
 
     #[test]

@@ -956,6 +956,14 @@ mod tests {
         assert_eq!(digest(&open(OTHER, found(&data, &record).path())), expected);
     }
 
+    /// Returns the records in both slots, the older one first.
+    fn slots(file: &[u8]) -> [MetaRecord; 2] {
+        let mut records = [0, SLOT_OFFSET as usize]
+            .map(|place| MetaRecord::from_bytes(file[place..].first_chunk().unwrap()).unwrap());
+        records.sort_by_key(|record| record.number);
+        records
+    }
+
     #[test]
     fn a_sync_failure_blocks_commits_until_the_store_is_reopened_at_its_durable_state() {
         for soon in [true, false] {
@@ -972,6 +980,9 @@ mod tests {
             durability.fails.set(false);
             assert!(matches!(store.begin_write().err(), Some(StoreError::SyncFailed { .. })));
             assert!(durability.sync_and_record().is_err());
+            // The slot of the last record is not written, as the disk may fail again.
+            let [last, poisoned] = slots(&files(folder.path()).1);
+            assert_eq!((poisoned.number, poisoned.boot), (last.number + 1, BootId::UNKNOWN));
             drop(store);
             let store = open(ONE, folder.path());
             assert_eq!(digest(&store), durable);

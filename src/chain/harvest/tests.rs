@@ -589,6 +589,7 @@ fn the_account_with_the_best_hit_for_its_importance_makes_the_block() {
     let draws = |hit, importance| HarvestHit { hit, importance };
     assert!(draws(11, 2).hits_after(&draws(5, 1)) && !draws(5, 1).hits_after(&draws(11, 2)));
     assert!(draws(u64::MAX, 1).hits_after(&draws(u64::MAX, u64::MAX)));
+    assert!(draws(20, 100).hits_after(&draws(1, 6)) && !draws(10, 2).hits_after(&draws(5, 1)));
 }
 
 #[test]
