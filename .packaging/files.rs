@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap_complete::Shell;
-use nisd::cli::Cli;
-use nisd::commands::manual;
-use nisd::commands::service::{DATA, Installation, unit};
+use nisd::commands::{Cli, DATA, Service, unit, write_man_pages};
 use nisd::config::table;
 
 const CONFIG: &str = "/etc/nisd/config-user.properties";
@@ -19,22 +17,16 @@ const CONFIG: &str = "/etc/nisd/config-user.properties";
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the folder is to be named")?);
     fs::create_dir_all(folder.join("completions"))?;
-    manual::write_man_pages(&folder.join("man"))?;
+    write_man_pages(&folder.join("man"))?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut Cli::command(), "nisd", folder.join("completions"))?;
     }
-    fs::write(folder.join("nisd.service"), unit(&installation()))?;
+    fs::write(folder.join("nisd.service"), unit(&service(), Path::new("/usr/bin/nisd"), Some(Path::new(DATA)), Path::new(DATA))?)?;
     fs::write(folder.join("config-user.properties"), table::file())?;
     Ok(())
 }
 
-/// The node as the package installs it.
-fn installation() -> Installation {
-    Installation {
-        program: "/usr/bin/nisd".into(),
-        arguments: ["--config", CONFIG, "--data", DATA].map(str::to_owned).into(),
-        config: Some(CONFIG.into()),
-        data: Path::new(DATA).to_owned(),
-        user: "nisd".to_owned(),
-    }
+/// The service as the package installs it.
+fn service() -> Service {
+    Service { config: Some(CONFIG.into()), network: None, data: Some(DATA.into()), user: "nisd".to_owned() }
 }

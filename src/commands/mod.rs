@@ -44,7 +44,7 @@ pub use self::import::{check, import};
 pub use self::import_blocks::{show, style};
 pub use self::peers::peers;
 pub use self::reindex::{open_or_rebuild, reindex, rollback};
-pub use self::service::print_unit;
+pub use self::service::{DATA, Service, print_unit, unit};
 pub use self::status::status;
 pub use self::store::{
     check_block_files, digest, dump, export, has_chain, nemesis_of_file, open_block_files, open_store,

@@ -17,7 +17,7 @@ const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 const UNIT: &str = include_str!("../help/nisd.service");
 
 /// Default folder of the store of a service.
-const DATA: &str = "/var/lib/nisd";
+pub const DATA: &str = "/var/lib/nisd";
 
 /// `nisd service`.
 #[derive(Args, Debug)]
@@ -78,7 +78,7 @@ pub fn print_unit(service: &Service, settings: &Settings) -> io::Result<()> {
 }
 
 /// Returns the unit file. `data` is the folder of the store if the unit names it, and `store` that folder in any case.
-fn unit(service: &Service, program: &Path, data: Option<&Path>, store: &Path) -> io::Result<String> {
+pub fn unit(service: &Service, program: &Path, data: Option<&Path>, store: &Path) -> io::Result<String> {
     let mut command = quote_word(&program.to_string_lossy());
     command.push_str(" run");
     service.arguments(data).iter().for_each(|argument| command.push_str(&format!(" {}", quote_word(argument))));
