@@ -21,7 +21,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut Cli::command(), "nisd", folder.join("completions"))?;
     }
-    fs::write(folder.join("nisd.service"), unit(&service(), Path::new("/usr/bin/nisd"), Some(Path::new(DATA)), Path::new(DATA))?)?;
+    fs::write(
+        folder.join("nisd.service"),
+        unit(&service(), Path::new("/usr/bin/nisd"), Some(Path::new(DATA)), Path::new(DATA))?,
+    )?;
     fs::write(folder.join("config-user.properties"), table::file())?;
     Ok(())
 }
