@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use log::LevelFilter;
 use zeroize::Zeroizing;
 
 use super::addresses::{AddressRanges, LocalAddresses, is_host_name};
@@ -46,13 +47,13 @@ pub(super) struct Source<'a> {
 }
 
 /// Allowed values of a setting whose type is `T`. `Display` describes them for a person.
-pub(super) enum Kind<T> {
+pub(super) enum Kind<T: 'static> {
     /// A whole number in decimal digits within these bounds.
     Integer { min: i64, max: i64, value: fn(i64) -> Option<T> },
     /// A number of bytes within these bounds.
     Size { min: u64, max: u64, value: fn(usize) -> T },
-    /// One of these names.
-    Choice { names: &'static [&'static str], value: fn(&'static str) -> T },
+    /// One of these names, each with its value.
+    Choice(&'static [(&'static str, T)]),
     /// Any of these names; the value gets them in this order.
     Names { names: &'static [&'static str], value: fn(Vec<&'static str>) -> T },
     /// Any other text with a description of the allowed ones. A secret is never shown.
@@ -68,7 +69,7 @@ pub(super) trait AnyKind: fmt::Display {
     fn is_secret(&self) -> bool;
 }
 
-impl<T> AnyKind for Kind<T> {
+impl<T: Clone> AnyKind for Kind<T> {
     fn check(&self, source: &Source<'_>) -> Parsed<()> {
         self.parse(source).map(drop)
     }
@@ -78,7 +79,7 @@ impl<T> AnyKind for Kind<T> {
     }
 }
 
-impl<T> Kind<T> {
+impl<T: Clone> Kind<T> {
     /// Parses a value.
     pub fn parse(&self, source: &Source<'_>) -> Parsed<T> {
         let text = source.text;
@@ -89,9 +90,9 @@ impl<T> Kind<T> {
             Kind::Size { min, max, value } => {
                 Ok(value(usize::try_from(parse_size(text, *min, *max)?).unwrap_or(usize::MAX)))
             }
-            Kind::Choice { names, value } => {
-                let chosen = names.iter().find(|name| **name == text.trim());
-                chosen.map(|name| value(name)).ok_or_else(|| "is not one of the allowed values".to_owned())
+            Kind::Choice(choices) => {
+                let chosen = choices.iter().find(|(name, _)| *name == text.trim());
+                chosen.map(|(_, value)| value.clone()).ok_or_else(|| "is not one of the allowed values".to_owned())
             }
             Kind::Names { names, value } => parse_names(text, names).map(value),
             Kind::Form { parse, .. } => parse(source),
@@ -110,7 +111,10 @@ impl<T> fmt::Display for Kind<T> {
                 let (min, max) = (Bytes(*min), Bytes(*max));
                 write!(f, "bytes, or a number followed by K, M, G or T, from {min} to {max}")
             }
-            Kind::Choice { names, .. } => f.write_str(&names.join(" or ")),
+            Kind::Choice(choices) => {
+                let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+                f.write_str(&names.join(" or "))
+            }
             Kind::Names { names, .. } => write!(f, "nothing, or some of {}, joined by |", names.join(", ")),
             Kind::Form { allowed, .. } => f.write_str(allowed),
         }
@@ -286,33 +290,31 @@ pub(super) const PATHS: Kind<Vec<String>> = form("a text", |source| {
     let paths = parse_text(source.text)?.to_lowercase();
     Ok(paths.split('|').map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).collect())
 });
-pub(super) const LOG_LEVEL: Kind<log::LevelFilter> = Kind::Choice {
-    names: &["off", "error", "warn", "info", "debug", "trace"],
-    value: |name| name.parse().unwrap_or(log::LevelFilter::Info),
-};
-pub(super) const LOG_FORMAT: Kind<bool> = Kind::Choice { names: &["text", "json"], value: |name| name == "json" };
-pub(super) const PROTOCOL: Kind<&'static str> = Kind::Choice { names: &["http", "https"], value: |name| name };
+pub(super) const LOG_LEVEL: Kind<LevelFilter> = Kind::Choice(&[
+    ("off", LevelFilter::Off),
+    ("error", LevelFilter::Error),
+    ("warn", LevelFilter::Warn),
+    ("info", LevelFilter::Info),
+    ("debug", LevelFilter::Debug),
+    ("trace", LevelFilter::Trace),
+]);
+pub(super) const LOG_FORMAT: Kind<bool> = Kind::Choice(&[("text", false), ("json", true)]);
+pub(super) const PROTOCOL: Kind<&'static str> = Kind::Choice(&[("http", "http"), ("https", "https")]);
+pub(super) const BLOCKS_NEW_BODY: Kind<BlocksNewBody> = Kind::Choice(&[
+    ("auto", BlocksNewBody::Auto),
+    ("object", BlocksNewBody::Object),
+    ("number", BlocksNewBody::Number),
+]);
+pub(super) const IP_DETECTION: Kind<IpDetection> = Kind::Choice(&[
+    ("AutoRequired", IpDetection::Required),
+    ("AutoOptional", IpDetection::Optional),
+    ("Disabled", IpDetection::Disabled),
+]);
 pub(super) const FEATURES: Kind<Features> = Kind::Names {
     names: OPTIONAL_FEATURES,
     value: |names| {
         let has = |index: usize| OPTIONAL_FEATURES.get(index).is_some_and(|name| names.contains(name));
         Features { transaction_hash_lookup: has(0), historical_account_data: has(1), track_expired_mosaics: has(2) }
-    },
-};
-pub(super) const BLOCKS_NEW_BODY: Kind<BlocksNewBody> = Kind::Choice {
-    names: &["auto", "object", "number"],
-    value: |name| match name {
-        "object" => BlocksNewBody::Object,
-        "number" => BlocksNewBody::Number,
-        _ => BlocksNewBody::Auto,
-    },
-};
-pub(super) const IP_DETECTION: Kind<IpDetection> = Kind::Choice {
-    names: &["AutoRequired", "AutoOptional", "Disabled"],
-    value: |name| match name {
-        "Disabled" => IpDetection::Disabled,
-        "AutoOptional" => IpDetection::Optional,
-        _ => IpDetection::Required,
     },
 };
 
@@ -476,7 +478,7 @@ mod tests {
     use super::super::table;
     use super::*;
 
-    fn parsed<T>(kind: Kind<T>, text: &str) -> Parsed<T> {
+    fn parsed<T: Clone>(kind: Kind<T>, text: &str) -> Parsed<T> {
         kind.parse(&Source { text, folder: None, home: None, network: None })
     }
 

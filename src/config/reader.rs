@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the value of a setting, else its default, else `None`.
-    pub fn read<T>(&mut self, name: &str, kind: &Kind<T>) -> Option<T> {
+    pub fn read<T: Clone>(&mut self, name: &str, kind: &Kind<T>) -> Option<T> {
         match self.set_value(name, |source| kind.parse(source)) {
             Some(Ok(value)) => return Some(value),
             Some(Err(why)) => self.wrong(name, why),
