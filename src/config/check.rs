@@ -7,10 +7,10 @@ use std::rc::Rc;
 use log::Level;
 use zeroize::Zeroizing;
 
-use super::diagnostics::{Diagnostic, Problem, redact_key, suggest_key};
-use super::peers::{KnownPeers, file_name};
+use super::diagnostics::{Diagnostic, Origin, Problem, redact_key};
+use super::files::{KnownPeers, peers_file_name};
 use super::properties::{self, Property};
-use super::reader::{Layers, Origin};
+use super::reader::Layers;
 use super::settings::Settings;
 use super::table;
 use crate::codec::Context;
@@ -188,7 +188,7 @@ fn remark(key: &str) -> &'static str {
 }
 
 fn unknown(key: &str) -> String {
-    let meant = suggest_key(key).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+    let meant = table::suggest(key).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
     format!("there is no such setting; NIS1 does not reject it either{meant}")
 }
 
@@ -204,7 +204,7 @@ fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Diag
     // Nothing in the list depends on the network.
     let context = network.map_or_else(Context::trusted_store, Context::of);
     let mut findings = Vec::new();
-    let expected_name = network.map(|network| file_name(&network.name)).filter(|wanted| *wanted != name);
+    let expected_name = network.map(|network| peers_file_name(&network.name)).filter(|wanted| *wanted != name);
     if let Some(wanted) = expected_name {
         let text = format!("the list is read only from a file {wanted} beside the settings: rename it");
         findings.push(Diagnostic::warn(text));

@@ -14,11 +14,11 @@ use zeroize::Zeroizing;
 
 use super::addresses::{AddressRanges, LocalAddresses, is_host_name};
 use super::diagnostics::quoted;
-use super::settings::{Bind, IpDetection};
 use crate::api::Features;
 use crate::clock::{ClockMode, InvalidClockMode};
 use crate::model::address::{Address, NetworkByte};
 use crate::model::{Checkpoint, Hash256};
+use crate::peer::IpDetection;
 use crate::peer::wire::{Endpoint, Version};
 use crate::websocket_api::BlocksNewBody;
 
@@ -317,6 +317,29 @@ pub(super) const FEATURES: Kind<Features> = Kind::Names {
         Features { transaction_hash_lookup: has(0), historical_account_data: has(1), track_expired_mosaics: has(2) }
     },
 };
+
+/// Addresses to listen on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bind {
+    /// All addresses of the machine, IPv6 and IPv4.
+    #[default]
+    All,
+    /// 127.0.0.1 and, where the machine has it, ::1.
+    Loopback,
+    /// This address.
+    One(IpAddr),
+}
+
+impl Bind {
+    /// Returns whether only programs on this machine can reach the node.
+    pub fn is_loopback(self) -> bool {
+        match self {
+            Bind::All => false,
+            Bind::Loopback => true,
+            Bind::One(address) => address.to_canonical().is_loopback(),
+        }
+    }
+}
 
 fn parse_text(text: &str) -> Parsed<String> {
     match text.trim() {

@@ -10,24 +10,28 @@
 mod addresses;
 pub mod check;
 mod diagnostics;
+mod files;
 mod kind;
 mod network;
-mod peers;
 pub mod properties;
 mod reader;
 mod settings;
 pub mod table;
 
 pub use addresses::{AddressRanges, LocalAddresses};
-pub use diagnostics::{ConfigError, Diagnostic, Problem, no_block_source_warning};
-pub use kind::Secret;
-pub use network::network_properties;
-pub use peers::{KnownPeers, MAX_PEERS_BYTES, PeersError, PeersFile};
-pub use reader::{Origin, Override};
-pub use settings::{
-    Bind, BlocksNewBody, Endpoint, ExplicitSettings, Features, IpDetection, MAX_NEMESIS_BYTES, NemesisError,
-    NemesisFile, SettingChange, Settings, build, load, read_file,
+pub use diagnostics::{ConfigError, Diagnostic, Origin, Problem};
+pub use files::{
+    KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisFile, PeersError, PeersFile, read_file,
 };
+pub use kind::{Bind, Secret};
+pub use network::network_properties;
+pub use reader::Override;
+pub use settings::{ExplicitSettings, SettingChange, Settings, build, load, no_block_source_warning};
 pub use table::{
     DefaultValue, HttpSettings, Key, Limits, NodeSettings, PeerSettings, ReloadEffect, Section, WebsocketSettings,
 };
+
+pub use crate::api::Features;
+pub use crate::peer::IpDetection;
+pub use crate::peer::wire::Endpoint;
+pub use crate::websocket_api::BlocksNewBody;

@@ -1,8 +1,9 @@
 //! The known public networks, private networks, and the parameters of their chains.
 
+use super::files::NemesisFile;
 use super::kind::parse_address;
 use super::reader::Reader;
-use super::settings::NemesisFile;
+
 use super::table::NetworkSettings;
 use crate::crypto::PublicKey;
 use crate::model::address::{Address, NetworkByte};

@@ -7,56 +7,11 @@ use std::rc::Rc;
 
 use zeroize::Zeroizing;
 
-use super::diagnostics::{Problem, quoted};
+use super::diagnostics::{Origin, Problem, quoted};
 use super::kind::{Kind, Source};
 use super::properties::Property;
 use super::table::{self, DefaultValue, Key};
 use crate::model::NetworkByte;
-
-/// Origin of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// Not set; the default applies.
-    Default,
-    /// A line of the configuration file.
-    File {
-        /// The file as named on the command line.
-        path: Rc<Path>,
-        /// The line, from 1.
-        line: usize,
-    },
-    /// A flag of the command line.
-    Flag(&'static str),
-}
-
-impl Origin {
-    /// Returns the base folder of relative paths: that of the file, or `None` for the current folder.
-    pub(super) fn folder(&self) -> Option<&Path> {
-        match self {
-            Origin::File { path, .. } => path.parent(),
-            _ => None,
-        }
-    }
-
-    /// Returns a sort key: lines of the file first, then the command line, then defaults.
-    pub(super) fn order(&self) -> (u8, usize) {
-        match self {
-            Origin::File { line, .. } => (0, *line),
-            Origin::Flag(_) => (1, 0),
-            Origin::Default => (2, 0),
-        }
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Default => f.write_str("default"),
-            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Origin::Flag(flag) => write!(f, "{flag} on the command line"),
-        }
-    }
-}
 
 /// A value set on the command line.
 #[derive(Clone, PartialEq, Eq)]

@@ -2,34 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use sha2::{Digest, Sha256};
-use zeroize::Zeroizing;
 
-use super::diagnostics::{self, ConfigError, Diagnostic, Problem, quoted};
-use super::kind::parse_host_names;
-use super::network::{self, Identity};
-use super::peers::{self, PeersFile};
+use super::diagnostics::{ConfigError, Diagnostic, Origin, Problem, quoted, redact_key};
+use super::files::{KnownPeers, NemesisFile, PeersError, PeersFile, peers_file_name, read_file};
+use super::kind::{NAME, parse_host_names};
+use super::network::{self, FORK_KEYS, Identity, is_after_all_forks, is_known};
 use super::properties::{self, MAX_FILE_BYTES};
 use super::reader::{Layers, Override, Reader};
 use super::table::{
     self, DefaultValue, Group, HttpSettings, Key, Limits, NetworkSettings, NodeSettings, PeerSettings, ReloadEffect,
     WebsocketSettings,
 };
-use crate::model::{Hash256, Height, Network};
-
-pub use crate::api::Features;
-pub use crate::peer::IpDetection;
-pub use crate::peer::wire::Endpoint;
-pub use crate::websocket_api::BlocksNewBody;
-
-/// Largest nemesis block in bytes; a larger file is rejected. Mainnet's has 279,786.
-pub const MAX_NEMESIS_BYTES: usize = 16 << 20;
+use crate::model::{Hash256, Height, Network, NetworkByte};
+use crate::peer::wire::Endpoint;
 
 /// The settings of a node.
 #[derive(Clone, Debug)]
@@ -65,29 +54,6 @@ pub struct Settings {
     pub diagnostics: Vec<Diagnostic>,
     /// Values that were set explicitly, to find changes on a reload.
     pub explicit: ExplicitSettings,
-}
-
-/// Addresses to listen on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bind {
-    /// All addresses of the machine, IPv6 and IPv4.
-    #[default]
-    All,
-    /// 127.0.0.1 and, where the machine has it, ::1.
-    Loopback,
-    /// This address.
-    One(IpAddr),
-}
-
-impl Bind {
-    /// Returns whether only programs on this machine can reach the node.
-    pub fn is_loopback(self) -> bool {
-        match self {
-            Bind::All => false,
-            Bind::Loopback => true,
-            Bind::One(address) => address.to_canonical().is_loopback(),
-        }
-    }
 }
 
 impl Limits {
@@ -133,72 +99,6 @@ pub fn build(file: Option<(&Path, &[u8])>, flags: Vec<Override>, home: Option<&P
     Settings::read(&layers, home).map_err(ConfigError::Wrong)
 }
 
-/// Reads a file, at most one byte more than `max`, so that the caller can tell that it is too large. The content is
-/// wiped when it is dropped, since it may hold private keys.
-pub fn read_file(path: &Path, max: usize) -> io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path)?;
-    // With capacity to spare the content is neither moved nor read through another buffer, so wiping leaves no copy.
-    let length =
-        file.metadata().ok().filter(fs::Metadata::is_file).map_or(max, |data| data.len().min(max as u64) as usize);
-    let mut content = Zeroizing::new(Vec::with_capacity(length + 64));
-    file.take(max as u64 + 1).read_to_end(&mut content)?;
-    Ok(content)
-}
-
-/// Returns an absolute path, so that messages show in which folder a file is expected.
-pub(super) fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// The file of a nemesis block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NemesisFile(pub PathBuf);
-
-impl NemesisFile {
-    /// Reads the block in verifiable binary form, without parsing it.
-    pub fn read(&self) -> Result<Vec<u8>, NemesisError> {
-        let failed = |error| NemesisError { path: self.absolute(), error };
-        let mut bytes = read_file(&self.0, MAX_NEMESIS_BYTES).map_err(failed)?;
-        if bytes.len() > MAX_NEMESIS_BYTES {
-            let limit = format!("it has more than {MAX_NEMESIS_BYTES} bytes");
-            return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, limit)));
-        }
-        Ok(std::mem::take(&mut *bytes))
-    }
-
-    /// Reads the block; `None` if there is no such file.
-    pub fn read_if_there(&self) -> Result<Option<Vec<u8>>, NemesisError> {
-        match self.read() {
-            Err(NemesisError { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            read => read.map(Some),
-        }
-    }
-
-    /// Returns the error for a missing file.
-    pub fn missing(&self) -> NemesisError {
-        NemesisError { path: self.absolute(), error: io::ErrorKind::NotFound.into() }
-    }
-
-    /// Returns the absolute path.
-    pub fn absolute(&self) -> PathBuf {
-        absolute(&self.0)
-    }
-}
-
-/// The nemesis block cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot read the nemesis block {}: {error}; set nem.network.nemesisFilePath to another file, or name a peer that \
-     sends the block with `nisd run --peer HOST`", path.display()
-)]
-pub struct NemesisError {
-    /// The file, as an absolute path.
-    pub path: PathBuf,
-    /// The system's error.
-    #[source]
-    pub error: io::Error,
-}
-
 impl Settings {
     /// Reads all settings; the error lists everything that is wrong.
     pub(super) fn read(layers: &Layers, home: Option<&Path>) -> Result<Settings, Vec<Problem>> {
@@ -206,11 +106,11 @@ impl Settings {
         let settings = Settings::assemble(reader);
         table::keys().filter(|key| key.is_ignored).for_each(|key| reader.check(key));
         let mut problems = std::mem::take(&mut reader.problems);
-        let mut notices = diagnostics::check_keys(layers, &mut problems);
+        let mut notices = check_keys(layers, &mut problems);
         problems.sort_by_key(|problem| problem.origin.order());
         match settings {
             Some(mut settings) if problems.is_empty() => {
-                notices.extend(diagnostics::check_network(reader, &settings.network));
+                notices.extend(check_network(reader, &settings.network));
                 settings.diagnostics = notices;
                 settings.explicit = layers.into();
                 Ok(settings)
@@ -235,7 +135,7 @@ impl Settings {
         let mut host_names = http.host_names.clone();
         host_names.extend(parse_host_names(&node.host).unwrap_or_default());
         let Identity { network, nemesis, nemesis_hash } = identity?;
-        let peers_file = PeersFile(reader.beside_file(&peers::file_name(&network.name)));
+        let peers_file = PeersFile(reader.beside_file(&peers_file_name(&network.name)));
         let settings = Settings {
             network: Network { chain: chain?, ..network },
             nemesis,
@@ -358,6 +258,13 @@ impl Settings {
         folder.is_some_and(|folder| !folder.contains("%h"))
     }
 
+    /// Returns the peers whose keys are known at startup. The built-in ones are left out if the operator names other
+    /// peers.
+    pub fn listed_peers(&self) -> Result<KnownPeers, PeersError> {
+        let listed = self.peers_file.read(&self.network)?;
+        Ok(if listed.is_built_in && !self.peers.hosts.is_empty() { KnownPeers::default() } else { listed })
+    }
+
     /// Returns a copy without private keys, so that they are in memory only once.
     pub fn without_secrets(&self) -> Settings {
         let mut copy = self.clone();
@@ -395,6 +302,155 @@ impl Settings {
         self.peers.reload(new.peers);
         changes
     }
+}
+
+/// Maximum number of unknown keys that are reported individually.
+const MAX_UNKNOWN: usize = 20;
+
+/// Reports private keys on the command line, and keys that are unknown, repeated, or without effect.
+///
+/// Unknown keys only cause warnings, as NIS1 does not reject them either. Unknown keys with this node's own prefix or
+/// on the command line become problems.
+fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Diagnostic> {
+    let mut notices = check_exposed_secrets(layers);
+    let (mut unknown, mut refused) = (0usize, 0usize);
+    let mut never = Vec::new();
+    for (name, origin) in layers.keys() {
+        match table::find(name) {
+            Some(key) if key.is_ignored => never.push(name),
+            Some(_) => {}
+            None if matches!(origin, Origin::Flag(_)) || has_prefix(name, &["nisd."]) => {
+                refused += 1;
+                if refused <= MAX_UNKNOWN {
+                    problems.push(unknown_problem(name, origin));
+                }
+            }
+            None => {
+                unknown += 1;
+                if unknown <= MAX_UNKNOWN {
+                    let (key, hint) = (redact_key(name), hint(name));
+                    notices.push(Diagnostic::warn(format!("{origin}: {key} is unknown and has no effect{hint}")));
+                }
+            }
+        }
+    }
+    if let Some(more @ 1..) = unknown.checked_sub(MAX_UNKNOWN) {
+        notices.push(Diagnostic::warn(format!("{more} more keys are unknown and have no effect")));
+    }
+    for (key, hidden, winning) in &layers.repeated {
+        let known = table::find(key).is_some();
+        if known {
+            notices.push(Diagnostic::warn(format!("{winning}: {key} was already set at {hidden}; this value is used")));
+        }
+    }
+    if !never.is_empty() {
+        notices.push(Diagnostic::info(format!("settings without effect in this node: {}", never.join(", "))));
+    }
+    notices
+}
+
+/// Reports private keys that were given with a flag: the system shows the command line of a program to all users.
+fn check_exposed_secrets(layers: &Layers) -> Vec<Diagnostic> {
+    let is_secret = |name: &str| table::find(name).is_some_and(|key| key.kind.is_secret());
+    let exposed = layers.keys().filter(|(name, origin)| matches!(origin, Origin::Flag(_)) && is_secret(name));
+    let notice = |(name, origin)| {
+        Diagnostic::warn(format!(
+            "{name} was given with {origin}, where every user of this host can read it; keep it in the configuration \
+             file (--config), readable by you only"
+        ))
+    };
+    exposed.map(notice).collect()
+}
+
+fn hint(name: &str) -> String {
+    let meant = table::suggest(name).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+    let kind = if has_prefix(name, &PREFIXES) { "" } else { " (settings begin with nem., nis. or nisd.)" };
+    format!("{kind}{meant}")
+}
+
+fn unknown_problem(name: &str, origin: &Origin) -> Problem {
+    Problem {
+        key: redact_key(name),
+        value: "(not shown)".to_owned(),
+        origin: origin.clone(),
+        why: format!("is not a setting{}", hint(name)),
+        allowed: "the keys that `nisd settings` lists".to_owned(),
+    }
+}
+
+/// Reports settings that are valid but hardly intended for this network.
+fn check_network(reader: &mut Reader<'_>, network: &Network) -> Vec<Diagnostic> {
+    let mut notices = Vec::new();
+    let is_after_all_forks = is_after_all_forks(&network.name);
+    let forks_are_default = !is_after_all_forks && FORK_KEYS.iter().all(|key| !reader.is_set(key));
+    if network.byte == NetworkByte::TESTNET && forks_are_default {
+        notices.push(Diagnostic::warn(format!(
+            "network byte 152 without any fork height: those of an earlier testnet apply. Most private networks \
+             need the value 1 for {}",
+            FORK_KEYS.join(", ")
+        )));
+    }
+    const TREASURY: &str = "nis.treasuryReissuanceForkHeight";
+    if network.name != "mainnet" && !is_after_all_forks && !reader.is_set(TREASURY) {
+        notices.push(Diagnostic::warn(format!(
+            "{TREASURY} is not set: at height {} the chain will wait for mainnet's treasury block. Set it to 1, and \
+             nis.treasuryReissuanceForkTransactionHashes and \
+             nis.treasuryReissuanceForkFallbackTransactionHashes to nothing",
+            network.chain.forks.treasury_reissuance
+        )));
+    }
+    if is_known(&network.name) {
+        notices.extend(ignored_identity(reader, &network.name));
+    } else {
+        notices.extend(start_char_mismatch(reader, network));
+    }
+    notices
+}
+
+/// Reports a first letter that does not match the network byte: the letter has no effect, but the byte may be wrong.
+fn start_char_mismatch(reader: &mut Reader<'_>, network: &Network) -> Option<Diagnostic> {
+    const KEY: &str = "nem.network.addressStartChar";
+    let configured = reader.read(KEY, &NAME)?.chars().next()?;
+    let letter = network.nemesis_signer.as_str().chars().next()?;
+    let text = || format!("{KEY} has no effect: with this nem.network.version addresses begin with {letter}");
+    (configured != letter).then(|| Diagnostic::warn(text()))
+}
+
+fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Diagnostic> {
+    let keys = [
+        "nem.network.version",
+        "nem.network.addressStartChar",
+        "nem.network.generationHash",
+        "nem.network.nemesisSignerAddress",
+        "nem.network.totalAmount",
+    ];
+    let set: Vec<_> = keys.into_iter().filter(|key| reader.is_set(key)).collect();
+    let text = || format!("{name} is a known network; these settings have no effect: {}", set.join(", "));
+    (!set.is_empty()).then(|| Diagnostic::warn(text()))
+}
+
+/// Returns a warning if no block can arrive: the node knows no peers (`is_alone`) and does not harvest from the start.
+/// `None` otherwise.
+pub fn no_block_source_warning(settings: &Settings, is_alone: bool) -> Option<Diagnostic> {
+    let peers = &settings.peers;
+    let harvests = peers.auto_harvest && (settings.node.boot_key.is_some() || !peers.harvester_keys.is_empty());
+    let name = &settings.network.name;
+    (is_alone && !harvests).then(|| {
+        Diagnostic::warn(format!(
+            "THE CHAIN OF {name} STANDS STILL: this node knows no peers (peers-config_{name}.json beside the settings, \
+             or --peer HOST) and harvests with no key. To add blocks, import them with --import, or harvest here: set \
+             nis.bootKey to the key of an account with importance, and nis.shouldAutoHarvestOnBoot to true"
+        ))
+    })
+}
+
+/// Prefixes of this node's settings.
+const PREFIXES: [&str; 3] = ["nem.", "nis.", "nisd."];
+
+/// Returns whether a key starts with one of these prefixes, in any case.
+fn has_prefix(name: &str, prefixes: &[&str]) -> bool {
+    let start = |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    prefixes.iter().any(|prefix| start(prefix))
 }
 
 #[cfg(test)]

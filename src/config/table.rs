@@ -13,16 +13,18 @@ use log::LevelFilter;
 
 use super::addresses::{AddressRanges, LocalAddresses};
 use super::kind::{
-    ADDRESS, ADDRESS_RANGES, ADDRESSES, AnyKind, BIND, BLOCKS_NEW_BODY, BOOLEAN, CHECKPOINT, CLOCK, CONTEXT, ENDPOINTS,
-    FEATURES, HASH, HASHES, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ADDRESSES, LOG_FORMAT, LOG_LEVEL, NAME,
-    ORIGINS, PATH, PATHS, PROTOCOL, SECRET, SECRETS, Secret, TEXT, VERSION, integer, map_size, names, port, seconds,
-    size,
+    ADDRESS, ADDRESS_RANGES, ADDRESSES, AnyKind, BIND, BLOCKS_NEW_BODY, BOOLEAN, Bind, CHECKPOINT, CLOCK, CONTEXT,
+    ENDPOINTS, FEATURES, HASH, HASHES, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ADDRESSES, LOG_FORMAT,
+    LOG_LEVEL, NAME, ORIGINS, PATH, PATHS, PROTOCOL, SECRET, SECRETS, Secret, TEXT, VERSION, integer, map_size, names,
+    port, seconds, size,
 };
 use super::reader::Reader;
-use super::settings::{Bind, BlocksNewBody, Endpoint, Features, IpDetection};
+use crate::api::Features;
 use crate::clock::ClockMode;
 use crate::model::{Address, BLOCK_CHAIN_FEATURES, Checkpoint, Hash256};
-use crate::peer::wire::Version;
+use crate::peer::IpDetection;
+use crate::peer::wire::{Endpoint, Version};
+use crate::websocket_api::BlocksNewBody;
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
@@ -408,6 +410,25 @@ pub fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.name == name)
 }
 
+/// Longest unknown key for which a suggestion is searched; no setting has a longer one.
+const MAX_KEY: usize = 64;
+/// Returns the setting that `unknown` most likely means: one within a small edit distance, else one that differs only
+/// in its prefix.
+pub(super) fn suggest(unknown: &str) -> Option<&'static str> {
+    if unknown.len() > MAX_KEY {
+        return None;
+    }
+    let unknown = unknown.to_lowercase();
+    let edit_distance = |name: &str| strsim::levenshtein(&unknown, &name.to_lowercase());
+    let (distance, name) = keys().map(|key| (edit_distance(key.name), key.name)).min()?;
+    if distance <= 2.max(name.len() / 5) {
+        return Some(name);
+    }
+    let behind = unknown.split_once('.').map_or(unknown.as_str(), |(_, rest)| rest);
+    let is_same = |name: &str| name.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(behind));
+    keys().map(|key| key.name).find(|name| is_same(name))
+}
+
 /// Formats the table for a person, in lines of about `width` characters.
 pub fn print(width: usize) -> String {
     let width = width.clamp(40, 120);
@@ -561,5 +582,24 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= 92, "{line}");
         }
+    }
+
+    #[test]
+    fn a_mistyped_key_suggests_the_intended_one() {
+        for (unknown, meant) in [
+            ("nis.blockChainRewritLimit", Some("nis.blockChainRewriteLimit")),
+            ("nis.bootkey", Some("nis.bootKey")),
+            ("nem.http.Port", Some("nem.httpPort")),
+            ("nsi.bootKey", Some("nis.bootKey")),
+            ("bootKey", Some("nis.bootKey")),
+            ("node.httpport", Some("nem.httpPort")),
+            ("nis.trustedProxies", Some("nisd.trustedProxies")),
+            ("nis.somethingElseEntirely", None),
+            ("java.util.logging.level", None),
+            ("", None),
+        ] {
+            assert_eq!(suggest(unknown), meant, "{unknown}");
+        }
+        assert_eq!(suggest(&"x".repeat(1_000_000)), None);
     }
 }

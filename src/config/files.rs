@@ -1,25 +1,95 @@
-//! The peers that a node knows at startup.
+//! Files beside the settings: the nemesis block, and the peers that a node knows at startup.
 
-use std::io;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
 
 use super::diagnostics::{Diagnostic, quoted};
-use super::settings::{Settings, absolute, read_file};
 use crate::codec::Context;
 use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::{self, Value};
 use crate::model::Network;
 use crate::peer::wire::{NodeInfo, limits};
 
+/// Largest nemesis block in bytes; a larger file is rejected. Mainnet's has 279,786.
+pub const MAX_NEMESIS_BYTES: usize = 16 << 20;
 /// Largest peer list in bytes; a larger file is rejected.
 pub const MAX_PEERS_BYTES: usize = limits::NODE_LIST;
+
+/// Reads a file, at most one byte more than `max`, so that the caller can tell that it is too large. The content is
+/// wiped when it is dropped, since it may hold private keys.
+pub fn read_file(path: &Path, max: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+    let file = File::open(path)?;
+    // With capacity to spare the content is neither moved nor read through another buffer, so wiping leaves no copy.
+    let length =
+        file.metadata().ok().filter(fs::Metadata::is_file).map_or(max, |data| data.len().min(max as u64) as usize);
+    let mut content = Zeroizing::new(Vec::with_capacity(length + 64));
+    file.take(max as u64 + 1).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Returns an absolute path, so that messages show in which folder a file is expected.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The file of a nemesis block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NemesisFile(pub PathBuf);
+
+impl NemesisFile {
+    /// Reads the block in verifiable binary form, without parsing it.
+    pub fn read(&self) -> Result<Vec<u8>, NemesisError> {
+        let failed = |error| NemesisError { path: self.absolute(), error };
+        let mut bytes = read_file(&self.0, MAX_NEMESIS_BYTES).map_err(failed)?;
+        if bytes.len() > MAX_NEMESIS_BYTES {
+            let limit = format!("it has more than {MAX_NEMESIS_BYTES} bytes");
+            return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, limit)));
+        }
+        Ok(std::mem::take(&mut *bytes))
+    }
+
+    /// Reads the block; `None` if there is no such file.
+    pub fn read_if_there(&self) -> Result<Option<Vec<u8>>, NemesisError> {
+        match self.read() {
+            Err(NemesisError { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    /// Returns the error for a missing file.
+    pub fn missing(&self) -> NemesisError {
+        NemesisError { path: self.absolute(), error: io::ErrorKind::NotFound.into() }
+    }
+
+    /// Returns the absolute path.
+    pub fn absolute(&self) -> PathBuf {
+        absolute(&self.0)
+    }
+}
+
+/// The nemesis block cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot read the nemesis block {}: {error}; set nem.network.nemesisFilePath to another file, or name a peer that \
+     sends the block with `nisd run --peer HOST`", path.display()
+)]
+pub struct NemesisError {
+    /// The file, as an absolute path.
+    pub path: PathBuf,
+    /// The system's error.
+    #[source]
+    pub error: io::Error,
+}
 
 /// The file with the peers that a node knows at startup, in NIS1's format: an object with the list `knownPeers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersFile(pub PathBuf);
 
 /// Returns the name of the file for a network.
-pub(super) fn file_name(network: &str) -> String {
+pub(super) fn peers_file_name(network: &str) -> String {
     format!("peers-config_{network}.json")
 }
 
@@ -56,15 +126,6 @@ impl PeersFile {
         };
         // Absolute, so that messages show in which folder the file is expected.
         read.map_err(|text| PeersError { path: absolute(&self.0), text })
-    }
-}
-
-impl Settings {
-    /// Returns the peers whose keys are known at startup. The built-in ones are left out if the operator names other
-    /// peers.
-    pub fn listed_peers(&self) -> Result<KnownPeers, PeersError> {
-        let listed = self.peers_file.read(&self.network)?;
-        Ok(if listed.is_built_in && !self.peers.hosts.is_empty() { KnownPeers::default() } else { listed })
     }
 }
 
