@@ -59,7 +59,10 @@ impl ResponseReader {
             let (room, max) = match &self.head {
                 None => (self.head_left - self.bytes.len(), self.head_left),
                 Some(ResponseHead { body: Body::Sized(length), .. }) => (*length - self.bytes.len(), *length),
-                Some(_) => (PIECE_BYTES, self.body_limit.saturating_add(HEAD_LIMIT)),
+                Some(ResponseHead { body: Body::Chunked(_), .. }) => {
+                    (PIECE_BYTES, self.body_limit.saturating_add(HEAD_LIMIT))
+                }
+                Some(ResponseHead { body: Body::UntilClosed, .. }) => (PIECE_BYTES, self.body_limit),
             };
             let (piece, rest) = bytes.split_at(room.min(bytes.len()));
             bytes = rest;

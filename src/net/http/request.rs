@@ -284,6 +284,8 @@ pub(super) struct Head {
     pub expects_continue: bool,
 }
 
+const MALFORMED: HttpError = HttpError::Malformed("Bad Request");
+
 /// Parses the head at the start of `bytes`; `None` if it is incomplete.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
     // Limiting the window makes the result independent of how the bytes were split.
@@ -298,9 +300,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
     };
     let (method, target, version) = match (parsed.method, parsed.path, parsed.version) {
         (Some(method), Some(target), Some(version)) => (method, target, version),
-        _ => return Err(HttpError::Malformed("Bad Request")),
+        _ => return Err(MALFORMED),
     };
-    let fields = Fields::gather(parsed.headers, version == 0)?;
+    let fields = Fields::of(parsed.headers, version == 0)?;
     let method_start = empty_lines(window);
     let method_end = method_start + method.len();
     let line_end = position(window, method_end, b'\n').ok_or(MALFORMED)? + 1;
@@ -324,8 +326,6 @@ pub(in crate::net) fn may_end(bytes: &[u8], searched: usize) -> bool {
     let fresh = bytes.get(searched.saturating_sub(3)..).unwrap_or_default();
     fresh.windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
 }
-
-const MALFORMED: HttpError = HttpError::Malformed("Bad Request");
 
 fn parse_error(error: httparse::Error) -> HttpError {
     match error {
@@ -396,57 +396,47 @@ struct Fields {
 }
 
 impl Fields {
-    fn gather(headers: &[httparse::Header<'_>], is_http_10: bool) -> Result<Self, HttpError> {
+    fn of(headers: &[httparse::Header<'_>], is_http_10: bool) -> Result<Self, HttpError> {
         let mut fields = Self::default();
-        for header in headers {
-            fields.add(header.name, header.value)?;
+        for httparse::Header { name, value } in headers {
+            // Compares lengths first, which rejects most headers cheaply.
+            match name.len() {
+                4 if name.eq_ignore_ascii_case("host") => {
+                    if mem::replace(&mut fields.has_host, true) {
+                        return Err(HttpError::Malformed("Duplicate Host"));
+                    }
+                }
+                6 if name.eq_ignore_ascii_case("expect") => {
+                    fields.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
+                }
+                10 if name.eq_ignore_ascii_case("connection") => {
+                    for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                        fields.close |= option.eq_ignore_ascii_case(b"close");
+                        fields.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
+                14 if name.eq_ignore_ascii_case("content-length") => {
+                    let length = decimal(value).ok_or(HttpError::Malformed("Bad Content-Length"))?;
+                    if fields.content_length.replace(length).is_some() {
+                        return Err(HttpError::Malformed("Duplicate Content-Length"));
+                    }
+                }
+                17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+                    if mem::replace(&mut fields.is_chunked, true) {
+                        return Err(HttpError::Malformed("Duplicate Transfer-Encoding"));
+                    }
+                    if !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                        return Err(HttpError::UnknownTransferCoding);
+                    }
+                }
+                _ => {}
+            }
         }
-        if !is_http_10 && !fields.has_host {
-            return Err(HttpError::Malformed("No Host"));
+        match fields {
+            Fields { has_host: false, .. } if !is_http_10 => Err(HttpError::Malformed("No Host")),
+            Fields { is_chunked: true, .. } if is_http_10 => Err(HttpError::Malformed("Transfer-Encoding in HTTP/1.0")),
+            fields => Ok(fields),
         }
-        if fields.is_chunked && is_http_10 {
-            return Err(HttpError::Malformed("Transfer-Encoding in HTTP/1.0"));
-        }
-        Ok(fields)
-    }
-
-    fn add(&mut self, name: &str, value: &[u8]) -> Result<(), HttpError> {
-        // Compares lengths first, which rejects most headers cheaply.
-        match name.len() {
-            4 if name.eq_ignore_ascii_case("host") => {
-                let seen_before = std::mem::replace(&mut self.has_host, true);
-                if seen_before {
-                    return Err(HttpError::Malformed("Duplicate Host"));
-                }
-            }
-            6 if name.eq_ignore_ascii_case("expect") => {
-                self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
-            }
-            10 if name.eq_ignore_ascii_case("connection") => {
-                for option in value.split(|byte| *byte == b',') {
-                    let option = option.trim_ascii();
-                    self.close |= option.eq_ignore_ascii_case(b"close");
-                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                }
-            }
-            14 if name.eq_ignore_ascii_case("content-length") => {
-                let length = decimal(value).ok_or(HttpError::Malformed("Bad Content-Length"))?;
-                if self.content_length.replace(length).is_some() {
-                    return Err(HttpError::Malformed("Duplicate Content-Length"));
-                }
-            }
-            17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-                let seen_before = std::mem::replace(&mut self.is_chunked, true);
-                if seen_before {
-                    return Err(HttpError::Malformed("Duplicate Transfer-Encoding"));
-                }
-                if !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                    return Err(HttpError::UnknownTransferCoding);
-                }
-            }
-            _ => {}
-        }
-        Ok(())
     }
 
     fn body(&self) -> Result<Body, HttpError> {

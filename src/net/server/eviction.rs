@@ -79,6 +79,8 @@ pub(super) struct Candidate {
 /// Connections per holder: a client or a site.
 #[derive(Debug)]
 struct Holders<K> {
+    /// Connections of all holders.
+    total: usize,
     /// Connections of each holder in order of eviction.
     by_holder: BTreeMap<K, BTreeSet<(Duration, usize)>>,
     /// Holders by number of connections, most first, then by their longest inactive connection.
@@ -87,7 +89,7 @@ struct Holders<K> {
 
 impl<K> Default for Holders<K> {
     fn default() -> Holders<K> {
-        Holders { by_holder: BTreeMap::new(), by_count: BTreeSet::new() }
+        Holders { total: 0, by_holder: BTreeMap::new(), by_count: BTreeSet::new() }
     }
 }
 
@@ -95,8 +97,6 @@ impl<K> Default for Holders<K> {
 #[derive(Debug, Default)]
 struct ListenerQuota {
     max: usize,
-    /// Connections of remote clients, and of clients of this machine.
-    open: [usize; 2],
     /// Remote clients, and clients of this machine.
     clients: [Holders<ClientId>; 2],
     /// Sites of remote clients.
@@ -124,14 +124,16 @@ impl<K: Copy + Ord> Holders<K> {
         self.by_holder.get(&holder)?.first().map(|(_, slot)| *slot)
     }
 
-    /// Changes the connections of a holder and updates its rank.
+    /// Changes the connections of a holder, and updates its rank and the total.
     fn change(&mut self, holder: K, change: impl FnOnce(&mut BTreeSet<(Duration, usize)>)) {
         let connections = self.by_holder.entry(holder).or_default();
         let rank = |connections: &BTreeSet<(Duration, usize)>| {
             connections.first().map(|(last_seen, _)| (Reverse(connections.len()), *last_seen, holder))
         };
         rank(connections).into_iter().for_each(|rank| _ = self.by_count.remove(&rank));
+        let before = connections.len();
         change(connections);
+        self.total = self.total - before + connections.len();
         match rank(connections) {
             Some(rank) => _ = self.by_count.insert(rank),
             None => _ = self.by_holder.remove(&holder),
@@ -155,24 +157,17 @@ impl ListenerQuotas {
 
     /// Adds a connection.
     pub fn add(&mut self, entry: QuotaEntry) {
-        self.change(entry, |open| open + 1, |connections| _ = connections.insert((entry.last_seen, entry.slot)));
+        self.change(entry, |connections| _ = connections.insert((entry.last_seen, entry.slot)));
     }
 
     /// Removes a connection that was added.
     pub fn remove(&mut self, entry: QuotaEntry) {
-        self.change(entry, |open| open - 1, |connections| _ = connections.remove(&(entry.last_seen, entry.slot)));
+        self.change(entry, |connections| _ = connections.remove(&(entry.last_seen, entry.slot)));
     }
 
-    fn change(
-        &mut self,
-        entry: QuotaEntry,
-        count: impl Fn(usize) -> usize,
-        change: impl Fn(&mut BTreeSet<(Duration, usize)>),
-    ) {
+    fn change(&mut self, entry: QuotaEntry, change: impl Fn(&mut BTreeSet<(Duration, usize)>)) {
         let Some(quota) = self.0.get_mut(entry.listener.0) else { return };
-        let place = usize::from(entry.is_local);
-        quota.open[place] = count(quota.open[place]);
-        quota.clients[place].change(entry.client, &change);
+        quota.clients[usize::from(entry.is_local)].change(entry.client, &change);
         if !entry.is_local {
             quota.sites.change(entry.site, &change);
         }
@@ -185,10 +180,10 @@ impl ListenerQuotas {
 
     fn shortage(&self, listener: ListenerId, is_local: bool, max_total: usize) -> Option<Shortage> {
         let index = listener.0;
-        let own = self.0.get(index)?;
-        let total = |place: usize| self.0.iter().map(|quota| quota.open[place]).sum::<usize>();
-        let scopes = [(index..index + 1, own.max, own.open), (0..self.0.len(), max_total, [total(0), total(1)])];
-        scopes.into_iter().find_map(|(listeners, max, [remote, local])| {
+        let scopes = [(index..index + 1, self.0.get(index)?.max), (0..self.0.len(), max_total)];
+        scopes.into_iter().find_map(|(listeners, max)| {
+            let open = |place: usize| self.0[listeners.clone()].iter().map(|quota| quota.clients[place].total).sum();
+            let [remote, local]: [usize; 2] = [open(0), open(1)];
             let reserved = (max / RESERVED_PART).min(MAX_RESERVED);
             if !is_local && remote >= max - reserved {
                 return Some(Shortage { listeners, is_local: &[false] });
