@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Read;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::http::Response;
+use super::http::{Client, Response};
 use super::json_text::Json;
 use super::open_maybe_compressed;
-use super::websocket::{BINARY, CLOSE, CONTINUATION, PING, PONG, Stomp, TEXT, decode, encode};
+use super::websocket::{BINARY, CLOSE, CONTINUATION, PING, PONG, Received, Socket, Stomp, TEXT, decode, encode};
 
 /// Default time to wait for a recorded message.
 pub const MAX_WAIT: Duration = Duration::from_secs(3);
@@ -255,10 +255,9 @@ pub fn check_frame(frame: &Stomp, ids: &mut BTreeSet<String>) -> Option<String> 
     (!is_new || !frame.body.ends_with("\r\n")).then(|| format!("an id that came before, or no line end: {frame:?}"))
 }
 
-/// A connection, read and written byte by byte.
+/// A connection whose requests and frames are those of a recording.
 pub struct Wire {
-    stream: TcpStream,
-    buffer: Vec<u8>,
+    socket: Socket,
     is_websocket: bool,
     has_ended: bool,
     pings: u32,
@@ -267,9 +266,8 @@ pub struct Wire {
 impl Wire {
     /// Connects.
     pub fn connect(address: SocketAddr) -> Wire {
-        let stream = TcpStream::connect(address).expect("the node takes connections");
-        stream.set_nodelay(true).expect("no delay");
-        Wire { stream, buffer: Vec::new(), is_websocket: false, has_ended: false, pings: 0 }
+        let socket = Socket::from_parts(Client::connect(address).into_parts());
+        Wire { socket, is_websocket: false, has_ended: false, pings: 0 }
     }
 
     /// Returns whether the server has closed the connection.
@@ -300,7 +298,7 @@ impl Wire {
 
     fn write(&mut self, bytes: &[u8]) {
         // The server may already have closed the connection; the next read detects that.
-        let _ = self.stream.write_all(bytes);
+        let _ = self.socket.raw(bytes);
     }
 
     /// Returns the server's next output, or `None` after the time limit.
@@ -310,16 +308,10 @@ impl Wire {
             if let Some(said) = self.next_buffered() {
                 return Some(said);
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.has_ended {
-                return None;
-            }
-            self.stream.set_read_timeout(Some(left)).expect("a time limit");
-            let mut chunk = [0; 16 * 1024];
-            match self.stream.read(&mut chunk) {
-                Ok(count) if count > 0 => self.buffer.extend_from_slice(&chunk[..count]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
-                Ok(_) | Err(_) => {
+            match if self.has_ended { Received::Nothing } else { self.socket.receive(deadline) } {
+                Received::Bytes => {}
+                Received::Nothing => return None,
+                Received::End => {
                     self.has_ended = true;
                     return Some(ServerOutput::End);
                 }
@@ -329,18 +321,18 @@ impl Wire {
 
     fn next_buffered(&mut self) -> Option<ServerOutput> {
         if !self.is_websocket {
-            let answer = Response::parse(&self.buffer)?;
+            let answer = Response::parse(&self.socket.buffer)?;
             let length = answer.header_values("Content-Length").first().map_or(0, |length| length.parse().unwrap_or(0));
-            let head = self.buffer.len() - answer.body.len();
+            let head = self.socket.buffer.len() - answer.body.len();
             if answer.body.len() < length {
                 return None;
             }
-            self.buffer.drain(..head + length);
+            self.socket.buffer.drain(..head + length);
             self.is_websocket = answer.status == 101;
             return Some(ServerOutput::Response(Response { body: answer.body[..length].to_vec(), ..answer }));
         }
-        let (frame, length) = decode(&self.buffer)?;
-        self.buffer.drain(..length);
+        let (frame, length) = decode(&self.socket.buffer)?;
+        self.socket.buffer.drain(..length);
         Some(match frame.opcode {
             TEXT => ServerOutput::from_text(std::str::from_utf8(&frame.payload).expect("a text message is text")),
             PONG => ServerOutput::Pong(frame.payload),

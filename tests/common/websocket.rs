@@ -38,10 +38,21 @@ pub struct Frame {
     pub payload: Vec<u8>,
 }
 
+/// What a wait for bytes brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    Bytes,
+    /// Nothing came in time.
+    Nothing,
+    /// The node has closed the connection.
+    End,
+}
+
 /// A websocket.
 pub struct Socket {
     stream: TcpStream,
-    buffer: Vec<u8>,
+    /// Bytes that are not read yet.
+    pub buffer: Vec<u8>,
 }
 
 impl Socket {
@@ -73,12 +84,12 @@ impl Socket {
 
     /// Sends a frame.
     pub fn frame(&mut self, last: bool, opcode: u8, payload: &[u8]) {
-        self.raw(&encode(last, opcode, payload));
+        self.raw(&encode(last, opcode, payload)).expect("the node reads");
     }
 
-    /// Sends bytes that need not form a frame.
-    pub fn raw(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("the node reads");
+    /// Sends bytes that need not form a frame; fails if the node has closed the connection.
+    pub fn raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes)
     }
 
     /// Sends a text message.
@@ -101,28 +112,30 @@ impl Socket {
                 self.buffer.drain(..length);
                 return Some(frame);
             }
-            if !self.receive(deadline) {
-                return None;
+            match self.receive(deadline) {
+                Received::Bytes => {}
+                Received::Nothing => return None,
+                Received::End => panic!("the connection ended without a close frame"),
             }
         }
     }
 
-    /// Reads some bytes; `false` if none arrived in time.
-    #[track_caller]
-    fn receive(&mut self, deadline: Instant) -> bool {
+    /// Reads some bytes into the buffer.
+    pub fn receive(&mut self, deadline: Instant) -> Received {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return false;
+            return Received::Nothing;
         }
         self.stream.set_read_timeout(Some(left)).expect("a time limit");
         let mut chunk = [0; 16 * 1024];
         match self.stream.read(&mut chunk) {
-            Ok(0) => panic!("the connection ended without a close frame"),
-            Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return false,
-            Err(error) => panic!("{error}"),
+            Ok(count) if count > 0 => {
+                self.buffer.extend_from_slice(&chunk[..count]);
+                Received::Bytes
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Received::Nothing,
+            Ok(_) | Err(_) => Received::End,
         }
-        true
     }
 
     /// Reads the next text message.
@@ -146,7 +159,7 @@ impl Socket {
         assert_eq!(frame.opcode, CLOSE, "{frame:?}");
         assert_eq!(frame.payload.get(..2), Some(&code.to_be_bytes()[..]), "{frame:?}");
         // The node may already have disconnected.
-        let _ = self.stream.write_all(&[0x88, 0x80, 0, 0, 0, 0]);
+        let _ = self.raw(&[0x88, 0x80, 0, 0, 0, 0]);
         self.expect_end();
         String::from_utf8(frame.payload[2..].to_vec()).expect("a reason is text")
     }
@@ -154,16 +167,9 @@ impl Socket {
     /// Waits until the node closes the connection.
     #[track_caller]
     pub fn expect_end(&mut self) {
-        self.stream.set_read_timeout(Some(MAX_WAIT)).expect("a time limit");
-        let mut chunk = [0; 4096];
-        loop {
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
-                Err(error) => panic!("the connection does not end: {error}"),
-            }
-        }
+        let deadline = Instant::now() + MAX_WAIT;
+        let end = std::iter::repeat_with(|| self.receive(deadline)).find(|received| *received != Received::Bytes);
+        assert_eq!(end, Some(Received::End), "the connection does not end");
     }
 
     /// Subscribes and waits for the receipt.
