@@ -101,16 +101,24 @@ impl Reader {
     }
 }
 
-/// Returns the status and the length of a response whose head is present.
+/// Returns the status and the length of a response whose head is present, and its body too if it comes in chunks.
 fn answer(bytes: &[u8]) -> Option<(u16, usize)> {
+    const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
     let status = head.get(9..12).and_then(|code| code.parse().ok()).unwrap_or(0);
-    let body = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-    });
-    Some((status, end + body.unwrap_or(0)))
+    let header = |wanted: &str| {
+        let mut pairs = head.lines().filter_map(|line| line.split_once(':'));
+        pairs.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+    };
+    let body = match header("transfer-encoding") {
+        Some(_) => {
+            let last = bytes[end..].windows(LAST_CHUNK.len()).position(|window| window == LAST_CHUNK)?;
+            last + LAST_CHUNK.len()
+        }
+        None => header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0),
+    };
+    Some((status, end + body))
 }
 
 /// Returns the topic and the first bytes of the body of a MESSAGE; `None` for other frames.
