@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod budget;
 pub mod chain;
 pub mod clock;
 pub mod codec;

@@ -11,6 +11,8 @@ const LAYERS: &[(&str, &str)] = &[
     ("model", "crypto"),
     ("clock", "model"),
     ("progress", ""),
+    // The work budget of a step, and the costs of work.
+    ("budget", ""),
     ("logging", ""),
     // Counters and their exposition; knows none of the layers that count.
     ("metrics", ""),
@@ -22,13 +24,13 @@ const LAYERS: &[(&str, &str)] = &[
     ("rules", "crypto model codec store state"),
     ("importance", "model"),
     ("chain", "crypto model codec store state rules importance"),
-    ("mempool", "crypto model codec store state rules"),
+    ("mempool", "crypto model budget codec store state rules chain"),
     ("net", "metrics ip"),
     // It knows the requests of `net` and their results, and none of its sockets.
-    ("peer", "crypto model ip codec chain mempool net"),
+    ("peer", "crypto model ip codec rules chain mempool net"),
     ("explorer", "crypto net"),
-    ("api", "crypto model codec store state rules chain mempool peer net metrics"),
-    ("websocket_api", "model codec net api metrics"),
+    ("api", "crypto model budget codec store state rules chain mempool peer net metrics"),
+    ("websocket_api", "model budget codec net api metrics"),
     // Some settings have the types of the layers that use them.
     ("config", "crypto model clock codec peer api websocket_api"),
     ("wallet", "crypto model clock codec store state rules net logging metrics"),
@@ -37,7 +39,7 @@ const LAYERS: &[(&str, &str)] = &[
     // The state machine. It knows the events of `net`, and none of its sockets.
     (
         "node",
-        "crypto model clock progress codec store state rules chain mempool peer net explorer api websocket_api \
+        "crypto model clock progress budget codec store state rules chain mempool peer net explorer api websocket_api \
          config metrics",
     ),
     ("event_loop", "model clock progress logging codec store chain net config devnet commands node"),

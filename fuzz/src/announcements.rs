@@ -8,8 +8,9 @@ use std::rc::Rc;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
 use nisd::chain::{ChainUpdate, Validity, pushed_branch, rollback};
 use nisd::codec::{Context, SigningForm};
-use nisd::crypto::{KeyPair, PrivateKey, Verifier};
-use nisd::mempool::{ConfirmedChain, MAX_BYTES, Mempool, MempoolEntry, ShortId, short_id};
+use nisd::crypto::{KeyPair, PrivateKey};
+use nisd::chain::ChainSnapshot;
+use nisd::mempool::{MAX_BYTES, Mempool, ShortId, short_id};
 use nisd::model::transaction::{
     AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
     ModificationKind, Multisig, Transfer, wire_version,
@@ -17,7 +18,7 @@ use nisd::model::transaction::{
 use nisd::model::{Address, Amount, Body, Hash256, Height, Timestamp, Transaction};
 use nisd::rules::{Purpose, Rejection, RuleResult, ValidationContext, check_transaction, participants};
 use nisd::state;
-use nisd::store::{Store, StoreError, stored_block};
+use nisd::store::{Store, stored_block};
 
 use crate::tiny;
 
@@ -149,7 +150,6 @@ impl Bytes<'_> {
 struct Harness<'g> {
     fixture: &'g Fixture,
     unlocked: &'g mut UnlockedAccounts,
-    verifier: Verifier,
     pool: Mempool,
     height: Height,
     now: Timestamp,
@@ -165,7 +165,6 @@ impl<'g> Harness<'g> {
         Harness {
             fixture: ground,
             unlocked,
-            verifier: Verifier::default(),
             pool: Mempool::default(),
             height: TIP,
             now: Timestamp(ground.time.0 + HIT_TIME),
@@ -205,11 +204,11 @@ impl<'g> Harness<'g> {
         }
     }
 
-    fn with<T>(&mut self, act: impl FnOnce(&mut Mempool, &ConfirmedChain<'_>, &mut Verifier) -> T) -> T {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Mempool, &ChainSnapshot<'_>) -> T) -> T {
         let snapshot = self.fixture.store.snapshot().expect("a snapshot");
         let network = &self.fixture.settings.network;
-        let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: self.height, now: self.now };
-        act(&mut self.pool, &confirmed, &mut self.verifier)
+        let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: self.height, now: self.now };
+        act(&mut self.pool, &confirmed)
     }
 
     fn pair(&self, choice: u8) -> &'g KeyPair {
@@ -317,7 +316,7 @@ impl<'g> Harness<'g> {
         }
         self.announced.push(transaction.clone());
         let (before, is_settled) = (self.contents(), !self.pool.is_rebuilding());
-        let outcome = self.with(|pool, confirmed, verifier| pool.announce(transaction.clone(), confirmed, verifier));
+        let outcome = self.with(|pool, confirmed| pool.announce(transaction.clone(), confirmed));
         let told = self.take_reported();
         let mut others = told.iter().filter(|one| ***one != transaction);
         assert!(others.all(|one| !is_settled || self.is_rolled_back(one)), "told of what nobody announced");
@@ -372,7 +371,7 @@ impl<'g> Harness<'g> {
         let is_multisig = matches!(transaction.body, Body::Multisig(_));
         let purpose = if is_multisig { Purpose::Mempool } else { Purpose::NewBlock };
         let outcome = self.with(|_, confirmed, _| {
-            let ConfirmedChain { snapshot, network, height, now } = *confirmed;
+            let ChainSnapshot { snapshot, network, height, now } = *confirmed;
             let case = ValidationContext { state: snapshot, block: None, network, height: height.next(), now, purpose };
             check_transaction(transaction, &case).map(drop)
         });
@@ -387,7 +386,7 @@ impl<'g> Harness<'g> {
     }
 
     fn work(&mut self) {
-        self.with(|pool, confirmed, verifier| pool.step_rebuild(confirmed, verifier)).expect("a store that works");
+        self.with(|pool, confirmed| pool.step_rebuild(confirmed)).expect("a store that works");
         let told = self.take_reported();
         assert_eq!(told.len(), self.count_rolled_back(&told), "only what has lost its block is told of");
         self.forget_rolled_back(&told);
@@ -500,7 +499,7 @@ impl<'g> Harness<'g> {
                 .iter()
                 .any(|(accounts, one)| accounts.contains(&account) && matches!(one.body, Body::ImportanceTransfer(_)));
             assert_eq!(self.pool.has_importance_transfer(&account), has_transfer);
-            self.with(|pool, confirmed, _| {
+            self.with(|pool, confirmed| {
                 let of = state::cosignatory_of(confirmed.snapshot, &account).expect("a store");
                 let waits =
                     |one: &Transaction| one.inner().is_some_and(|inner| of.contains(&inner.signer_address(byte)));
@@ -508,12 +507,11 @@ impl<'g> Harness<'g> {
                 let mut expected: Vec<&Transaction> = found.map(|(_, one)| *one).collect();
                 expected.sort_by_key(|one| Reverse(one.timestamp));
                 expected.truncate(MAX_SHOWN);
-                let shown: Result<Vec<&MempoolEntry>, StoreError> = pool.most_recent(&account, MAX_SHOWN, confirmed);
-                let shown = shown.expect("a store that works");
-                assert!(shown.iter().map(|root| &*root.transaction).eq(expected), "what an account is shown");
+                let shown = pool.most_recent(&account, MAX_SHOWN, confirmed).expect("a store that works");
+                assert!(shown.iter().map(|one| &**one).eq(expected), "what an account is shown");
                 if !pool.is_rebuilding() {
-                    let is_new = |root: &&MempoolEntry| {
-                        state::find_remembered_hash(confirmed.snapshot, &root.hashes.own).expect("a store").is_none()
+                    let is_new = |one: &Rc<Transaction>| {
+                        state::find_remembered_hash(confirmed.snapshot, &one.hash()).expect("a store").is_none()
                     };
                     assert!(shown.iter().all(is_new), "what is in the chain is not unconfirmed");
                 }

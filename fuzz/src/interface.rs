@@ -1,22 +1,18 @@
 //! Fuzz target: requests to a node's HTTP interface, with the limits of production.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::rc::Rc;
 use std::time::Duration;
 
 use nisd::api::routes::Access;
-use nisd::api::{
-    self, Api, BootRequest, Budget, ChainSnapshot, ClockState, NodeDescription, NodeHandle, NodeStatus, Now, ROUTES,
-    UnlockedInfo,
-};
-use nisd::chain::harvest::UnlockResult;
-use nisd::chain::rollback;
+use nisd::api::{self, Api, ClockState, NodeContext, NodeDescription, NodeStatus, ROUTES};
+use nisd::budget::Budget;
+use nisd::chain::harvest::UnlockedAccounts;
+use nisd::chain::{ChainSnapshot, ReorgLog, rollback};
 use nisd::config::Settings;
-use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
-use nisd::mempool::ShortId;
+use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Randomness};
+use nisd::mempool::Mempool;
 use nisd::model::units::EPOCH_UNIX_MILLIS;
-use nisd::model::{Address, Block, Height, Transaction};
+use nisd::model::{Height, Timestamp};
 use nisd::net::SharedBytesCounter;
 use nisd::net::fetch::{FetchId, FetchRequest, ResponseReader};
 use nisd::net::http::{Gzip, Request, RequestReader, Response};
@@ -24,9 +20,9 @@ use nisd::net::service::{
     Client, ConnectionId, Dropped, Effects, Event, Exchange, LoopTime, Message, Progress, Service,
 };
 use nisd::node::{HTTP, METRICS, Node, Start, WEBSOCKET};
-use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, limits};
-use nisd::rules::{RuleResult, ValidationResult};
-use nisd::store::{Store, StoreError};
+use nisd::peer::io::Now;
+use nisd::peer::wire::{Endpoint, Identity, MetaData, NodeInfo, limits};
+use nisd::store::Store;
 
 use crate::tiny;
 
@@ -381,13 +377,14 @@ impl<'g> Harness<'g> {
     fn compare(&self, request: &Request<'_>, client: Client, flags: u8) -> Answer {
         let Fixture { store, settings, .. } = self.fixture;
         let snapshot = store.snapshot().expect("a snapshot");
-        let height = self.node.height();
-        let view =
-            ChainSnapshot { snapshot: &snapshot, network: &settings.network, height, status: NodeStatus::Booted };
-        let known = view.transactions(height, 0, 25).expect("a store").into_iter().map(Rc::new).collect();
-        let mut quiet = StubNode { known, description: description() };
-        let at_once = self.whole(request, client, flags, &view, &mut quiet, u32::MAX);
-        let in_steps = self.whole(request, client, flags, &view, &mut quiet, 1);
+        let chain = ChainSnapshot {
+            snapshot: &snapshot,
+            network: &settings.network,
+            height: self.node.height(),
+            now: Timestamp(1_000_000),
+        };
+        let at_once = self.whole(request, client, flags, chain, u32::MAX);
+        let in_steps = self.whole(request, client, flags, chain, 1);
         assert_eq!(at_once, in_steps, "{} {}", request.method, request.path);
         at_once
     }
@@ -397,21 +394,16 @@ impl<'g> Harness<'g> {
         request: &Request<'_>,
         caller: Client,
         flags: u8,
-        view: &ChainSnapshot<'_>,
-        quiet: &mut StubNode,
+        chain: ChainSnapshot<'_>,
         units: u32,
     ) -> Answer {
         let mut api = self.fixture.api();
-        let now = Now {
-            network: nisd::model::Timestamp(1_000_000),
-            network_millis: 1_000_000_000,
-            clock: ClockState::default(),
-            uptime: Duration::ZERO,
-        };
         let (mut reply, mut body, mut is_resumed) = (Response::new(), Vec::new(), false);
         let (connection, is_refused) = (ConnectionId(1), flags & RATE_LIMITED != 0);
+        let (mut mempool, mut unlocked) = (Mempool::default(), UnlockedAccounts::new(1));
+        let (description, reorgs) = (description(), ReorgLog::default());
+        let (keys, mut randomness) = (KeyPair::new(&PrivateKey::from_seed(&[7; 32])), Randomness::new(&[5; 32]));
         for _ in 0..MAX_STEPS {
-            let mut budget = Budget::new(units);
             let mut exchange = Exchange {
                 connection,
                 client: caller,
@@ -420,7 +412,22 @@ impl<'g> Harness<'g> {
                 is_resumed,
                 is_rate_limited: is_refused,
             };
-            let taken = api.answer(&mut exchange, view, quiet, now, &mut budget);
+            let context = NodeContext {
+                chain,
+                status: NodeStatus::Booted,
+                now: Now { monotonic: Duration::ZERO, network: chain.now, network_millis: 1_000_000_000 },
+                clock: ClockState::default(),
+                mempool: &mut mempool,
+                unlocked: &mut unlocked,
+                peers: None,
+                description: &description,
+                keys: &keys,
+                reorgs: &reorgs,
+                randomness: &mut randomness,
+                request_body: request.body,
+                budget: Budget::new(units),
+            };
+            let taken = api.answer(&mut exchange, context).progress;
             assert_ne!(taken, Progress::Suspended);
             body.append(&mut reply.body);
             if taken == Progress::Done {
@@ -444,77 +451,13 @@ struct Answer {
     body: Vec<u8>,
 }
 
-/// A node that accepts nothing and forgets nothing.
-struct StubNode {
-    known: Vec<Rc<Transaction>>,
-    description: NodeDescription,
-}
-
 fn description() -> NodeDescription {
     let info = NodeInfo {
         identity: Identity { key: PublicKey([7; 32]), name: Some("fuzz".to_owned()) },
         endpoint: Endpoint::http("127.0.0.1", 7890),
         meta_data: MetaData::default(),
     };
-    NodeDescription { info, started: nisd::model::Timestamp(0) }
-}
-
-impl NodeHandle for StubNode {
-    fn announce(&mut self, _: Transaction) -> RuleResult {
-        Err(ValidationResult::Neutral.into())
-    }
-
-    fn push_block(&mut self, _: Block, _: PublicKey) -> Result<bool, StoreError> {
-        Ok(true)
-    }
-
-    fn result_before_join(&mut self, _: &Transaction) -> Option<ValidationResult> {
-        None
-    }
-
-    fn unknown_to(&self, _: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>> {
-        self.known.clone()
-    }
-
-    fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
-        Ok(self.known.iter().take(limit).cloned().collect())
-    }
-
-    fn has_importance_transfer(&self, _: &Address) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn unlock(&mut self, _: Box<KeyPair>) -> Result<UnlockResult, StoreError> {
-        Ok(UnlockResult::ServerLimit)
-    }
-
-    fn lock(&mut self, _: &Address) {}
-
-    fn is_unlocked(&self, _: &Address) -> bool {
-        false
-    }
-
-    fn unlocked_info(&self) -> UnlockedInfo {
-        UnlockedInfo { max: 1, count: 0 }
-    }
-
-    fn description(&self) -> &NodeDescription {
-        &self.description
-    }
-
-    fn sign_challenge(&self, _: &Challenge) -> Signature {
-        Signature([9; 64])
-    }
-
-    fn new_key(&mut self) -> PrivateKey {
-        PrivateKey::from_seed(&[5; 32])
-    }
-
-    fn boot(&mut self, _: BootRequest) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn shut_down(&mut self) {}
+    NodeDescription { info, started: Timestamp(0) }
 }
 
 /// Normalises a path: no parameters, nothing escaped or doubled, no slash or extension at the end.

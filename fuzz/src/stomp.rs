@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use nisd::api::streams::NextItem;
-use nisd::api::views::View;
+use nisd::api::View;
 use nisd::codec::json::{JsonDecoder, JsonEncoder};
 use nisd::codec::{self, SigningForm, lenient_json};
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
@@ -227,7 +227,7 @@ impl Conversation {
             let messages = self.client.messages;
             let mut budget = SLICE;
             let present = self.present();
-            self.broker.work(true, &self.chain, present, &mut budget, &mut self.client);
+            self.broker.work(true, &mut self.chain, present, &mut budget, &mut self.client);
             let told = (self.client.messages - messages) as u64;
             assert!(told <= u64::from(SLICE) + SLICE_EXCESS, "{told} messages in one slice");
             for socket in std::mem::take(&mut self.client.resumed) {
@@ -313,7 +313,7 @@ impl ChainSource for Chain {
     }
 
     fn next_body(
-        &self,
+        &mut self,
         item: &Item,
         _: &mut BodyProgress,
         budget: &mut u32,

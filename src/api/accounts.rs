@@ -1,35 +1,198 @@
-//! Accounts: handlers and streams. An account may be cosignatory of any number of multisig accounts, which need not
-//! consent.
+//! Accounts: handlers, views and streams. An account may be cosignatory of any number of multisig accounts, which need
+//! not consent.
 
 use std::collections::VecDeque;
-use std::vec;
 
-use crate::api::budget::{Budget, cost};
-use crate::api::chain_snapshot::{ChainSnapshot, Page};
-use crate::api::error::ApiError;
-use crate::api::node_handle::NodeHandle;
-use crate::api::request_context::{Readable, RequestContext};
-use crate::api::streams::{BodyWriter, ListWriter, ResponseStream, list_bytes, list_stream};
-use crate::api::views::{
-    AccountInfo, AccountMeta, AccountMetaHead, AccountPair, AccountPairHead, DataListHead, HarvestInfo,
-    ImportanceEntry, RemoteStatus,
-};
-use crate::codec::{Decoder, ReadError, limits};
+use super::request_context::Page;
+use super::routes::{Route, get, post};
+use super::streams::{DataListHead, ListSize, ListStep, ResponseStream, list_stream};
+use super::{ApiError, NodeContext, RequestContext, View};
+use crate::budget::cost;
+use crate::chain::ChainSnapshot;
+use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::PublicKey;
-use crate::model::{Address, Height};
-use crate::net::service::Progress;
+use crate::model::{Address, Amount, Height};
+use crate::state::{self, Account, AccountId, AccountImportance, AccountTotals, LinkPhase, LinkRole, RemoteStatus};
+use crate::store::{StoreError, StoredHeader, stored_header};
+
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    get("/account/get", by_address),
+    get("/account/get/from-public-key", by_public_key),
+    get("/account/get/forwarded", forwarded),
+    get("/account/get/forwarded/from-public-key", forwarded_by_public_key),
+    post("/account/get/batch", batch).with_large_bodies(),
+    get("/account/status", status),
+    get("/account/harvests", harvests),
+    get("/account/importances", importances),
+];
 
 /// Accounts fetched at a time.
 const CHUNK: usize = 32;
-/// Accounts of a batch that are read ahead of writing.
-const READ_AHEAD: usize = 16;
-/// Approximate memory in bytes of an account that was read, with most of its cosignatories.
-const ACCOUNT_BYTES: usize = 1024;
 /// Approximate memory in bytes of the text of an address.
 const NAME_BYTES: usize = 64;
 
 /// Accounts were removed by a reorg while they were listed.
 const CHANGED: ApiError = ApiError::Unavailable("the accounts have changed while they were listed");
+
+/// An account.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AccountInfo {
+    /// Address.
+    pub address: Address,
+    /// Public key, if the chain has it.
+    pub public_key: Option<PublicKey>,
+    /// Confirmed balance.
+    pub balance: Amount,
+    /// Vested part of the balance at the tip.
+    pub vested_balance: Amount,
+    /// Number of blocks harvested.
+    pub harvested_blocks: u64,
+    /// Last importance, 0 if there is none.
+    pub importance: f64,
+    /// Set if it has cosignatories.
+    pub multisig: Option<MultisigInfo>,
+}
+
+/// Multisig parameters of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultisigInfo {
+    /// Number of cosignatories.
+    pub cosignatories: u32,
+    /// Signatures needed, as stored: 0 means all. NIS1 shows this value too, not the effective number.
+    pub min_cosignatories: u32,
+}
+
+impl AccountInfo {
+    /// Returns the account of an address; an empty one for an address that the chain has not seen.
+    fn at(chain: &ChainSnapshot<'_>, address: &Address) -> Result<AccountInfo, StoreError> {
+        let cosignatories = state::cosignatories(chain.snapshot, address)?.len();
+        AccountInfo::of(chain, address, &state::account(chain.snapshot, address)?, cosignatories)
+    }
+
+    /// Builds the view of a stored account with this number of cosignatories.
+    fn of(
+        chain: &ChainSnapshot<'_>,
+        address: &Address,
+        account: &Account,
+        cosignatories: usize,
+    ) -> Result<AccountInfo, StoreError> {
+        let balance = account.balance.at(chain.height, &chain.network.chain);
+        let importance = state::importance(chain.snapshot, address)?.map_or(0.0, |last| last.importance);
+        Ok(AccountInfo {
+            address: *address,
+            public_key: if account.has_key { state::public_key(chain.snapshot, address)? } else { None },
+            balance: Amount(balance.total()),
+            vested_balance: Amount(balance.vested),
+            harvested_blocks: account.harvested_blocks,
+            importance,
+            multisig: (cosignatories > 0).then_some(MultisigInfo {
+                cosignatories: cosignatories as u32,
+                min_cosignatories: account.min_cosignatories,
+            }),
+        })
+    }
+}
+
+impl View for AccountInfo {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.string("address", Some(self.address.as_str()));
+        sink.bytes("publicKey", self.public_key.as_ref().map(|key| key.0.as_slice()));
+        sink.u64("balance", self.balance.0);
+        sink.u64("vestedBalance", self.vested_balance.0);
+        sink.u64("harvestedBlocks", self.harvested_blocks);
+        sink.string("label", None);
+        sink.f64("importance", self.importance);
+        sink.optional("multisigInfo", self.multisig, |sink, multisig| {
+            sink.i32("cosignatoriesCount", multisig.cosignatories as i32);
+            sink.i32("minCosignatories", multisig.min_cosignatories as i32);
+        });
+    }
+}
+
+/// Metadata of an account.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AccountMeta {
+    /// Whether it harvests on this node.
+    pub unlocked: bool,
+    /// State of remote harvesting.
+    pub remote_status: RemoteStatus,
+    /// Multisig accounts that it cosigns; `None` for an [`Encoder::spliced_list`].
+    pub cosignatory_of: Option<Vec<AccountInfo>>,
+    /// Its cosignatories.
+    pub cosignatories: Vec<AccountInfo>,
+}
+
+impl View for AccountMeta {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.string("status", Some(if self.unlocked { "UNLOCKED" } else { "LOCKED" }));
+        sink.string(
+            "remoteStatus",
+            Some(match self.remote_status {
+                RemoteStatus::NotSet | RemoteStatus::Owner(LinkPhase::Inactive) => "INACTIVE",
+                RemoteStatus::Owner(LinkPhase::Activating) => "ACTIVATING",
+                RemoteStatus::Owner(LinkPhase::Active) => "ACTIVE",
+                RemoteStatus::Owner(LinkPhase::Deactivating) => "DEACTIVATING",
+                RemoteStatus::Remote(_) => "REMOTE",
+            }),
+        );
+        match &self.cosignatory_of {
+            Some(accounts) => sink.list("cosignatoryOf", accounts, |sink, account| account.write(sink)),
+            None => sink.spliced_list("cosignatoryOf"),
+        }
+        sink.list("cosignatories", &self.cosignatories, |sink, account| account.write(sink));
+    }
+}
+
+/// An account with its metadata.
+#[derive(Clone, Copy, Debug)]
+pub struct AccountPair<'a> {
+    /// The account.
+    pub account: &'a AccountInfo,
+    /// The metadata.
+    pub meta: &'a AccountMeta,
+}
+
+impl View for AccountPair<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("account", |sink| self.account.write(sink));
+        sink.object("meta", |sink| self.meta.write(sink));
+    }
+}
+
+/// A block harvested by or for an account.
+struct HarvestInfo<'a>(&'a StoredHeader);
+
+impl View for HarvestInfo<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        let block = self.0;
+        sink.u64("id", block.height.0);
+        sink.u64("height", block.height.0);
+        sink.i32("timeStamp", block.timestamp.0);
+        sink.u64("totalFee", block.total_fee.0);
+        sink.u64("difficulty", block.difficulty);
+    }
+}
+
+/// An account and its importance of the last recalculation that included it.
+struct ImportanceEntry {
+    address: Address,
+    importance: Option<AccountImportance>,
+}
+
+impl View for ImportanceEntry {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.string("address", Some(self.address.as_str()));
+        sink.object("importance", |sink| {
+            sink.i32("isSet", self.importance.is_some().into());
+            if let Some(importance) = &self.importance {
+                sink.f64("score", importance.importance);
+                sink.f64("ev", importance.page_rank);
+                sink.u64("height", importance.height.0);
+            }
+        });
+    }
+}
 
 /// `{"data": [{"account": address}]}`, in this order; the addresses are not validated yet.
 struct Batch(Vec<String>);
@@ -45,287 +208,221 @@ pub(super) fn read_names<'a, S: Decoder<'a>>(source: &mut S, label: &'static str
 }
 
 /// `GET /account/get`
-pub fn by_address(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn by_address(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let address = context.address()?;
-    let account = AccountStream::new(context.chain, context.node, address, context.budget)?;
-    context.send_stream(account)
+    let account = AccountBody::new(&mut context.node, address)?;
+    context.send_stream(account.into_stream())
 }
 
 /// `GET /account/get/from-public-key`: the response shows the given key, whether or not the chain has it.
-pub fn by_public_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn by_public_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let key = context.public_key()?;
-    let account = AccountStream::new(context.chain, context.node, context.address_of(&key), context.budget)?;
-    context.send_stream(account.with_key(key))
+    let address = context.address_of(&key);
+    let account = AccountBody::new(&mut context.node, address)?;
+    context.send_stream(account.with_key(key).into_stream())
 }
 
 /// `GET /account/get/forwarded`: a remote account is replaced by its owner.
-pub fn forwarded(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn forwarded(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let address = context.address()?;
-    let address = owner_of(context, address)?;
-    let account = AccountStream::new(context.chain, context.node, address, context.budget)?;
-    context.send_stream(account)
+    let shown = owner_of(context, address)?;
+    let account = AccountBody::new(&mut context.node, shown)?;
+    context.send_stream(account.into_stream())
 }
 
 /// `GET /account/get/forwarded/from-public-key`: the response shows the given key only if the account is unknown.
-pub fn forwarded_by_public_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn forwarded_by_public_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let key = context.public_key()?;
     let address = context.address_of(&key);
     let shown = owner_of(context, address)?;
-    let account = AccountStream::new(context.chain, context.node, shown, context.budget)?;
-    let is_known = context.chain.stored_account(&address)?.is_known();
-    context.send_stream(if is_known { account } else { account.with_key(key) })
+    let account = AccountBody::new(&mut context.node, shown)?;
+    let is_known = state::account(context.node.chain.snapshot, &address)?.is_known();
+    let account = if is_known { account } else { account.with_key(key) };
+    context.send_stream(account.into_stream())
 }
 
+/// Returns the owner of a remote account, also of one that is not yet active; the address itself if it is not remote.
 fn owner_of(context: &mut RequestContext<'_>, address: Address) -> Result<Address, ApiError> {
-    context.budget.charge(cost::ACCOUNT);
-    Ok(context.chain.linked_owner(&address)?.unwrap_or(address))
+    context.node.budget.charge(cost::ACCOUNT);
+    let account = state::account(context.node.chain.snapshot, &address)?;
+    let link = account.links.last().filter(|link| link.role == LinkRole::Remote);
+    Ok(link.map_or(address, |link| link.linked_address))
 }
 
 /// `GET /account/status`
-pub fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let address = context.address()?;
-    let account = AccountStream::new(context.chain, context.node, address, context.budget)?;
-    context.send_stream(account.meta_only())
+    let account = AccountBody::new(&mut context.node, address)?;
+    context.send_stream(AccountBody { is_meta_only: true, ..account }.into_stream())
 }
 
-/// `POST /account/get/batch`
-pub fn batch(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+/// `POST /account/get/batch`: all addresses are checked before the first account is written, so that the response fails
+/// as a whole if one cannot be shown.
+fn batch(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let Batch(names) = context.body()?;
-    context.send_stream(AccountBatchStream::new(names))
+    let held_bytes = names.len() * NAME_BYTES;
+    let (mut names, mut checked, mut current) = (names.into_iter(), VecDeque::new(), None);
+    let list = list_stream(move |step| {
+        while let Some(name) = names.next() {
+            checked.push_back(check_name(&name, step.node)?);
+            *step.held_bytes = names.len() * NAME_BYTES + checked.len() * size_of::<Address>();
+            if step.node.budget.is_exhausted() && names.len() > 0 {
+                step.interrupt();
+                return Ok(());
+            }
+        }
+        while let Some(address) = checked.front() {
+            let account = match &mut current {
+                Some(account) => account,
+                None => current.insert(AccountBody::new(step.node, *address)?),
+            };
+            if !step.element(|step| account.write(step))? {
+                break;
+            }
+            current = None;
+            checked.pop_front();
+            *step.held_bytes = checked.len() * size_of::<Address>();
+            if !checked.is_empty() && step.must_pause() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    context.send_stream(list.holding(held_bytes))
 }
 
-/// `GET /account/harvests`: the id of a block is its height, and `id` must be that of an existing block.
-pub fn harvests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let (account, page) = (context.address()?, context.page()?);
+/// Parses an address, and checks that the status of its account can be shown.
+fn check_name(name: &str, node: &mut NodeContext<'_>) -> Result<Address, ApiError> {
+    let address = Address::parse(name, node.chain.network.byte).ok_or(ApiError::BAD_ADDRESS)?;
+    node.budget.charge(cost::ADDRESS);
+    if node.mempool.has_importance_transfer(&address) {
+        node.budget.charge(cost::ACCOUNT);
+        shown_status(node, &address, &state::account(node.chain.snapshot, &address)?)?;
+    }
+    Ok(address)
+}
+
+/// `GET /account/harvests`: blocks that the account or its remote account harvested, newest first. The id of a block is
+/// its height, and `id` must be that of an existing block.
+fn harvests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (address, Page { before, size }) = (context.address()?, context.page()?);
     let is_first = context.parameter("id")?.is_none();
-    if !is_first && !(1..=context.chain.height.0).contains(&page.before) {
+    if !is_first && !context.node.chain.has_block(Height(before)) {
         return Err(ApiError::internal("there is no block with this id"));
     }
-    context.send_stream(harvest_page(account, page))
-}
-
-/// `GET /account/importances`
-pub fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.send_stream(importance_list(context.chain)?)
-}
-
-/// The blocks that an account or its remote account harvested, newest first. The id of a block is its height.
-fn harvest_page(account: Address, page: Page) -> impl ResponseStream {
-    let (mut before, mut left) = (Height(page.before), page.size);
-    list_stream(move |step| {
-        step.view.each_harvest_before(&account, before, |block| {
-            (before, left) = (block.height, left - 1);
+    let (mut before, mut left) = (Height(before), size);
+    context.send_stream(list_stream(move |step| {
+        let snapshot = step.node.chain.snapshot;
+        let Some(account) = AccountId::of(snapshot, &address)? else { return Ok(()) };
+        state::for_each_harvest_before(snapshot, account, before, |height| {
+            let block = stored_header(snapshot, height)?.ok_or(StoreError::Damaged("a harvested block"))?;
+            (before, left) = (height, left - 1);
             step.push(&HarvestInfo(&block));
-            step.budget.charge(cost::HEADER);
+            step.node.budget.charge(cost::HEADER);
             Ok(step.should_continue(left))
         })?;
         Ok(())
-    })
+    }))
 }
 
-/// All accounts that exist when it starts, with their importances. The count comes first, so that the list can be
+/// `GET /account/importances`: all accounts that exist when it starts. The count comes first, so that the list can be
 /// streamed in both formats; it fails if the chain loses some of the accounts meanwhile.
-fn importance_list(chain: &ChainSnapshot<'_>) -> Result<impl ResponseStream + use<>, ApiError> {
-    let count = chain.account_count()? as usize;
+fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let count = AccountTotals::of(context.node.chain.snapshot)?.allocated as usize;
     let (mut after, mut left) = (None, count);
-    let list = list_stream(move |step| {
+    context.send_stream(list_stream(move |step| {
+        // No enclosing length includes the list: it is the whole response.
+        step.open_sized(&DataListHead, ListSize { count, bytes: 0 });
         if left == 0 {
             return Ok(());
         }
-        step.view.each_account_after(after, |number, address, importance| {
+        state::for_each_account_after(step.node.chain.snapshot, after, |number, address, importance| {
             (after, left) = (Some(number), left - 1);
             step.push(&ImportanceEntry { address, importance });
-            step.budget.charge(cost::IMPORTANCE);
+            step.node.budget.charge(cost::IMPORTANCE);
             Ok(step.should_continue(left))
         })?;
         if left > 0 && !step.is_interrupted() { Err(CHANGED) } else { Ok(()) }
-    });
-    Ok(list.with_count(count))
+    }))
 }
 
-/// Stream of an account with its metadata ([`AccountPair`]), as chain, mempool and harvester together give it.
-pub struct AccountStream {
+/// An account with its metadata ([`AccountPair`]), as chain, mempool and harvester together give it.
+pub struct AccountBody {
     address: Address,
     /// Everything except the accounts that it cosigns, until it is written.
     head: Option<Box<(AccountInfo, AccountMeta)>>,
     /// Only the metadata is written.
     is_meta_only: bool,
-    list: Option<ListWriter>,
     /// The last cosigned account that was written.
     after: Option<Address>,
 }
 
-impl AccountStream {
+impl AccountBody {
     /// Reads the account of an address. An unconfirmed importance transfer is shown as if confirmed; fails where the
     /// chain does not allow it.
-    pub fn new(
-        view: &ChainSnapshot<'_>,
-        node: &dyn NodeHandle,
-        address: Address,
-        budget: &mut Budget,
-    ) -> Result<AccountStream, ApiError> {
-        let stored = view.stored_account(&address)?;
-        let cosignatories = view.cosignatories(&address)?;
-        budget.charge(cost::ACCOUNT * (1 + cosignatories.len() as u32));
-        let account = view.account_info(&address, &stored, cosignatories.len())?;
-        let is_changing = node.has_importance_transfer(&address)?;
+    pub fn new(node: &mut NodeContext<'_>, address: Address) -> Result<AccountBody, ApiError> {
+        let chain = node.chain;
+        let stored = state::account(chain.snapshot, &address)?;
+        let cosignatories = state::cosignatories(chain.snapshot, &address)?;
+        node.budget.charge(cost::ACCOUNT * (1 + cosignatories.len() as u32));
+        let account = AccountInfo::of(&chain, &address, &stored, cosignatories.len())?;
         let meta = AccountMeta {
-            unlocked: node.is_unlocked(&address),
-            remote_status: shown_status(view.remote_status_of(&stored), is_changing)?,
-            cosignatory_of: Vec::new(),
-            cosignatories: cosignatories.iter().map(|one| view.account(one)).collect::<Result<_, _>>()?,
+            unlocked: node.unlocked.contains(&address),
+            remote_status: shown_status(node, &address, &stored)?,
+            cosignatory_of: None,
+            cosignatories: cosignatories.iter().map(|one| AccountInfo::at(&chain, one)).collect::<Result<_, _>>()?,
         };
-        let head = Some(Box::new((account, meta)));
-        Ok(AccountStream { address, head, is_meta_only: false, list: None, after: None })
+        Ok(AccountBody { address, head: Some(Box::new((account, meta))), is_meta_only: false, after: None })
     }
 
     /// Shows a public key, whether or not the chain has it.
-    pub fn with_key(mut self, key: PublicKey) -> AccountStream {
+    fn with_key(mut self, key: PublicKey) -> AccountBody {
         if let Some(head) = &mut self.head {
             head.0.public_key = Some(key);
         }
         self
     }
 
-    /// Leaves out the account itself.
-    pub fn meta_only(self) -> AccountStream {
-        AccountStream { is_meta_only: true, ..self }
+    /// Returns the stream of the account.
+    pub fn into_stream(mut self) -> impl ResponseStream {
+        list_stream(move |step| self.write(step))
     }
 
-    /// Opens the account as an element of a list.
-    fn open_in(&mut self, outer: &mut ListWriter, writer: &mut BodyWriter<'_>) {
-        if let Some(head) = self.head.take() {
-            let pair = AccountPair { account: &head.0, meta: &head.1 };
-            self.list = Some(outer.open_element(writer, &AccountPairHead(pair)));
+    fn write(&mut self, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
+        if let Some((account, meta)) = self.head.take().as_deref() {
+            match self.is_meta_only {
+                true => step.open(meta),
+                false => step.open(&AccountPair { account, meta }),
+            };
         }
-    }
-}
-
-fn shown_status(status: RemoteStatus, is_changing: bool) -> Result<RemoteStatus, ApiError> {
-    match (is_changing, status) {
-        (false, status) => Ok(status),
-        (true, RemoteStatus::Inactive) => Ok(RemoteStatus::Activating),
-        (true, RemoteStatus::Active) => Ok(RemoteStatus::Deactivating),
-        (true, _) => Err(ApiError::internal("unexpected remote state for account with pending importance transfer")),
-    }
-}
-
-impl ResponseStream for AccountStream {
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        if let Some(head) = self.head.take() {
-            let pair = AccountPair { account: &head.0, meta: &head.1 };
-            self.list = Some(match self.is_meta_only {
-                true => ListWriter::open(writer, &AccountMetaHead(&head.1)),
-                false => ListWriter::open(writer, &AccountPairHead(pair)),
-            });
-        }
-        let Some(list) = &mut self.list else { return Ok(Progress::Done) };
+        let chain = step.node.chain;
         loop {
-            let next = view.cosignatory_of_after(&self.address, self.after.as_ref(), CHUNK)?;
+            let next = state::cosignatory_of_after(chain.snapshot, &self.address, self.after.as_ref(), CHUNK)?;
             let is_last = next.len() < CHUNK;
             for address in next {
-                list.push(writer, &view.account(&address)?);
+                step.push(&AccountInfo::at(&chain, &address)?);
                 self.after = Some(address);
-                budget.charge(cost::ACCOUNT);
-                if budget.is_exhausted() {
-                    return Ok(Progress::Yield);
+                step.node.budget.charge(cost::ACCOUNT);
+                if step.must_pause() {
+                    return Ok(());
                 }
             }
             if is_last {
-                list.close(writer);
-                return Ok(Progress::Done);
+                return Ok(());
             }
         }
-    }
-
-    fn held_bytes(&self) -> usize {
-        list_bytes(&self.list)
     }
 }
 
-/// Stream of accounts with their metadata. All are checked before the first is written, so that the response fails as a
-/// whole if one cannot be shown.
-pub struct AccountBatchStream {
-    /// Addresses that are not checked yet.
-    names: vec::IntoIter<String>,
-    checked: VecDeque<Address>,
-    /// Accounts to write next.
-    ready: VecDeque<AccountStream>,
-    list: Option<ListWriter>,
-}
-
-impl AccountBatchStream {
-    /// Creates a stream of the accounts at these addresses, in this order.
-    pub fn new(names: Vec<String>) -> AccountBatchStream {
-        AccountBatchStream { names: names.into_iter(), checked: VecDeque::new(), ready: VecDeque::new(), list: None }
-    }
-
-    fn check(&mut self, view: &ChainSnapshot<'_>, node: &dyn NodeHandle, budget: &mut Budget) -> Result<(), ApiError> {
-        for name in self.names.by_ref() {
-            let address = Address::parse(&name, view.network.byte).ok_or(ApiError::BAD_ADDRESS)?;
-            budget.charge(cost::ADDRESS);
-            if node.has_importance_transfer(&address)? {
-                budget.charge(cost::ACCOUNT);
-                shown_status(view.remote_status(&address)?, true)?;
-            }
-            self.checked.push_back(address);
-            if budget.is_exhausted() {
-                break;
-            }
+/// Returns the remote harvesting status of an account, as if an unconfirmed importance transfer were confirmed.
+fn shown_status(node: &NodeContext<'_>, address: &Address, account: &Account) -> Result<RemoteStatus, ApiError> {
+    let status = account.remote_status(node.chain.height, node.chain.network.chain.rewrite_limit);
+    match (node.mempool.has_importance_transfer(address), status) {
+        (false, status) => Ok(status),
+        (true, RemoteStatus::NotSet | RemoteStatus::Owner(LinkPhase::Inactive)) => {
+            Ok(RemoteStatus::Owner(LinkPhase::Activating))
         }
-        Ok(())
-    }
-}
-
-impl ResponseStream for AccountBatchStream {
-    fn prepare(
-        &mut self,
-        _: &[u8],
-        view: &ChainSnapshot<'_>,
-        node: &mut dyn NodeHandle,
-        budget: &mut Budget,
-    ) -> Result<(), ApiError> {
-        self.check(view, node, budget)?;
-        if self.names.len() == 0 {
-            while self.ready.is_empty() || (self.ready.len() < READ_AHEAD && !budget.is_exhausted()) {
-                let Some(address) = self.checked.pop_front() else { break };
-                self.ready.push_back(AccountStream::new(view, node, address, budget)?);
-            }
-        }
-        Ok(())
-    }
-
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        if self.names.len() > 0 {
-            return Ok(Progress::Yield);
-        }
-        let list = self.list.get_or_insert_with(|| ListWriter::open(writer, &DataListHead));
-        while let Some(account) = self.ready.front_mut() {
-            account.open_in(list, writer);
-            if account.write_chunk(view, writer, budget)? == Progress::Yield {
-                return Ok(Progress::Yield);
-            }
-            self.ready.pop_front();
-        }
-        if !self.checked.is_empty() {
-            return Ok(Progress::Yield);
-        }
-        list.close(writer);
-        Ok(Progress::Done)
-    }
-
-    fn held_bytes(&self) -> usize {
-        let names = self.names.len() * NAME_BYTES + self.checked.len() * size_of::<Address>();
-        list_bytes(&self.list) + names + self.ready.len() * ACCOUNT_BYTES
+        (true, RemoteStatus::Owner(LinkPhase::Active)) => Ok(RemoteStatus::Owner(LinkPhase::Deactivating)),
+        (true, _) => Err(ApiError::internal("unexpected remote state for account with pending importance transfer")),
     }
 }

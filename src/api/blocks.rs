@@ -1,417 +1,290 @@
-//! The chain and its blocks: handlers and streams. A block can have thousands of transactions.
+//! The chain and its blocks: handlers, views and streams. A block can have thousands of transactions.
 
-use crate::api::budget::{Budget, cost};
-use crate::api::chain_snapshot::{BlockCursor, BlockReader, ChainSnapshot, RawTransaction};
-use crate::api::error::ApiError;
-use crate::api::media::Format;
-use crate::api::request_context::{RequestContext, positive_height};
-use crate::api::streams::{BodyWriter, ListSize, ListWriter, ResponseStream, list_bytes};
-use crate::api::views::{BlockHead, DataListHead, ExplorerBlockHead, ExplorerEntry};
+use super::request_context::positive_height;
+use super::routes::{Route, get, post};
+use super::streams::{ListSize, ListStep, ResponseStream, list_stream};
+use super::{ApiError, Format, NodeContext, RequestContext, View};
+use crate::budget::cost;
+use crate::chain::{BlockCursor, RawTransaction};
+use crate::codec::{self, Encoder, SigningForm};
 use crate::crypto::Signature;
-use crate::model::{Address, Hash256, Height, Transaction};
-use crate::net::service::Progress;
+use crate::model::{Address, Block, Hash256, Height, Transaction};
 use crate::peer::wire::{AuthenticatedResponse, Score};
+use crate::store::{StoreError, StoredHeader, stored_header};
+
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    get("/chain/height", height),
+    get("/chain/score", score),
+    get("/chain/last-block", last_block),
+    post("/block/at/public", block_at),
+    get("/block/get", block_by_hash),
+    post("/local/block/at", explorer_block).local(),
+    post("/local/chain/blocks-after", explorer_blocks).local(),
+];
 
 /// Maximum number of blocks in a response for explorers.
 const MAX_BLOCKS: u64 = 10;
+/// A reorg replaced the block meanwhile.
+pub(super) const REPLACED: ApiError = ApiError::Unavailable("the block was replaced while it was shown");
 
 /// `GET /chain/height`
-pub fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.send(&context.chain.height)
+fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let height = context.node.chain.height;
+    context.response.send(&height)
 }
 
 /// `GET /chain/score`
-pub fn score(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let score = context.chain.score()?;
-    context.send(&Score(score))
+fn score(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let score = chain_score(&context.node)?;
+    context.response.send(&Score(score))
+}
+
+/// Returns the score of the chain.
+pub(super) fn chain_score(node: &NodeContext<'_>) -> Result<i128, StoreError> {
+    let tip = stored_header(node.chain.snapshot, node.chain.height)?;
+    Ok(tip.ok_or(StoreError::Damaged("a block"))?.score)
 }
 
 /// `GET /chain/last-block`
-pub fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    send_block(context, context.chain.height)
+fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let height = context.node.chain.height;
+    send_block(context, height)
 }
 
 /// `POST /block/at/public`
-pub fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let height = context.body()?;
     send_block(context, height)
 }
 
-/// `GET /block/get`: the block with a hash, if a reorg can still replace it. Blocks are stored by height: an index of
-/// all hashes would cost each block the write of a row at a random position.
-pub fn block_by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let hash = Hash256::try_from(context.hex("hash")?.as_slice());
-    let hash = hash.map_err(|_| ApiError::argument("the hash of a block has 32 bytes"))?;
-    context.send_stream(BlockByHashStream::new(hash, context.chain))
-}
-
 fn send_block(context: &mut RequestContext<'_>, height: Height) -> Result<(), ApiError> {
-    if !context.chain.has_block(height) {
+    if !context.node.chain.has_block(height) {
         return Err(ApiError::no_block(height));
     }
-    context.send_stream(BlockStream::new(height))
+    context.send_stream(BlockBody::new(height, None).into_stream())
+}
+
+/// `GET /block/get`: the block with a hash, if a reorg can still replace it; it is searched from the tip down. Blocks are
+/// stored by height: an index of all hashes would cost each block the write of a row at a random position.
+fn block_by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let hash = Hash256::try_from(context.hex("hash")?.as_slice());
+    let hash = hash.map_err(|_| ApiError::argument("the hash of a block has 32 bytes"))?;
+    let chain = context.node.chain;
+    let lowest = chain.height.0.saturating_sub(chain.network.chain.rewrite_limit).max(1);
+    let (mut next, mut found) = (chain.height, None);
+    context.send_stream(list_stream(move |step| {
+        while found.is_none() {
+            if next.0 < lowest {
+                return Err(ApiError::NotFound(format!("no block from height {lowest} on has the hash {hash}")));
+            }
+            if step.must_pause() {
+                return Ok(());
+            }
+            step.node.budget.charge(cost::HEADER);
+            if stored_header(step.node.chain.snapshot, next)?.is_some_and(|header| header.hash == hash) {
+                found = Some(BlockBody::new(next, None));
+            }
+            next = Height(next.0.saturating_sub(1));
+        }
+        found.as_mut().map_or(Ok(()), |block| block.write(step))
+    }))
 }
 
 /// `POST /local/block/at`
-pub fn explorer_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn explorer_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let height = context.body()?;
-    if !context.chain.has_block(height) {
+    if !context.node.chain.has_block(height) {
         return Err(ApiError::Internal(format!("there is no block at height {height}").into()));
     }
-    context.send_stream(ExplorerBlockStream::new(height))
+    let mut block = ExplorerBlock::new(height);
+    context.send_stream(list_stream(move |step| block.write(step)))
 }
 
 /// `POST /local/chain/blocks-after`
-pub fn explorer_blocks(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn explorer_blocks(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let Height(after) = context.body()?;
     // In NIS1 the height after the maximum is negative.
     let first = positive_height((after as i64).wrapping_add(1))?;
-    let last = Height(after.saturating_add(MAX_BLOCKS)).min(context.chain.height);
-    context.send_stream(ExplorerBlocksStream::new(first, last))
+    let last = Height(after.saturating_add(MAX_BLOCKS)).min(context.node.chain.height);
+    let mut block = ExplorerBlock::new(first);
+    context.send_stream(list_stream(move |step| {
+        while block.height <= last {
+            if !step.element(|step| block.write(step))? {
+                break;
+            }
+            block = ExplorerBlock::new(block.height.next());
+            if step.must_pause() {
+                break;
+            }
+        }
+        Ok(())
+    }))
 }
 
-/// A reorg replaced the block meanwhile.
-pub(super) const REPLACED: ApiError = ApiError::Unavailable("the block was replaced while it was shown");
+/// A block with an [`Encoder::spliced_list`] for its transactions.
+struct BlockHead<'a>(&'a Block);
 
-/// Stream of a block, with the output of [`crate::codec::block::write`]. Fails if the block leaves the chain meanwhile.
-pub struct BlockStream {
-    height: Height,
+impl View for BlockHead<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        codec::block::write_spliced(sink, self.0);
+    }
+}
+
+/// A block, with the output of [`crate::codec::block::write`]. Fails if the block leaves the chain meanwhile.
+pub struct BlockBody {
+    /// Height.
+    pub height: Height,
     /// Signature of a peer's challenge, for a peer.
     signature: Option<Signature>,
     /// Position, once it has started.
-    position: Option<(BlockCursor, ListWriter)>,
+    cursor: Option<BlockCursor>,
 }
 
-impl BlockStream {
-    /// Creates a stream of the block at a height.
-    pub fn new(height: Height) -> BlockStream {
-        BlockStream { height, signature: None, position: None }
+impl BlockBody {
+    /// Creates the body of the block at a height, in the response to a peer's challenge with this signature.
+    pub fn new(height: Height, signature: Option<Signature>) -> BlockBody {
+        BlockBody { height, signature, cursor: None }
     }
 
-    /// Wraps the block in the response to a signed challenge.
-    pub fn signed(self, signature: Signature) -> BlockStream {
-        BlockStream { signature: Some(signature), ..self }
+    /// Returns the stream of the block.
+    pub fn into_stream(mut self) -> impl ResponseStream {
+        list_stream(move |step| self.write(step))
     }
 
-    pub(super) fn height(&self) -> Height {
-        self.height
-    }
-
-    /// Writes the next step as an element of a list.
-    pub(super) fn write_in(
-        &mut self,
-        outer: &mut ListWriter,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        self.write_step(Some(outer), view, writer, budget)
-    }
-
-    fn begin<'v>(
-        &self,
-        outer: Option<&mut ListWriter>,
-        view: &'v ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-    ) -> Result<(BlockReader<'v>, ListWriter), ApiError> {
-        let (head, reader) = view.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
-        let block = BlockHead(&head);
-        let size = ListSize { count: reader.count(), bytes: reader.transaction_bytes() };
-        let list = match (outer, self.signature) {
-            (Some(outer), _) => outer.open_sized_element(writer, &block, size),
-            (None, Some(signature)) => {
-                ListWriter::open_sized(writer, &AuthenticatedResponse { entity: block, signature }, size)
+    /// Writes the block, or continues with it.
+    pub fn write(&mut self, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
+        let chain = step.node.chain;
+        let mut reader = match self.cursor.take() {
+            Some(cursor) => chain.reopen_block(cursor)?.ok_or(REPLACED)?,
+            None => {
+                let (head, reader) = chain.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
+                let size = ListSize { count: reader.count(), bytes: reader.transaction_bytes() };
+                let entity = BlockHead(&head);
+                match self.signature {
+                    Some(signature) => step.open_sized(&AuthenticatedResponse { entity, signature }, size),
+                    None => step.open_sized(&entity, size),
+                }
+                reader
             }
-            (None, None) => ListWriter::open_sized(writer, &block, size),
-        };
-        Ok((reader, list))
-    }
-
-    fn write_step(
-        &mut self,
-        outer: Option<&mut ListWriter>,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        let (mut reader, mut list) = match self.position.take() {
-            Some((cursor, list)) => (view.reopen_block(cursor)?.ok_or(REPLACED)?, list),
-            None => self.begin(outer, view, writer)?,
         };
         while let Some(raw) = reader.next_raw()? {
-            match writer.format {
+            match step.format() {
                 Format::Json => {
-                    list.push(writer, &raw.read()?);
-                    budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
+                    step.push(&raw.read()?);
+                    step.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
                 }
                 // They are stored in the form in which they are sent.
                 Format::Binary => {
-                    list.push_binary(writer, raw.bytes);
-                    budget.charge(cost::copied(raw.bytes.len()));
+                    step.push_binary(raw.bytes);
+                    step.node.budget.charge(cost::copied(raw.bytes.len()));
                 }
             }
-            if budget.is_exhausted() {
-                self.position = Some((reader.into_cursor(), list));
-                return Ok(Progress::Yield);
-            }
-        }
-        list.close(writer);
-        Ok(Progress::Done)
-    }
-}
-
-/// Searches the block with a hash, from the tip down as far as a reorg can reach, and streams it.
-pub struct BlockByHashStream {
-    hash: Hash256,
-    /// Next height to check.
-    next: Height,
-    /// Lowest height to check.
-    lowest: Height,
-    found: Option<BlockStream>,
-}
-
-impl BlockByHashStream {
-    /// Creates a search that starts at the tip.
-    pub fn new(hash: Hash256, view: &ChainSnapshot<'_>) -> BlockByHashStream {
-        let depth = view.network.chain.rewrite_limit;
-        BlockByHashStream {
-            hash,
-            next: view.height,
-            lowest: Height(view.height.0.saturating_sub(depth).max(1)),
-            found: None,
-        }
-    }
-
-    fn not_found(&self) -> ApiError {
-        let Height(lowest) = self.lowest;
-        ApiError::NotFound(format!("no block from height {lowest} on has the hash {}", self.hash))
-    }
-}
-
-impl ResponseStream for BlockByHashStream {
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        while self.found.is_none() {
-            if self.next < self.lowest {
-                return Err(self.not_found());
-            }
-            if budget.is_exhausted() {
-                return Ok(Progress::Yield);
-            }
-            budget.charge(cost::HEADER);
-            if view.header(self.next)?.is_some_and(|header| header.hash == self.hash) {
-                self.found = Some(BlockStream::new(self.next));
-            }
-            self.next = Height(self.next.0.saturating_sub(1));
-        }
-        self.found.as_mut().map_or(Ok(Progress::Done), |block| block.write_chunk(view, writer, budget))
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.found.as_ref().map_or(0, ResponseStream::held_bytes)
-    }
-
-    /// A block that is not found is an error, so nothing may be sent before it is found.
-    fn is_streamable(&self, _: Format) -> bool {
-        self.found.is_some()
-    }
-}
-
-impl ResponseStream for BlockStream {
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        self.write_step(None, view, writer, budget)
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.position.as_ref().map_or(0, |(_, list)| list.held_bytes())
-    }
-
-    fn is_streamable(&self, _: Format) -> bool {
-        true
-    }
-}
-
-/// The two transaction lists of such a block.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum List {
-    /// As in the block.
-    Plain,
-    /// With hashes.
-    Hashed,
-}
-
-/// Stream of a block with the data for explorers. Fails if the block leaves the chain before it is written.
-pub struct ExplorerBlockStream {
-    height: Height,
-    position: Option<Position>,
-}
-
-/// Position in the block.
-struct Position {
-    /// Start of the block.
-    start: BlockCursor,
-    cursor: BlockCursor,
-    written: List,
-    list: ListWriter,
-}
-
-impl ExplorerBlockStream {
-    /// Creates a stream of the block at a height.
-    pub fn new(height: Height) -> ExplorerBlockStream {
-        ExplorerBlockStream { height, position: None }
-    }
-
-    fn begin(
-        &self,
-        view: &ChainSnapshot<'_>,
-        outer: Option<&mut ListWriter>,
-        writer: &mut BodyWriter<'_>,
-    ) -> Result<Position, ApiError> {
-        let (block, reader) = view.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
-        let signer = || Address::from_public_key(&block.signer, view.network.byte);
-        let beneficiary = reader.header.beneficiary.unwrap_or_else(signer);
-        let shown = ExplorerBlockHead { block: &block, header: &reader.header, beneficiary };
-        let list = match outer {
-            Some(outer) => outer.open_element(writer, &shown),
-            None => ListWriter::open(writer, &shown),
-        };
-        let start = reader.into_cursor();
-        let written = if writer.format == Format::Json { List::Hashed } else { List::Plain };
-        Ok(Position { cursor: start.clone(), start, written, list })
-    }
-
-    /// Writes the next step, as an element of a list or standalone.
-    fn write_step(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        outer: Option<&mut ListWriter>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        let mut begun = match self.position.take() {
-            Some(begun) => begun,
-            None => self.begin(view, outer, writer)?,
-        };
-        let first = begun.written;
-        loop {
-            let is_written = begun.write_list(view, writer, budget)?;
-            if !is_written {
-                self.position = Some(begun);
-                return Ok(Progress::Yield);
-            }
-            let is_second = (writer.format == Format::Json) == (begun.written == List::Plain);
-            if is_second {
-                begun.list.close(writer);
-                return Ok(Progress::Done);
-            }
-            begun.list.next(writer);
-            begun.cursor = begun.start.clone();
-            begun.written = if first == List::Plain { List::Hashed } else { List::Plain };
-        }
-    }
-}
-
-impl Position {
-    /// Continues one of the lists; returns whether it is complete.
-    fn write_list(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<bool, ApiError> {
-        let mut reader = view.reopen_block(self.cursor.clone())?.ok_or(REPLACED)?;
-        while let Some(raw) = reader.next_raw()? {
-            self.write(&raw, writer, budget)?;
-            if budget.is_exhausted() {
-                self.cursor = reader.into_cursor();
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn write(
-        &mut self,
-        raw: &RawTransaction<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<(), ApiError> {
-        budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
-        match (self.written, writer.format) {
-            (List::Plain, Format::Binary) => self.list.push_binary(writer, raw.bytes),
-            (List::Plain, Format::Json) => self.list.push(writer, &raw.read()?),
-            (List::Hashed, _) => {
-                let transaction = &raw.read()?;
-                let inner_hash = transaction.inner().map(Transaction::hash);
-                budget.charge(cost::HASH);
-                self.list.push(writer, &ExplorerEntry { transaction, hash: transaction.hash(), inner_hash });
+            if step.must_pause() {
+                self.cursor = Some(reader.cursor);
+                break;
             }
         }
         Ok(())
     }
 }
 
-impl ResponseStream for ExplorerBlockStream {
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        self.write_step(view, None, writer, budget)
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.position.as_ref().map_or(0, |begun| begun.list.held_bytes())
-    }
+/// A block with header data and two [`Encoder::spliced_list`]s: for its transactions, and for those with hashes (first in
+/// JSON).
+struct ExplorerBlockHead<'a> {
+    block: &'a Block,
+    header: &'a StoredHeader,
+    /// Account that received its fees.
+    beneficiary: Address,
 }
 
-/// Stream of several such blocks.
-pub struct ExplorerBlocksStream {
-    current: ExplorerBlockStream,
-    /// Last height.
-    last: Height,
-    list: Option<ListWriter>,
-}
-
-impl ExplorerBlocksStream {
-    /// Creates a stream from a height up to a height that the chain has; empty if the latter is lower.
-    pub fn new(first: Height, last: Height) -> ExplorerBlocksStream {
-        ExplorerBlocksStream { current: ExplorerBlockStream::new(first), last, list: None }
+impl View for ExplorerBlockHead<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("block", |sink| codec::block::write_spliced(sink, self.block));
+        sink.bytes("hash", Some(&self.header.hash.0));
+        sink.u64("difficulty", self.header.difficulty);
+        sink.spliced_list("txes");
+        sink.string("beneficiary", Some(self.beneficiary.as_str()));
+        sink.u64("totalFee", self.header.total_fee.0);
     }
 }
 
-impl ResponseStream for ExplorerBlocksStream {
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        let list = self.list.get_or_insert_with(|| ListWriter::open(writer, &DataListHead));
-        while self.current.height <= self.last {
-            if self.current.write_step(view, Some(&mut *list), writer, budget)? == Progress::Yield {
-                return Ok(Progress::Yield);
-            }
-            self.current = ExplorerBlockStream::new(self.current.height.next());
-            if budget.is_exhausted() {
-                return Ok(Progress::Yield);
-            }
+/// A transaction of a block with its hash, and the hash of the inner transaction of a multisig transaction.
+struct ExplorerEntry<'a> {
+    transaction: &'a Transaction,
+    hash: Hash256,
+    inner_hash: Option<Hash256>,
+}
+
+impl View for ExplorerEntry<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("tx", |sink| codec::transaction::write(sink, self.transaction, SigningForm::Verifiable));
+        sink.bytes("hash", Some(&self.hash.0));
+        if let Some(hash) = &self.inner_hash {
+            sink.bytes("innerHash", Some(&hash.0));
         }
-        list.close(writer);
-        Ok(Progress::Done)
+    }
+}
+
+/// A block with the data for explorers. Fails if the block leaves the chain before it is written.
+struct ExplorerBlock {
+    height: Height,
+    /// Start of the block, once it is open.
+    start: Option<BlockCursor>,
+    /// Position in the current list.
+    cursor: Option<BlockCursor>,
+    /// The second list is being written.
+    is_second: bool,
+}
+
+impl ExplorerBlock {
+    fn new(height: Height) -> ExplorerBlock {
+        ExplorerBlock { height, start: None, cursor: None, is_second: false }
     }
 
-    fn held_bytes(&self) -> usize {
-        list_bytes(&self.list) + self.current.held_bytes()
+    fn write(&mut self, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
+        let chain = step.node.chain;
+        let start = match &self.start {
+            Some(start) => start,
+            None => {
+                let (block, reader) = chain.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
+                let signer = || Address::from_public_key(&block.signer, chain.network.byte);
+                let beneficiary = reader.header.beneficiary.unwrap_or_else(signer);
+                step.open(&ExplorerBlockHead { block: &block, header: &reader.header, beneficiary });
+                self.start.insert(reader.cursor)
+            }
+        };
+        loop {
+            let cursor = self.cursor.take().unwrap_or_else(|| start.clone());
+            let mut reader = chain.reopen_block(cursor)?.ok_or(REPLACED)?;
+            while let Some(raw) = reader.next_raw()? {
+                write_entry(&raw, (step.format() == Format::Json) != self.is_second, step)?;
+                if step.must_pause() {
+                    self.cursor = Some(reader.cursor);
+                    return Ok(());
+                }
+            }
+            if std::mem::replace(&mut self.is_second, true) {
+                return Ok(());
+            }
+            step.next_list();
+        }
     }
+}
+
+/// Writes a transaction with its hashes, or as in the block.
+fn write_entry(raw: &RawTransaction<'_>, with_hashes: bool, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
+    step.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
+    if with_hashes {
+        let transaction = &raw.read()?;
+        let inner_hash = transaction.inner().map(Transaction::hash);
+        step.node.budget.charge(cost::HASH);
+        step.push(&ExplorerEntry { transaction, hash: transaction.hash(), inner_hash });
+    } else {
+        match step.format() {
+            Format::Binary => step.push_binary(raw.bytes),
+            Format::Json => step.push(&raw.read()?),
+        }
+    }
+    Ok(())
 }

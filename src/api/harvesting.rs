@@ -1,14 +1,76 @@
-//! Handlers of harvesting on this node.
+//! Harvesting on this node, and private keys: handlers, views, and private keys in bodies.
 
-use crate::api::budget::cost;
-use crate::api::error::ApiError;
-use crate::api::request_context::{Readable, RequestContext};
-use crate::api::views::RemoteStatus;
+use std::borrow::Cow;
+
+use zeroize::Zeroizing;
+
+use super::routes::{Route, get, post};
+use super::{ApiError, RequestContext, View};
+use crate::budget::cost;
 use crate::chain::harvest::UnlockResult;
 use crate::codec::wipe::Wiped;
-use crate::codec::{Decoder, ReadError, limits};
-use crate::crypto::{KeyPair, PrivateKey};
+use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::Address;
+use crate::state::{self, RemoteStatus};
+
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    get("/account/generate", new_key).local(),
+    post("/account/unlock", unlock),
+    post("/account/lock", lock),
+    post("/local/account/isunlocked", is_unlocked).local(),
+    post("/account/isunlocked", is_address_unlocked),
+    post("/account/unlocked/info", unlocked_info),
+];
+
+/// Significant bytes of a private key.
+const SEED_BYTES: usize = 32;
+
+/// `{"value": hex}`: a big-endian number of any length.
+impl Readable for PrivateKey {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        read_key(source, "value")
+    }
+}
+
+/// Reads a private key; only its last 32 bytes are significant.
+pub fn read_key<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<PrivateKey, ReadError> {
+    let bytes = Wiped(source.need_bytes(label).map(Cow::into_owned)?);
+    let mut seed = Zeroizing::new([0; SEED_BYTES]);
+    for (place, byte) in seed.iter_mut().zip(bytes.iter().rev()) {
+        *place = *byte;
+    }
+    Ok(PrivateKey::from_seed(&seed))
+}
+
+/// A new key pair. The text is the private key as NIS1 prints it.
+struct NewKey<'a> {
+    private_key: &'a str,
+    public_key: PublicKey,
+    address: Address,
+}
+
+impl View for NewKey<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.string("privateKey", Some(self.private_key));
+        sink.string("publicKey", Some(&self.public_key.to_string()));
+        sink.string("address", Some(self.address.as_str()));
+    }
+}
+
+/// Number of accounts that harvest on this node, and the limit; there is none if it is negative.
+struct UnlockedInfo {
+    max: i32,
+    count: i32,
+}
+
+impl View for UnlockedInfo {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.i32("num-unlocked", self.count);
+        sink.i32("max-unlocked", self.max);
+    }
+}
 
 /// `{"account": address}`, or `value` instead. The text is erased, as a client may send a private key by mistake.
 struct Unlocked(Address);
@@ -25,52 +87,63 @@ impl Readable for Unlocked {
     }
 }
 
+/// `GET /account/generate`
+fn new_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.budget.charge(cost::KEY);
+    let private_key = PrivateKey::from_seed(&context.node.randomness.next_bytes());
+    let public_key = KeyPair::new(&private_key).public();
+    let address = context.address_of(&public_key);
+    context.response.send_secret(&NewKey { private_key: &private_key.printed(), public_key, address })
+}
+
 /// `POST /account/unlock`
-pub fn unlock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn unlock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (pair, _) = authorised_key(context)?;
-    match context.node.unlock(pair)? {
+    let chain = context.node.chain;
+    match context.node.unlocked.unlock(pair, chain.height, chain.snapshot, chain.network)? {
         UnlockResult::Success => Ok(()),
         rejection => Err(ApiError::argument(rejection.name())),
     }
 }
 
 /// `POST /account/lock`
-pub fn lock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn lock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (_, address) = authorised_key(context)?;
-    context.node.lock(&address);
+    context.node.unlocked.lock(&address);
     Ok(())
 }
 
 /// `POST /local/account/isunlocked`
-pub fn is_unlocked(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn is_unlocked(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (_, address) = authorised_key(context)?;
     send_unlocked(context, &address)
 }
 
 /// `POST /account/isunlocked`, which never worked in NIS1.
-pub fn is_address_unlocked(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn is_address_unlocked(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let Unlocked(address) = context.body()?;
     send_unlocked(context, &address)
 }
 
 fn send_unlocked(context: &mut RequestContext<'_>, address: &Address) -> Result<(), ApiError> {
-    let text = if context.node.is_unlocked(address) { "ok" } else { "nope" };
-    context.send_text(text)
+    let text = if context.node.unlocked.contains(address) { "ok" } else { "nope" };
+    context.response.send_text(text, context.request)
 }
 
 /// `POST /account/unlocked/info`
-pub fn unlocked_info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let info = context.node.unlocked_info();
-    context.send(&info)
+fn unlocked_info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let unlocked = &context.node.unlocked;
+    let info = UnlockedInfo { max: unlocked.limit(), count: unlocked.count() as i32 };
+    context.response.send(&info)
 }
 
 /// Returns the key pair of the private key in the body and its address, if the client may send it. A client without
 /// local access may send only keys of remote accounts, which can harvest and nothing else.
 fn authorised_key(context: &mut RequestContext<'_>) -> Result<(Box<KeyPair>, Address), ApiError> {
     let pair = Box::new(KeyPair::new(&context.body::<PrivateKey>()?));
-    context.budget.charge(cost::KEY);
+    context.node.budget.charge(cost::KEY);
     let address = context.address_of(&pair.public());
-    if !context.is_local() && context.chain.remote_status(&address)? != RemoteStatus::Remote {
+    if !context.is_local() && !is_remote(context, &address)? {
         let (peer, path) = (context.client.address, context.path);
         let text = format!("remote {peer} attempted to call local {path} with non-remote address {address}");
         return Err(ApiError::Unauthorized(text));
@@ -81,4 +154,11 @@ fn authorised_key(context: &mut RequestContext<'_>) -> Result<(Box<KeyPair>, Add
         return Err(ApiError::Unauthorized(text));
     }
     Ok((pair, address))
+}
+
+fn is_remote(context: &RequestContext<'_>, address: &Address) -> Result<bool, ApiError> {
+    let chain = &context.node.chain;
+    let account = state::account(chain.snapshot, address)?;
+    let status = account.remote_status(chain.height, chain.network.chain.rewrite_limit);
+    Ok(matches!(status, RemoteStatus::Remote(_)))
 }

@@ -176,31 +176,9 @@ fn is_token(text: &str) -> bool {
 
 /// Returns whether this names a common charset. Bodies are UTF-8 whatever the charset.
 fn is_charset(name: &str) -> bool {
-    const NAMES: [&str; 22] = [
-        "utf-8",
-        "utf8",
-        "us-ascii",
-        "ascii",
-        "iso-8859-1",
-        "iso8859-1",
-        "iso-8859-15",
-        "latin1",
-        "utf-16",
-        "utf-16be",
-        "utf-16le",
-        "utf-32",
-        "windows-1250",
-        "windows-1251",
-        "windows-1252",
-        "koi8-r",
-        "gbk",
-        "gb2312",
-        "gb18030",
-        "big5",
-        "shift_jis",
-        "euc-jp",
-    ];
-    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+    const NAMES: &str = "utf-8 utf8 us-ascii ascii iso-8859-1 iso8859-1 iso-8859-15 latin1 utf-16 utf-16be utf-16le utf-32 \
+         windows-1250 windows-1251 windows-1252 koi8-r gbk gb2312 gb18030 big5 shift_jis euc-jp";
+    NAMES.split(' ').any(|known| name.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]

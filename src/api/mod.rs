@@ -1,79 +1,74 @@
 //! The HTTP interface on port 7890.
 //!
-//! [`Api::answer`] finds the route of a request in the route table and calls its handler, which reads a snapshot of the
-//! chain ([`ChainSnapshot`]), calls the node ([`NodeHandle`]) and writes one view into the response. A response that can be
-//! long is a [`ResponseStream`], written in budgeted steps; [`Api`] keeps it under the connection that waits for it until it
-//! is complete.
+//! [`Api::answer`] finds the route of a request in the route table and calls its handler, which reads and changes the node
+//! ([`NodeContext`]) and writes one view into the response. A response that can be long is a
+//! [`ResponseStream`](streams::ResponseStream), written in budgeted steps; [`Api`] keeps it under the connection that waits
+//! for it until it is complete.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`views`] | response objects, written as JSON or binary |
-//! | [`ChainSnapshot`], [`NodeHandle`] | the snapshot that handlers read, and the calls to the node |
-//! | [`streams`] | streamed responses |
-//! | `status` | whether the node answers, its metrics, and the OpenAPI document |
-//! | [`LoadingApi`] | the interface of a node that has no chain yet |
-//! | [`request_context`] | the context of one request |
-//! | `request_history` | the recent requests, for the operator |
 //! | `routes` | the route table |
-//! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers and streams |
+//! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers, views and streams |
+//! | `request_context` | what a handler receives: parameters of the request, the node, the response |
+//! | [`streams`] | streamed responses |
+//! | `pending_streams` | the streamed responses in progress, by connection |
+//! | `request_history` | the recent requests, for the operator |
 
 mod account_history;
 mod accounts;
 mod blocks;
-pub mod budget;
-mod chain_snapshot;
 mod error;
 mod harvesting;
-mod loading;
 pub mod media;
 mod mosaics;
 mod namespaces;
 mod node;
-mod node_handle;
 mod peer_requests;
+mod peers;
 mod pending_streams;
 mod push;
-pub mod request_context;
+mod request_context;
 mod request_history;
 mod response_writer;
 pub mod routes;
-mod secret;
 mod settings;
-mod status;
 pub mod streams;
 #[cfg(test)]
 mod tests;
 mod transactions;
 mod transfers;
 pub(crate) mod url;
-pub mod views;
 
-pub use accounts::AccountStream;
-pub use blocks::BlockStream;
-pub use budget::Budget;
-pub use chain_snapshot::{BlockCursor, BlockReader, ChainSnapshot, Page, RawTransaction};
+pub use accounts::{AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigInfo};
+pub use blocks::BlockBody;
 pub use error::ApiError;
-pub use loading::LoadingApi;
-pub use node_handle::{BootRequest, NodeHandle};
-pub use request_context::Now;
+pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of};
+pub use namespaces::RentedNamespaces;
+pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, RequestResult, ResultKind};
+pub use peers::date_and_time;
+pub use request_context::{Command, NodeContext, Page, RequestContext};
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
-pub use streams::{BodyWriter, ResponseStream};
-pub use transfers::{TransferFilter, transfer_page};
-pub use views::{
-    AccountInfo, AccountMeta, ClockState, MultisigInfo, NodeDescription, NodeStatus, RemoteStatus, UnlockedInfo,
-};
+pub use transactions::{TransactionMeta, TransactionPair};
+pub use transfers::{ALL_TRANSFERS, transfer_page};
 
-use budget::cost;
-use media::{Accept, Format};
+pub use crate::codec::Format;
+/// An object of the interface.
+pub use crate::codec::Writable as View;
+pub use crate::state::{LinkPhase, RemoteStatus};
+
+use media::Accept;
 use pending_streams::PendingStreams;
-use request_context::RequestContext;
 use request_history::RequestHistory;
 use response_writer::ResponseWriter;
-use routes::{Access, BodyLimit, PathRoutes, Route, RouteMap};
-use url::PathForm;
+use routes::{BodyLimit, PathRoutes, Route};
+use streams::ResponseStream;
+use url::MalformedPath;
 
+use crate::budget::cost;
 use crate::codec::json::JsonEncoder;
+use crate::metrics::{self, Exposition};
+use crate::model::Timestamp;
 use crate::net::ClientKey;
 use crate::net::http::{Request, Response};
 use crate::net::service::{Client, ConnectionId, Exchange, Progress};
@@ -83,15 +78,22 @@ const STREAM_THRESHOLD_BYTES: usize = 256 << 10;
 /// The same for the binary format, which peers use: they request the largest responses, and never compressed.
 const BINARY_STREAM_THRESHOLD_BYTES: usize = 32 << 10;
 
-/// Route id of the first route of the table; the others follow in order. The reactor counts requests by route id.
-pub const FIRST_ROUTE_ID: usize = 1;
+/// Status code of a node that loads its chain.
+const LOADING: i32 = 8;
+
+/// Result of a step of a response.
+pub struct Answer {
+    /// Whether the response is complete.
+    pub progress: Progress,
+    /// What the node is to do; it must call [`Api::fail`] if that fails.
+    pub command: Option<Command>,
+    /// Work units spent, at most one unit of work more than the budget.
+    pub used_units: u32,
+}
 
 /// The HTTP interface.
 pub struct Api {
     settings: Settings,
-    routes: RouteMap,
-    /// Routes of the metrics listener.
-    metrics_routes: RouteMap,
     json: JsonEncoder,
     pending_streams: PendingStreams,
     request_history: RequestHistory,
@@ -101,14 +103,9 @@ impl Api {
     /// Creates the interface.
     pub fn new(mut settings: Settings) -> Api {
         let history = RequestHistory::new(std::mem::take(&mut settings.unaudited_paths));
-        let routes = RouteMap::new(ROUTES, |_| true);
-        let metrics_routes = RouteMap::new(ROUTES, |route| route.access == Access::Metrics);
-        let json = JsonEncoder::default();
         Api {
             settings,
-            routes,
-            metrics_routes,
-            json,
+            json: JsonEncoder::default(),
             pending_streams: PendingStreams::default(),
             request_history: history,
         }
@@ -116,7 +113,7 @@ impl Api {
 
     /// Replaces the settings, from the next request on.
     pub fn change(&mut self, mut settings: Settings) {
-        self.request_history.set_excluded_paths(std::mem::take(&mut settings.unaudited_paths));
+        self.request_history.excluded_paths = std::mem::take(&mut settings.unaudited_paths);
         self.settings = settings;
     }
 
@@ -136,76 +133,99 @@ impl Api {
         self.route(method, path).is_some_and(|route| route.writes_mempool)
     }
 
-    fn route(&self, method: &str, path: &str) -> Option<&'static Route> {
-        match find(&self.routes, self.settings.inner_path(path)) {
-            Lookup::Found(mapped, _) => mapped.by_method(method).map(|(_, route)| route),
-            Lookup::Unknown | Lookup::Malformed => None,
+    fn route(&self, method: &str, path: &str) -> Option<Route> {
+        let (routes, _) = find(self.settings.inner_path(path), false).ok()??;
+        routes.by_method(method)
+    }
+
+    /// Answers a request, or continues a suspended or unfinished response. The progress is `Suspended` if the response
+    /// waits for a peer or for other long responses of the same client; [`Api::take_resumable`] returns the connections to
+    /// resume.
+    pub fn answer(&mut self, exchange: &mut Exchange<'_>, mut node: NodeContext<'_>) -> Answer {
+        node.budget.charge(cost::REQUEST);
+        let Exchange { connection, client, request, .. } = *exchange;
+        let stream = self.pending_streams.remove(connection).filter(|_| exchange.is_resumed);
+        let client_key = ClientKey::of(&client, self.settings.ipv6_prefix);
+        let Api { settings, json, pending_streams, request_history } = self;
+        request_history.begin_step();
+        let path = match client.listener == settings.metrics_listener {
+            true => request.path,
+            false => settings.inner_path(request.path),
+        };
+        let now = node.chain.now;
+        let response = ResponseWriter { response: exchange.response, json, accept: Accept::JSON, now };
+        let (command, pending) = (None, None);
+        let mut context = RequestContext {
+            request,
+            client,
+            connection,
+            path,
+            node,
+            settings,
+            request_history,
+            command,
+            response,
+            pending,
+        };
+        let result = match stream {
+            Some(stream) => stream.and_then(|stream| resume(&mut context, stream)),
+            None => begin(&mut context, exchange.is_rate_limited),
+        };
+        let stored = result.and_then(|()| match context.pending.take() {
+            Some((stream, progress)) => {
+                store_stream(&mut context, stream, progress, pending_streams, (connection, client_key))
+            }
+            None => Ok(Progress::Done),
+        });
+        let progress = stored.unwrap_or_else(|error| {
+            context.response.failure(&error);
+            Progress::Done
+        });
+        pending_streams.activate_queued(client_key);
+        match progress {
+            Progress::Done => context.request_history.finish(connection),
+            _ => context.request_history.suspend(connection),
         }
+        Answer { progress, command: context.command, used_units: context.node.budget.used() }
+    }
+
+    /// Answers a request of any listener to a node that has no chain yet: `/status` is answered, every other path fails
+    /// with 503.
+    pub fn answer_while_loading(&mut self, exchange: &mut Exchange<'_>, now: Timestamp) {
+        let accept = Accept::by_accept(exchange.request.header("Accept"));
+        let mut writer = ResponseWriter { response: exchange.response, json: &mut self.json, accept, now };
+        writer.response.reset();
+        if exchange.is_rate_limited {
+            return writer.too_many_requests();
+        }
+        writer.common_headers();
+        let status = RequestResult { kind: ResultKind::Status, code: LOADING, message: "status" };
+        let result = match self.settings.inner_path(exchange.request.path) {
+            "/status" => writer.send(&status),
+            _ => Err(ApiError::LOADING_CHAIN),
+        };
+        result.unwrap_or_else(|error| writer.failure(&error));
     }
 
     /// Writes a 500 response for a request that the node failed before it handled it.
-    pub fn fail(&mut self, now: Now, reply: &mut Response) {
-        reply.reset();
-        let mut writer =
-            ResponseWriter { response: reply, json: &mut self.json, accept: Accept::JSON, now: now.network };
+    pub fn fail_unhandled(&mut self, response: &mut Response, now: Timestamp) {
+        response.reset();
+        let mut writer = ResponseWriter { response, json: &mut self.json, accept: Accept::JSON, now };
         writer.common_headers();
         writer.container_error(500);
     }
 
-    /// Answers a request, or continues a suspended or unfinished response, on a snapshot of the last commit. The cost
-    /// is charged to the budget, which it can overrun by one unit of work. Returns `Suspended` if the response waits for a
-    /// peer or for other long responses of the same client; [`Api::take_resumable`] returns the connections to resume.
-    pub fn answer(
-        &mut self,
-        exchange: &mut Exchange<'_>,
-        view: &ChainSnapshot<'_>,
-        actions: &mut dyn NodeHandle,
-        now: Now,
-        budget: &mut Budget,
-    ) -> Progress {
-        budget.charge(cost::REQUEST);
-        let stream = self.pending_streams.remove(exchange.connection).filter(|_| exchange.is_resumed);
-        let client = ClientKey::of(&exchange.client, self.settings.ipv6_prefix);
-        let Api { settings, routes, metrics_routes, json, pending_streams: unfinished, request_history: history } =
-            self;
-        history.begin_step();
-        let (request, caller) = (exchange.request, exchange.client);
-        let (routes, path) = match caller.listener == settings.metrics_listener {
-            true => (metrics_routes, request.path),
-            false => (routes, settings.inner_path(request.path)),
-        };
-        let writer = ResponseWriter { response: exchange.response, json, accept: Accept::JSON, now: now.network };
-        let mut call = RequestContext {
-            request,
-            client: caller,
-            path,
-            chain: view,
-            node: actions,
-            settings,
-            request_history: history,
-            now,
-            budget,
-            writer,
-            pending: None,
-        };
-        let result = match stream {
-            Some(rest) => rest.and_then(|rest| resume(&mut call, routes, rest)),
-            None => begin(&mut call, routes, exchange.is_rate_limited),
-        };
-        let stored = result.and_then(|()| match call.pending.take() {
-            Some((rest, taken)) => store_stream(&mut call, rest, taken, unfinished, (exchange.connection, client)),
-            None => Ok(Progress::Done),
-        });
-        let progress = stored.unwrap_or_else(|failure| {
-            call.writer.failure(&failure);
-            Progress::Done
-        });
-        unfinished.activate_queued(client);
-        match progress {
-            Progress::Done => history.finish(exchange.connection),
-            _ => history.suspend(exchange.connection),
-        }
-        progress
+    /// Replaces the response to a request whose [`Command`] failed.
+    pub fn fail(&mut self, exchange: &mut Exchange<'_>, error: &ApiError, now: Timestamp) {
+        let accept = accept_of(exchange.request, self.settings.inner_path(exchange.request.path));
+        ResponseWriter { response: exchange.response, json: &mut self.json, accept, now }.failure(error);
+    }
+
+    /// Responds with the metrics; returns the work units spent.
+    pub fn send_metrics(&self, response: &mut Response, metrics: &Exposition) -> u32 {
+        let text = metrics.to_text();
+        response_writer::typed_text(response, metrics::CONTENT_TYPE, &text);
+        cost::bytes(text.len())
     }
 
     /// Drops the unfinished response of a connection that was closed.
@@ -221,8 +241,9 @@ impl Api {
 }
 
 /// Starts a response. The order of the checks decides which error the client gets.
-fn begin(context: &mut RequestContext<'_>, routes: &RouteMap, is_rate_limited: bool) -> Result<(), ApiError> {
-    let (request, writer) = (context.request, &mut context.writer);
+fn begin(context: &mut RequestContext<'_>, is_rate_limited: bool) -> Result<(), ApiError> {
+    let is_metrics_listener = context.is_at_metrics_listener();
+    let (request, writer) = (context.request, &mut context.response);
     writer.response.reset();
     writer.response.compress = context.settings.compress;
     if is_rate_limited {
@@ -230,48 +251,55 @@ fn begin(context: &mut RequestContext<'_>, routes: &RouteMap, is_rate_limited: b
         return Ok(());
     }
     writer.common_headers();
-    let mapped = match find(routes, context.path) {
-        Lookup::Found(mapped, wanted) => {
-            writer.accept = wanted.unwrap_or_else(|| Accept::by_accept(request.header("Accept")));
-            mapped
+    let routes = match find(context.path, is_metrics_listener) {
+        Ok(Some((routes, accept))) => {
+            writer.accept = accept.unwrap_or_else(|| Accept::by_accept(request.header("Accept")));
+            routes
         }
-        Lookup::Unknown => {
+        Ok(None) => {
             match request.method {
                 "GET" | "POST" | "HEAD" => writer.container_error(404),
                 _ => writer.response.status = 404,
             }
             return Ok(());
         }
-        Lookup::Malformed => {
+        Err(MalformedPath) => {
             writer.bad_message();
             return Ok(());
         }
     };
     if request.method == "OPTIONS" {
-        context.request_history.record(context.path, context.client.address, context.now.network);
+        context.request_history.record(context.path, context.client.address, context.node.chain.now);
         if !is_preflight(request) {
-            writer.response.header("Allow", mapped.allow());
+            writer.response.header("Allow", routes.allow());
         }
         return Ok(());
     }
-    let Some((number, route)) = mapped.by_method(request.method) else {
+    let Some(route) = routes.by_method(request.method) else {
         return Err(ApiError::Internal(format!("Request method '{}' not supported", request.method).into()));
     };
-    context.writer.response.route_id = FIRST_ROUTE_ID + number;
+    context.response.response.route_id = route.id;
     if !context.may_use(route.access) {
         let (peer, path) = (context.client.address, context.path);
         return Err(ApiError::Unauthorized(format!("remote {peer} attempted to call local {path}")));
     }
-    context.request_history.record(context.path, context.client.address, context.now.network);
+    context.request_history.record(context.path, context.client.address, context.node.chain.now);
     (route.handler)(context)
 }
 
 /// Continues a response whose head is written.
-fn resume(context: &mut RequestContext<'_>, routes: &RouteMap, rest: Box<dyn ResponseStream>) -> Result<(), ApiError> {
-    if let Lookup::Found(_, wanted) = find(routes, context.path) {
-        context.writer.accept = wanted.unwrap_or_else(|| Accept::by_accept(context.request.header("Accept")));
+fn resume(context: &mut RequestContext<'_>, stream: Box<dyn ResponseStream>) -> Result<(), ApiError> {
+    let request = context.request;
+    context.response.accept = accept_of(request, context.path);
+    context.run_stream(stream)
+}
+
+/// Returns the format that a request accepts: by the extension of its path, or else by its header.
+fn accept_of<'a>(request: &'a Request<'a>, path: &str) -> Accept<'a> {
+    match find(path, false) {
+        Ok(Some((_, Some(accept)))) => accept,
+        _ => Accept::by_accept(request.header("Accept")),
     }
-    context.resume(rest)
 }
 
 /// Stores the rest of a response after a step that returned `taken`. It is streamed from then on if its body is large.
@@ -282,7 +310,7 @@ fn store_stream(
     unfinished: &mut PendingStreams,
     (connection, client): (ConnectionId, ClientKey),
 ) -> Result<Progress, ApiError> {
-    let ResponseWriter { response: reply, accept: wanted, .. } = &mut context.writer;
+    let ResponseWriter { response: reply, accept: wanted, .. } = &mut context.response;
     let threshold = wanted.format.filter(|format| rest.is_streamable(*format)).map(|format| match format {
         Format::Json => STREAM_THRESHOLD_BYTES,
         Format::Binary => BINARY_STREAM_THRESHOLD_BYTES,
@@ -299,24 +327,15 @@ fn is_preflight(request: &Request<'_>) -> bool {
     request.header("Origin").is_some() && request.header("Access-Control-Request-Method").is_some()
 }
 
-/// Result of a path lookup.
-enum Lookup {
-    /// The routes of the path, and the format that its extension requests.
-    Found(PathRoutes, Option<Accept<'static>>),
-    Unknown,
-    Malformed,
+/// Finds the routes of a path, and the format that its extension requests; on the metrics listener only the routes of the
+/// metrics.
+fn find(path: &str, is_metrics_listener: bool) -> Result<Option<FoundRoutes>, MalformedPath> {
+    if let Some(routes) = PathRoutes::of(url::without_trailing_slash(path), is_metrics_listener) {
+        return Ok(Some((routes, None)));
+    }
+    let Some(normalised) = url::normalise(path)? else { return Ok(None) };
+    let routes = PathRoutes::of(&normalised.path, is_metrics_listener);
+    Ok(routes.map(|routes| (routes, normalised.accept())))
 }
 
-fn find(routes: &RouteMap, path: &str) -> Lookup {
-    if let Some(mapped) = routes.find(url::without_trailing_slash(path)) {
-        return Lookup::Found(mapped, None);
-    }
-    match url::normalise(path) {
-        PathForm::Plain => Lookup::Unknown,
-        PathForm::Malformed => Lookup::Malformed,
-        PathForm::Normalised(spelling) => match routes.find(&spelling.path) {
-            Some(mapped) => Lookup::Found(mapped, spelling.accept()),
-            None => Lookup::Unknown,
-        },
-    }
-}
+type FoundRoutes = (PathRoutes, Option<Accept<'static>>);

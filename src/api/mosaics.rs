@@ -1,30 +1,118 @@
-//! Mosaics: handlers and streams.
+//! Mosaics: handlers, views and streams.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::vec;
 
-use crate::api::budget::{Budget, cost};
-use crate::api::chain_snapshot::{ChainSnapshot, Page};
-use crate::api::error::ApiError;
-use crate::api::request_context::{Readable, RequestContext};
-use crate::api::streams::{
-    BodyWriter, ListWriter, OwnedDefinitions, OwnedMosaics, ResponseStream, item_list, list_bytes, list_stream,
-};
-use crate::api::views::{DataListHead, ExpiredMosaicHead, ExpiringDefinition, MosaicBalance, MosaicSupply, Numbered};
-use crate::codec::mosaic::read_mosaic_id;
-use crate::codec::{Decoder, Measure, ReadError, limits};
+use super::namespaces::{Numbered, is_active};
+use super::request_context::Page;
+use super::routes::{Route, get, post};
+use super::streams::{ItemSource, ListStep, NextItem, ResponseStream, item_list, list_stream};
+use super::{ApiError, NodeContext, RequestContext, View};
+use crate::budget::cost;
+use crate::chain::ChainSnapshot;
+use crate::codec::mosaic::{read_mosaic_id, write_definition, write_mosaic, write_mosaic_id};
+use crate::codec::{Decoder, Encoder, Measure, ReadError, Readable, limits};
 use crate::model::mosaic::MAX_DESCRIPTION_UNITS;
-use crate::model::{Address, Height, MosaicDefinition, MosaicId, NamespaceId};
-use crate::net::service::Progress;
-use crate::state::registry::{ListingIndex, SupplyQuery, definition_at};
-use crate::state::{AccountId, ExpiredCursor, ExpiredMosaic, ExpiredRow, for_each_holder_after};
+use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, NamespaceId};
+use crate::state::registry::{self, ListingIndex, SupplyQuery, definition_at};
+use crate::state::{self, AccountId, ExpiredCursor, ExpiredMosaic, ExpiredRow};
+use crate::store::StoreError;
+
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    get("/namespace/mosaic/definition/page", in_namespace),
+    get("/mosaic/definition", definition),
+    get("/mosaic/definition/last", last_definition),
+    get("/mosaic/definition/page", definitions),
+    get("/mosaic/holders", holders),
+    get("/mosaic/supply", supply),
+    post("/mosaic/supply/batch", supplies).with_large_bodies(),
+    get("/local/mosaic/definition/supply", supply_at).local(),
+    get("/local/mosaics/expired", expired).local(),
+    get("/account/mosaic/definition/page", by_creator),
+    get("/account/mosaic/owned", owned),
+    get("/account/mosaic/owned/definition", owned_definitions),
+    post("/account/mosaic/owned/definition/batch", owned_definitions_of_all).with_large_bodies(),
+];
 
 const NO_LEASE: ApiError =
     ApiError::internal("the namespace of the mosaic was first rented in the block of its definition");
 /// Approximate memory in bytes of the name of a mosaic.
 const ID_BYTES: usize = 160;
-
+/// Mosaics of an account fetched at a time.
+const CHUNK: usize = 32;
 /// Maximum number of different accounts in a batch. A larger batch is a 400 with a message that says so.
 pub const MAX_BATCH_ACCOUNTS: usize = 512;
+
+impl View for Mosaic {
+    fn write(&self, sink: &mut impl Encoder) {
+        write_mosaic(sink, self);
+    }
+}
+
+impl View for MosaicDefinition {
+    fn write(&self, sink: &mut impl Encoder) {
+        write_definition(sink, self);
+    }
+}
+
+/// Supply of a mosaic in whole units.
+struct MosaicSupply<'a> {
+    id: &'a MosaicId,
+    supply: u64,
+}
+
+impl View for MosaicSupply<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("mosaicId", |sink| write_mosaic_id(sink, self.id));
+        sink.u64("supply", self.supply);
+    }
+}
+
+/// A definition, its supply, and for a query about a height the height at which its namespace expires.
+#[derive(Clone, Copy, Debug)]
+pub struct DefinitionAndSupply<'a> {
+    /// The definition.
+    pub definition: &'a MosaicDefinition,
+    /// Whole units.
+    pub supply: u64,
+    /// Height at which the namespace expires, if it is to be shown.
+    pub expiration: Option<Height>,
+}
+
+impl View for DefinitionAndSupply<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("mosaicDefinition", |sink| self.definition.write(sink));
+        sink.u64("supply", self.supply);
+        if let Some(Height(expiration)) = self.expiration {
+            sink.u64("expirationHeight", expiration);
+        }
+    }
+}
+
+/// A mosaic that expired or was restored, with an [`Encoder::spliced_list`] for the balances at that time.
+struct ExpiredMosaicHead<'a>(&'a ExpiredMosaic);
+
+impl View for ExpiredMosaicHead<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("mosaicId", |sink| write_mosaic_id(sink, &self.0.id));
+        sink.i32("expiredMosaicType", self.0.kind.code().into());
+        sink.spliced_list("balances");
+    }
+}
+
+/// Balance of an account in a mosaic, in smallest units.
+struct MosaicBalance {
+    address: Address,
+    quantity: u64,
+}
+
+impl View for MosaicBalance {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.string("address", Some(self.address.as_str()));
+        sink.u64("quantity", self.quantity);
+    }
+}
 
 /// `{"data": [{"account": address}]}`, each account once.
 struct Accounts(Vec<Address>);
@@ -63,17 +151,17 @@ impl Readable for MosaicIds {
 }
 
 /// `GET /mosaic/definition`
-pub fn definition(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn definition(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let id = context.mosaic_id()?;
-    let is_active = context.chain.is_active(&id.namespace)?;
-    let definition = if is_active { context.chain.last_definition(&id)? } else { None };
+    let is_active = is_active(&context.node.chain, &id.namespace)?;
+    let definition = if is_active { newest_definition(&context.node.chain, &id)? } else { None };
     send_definition(context, &id, definition)
 }
 
 /// `GET /mosaic/definition/last`
-pub fn last_definition(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn last_definition(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let id = context.mosaic_id()?;
-    let definition = context.chain.last_definition(&id)?;
+    let definition = newest_definition(&context.node.chain, &id)?;
     send_definition(context, &id, definition)
 }
 
@@ -84,19 +172,19 @@ fn send_definition(
 ) -> Result<(), ApiError> {
     let kind = "org.nem.core.model.mosaic.MosaicDefinition";
     let unknown = || ApiError::NotFound(format!("invalid mosaic definition '{id}' ({kind})"));
-    context.send(&found.ok_or_else(unknown)?)
+    context.response.send(&found.ok_or_else(unknown)?)
 }
 
 /// `GET /mosaic/definition/page`
-pub fn definitions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn definitions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let page = context.page()?;
     context.send_stream(definition_page(DefinitionRows::All, page))
 }
 
 /// `GET /namespace/mosaic/definition/page`: the page parameters are not parsed if the namespace is not active.
-pub fn in_namespace(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn in_namespace(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let namespace = context.namespace()?;
-    if !context.chain.is_active(&namespace)? {
+    if !is_active(&context.node.chain, &namespace)? {
         return send_empty_list(context);
     }
     let page = context.page()?;
@@ -104,19 +192,29 @@ pub fn in_namespace(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 }
 
 /// `GET /account/mosaic/definition/page`
-pub fn by_creator(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn by_creator(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (creator, parent) = (context.address()?, context.parent()?);
     let page = context.page()?;
     let rows = match parent {
         None => DefinitionRows::By(creator),
-        Some(namespace) if !is_active(context, &namespace)? => return send_empty_list(context),
+        Some(namespace) if !is_active(&context.node.chain, &namespace)? => return send_empty_list(context),
         Some(namespace) => DefinitionRows::ByIn(creator, namespace),
     };
     context.send_stream(definition_page(rows, page))
 }
 
-fn is_active(context: &RequestContext<'_>, namespace: &NamespaceId) -> Result<bool, ApiError> {
-    Ok(context.chain.is_active(namespace)?)
+/// Returns the newest definition of a mosaic, which may have expired; the built-in `nem:xem` is included.
+fn newest_definition(chain: &ChainSnapshot<'_>, id: &MosaicId) -> Result<Option<MosaicDefinition>, StoreError> {
+    if id.is_xem() {
+        return Ok(Some(MosaicDefinition::xem()));
+    }
+    let row = ListingIndex::DefinitionsOf(id).last(chain.snapshot)?;
+    row.map(|row| registry::definition_at(chain.snapshot, row)).transpose()
+}
+
+/// Returns the supply in whole units of a mosaic that the state still has; `nem:xem` is included.
+pub fn supply_of(chain: &ChainSnapshot<'_>, id: &MosaicId) -> Result<Option<u64>, StoreError> {
+    Ok(state::mosaic(chain.snapshot, id)?.map(|entry| entry.supply))
 }
 
 /// Responds with an empty list.
@@ -125,62 +223,62 @@ fn send_empty_list(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 }
 
 /// `GET /account/mosaic/owned`
-pub fn owned(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn owned(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let account = context.address()?;
     context.send_stream(item_list(OwnedMosaics::new(account)))
 }
 
 /// `GET /account/mosaic/owned/definition`
-pub fn owned_definitions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn owned_definitions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let account = context.address()?;
     context.send_stream(item_list(OwnedDefinitions::new(vec![account])))
 }
 
 /// `POST /account/mosaic/owned/definition/batch`
-pub fn owned_definitions_of_all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn owned_definitions_of_all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let Accounts(accounts) = context.body()?;
     context.send_stream(item_list(OwnedDefinitions::new(accounts)))
 }
 
 /// `GET /mosaic/holders`: of a mosaic in force. Every account has `nem:xem`, which has no such list.
-pub fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (id, page) = (context.mosaic_id()?, context.page()?);
     if id.is_xem() {
         return Err(ApiError::argument("nem:xem has no list of holders: every account has it"));
     }
-    if !context.chain.is_active(&id.namespace)? || context.chain.supply(&id)?.is_none() {
+    if !is_active(&context.node.chain, &id.namespace)? || supply_of(&context.node.chain, &id)?.is_none() {
         return Err(ApiError::no_mosaic(&id));
     }
     context.send_stream(holder_page(id, page))
 }
 
 /// `GET /mosaic/supply`
-pub fn supply(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn supply(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let id = context.mosaic_id()?;
-    let supply = context.chain.supply(&id)?.ok_or_else(|| ApiError::no_mosaic(&id))?;
-    context.send(&MosaicSupply { id: &id, supply })
+    let supply = supply_of(&context.node.chain, &id)?.ok_or_else(|| ApiError::no_mosaic(&id))?;
+    context.response.send(&MosaicSupply { id: &id, supply })
 }
 
 /// `POST /mosaic/supply/batch`, which never worked in NIS1.
-pub fn supplies(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn supplies(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let MosaicIds(ids) = context.body()?;
     context.send_stream(supply_list(ids))
 }
 
 /// `GET /local/mosaic/definition/supply`
-pub fn supply_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn supply_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (id, height) = (context.mosaic_id()?, context.height()?);
-    let cursor = SupplyQuery::new(context.chain.snapshot, &id, height)?;
+    let cursor = SupplyQuery::new(context.node.chain.snapshot, &id, height)?;
     context.send_stream(supply_at_height(cursor))
 }
 
 /// `GET /local/mosaics/expired`
-pub fn expired(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn expired(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     if !context.settings.features.track_expired_mosaics {
         return Err(ApiError::internal("this node does not support tracking expired mosaics"));
     }
     let height = context.height()?;
-    context.send_stream(ExpiredMosaics::new(height))
+    context.send_stream(expired_list(height))
 }
 
 /// Newest definitions of mosaics. Except for `In` and `ByIn`, only active ones are listed.
@@ -206,18 +304,18 @@ fn definition_page(rows: DefinitionRows, page: Page) -> impl ResponseStream {
                 ListingIndex::DefinitionsIn(namespace.as_str())
             }
         };
-        let view = step.view;
-        list.for_each_before(view.snapshot, before, |id| {
+        let chain = step.node.chain;
+        list.for_each_before(chain.snapshot, before, |id| {
             before = id;
-            step.budget.charge(cost::DEFINITION);
-            let item = definition_at(view.snapshot, id)?;
+            step.node.budget.charge(cost::DEFINITION);
+            let item = definition_at(chain.snapshot, id)?;
             match &rows {
                 DefinitionRows::ByIn(creator, _)
-                    if Address::from_public_key(&item.creator, view.network.byte) != *creator =>
+                    if Address::from_public_key(&item.creator, chain.network.byte) != *creator =>
                 {
                     return Ok(step.should_continue(left));
                 }
-                DefinitionRows::All | DefinitionRows::In(_) => step.push(&Numbered { id, item }),
+                DefinitionRows::All | DefinitionRows::In(_) => step.push(&Numbered { label: "mosaic", id, item }),
                 DefinitionRows::By(_) | DefinitionRows::ByIn(..) => step.push(&item),
             }
             left -= 1;
@@ -233,13 +331,13 @@ fn holder_page(mosaic: MosaicId, page: Page) -> impl ResponseStream {
     let mut left = page.size;
     let held_bytes = mosaic.to_string().len();
     let list = list_stream(move |step| {
-        let view = step.view;
-        for_each_holder_after(view.snapshot, &mosaic, after, |account, quantity| {
+        let chain = step.node.chain;
+        state::for_each_holder_after(chain.snapshot, &mosaic, after, |account, quantity| {
             after = Some(account);
-            step.budget.charge(cost::BALANCE);
+            step.node.budget.charge(cost::BALANCE);
             if quantity > 0 {
-                let item = MosaicBalance { address: account.address(view.snapshot)?, quantity };
-                step.push(&Numbered { id: account.0.into(), item });
+                let item = MosaicBalance { address: account.address(chain.snapshot)?, quantity };
+                step.push(&Numbered { label: "holder", id: account.0.into(), item });
                 left -= 1;
             }
             Ok(step.should_continue(left))
@@ -255,8 +353,8 @@ fn supply_at_height(mut cursor: Option<SupplyQuery>) -> impl ResponseStream {
     let held_bytes = cursor.as_ref().map_or(0, |_| 2 * ID_BYTES + MAX_DESCRIPTION_UNITS * 3);
     let list = list_stream(move |step| {
         let Some(cursor) = &mut cursor else { return Ok(()) };
-        let (view, budget) = (step.view, &mut *step.budget);
-        let found = cursor.resume(view.snapshot, || {
+        let (chain, budget) = (step.node.chain, &mut step.node.budget);
+        let found = cursor.resume(chain.snapshot, || {
             budget.charge(cost::SKIP);
             !budget.is_exhausted()
         })?;
@@ -267,7 +365,8 @@ fn supply_at_height(mut cursor: Option<SupplyQuery>) -> impl ResponseStream {
         let expiration = supply.expiration.ok_or(NO_LEASE)?;
         // Units deleted under one definition may have been created under another that does not count.
         let units = u64::try_from(supply.units).map_err(|_| ReadError::Negative(Measure::Quantity, supply.units))?;
-        step.push(&ExpiringDefinition { definition: &supply.definition, supply: units, expiration });
+        let definition = &supply.definition;
+        step.push(&DefinitionAndSupply { definition, supply: units, expiration: Some(expiration) });
         Ok(())
     });
     list.holding(held_bytes).failing_as_a_whole()
@@ -279,9 +378,9 @@ fn supply_list(ids: Vec<MosaicId>) -> impl ResponseStream {
     let mut ids = ids.into_iter();
     let list = list_stream(move |step| {
         while let Some(id) = ids.next() {
-            let supply = step.view.supply(&id)?.ok_or_else(|| ApiError::no_mosaic(&id))?;
+            let supply = supply_of(&step.node.chain, &id)?.ok_or_else(|| ApiError::no_mosaic(&id))?;
             step.push(&MosaicSupply { id: &id, supply });
-            step.budget.charge(cost::DEFINITION);
+            step.node.budget.charge(cost::DEFINITION);
             *step.held_bytes = ids.len() * ID_BYTES;
             if !step.should_continue(ids.len()) {
                 break;
@@ -292,79 +391,187 @@ fn supply_list(ids: Vec<MosaicId>) -> impl ResponseStream {
     list.holding(held_bytes).failing_as_a_whole()
 }
 
-/// Stream of the mosaics that expired or were restored at a height, each with all balances at that time.
-pub struct ExpiredMosaics {
-    cursor: ExpiredCursor,
-    /// The mosaic being written, and the last account written.
-    current: Option<(ExpiredMosaic, Option<AccountId>)>,
-    outer: Option<ListWriter>,
-    list: Option<ListWriter>,
-}
-
-impl ExpiredMosaics {
-    /// Creates a stream for a height.
-    pub fn new(height: Height) -> ExpiredMosaics {
-        ExpiredMosaics { cursor: ExpiredCursor::new(height), current: None, outer: None, list: None }
-    }
-}
-
-impl ResponseStream for ExpiredMosaics {
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        let ExpiredMosaics { cursor: walk, current: present, outer, list } = self;
-        let outer = outer.get_or_insert_with(|| ListWriter::open(writer, &DataListHead));
+/// The mosaics that expired or were restored at a height, each with all balances at that time.
+fn expired_list(height: Height) -> impl ResponseStream {
+    let mut cursor = ExpiredCursor::new(height);
+    // The mosaic being written, and the last account written.
+    let mut current: Option<(ExpiredMosaic, Option<AccountId>)> = None;
+    list_stream(move |step| {
         loop {
-            if let (Some((mosaic, after)), Some(balances)) = (&mut *present, &mut *list) {
-                if !write_balances(mosaic, after, balances, view, writer, budget)? {
-                    return Ok(Progress::Yield);
+            if let Some((mosaic, after)) = &mut current {
+                if !step.element(|step| write_balances(mosaic, after, step))? {
+                    return Ok(());
                 }
-                balances.close(writer);
-                *present = None;
+                current = None;
             }
-            budget.charge(cost::MOSAIC);
-            match walk.step(view.snapshot)? {
-                ExpiredRow::Mosaic(mosaic) => {
-                    *list = Some(outer.open_element(writer, &ExpiredMosaicHead(&mosaic)));
-                    *present = Some((mosaic, None));
-                }
+            step.node.budget.charge(cost::MOSAIC);
+            match cursor.step(step.node.chain.snapshot)? {
+                ExpiredRow::Mosaic(mosaic) => current = Some((mosaic, None)),
                 ExpiredRow::Absent => {}
-                ExpiredRow::End => break,
+                ExpiredRow::End => return Ok(()),
             }
-            if budget.is_exhausted() {
-                return Ok(Progress::Yield);
+            if step.must_pause() {
+                return Ok(());
             }
         }
-        outer.close(writer);
-        Ok(Progress::Done)
-    }
-
-    fn held_bytes(&self) -> usize {
-        list_bytes(&self.outer) + list_bytes(&self.list)
-    }
+    })
 }
 
-/// Continues with the balances of a mosaic after an account; returns whether all are written.
+/// Writes a mosaic with the balances after an account.
 fn write_balances(
     mosaic: &ExpiredMosaic,
     after: &mut Option<AccountId>,
-    balances: &mut ListWriter,
-    view: &ChainSnapshot<'_>,
-    writer: &mut BodyWriter<'_>,
-    budget: &mut Budget,
-) -> Result<bool, ApiError> {
-    let mut is_interrupted = false;
-    mosaic.for_each_balance(view.snapshot, *after, |account, quantity| {
+    step: &mut ListStep<'_, '_, '_>,
+) -> Result<(), ApiError> {
+    step.open(&ExpiredMosaicHead(mosaic));
+    let chain = step.node.chain;
+    mosaic.for_each_balance(chain.snapshot, *after, |account, quantity| {
         *after = Some(account);
-        budget.charge(cost::BALANCE);
+        step.node.budget.charge(cost::BALANCE);
         if quantity > 0 {
-            balances.push(writer, &MosaicBalance { address: account.address(view.snapshot)?, quantity });
+            step.push(&MosaicBalance { address: account.address(chain.snapshot)?, quantity });
         }
-        is_interrupted = budget.is_exhausted();
-        Ok(!is_interrupted)
+        Ok(!step.must_pause())
     })?;
-    Ok(!is_interrupted)
+    Ok(())
+}
+
+/// The mosaics that an account holds: `nem:xem` first, then the others, ordered by name.
+pub struct OwnedMosaics {
+    account: Address,
+    has_started: bool,
+    /// Fetched mosaics that are not returned yet.
+    fetched: vec::IntoIter<MosaicId>,
+    /// Where to fetch more, if there may be any.
+    after: Option<Option<MosaicId>>,
+}
+
+impl OwnedMosaics {
+    /// Creates the source of the mosaics of an address.
+    pub fn new(account: Address) -> OwnedMosaics {
+        OwnedMosaics { account, has_started: false, fetched: Vec::new().into_iter(), after: Some(None) }
+    }
+}
+
+impl ItemSource for OwnedMosaics {
+    type Item = Mosaic;
+
+    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<NextItem<Mosaic>, ApiError> {
+        let (snapshot, budget) = (node.chain.snapshot, &mut node.budget);
+        if !self.has_started {
+            self.has_started = true;
+            budget.charge(cost::MOSAIC);
+            let quantity = state::account(snapshot, &self.account)?.balance.total();
+            return Ok(NextItem::Item(Mosaic { id: MosaicId::xem(), quantity }));
+        }
+        loop {
+            for id in self.fetched.by_ref() {
+                budget.charge(cost::MOSAIC);
+                if let Some(mosaic) = state::owned_mosaic(snapshot, &self.account, id)? {
+                    return Ok(NextItem::Item(mosaic));
+                }
+                if budget.is_exhausted() {
+                    return Ok(NextItem::Pending);
+                }
+            }
+            let Some(after) = self.after.take() else { return Ok(NextItem::End) };
+            let part = state::holdings_after(snapshot, &self.account, after.as_ref(), CHUNK)?;
+            budget.charge(cost::HOLDINGS);
+            self.fetched = part.ids.into_iter();
+            self.after = part.next_after.map(Some);
+            if budget.is_exhausted() {
+                return Ok(NextItem::Pending);
+            }
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.fetched.len() * ID_BYTES
+    }
+}
+
+/// The definitions of all mosaics that accounts hold, of the mosaics of their levies, and of `nem:xem`, each once,
+/// ordered by name. All names are collected before the definitions are read.
+pub struct OwnedDefinitions {
+    accounts: vec::IntoIter<Address>,
+    /// The current account and the last of its mosaics that was scanned.
+    account: Option<(Address, Option<MosaicId>)>,
+    found: BTreeSet<MosaicId>,
+    /// Whether collecting is complete.
+    has_all: bool,
+}
+
+impl OwnedDefinitions {
+    /// Creates the source for the accounts of some addresses.
+    pub fn new(accounts: Vec<Address>) -> OwnedDefinitions {
+        OwnedDefinitions { accounts: accounts.into_iter(), account: None, found: BTreeSet::new(), has_all: false }
+    }
+
+    /// Scans the mosaics of the next few accounts; returns whether all are scanned.
+    fn find(&mut self, node: &mut NodeContext<'_>) -> Result<bool, ApiError> {
+        loop {
+            if self.account.is_none() {
+                let Some(account) = self.accounts.next() else { return Ok(true) };
+                self.found.insert(MosaicId::xem());
+                self.account = Some((account, None));
+            }
+            let Some((account, after)) = &mut self.account else { return Ok(true) };
+            let part = state::holdings_after(node.chain.snapshot, account, after.as_ref(), CHUNK)?;
+            node.budget.charge(cost::HOLDINGS);
+            for id in part.ids {
+                *after = Some(id.clone());
+                add_with_levy(&mut self.found, id, node)?;
+                if node.budget.is_exhausted() {
+                    return Ok(false);
+                }
+            }
+            match part.next_after {
+                None => self.account = None,
+                last => *after = last,
+            }
+            if node.budget.is_exhausted() {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Adds a mosaic and the mosaic of its levy. The levy of a mosaic added before, for whatever reason, is ignored.
+fn add_with_levy(found: &mut BTreeSet<MosaicId>, id: MosaicId, node: &mut NodeContext<'_>) -> Result<(), StoreError> {
+    node.budget.charge(cost::SKIP);
+    if found.contains(&id) {
+        return Ok(());
+    }
+    node.budget.charge(cost::DEFINITION);
+    let Some(definition) = state::mosaic_definition(node.chain.snapshot, &id)? else { return Ok(()) };
+    if let Some(levy) = definition.levy {
+        found.insert(levy.mosaic);
+    }
+    found.insert(id);
+    Ok(())
+}
+
+impl ItemSource for OwnedDefinitions {
+    type Item = MosaicDefinition;
+
+    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<NextItem<MosaicDefinition>, ApiError> {
+        if !self.has_all {
+            self.has_all = self.find(node)?;
+        }
+        while self.has_all {
+            let Some(id) = self.found.pop_first() else { return Ok(NextItem::End) };
+            node.budget.charge(cost::DEFINITION);
+            if let Some(definition) = state::mosaic_definition(node.chain.snapshot, &id)? {
+                return Ok(NextItem::Item(definition));
+            }
+            if node.budget.is_exhausted() {
+                break;
+            }
+        }
+        Ok(NextItem::Pending)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.accounts.len() * size_of::<Address>() + self.found.len() * ID_BYTES
+    }
 }

@@ -1,46 +1,173 @@
-//! Namespaces: handlers and stream.
+//! Namespaces: handlers, view and streams.
 
-use crate::api::budget::cost;
-use crate::api::chain_snapshot::Page;
-use crate::api::error::ApiError;
-use crate::api::request_context::RequestContext;
-use crate::api::streams::{RentedNamespaces, ResponseStream, item_list, list_stream};
-use crate::api::views::{Namespace, Numbered};
-use crate::state::registry::{ListingIndex, Provision};
+use super::routes::{Route, get};
+use super::streams::{ItemSource, NextItem, item_list, list_stream};
+use super::{ApiError, NodeContext, RequestContext, View};
+use crate::budget::cost;
+use crate::chain::ChainSnapshot;
+use crate::codec::Encoder;
+use crate::codec::mosaic::truncate_name;
+use crate::model::{Address, Height, NamespaceId};
+use crate::state;
+use crate::state::registry::{ListingIndex, Provision, ProvisionCursor};
+use crate::store::StoreError;
+
+/// Routes.
+pub const ROUTES: &[Route] =
+    &[get("/namespace", by_name), get("/namespace/root/page", roots), get("/account/namespace/page", by_owner)];
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Full name.
+    pub name: NamespaceId,
+    /// Owner of its root.
+    pub owner: Address,
+    /// Height at which the lease of its root began.
+    pub height: Height,
+}
+
+impl Namespace {
+    /// Returns a namespace if it is active; `nem` is not included.
+    fn active(chain: &ChainSnapshot<'_>, name: &NamespaceId) -> Result<Option<Namespace>, StoreError> {
+        if !is_active(chain, name)? {
+            return Ok(None);
+        }
+        let lease = state::leases(chain.snapshot, name.root())?.pop();
+        Ok(lease.map(|lease| Namespace { name: name.clone(), owner: lease.owner, height: lease.height }))
+    }
+
+    /// Returns a namespace that an account rented at some time, with the height of its last lease of the root.
+    fn rented(chain: &ChainSnapshot<'_>, owner: &Address, name: NamespaceId) -> Result<Namespace, StoreError> {
+        let root = ListingIndex::ProvisionsBy(owner, name.root()).last(chain.snapshot)?;
+        let root = root.ok_or(StoreError::Damaged("the root of a namespace"))?;
+        let height = Provision::at(chain.snapshot, root)?.height;
+        Ok(Namespace { name, owner: *owner, height })
+    }
+}
+
+impl View for Namespace {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.string("fqn", Some(truncate_name(self.name.as_str())));
+        sink.string("owner", Some(self.owner.as_str()));
+        sink.u64("height", self.height.0);
+    }
+}
+
+/// An item with the id by which it is paged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbered<T> {
+    /// Name of the item's property.
+    pub label: &'static str,
+    /// Id.
+    pub id: u64,
+    /// Item.
+    pub item: T,
+}
+
+impl<T: View> View for Numbered<T> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object(self.label, |sink| self.item.write(sink));
+        sink.object("meta", |sink| sink.u64("id", self.id));
+    }
+}
+
+/// Returns whether a namespace is active; the built-in `nem` always is.
+pub fn is_active(chain: &ChainSnapshot<'_>, name: &NamespaceId) -> Result<bool, StoreError> {
+    state::is_namespace_active(chain.snapshot, name, chain.height, chain.network.chain.blocks_per_year())
+}
 
 /// `GET /namespace`
-pub fn by_name(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn by_name(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let name = context.namespace()?;
     let missing = || ApiError::NotFound(format!("invalid namespace '{name}' (org.nem.core.model.namespace.Namespace)"));
-    let namespace = context.chain.namespace(&name)?.ok_or_else(missing)?;
-    context.send(&namespace)
+    let namespace = Namespace::active(&context.node.chain, &name)?.ok_or_else(missing)?;
+    context.response.send(&namespace)
 }
 
-/// `GET /namespace/root/page`
-pub fn roots(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+/// `GET /namespace/root/page`: the active root namespaces, newest first.
+fn roots(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let page = context.page()?;
-    context.send_stream(root_page(page))
-}
-
-/// `GET /account/namespace/page`: `id` is validated but has no effect.
-pub fn by_owner(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let (owner, parent) = (context.address()?, context.parent()?);
-    let names = RentedNamespaces::new(context.chain, owner, parent.as_ref(), context.page()?.size)?;
-    context.send_stream(item_list(names))
-}
-
-/// A page of the active root namespaces, newest first.
-fn root_page(page: Page) -> impl ResponseStream {
     let (mut before, mut left) = (page.before, page.size);
-    list_stream(move |step| {
-        let view = step.view;
-        ListingIndex::Roots.for_each_before(view.snapshot, before, |id| {
+    context.send_stream(list_stream(move |step| {
+        let chain = step.node.chain;
+        ListingIndex::Roots.for_each_before(chain.snapshot, before, |id| {
             (before, left) = (id, left - 1);
-            let Provision { height, owner, name } = Provision::at(view.snapshot, id)?;
-            step.push(&Numbered { id, item: Namespace { name, owner, height } });
-            step.budget.charge(cost::DEFINITION);
+            let Provision { height, owner, name } = Provision::at(chain.snapshot, id)?;
+            step.push(&Numbered { label: "namespace", id, item: Namespace { name, owner, height } });
+            step.node.budget.charge(cost::DEFINITION);
             Ok(step.should_continue(left))
         })?;
         Ok(())
-    })
+    }))
+}
+
+/// `GET /account/namespace/page`: `id` is validated but has no effect.
+fn by_owner(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (owner, parent) = (context.address()?, context.parent()?);
+    let names = RentedNamespaces::new(&context.node.chain, owner, parent.as_ref(), context.page()?.size)?;
+    context.send_stream(item_list(names))
+}
+
+/// The active namespaces that an account has rented, all or those below a parent.
+pub struct RentedNamespaces {
+    owner: Address,
+    /// `None` if there are none.
+    cursor: Option<ProvisionCursor>,
+    /// Provisions left to scan.
+    left: usize,
+    /// Name of the last provision; a name may have many.
+    last: Option<NamespaceId>,
+    /// Namespaces that another account has rented since are left out.
+    only_current: bool,
+}
+
+impl RentedNamespaces {
+    /// Creates the source of all namespaces of `owner`, or those below `parent`. Scans at most `provisions` provisions.
+    pub fn new(
+        chain: &ChainSnapshot<'_>,
+        owner: Address,
+        parent: Option<&NamespaceId>,
+        provisions: usize,
+    ) -> Result<RentedNamespaces, StoreError> {
+        let cursor = ProvisionCursor::new(chain.snapshot, owner, parent)?;
+        Ok(RentedNamespaces { owner, cursor, left: provisions, last: None, only_current: false })
+    }
+
+    /// Leaves out namespaces that another account has rented since.
+    pub fn current(self) -> RentedNamespaces {
+        RentedNamespaces { only_current: true, ..self }
+    }
+}
+
+impl ItemSource for RentedNamespaces {
+    type Item = Namespace;
+
+    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<NextItem<Namespace>, ApiError> {
+        let RentedNamespaces { owner, cursor, left, last, only_current } = self;
+        let Some(cursor) = cursor.as_mut().filter(|_| *left > 0) else { return Ok(NextItem::End) };
+        let (chain, budget) = (node.chain, &mut node.budget);
+        let mut found = None;
+        let is_at_end = cursor.resume(chain.snapshot, |name, is_wanted| {
+            budget.charge(cost::SKIP);
+            if is_wanted {
+                *left -= 1;
+                if last.as_ref() != Some(&name) {
+                    budget.charge(cost::NAMESPACE);
+                    *last = Some(name.clone());
+                    found = match only_current {
+                        true => Namespace::active(&chain, &name)?.filter(|namespace| namespace.owner == *owner),
+                        false if is_active(&chain, &name)? => Some(Namespace::rented(&chain, owner, name)?),
+                        false => None,
+                    };
+                }
+            }
+            Ok(found.is_none() && *left > 0 && !budget.is_exhausted())
+        })?;
+        Ok(match found {
+            Some(namespace) => NextItem::Item(namespace),
+            None if is_at_end || *left == 0 => NextItem::End,
+            None => NextItem::Pending,
+        })
+    }
 }

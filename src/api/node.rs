@@ -1,21 +1,168 @@
-//! Handlers of the node itself: boot, shutdown, identity, peers and debugging.
+//! The node itself: boot, shutdown, status, identity, clock and metrics.
 
-use crate::api::budget::{Budget, cost};
-use crate::api::chain_snapshot::ChainSnapshot;
-use crate::api::error::ApiError;
-use crate::api::node_handle::{BootRequest, NodeHandle};
-use crate::api::request_context::{Readable, RequestContext};
-use crate::api::streams::{BodyWriter, ResponseStream};
-use crate::api::views::{
-    ExtendedInfo, NewKey, NodeClock, NodeDescription, NodeStatus, PeersReport, ReorgsReport, RequestRecords,
-    TimeSynchronisations, Timers,
-};
-use crate::chain::ReorgLog;
-use crate::codec::{Decoder, ReadError, limits};
-use crate::crypto::{KeyPair, PrivateKey};
-use crate::net::service::Progress;
-use crate::peer::wire::{CommunicationTimeStamps, Endpoint, List};
-use crate::peer::{ClientAnswer, Manager, RequestRecord};
+use std::sync::LazyLock;
+
+use super::routes::{Route, get, post};
+use super::{ApiError, Command, RequestContext, View};
+use crate::budget::cost;
+use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
+use crate::crypto::PrivateKey;
+use crate::crypto::hash::keccak256;
+use crate::model::Timestamp;
+use crate::net::http::StaticText;
+use crate::peer::wire::{CommunicationTimeStamps, Endpoint, NodeInfo};
+
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    get("/node/info", info),
+    get("/node/extended-info", extended_info),
+    get("/node/clock", clock),
+    get("/time-sync/network-time", network_time),
+    get("/heartbeat", heartbeat),
+    get("/status", status),
+    get("/openapi.json", openapi),
+    get("/metrics", metrics).metrics(),
+    post("/node/boot", boot).local(),
+    get("/shutdown", shut_down).local(),
+];
+
+/// Result of a check or an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestResult {
+    /// Kind.
+    pub kind: ResultKind,
+    /// Code, with a meaning that depends on the kind.
+    pub code: i32,
+    /// Human-readable text.
+    pub message: &'static str,
+}
+
+/// Kinds of [`RequestResult`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultKind {
+    /// Validation result.
+    Validation = 1,
+    /// Heartbeat.
+    Heartbeat = 2,
+    /// Status of the node.
+    Status = 4,
+}
+
+impl View for RequestResult {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.i32("type", self.kind as i32);
+        sink.i32("code", self.code);
+        sink.string("message", Some(self.message));
+    }
+}
+
+/// Description of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeDescription {
+    /// Node information that peers see.
+    pub info: NodeInfo,
+    /// Network time of its start.
+    pub started: Timestamp,
+}
+
+/// Status of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeStatus {
+    /// Not booted.
+    Running,
+    /// Boot in progress.
+    Booting,
+    /// Booted, not synchronised.
+    Booted,
+    /// Booted, and no sync peer reports a greater height.
+    Synchronized,
+    /// Booted, but no other node is active.
+    NoRemoteNode,
+}
+
+impl NodeStatus {
+    /// Returns the code on the wire.
+    pub fn code(self) -> i32 {
+        match self {
+            NodeStatus::Running => 3,
+            NodeStatus::Booting => 4,
+            NodeStatus::Booted => 5,
+            NodeStatus::Synchronized => 6,
+            NodeStatus::NoRemoteNode => 7,
+        }
+    }
+
+    /// Returns whether the node has joined its network.
+    pub fn is_joined(self) -> bool {
+        !matches!(self, NodeStatus::Running | NodeStatus::Booting)
+    }
+}
+
+/// The node and its program.
+#[derive(Clone, Copy, Debug)]
+pub struct ExtendedInfo<'a> {
+    /// The node.
+    pub node: &'a NodeDescription,
+    /// Network time.
+    pub now: Timestamp,
+}
+
+impl View for ExtendedInfo<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("node", |sink| self.node.info.write(sink));
+        sink.object("nisInfo", |sink| {
+            sink.string("application", Some(env!("CARGO_PKG_NAME")));
+            sink.string("version", Some(env!("CARGO_PKG_VERSION")));
+            sink.string("signer", None);
+            sink.i32("startTime", self.node.started.0);
+            sink.i32("currentTime", self.now.0);
+        });
+    }
+}
+
+/// Reliability of the node's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockState {
+    /// Seconds by which the tip is ahead of the clock; negative if it is behind.
+    pub chain_ahead: i32,
+    /// Number of clock jumps since the start.
+    pub jumps: u32,
+    /// Harvesting is paused because the clock jumped recently.
+    pub is_unreliable: bool,
+}
+
+/// The node's clock and its reliability.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeClock {
+    /// Network time.
+    pub time: Timestamp,
+    /// Reliability.
+    pub state: ClockState,
+}
+
+impl View for NodeClock {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.i32("networkTime", self.time.0);
+        sink.i32("chainAheadSeconds", self.state.chain_ahead);
+        sink.i64("clockJumps", i64::from(self.state.jumps));
+        sink.string(
+            "harvesting",
+            Some(if self.state.is_unreliable { "waits for the clock" } else { "follows the clock" }),
+        );
+    }
+}
+
+/// The identity with which a node joins its network.
+pub struct BootRequest {
+    /// Private key of the node's identity.
+    pub private_key: PrivateKey,
+    /// Name of the node.
+    pub name: Option<String>,
+    /// Endpoint at which peers reach the node.
+    pub endpoint: Endpoint,
+    /// Name of the program, as the client that boots the node gives it.
+    pub application: Option<String>,
+}
 
 /// Identity of the node in a boot request.
 struct PrivateIdentity {
@@ -25,7 +172,7 @@ struct PrivateIdentity {
 
 impl Readable for PrivateIdentity {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let private_key = crate::api::secret::read_key(source, "private-key")?;
+        let private_key = super::harvesting::read_key(source, "private-key")?;
         Ok(PrivateIdentity { private_key, name: read_text(source, "name")? })
     }
 }
@@ -44,182 +191,81 @@ impl Readable for BootRequest {
 }
 
 /// `POST /node/boot`
-pub fn boot(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn boot(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let request: BootRequest = context.body()?;
-    if context.chain.status != NodeStatus::Running {
+    if context.node.status != NodeStatus::Running {
         return Err(ApiError::ALREADY_BOOTED);
     }
-    context.budget.charge(cost::KEY);
-    Ok(context.node.boot(request)?)
-}
-
-/// `GET /shutdown`
-pub fn shut_down(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.node.shut_down();
+    context.node.budget.charge(cost::KEY);
+    context.command = Some(Command::Boot(request));
     Ok(())
 }
 
-/// `GET /account/generate`
-pub fn new_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.budget.charge(cost::KEY);
-    let private_key = context.node.new_key();
-    let public_key = KeyPair::new(&private_key).public();
-    let address = context.address_of(&public_key);
-    context.send_secret(&NewKey { private_key: &private_key.printed(), public_key, address })
-}
-
-/// Returns the description of the node; fails unless it has joined its network.
-pub fn description(context: &RequestContext<'_>) -> Result<NodeDescription, ApiError> {
-    context.require_joined()?;
-    Ok(context.node.description().clone())
+/// `GET /shutdown`
+fn shut_down(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.command = Some(Command::ShutDown);
+    Ok(())
 }
 
 /// `GET /node/info`
-pub fn info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let node = description(context)?;
-    context.send(&node.info)
+fn info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.require_joined()?;
+    let NodeDescription { info, .. } = context.node.description;
+    context.response.send(info)
 }
 
 /// `GET /node/extended-info`
-pub fn extended_info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let node = description(context)?;
-    context.send(&ExtendedInfo { node: &node, now: context.now.network })
+fn extended_info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.require_joined()?;
+    let (node, now) = (context.node.description, context.node.chain.now);
+    context.response.send(&ExtendedInfo { node, now })
 }
 
 /// `GET /node/clock`, which NIS1 does not have: whether the clock is reliable.
-pub fn clock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.send(&NodeClock { time: context.now.network, state: context.now.clock })
+fn clock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (time, state) = (context.node.chain.now, context.node.clock);
+    context.response.send(&NodeClock { time, state })
 }
 
 /// Returns the network time. Both times are equal, as a request is answered when it arrives.
 pub fn time_stamps(context: &RequestContext<'_>) -> CommunicationTimeStamps {
-    let millis = context.now.network_millis;
+    let millis = context.node.now.network_millis;
     CommunicationTimeStamps { send: millis, receive: millis }
 }
 
 /// `GET /time-sync/network-time`
-pub fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.send(&time_stamps(context))
+fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.response.send(&time_stamps(context))
 }
 
-/// `GET /node/peer-list/all`
-pub fn known_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.require_joined()?;
-    let nodes = context.node.peers().map(Manager::collection).unwrap_or_default();
-    context.send(&nodes)
+/// `GET /heartbeat`
+fn heartbeat(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.response.send(&RequestResult { kind: ResultKind::Heartbeat, code: 1, message: "ok" })
 }
 
-/// `GET /node/peer-list/reachable`
-pub fn reachable_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.require_joined()?;
-    let nodes = context.node.peers().map(Manager::active).unwrap_or_default();
-    context.send(&nodes)
+/// `GET /status`
+fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let code = context.node.status.code();
+    context.response.send(&RequestResult { kind: ResultKind::Status, code, message: "status" })
 }
 
-/// `GET /node/peer-list/active`
-pub fn active_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.require_joined()?;
-    let nodes = context.node.active_peer_sample();
-    context.send(&nodes)
+/// `GET /openapi.json`, which NIS1 does not have.
+fn openapi(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.send_static(&DOCUMENT)
 }
 
-/// `GET /node/experiences`
-pub fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.require_joined()?;
-    let entries = context.node.peers().map(Manager::experience_entries).unwrap_or_default();
-    context.send(&List(entries))
-}
-
-/// `GET /node/active-peers/max-chain-height`: waits until the sync peers have reported their heights.
-pub fn max_chain_height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.require_joined()?;
-    match context.node.max_chain_height() {
-        Some(height) => context.send(&height),
-        None => context.send_stream(AnswerOfPeers(None)),
-    }
-}
-
-/// A response that waits until peers have answered.
-pub struct AnswerOfPeers(pub Option<ClientAnswer>);
-
-impl ResponseStream for AnswerOfPeers {
-    fn prepare(
-        &mut self,
-        _: &[u8],
-        _: &ChainSnapshot<'_>,
-        node: &mut dyn NodeHandle,
-        _: &mut Budget,
-    ) -> Result<(), ApiError> {
-        self.0 = node.answer_of_peers();
-        Ok(())
-    }
-
-    fn write_chunk(
-        &mut self,
-        _: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        _: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        match self.0.take() {
-            None => return Ok(Progress::Suspended),
-            Some(ClientAnswer::Accepted) => {}
-            Some(ClientAnswer::Rejected(reason)) => return Err(ApiError::Internal(reason.into())),
-            Some(ClientAnswer::MaxHeight(height)) => writer.write(&height),
-        }
-        Ok(Progress::Done)
-    }
-
-    fn held_bytes(&self) -> usize {
-        size_of::<AnswerOfPeers>()
-    }
-}
-
-/// `GET /local/peers`, which NIS1 does not have: the whole peer table, whether or not the node has joined its network.
-pub fn peers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let (height, score, now) = (context.chain.height, context.chain.score()?, context.now.uptime);
-    let node = context.node.description();
-    let address = context.address_of(&node.info.identity.key);
-    let peers = context.node.peers();
-    let known = peers.map_or(0, |peers| peers.table.len());
-    let report = PeersReport { status: context.chain.status, node: &node.info, address, height, score, peers, now };
-    context.writer.view(&report);
-    context.budget.charge(cost::PEER.saturating_mul(u32::try_from(known).unwrap_or(u32::MAX)));
+/// `GET /metrics`, which NIS1 does not have: all metrics in the format of Prometheus.
+fn metrics(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.command = Some(Command::SendMetrics);
     Ok(())
 }
 
-/// `GET /local/reorgs`, which NIS1 does not have: the last reorgs and the blocks that they replaced.
-pub fn reorgs(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let reorgs = context.node.reorgs();
-    let count = reorgs.map_or(0, ReorgLog::kept_replaced);
-    context.writer.view(&ReorgsReport { reorgs, network: context.chain.network.byte });
-    context.budget.charge(cost::PEER.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)));
-    Ok(())
-}
+/// Bytes of the hash that identifies a version of the document.
+const VERSION_BYTES: usize = 12;
 
-/// `GET /debug/timers`
-pub fn timers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let timers = context.node.peers().map(|peers| peers.timers().to_vec()).unwrap_or_default();
-    context.send(&Timers(&timers))
-}
-
-/// `GET /debug/connections/incoming`
-pub fn incoming_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let (outstanding, latest) = (context.request_history.outstanding(), context.request_history.latest());
-    context.send(&RequestRecords { outstanding, latest, now: context.now.network })
-}
-
-/// `GET /debug/connections/outgoing`
-pub fn outgoing_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let requests = context.node.peers().map(|peers| &peers.requests);
-    let outstanding = requests.map(|requests| requests.outstanding().into_iter().cloned().collect());
-    let latest: Option<Vec<RequestRecord>> = requests.map(|requests| requests.latest().cloned().collect());
-    let (outstanding, latest) = (outstanding.unwrap_or_default(), latest.unwrap_or_default());
-    context.send(&RequestRecords { outstanding, latest, now: context.now.network })
-}
-
-/// `GET /debug/time-synchronization`
-pub fn time_synchronisation(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.require_joined()?;
-    let rounds = context.node.peers().map(|peers| peers.time_sync.rounds().copied().collect());
-    context.send(&TimeSynchronisations(rounds.unwrap_or_default()))
-}
+/// The OpenAPI 3.0 document.
+pub static DOCUMENT: LazyLock<StaticText> = LazyLock::new(|| {
+    const TEXT: &str = include_str!("openapi.json");
+    let version = hex::encode(&keccak256(TEXT.as_bytes())[..VERSION_BYTES]);
+    StaticText::new("application/json", TEXT, version)
+});

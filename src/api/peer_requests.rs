@@ -2,99 +2,121 @@
 
 use std::net::IpAddr;
 
-use super::blocks::{BlockStream, REPLACED};
-use super::node::{AnswerOfPeers, time_stamps};
-use super::transactions::unconfirmed_list;
-use crate::api::budget::{Budget, cost};
-use crate::api::chain_snapshot::{ChainSnapshot, PeerBlockSize};
-use crate::api::error::ApiError;
-use crate::api::media::Format;
-use crate::api::request_context::RequestContext;
-use crate::api::streams::{BodyWriter, ListSize, ListWriter, ResponseStream, list_bytes, list_stream};
-use crate::api::views::{Data, DataListHead, View};
+use super::blocks::{BlockBody, REPLACED, chain_score};
+use super::node::time_stamps;
+use super::peers::AnswerOfPeers;
+use super::routes::{Route, post};
+use super::streams::{DataListHead, ListSize, ResponseStream, list_stream};
+use super::transactions::{Data, unconfirmed_list};
+use super::{ApiError, NodeContext, RequestContext, View};
+use crate::budget::cost;
+use crate::chain::ChainSnapshot;
 use crate::codec::binary::BinaryEncoder;
 use crate::crypto::Signature;
 use crate::model::{Hash256, Height};
-use crate::net::service::Progress;
 use crate::peer::ClientAnswer;
 use crate::peer::wire::{
-    AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint, NodeInfo,
-    Score, ShortIds, SignOfLife,
+    AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint,
+    NodeExperiences, NodeInfo, Score, ShortIds, SignOfLife,
 };
+use crate::store::{block_row, stored_header};
+
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    post("/chain/height", height),
+    post("/chain/score", score),
+    post("/chain/last-block", last_block),
+    post("/block/at", block_at),
+    post("/node/info", info),
+    post("/node/peer-list/active", active_nodes),
+    post("/node/experiences", experiences),
+    post("/chain/hashes-from", hashes_from),
+    post("/chain/blocks-after", blocks_after),
+    post("/transactions/unconfirmed", unconfirmed).with_pushed_bodies(),
+    post("/node/cysm", can_you_see_me),
+    post("/node/sign-of-life", sign_of_life),
+    post("/node/ping", ping),
+    post("/time-sync/network-time", network_time),
+];
 
 /// Signs the challenge of the client; fails unless the node has joined its network. A malformed challenge is answered
 /// with a signature of zeros, as the client has no use for one.
 fn sign(context: &mut RequestContext<'_>, challenge: &AnyChallenge) -> Result<Signature, ApiError> {
-    context.require_joined()?;
+    context.node.require_joined()?;
     let AnyChallenge::Valid(challenge) = challenge else { return Ok(Signature([0; 64])) };
-    context.budget.charge(cost::SIGNATURE);
-    Ok(context.node.sign_challenge(challenge))
+    context.node.budget.charge(cost::SIGNATURE);
+    Ok(challenge.sign(context.node.keys))
 }
 
 /// Responds with an object and the signed challenge.
 fn send_signed(context: &mut RequestContext<'_>, entity: &impl View) -> Result<(), ApiError> {
     let challenge = context.body()?;
     let signature = sign(context, &challenge)?;
-    context.send(&AuthenticatedResponse { entity, signature })
+    context.response.send(&AuthenticatedResponse { entity, signature })
 }
 
 /// `POST /chain/height`
-pub fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let height = context.chain.height;
+fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let height = context.node.chain.height;
     send_signed(context, &height)
 }
 
 /// `POST /chain/score`
-pub fn score(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let score = context.chain.score()?;
+fn score(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let score = chain_score(&context.node)?;
     send_signed(context, &Score(score))
 }
 
 /// `POST /chain/last-block`
-pub fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let challenge = context.body()?;
     let signature = sign(context, &challenge)?;
-    context.send_stream(BlockStream::new(context.chain.height).signed(signature))
+    let height = context.node.chain.height;
+    context.send_stream(BlockBody::new(height, Some(signature)).into_stream())
 }
 
 /// `POST /block/at`
-pub fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let AuthenticatedRequest::<Height, AnyChallenge> { entity: height, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
-    if !context.chain.has_block(height) {
+    if !context.node.chain.has_block(height) {
         return Err(ApiError::no_block(height));
     }
-    context.send_stream(BlockStream::new(height).signed(signature))
+    context.send_stream(BlockBody::new(height, Some(signature)).into_stream())
 }
 
 /// `POST /node/info`
-pub fn info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let node = context.node.description().info.clone();
+fn info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let node = context.node.description.info.clone();
     send_signed(context, &node)
 }
 
 /// `POST /node/peer-list/active`
-pub fn active_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let nodes = context.node.active_peer_sample();
+fn active_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let nodes = context.node.peers_to_share();
     send_signed(context, &nodes)
 }
 
 /// `POST /node/experiences`
-pub fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let experiences = context.node.experiences();
+fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let mut random = || context.node.randomness.next_u64();
+    let experiences = match &context.node.peers {
+        Some(peers) => peers.experiences(&mut random),
+        None => NodeExperiences { node: context.node.description.info.clone(), experiences: Vec::new() },
+    };
     send_signed(context, &experiences)
 }
 
 /// `POST /time-sync/network-time`
-pub fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let time = time_stamps(context);
     send_signed(context, &time)
 }
 
 /// `POST /node/cysm`: tells the client its own address.
-pub fn can_you_see_me(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn can_you_see_me(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let endpoint: Endpoint = context.body()?;
-    context.send(&Endpoint { host: shown_address(context.client.address), ..endpoint })
+    context.response.send(&Endpoint { host: shown_address(context.client.address), ..endpoint })
 }
 
 /// Formats an address as NIS1 does: IPv6 in brackets, with all its parts.
@@ -106,38 +128,55 @@ fn shown_address(address: IpAddr) -> String {
 }
 
 /// `POST /chain/hashes-from`
-pub fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let AuthenticatedRequest::<Height, AnyChallenge> { entity: first, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
-    let last = first.plus(context.chain.network.chain.max_blocks_per_sync() - 1).min(context.chain.height);
-    context.send_stream(hash_list(first, last, signature))
+    let chain = context.node.chain;
+    let end = first.plus(chain.network.chain.max_blocks_per_sync() - 1).min(chain.height);
+    let (mut next, mut last) = (first, None);
+    context.send_stream(list_stream(move |step| {
+        step.open(&AuthenticatedResponse { entity: DataListHead, signature });
+        let chain = step.node.chain;
+        LastWritten::check(last, &chain)?;
+        while next <= end {
+            let block = stored_header(chain.snapshot, next)?.ok_or(REPLACED)?;
+            step.push(&Data(&block.hash.0));
+            last = Some(LastWritten { height: next, hash: block.hash });
+            next = next.next();
+            step.node.budget.charge(cost::HEADER);
+            if !step.should_continue((end.0 + 1).saturating_sub(next.0) as usize) {
+                break;
+            }
+        }
+        Ok(())
+    }))
 }
 
 /// `POST /chain/blocks-after`
-pub fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let AuthenticatedRequest::<ChainRequest, AnyChallenge> { entity: request, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
-    let limits = request.limits(&context.chain.network.chain);
-    context.send_stream(BlockRangeStream::new(request.after, limits, signature))
+    let limits = request.limits(&context.node.chain.network.chain);
+    context.send_stream(block_range(request.after, limits, signature))
 }
 
 /// `POST /transactions/unconfirmed`
-pub fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let AuthenticatedRequest::<ShortIds, AnyChallenge> { entity: ShortIds(known), challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
-    let transactions = context.node.unknown_to(&known.into_iter().collect());
-    context.budget.charge(cost::listed(transactions.len()));
+    let transactions = context.node.mempool.unknown_to(&known.into_iter().collect());
+    context.node.budget.charge(cost::listed(transactions.len()));
     context.send_stream(unconfirmed_list(transactions, Some(signature)))
 }
 
 /// `POST /node/sign-of-life`
-pub fn sign_of_life(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn sign_of_life(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let node: NodeInfo = context.body()?;
     handle_sign_of_life(context, &node)
 }
 
 /// `POST /node/ping`
-pub fn ping(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn ping(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let SignOfLife(node) = context.body()?;
     handle_sign_of_life(context, &node)
 }
@@ -146,14 +185,16 @@ pub fn ping(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// of the client is unknown, no request is made: it would go to a proxy, whose host an attacker could then have scanned
 /// for open ports.
 fn handle_sign_of_life(context: &mut RequestContext<'_>, node: &NodeInfo) -> Result<(), ApiError> {
-    context.require_joined()?;
+    context.node.require_joined()?;
     if context.client.is_unidentified {
         return Ok(());
     }
-    match context.node.sign_of_life(node, context.client.address) {
+    let (connection, from, now) = (context.connection, context.client.address, context.node.now);
+    let Some(peers) = &mut context.node.peers else { return Ok(()) };
+    match peers.on_sign_of_life(node, from, connection, now) {
         Some(ClientAnswer::Rejected(reason)) => Err(ApiError::Internal(reason.into())),
         Some(_) => Ok(()),
-        None => context.run_stream(AnswerOfPeers(None)),
+        None => context.run_stream(Box::new(AnswerOfPeers(connection))),
     }
 }
 
@@ -166,51 +207,22 @@ struct LastWritten {
 }
 
 impl LastWritten {
-    fn check(this: Option<LastWritten>, view: &ChainSnapshot<'_>) -> Result<(), ApiError> {
+    fn check(this: Option<LastWritten>, chain: &ChainSnapshot<'_>) -> Result<(), ApiError> {
         let Some(LastWritten { height, hash }) = this else { return Ok(()) };
-        match view.header(height)? {
+        match stored_header(chain.snapshot, height)? {
             Some(block) if block.hash == hash => Ok(()),
             _ => Err(REPLACED),
         }
     }
 }
 
-/// The signed hashes from a height up to a height that the chain has; empty if the latter is lower.
-fn hash_list(first: Height, end: Height, signature: Signature) -> impl ResponseStream {
-    let (mut next, mut last) = (first, None);
-    let list = list_stream(move |step| {
-        LastWritten::check(last, step.view)?;
-        while next <= end {
-            let block = step.view.header(next)?.ok_or(REPLACED)?;
-            step.push(&Data(&block.hash.0));
-            last = Some(LastWritten { height: next, hash: block.hash });
-            next = next.next();
-            step.budget.charge(cost::HEADER);
-            if !step.should_continue((end.0 + 1).saturating_sub(next.0) as usize) {
-                break;
-            }
-        }
-        Ok(())
-    });
-    list.signed(signature)
-}
-
 /// Blocks per query after the first one.
 const NEXT_QUERY: u64 = 100;
 
-/// Signed stream of blocks whose transactions are within the limit that the peer requests. The transactions are counted
-/// first, then the blocks are written as they are stored. The number of blocks and of bytes is then known, so the
-/// response is streamed and never held as a whole.
-pub struct BlockRangeStream {
-    limits: BlockListLimits,
-    signature: Signature,
-    counter: TransactionCounter,
-    current: BlockStream,
-    list: Option<ListWriter>,
-}
-
-/// Counter of transactions.
+/// Counter of the transactions of the blocks after a height, up to the limit that a peer requests.
 struct TransactionCounter {
+    limits: BlockListLimits,
+    first: Height,
     /// Next height to count.
     next: Height,
     /// Transactions of the blocks counted so far, as NIS1 counts them.
@@ -227,100 +239,74 @@ struct TransactionCounter {
     is_done: bool,
 }
 
-impl BlockRangeStream {
-    /// Creates a stream of the blocks after a height.
-    pub fn new(after: Height, limits: BlockListLimits, signature: Signature) -> BlockRangeStream {
-        let first = after.next();
-        let query_end = after.plus(limits.first_query);
-        let count = TransactionCounter {
-            next: first,
-            total: 0,
-            plain: 0,
-            query_end,
-            bytes: 0,
-            last: None,
-            is_done: first.0 <= after.0,
-        };
-        BlockRangeStream { limits, signature, counter: count, current: BlockStream::new(first), list: None }
+impl TransactionCounter {
+    fn new(after: Height, limits: BlockListLimits) -> TransactionCounter {
+        let (first, query_end) = (after.next(), after.plus(limits.first_query));
+        let is_done = first.0 <= after.0;
+        TransactionCounter { limits, first, next: first, total: 0, plain: 0, query_end, bytes: 0, last: None, is_done }
     }
 
-    /// Continues counting; returns whether it is complete.
-    fn count(&mut self, view: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<bool, ApiError> {
-        let first = self.current.height();
-        while !self.counter.is_done {
-            let blocks = self.counter.next.0 - first.0;
-            if blocks >= self.limits.blocks || !view.has_block(self.counter.next) {
-                self.counter.is_done = true;
+    /// Continues counting, within the budget.
+    fn count(&mut self, node: &mut NodeContext<'_>) -> Result<(), ApiError> {
+        while !self.is_done {
+            if self.next.0 - self.first.0 >= self.limits.blocks || !node.chain.has_block(self.next) {
+                self.is_done = true;
             } else {
-                let counted = view.size_for_peers(self.counter.next)?.ok_or(REPLACED)?;
-                self.counter.add_block(counted, self.limits.transactions);
-                budget.charge(cost::HEADER);
-                if budget.is_exhausted() {
-                    return Ok(false);
+                self.add_block(&node.chain)?;
+                node.budget.charge(cost::HEADER);
+                if node.budget.is_exhausted() {
+                    break;
                 }
             }
         }
-        Ok(true)
+        Ok(())
     }
-}
 
-impl TransactionCounter {
     /// Adds a block if its transactions are within the limit.
-    fn add_block(&mut self, counted: PeerBlockSize, limit: u64) {
-        self.total += counted.with_children;
-        self.plain += counted.plain;
-        if self.total > limit {
+    fn add_block(&mut self, chain: &ChainSnapshot<'_>) -> Result<(), ApiError> {
+        let row = block_row(chain.snapshot, self.next)?.ok_or(REPLACED)?;
+        self.total += row.nis1_transaction_count();
+        self.plain += row.count() as u64;
+        if self.total > self.limits.transactions {
             self.is_done = true;
-            return;
+            return Ok(());
         }
         if self.next == self.query_end {
             self.query_end = self.next.plus(NEXT_QUERY);
             self.total = self.plain;
         }
-        self.bytes += BinaryEncoder::LENGTH_BYTES + counted.bytes;
-        self.last = Some(LastWritten { height: self.next, hash: counted.hash });
+        self.bytes += BinaryEncoder::LENGTH_BYTES + row.bytes();
+        self.last = Some(LastWritten { height: self.next, hash: row.header()?.hash });
         self.next = self.next.next();
+        Ok(())
     }
 }
 
-impl ResponseStream for BlockRangeStream {
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        LastWritten::check(self.counter.last, view)?;
-        if !self.count(view, budget)? {
-            return Ok(Progress::Yield);
+/// Signed list of the blocks after a height whose transactions are within the limit that the peer requests. The
+/// transactions are counted first, then the blocks are written as they are stored. The number of blocks and of bytes is then
+/// known, so the response is streamed and never held as a whole.
+fn block_range(after: Height, limits: BlockListLimits, signature: Signature) -> impl ResponseStream {
+    let mut counter = TransactionCounter::new(after, limits);
+    let mut block = BlockBody::new(counter.first, None);
+    list_stream(move |step| {
+        LastWritten::check(counter.last, &step.node.chain)?;
+        counter.count(step.node)?;
+        // The budget may end with the last block to count: the next step finds that counting is complete.
+        if !counter.is_done {
+            step.interrupt();
+            return Ok(());
         }
-        let list = self.list.get_or_insert_with(|| {
-            let count = (self.counter.next.0 - self.current.height().0) as usize;
-            let size = ListSize { count, bytes: self.counter.bytes };
-            ListWriter::open_sized(
-                writer,
-                &AuthenticatedResponse { entity: DataListHead, signature: self.signature },
-                size,
-            )
-        });
-        while self.current.height() < self.counter.next {
-            if self.current.write_in(list, view, writer, budget)? == Progress::Yield {
-                return Ok(Progress::Yield);
+        let size = ListSize { count: (counter.next.0 - counter.first.0) as usize, bytes: counter.bytes };
+        step.open_sized(&AuthenticatedResponse { entity: DataListHead, signature }, size);
+        while block.height < counter.next {
+            if !step.element(|step| block.write(step))? {
+                break;
             }
-            self.current = BlockStream::new(self.current.height().next());
-            if budget.is_exhausted() {
-                return Ok(Progress::Yield);
+            block = BlockBody::new(block.height.next(), None);
+            if step.must_pause() {
+                break;
             }
         }
-        list.close(writer);
-        Ok(Progress::Done)
-    }
-
-    fn held_bytes(&self) -> usize {
-        list_bytes(&self.list) + self.current.held_bytes()
-    }
-
-    fn is_streamable(&self, _: Format) -> bool {
-        true
-    }
+        Ok(())
+    })
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::error::ApiError;
+use super::ApiError;
 use super::streams::ResponseStream;
 use crate::metrics::Ranking;
 use crate::net::ClientKey;
@@ -188,20 +188,14 @@ impl PendingStreams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::ChainSnapshot;
-    use crate::api::budget::Budget;
+    use crate::api::NodeContext;
     use crate::api::streams::BodyWriter;
     use crate::net::service::{Client, ListenerId};
 
     struct EmptyStream;
 
     impl ResponseStream for EmptyStream {
-        fn write_chunk(
-            &mut self,
-            _: &ChainSnapshot<'_>,
-            _: &mut BodyWriter<'_>,
-            _: &mut Budget,
-        ) -> Result<Progress, ApiError> {
+        fn write_chunk(&mut self, _: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
             Ok(Progress::Done)
         }
 

@@ -1,22 +1,27 @@
 //! Handlers of pushes by peers. A push with a valid signature of its sender succeeds, whatever the validation result.
 
+use std::net::IpAddr;
 use std::vec;
 
+use super::routes::{Route, post};
+use super::streams::{BodyWriter, ResponseStream};
 use super::transactions::submit;
-use crate::api::budget::{Budget, cost};
-use crate::api::chain_snapshot::ChainSnapshot;
-use crate::api::error::ApiError;
-use crate::api::media::Format;
-use crate::api::node_handle::NodeHandle;
-use crate::api::request_context::RequestContext;
-use crate::api::streams::{BodyWriter, ResponseStream};
-use crate::api::views::View;
+use super::{ApiError, Command, Format, NodeContext, RequestContext, View};
+use crate::budget::cost;
 use crate::codec::binary::BinaryDecoder;
 use crate::codec::{Context, Decoder, ReadError, Readable};
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Transaction};
 use crate::net::service::Progress;
+use crate::peer::Pusher;
 use crate::peer::wire::{List, SecureEntity};
+
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    post("/push/transaction", transaction).with_large_bodies().writing_mempool(),
+    post("/push/transactions", transactions).with_pushed_bodies().writing_mempool(),
+    post("/push/block", block).with_pushed_bodies(),
+];
 
 /// A transaction pushed by a peer.
 type Pushed = SecureEntity<Transaction>;
@@ -25,13 +30,13 @@ type Pushed = SecureEntity<Transaction>;
 const TRANSACTION_BYTES: usize = 2048;
 
 /// Returns what was pushed, if its sender has signed it.
-fn verified<T: View>(pushed: SecureEntity<T>, budget: &mut Budget) -> Result<T, ApiError> {
+fn verified<T: View>(pushed: SecureEntity<T>, node: &mut NodeContext<'_>) -> Result<T, ApiError> {
     let (is_genuine, hashed) = pushed.verify();
-    budget.charge(cost::VERIFICATION + cost::bytes(hashed));
+    node.budget.charge(cost::VERIFICATION + cost::bytes(hashed));
     if is_genuine { Ok(pushed.entity) } else { Err(ApiError::internal("entity source cannot be verified")) }
 }
 
-/// Submits a list of pushed transactions one after another.
+/// Pushed transactions that are still to be submitted.
 enum PushedList {
     /// Decoded while they are submitted: `left` transactions from a position of the body on.
     Binary { at: usize, left: usize },
@@ -51,98 +56,92 @@ impl PushedList {
     }
 
     /// Returns the next transaction.
-    fn next(&mut self, body: &[u8], context: Context, budget: &mut Budget) -> Option<Result<Pushed, ReadError>> {
+    fn next(&mut self, node: &mut NodeContext<'_>) -> Option<Result<Pushed, ReadError>> {
         match self {
             PushedList::Decoded(pushed) => pushed.next().map(Ok),
             PushedList::Binary { left: 0, .. } => None,
             PushedList::Binary { at, left } => {
-                let rest = body.get(*at..).unwrap_or_default();
-                let mut source = BinaryDecoder::new(rest, context);
+                let rest = node.request_body.get(*at..).unwrap_or_default();
+                let mut source = BinaryDecoder::new(rest, node.chain.context());
                 let read = source.need_object("data", Pushed::read);
                 let length = rest.len() - source.remaining().len();
-                budget.charge(cost::bytes(length));
+                node.budget.charge(cost::bytes(length));
                 (*at, *left) = (*at + length, *left - 1);
                 Some(read)
             }
         }
     }
-
-    fn left(&self) -> usize {
-        match self {
-            PushedList::Decoded(pushed) => pushed.len(),
-            PushedList::Binary { left, .. } => *left,
-        }
-    }
 }
 
-impl ResponseStream for PushedList {
-    fn prepare(
-        &mut self,
-        body: &[u8],
-        view: &ChainSnapshot<'_>,
-        node: &mut dyn NodeHandle,
-        budget: &mut Budget,
-    ) -> Result<(), ApiError> {
-        while let Some(pushed) = self.next(body, view.context(), budget) {
+/// Submits pushed transactions one after another.
+struct Submission {
+    pushed: PushedList,
+    /// Address of the client.
+    from: IpAddr,
+}
+
+impl ResponseStream for Submission {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        while let Some(pushed) = self.pushed.next(node) {
             let pushed = pushed?;
-            let by = pushed.identity.key;
-            let transaction = verified(pushed, budget)?;
-            let result = submit(transaction, view, node, budget)?;
-            node.record_push_result(&by, result);
-            if budget.is_exhausted() {
-                break;
+            let key = pushed.identity.key;
+            let transaction = verified(pushed, node)?;
+            let result = submit(transaction, node)?;
+            if let Some(peers) = &mut node.peers {
+                peers.record_push(&Pusher { key, from: self.from }, result.into(), node.now);
+            }
+            let is_last = match &self.pushed {
+                PushedList::Decoded(pushed) => pushed.len() == 0,
+                PushedList::Binary { left, .. } => *left == 0,
+            };
+            if node.budget.is_exhausted() && !is_last {
+                return Ok(Progress::Yield);
             }
         }
-        Ok(())
-    }
-
-    fn write_chunk(
-        &mut self,
-        _: &ChainSnapshot<'_>,
-        _: &mut BodyWriter<'_>,
-        _: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        Ok(if self.left() == 0 { Progress::Done } else { Progress::Yield })
+        Ok(Progress::Done)
     }
 
     fn held_bytes(&self) -> usize {
-        match self {
+        match &self.pushed {
             PushedList::Decoded(pushed) => pushed.len() * TRANSACTION_BYTES,
-            PushedList::Binary { .. } => size_of::<PushedList>(),
+            PushedList::Binary { .. } => size_of::<Submission>(),
         }
     }
 }
 
 /// `POST /push/transaction`
-pub fn transaction(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn transaction(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let pushed = context.body()?;
-    context.run_stream(PushedList::Decoded(vec![pushed].into_iter()))
+    run(context, PushedList::Decoded(vec![pushed].into_iter()))
 }
 
 /// `POST /push/transactions`
-pub fn transactions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let importer = match context.raw_body()? {
-        (Format::Binary, body) => PushedList::of_binary(body, context.chain.context())?,
+fn transactions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let pushed = match context.raw_body()? {
+        (Format::Binary, body) => PushedList::of_binary(body, context.node.chain.context())?,
         (Format::Json, _) => {
             let List(pushed) = context.body()?;
             PushedList::Decoded(pushed.into_iter())
         }
     };
-    context.run_stream(importer)
+    run(context, pushed)
+}
+
+fn run(context: &mut RequestContext<'_>, pushed: PushedList) -> Result<(), ApiError> {
+    let from = context.client.address;
+    context.run_stream(Box::new(Submission { pushed, from }))
 }
 
 /// `POST /push/block`: the block is validated after the response.
-pub fn block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let pushed: SecureEntity<Block> = context.body()?;
-    let by = pushed.identity.key;
-    let block = verified(pushed, context.budget)?;
-    if wire_network(block.version) != context.chain.network.byte {
+    let pusher = Pusher { key: pushed.identity.key, from: context.client.address };
+    let block = verified(pushed, &mut context.node)?;
+    if wire_network(block.version) != context.node.chain.network.byte {
         return Ok(());
     }
     // For the hash and signature of the block itself.
-    context.budget.charge(cost::VERIFICATION + 2 * cost::bytes(context.request.body.len()));
-    match context.node.push_block(block, by)? {
-        true => Ok(()),
-        false => Err(ApiError::NOT_BOOTED),
-    }
+    context.node.budget.charge(cost::VERIFICATION + 2 * cost::bytes(context.request.body.len()));
+    context.command = Some(Command::PushBlock(Box::new(block), pusher));
+    Ok(())
 }

@@ -1,31 +1,30 @@
-//! The context of one request: what a handler receives, and how it reads parameters and responds.
+//! What handlers receive: the request ([`RequestContext`]), with its parameters and its response, and the node
+//! ([`NodeContext`]).
 
 use std::borrow::Cow;
-use std::time::Duration;
 
-use super::budget::{Budget, cost};
-use super::chain_snapshot::{ChainSnapshot, Page};
-use super::error::ApiError;
-use super::media::{Format, body_format};
-use super::node_handle::NodeHandle;
+use super::media::body_format;
 use super::request_history::RequestHistory;
 use super::response_writer::ResponseWriter;
 use super::routes::Access;
-use super::settings;
-use super::settings::Settings;
+use super::settings::{self, Settings};
 use super::streams::ResponseStream;
-use super::url;
-use super::views::{ClockState, View};
-use crate::codec::ReadError;
-pub use crate::codec::Readable;
+use super::{ApiError, BootRequest, ClockState, Format, NodeDescription, NodeStatus, url};
+use crate::budget::{Budget, cost};
+use crate::chain::harvest::UnlockedAccounts;
+use crate::chain::{ChainSnapshot, ReorgLog};
 use crate::codec::text::{parse_i32, parse_i64};
-use crate::crypto::PublicKey;
+use crate::codec::{ReadError, Readable};
 use crate::crypto::hex_text::decode_hex;
-use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, Timestamp};
+use crate::crypto::{KeyPair, PublicKey, Randomness};
+use crate::mempool::Mempool;
+use crate::model::{Address, Block, Hash256, Height, MosaicId, NamespaceId};
 use crate::net::http::{Request, StaticText};
-use crate::net::service::{Client, Progress};
-use crate::peer::wire::limits;
-use crate::state::HashEntry;
+use crate::net::service::{Client, ConnectionId, Progress};
+use crate::peer::io::Now;
+use crate::peer::wire::{NodeList, limits};
+use crate::peer::{Manager, Pusher};
+use crate::state::{self, HashEntry};
 use crate::store::StoreError;
 
 /// Entries of a page: minimum, maximum and default.
@@ -35,17 +34,81 @@ const DEFAULT_PAGE: i16 = 25;
 /// Maximum size of a JSON body in bytes. It is parsed in one go, which blocks every other request.
 const JSON_LIMIT: usize = limits::PUSHED_JSON;
 
-/// The current time.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// Network time.
-    pub network: Timestamp,
-    /// Network time in milliseconds.
-    pub network_millis: i64,
+/// The node as one step of a response sees and changes it, on the last commit.
+pub struct NodeContext<'a> {
+    /// The chain.
+    pub chain: ChainSnapshot<'a>,
+    /// Status of the node.
+    pub status: NodeStatus,
+    /// The current time.
+    pub now: Now,
     /// Reliability of the clock.
     pub clock: ClockState,
-    /// Time since the node started.
-    pub uptime: Duration,
+    /// Unconfirmed transactions.
+    pub mempool: &'a mut Mempool,
+    /// Accounts that harvest on this node.
+    pub unlocked: &'a mut UnlockedAccounts,
+    /// The peers; `None` if this node does not join its network. The node carries out the actions that they yield.
+    pub peers: Option<&'a mut Manager>,
+    /// Description of this node.
+    pub description: &'a NodeDescription,
+    /// Keys of this node's identity.
+    pub keys: &'a KeyPair,
+    /// Reorgs since the start.
+    pub reorgs: &'a ReorgLog,
+    /// Source of random numbers.
+    pub randomness: &'a mut Randomness,
+    /// Body of the request, which a stream may read in steps.
+    pub request_body: &'a [u8],
+    /// Budget of the step.
+    pub budget: Budget,
+}
+
+impl NodeContext<'_> {
+    /// Returns whether the node has joined its network.
+    pub fn is_joined(&self) -> bool {
+        self.status.is_joined()
+    }
+
+    /// Fails unless the node has joined its network.
+    pub fn require_joined(&self) -> Result<(), ApiError> {
+        if self.is_joined() { Ok(()) } else { Err(ApiError::NOT_BOOTED) }
+    }
+
+    /// Returns newly drawn sync peers and a random selection of other active peers.
+    pub(super) fn peers_to_share(&mut self) -> NodeList {
+        let mut random = || self.randomness.next_u64();
+        self.peers.as_deref().map(|peers| peers.peers_to_share(&mut random)).unwrap_or_default()
+    }
+}
+
+/// What a handler leaves to the node: it concerns more than a [`NodeContext`] holds. The node carries it out at once, and
+/// the response fails if that fails.
+pub enum Command {
+    /// Joins the network with an identity.
+    Boot(BootRequest),
+    /// Submits a block of this network that a peer pushed. It is validated later, unless it came before or is of no use.
+    PushBlock(Box<Block>, Pusher),
+    /// Responds with the metrics.
+    SendMetrics,
+    /// Shuts the node down after the response is sent.
+    ShutDown,
+}
+
+/// A page of a list, newest entries first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Exclusive upper bound of the ids.
+    pub before: u64,
+    /// Maximum number of entries.
+    pub size: usize,
+}
+
+impl Page {
+    /// Returns whether the page begins with the newest entry.
+    pub fn is_first(&self) -> bool {
+        self.before == u64::MAX
+    }
 }
 
 /// A request and everything needed to answer it.
@@ -54,87 +117,52 @@ pub struct RequestContext<'a> {
     pub request: &'a Request<'a>,
     /// The client.
     pub client: Client,
+    /// Its connection.
+    pub connection: ConnectionId,
     /// Path as sent, without the context path.
     pub path: &'a str,
-    /// The snapshot that handlers read.
-    pub chain: &'a ChainSnapshot<'a>,
     /// The node.
-    pub node: &'a mut dyn NodeHandle,
+    pub node: NodeContext<'a>,
     /// Settings of the interface.
     pub settings: &'a Settings,
     /// History of incoming requests.
     pub request_history: &'a mut RequestHistory,
-    /// The current time.
-    pub now: Now,
-    /// Budget of this step.
-    pub budget: &'a mut Budget,
-    pub(super) writer: ResponseWriter<'a>,
+    /// What the node is to do.
+    pub command: Option<Command>,
+    /// The response.
+    pub(super) response: ResponseWriter<'a>,
     /// The remainder of the response, and how its last step ended.
     pub(super) pending: Option<(Box<dyn ResponseStream>, Progress)>,
 }
 
 impl<'a> RequestContext<'a> {
-    /// Responds with an object.
-    pub fn send(&mut self, view: &impl View) -> Result<(), ApiError> {
-        self.writer.view(view);
-        Ok(())
-    }
-
-    /// Responds with an object that contains a secret.
-    pub fn send_secret(&mut self, view: &impl View) -> Result<(), ApiError> {
-        self.writer.secret(view);
-        Ok(())
-    }
-
     /// Responds with an object that can take more than one step, or with 406 if the client accepts neither format.
-    pub fn send_stream(&mut self, long: impl ResponseStream + 'static) -> Result<(), ApiError> {
-        match self.writer.begin() {
-            Some(_) => self.start_stream(long),
+    pub fn send_stream(&mut self, stream: impl ResponseStream + 'static) -> Result<(), ApiError> {
+        match self.response.begin() {
+            Some(_) => self.run_stream(Box::new(stream)),
             None => {
-                self.writer.container_error(406);
+                self.response.container_error(406);
                 Ok(())
             }
         }
     }
 
-    /// Starts work that can take more than one step and succeeds without a body.
-    pub fn run_stream(&mut self, long: impl ResponseStream + 'static) -> Result<(), ApiError> {
-        self.start_stream(long)
-    }
-
-    fn start_stream(&mut self, mut long: impl ResponseStream + 'static) -> Result<(), ApiError> {
-        let taken = self.step(&mut long)?;
-        self.pending = (taken != Progress::Done).then(|| (Box::new(long) as Box<dyn ResponseStream>, taken));
-        Ok(())
-    }
-
-    /// Continues a response.
-    pub(super) fn resume(&mut self, mut long: Box<dyn ResponseStream>) -> Result<(), ApiError> {
-        let taken = self.step(&mut *long)?;
-        self.pending = (taken != Progress::Done).then_some((long, taken));
-        Ok(())
-    }
-
-    fn step(&mut self, long: &mut dyn ResponseStream) -> Result<Progress, ApiError> {
-        let format = self.writer.accept.format.unwrap_or(Format::Json);
-        long.prepare(self.request.body, self.chain, self.node, self.budget)?;
-        let taken = long.write_chunk(self.chain, &mut self.writer.body_writer(format), self.budget)?;
-        if taken == Progress::Done && self.writer.has_body() {
-            self.writer.end(format);
+    /// Starts or continues a response that can take more than one step. It has no body unless the stream writes one.
+    pub fn run_stream(&mut self, mut stream: Box<dyn ResponseStream>) -> Result<(), ApiError> {
+        let format = self.response.accept.format.unwrap_or(Format::Json);
+        let progress = stream.write_chunk(&mut self.node, &mut self.response.body_writer(format))?;
+        if progress != Progress::Done {
+            self.pending = Some((stream, progress));
+        } else if self.response.has_body() {
+            self.response.end(format);
         }
-        Ok(taken)
+        Ok(())
     }
 
     /// Responds with a JSON text that is part of the program.
     pub fn send_static(&mut self, text: &StaticText) -> Result<(), ApiError> {
-        self.writer.static_json(text, self.settings.compress, self.request);
-        self.budget.charge(cost::bytes(self.writer.response.body.len()));
-        Ok(())
-    }
-
-    /// Responds with a word of ASCII letters.
-    pub fn send_text(&mut self, text: &'static str) -> Result<(), ApiError> {
-        self.writer.text(text, self.request.header("Accept"));
+        self.response.static_json(text, self.settings.compress, self.request);
+        self.node.budget.charge(cost::bytes(self.response.response.body.len()));
         Ok(())
     }
 
@@ -143,18 +171,18 @@ impl<'a> RequestContext<'a> {
         settings::is_local(&self.client, self.request, self.settings)
     }
 
+    /// Returns whether the request arrived at the metrics listener.
+    pub fn is_at_metrics_listener(&self) -> bool {
+        self.client.listener == self.settings.metrics_listener
+    }
+
     /// Returns whether the client may use a route with this access.
     pub fn may_use(&self, access: Access) -> bool {
         match access {
             Access::Public => true,
             Access::Local => self.is_local(),
-            Access::Metrics => self.is_local() || self.client.listener == self.settings.metrics_listener,
+            Access::Metrics => self.is_local() || self.is_at_metrics_listener(),
         }
-    }
-
-    /// Fails unless the node has joined its network.
-    pub fn require_joined(&self) -> Result<(), ApiError> {
-        if self.chain.is_booted() { Ok(()) } else { Err(ApiError::NOT_BOOTED) }
     }
 
     /// Returns the body and its format.
@@ -178,11 +206,11 @@ impl<'a> RequestContext<'a> {
     /// Parses the body.
     pub fn body<T: Readable>(&mut self) -> Result<T, ApiError> {
         let (format, body) = self.raw_body()?;
-        self.budget.charge(match format {
+        self.node.budget.charge(match format {
             Format::Json => cost::json(body.len()),
             Format::Binary => cost::bytes(body.len()),
         });
-        Ok(format.read(body, self.chain.context())?)
+        Ok(format.read(body, self.node.chain.context())?)
     }
 
     /// Returns a query parameter.
@@ -193,7 +221,7 @@ impl<'a> RequestContext<'a> {
     /// Returns the parameter `address`.
     pub fn address(&self) -> Result<Address, ApiError> {
         let text = self.parameter("address")?.ok_or(ApiError::argument("encoded address cannot be null"))?;
-        Address::parse(&text, self.chain.network.byte).ok_or(ApiError::BAD_ADDRESS)
+        Address::parse(&text, self.node.chain.network.byte).ok_or(ApiError::BAD_ADDRESS)
     }
 
     /// Returns the parameter `publicKey`. It need not be a point of the curve.
@@ -243,8 +271,8 @@ impl<'a> RequestContext<'a> {
     /// Returns the location of the confirmed transaction with a hash; not of an old one if the node prunes hashes.
     pub fn find_hash(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
         match self.settings.prunes_hashes {
-            true => self.chain.hash_entry(hash),
-            false => self.chain.find_hash(hash),
+            true => state::find_remembered_hash(self.node.chain.snapshot, hash),
+            false => state::find_hash(self.node.chain.snapshot, hash),
         }
     }
 
@@ -263,7 +291,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the address of a public key.
     pub fn address_of(&self, key: &PublicKey) -> Address {
-        Address::from_public_key(key, self.chain.network.byte)
+        Address::from_public_key(key, self.node.chain.network.byte)
     }
 }
 

@@ -7,6 +7,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::View;
+use super::peers::clamped;
+use crate::codec::Encoder;
 use crate::model::{Hash256, Timestamp};
 use crate::net::service::ConnectionId;
 use crate::peer::RequestRecord;
@@ -24,7 +27,7 @@ pub const MAX_PATH: usize = 128;
 #[derive(Debug)]
 pub struct RequestHistory {
     /// Excluded paths.
-    excluded_paths: Vec<String>,
+    pub excluded_paths: Vec<String>,
     recorded: u32,
     /// Newest first.
     latest: VecDeque<Entry>,
@@ -45,21 +48,16 @@ struct Entry {
 }
 
 impl RequestHistory {
-    /// Creates an empty history that excludes the `unaudited` paths, ignoring case.
-    pub fn new(unaudited: Vec<String>) -> RequestHistory {
+    /// Creates an empty history that excludes these paths, ignoring case.
+    pub fn new(excluded_paths: Vec<String>) -> RequestHistory {
         RequestHistory {
-            excluded_paths: unaudited,
+            excluded_paths,
             recorded: 0,
             latest: VecDeque::new(),
             outstanding: Vec::new(),
             has_current: false,
             next_rewritten_warning: Duration::ZERO,
         }
-    }
-
-    /// Replaces the excluded paths.
-    pub fn set_excluded_paths(&mut self, unaudited: Vec<String>) {
-        self.excluded_paths = unaudited;
     }
 
     /// Logs, at most once a minute, that a rejected transaction was signed in another form. Returns whether it was
@@ -109,21 +107,46 @@ impl RequestHistory {
     }
 
     /// Returns the requests in progress, including the one in hand, oldest first.
-    pub fn outstanding(&self) -> Vec<RequestRecord> {
+    pub fn outstanding(&self) -> impl Iterator<Item = RequestRecord> {
         let current = self.latest.front().filter(|_| self.has_current);
-        self.outstanding.iter().map(|(_, entry)| entry).chain(current).map(RequestRecord::from).collect()
+        self.outstanding.iter().map(|(_, entry)| entry).chain(current).map(Entry::record)
     }
 
     /// Returns the latest requests, newest first.
-    pub fn latest(&self) -> Vec<RequestRecord> {
-        self.latest.iter().map(RequestRecord::from).collect()
+    pub fn latest(&self) -> impl Iterator<Item = RequestRecord> {
+        self.latest.iter().map(Entry::record)
     }
 }
 
-impl From<&Entry> for RequestRecord {
-    fn from(entry: &Entry) -> RequestRecord {
-        let Entry { number, address, path, started } = entry;
+impl Entry {
+    fn record(&self) -> RequestRecord {
+        let Entry { number, address, path, started } = self;
         RequestRecord { number: u64::from(*number), host: address.to_string(), path: path.clone(), started: *started }
+    }
+}
+
+/// Requests in progress, oldest first, and the latest requests, newest first.
+#[derive(Clone, Debug)]
+pub struct RequestRecords {
+    /// Requests in progress.
+    pub outstanding: Vec<RequestRecord>,
+    /// Latest requests, answered or not.
+    pub latest: Vec<RequestRecord>,
+    /// Network time.
+    pub now: Timestamp,
+}
+
+impl View for RequestRecords {
+    fn write(&self, sink: &mut impl Encoder) {
+        for (label, history) in [("outstanding", &self.outstanding), ("most-recent", &self.latest)] {
+            sink.list(label, history, |sink, record| {
+                sink.i32("id", clamped(record.number));
+                sink.string("host", Some(&record.host));
+                sink.string("path", Some(&record.path));
+                sink.i32("start-time", record.started.0);
+                sink.i32("elapsed-time", self.now.0.saturating_sub(record.started.0));
+            });
+        }
     }
 }
 
@@ -133,8 +156,8 @@ mod tests {
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    fn numbers(history: &[RequestRecord]) -> Vec<u64> {
-        history.iter().map(|audit| audit.number).collect()
+    fn numbers(history: impl Iterator<Item = RequestRecord>) -> Vec<u64> {
+        history.map(|record| record.number).collect()
     }
 
     #[test]
@@ -143,13 +166,13 @@ mod tests {
         for path in ["/a", "/status", "/b"] {
             history.record(path, HOST, Timestamp(1));
         }
-        assert_eq!(numbers(&history.latest()), [2, 1]);
+        assert_eq!(numbers(history.latest()), [2, 1]);
         let long = "é".repeat(MAX_PATH);
         for _ in 0..2 * MAX_LATEST {
             history.record(&long, HOST, Timestamp(2));
         }
-        let latest = history.latest();
-        assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST, 102, 53));
+        let latest = numbers(history.latest());
+        assert_eq!((latest.len(), latest[0], latest[49]), (MAX_LATEST, 102, 53));
         assert!(history.latest.iter().all(|entry| entry.path.len() <= MAX_PATH && entry.path.capacity() == MAX_PATH));
     }
 
@@ -157,20 +180,20 @@ mod tests {
     fn a_request_is_outstanding_until_it_is_answered_or_disconnected() {
         let mut history = RequestHistory::new(vec!["/quiet".to_owned()]);
         history.record("/a", HOST, Timestamp(1));
-        assert_eq!(numbers(&history.outstanding()), [1]);
+        assert_eq!(numbers(history.outstanding()), [1]);
         history.suspend(ConnectionId(7));
         history.begin_step();
         history.record("/quiet", HOST, Timestamp(1));
         history.suspend(ConnectionId(8));
-        assert_eq!(numbers(&history.outstanding()), [1], "one that is left out waits unseen");
+        assert_eq!(numbers(history.outstanding()), [1], "one that is left out waits unseen");
         history.begin_step();
         history.suspend(ConnectionId(7));
         history.record("/b", HOST, Timestamp(2));
-        assert_eq!(numbers(&history.outstanding()), [1, 2]);
+        assert_eq!(numbers(history.outstanding()), [1, 2]);
         history.begin_step();
         history.finish(ConnectionId(7));
-        assert!(history.outstanding().is_empty());
-        assert_eq!(numbers(&history.latest()), [2, 1]);
+        assert_eq!(history.outstanding().count(), 0);
+        assert_eq!(numbers(history.latest()), [2, 1]);
     }
 
     #[test]
@@ -182,9 +205,9 @@ mod tests {
             history.suspend(ConnectionId(connection as u64));
         }
         history.begin_step();
-        assert_eq!(history.outstanding().len(), MAX_OUTSTANDING);
+        assert_eq!(history.outstanding().count(), MAX_OUTSTANDING);
         (0..2 * MAX_OUTSTANDING).for_each(|connection| history.finish(ConnectionId(connection as u64)));
-        assert!(history.outstanding().is_empty());
+        assert_eq!(history.outstanding().count(), 0);
     }
 
     #[test]

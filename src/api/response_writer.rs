@@ -1,9 +1,8 @@
 //! Writing of views into a response.
 
-use super::error::ApiError;
-use super::media::{self, Accept, Format};
+use super::media::{self, Accept};
 use super::streams::BodyWriter;
-use super::views::View;
+use super::{ApiError, Format, View};
 use crate::codec::json::JsonEncoder;
 use crate::model::Timestamp;
 use crate::net::http::{Request, Response, StaticText};
@@ -28,6 +27,13 @@ pub(super) struct ResponseWriter<'a> {
     pub now: Timestamp,
 }
 
+/// Writes a successful response of a given content type, whatever the client accepts.
+pub(super) fn typed_text(response: &mut Response, content_type: &'static str, text: &str) {
+    response.header(CONTENT_TYPE, content_type);
+    response.header("Cache-Control", NO_CACHE);
+    response.body.extend_from_slice(text.as_bytes());
+}
+
 impl ResponseWriter<'_> {
     /// Adds the headers of every response of the application.
     pub fn common_headers(&mut self) {
@@ -36,21 +42,23 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Writes a successful response, or 406 if the client accepts neither format.
-    pub fn view(&mut self, view: &impl View) {
+    /// Responds with an object, or with 406 if the client accepts neither format.
+    pub fn send(&mut self, view: &impl View) -> Result<(), ApiError> {
         match self.begin() {
             Some(format) => self.body(format, view),
             None => self.container_error(406),
         }
+        Ok(())
     }
 
-    /// Writes a successful response that contains a secret. Buffers are reserved first, so that no copy is left behind.
-    pub fn secret(&mut self, view: &impl View) {
+    /// Responds with an object that contains a secret. Buffers are reserved first, so that no copy is left behind.
+    pub fn send_secret(&mut self, view: &impl View) -> Result<(), ApiError> {
         self.response.body.reserve(SECRET_BYTES);
         self.json.reserve(SECRET_BYTES);
-        self.view(view);
+        self.send(view)?;
         self.json.wipe();
         self.response.is_secret = true;
+        Ok(())
     }
 
     /// Writes the head of a successful response; `None` if the client accepts neither format.
@@ -84,17 +92,11 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Writes a successful response of a given content type, whatever the client accepts.
-    pub fn typed_text(&mut self, content_type: &'static str, text: &str) {
-        self.response.header(CONTENT_TYPE, content_type);
-        self.response.header("Cache-Control", NO_CACHE);
+    /// Responds with a word of ASCII letters, with the media type that the client accepts first.
+    pub fn send_text(&mut self, text: &'static str, request: &Request<'_>) -> Result<(), ApiError> {
+        self.response.header(CONTENT_TYPE, media::text_type(request.header("Accept")));
         self.response.body.extend_from_slice(text.as_bytes());
-    }
-
-    /// Writes a successful bare text response, with the media type that the client accepts first.
-    pub fn text(&mut self, text: &'static str, accept: Option<&str>) {
-        self.response.header(CONTENT_TYPE, media::text_type(accept));
-        self.response.body.extend_from_slice(text.as_bytes());
+        Ok(())
     }
 
     /// Writes an error response in place of what was written before. If part of the body was already sent, the

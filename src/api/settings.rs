@@ -1,6 +1,5 @@
 //! Settings of the HTTP interface.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use crate::model::Address;
@@ -61,22 +60,6 @@ impl Settings {
     pub fn inner_path<'p>(&self, path: &'p str) -> &'p str {
         let inner = path.strip_prefix(self.context_path.as_str());
         inner.filter(|inner| inner.starts_with('/')).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("context_path", &self.context_path)
-            .field("compress", &self.compress)
-            .field("features", &self.features)
-            .field("forgets_hashes", &self.prunes_hashes)
-            .field("host_names", &self.host_names)
-            .field("local_origins", &self.local_origins)
-            .field("allowed_harvesters", &self.allowed_harvesters)
-            .field("unaudited_paths", &self.unaudited_paths)
-            .field("pushed_bytes", &self.max_pushed_bytes)
-            .finish_non_exhaustive()
     }
 }
 

@@ -2,28 +2,118 @@
 
 use std::rc::Rc;
 
-use crate::api::budget::{Budget, cost};
-use crate::api::chain_snapshot::ChainSnapshot;
-use crate::api::error::ApiError;
-use crate::api::node_handle::NodeHandle;
-use crate::api::request_context::{Readable, RequestContext};
-use crate::api::streams::{ResponseStream, list_stream};
-use crate::api::views::{AnnounceResult, Data, TransactionMeta, TransactionPair, Unconfirmed};
+use super::routes::{Route, get, post};
+use super::streams::{DataListHead, ResponseStream, list_stream};
+use super::{ApiError, NodeContext, RequestContext, RequestResult, ResultKind, View};
+use crate::budget::cost;
+use crate::chain::ChainSnapshot;
 use crate::codec::transaction::NullModification;
 use crate::codec::wipe::Wiped;
-use crate::codec::{Decoder, ReadError, SigningForm, limits, transaction};
+use crate::codec::{Decoder, Encoder, ReadError, Readable, SigningForm, limits, transaction};
 use crate::crypto::{KeyPair, PrivateKey, Signature, verify};
 use crate::model::transaction::wire_network;
-use crate::model::{Hash256, Transaction};
+use crate::model::{Hash256, Height, Transaction};
+use crate::peer::wire::AuthenticatedResponse;
 use crate::rules;
 use crate::rules::{Purpose, Rejection, RuleResult, ValidationContext, ValidationResult};
-use crate::state::TxLocation;
+use crate::state::{self, TxLocation};
 use crate::store::StoreError;
+
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    get("/transaction/get", by_hash),
+    post("/transaction/announce", announce).with_large_bodies().writing_mempool(),
+    post("/transaction/prepare-announce", prepare_announce).with_large_bodies().local().writing_mempool(),
+    post("/transaction/prepare", prepare).with_large_bodies().local(),
+    get("/account/unconfirmedTransactions", unconfirmed),
+];
 
 const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
 
+/// Location and hashes of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionMeta {
+    /// Height of its block.
+    pub height: Height,
+    /// Id in the node-wide sequence; 0 in notifications.
+    pub id: u64,
+    /// Its hash.
+    pub hash: Hash256,
+    /// Hash of the inner transaction of a multisig transaction.
+    pub inner_hash: Option<Hash256>,
+}
+
+impl View for TransactionMeta {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.u64("height", self.height.0);
+        sink.u64("id", self.id);
+        sink.hash("hash", &self.hash.0);
+        write_hash(sink, "innerHash", self.inner_hash.as_ref());
+    }
+}
+
+fn write_hash(sink: &mut impl Encoder, label: &'static str, hash: Option<&Hash256>) {
+    match hash {
+        Some(hash) => sink.hash(label, &hash.0),
+        None => sink.null_object(label),
+    }
+}
+
+/// A transaction with its metadata.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactionPair<'a> {
+    /// The transaction.
+    pub transaction: &'a Transaction,
+    /// Metadata.
+    pub meta: TransactionMeta,
+}
+
+impl View for TransactionPair<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("transaction", |sink| self.transaction.write(sink));
+        sink.object("meta", |sink| self.meta.write(sink));
+    }
+}
+
+/// Response to an announced transaction.
+struct AnnounceResult {
+    result: ValidationResult,
+    hash: Hash256,
+    /// Hash of the inner transaction of a multisig transaction.
+    inner_hash: Option<Hash256>,
+}
+
+impl View for AnnounceResult {
+    fn write(&self, sink: &mut impl Encoder) {
+        let (code, message) = (self.result.code(), self.result.name());
+        RequestResult { kind: ResultKind::Validation, code, message }.write(sink);
+        write_hash(sink, "innerTransactionHash", self.inner_hash.as_ref());
+        sink.hash("transactionHash", &self.hash.0);
+    }
+}
+
+/// An unconfirmed transaction.
+struct Unconfirmed<'a>(&'a Transaction);
+
+impl View for Unconfirmed<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("transaction", |sink| self.0.write(sink));
+        let inner_hash = self.0.inner().map(Transaction::hash);
+        sink.object("meta", |sink| sink.bytes("data", inner_hash.as_ref().map(|hash| hash.0.as_slice())));
+    }
+}
+
+/// `{"data": hex}`.
+pub(super) struct Data<'a>(pub &'a [u8]);
+
+impl View for Data<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.bytes("data", Some(self.0));
+    }
+}
+
 /// `GET /transaction/get`; with `nested=true` also returns the transaction that contains an inner one or cosignature.
-pub fn by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     if !context.settings.features.transaction_hash_lookup {
         return Err(ApiError::internal("this node does not support transaction lookup using a hash"));
     }
@@ -42,13 +132,15 @@ pub fn by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         return Err(ApiError::no_transaction(&hash));
     }
     let place = TxLocation { height: entry.height, index: entry.index };
-    let (raw, id) = context.chain.transaction(place)?.zip(context.chain.transaction_id(place)?).ok_or(DAMAGED)?;
+    let chain = context.node.chain;
+    let id = state::transaction_id(chain.snapshot, place)?;
+    let (raw, id) = chain.transaction(place)?.zip(id).ok_or(DAMAGED)?;
     let transaction = raw.read()?;
     let inner_hash = transaction.inner().map(Transaction::hash);
-    context.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
+    context.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
     let hash = if entry.is_nested { raw.hash(&transaction) } else { hash };
     let meta = TransactionMeta { height: entry.height, id, hash, inner_hash };
-    context.send(&TransactionPair { transaction: &transaction, meta })
+    context.response.send(&TransactionPair { transaction: &transaction, meta })
 }
 
 /// Maximum number of unconfirmed transactions that are shown of an account.
@@ -91,9 +183,9 @@ impl Readable for ToSign {
 }
 
 /// `POST /transaction/announce`
-pub fn announce(call: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn announce(call: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let Signed { data, signature } = call.body()?;
-    let context = call.chain.context();
+    let context = call.node.chain.context();
     match (
         Transaction::from_bytes(&data, SigningForm::NonVerifiable, context),
         NullModification::from_bytes(&data, context),
@@ -124,23 +216,23 @@ fn reject(
     error: ReadError,
 ) -> Result<(), ApiError> {
     let mut result = ValidationResult::FailureWrongNetwork;
-    if wire_network(transaction.version) == context.chain.network.byte {
-        context.require_joined()?;
-        context.budget.charge(cost::ANNOUNCEMENT);
+    if wire_network(transaction.version) == context.node.chain.network.byte {
+        context.node.require_joined()?;
+        context.node.budget.charge(cost::ANNOUNCEMENT);
         let is_signed = verify(&transaction.signer, &transaction.signed_bytes, signature);
         if is_signed.map_err(|error| ApiError::Argument(error.to_string().into()))? {
             return Err(error.into());
         }
         result = ValidationResult::FailureSignatureNotVerifiable;
     }
-    context.send(&AnnounceResult { result, hash: transaction.hash(), inner_hash: None })
+    context.response.send(&AnnounceResult { result, hash: transaction.hash(), inner_hash: None })
 }
 
 /// `POST /transaction/prepare-announce`
-pub fn prepare_announce(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn prepare_announce(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let ToSign { mut transaction, private_key } = context.body()?;
     let private_key = PrivateKey::from_hex(&private_key).map_err(|error| ApiError::bad_hex(&error))?;
-    context.budget.charge(cost::KEY);
+    context.node.budget.charge(cost::KEY);
     transaction.signature = Some(KeyPair::new(&private_key).sign(&transaction.signed_bytes()));
     submit_and_respond(context, transaction, false)
 }
@@ -153,39 +245,41 @@ fn submit_and_respond(
     is_rewritten: bool,
 ) -> Result<(), ApiError> {
     let (hash, inner_hash) = (transaction.hash(), transaction.inner().map(Transaction::hash));
-    let result = submit(transaction, context.chain, context.node, context.budget)?;
+    let result = submit(transaction, &mut context.node)?;
     if is_rewritten && result == ValidationResult::FailureSignatureNotVerifiable {
-        context.request_history.warn_rewritten(&hash, context.now.uptime);
+        context.request_history.warn_rewritten(&hash, context.node.now.monotonic);
     }
-    context.send(&AnnounceResult { result, hash, inner_hash })
+    context.response.send(&AnnounceResult { result, hash, inner_hash })
 }
 
 /// Submits an announced or pushed transaction and returns its validation result. A node that has not joined its network
 /// accepts none, but remembers that the transaction came.
-pub fn submit(
-    transaction: Transaction,
-    view: &ChainSnapshot<'_>,
-    node: &mut dyn NodeHandle,
-    budget: &mut Budget,
-) -> Result<ValidationResult, ApiError> {
-    let is_ours = wire_network(transaction.version) == view.network.byte;
-    if is_ours && !view.is_booted() {
-        return node.result_before_join(&transaction).ok_or(ApiError::NOT_BOOTED);
+pub fn submit(transaction: Transaction, node: &mut NodeContext<'_>) -> Result<ValidationResult, ApiError> {
+    let is_ours = wire_network(transaction.version) == node.chain.network.byte;
+    if is_ours && !node.is_joined() {
+        let remembered = node.mempool.result_before_join(&transaction, node.chain.now);
+        return remembered.ok_or(ApiError::NOT_BOOTED);
     }
-    budget.charge(cost::ANNOUNCEMENT);
-    result_of(node.announce(transaction))
+    node.budget.charge(cost::ANNOUNCEMENT);
+    let peers = node.peers.as_deref_mut().filter(|peers| peers.is_booted());
+    let relayed = peers.map(|peers| (peers, transaction.clone()));
+    let outcome = node.mempool.announce(transaction, &node.chain);
+    if let (Ok(()), Some((peers, transaction))) = (&outcome, relayed) {
+        let hash = transaction.hash();
+        peers.queue_transaction(transaction, hash);
+    }
+    result_of(outcome)
 }
 
 /// `POST /transaction/prepare`: validates a transaction against the confirmed state, as part of the next block.
-pub fn prepare(call: &mut RequestContext<'_>) -> Result<(), ApiError> {
+fn prepare(call: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let Unsigned(transaction) = call.body()?;
-    call.budget.charge(cost::VALIDATION);
-    let (view, now) = (call.chain, call.now.network);
-    let (state, network) = (view.snapshot, view.network);
+    call.node.budget.charge(cost::VALIDATION);
+    let ChainSnapshot { snapshot: state, network, height, now } = call.node.chain;
     let context =
-        ValidationContext { state, block: None, network, height: view.height.next(), now, purpose: Purpose::Prepare };
+        ValidationContext { state, block: None, network, height: height.next(), now, purpose: Purpose::Prepare };
     match result_of(rules::check_transaction(&transaction, &context).map(drop))? {
-        ValidationResult::Success => call.send(&Data(&transaction.signed_bytes())),
+        ValidationResult::Success => call.response.send(&Data(&transaction.signed_bytes())),
         rejection => Err(ApiError::argument(rejection.name())),
     }
 }
@@ -200,8 +294,9 @@ fn result_of(outcome: RuleResult) -> Result<ValidationResult, ApiError> {
 }
 
 /// `GET /account/unconfirmedTransactions`
-pub fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let transactions = context.node.unconfirmed(&context.address()?, MAX_SHOWN)?;
+fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let address = context.address()?;
+    let transactions = context.node.mempool.most_recent(&address, MAX_SHOWN, &context.node.chain)?;
     context.send_stream(unconfirmed_list(transactions, None))
 }
 
@@ -213,26 +308,26 @@ pub(super) fn unconfirmed_list(
     transactions: Vec<Rc<Transaction>>,
     signature: Option<Signature>,
 ) -> impl ResponseStream {
-    let (held_bytes, is_bare) = (transactions.len() * TRANSACTION_BYTES, signature.is_some());
+    let held_bytes = transactions.len() * TRANSACTION_BYTES;
     let mut waiting = transactions.into_iter();
     let list = list_stream(move |step| {
+        if let Some(signature) = signature {
+            step.open(&AuthenticatedResponse { entity: DataListHead, signature });
+        }
         while let Some(transaction) = waiting.next() {
             let start = step.written();
-            match is_bare {
-                true => step.push(&*transaction),
-                false => step.push(&Unconfirmed(&transaction)),
+            match signature {
+                Some(_) => step.push(&*transaction),
+                None => step.push(&Unconfirmed(&transaction)),
             }
             *step.held_bytes = waiting.len() * TRANSACTION_BYTES;
-            step.budget.charge(cost::TRANSACTION + cost::bytes(step.written() - start));
+            let written = step.written() - start;
+            step.node.budget.charge(cost::TRANSACTION + cost::bytes(written));
             if !step.should_continue(waiting.len()) {
                 break;
             }
         }
         Ok(())
     });
-    let list = list.holding(held_bytes);
-    match signature {
-        Some(signature) => list.signed(signature),
-        None => list,
-    }
+    list.holding(held_bytes)
 }

@@ -2,92 +2,59 @@
 
 use std::borrow::Cow;
 
-use crate::api::budget::{Budget, cost};
-use crate::api::chain_snapshot::{ChainSnapshot, Page};
-use crate::api::error::ApiError;
-use crate::api::request_context::{Readable, RequestContext, parse_page};
-use crate::api::streams::{ResponseStream, list_stream};
-use crate::api::views::{TransactionMeta, TransactionPair};
+use super::request_context::{Page, parse_page};
+use super::routes::{Route, get, post};
+use super::streams::{ResponseStream, list_stream};
+use super::transactions::{TransactionMeta, TransactionPair};
+use super::{ApiError, RequestContext};
+use crate::budget::{Budget, cost};
+use crate::chain::ChainSnapshot;
 use crate::codec::wipe::Wiped;
-use crate::codec::{Decoder, ReadError, limits};
+use crate::codec::{Decoder, ReadError, Readable, limits};
 use crate::crypto::cipher::decrypt;
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::transaction::{Message, MessageKind, wire_version};
 use crate::model::{Address, Body, Hash256, Transaction};
-use crate::state::{AccountId, AccountTxCursor, Direction, TxLocation};
+use crate::state::{self, AccountId, AccountTxCursor, Direction, TxLocation};
 use crate::store::StoreError;
+
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    get("/account/transfers/incoming", |context| of_address(context, INCOMING)),
+    get("/account/transfers/outgoing", |context| of_address(context, OUTGOING)),
+    get("/account/transfers/all", |context| of_address(context, ALL_TRANSFERS)),
+    post("/local/account/transfers/incoming", |context| of_key(context, INCOMING)).local(),
+    post("/local/account/transfers/outgoing", |context| of_key(context, OUTGOING)).local(),
+    post("/local/account/transfers/all", |context| of_key(context, ALL_TRANSFERS)).local(),
+];
 
 const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
 
-/// Selection of the transactions of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransferFilter {
-    /// Those that it received.
-    Incoming,
-    /// Those that it sent, or that a multisig account sent of which it was a cosignatory.
-    Outgoing,
-    /// All, each once.
-    All,
-}
+/// The transactions that an account received.
+const INCOMING: &[Direction] = &[Direction::Incoming];
+/// Those that it sent, or that a multisig account sent of which it was a cosignatory.
+const OUTGOING: &[Direction] = &[Direction::Outgoing];
+/// All transactions of an account, each once.
+pub const ALL_TRANSFERS: &[Direction] = &[Direction::Incoming, Direction::Outgoing];
 
-impl TransferFilter {
-    fn directions(self) -> &'static [Direction] {
-        match self {
-            TransferFilter::Incoming => &[Direction::Incoming],
-            TransferFilter::Outgoing => &[Direction::Outgoing],
-            TransferFilter::All => &[Direction::Incoming, Direction::Outgoing],
-        }
-    }
-}
-
-/// `GET /account/transfers/incoming`
-pub fn incoming(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    of_address(context, TransferFilter::Incoming)
-}
-
-/// `GET /account/transfers/outgoing`
-pub fn outgoing(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    of_address(context, TransferFilter::Outgoing)
-}
-
-/// `GET /account/transfers/all`
-pub fn all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    of_address(context, TransferFilter::All)
-}
-
-/// `POST /local/account/transfers/incoming`
-pub fn incoming_of_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    of_key(context, TransferFilter::Incoming)
-}
-
-/// `POST /local/account/transfers/outgoing`
-pub fn outgoing_of_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    of_key(context, TransferFilter::Outgoing)
-}
-
-/// `POST /local/account/transfers/all`
-pub fn all_of_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    of_key(context, TransferFilter::All)
-}
-
-fn of_address(context: &mut RequestContext<'_>, transfers: TransferFilter) -> Result<(), ApiError> {
+fn of_address(context: &mut RequestContext<'_>, directions: &'static [Direction]) -> Result<(), ApiError> {
     let (account, hash) = (context.address()?, context.optional_hash()?);
     let page = context.page()?;
     let page = page_of(context, &account, hash, page)?;
-    context.send_stream(transfer_page(account, transfers, page, None))
+    context.send_stream(transfer_page(account, directions, page, None))
 }
 
-fn of_key(context: &mut RequestContext<'_>, transfers: TransferFilter) -> Result<(), ApiError> {
+fn of_key(context: &mut RequestContext<'_>, directions: &'static [Direction]) -> Result<(), ApiError> {
     let query: KeyQuery = context.body()?;
     let hash = query.hash.as_deref().map(|text| decode_hex(text).map_err(|error| ApiError::bad_hex(&error)));
     let hash = hash.transpose()?;
     let page = parse_page(query.id.as_deref().map(String::as_str), query.size.as_deref().map(String::as_str))?;
     let key = Box::new(KeyPair::new(&query.key));
-    context.budget.charge(cost::KEY);
+    context.node.budget.charge(cost::KEY);
     let account = context.address_of(&key.public());
     let page = page_of(context, &account, hash, page)?;
-    context.send_stream(transfer_page(account, transfers, page, Some(key)))
+    context.send_stream(transfer_page(account, directions, page, Some(key)))
 }
 
 /// Returns the page that begins after the transaction with a hash, unless the page has an id.
@@ -107,13 +74,14 @@ fn page_of(
     let Some((hash, entry)) = hash.zip(entry) else {
         return Err(ApiError::argument("Neither transaction id was supplied nor hash was found in cache"));
     };
-    if AccountId::of(context.chain.snapshot, account)?.is_none() {
+    if AccountId::of(context.node.chain.snapshot, account)?.is_none() {
         return Ok(page);
     }
     if entry.is_nested {
         return Err(ApiError::no_transaction(&hash));
     }
-    let before = context.chain.transaction_id(TxLocation { height: entry.height, index: entry.index })?;
+    let before =
+        state::transaction_id(context.node.chain.snapshot, TxLocation { height: entry.height, index: entry.index })?;
     Ok(Page { before: before.ok_or_else(|| ApiError::no_transaction(&hash))?, ..page })
 }
 
@@ -149,29 +117,29 @@ fn read_text<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<
 /// Each step starts anew after the last transaction written, so it shows the chain as of that step, also after a reorg.
 pub fn transfer_page(
     account: Address,
-    transfers: TransferFilter,
+    directions: &'static [Direction],
     page: Page,
     key: Option<Box<KeyPair>>,
 ) -> impl ResponseStream {
     let (mut before, mut left) = (page.before, page.size);
     let held_bytes = key.as_ref().map_or(0, |_| size_of::<KeyPair>());
     let list = list_stream(move |step| {
-        let view = step.view;
-        let mut cursor = TransferCursor::new(view, &account, transfers, before)?;
-        step.budget.charge(cost::TX_LIST * cursor.cursors.len() as u32);
+        let chain = step.node.chain;
+        let mut cursor = TransferCursor::new(&chain, &account, directions, before)?;
+        step.node.budget.charge(cost::TX_LIST * cursor.cursors.len() as u32);
         while left > 0 {
-            let Some((id, place)) = cursor.next(view)? else { break };
-            let raw = view.transaction(place)?.ok_or(DAMAGED)?;
+            let Some((id, place)) = cursor.next(&chain)? else { break };
+            let raw = chain.transaction(place)?.ok_or(DAMAGED)?;
             let transaction = raw.read()?;
             let inner_hash = transaction.inner().map(Transaction::hash);
             let meta = TransactionMeta { height: place.height, id, hash: raw.hash(&transaction), inner_hash };
             let transaction = match &key {
-                Some(key) => decrypted(transaction, key, &account, view, step.budget)?,
+                Some(key) => decrypted(transaction, key, &account, &chain, &mut step.node.budget)?,
                 None => transaction,
             };
             step.push(&TransactionPair { transaction: &transaction, meta });
             (before, left) = (id, left - 1);
-            step.budget.charge(cost::TRANSACTION + cost::SKIP + cost::bytes(2 * raw.bytes.len()));
+            step.node.budget.charge(cost::TRANSACTION + cost::SKIP + cost::bytes(2 * raw.bytes.len()));
             if !step.should_continue(left) {
                 break;
             }
@@ -189,22 +157,22 @@ struct TransferCursor {
 impl TransferCursor {
     /// Creates a cursor at the first transaction with an id below `before`.
     fn new(
-        view: &ChainSnapshot<'_>,
+        chain: &ChainSnapshot<'_>,
         account: &Address,
-        transfers: TransferFilter,
+        directions: &'static [Direction],
         before: u64,
     ) -> Result<TransferCursor, StoreError> {
-        let directions = transfers.directions().iter();
-        let trails = directions.map(|direction| AccountTxCursor::new(view.snapshot, account, *direction, before));
-        Ok(TransferCursor { cursors: trails.collect::<Result<_, _>>()? })
+        let cursors =
+            directions.iter().map(|direction| AccountTxCursor::new(chain.snapshot, account, *direction, before));
+        Ok(TransferCursor { cursors: cursors.collect::<Result<_, _>>()? })
     }
 
     /// Returns the id and location of the next transaction. A transaction in both lists is returned once.
-    fn next(&mut self, view: &ChainSnapshot<'_>) -> Result<Option<(u64, TxLocation)>, StoreError> {
+    fn next(&mut self, chain: &ChainSnapshot<'_>) -> Result<Option<(u64, TxLocation)>, StoreError> {
         let next = self.cursors.iter().filter_map(AccountTxCursor::peek).max();
         for cursor in &mut self.cursors {
             if cursor.peek() == next {
-                cursor.advance(view.snapshot)?;
+                cursor.advance(chain.snapshot)?;
             }
         }
         Ok(next)
@@ -216,16 +184,16 @@ fn decrypted(
     mut transaction: Transaction,
     key: &KeyPair,
     account: &Address,
-    view: &ChainSnapshot<'_>,
+    chain: &ChainSnapshot<'_>,
     budget: &mut Budget,
 ) -> Result<Transaction, StoreError> {
-    let network = view.network.byte;
+    let network = chain.network.byte;
     let is_sender = transaction.signer_address(network) == *account;
     let Body::Transfer(body) = &mut transaction.body else { return Ok(transaction) };
     let Some(message) = body.message.as_mut().filter(|message| message.kind == MessageKind::Secure) else {
         return Ok(transaction);
     };
-    let other = if is_sender { view.public_key(&body.recipient)? } else { Some(transaction.signer) };
+    let other = if is_sender { state::public_key(chain.snapshot, &body.recipient)? } else { Some(transaction.signer) };
     let Some(other) = other else { return Ok(transaction) };
     budget.charge(cost::SHARED_KEY);
     if let Ok(Some(payload)) = decrypt(key, &other, &message.payload) {

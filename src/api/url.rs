@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::api::error::ApiError;
-use crate::api::media::Accept;
+use super::ApiError;
+use super::media::Accept;
 use crate::codec::text::repair_utf8;
 
 /// Returns a query parameter; several values are joined with commas. The case of the name's first letter is ignored.
@@ -62,16 +62,9 @@ impl NormalisedPath {
     }
 }
 
-/// Result of normalizing a path.
+/// A path that the web container rejects.
 #[derive(Debug, PartialEq, Eq)]
-pub enum PathForm {
-    /// The path was in another form and may have a route in this one.
-    Normalised(NormalisedPath),
-    /// The path is in plain form.
-    Plain,
-    /// The path is malformed; the web container rejects it.
-    Malformed,
-}
+pub struct MalformedPath;
 
 /// Strips one trailing slash, which any path may have.
 pub fn without_trailing_slash(path: &str) -> &str {
@@ -81,15 +74,13 @@ pub fn without_trailing_slash(path: &str) -> &str {
     }
 }
 
-/// Collapses slashes, decodes escapes, strips path parameters and splits off the extension.
-pub fn normalise(raw: &str) -> PathForm {
+/// Collapses slashes, decodes escapes, strips path parameters and splits off the extension. Returns `None` if the path has
+/// none of these.
+pub fn normalise(raw: &str) -> Result<Option<NormalisedPath>, MalformedPath> {
     if !raw.bytes().any(|byte| matches!(byte, b'%' | b';' | b'.')) && !raw.contains("//") {
-        return PathForm::Plain;
+        return Ok(None);
     }
-    let Some(decoded) = decode_path(raw) else { return PathForm::Malformed };
-    if escapes_root(&decoded) {
-        return PathForm::Malformed;
-    }
+    let decoded = decode_path(raw).filter(|decoded| !escapes_root(decoded)).ok_or(MalformedPath)?;
     let mut path = String::with_capacity(decoded.len());
     for segment in decoded.split('/').filter(|segment| !segment.is_empty()) {
         path.push('/');
@@ -99,7 +90,7 @@ pub fn normalise(raw: &str) -> PathForm {
     let dot = path[name..].rfind('.').map(|dot| name + dot);
     let extension = dot.map(|dot| path[dot + 1..].to_owned());
     path.truncate(dot.unwrap_or(path.len()));
-    PathForm::Normalised(NormalisedPath { path, extension })
+    Ok(Some(NormalisedPath { path, extension }))
 }
 
 /// Decodes escapes and strips path parameters, which end with their segment.
@@ -197,10 +188,10 @@ mod path_tests {
             ("/chain/height.foo", Some("foo")),
             ("//chain/height/", None),
         ] {
-            let PathForm::Normalised(normalised) = normalise(raw) else { panic!("{raw}") };
+            let normalised = normalise(raw).unwrap().expect(raw);
             assert_eq!((normalised.path.as_str(), normalised.extension.as_deref()), ("/chain/height", extension));
         }
-        assert_eq!(normalise("/chain/height"), PathForm::Plain);
+        assert_eq!(normalise("/chain/height"), Ok(None));
         assert_eq!(without_trailing_slash("/chain/height/"), "/chain/height");
         assert_eq!(without_trailing_slash("/"), "/");
     }
@@ -208,7 +199,7 @@ mod path_tests {
     #[test]
     fn dots_are_not_resolved() {
         for raw in ["/chain/./height", "/chain/../chain/height", "/chain/height%20"] {
-            let PathForm::Normalised(normalised) = normalise(raw) else { panic!("{raw}") };
+            let normalised = normalise(raw).unwrap().expect(raw);
             assert_ne!(normalised.path, "/chain/height", "{raw}");
         }
     }
@@ -216,7 +207,7 @@ mod path_tests {
     #[test]
     fn malformed_paths_are_rejected() {
         for raw in ["/../x", "/chain/%00", "/chain/height%", "/%ff", "/a/../../b", "/a;%zz"] {
-            assert_eq!(normalise(raw), PathForm::Malformed, "{raw}");
+            assert_eq!(normalise(raw), Err(MalformedPath), "{raw}");
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod proof;
 mod recalculation;
 mod reorgs;
 mod rollback;
+mod snapshot;
 mod store_verifier;
 #[cfg(test)]
 mod tests;
@@ -28,4 +29,5 @@ pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
 pub use recalculation::{Recalculation, due_after};
 pub use reorgs::{MAX_REORGS, MAX_REPLACED, Reorg, ReorgLog, ReplacedBlock};
 pub use rollback::{RollbackError, rollback};
+pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, RawTransaction};
 pub use store_verifier::{StoreDifference, StoreVerifier};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::entry::MempoolEntry;
-use super::{ConfirmedChain, ContentHash, MAX_BYTES, MAX_CLASS_BLOCKS, Mempool, MempoolContent};
+use super::{ChainSnapshot, ContentHash, MAX_BYTES, MAX_CLASS_BLOCKS, Mempool, MempoolContent};
 use crate::codec::SigningForm;
 use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
@@ -18,12 +18,7 @@ use crate::store::{Overlay, StoreError};
 impl Mempool {
     /// Validates and accepts an announced or pushed transaction, or returns the remembered result if it came before. An
     /// accepted one must be relayed to peers.
-    pub fn announce(
-        &mut self,
-        transaction: Transaction,
-        confirmed: &ConfirmedChain<'_>,
-        verifier: &mut Verifier,
-    ) -> RuleResult {
+    pub fn announce(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult {
         let network = wire_network(transaction.version);
         require(network == confirmed.network.byte, ValidationResult::FailureWrongNetwork)?;
         let hash = content_hash(&transaction);
@@ -31,7 +26,7 @@ impl Mempool {
             return Err(result.into());
         }
         self.recent_results.insert(hash, confirmed.now);
-        let outcome = self.add(transaction, confirmed, verifier);
+        let outcome = self.add(transaction, confirmed);
         match &outcome {
             Ok(()) => self.recent_results.set_result(&hash, ValidationResult::Success),
             Err(Rejection::Result(result)) => self.recent_results.set_result(&hash, *result),
@@ -52,20 +47,16 @@ impl Mempool {
         answer
     }
 
-    /// Validates and accepts a transaction without the remembered results. Completes a pending rebuild first.
-    pub fn add(
-        &mut self,
-        transaction: Transaction,
-        confirmed: &ConfirmedChain<'_>,
-        verifier: &mut Verifier,
-    ) -> RuleResult {
+    /// Validates and accepts a transaction of a remote mempool. The remembered results are neither used nor set, so that
+    /// a copy with a wrong signature does not keep the valid transaction out. Completes a pending rebuild first.
+    pub fn add(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult {
         self.finish_rebuild(confirmed)?;
         let root = MempoolEntry::new(transaction, confirmed.network.byte);
         require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;
         let has_room = self.content.has_room_for(&root, confirmed)?;
         require(has_room, ValidationResult::FailureTransactionCacheTooFull)?;
         rules::transactions_are_new(std::slice::from_ref(&root.hashes), confirmed.snapshot)?;
-        check_signatures(&root, confirmed, verifier)?;
+        check_signatures(&root, confirmed, &mut self.verifier)?;
         self.content.insert(root, confirmed, &mut self.newly_accepted)
     }
 }
@@ -81,7 +72,7 @@ fn require(condition: bool, otherwise: ValidationResult) -> RuleResult {
 /// Checks the signatures of a transaction and its cosignatures. Those of the treasury reissuance need none.
 pub(super) fn check_signatures(
     root: &MempoolEntry,
-    confirmed: &ConfirmedChain<'_>,
+    confirmed: &ChainSnapshot<'_>,
     verifier: &mut Verifier,
 ) -> RuleResult {
     if confirmed.network.chain.forks.treasury_hashes.contains(&root.hashes.own) {
@@ -102,7 +93,7 @@ impl MempoolContent {
     pub(super) fn insert(
         &mut self,
         root: MempoolEntry,
-        confirmed: &ConfirmedChain<'_>,
+        confirmed: &ChainSnapshot<'_>,
         newly_accepted: &mut VecDeque<Rc<Transaction>>,
     ) -> RuleResult {
         let transaction = Rc::clone(&root.transaction);
@@ -131,9 +122,9 @@ impl MempoolContent {
     fn validate<'t>(
         &mut self,
         transaction: &'t Transaction,
-        confirmed: &ConfirmedChain<'_>,
+        confirmed: &ChainSnapshot<'_>,
     ) -> Result<Vec<Effect<'t>>, Rejection> {
-        let ConfirmedChain { snapshot, network, height, now } = *confirmed;
+        let ChainSnapshot { snapshot, network, height, now } = *confirmed;
         let overlay = Overlay::new(snapshot, &mut self.changes);
         let (height, purpose) = (height.next(), Purpose::Mempool);
         let context = ValidationContext { state: &overlay, block: None, network, height, now, purpose };
@@ -142,7 +133,7 @@ impl MempoolContent {
 
     /// Applies effects at the height of the tip, not of the next block, as NIS1 does; but never at the height of the
     /// nemesis block, where all received amounts are vested at once.
-    fn apply(&mut self, effects: &[Effect<'_>], confirmed: &ConfirmedChain<'_>) -> RuleResult {
+    fn apply(&mut self, effects: &[Effect<'_>], confirmed: &ChainSnapshot<'_>) -> RuleResult {
         let height = confirmed.height.max(Height::NEMESIS.next());
         let mut overlay = Overlay::new(confirmed.snapshot, &mut self.changes);
         let mut block = BlockContext::new(height, confirmed.now);
@@ -154,7 +145,7 @@ impl MempoolContent {
     }
 
     /// Attaches a cosignature. A second one of the same signer is accepted and pays like the first, but is not stored.
-    fn attach(&mut self, number: u64, cosignature: &MempoolEntry, confirmed: &ConfirmedChain<'_>) {
+    fn attach(&mut self, number: u64, cosignature: &MempoolEntry, confirmed: &ChainSnapshot<'_>) {
         self.children.insert(cosignature.hashes.own);
         self.bytes += cosignature.bytes;
         if let Some(mut multisig) = self.entries.remove(&number) {
@@ -171,7 +162,7 @@ const MAX_FEE_IMPORTANCE: f64 = 0.01;
 /// The fuller the mempool, the higher the fee or the importance of the account must be.
 impl MempoolContent {
     /// Returns whether there is room for a transaction.
-    pub(super) fn has_room_for(&self, root: &MempoolEntry, confirmed: &ConfirmedChain<'_>) -> Result<bool, StoreError> {
+    pub(super) fn has_room_for(&self, root: &MempoolEntry, confirmed: &ChainSnapshot<'_>) -> Result<bool, StoreError> {
         if self.bytes + self.changes.bytes() + root.bytes > MAX_BYTES {
             return Ok(false);
         }
@@ -188,7 +179,7 @@ impl MempoolContent {
 }
 
 /// Returns the importance of an account at the last recalculation; 0 if that did not include it.
-fn current_importance(account: &Address, confirmed: &ConfirmedChain<'_>) -> Result<f64, StoreError> {
+fn current_importance(account: &Address, confirmed: &ChainSnapshot<'_>) -> Result<f64, StoreError> {
     let last = state::last_recalculation(confirmed.snapshot)?.map(|last| last.height);
     let own = state::importance(confirmed.snapshot, account)?;
     Ok(own.filter(|own| Some(own.height) == last).map_or(0.0, |own| own.importance))

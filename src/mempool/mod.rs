@@ -14,16 +14,19 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 
 pub use entry::MempoolEntry;
 pub use recent_results::{ContentHash, MAX_RESULTS, RecentResults};
 
-use self::rebuild::Rebuild;
+use self::rebuild::{AddedBlocks, Rebuild};
+use crate::chain::ChainSnapshot;
+use crate::crypto::Verifier;
 use crate::model::network::ChainParameters;
 use crate::model::transaction::Hashes;
-use crate::model::{Address, Amount, Body, Hash256, Height, Network, Timestamp, Transaction};
+use crate::model::{Address, Amount, Body, Hash256, Timestamp, Transaction};
 use crate::state;
-use crate::store::{Changes, Snapshot, StoreError};
+use crate::store::{Changes, StoreError};
 
 /// Maximum bytes of the transactions and their overlay state; further transactions are rejected as if the mempool were
 /// full. With the network's defaults the limit on the number of transactions is reached first.
@@ -37,24 +40,16 @@ pub fn max_transactions(chain: &ChainParameters) -> usize {
     usize::try_from(of_class.saturating_mul(2)).unwrap_or(usize::MAX)
 }
 
-/// The confirmed chain, on which the mempool builds.
-#[derive(Clone, Copy)]
-pub struct ConfirmedChain<'a> {
-    /// Snapshot of the last commit.
-    pub snapshot: &'a Snapshot<'a>,
-    /// The network.
-    pub network: &'a Network,
-    /// Height of the tip.
-    pub height: Height,
-    /// Network time.
-    pub now: Timestamp,
-}
-
 /// The mempool.
 #[derive(Default)]
 pub struct Mempool {
     content: MempoolContent,
+    /// Added blocks whose transactions are still to be removed.
+    added_blocks: Option<AddedBlocks>,
     rebuild: Option<Rebuild>,
+    /// When to remove expired transactions, as time since the start.
+    next_expiry: Duration,
+    verifier: Verifier,
     /// Results of recent pushes.
     recent_results: RecentResults,
     /// Newly accepted transactions that are not published yet.
@@ -113,6 +108,12 @@ impl Mempool {
     /// Returns the number of remembered results: at most [`MAX_RESULTS`].
     pub fn remembered_results(&self) -> usize {
         self.recent_results.len()
+    }
+
+    /// Adds a transaction without validation.
+    #[cfg(test)]
+    pub fn add_unchecked(&mut self, transaction: Transaction, network: crate::model::NetworkByte) {
+        self.content.push(MempoolEntry::new(transaction, network));
     }
 
     /// Returns whether accepted transactions are not published yet.
@@ -187,19 +188,24 @@ pub fn short_id(hash: &Hash256) -> ShortId {
 
 /// Queries.
 impl Mempool {
-    /// Returns the transactions that affect an account, or wait for its cosignature, youngest first.
+    /// Returns the transactions that affect an account, or wait for its cosignature, youngest first, at most `limit`. The
+    /// cost does not grow with the number of transactions of the account.
     pub fn most_recent(
         &self,
         account: &Address,
         limit: usize,
-        confirmed: &ConfirmedChain<'_>,
-    ) -> Result<Vec<&MempoolEntry>, StoreError> {
+        confirmed: &ChainSnapshot<'_>,
+    ) -> Result<Vec<Rc<Transaction>>, StoreError> {
+        if self.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut found: BTreeSet<(Reverse<Timestamp>, u64)> =
             self.content.youngest(&self.content.by_age, account).take(limit).collect();
         for multisig in state::cosignatory_of(confirmed.snapshot, account)? {
             found.extend(self.content.youngest(&self.content.multisigs_by_age, &multisig).take(limit));
         }
-        Ok(found.iter().take(limit).filter_map(|(_, number)| self.content.entries.get(number)).collect())
+        let found = found.iter().take(limit).filter_map(|(_, number)| self.content.entries.get(number));
+        Ok(found.map(|root| Rc::clone(&root.transaction)).collect())
     }
 
     /// Returns whether an importance transfer that affects an account is unconfirmed.

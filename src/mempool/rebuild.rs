@@ -1,15 +1,40 @@
-//! Rebuild of the mempool's overlay state after a change of the chain or the removal of expired transactions.
+//! Maintenance: removal of confirmed and expired transactions, and the rebuild of the overlay state that follows.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
+use std::time::Duration;
 
 use super::admission::check_signatures;
 use super::entry::MempoolEntry;
-use super::{ConfirmedChain, Mempool, MempoolContent};
-use crate::crypto::Verifier;
-use crate::model::{Hash256, Timestamp, Transaction};
+use super::{ChainSnapshot, Mempool, MempoolContent};
+use crate::budget::Budget;
+use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::rules::Rejection;
-use crate::store::StoreError;
+use crate::store::{StoreError, stored_block};
+
+/// Interval between two removals of expired transactions.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Work units for one transaction of a rebuild, and for reading one block.
+const UNITS_PER_TRANSACTION: u32 = 50;
+const UNITS_PER_BLOCK: u32 = 200;
+
+/// Blocks that were added to the chain, and the hashes of the transactions of those that were read so far.
+pub struct AddedBlocks {
+    next: Height,
+    last: Height,
+    confirmed: BTreeSet<Hash256>,
+}
+
+impl AddedBlocks {
+    /// Reads the next block. Returns whether it was the last.
+    fn read_next(&mut self, chain: &ChainSnapshot<'_>) -> Result<bool, StoreError> {
+        let block = stored_block(chain.snapshot, self.next, chain.context().trusted())?;
+        let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);
+        self.confirmed.extend(transactions.map(|transaction| transaction.hash()));
+        self.next = self.next.next();
+        Ok(self.next > self.last)
+    }
+}
 
 /// The new content during a rebuild.
 pub struct Rebuild {
@@ -21,6 +46,67 @@ pub struct Rebuild {
 }
 
 impl Mempool {
+    /// Returns whether the mempool is not yet up to date with the chain.
+    pub fn has_work(&self) -> bool {
+        self.added_blocks.is_some() || self.is_rebuilding()
+    }
+
+    /// Returns when expired transactions are to be removed, as time since the start.
+    pub fn due(&self) -> Duration {
+        self.next_expiry
+    }
+
+    /// Removes expired transactions once a second; `uptime` is the time since the start.
+    pub fn tick(&mut self, now: Timestamp, uptime: Duration) {
+        if uptime >= self.next_expiry {
+            self.next_expiry = uptime + EXPIRY_INTERVAL;
+            self.drop_expired(now);
+        }
+    }
+
+    /// Brings the mempool up to date with the chain, within the budget.
+    pub fn work(&mut self, chain: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<(), StoreError> {
+        while self.has_work() && !budget.is_exhausted() {
+            if let Some(added) = &mut self.added_blocks {
+                budget.charge(UNITS_PER_BLOCK);
+                if added.read_next(chain)? {
+                    let confirmed = mem::take(&mut added.confirmed);
+                    self.added_blocks = None;
+                    self.on_chain_change(&confirmed, Vec::new());
+                }
+            } else {
+                budget.charge(UNITS_PER_TRANSACTION);
+                self.step_rebuild(chain)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that blocks were added to the chain.
+    pub fn blocks_added(&mut self, first: Height, last: Height) {
+        let is_idle = self.is_idle();
+        match &mut self.added_blocks {
+            Some(added) => added.last = last,
+            None if is_idle => {}
+            None => self.added_blocks = Some(AddedBlocks { next: first, last, confirmed: BTreeSet::new() }),
+        }
+    }
+
+    /// Records a chain update: transactions with the hashes `confirmed` are confirmed, and `returned` are unconfirmed
+    /// again.
+    pub fn chain_changed(&mut self, mut confirmed: BTreeSet<Hash256>, returned: Vec<Transaction>) {
+        if let Some(added) = self.added_blocks.take() {
+            confirmed.extend(added.confirmed);
+        }
+        if !self.is_idle() || !returned.is_empty() {
+            self.on_chain_change(&confirmed, returned);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_empty() && !self.has_work()
+    }
+
     /// Starts a rebuild after the chain confirmed some transactions and returned others of replaced blocks.
     pub fn on_chain_change(&mut self, confirmed: &BTreeSet<Hash256>, returned: Vec<Transaction>) {
         self.content.remove_confirmed(confirmed);
@@ -56,7 +142,7 @@ impl Mempool {
     }
 
     /// Performs one step of the rebuild: takes over one transaction.
-    pub fn step_rebuild(&mut self, confirmed: &ConfirmedChain<'_>, verifier: &mut Verifier) -> Result<(), StoreError> {
+    pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
             let Some(root) = self.content.entries.get(&number).cloned() else { return Ok(()) };
@@ -64,7 +150,7 @@ impl Mempool {
             rebuild.content.insert(root, confirmed, &mut VecDeque::new())
         } else if let Some(transaction) = rebuild.returned.pop_front() {
             let root = MempoolEntry::new(transaction, confirmed.network.byte);
-            let good = check_signatures(&root, confirmed, verifier);
+            let good = check_signatures(&root, confirmed, &mut self.verifier);
             let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed, &mut self.newly_accepted));
             if outcome.is_ok() {
                 // If the rebuild restarts, it is taken over without being published again.
@@ -83,10 +169,9 @@ impl Mempool {
         }
     }
 
-    pub(super) fn finish_rebuild(&mut self, confirmed: &ConfirmedChain<'_>) -> Result<(), StoreError> {
-        let mut verifier = Verifier::default();
+    pub(super) fn finish_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
         while self.is_rebuilding() {
-            self.step_rebuild(confirmed, &mut verifier)?;
+            self.step_rebuild(confirmed)?;
         }
         Ok(())
     }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use tempfile::TempDir;
 
 use super::*;
-use crate::crypto::{KeyPair, PrivateKey, Verifier};
+use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::network::test_network;
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
-use crate::model::{Address, Amount, Body, NetworkByte};
+use crate::model::{Address, Amount, Body, Height, Network, NetworkByte};
 use crate::rules::{Rejection, RuleResult, ValidationResult};
 use crate::state::{Account, VestedBalance, put_account};
 use crate::store::{Store, Table, Write, test_store};
@@ -99,23 +99,23 @@ impl Scene {
         Scene { network, store, pool: Mempool::default(), _folder: folder }
     }
 
-    fn with<T>(&mut self, act: impl FnOnce(&mut Mempool, &ConfirmedChain<'_>, &mut Verifier) -> T) -> T {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Mempool, &ChainSnapshot<'_>) -> T) -> T {
         let snapshot = self.store.snapshot().unwrap();
-        let confirmed = ConfirmedChain { snapshot: &snapshot, network: &self.network, height: Height(1000), now: NOW };
-        act(&mut self.pool, &confirmed, &mut Verifier::default())
+        let confirmed = ChainSnapshot { snapshot: &snapshot, network: &self.network, height: Height(1000), now: NOW };
+        act(&mut self.pool, &confirmed)
     }
 
     fn announce(&mut self, transaction: &Transaction) -> RuleResult {
-        self.with(|pool, confirmed, verifier| pool.announce(transaction.clone(), confirmed, verifier))
+        self.with(|pool, confirmed| pool.announce(transaction.clone(), confirmed))
     }
 
     /// Adds a transaction as received from a peer's mempool.
     fn add_remote(&mut self, transaction: &Transaction) -> RuleResult {
-        self.with(|pool, confirmed, verifier| pool.add(transaction.clone(), confirmed, verifier))
+        self.with(|pool, confirmed| pool.add(transaction.clone(), confirmed))
     }
 
     fn work(&mut self) {
-        self.with(|pool, confirmed, verifier| pool.step_rebuild(confirmed, verifier)).unwrap();
+        self.with(|pool, confirmed| pool.step_rebuild(confirmed)).unwrap();
     }
 
     /// Completes pending work and returns the transactions to publish.
@@ -195,7 +195,7 @@ fn a_forged_copy_before_the_boot_does_not_block_the_genuine_transaction() {
     let mut scene = Scene::new();
     let genuine = payment(1, 1);
     let forged = Transaction { signature: payment(1, 2).signature, ..genuine.clone() };
-    let mut note = |one: &Transaction| scene.with(|pool, confirmed, _| pool.result_before_join(one, confirmed.now));
+    let mut note = |one: &Transaction| scene.with(|pool, confirmed| pool.result_before_join(one, confirmed.now));
     assert_eq!([note(&forged), note(&genuine)], [None, None]);
     assert_eq!(note(&genuine), Some(ValidationResult::Neutral));
 }

@@ -6,11 +6,12 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use crate::chain::ChainSnapshot;
 use crate::chain::harvest::Harvested;
 use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, check_pushed, pushed_branch};
 use crate::codec::{Context, ReadError, SigningForm};
 use crate::crypto::Verifier;
-use crate::mempool::{ConfirmedChain, ContentHash, MAX_RESULTS, RecentResults};
+use crate::mempool::{ContentHash, MAX_RESULTS, RecentResults};
 use crate::model::{Address, Block, Height, Network, Timestamp};
 use crate::peer::io::FetchedBlocks;
 use crate::peer::peer_table::host;
@@ -184,7 +185,7 @@ impl<'s> BlockProcessor<'s> {
         &mut self,
         block: Block,
         by: Pusher,
-        confirmed: &ConfirmedChain<'_>,
+        confirmed: &ChainSnapshot<'_>,
         is_booted: bool,
     ) -> Result<PushOutcome, StoreError> {
         let bytes = block.to_bytes(SigningForm::Verifiable);

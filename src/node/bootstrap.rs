@@ -2,7 +2,8 @@
 
 use super::import::IMPORT_OPTIONS;
 use super::{HTTP, UNITS_PER_STEP, api_settings, explorer};
-use crate::api::{Budget, LoadingApi};
+use crate::api::Api;
+use crate::budget::Budget;
 use crate::chain::{BlockError, BlockImporter, ImportError, ImportOptions, ImportProgress};
 use crate::clock::NetworkClock;
 use crate::config::{LocalAddresses, Settings};
@@ -23,7 +24,7 @@ pub struct Bootstrap<'s> {
     settings: &'s Settings,
     clock: NetworkClock,
     explorer: Option<Explorer>,
-    api: LoadingApi,
+    api: Api,
     search: NemesisSearch,
     /// The import of a received block.
     importer: Option<BlockImporter<'s>>,
@@ -44,7 +45,7 @@ impl<'s> Bootstrap<'s> {
             settings,
             clock: NetworkClock::new(settings.node.clock, now.monotonic.as_millis() as u64),
             explorer: explorer(settings),
-            api: LoadingApi::new(api_settings(settings, settings.http.local.clone())),
+            api: Api::new(api_settings(settings, settings.http.local.clone())),
             search: NemesisSearch::new(settings.network.clone(), settings.nemesis_hash, known, now.monotonic),
             importer: None,
             outcome: None,
@@ -80,7 +81,7 @@ impl<'s> Bootstrap<'s> {
             });
         if !is_explorer {
             let time = self.time(now);
-            self.api.answer(exchange, time);
+            self.api.answer_while_loading(exchange, time);
         }
     }
 

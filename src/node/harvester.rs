@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::chain::ChainSnapshot;
 use crate::chain::ChainUpdate;
 use crate::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
-use crate::mempool::ConfirmedChain;
 use crate::model::{Address, Block, Hash256, Network, Transaction};
 use crate::store::StoreError;
 
@@ -55,7 +55,7 @@ impl<'s> Harvester<'s> {
     pub fn unlock_configured(
         &mut self,
         boot_key: Option<&PrivateKey>,
-        confirmed: &ConfirmedChain<'_>,
+        confirmed: &ChainSnapshot<'_>,
     ) -> Result<(), StoreError> {
         let settings = self.settings;
         if !settings.peers.auto_harvest {
@@ -73,7 +73,7 @@ impl<'s> Harvester<'s> {
         Ok(())
     }
 
-    fn unlock(&mut self, key: &PrivateKey, confirmed: &ConfirmedChain<'_>) -> Result<(), StoreError> {
+    fn unlock(&mut self, key: &PrivateKey, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
         let pair = Box::new(KeyPair::new(key));
         let address = Address::from_public_key(&pair.public(), self.network.byte);
         match self.unlocked.unlock_configured(pair, confirmed.height, confirmed.snapshot, self.network)? {
@@ -114,7 +114,7 @@ impl<'s> Harvester<'s> {
     pub fn step(
         &mut self,
         running: Duration,
-        confirmed: &ConfirmedChain<'_>,
+        confirmed: &ChainSnapshot<'_>,
         unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
     ) -> Result<Option<Harvested>, StoreError> {
         let Some(mut round) = self.round.take() else {

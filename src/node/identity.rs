@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use crate::api::{BootRequest, NodeDescription};
 use crate::config::Settings;
-use crate::crypto::{KeyPair, PrivateKey, Signature};
+use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::{Address, Timestamp};
-use crate::peer::wire::{self, Challenge, Endpoint, MetaData, NodeInfo};
+use crate::peer::wire::{self, Endpoint, MetaData, NodeInfo};
 
 /// The node's key, its public description, and whether it has joined its network.
 pub struct Identity {
@@ -62,10 +62,5 @@ impl Identity {
     /// Returns the node's key pair, which signs its messages.
     pub fn keys(&self) -> Rc<KeyPair> {
         Rc::clone(&self.pair)
-    }
-
-    /// Signs a peer's challenge.
-    pub fn sign_challenge(&self, challenge: &Challenge) -> Signature {
-        challenge.sign(&self.pair)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Node, UNITS_PER_STEP};
-use crate::api::Budget;
+use crate::budget::Budget;
 use crate::chain::{BlockError, BlockImporter, ImportError, ImportOptions, ImportProgress};
 use crate::model::{Block, Height, Timestamp};
 use crate::net::service::LoopTime;

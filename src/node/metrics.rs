@@ -3,22 +3,20 @@
 use std::time::Duration;
 
 use super::Node;
-use super::api_context::ApiContext;
-use super::store_health::Verification;
+use crate::api::ROUTES;
 use crate::api::routes::Method;
-use crate::api::views::ClockState;
-use crate::api::{FIRST_ROUTE_ID, ROUTES};
 use crate::mempool;
 use crate::metrics::Exposition;
 use crate::model::Height;
 use crate::net::metrics::{MAX_ROUTES, Metrics, RouteMetrics, STATUSES, TOP_CLIENTS};
+use crate::net::service::{Effects, LoopTime};
 use crate::peer::peer_table::State;
 use crate::peer::{LimitUsage, Manager};
-use crate::store::{ReaderCounts, Store, StoreMetrics};
+use crate::store::{ReaderCounts, StoreMetrics};
 use crate::websocket_api::Broker;
 
 /// Route id of requests to the websocket port; follows the ids of the HTTP API.
-pub const WEBSOCKET_ROUTE_ID: usize = FIRST_ROUTE_ID + ROUTES.len();
+pub const WEBSOCKET_ROUTE_ID: usize = 1 + ROUTES.len();
 /// Route id of requests for the explorer exposition.
 pub const EXPLORER_ROUTE_ID: usize = WEBSOCKET_ROUTE_ID + 1;
 const _: () = assert!(EXPLORER_ROUTE_ID < MAX_ROUTES);
@@ -26,22 +24,6 @@ const _: () = assert!(EXPLORER_ROUTE_ID < MAX_ROUTES);
 const OTHER: &str = "other";
 /// Rank labels of the top clients, the most expensive first.
 const RANKS: [&str; TOP_CLIENTS] = ["1", "2", "3", "4", "5"];
-
-/// Sources of metrics besides [`ApiContext`].
-pub struct MetricsSources<'a> {
-    /// The store.
-    pub store: &'a Store,
-    /// Results of the background verification of the store's checksums.
-    pub verification: &'a Verification,
-    /// The websocket sessions.
-    pub broker: &'a Broker,
-    /// State of the node's clock.
-    pub clock: ClockState,
-    /// The store is failing to read or write.
-    pub is_store_failing: bool,
-    /// Returns the memory usage of the process.
-    pub memory: fn() -> Memory,
-}
 
 /// Memory of the process in bytes, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,69 +34,89 @@ pub struct Memory {
     pub private: Option<u64>,
 }
 
-/// Collects all metrics.
-pub fn collect(context: &ApiContext<'_, '_>, sources: &MetricsSources<'_>) -> Exposition {
-    let mut exposition = Exposition::default();
-    let network = context.effects.as_ref().map(|effects| effects.metrics()).unwrap_or_default();
-    let version = env!("CARGO_PKG_VERSION");
-    let labels = vec![("version", version), ("network", context.view.network.name.as_str())];
-    exposition.gauges("nisd_info", "Version of the program and name of the network; always 1.", [(labels, 1)]);
-    exposition.gauge("nisd_uptime_seconds", "Time since the start.", context.now.monotonic);
-    let status = context.view.status.code();
-    exposition.gauge("nisd_status", "State of the node, as in /status; 6 is synchronised.", status);
-    chain(&mut exposition, context, sources);
-    peers(&mut exposition, context.peers.as_ref(), context.now.monotonic);
-    requests(&mut exposition, &network.counters.routes);
-    connections(&mut exposition, &network);
-    clients(&mut exposition, &network);
-    sessions(&mut exposition, &network, sources.broker);
-    loop_iterations(&mut exposition, &network);
-    if let Ok(metrics) = sources.store.metrics() {
-        store(&mut exposition, &metrics);
+impl Node<'_> {
+    /// Collects all metrics.
+    pub(super) fn metrics(&self, now: LoopTime, effects: &dyn Effects) -> Exposition {
+        let mut exposition = Exposition::default();
+        let network = effects.metrics();
+        let labels = vec![("version", env!("CARGO_PKG_VERSION")), ("network", self.network.name.as_str())];
+        exposition.gauges("nisd_info", "Version of the program and name of the network; always 1.", [(labels, 1)]);
+        exposition.gauge("nisd_uptime_seconds", "Time since the start.", now.monotonic);
+        let status = self.status().code();
+        exposition.gauge("nisd_status", "State of the node, as in /status; 6 is synchronised.", status);
+        chain(&mut exposition, self, now);
+        peers(&mut exposition, self.peers.as_ref(), now.monotonic);
+        requests(&mut exposition, &network.counters.routes);
+        connections(&mut exposition, &network);
+        clients(&mut exposition, &network);
+        sessions(&mut exposition, &network, &self.broker);
+        loop_iterations(&mut exposition, &network);
+        if let Ok(metrics) = self.reader.store().metrics() {
+            store(&mut exposition, &metrics);
+        }
+        let is_failing = self.read_backoff.is_failing() || self.write_backoff.is_failing();
+        exposition.gauge("nisd_store_failing", "1 while the store cannot be read or written.", is_failing);
+        exposition.gauge(
+            "nisd_store_damaged_ranges",
+            "Damaged ranges of rows; requests that need them get an error.",
+            self.verification.damaged_ranges(),
+        );
+        exposition.counter(
+            "nisd_store_verifications_total",
+            "Complete verifications of the store against its checksums.",
+            self.verification.passes(),
+        );
+        let memory = (self.memory)();
+        exposition.gauge(
+            "nisd_memory_resident_bytes",
+            "Memory of the process, mapped files included.",
+            memory.resident,
+        );
+        exposition.gauge("nisd_memory_private_bytes", "Private memory of the process.", memory.private);
+        exposition
     }
-    exposition.gauge("nisd_store_failing", "1 while the store cannot be read or written.", sources.is_store_failing);
-    exposition.gauge(
-        "nisd_store_damaged_ranges",
-        "Damaged ranges of rows; requests that need them get an error.",
-        sources.verification.damaged_ranges(),
-    );
-    exposition.counter(
-        "nisd_store_verifications_total",
-        "Complete verifications of the store against its checksums.",
-        sources.verification.passes(),
-    );
-    let memory = (sources.memory)();
-    exposition.gauge("nisd_memory_resident_bytes", "Memory of the process, mapped files included.", memory.resident);
-    exposition.gauge("nisd_memory_private_bytes", "Private memory of the process.", memory.private);
-    exposition
+
+    /// Returns the usage of every collection that outsiders can grow and that has its own limit: of the mempool, the
+    /// block processor and the peer layer.
+    pub fn limit_usage(&self) -> Vec<LimitUsage> {
+        let pool = &self.mempool;
+        let mut loads = vec![
+            LimitUsage::new("unconfirmed transactions", pool.len(), mempool::max_transactions(&self.network.chain)),
+            LimitUsage::new("bytes of the mempool", pool.bytes(), mempool::MAX_BYTES),
+            LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
+        ];
+        loads.extend(self.block_processor.limit_usage());
+        loads.extend(self.peers.as_ref().into_iter().flat_map(Manager::usage));
+        loads
+    }
 }
 
-fn chain(exposition: &mut Exposition, context: &ApiContext<'_, '_>, sources: &MetricsSources<'_>) {
-    let height = context.view.height;
+fn chain(exposition: &mut Exposition, node: &Node<'_>, now: LoopTime) {
+    let (height, clock) = (node.height, node.clock_state(now));
     exposition.gauge("nisd_height", "Height of the last block.", height.0);
-    let blocks_behind = peer_height(context).map(|others| others.0.saturating_sub(height.0));
+    let blocks_behind = peer_height(node.peers.as_ref()).map(|others| others.0.saturating_sub(height.0));
     exposition.gauge(
         "nisd_blocks_behind",
         "How many blocks half of the peers are ahead, by their reported heights.",
         blocks_behind,
     );
-    let age = -i64::from(sources.clock.chain_ahead);
+    let age = -i64::from(clock.chain_ahead);
     exposition.gauge(
         "nisd_last_block_age_seconds",
         "Time since the time stamp of the last block, by network time.",
         age,
     );
-    let pool = &context.mempool.pool;
+    let pool = &node.mempool;
     exposition.gauge("nisd_unconfirmed_transactions", "Unconfirmed transactions.", pool.len());
     exposition.gauge("nisd_unconfirmed_bytes", "Memory of the mempool.", pool.bytes());
-    let harvester = &context.harvester;
+    let harvester = &node.harvester;
     exposition.gauge("nisd_harvesting_accounts", "Accounts that harvest on this node.", harvester.unlocked.count());
     exposition.counter(
         "nisd_harvested_blocks_total",
         "Blocks that these accounts have added to the chain.",
         harvester.harvested(),
     );
-    let reorgs = context.reorgs;
+    let reorgs = &node.reorgs;
     exposition.counter("nisd_reorgs_total", "Reorgs.", reorgs.count());
     exposition.counter("nisd_replaced_blocks_total", "Blocks that reorgs have replaced.", reorgs.replaced());
     exposition.counter(
@@ -122,25 +124,25 @@ fn chain(exposition: &mut Exposition, context: &ApiContext<'_, '_>, sources: &Me
         "Replaced blocks that were harvested on this node.",
         reorgs.own(),
     );
-    let offset = context.peers.as_ref().map(|peers| peers.time_sync.clock_difference().unwrap_or(0) as f64 / 1000.0);
+    let offset = node.peers.as_ref().map(|peers| peers.time_sync.clock_difference().unwrap_or(0) as f64 / 1000.0);
     exposition.gauge(
         "nisd_clock_offset_seconds",
         "How far the peers' clocks are ahead of this machine's; 0 while the difference does not matter.",
         offset,
     );
-    let refused = context.peers.as_ref().map(|peers| peers.time_sync.rejected_offset().unwrap_or(0) as f64 / 1000.0);
+    let refused = node.peers.as_ref().map(|peers| peers.time_sync.rejected_offset().unwrap_or(0) as f64 / 1000.0);
     exposition.gauge(
         "nisd_clock_refused_offset_seconds",
         "How far the peers would move network time ahead of this machine's clock, although too few listed peers agree; \
          0 if they would not.",
         refused,
     );
-    exposition.counter("nisd_clock_jumps_total", "Jumps of the system's clock.", sources.clock.jumps);
+    exposition.counter("nisd_clock_jumps_total", "Jumps of the system's clock.", clock.jumps);
 }
 
 /// Returns the height that half of the active peers report, or the target of the block download if that is higher.
-fn peer_height(context: &ApiContext<'_, '_>) -> Option<Height> {
-    let peers = context.peers.as_ref()?;
+fn peer_height(peers: Option<&Manager>) -> Option<Height> {
+    let peers = peers?;
     let active = peers.table.in_state(State::Active);
     let reached = reached_by_half(active.filter_map(|(_, peer)| peer.height).collect());
     reached.into_iter().chain(peers.block_download.as_ref().map(|download| download.target)).max()
@@ -174,7 +176,7 @@ fn peers(exposition: &mut Exposition, peers: Option<&Manager>, now: Duration) {
 
 /// Method and path for a route id.
 fn route(kind: usize) -> (&'static str, &'static str) {
-    match kind.checked_sub(FIRST_ROUTE_ID).and_then(|number| ROUTES.get(number)) {
+    match kind.checked_sub(1).and_then(|number| ROUTES.get(number)) {
         Some(route) if route.method == Method::Get => ("GET", route.path),
         Some(route) => ("POST", route.path),
         None => match kind {
@@ -328,22 +330,6 @@ fn store(exposition: &mut Exposition, metrics: &StoreMetrics) {
     );
     let times = metrics.commit_times.iter().map(|times| (Vec::new(), times));
     exposition.histograms("nisd_commit_duration_seconds", "Duration of commits, waiting for the disk included.", times);
-}
-
-impl Node<'_> {
-    /// Returns the usage of every collection that outsiders can grow and that has its own limit: of the mempool, the
-    /// block processor and the peer layer.
-    pub fn limit_usage(&self) -> Vec<LimitUsage> {
-        let pool = &self.mempool.pool;
-        let mut loads = vec![
-            LimitUsage::new("unconfirmed transactions", pool.len(), mempool::max_transactions(&self.network.chain)),
-            LimitUsage::new("bytes of the mempool", pool.bytes(), mempool::MAX_BYTES),
-            LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
-        ];
-        loads.extend(self.block_processor.limit_usage());
-        loads.extend(self.peers.as_ref().into_iter().flat_map(Manager::usage));
-        loads
-    }
 }
 
 #[cfg(test)]

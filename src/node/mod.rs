@@ -4,12 +4,11 @@
 //! |---|---|
 //! | [`Node`] | dispatches events to the layers and their effects to the event loop |
 //! | [`Bootstrap`] | a node whose store lacks the nemesis block |
-//! | `mempool` | the mempool and its maintenance |
 //! | `harvester` | blocks harvested by accounts of this node |
 //! | [`Import`] | block import while the node runs: from files, or from peers whose chain is far ahead |
 //! | `block_processor` | processing of blocks that were pulled from or pushed by peers, or harvested here |
 //! | `peers` | what the peer layer reads, its effects, and its work for the rest of the node |
-//! | `api_context` | mempool, harvester and chain as the API uses them |
+//! | `requests` | dispatches requests, with the parts of the node that handlers use |
 //! | `warnings` | clock jumps, reorgs and network splits, as the operator sees them |
 //! | `store_health` | backoff after store errors, verification of stored rows |
 //! | `metrics` | metrics, usage of every bounded collection |
@@ -17,17 +16,14 @@
 //! Nothing here touches sockets, clocks or the system's randomness: the same code runs in the event loop, in a
 //! simulation and under a fuzzer.
 
-mod api_context;
 mod block_processor;
 mod bootstrap;
 mod harvester;
 mod identity;
 mod import;
-mod mempool;
 mod metrics;
 mod peers;
 mod query_context;
-mod randomness;
 mod requests;
 mod store_health;
 mod tick;
@@ -42,22 +38,19 @@ pub use self::metrics::Memory;
 pub use crate::peer::PreTrustedPeer;
 pub use crate::peer::saved_peers::MAX_BYTES as MAX_KEPT_BYTES;
 
-use self::api_context::ApiContext;
 use self::block_processor::BlockProcessor;
 use self::harvester::Harvester;
 use self::identity::Identity;
-use self::mempool::MempoolManager;
-use self::randomness::Randomness;
 use self::store_health::{StoreBackoff, Verification};
 use self::warnings::{ClockMonitor, WarningTimes};
 use crate::api::{self, Api, NodeStatus};
-use crate::chain::ReorgLog;
+use crate::chain::{ChainSnapshot, ReorgLog};
 use crate::clock::NetworkClock;
 use crate::codec::{Context, Format};
 use crate::config::{LocalAddresses, Settings};
-use crate::crypto::PrivateKey;
+use crate::crypto::{PrivateKey, Randomness};
 use crate::explorer::{self, Explorer};
-use crate::mempool::ConfirmedChain;
+use crate::mempool::Mempool;
 use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{ConnectionId, Effects, Event, ListenerId, LoopTime, Progress, Service};
@@ -115,7 +108,7 @@ pub struct Node<'s> {
     /// Timestamp of the tip.
     tip_time: Timestamp,
     identity: Identity,
-    mempool: MempoolManager,
+    mempool: Mempool,
     harvester: Harvester<'s>,
     block_processor: BlockProcessor<'s>,
     /// The peer layer, once the node starts to join its network.
@@ -171,7 +164,7 @@ impl<'s> Node<'s> {
         let snapshot = store.snapshot()?;
         let tip = tip(&snapshot)?.ok_or(StoreError::Empty)?;
         let network = &settings.network;
-        let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: tip.height, now: time };
+        let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: tip.height, now: time };
         let mut harvester = Harvester::new(settings);
         if identity.is_booted {
             harvester.unlock_configured(None, &confirmed)?;
@@ -188,7 +181,7 @@ impl<'s> Node<'s> {
             height: tip.height,
             tip_time: tip.timestamp,
             identity,
-            mempool: MempoolManager::default(),
+            mempool: Mempool::default(),
             harvester,
             block_processor: BlockProcessor::new(store, network),
             peers: None,
@@ -288,7 +281,7 @@ impl<'s> Node<'s> {
 
     /// Returns whether an event left work to do.
     fn has_pending_work(&self) -> bool {
-        self.mempool.pool.has_newly_accepted() || self.broker.has_work(!self.mempool.has_work())
+        self.mempool.has_newly_accepted() || self.broker.has_work(!self.mempool.has_work())
     }
 
     /// Returns whether no client has made a request for [`IDLE_AFTER`] and no websocket session is open.

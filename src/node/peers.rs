@@ -3,9 +3,10 @@
 
 use super::Node;
 use super::block_processor::{BlockOrigin, Outcome, ProcessedBlocks};
-use super::randomness::Randomness;
+use crate::chain::ChainSnapshot;
 use crate::codec::Context;
 use crate::codec::block::read_without_transactions;
+use crate::crypto::Randomness;
 use crate::mempool::{Mempool, ShortId};
 use crate::model::{Address, Hash256, Height, Network};
 use crate::net::service::{Effects, LoopTime};
@@ -92,10 +93,10 @@ impl Node<'_> {
         for _ in 0..REMOTE_TRANSACTIONS_PER_TICK {
             let transaction = self.peers.as_mut().and_then(Manager::next_remote_transaction);
             let Some(transaction) = transaction else { break };
-            let Node { reader, network, height, mempool: unconfirmed, .. } = self;
-            let confirmed = super::tick::confirmed(reader, network, *height, time)?;
+            let Node { reader, network, height, mempool, .. } = self;
+            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
             // An invalid transaction has no consequences for the peer.
-            drop(unconfirmed.add_remote(transaction, &confirmed));
+            drop(mempool.add(transaction, &chain));
         }
         Ok(())
     }
@@ -109,11 +110,11 @@ impl Node<'_> {
         run: impl FnOnce(&mut Manager, Now, &ChainReader<'_>),
     ) {
         let present = self.peer_now(now);
-        let Node { reader, network, mempool: unconfirmed, peers, read_backoff, .. } = self;
+        let Node { reader, network, mempool, peers, read_backoff, .. } = self;
         let Some(peers) = peers else { return };
         match reader.snapshot() {
             Ok(snapshot) => {
-                run(peers, present, &ChainReader { snapshot, network, pool: &unconfirmed.pool });
+                run(peers, present, &ChainReader { snapshot, network, mempool });
                 carry_out_actions(peers, effects);
             }
             Err(error) => read_backoff.record_failure(&error, now.monotonic),
@@ -127,7 +128,7 @@ impl Node<'_> {
             (BlockOrigin::Harvested(_), _) => {}
             (BlockOrigin::Pulled(node), outcome) => peers.on_blocks_validated(node, verdict(outcome), now),
             (BlockOrigin::Pushed(block), Outcome::Result(result)) => {
-                peers.record_push(&block.by, push_result(*result), now);
+                peers.record_push(&block.by, (*result).into(), now);
             }
             (BlockOrigin::Pushed(block), Outcome::TooDeep) => {
                 peers.record_push(&block.by, ValidationOutcome::Neutral, now);
@@ -141,7 +142,7 @@ impl Node<'_> {
 pub struct ChainReader<'a> {
     snapshot: &'a Snapshot<'a>,
     network: &'a Network,
-    pool: &'a Mempool,
+    mempool: &'a Mempool,
 }
 
 impl LocalChain for ChainReader<'_> {
@@ -168,7 +169,7 @@ impl LocalChain for ChainReader<'_> {
     }
 
     fn short_ids(&self) -> Vec<ShortId> {
-        self.pool.short_ids()
+        self.mempool.short_ids()
     }
 
     fn importance(&self, node: &Address) -> Result<f64, StoreUnreadable> {
@@ -193,16 +194,6 @@ impl LocalChain for ChainReader<'_> {
 fn unreadable(error: StoreError) -> StoreUnreadable {
     log::warn!("{error}");
     StoreUnreadable
-}
-
-/// Returns the peer layer's result for a push with this validation result.
-pub fn push_result(result: ValidationResult) -> ValidationOutcome {
-    use ValidationResult::{FailureEntityUnusableOutOfSync, FailureTransactionCacheTooFull, Neutral, Success};
-    match result {
-        Success => ValidationOutcome::Useful,
-        Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull => ValidationOutcome::Neutral,
-        _ => ValidationOutcome::Harmful,
-    }
 }
 
 fn verdict(outcome: &Outcome) -> ValidationOutcome {

@@ -3,17 +3,16 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::ApiContext;
-use crate::api::media::Format;
-use crate::api::streams::{ItemSource, NextItem, OwnedDefinitions, OwnedMosaics, RentedNamespaces};
-use crate::api::views::{DefinitionAndSupply, View};
+use crate::api::streams::{BodyWriter, ItemSource, NextItem};
 use crate::api::{
-    AccountStream, ApiError, BlockStream, BodyWriter, Budget, ChainSnapshot, NodeHandle, Page, TransferFilter,
-    transfer_page,
+    ALL_TRANSFERS, AccountBody, ApiError, BlockBody, DefinitionAndSupply, Format, NodeContext, OwnedDefinitions,
+    OwnedMosaics, Page, RentedNamespaces, View, supply_of, transfer_page,
 };
+use crate::budget::Budget;
 use crate::codec::json::JsonEncoder;
 use crate::model::{Address, Height, MosaicDefinition, MosaicId, Transaction};
 use crate::net::service::Progress;
+use crate::state;
 use crate::store::StoreError;
 use crate::websocket_api::{BodyProgress, BodyStream, ChainSource, ChainSourceError, Item, OwnedKind};
 
@@ -23,68 +22,57 @@ const RECENT_TRANSFERS: usize = 25;
 const MAX_RENTS: usize = 1_000;
 
 /// The node's implementation of [`ChainSource`].
-pub struct QueryContext<'a, 's> {
-    pub api: ApiContext<'a, 's>,
+pub struct QueryContext<'a> {
+    pub node: NodeContext<'a>,
 }
 
-impl QueryContext<'_, '_> {
-    fn view(&self) -> &ChainSnapshot<'_> {
-        &self.api.view
-    }
-
+impl QueryContext<'_> {
     /// Starts a body.
-    fn open(&self, item: &Item, budget: &mut Budget) -> Result<BodyStream, ApiError> {
-        let view = self.view();
+    fn open(&mut self, item: &Item) -> Result<BodyStream, ApiError> {
         Ok(match item {
             Item::Account(address) => {
-                BodyStream::Text(Box::new(AccountStream::new(view, &self.api, *address, budget)?))
+                BodyStream::Text(Box::new(AccountBody::new(&mut self.node, *address)?.into_stream()))
             }
             Item::RecentTransfers(address) => {
                 let page = Page { before: u64::MAX, size: RECENT_TRANSFERS };
-                BodyStream::Text(Box::new(transfer_page(*address, TransferFilter::All, page, None)))
+                BodyStream::Text(Box::new(transfer_page(*address, ALL_TRANSFERS, page, None)))
             }
             Item::Owned(OwnedKind::Namespaces, address) => {
-                BodyStream::Namespaces(RentedNamespaces::new(view, *address, None, MAX_RENTS)?.current())
+                let names = RentedNamespaces::new(&self.node.chain, *address, None, MAX_RENTS)?;
+                BodyStream::Namespaces(names.current())
             }
             Item::Owned(OwnedKind::Definitions, address) => {
                 BodyStream::Definitions(OwnedDefinitions::new(vec![*address]))
             }
             Item::Owned(OwnedKind::Mosaics, address) => BodyStream::Mosaics(OwnedMosaics::new(*address)),
-            Item::Block(height) => BodyStream::Text(Box::new(BlockStream::new(*height))),
+            Item::Block(height) => BodyStream::Text(Box::new(BlockBody::new(*height, None).into_stream())),
             _ => return Err(ApiError::internal("no such body")),
         })
     }
 
-    fn next(
-        &self,
-        item: &Item,
-        progress: &mut BodyProgress,
-        budget: &mut Budget,
-    ) -> Result<NextItem<Vec<u8>>, ApiError> {
-        let view = self.view();
+    fn next(&mut self, item: &Item, progress: &mut BodyProgress) -> Result<NextItem<Vec<u8>>, ApiError> {
         if matches!(item, Item::NodeInfo) {
-            let is_booted = view.is_booted();
-            return is_booted
-                .then(|| NextItem::Item(text_of(&self.api.description().info)))
-                .ok_or(ApiError::NOT_BOOTED);
+            self.node.require_joined()?;
+            return Ok(NextItem::Item(text_of(&self.node.description.info)));
         }
         let BodyProgress { text, rest } = progress;
         let rest = match rest {
             Some(rest) => rest,
-            None => rest.insert(self.open(item, budget)?),
+            None => rest.insert(self.open(item)?),
         };
+        let node = &mut self.node;
         Ok(match rest {
             BodyStream::Text(stream) => {
                 let mut writer = BodyWriter { format: Format::Json, body: text, json: &mut JsonEncoder::default() };
-                match stream.write_chunk(view, &mut writer, budget)? {
+                match stream.write_chunk(node, &mut writer)? {
                     Progress::Done => NextItem::Item(std::mem::take(text)),
                     _ => NextItem::Pending,
                 }
             }
-            BodyStream::Namespaces(names) => names.next(view, budget)?.map(|namespace| text_of(&namespace)),
-            BodyStream::Mosaics(mosaics) => mosaics.next(view, budget)?.map(|mosaic| text_of(&mosaic)),
-            BodyStream::Definitions(definitions) => match definitions.next(view, budget)? {
-                NextItem::Item(definition) => NextItem::Item(definition_text(&definition, view)?),
+            BodyStream::Namespaces(names) => names.next(node)?.map(|namespace| text_of(&namespace)),
+            BodyStream::Mosaics(mosaics) => mosaics.next(node)?.map(|mosaic| text_of(&mosaic)),
+            BodyStream::Definitions(definitions) => match definitions.next(node)? {
+                NextItem::Item(definition) => NextItem::Item(definition_text(&definition, node)?),
                 NextItem::Pending => NextItem::Pending,
                 NextItem::End => NextItem::End,
             },
@@ -96,49 +84,46 @@ fn text_of(view: &impl View) -> Vec<u8> {
     JsonEncoder::document(|sink| view.write(sink))
 }
 
-fn definition_text(definition: &MosaicDefinition, view: &ChainSnapshot<'_>) -> Result<Vec<u8>, StoreError> {
-    let supply = view.supply(&definition.id)?.unwrap_or(0);
-    Ok(text_of(&DefinitionAndSupply { definition, supply }))
+fn definition_text(definition: &MosaicDefinition, node: &NodeContext<'_>) -> Result<Vec<u8>, StoreError> {
+    let supply = supply_of(&node.chain, &definition.id)?.unwrap_or(0);
+    Ok(text_of(&DefinitionAndSupply { definition, supply, expiration: None }))
 }
 
-impl ChainSource for QueryContext<'_, '_> {
+impl ChainSource for QueryContext<'_> {
     fn height(&self) -> Height {
-        self.view().height
+        self.node.chain.height
     }
 
     fn block_signer(&self, height: Height) -> Result<Option<Address>, ChainSourceError> {
-        let opened = self.view().open_block(height).map_err(store_error)?;
-        Ok(opened.map(|(block, _)| Address::from_public_key(&block.signer, self.view().network.byte)))
+        let chain = &self.node.chain;
+        let opened = chain.open_block(height).map_err(store_error)?;
+        Ok(opened.map(|(block, _)| Address::from_public_key(&block.signer, chain.network.byte)))
     }
 
     fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, ChainSourceError> {
-        self.view().transactions(height, from, most).map_err(store_error)
+        self.node.chain.transactions(height, from, most).map_err(store_error)
     }
 
     fn next_body(
-        &self,
+        &mut self,
         item: &Item,
         progress: &mut BodyProgress,
         budget: &mut u32,
     ) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
-        let mut units = Budget::new(*budget);
-        let next = self.next(item, progress, &mut units);
-        *budget = budget.saturating_sub(units.used());
-        next.map_err(query_error)
+        self.node.budget = Budget::new(*budget);
+        let next = self.next(item, progress);
+        *budget = budget.saturating_sub(self.node.budget.used());
+        next.map_err(|error| ChainSourceError(Cow::Owned(error.message().to_owned())))
     }
 
     fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, ChainSourceError> {
-        let definition = self.view().mosaic_definition(mosaic).map_err(store_error)?;
+        let definition = state::mosaic_definition(self.node.chain.snapshot, mosaic).map_err(store_error)?;
         Ok(definition.and_then(|definition| definition.levy).map(|levy| levy.recipient))
     }
 
     fn unconfirmed(&self, address: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, ChainSourceError> {
-        self.api.unconfirmed(address, limit).map_err(store_error)
+        self.node.mempool.most_recent(address, limit, &self.node.chain).map_err(store_error)
     }
-}
-
-fn query_error(error: ApiError) -> ChainSourceError {
-    ChainSourceError(Cow::Owned(error.message().to_owned()))
 }
 
 /// The client cannot do anything about it; the code that works on the store informs the operator.

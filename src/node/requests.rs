@@ -1,13 +1,17 @@
-//! Dispatches requests to the HTTP API, the websocket API and the explorer.
+//! Dispatches requests to the HTTP API, the websocket API and the explorer, and carries out what handlers leave to the node.
 
-use std::net::IpAddr;
-
-use super::metrics::{EXPLORER_ROUTE_ID, MetricsSources, WEBSOCKET_ROUTE_ID};
-use super::{ApiContext, HTTP, Node, SHUTDOWN_GRACE, UNITS_PER_SLICE, WEBSOCKET};
-use crate::api::budget::cost;
-use crate::api::{Api, Budget, ChainSnapshot, NodeHandle, Now};
+use super::block_processor::PushOutcome;
+use super::metrics::{EXPLORER_ROUTE_ID, WEBSOCKET_ROUTE_ID};
+use super::peers::carry_out_actions;
+use super::{HTTP, Node, SHUTDOWN_GRACE, UNITS_PER_SLICE, WEBSOCKET};
+use crate::api::{Api, ApiError, BootRequest, Command, NodeContext};
+use crate::budget::{Budget, cost};
+use crate::chain::ChainSnapshot;
+use crate::model::Block;
 use crate::net::service::{ConnectionId, Effects, Exchange, LoopTime, Progress};
+use crate::peer::Pusher;
 use crate::store::StoreError;
+use crate::websocket_api::Broker;
 
 impl Node<'_> {
     /// Answers a request, or starts to.
@@ -38,49 +42,93 @@ impl Node<'_> {
         is_served
     }
 
-    fn answer_http(&mut self, exchange: Exchange<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
+    fn answer_http(&mut self, mut exchange: Exchange<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
+        let Exchange { connection, request, .. } = exchange;
         // A transaction is validated against the whole mempool. While the mempool is updated after a chain change, only
         // announcements wait.
         if !self.can_accept_announcements()
             && !exchange.is_rate_limited
-            && self.api.writes_mempool(exchange.request.method, exchange.request.path)
+            && self.api.writes_mempool(request.method, request.path)
         {
-            self.waiting_announcements.insert(exchange.connection);
+            self.waiting_announcements.insert(connection);
             return Progress::Suspended;
         }
-        let status = self.status();
-        let taken = self.call_api(exchange, now, effects);
+        let (status, time) = (self.status(), self.time(now));
+        let budget = Budget::new(UNITS_PER_SLICE);
+        let answer = self.with_context(request.body, budget, now, |api, _, node| api.answer(&mut exchange, node));
+        let progress = match answer {
+            Ok(answer) => {
+                let done = answer.command.map_or(Ok(0), |command| self.carry_out(command, &mut exchange, now, effects));
+                let units = done.unwrap_or_else(|error| {
+                    self.api.fail(&mut exchange, &error, time);
+                    0
+                });
+                effects.charge(connection, answer.used_units + units);
+                if let Some(peers) = &mut self.peers {
+                    carry_out_actions(peers, effects);
+                    if answer.progress != Progress::Suspended {
+                        peers.forget_client(connection);
+                    }
+                }
+                self.resume_due(effects);
+                answer.progress
+            }
+            Err(error) => {
+                self.read_backoff.record_failure(&error, now.monotonic);
+                self.api.fail_unhandled(exchange.response, time);
+                Progress::Done
+            }
+        };
         self.start_joining(now, effects);
         // If the node has just joined its network or is shutting down, tick at once to recompute the timers.
         if (self.status(), self.shutdown_at.is_some()) != (status, false) {
             effects.wake_at(now.monotonic);
         }
-        taken
+        progress
     }
 
-    fn call_api(&mut self, mut exchange: Exchange<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
-        let (connection, from) = (exchange.connection, exchange.client.address);
-        let mut budget = Budget::new(UNITS_PER_SLICE);
-        let answer = |api: &mut Api, context: &mut ApiContext<'_, '_>, moment| {
-            let view = context.view;
-            let taken = api.answer(&mut exchange, &view, context, moment, &mut budget);
-            (taken, context.shutdown_requested)
-        };
-        let Ok((taken, is_to_end)) = self.with_api_context(Some((connection, from)), now, effects, answer) else {
-            let moment = self.api_now(now);
-            self.api.fail(moment, exchange.response);
-            return Progress::Done;
-        };
-        if taken != Progress::Suspended {
-            self.peers.iter_mut().for_each(|peers| peers.forget_client(connection));
+    /// Carries out what a handler left to the node; returns the work units spent.
+    fn carry_out(
+        &mut self,
+        command: Command,
+        exchange: &mut Exchange<'_>,
+        now: LoopTime,
+        effects: &mut dyn Effects,
+    ) -> Result<u32, ApiError> {
+        match command {
+            Command::Boot(request) => self.boot(request, now)?,
+            Command::PushBlock(block, pusher) => self.push_block(*block, &pusher, now)?,
+            Command::SendMetrics => return Ok(self.api.send_metrics(exchange.response, &self.metrics(now, effects))),
+            Command::ShutDown if self.shutdown_at.is_none() => {
+                log::info!("shutdown requested by a client");
+                self.shutdown_at = Some(now.monotonic + SHUTDOWN_GRACE);
+            }
+            Command::ShutDown => {}
         }
-        if is_to_end && self.shutdown_at.is_none() {
-            log::info!("shutdown requested by a client");
-            self.shutdown_at = Some(now.monotonic + SHUTDOWN_GRACE);
+        Ok(0)
+    }
+
+    fn boot(&mut self, request: BootRequest, now: LoopTime) -> Result<(), StoreError> {
+        let time = self.time(now);
+        let Node { reader, network, height, harvester, identity, .. } = self;
+        let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
+        harvester.unlock_configured(Some(&request.private_key), &chain)?;
+        identity.boot(request);
+        log::info!("joined the network as {}", identity.description.info.identity.key);
+        Ok(())
+    }
+
+    /// Submits a block that a peer pushed. Fails if this node has not joined its network.
+    fn push_block(&mut self, block: Block, pusher: &Pusher, now: LoopTime) -> Result<(), ApiError> {
+        let (present, is_joined) = (self.peer_now(now), self.has_joined());
+        let Node { reader, network, height, block_processor, peers, .. } = self;
+        let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: present.network };
+        match (block_processor.push(block, *pusher, &chain, is_joined)?, peers) {
+            (PushOutcome::NotBooted, _) => return Err(ApiError::NOT_BOOTED),
+            (PushOutcome::Rejected(result), Some(peers)) => peers.record_push(pusher, result.into(), present),
+            (PushOutcome::Rejected(_) | PushOutcome::Queued | PushOutcome::Ignored, _) => {}
         }
-        effects.charge(connection, budget.used());
-        self.resume_due(effects);
-        taken
+        Ok(())
     }
 
     /// Resumes the requests whose turn has come.
@@ -88,72 +136,42 @@ impl Node<'_> {
         self.api.take_resumable().into_iter().for_each(|connection| effects.resume(connection));
     }
 
-    /// The current time as the API reports it.
-    fn api_now(&self, now: LoopTime) -> Now {
-        let network_millis = self.clock.millis(now.unix_millis, now.monotonic.as_millis() as u64);
-        Now { network: self.time(now), network_millis, clock: self.clock_state(now), uptime: now.monotonic }
-    }
-
-    /// Calls `run` with the API and its context, on the last commit. Fails if the store cannot be read; the failure
-    /// starts the read backoff.
-    fn with_api_context<T>(
+    /// Calls `run` with both APIs and the parts of the node that they use, on the last commit. Fails if the store cannot be
+    /// read.
+    pub(super) fn with_context<T>(
         &mut self,
-        requester: Option<(ConnectionId, IpAddr)>,
+        request_body: &[u8],
+        budget: Budget,
         now: LoopTime,
-        effects: &mut dyn Effects,
-        run: impl FnOnce(&mut Api, &mut ApiContext<'_, '_>, Now) -> T,
+        run: impl FnOnce(&mut Api, &mut Broker, NodeContext<'_>) -> T,
     ) -> Result<T, StoreError> {
-        let (moment, present, status) = (self.api_now(now), self.peer_now(now), self.status());
-        let is_store_failing = self.read_backoff.is_failing() || self.write_backoff.is_failing();
+        let (status, clock, now) = (self.status(), self.clock_state(now), self.peer_now(now));
+        let keys = self.identity.keys();
         let Node {
-            reader,
-            network,
-            height,
-            api,
-            mempool: unconfirmed,
-            harvester,
-            block_processor: processor,
-            peers,
-            identity,
-            randomness,
-            reorgs,
-            read_backoff: reading,
-            broker,
-            memory,
-            verification,
-            ..
+            reader, network, height, api, broker, mempool, harvester, peers, identity, randomness, reorgs, ..
         } = self;
-        let (connection, from) = requester.unzip();
-        let snapshot = reader.snapshot().inspect_err(|error| reading.record_failure(error, now.monotonic))?;
-        let view = ChainSnapshot { snapshot, network, height: *height, status };
-        let (store, clock, memory) = (reader.store(), moment.clock, *memory);
-        let sources = MetricsSources { store, verification, broker, clock, is_store_failing, memory };
-        let mut context = ApiContext {
-            mempool: unconfirmed,
-            harvester,
-            block_processor: processor,
-            identity,
-            randomness,
-            peers,
+        let context = NodeContext {
+            chain: ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network },
+            status,
+            now,
+            clock,
+            mempool,
+            unlocked: &mut harvester.unlocked,
+            peers: peers.as_mut(),
+            description: &identity.description,
+            keys: &keys,
             reorgs,
-            effects: Some(effects),
-            now: present,
-            connection,
-            client_address: from,
-            shutdown_requested: false,
-            metrics_sources: Some(sources),
-            view,
-            time: moment.network,
+            randomness,
+            request_body,
+            budget,
         };
-        Ok(run(api, &mut context, moment))
+        Ok(run(api, broker, context))
     }
 
     /// Writes all metrics to the log, if this was requested.
     pub(super) fn log_metrics(&mut self, now: LoopTime, effects: &mut dyn Effects) {
-        if std::mem::take(&mut self.must_log_metrics)
-            && let Ok(page) = self.with_api_context(None, now, effects, |_, api, _| api.metrics())
-        {
-            log::info!("figures\n{}", page.to_lines());
+        if std::mem::take(&mut self.must_log_metrics) {
+            log::info!("figures\n{}", self.metrics(now, effects).to_lines());
         }
     }
 

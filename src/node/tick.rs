@@ -4,16 +4,14 @@ use std::time::Duration;
 
 use super::block_processor::BlockOrigin;
 use super::query_context::QueryContext;
-use super::{ApiContext, Import, Node, UNITS_PER_STEP};
-use crate::api::{Budget, ChainSnapshot};
-use crate::chain::ChainUpdate;
-use crate::mempool::ConfirmedChain;
-use crate::model::{Height, Network, Timestamp};
+use super::{Import, Node, UNITS_PER_STEP};
+use crate::budget::Budget;
+use crate::chain::{ChainSnapshot, ChainUpdate};
+use crate::model::{Height, Timestamp};
 use crate::net::service::{Effects, LoopTime};
 use crate::peer::Manager;
 use crate::peer::io::ValidationOutcome;
-use crate::store::{SnapshotCache, StoreError, tip};
-use crate::websocket_api::BrokerTime;
+use crate::store::{StoreError, tip};
 
 impl Node<'_> {
     /// Runs pending and due work. `last_tick` is the duration of the last tick.
@@ -52,13 +50,13 @@ impl Node<'_> {
     /// Maintains the mempool and publishes news, on the last commit.
     fn work(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) -> Result<(), StoreError> {
         let time = self.time(now);
-        self.mempool.drop_expired(time, now.monotonic);
-        let mut mempool_budget = Budget::new(budget);
-        let Node { reader, network, height, mempool: unconfirmed, .. } = self;
-        if unconfirmed.has_work() {
-            unconfirmed.work(&confirmed(reader, network, *height, time)?, &mut mempool_budget)?;
+        let Node { reader, network, height, mempool, .. } = self;
+        mempool.tick(time, now.monotonic);
+        if mempool.has_work() {
+            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
+            mempool.work(&chain, &mut Budget::new(budget))?;
         }
-        while let Some(transaction) = self.mempool.pool.pop_newly_accepted() {
+        while let Some(transaction) = self.mempool.pop_newly_accepted() {
             self.broker.on_transaction(transaction);
         }
         self.publish(budget, now, effects)?;
@@ -111,9 +109,9 @@ impl Node<'_> {
         // what is published.
         while (self.harvester.has_work() || self.may_harvest(now)) && !budget.is_exhausted() {
             budget.charge(UNITS_PER_STEP);
-            let Node { reader, network, height, mempool: unconfirmed, harvester, .. } = self;
-            let confirmed = confirmed(reader, network, *height, time)?;
-            if let Some(harvested) = harvester.step(now.monotonic, &confirmed, || unconfirmed.in_fee_order())? {
+            let Node { reader, network, height, mempool, harvester, .. } = self;
+            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
+            if let Some(harvested) = harvester.step(now.monotonic, &chain, || mempool.in_fee_order())? {
                 self.block_processor.add_harvested(harvested)?;
             }
             if !self.harvester.has_work() {
@@ -189,47 +187,13 @@ impl Node<'_> {
     /// account's data shows what waits in the mempool, and transactions that a reorg returned to the mempool are
     /// published before the blocks that replace theirs.
     fn publish(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) -> Result<(), StoreError> {
-        let (time, status, may_publish_blocks) = (self.time(now), self.status(), !self.mempool.has_work());
+        let (may_publish_blocks, time) = (!self.mempool.has_work(), self.broker_time(now));
         if !self.broker.has_work(may_publish_blocks) {
             return Ok(());
         }
-        let present = self.peer_now(now);
-        let Node {
-            reader,
-            network,
-            height,
-            broker,
-            mempool: unconfirmed,
-            harvester,
-            block_processor: processor,
-            peers,
-            identity,
-            randomness,
-            reorgs,
-            ..
-        } = self;
-        let view = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, status };
-        let api = ApiContext {
-            mempool: unconfirmed,
-            harvester,
-            block_processor: processor,
-            identity,
-            randomness,
-            peers,
-            reorgs,
-            effects: None,
-            now: present,
-            connection: None,
-            client_address: None,
-            shutdown_requested: false,
-            metrics_sources: None,
-            view,
-            time,
-        };
-        let context = QueryContext { api };
-        let now = BrokerTime { monotonic: now.monotonic, network: time };
-        broker.work(may_publish_blocks, &context, now, &mut { budget }, effects);
-        Ok(())
+        self.with_context(&[], Budget::new(budget), now, |_, broker, node| {
+            broker.work(may_publish_blocks, &mut QueryContext { node }, time, &mut { budget }, effects);
+        })
     }
 
     /// Returns when the next tick is due.
@@ -255,13 +219,4 @@ impl Node<'_> {
         let other_work_at = if is_busy { now.monotonic } else { due };
         for_chain.min(other_work_at).max(self.read_backoff.retry_at()).min(self.shutdown_at.unwrap_or(Duration::MAX))
     }
-}
-
-pub(super) fn confirmed<'a>(
-    reader: &'a SnapshotCache<'_>,
-    network: &'a Network,
-    height: Height,
-    now: Timestamp,
-) -> Result<ConfirmedChain<'a>, StoreError> {
-    Ok(ConfirmedChain { snapshot: reader.snapshot()?, network, height, now })
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Node;
-use crate::api::views::{ClockState, date_and_time};
+use crate::api::{ClockState, date_and_time};
 use crate::chain::{ChainUpdate, Reorg, ReplacedBlock};
 use crate::clock::ClockMode;
 use crate::model::{Address, Timestamp};

@@ -11,6 +11,7 @@ use crate::mempool::ShortId;
 use crate::model::{Address, Hash256, Height, Timestamp};
 use crate::net::fetch::{FetchError, FetchId, FetchRequest, FetchResponse};
 use crate::net::service::ConnectionId;
+use crate::rules::ValidationResult;
 
 /// The present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,18 @@ pub enum ValidationOutcome {
     TooDeep,
     /// Invalid, or no better than our blocks.
     Harmful,
+}
+
+impl From<ValidationResult> for ValidationOutcome {
+    /// Returns what the validation result of a push says about its sender.
+    fn from(result: ValidationResult) -> ValidationOutcome {
+        use ValidationResult::{FailureEntityUnusableOutOfSync, FailureTransactionCacheTooFull, Neutral, Success};
+        match result {
+            Success => ValidationOutcome::Useful,
+            Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull => ValidationOutcome::Neutral,
+            _ => ValidationOutcome::Harmful,
+        }
+    }
 }
 
 /// The store could not be read; the host knows the error.

@@ -33,7 +33,7 @@ pub mod wire;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use manager::probes::Unpinned;
 pub use manager::requests::RequestRecord;

@@ -200,7 +200,7 @@ impl Broker {
     pub fn work(
         &mut self,
         may_publish_blocks: bool,
-        source: &dyn ChainSource,
+        source: &mut dyn ChainSource,
         now: BrokerTime,
         budget: &mut u32,
         effects: &mut dyn Effects,

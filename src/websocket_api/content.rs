@@ -8,9 +8,8 @@ use std::rc::Rc;
 use super::stomp::encoder::MESSAGE_END;
 use super::topics::{self, OwnedKind};
 use super::{BlocksNewBody, sockjs};
-use crate::api::ResponseStream;
-use crate::api::streams::{ItemSource, NextItem, OwnedDefinitions, OwnedMosaics, RentedNamespaces};
-use crate::api::views::{TransactionMeta, TransactionPair, View};
+use crate::api::streams::{ItemSource, NextItem, ResponseStream};
+use crate::api::{OwnedDefinitions, OwnedMosaics, RentedNamespaces, TransactionMeta, TransactionPair, View};
 use crate::codec::json::JsonEncoder;
 use crate::codec::limits;
 use crate::codec::text::{truncate_utf16, write_json_string};
@@ -110,7 +109,7 @@ pub trait ChainSource {
     /// Returns the JSON of a block, an account, its newest transactions or the node, or of the next item that an account
     /// owns, as in the HTTP API; [`NextItem::Pending`] if the budget is used up first.
     fn next_body(
-        &self,
+        &mut self,
         item: &Item,
         progress: &mut BodyProgress,
         budget: &mut u32,

@@ -29,7 +29,7 @@ pub struct PublishContext<'a> {
     /// Sessions and subscriptions.
     pub table: &'a mut SessionTable,
     /// Source of the published data.
-    pub source: &'a dyn ChainSource,
+    pub source: &'a mut dyn ChainSource,
     /// Receives the outgoing messages.
     pub effects: &'a mut dyn Effects,
     /// Work units left.

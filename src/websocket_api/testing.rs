@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use super::{BodyProgress, ChainSource, ChainSourceError, Item, OwnedKind};
 use crate::api::streams::NextItem;
-use crate::api::views::{AccountPair, View};
 use crate::api::{AccountInfo, AccountMeta, RemoteStatus};
+use crate::api::{AccountPair, View};
 use crate::codec::json::{JsonDecoder, JsonEncoder};
 use crate::codec::{Context, SigningForm, lenient_json, transaction};
 use crate::model::{
@@ -201,7 +201,7 @@ impl ChainSource for FakeNode {
     }
 
     fn next_body(
-        &self,
+        &mut self,
         item: &Item,
         progress: &mut BodyProgress,
         budget: &mut u32,
@@ -279,6 +279,11 @@ fn account_text(address: Address) -> Vec<u8> {
         multisig: None,
     };
     let (cosignatory_of, cosignatories) = (Vec::new(), Vec::new());
-    let meta = AccountMeta { unlocked: false, remote_status: RemoteStatus::Inactive, cosignatory_of, cosignatories };
+    let meta = AccountMeta {
+        unlocked: false,
+        remote_status: RemoteStatus::NotSet,
+        cosignatory_of: Some(cosignatory_of),
+        cosignatories,
+    };
     JsonEncoder::document(|sink| AccountPair { account: &info, meta: &meta }.write(sink))
 }

@@ -88,7 +88,7 @@ impl Bench {
     /// Works once with this budget.
     fn slice(&mut self, mut budget: u32) {
         let before = budget;
-        self.broker.work(true, &self.node, PRESENT, &mut budget, &mut self.effects);
+        self.broker.work(true, &mut self.node, PRESENT, &mut budget, &mut self.effects);
         assert!(budget <= before);
     }
 

@@ -1,114 +1,38 @@
 //! Every recorded request has the same response when it is processed in the smallest steps and all at once, and its
 //! body is within the limit.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::exchange::{Exchange as Recorded, read_file};
 use crate::common::recorded_chain::{Chain, tip_of};
 use crate::common::{print_notice, recorded};
-use nisd::api::views::ClockState;
-use nisd::api::{
-    Api, BootRequest, Budget, ChainSnapshot, Features, NodeDescription, NodeHandle, NodeStatus, Now, Settings,
-    UnlockedInfo,
-};
-use nisd::chain::harvest::UnlockResult;
-use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
-use nisd::mempool::ShortId;
-use nisd::model::{Address, Block, Height, Timestamp, Transaction};
+use nisd::api::{Api, ClockState, Features, NodeContext, NodeDescription, NodeStatus, Settings};
+use nisd::budget::Budget;
+use nisd::chain::harvest::UnlockedAccounts;
+use nisd::chain::{ChainSnapshot, ReorgLog};
+use nisd::crypto::{KeyPair, PrivateKey, PublicKey, Randomness};
+use nisd::mempool::Mempool;
+use nisd::model::{Height, Timestamp};
 use nisd::net::http::{Request, RequestReader, Response};
 use nisd::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
-use nisd::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, limits};
-use nisd::rules::{Rejection, RuleResult, ValidationResult};
-use nisd::store::{Store, StoreError};
+use nisd::peer::io::Now;
+use nisd::peer::wire::{Endpoint, Identity, MetaData, NodeInfo, limits};
+use nisd::store::Store;
 
-const NOW: Now = Now {
-    network: Timestamp(3240),
-    network_millis: 3_240_000,
-    clock: ClockState { chain_ahead: 0, jumps: 0, is_unreliable: false },
-    uptime: Duration::ZERO,
-};
+const NOW: Now = Now { monotonic: Duration::ZERO, network: Timestamp(3240), network_millis: 3_240_000 };
 /// More units than any response takes.
 const UNLIMITED: u32 = u32::MAX;
 
-/// A node that accepts nothing.
-struct NullNodeHandle {
-    description: NodeDescription,
-}
-
-impl NullNodeHandle {
-    fn new() -> NullNodeHandle {
-        NullNodeHandle {
-            description: NodeDescription {
-                info: NodeInfo {
-                    identity: Identity { key: PublicKey([1; 32]), name: Some("node".to_owned()) },
-                    endpoint: Endpoint::http("127.0.0.1", 7890),
-                    meta_data: MetaData::default(),
-                },
-                started: NOW.network,
-            },
-        }
+fn description() -> NodeDescription {
+    NodeDescription {
+        info: NodeInfo {
+            identity: Identity { key: PublicKey([1; 32]), name: Some("node".to_owned()) },
+            endpoint: Endpoint::http("127.0.0.1", 7890),
+            meta_data: MetaData::default(),
+        },
+        started: NOW.network,
     }
-}
-
-impl NodeHandle for NullNodeHandle {
-    fn announce(&mut self, _: Transaction) -> RuleResult {
-        Err(Rejection::Result(ValidationResult::Neutral))
-    }
-
-    fn push_block(&mut self, _: Block, _: PublicKey) -> Result<bool, StoreError> {
-        Ok(true)
-    }
-
-    fn result_before_join(&mut self, _: &Transaction) -> Option<ValidationResult> {
-        None
-    }
-
-    fn unknown_to(&self, _: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>> {
-        Vec::new()
-    }
-
-    fn unconfirmed(&self, _: &Address, _: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    fn has_importance_transfer(&self, _: &Address) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn unlock(&mut self, _: Box<KeyPair>) -> Result<UnlockResult, StoreError> {
-        Ok(UnlockResult::ServerLimit)
-    }
-
-    fn lock(&mut self, _: &Address) {}
-
-    fn is_unlocked(&self, _: &Address) -> bool {
-        false
-    }
-
-    fn unlocked_info(&self) -> UnlockedInfo {
-        UnlockedInfo { max: 0, count: 0 }
-    }
-
-    fn description(&self) -> &NodeDescription {
-        &self.description
-    }
-
-    fn sign_challenge(&self, _: &Challenge) -> Signature {
-        Signature([9; 64])
-    }
-
-    fn new_key(&mut self) -> PrivateKey {
-        PrivateKey::from_seed(&[5; 32])
-    }
-
-    fn boot(&mut self, _: BootRequest) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn shut_down(&mut self) {}
 }
 
 fn api() -> Api {
@@ -143,14 +67,28 @@ fn answer(
     loop {
         let snapshot = store.snapshot().unwrap();
         let (network, height) = (&chain.network, tip_of(store).height);
-        let view = ChainSnapshot { snapshot: &snapshot, network, height, status: NodeStatus::NoRemoteNode };
+        let context = NodeContext {
+            chain: ChainSnapshot { snapshot: &snapshot, network, height, now: NOW.network },
+            status: NodeStatus::NoRemoteNode,
+            now: NOW,
+            clock: ClockState::default(),
+            // Nothing is remembered from step to step.
+            mempool: &mut Mempool::default(),
+            unlocked: &mut UnlockedAccounts::new(0),
+            peers: None,
+            description: &description(),
+            keys: &KeyPair::new(&PrivateKey::from_seed(&[9; 32])),
+            reorgs: &ReorgLog::default(),
+            randomness: &mut Randomness::new(&[5; 32]),
+            request_body: request.body,
+            budget: Budget::new(units),
+        };
         let (connection, is_resumed) = (ConnectionId(1), steps > 0);
         let reply_to = &mut reply;
         let mut exchange =
             Exchange { connection, client: caller, request, response: reply_to, is_resumed, is_rate_limited: false };
         steps += 1;
-        if api.answer(&mut exchange, &view, &mut NullNodeHandle::new(), NOW, &mut Budget::new(units)) == Progress::Done
-        {
+        if api.answer(&mut exchange, context).progress == Progress::Done {
             return (reply, steps);
         }
     }

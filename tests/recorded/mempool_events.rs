@@ -9,8 +9,9 @@ use crate::common::remote_node::{LocalNode, bytes_of, process_branch, push};
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
 use nisd::chain::pushed_branch;
 use nisd::codec::{Context, SigningForm};
-use nisd::crypto::{KeyPair, PrivateKey, Signature, Verifier};
-use nisd::mempool::{ConfirmedChain, Mempool};
+use nisd::chain::ChainSnapshot;
+use nisd::crypto::{KeyPair, PrivateKey, Signature};
+use nisd::mempool::Mempool;
 use nisd::model::{Block, Hash256, Height, Timestamp, Transaction};
 use nisd::rules::{Rejection, RuleResult};
 use nisd::store::Store;
@@ -23,7 +24,6 @@ struct Node<'c> {
     blocks: BTreeMap<Height, Block>,
     keys: BTreeMap<[u8; 32], PrivateKey>,
     mempool: Mempool,
-    verifier: Verifier,
     announced: usize,
     wrong: Vec<String>,
 }
@@ -42,12 +42,12 @@ impl Node<'_> {
     fn with_mempool<T>(
         &mut self,
         now: Timestamp,
-        act: impl FnOnce(&mut Mempool, &ConfirmedChain<'_>, &mut Verifier) -> T,
+        act: impl FnOnce(&mut Mempool, &ChainSnapshot<'_>) -> T,
     ) -> T {
         let height = tip_of(self.store).height;
         let snapshot = self.store.snapshot().unwrap();
-        let confirmed = ConfirmedChain { snapshot: &snapshot, network: &self.chain.network, height, now };
-        act(&mut self.mempool, &confirmed, &mut self.verifier)
+        let confirmed = ChainSnapshot { snapshot: &snapshot, network: &self.chain.network, height, now };
+        act(&mut self.mempool, &confirmed)
     }
 
     fn on(&mut self, event: &Value) {
@@ -67,7 +67,7 @@ impl Node<'_> {
             Transaction::from_bytes(&bytes_of(&event["data"]), SigningForm::NonVerifiable, context).unwrap();
         transaction.signature = Some(Signature(bytes_of(&event["signature"]).try_into().unwrap()));
         assert_eq!(event["hash"], transaction.hash().to_string());
-        let outcome = self.with_mempool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
+        let outcome = self.with_mempool(now, |pool, confirmed| pool.add(transaction, confirmed));
         let found = text_of_outcome(&outcome);
         self.announced += 1;
         if event["result"] != found {
@@ -113,9 +113,9 @@ impl Node<'_> {
     }
 
     fn rebuild(&mut self, now: Timestamp) {
-        self.with_mempool(now, |pool, confirmed, verifier| {
+        self.with_mempool(now, |pool, confirmed| {
             while pool.is_rebuilding() {
-                pool.step_rebuild(confirmed, verifier).unwrap();
+                pool.step_rebuild(confirmed).unwrap();
             }
         });
     }
@@ -134,7 +134,7 @@ impl Node<'_> {
         let list =
             list.map(|bytes| Transaction::from_bytes(&bytes_of(bytes), SigningForm::Verifiable, context).unwrap());
         for transaction in list {
-            let _ = self.with_mempool(now, |pool, confirmed, verifier| pool.add(transaction, confirmed, verifier));
+            let _ = self.with_mempool(now, |pool, confirmed| pool.add(transaction, confirmed));
         }
         if event["poolSizeAfter"] != self.mempool.len() {
             self.wrong.push(format!("batch at {now}: {}, found {}", event["poolSizeAfter"], self.mempool.len()));
@@ -156,14 +156,13 @@ fn every_event_is_answered_as_recorded(name: &str) {
     let store = chain.store(folder.path());
     chain.import(&store, 1);
     let blocks = chain.blocks().into_iter().map(|block| (block.height, block)).collect();
-    let (pool, verifier) = (Mempool::default(), Verifier::default());
+    let pool = Mempool::default();
     let mut node = Node {
         chain: &chain,
         store: &store,
         blocks,
         keys: keys_of(&chain),
         mempool: pool,
-        verifier,
         announced: 0,
         wrong: Vec::new(),
     };

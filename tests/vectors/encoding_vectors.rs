@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use nisd::api::views::{RequestResult, ResultKind, TransactionMeta, View};
-use nisd::api::{AccountInfo, AccountMeta, MultisigInfo, RemoteStatus};
+use nisd::api::{
+    AccountInfo, AccountMeta, AccountPair, MultisigInfo, RemoteStatus, RequestResult, ResultKind, TransactionMeta, View,
+};
 use nisd::codec::binary::{BinaryDecoder, BinaryEncoder};
 use nisd::codec::json::{JsonDecoder, JsonEncoder};
 use nisd::codec::{Context, Decoder, Encoder, ReadError, SigningForm, block, lenient_json, mosaic, transaction};
@@ -266,11 +267,11 @@ fn write_entity(name: &str, file: &Value) -> Option<Written> {
     let unknown = unknown_account(recipient);
     let meta = AccountMeta {
         unlocked: false,
-        remote_status: RemoteStatus::Inactive,
-        cosignatory_of: Vec::new(),
+        remote_status: RemoteStatus::NotSet,
+        cosignatory_of: Some(Vec::new()),
         cosignatories: Vec::new(),
     };
-    let pair = nisd::api::views::AccountPair { account: &unknown, meta: &meta };
+    let pair = AccountPair { account: &unknown, meta: &meta };
     Some(match name {
         "hash" => written!(|sink| sink.bytes("data", Some(&hash.0))),
         "block-height" => written!(|sink| Height(123_456_789_012).write(sink)),

@@ -5,19 +5,11 @@ use std::net::IpAddr;
 use super::scene::*;
 use crate::api::routes::{Access, Method};
 use crate::api::{Api, NodeStatus, ROUTES, Settings};
-use crate::crypto::{KeyPair, PrivateKey, Signature, verify};
+use crate::crypto::{Signature, verify};
 use crate::model::transaction::{LinkMode, wire_version};
-use crate::model::{Amount, Height, NetworkByte, Transaction};
+use crate::model::{Amount, Height, NetworkByte, Timestamp, Transaction};
 use crate::net::http::Response;
-use crate::rules::{Exception, ValidationResult};
 use crate::state::{Account, LinkRole, VestedBalance};
-
-/// A private key.
-const KEY: &str = "ec323551f22cf49eeeca6fa9ed7177305a200c74e4492cd9a7b24a528277b1aa";
-
-fn pair() -> KeyPair {
-    KeyPair::new(&PrivateKey::from_hex(KEY).unwrap())
-}
 
 fn announcement(transaction: &Transaction, signature: &str) -> String {
     format!(r#"{{"data":"{}","signature":"{signature}"}}"#, hex::encode(transaction.signed_bytes()))
@@ -25,29 +17,43 @@ fn announcement(transaction: &Transaction, signature: &str) -> String {
 
 #[test]
 fn an_announced_transaction_reaches_the_mempool_and_any_result_has_status_200() {
-    let multisig = multisig();
-    let (hash, inner) = (multisig.hash(), multisig.inner().unwrap().hash());
-    let body = announcement(&multisig, &"AB".repeat(64));
-    let mut node = TestNode::answering(ValidationResult::FailurePastDeadline);
-    let sent = TestRequest::new("POST /transaction/announce").json(&body);
-    let reply = sent.send_to_node(&mut Api::new(settings()), &Scene::new(), &mut node);
+    let scene = Scene::new();
+    scene.fund_address(address_of(&pair().public()));
+    // Its deadline has passed.
+    let late = sign(Transaction { signer: pair().public(), timestamp: Timestamp(101), ..multisig() });
+    let (hash, inner) = (late.hash(), late.inner().unwrap().hash());
+    let announce = |node: &mut TestNode, transaction: &Transaction| {
+        let body = announcement(transaction, &hex::encode(transaction.signature.unwrap().0));
+        let reply = TestRequest::new("POST /transaction/announce").json(&body).send_to_node(
+            &mut Api::new(settings()),
+            &scene,
+            node,
+        );
+        (reply.status, text_of(&reply))
+    };
     let expected = format!(
         "{{\"innerTransactionHash\":{{\"data\":\"{inner}\"}},\"code\":3,\"type\":1,\
          \"message\":\"FAILURE_PAST_DEADLINE\",\"transactionHash\":{{\"data\":\"{hash}\"}}}}\r\n"
     );
-    assert_eq!((reply.status, text_of(&reply)), (200, expected));
-    let signed = Transaction { signature: Some(Signature([0xab; 64])), ..multisig };
-    assert_eq!(node.announced, [signed]);
+    let mut node = TestNode::default();
+    assert_eq!(announce(&mut node, &late), (200, expected));
+    assert!(node.mempool.is_empty());
+    let good = acceptable(0);
+    let (status, text) = announce(&mut node, &good);
+    assert!(status == 200 && text.contains("\"message\":\"SUCCESS\""), "{text}");
+    assert!(node.mempool.in_fee_order().iter().map(|one| &**one).eq([&good]));
 }
 
 #[test]
 fn a_binary_announcement_gets_a_binary_response() {
-    let transaction = transfer(None);
+    let scene = Scene::new();
+    scene.fund_address(address_of(&pair().public()));
+    let transaction = acceptable(0);
     let field = |bytes: &[u8]| [(bytes.len() as u32).to_le_bytes().as_slice(), bytes].concat();
-    let body = [field(&transaction.signed_bytes()), field(&[1; 64])].concat();
+    let body = [field(&transaction.signed_bytes()), field(&transaction.signature.unwrap().0)].concat();
     let headers = [("Content-Type", "application/binary"), ("Accept", "application/binary")];
     let sent = TestRequest { body: &body, ..TestRequest::new("POST /transaction/announce").with(&headers) };
-    let reply = sent.send(&Scene::new());
+    let reply = sent.send(&scene);
     let result = [1i32.to_le_bytes().as_slice(), &1i32.to_le_bytes(), &field(b"SUCCESS"), &[0; 4]].concat();
     let hash = field(&field(&transaction.hash().0));
     assert_eq!((reply.status, reply.body), (200, [result, hash].concat()));
@@ -72,13 +78,9 @@ fn a_bad_announcement_gets_its_specified_error_text() {
             "{body}"
         );
     }
-    let mut node = TestNode { result: AnnounceOutcome::Exception(Exception::argument("x")), ..TestNode::default() };
-    let reply = TestRequest::new("POST /transaction/announce").json(&good).send_to_node(
-        &mut Api::new(settings()),
-        &scene,
-        &mut node,
-    );
-    assert_eq!(failure_in(&reply), (400, "x".to_owned()));
+    // Its signer is not a point of the curve.
+    let (status, message) = TestRequest::new("POST /transaction/announce").json(&good).status_and_error(&scene);
+    assert!(status == 400 && message.contains("point"), "{status} {message}");
 }
 
 /// Announces an aggregate modification whose only modification is null, signed or not. It has version 2 and a relative
@@ -116,7 +118,7 @@ fn a_node_that_is_not_booted_validates_only_transactions_of_other_networks() {
     let own = announcement(&transfer(None), &"00".repeat(64));
     let foreign = Transaction { version: wire_version(NetworkByte::MAINNET, 1), ..transfer(None) };
     let foreign = announcement(&foreign, &"00".repeat(64));
-    let mut node = TestNode::answering(ValidationResult::FailureWrongNetwork);
+    let mut node = TestNode::default();
     let mut announce = |body: &str| {
         TestRequest::new("POST /transaction/announce").json(body).send_to_node(
             &mut Api::new(settings()),
@@ -126,7 +128,7 @@ fn a_node_that_is_not_booted_validates_only_transactions_of_other_networks() {
     };
     assert_eq!(failure_in(&announce(&own)), (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned()));
     assert!(text_of(&announce(&foreign)).contains("FAILURE_WRONG_NETWORK"));
-    assert_eq!(node.announced.len(), 1);
+    assert!(node.mempool.is_empty());
 }
 
 #[test]
@@ -140,12 +142,6 @@ fn a_transaction_is_signed_only_for_local_clients_and_no_response_shows_the_key(
     let with_key = |key: &str| format!(r#"{{"transaction":{transaction},"privateKey":"{key}"}}"#);
     let (good, bad, blank) = (with_key(KEY), with_key(&KEY.replace("ec", "zz")), with_key(""));
     let sent = || TestRequest::new("POST /transaction/prepare-announce");
-    let mut node = TestNode::default();
-    let reply = sent().json(&good).send_to_node(&mut Api::new(settings()), &scene, &mut node);
-    assert_eq!(reply.status, 200);
-    let signed = &node.announced[0];
-    assert_eq!(verify(&signed.signer, &signed.signed_bytes(), &signed.signature.unwrap()), Ok(true));
-
     let (status, message) = sent().json(&bad).status_and_error(&scene);
     assert!(status == 500 && message.ends_with("Illegal hexadecimal character z at index 0"), "{message}");
     assert!(!message.contains(&KEY[2..]), "{message}");
@@ -164,6 +160,11 @@ fn a_transaction_is_signed_only_for_local_clients_and_no_response_shows_the_key(
     assert_eq!(prepared.status_and_error(&scene), (400, "FAILURE_INSUFFICIENT_BALANCE".to_owned()));
     let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1).0 };
     scene.put_account_of(address_of(&pair().public()), &Account { first_height: 1, balance, ..Account::default() });
+    let mut node = TestNode::default();
+    let reply = sent().json(&good).send_to_node(&mut Api::new(settings()), &scene, &mut node);
+    assert_eq!(reply.status, 200);
+    let signed = &node.mempool.in_fee_order()[0];
+    assert_eq!(verify(&signed.signer, &signed.signed_bytes(), &signed.signature.unwrap()), Ok(true));
     let data = hex::encode(signed.signed_bytes());
     assert_eq!(prepared.status_and_body(&scene), (200, format!("{{\"data\":\"{data}\"}}\r\n")));
     assert_eq!(prepared.from([10, 0, 0, 1]).status_and_error(&scene).0, 401);
@@ -184,12 +185,16 @@ fn a_local_route_rejects_remote_clients_before_it_reads_the_body() {
 #[test]
 fn accounts_are_unlocked_and_locked_by_their_keys() {
     let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
-    let (body, accept) = (format!("{{\"value\":\"{KEY}\"}}"), "application/json");
-    let mut ask = |path: &str| {
-        let line = format!("POST {path}");
+    scene.fund_address(address_of(&pair().public()));
+    let accept = "application/json";
+    let mut ask_with = |path: &str, key: &str| {
+        let (line, body) = (format!("POST {path}"), format!("{{\"value\":\"{key}\"}}"));
         let reply = TestRequest::new(&line).json(&body).send_to_node(&mut api, &scene, &mut node);
         (reply.status, text_of(&reply), headers(&reply, "Content-Type").concat())
     };
+    let (status, text, _) = ask_with("/account/unlock", "01");
+    assert!(status == 400 && text.contains("\"FAILURE_UNKNOWN_ACCOUNT\""), "{text}");
+    let mut ask = |path: &str| ask_with(path, KEY);
     let nothing = (200, String::new(), String::new());
     let word = |text: &str| (200, text.to_owned(), "text/plain;charset=iso-8859-1".to_owned());
     let info = |count| (200, format!("{{\"max-unlocked\":1,\"num-unlocked\":{count}}}\r\n"), accept.to_owned());
@@ -198,8 +203,10 @@ fn accounts_are_unlocked_and_locked_by_their_keys() {
     assert_eq!(ask("/account/unlock"), nothing);
     assert_eq!(ask("/local/account/isunlocked"), word("ok"));
     assert_eq!(ask("/account/unlocked/info"), info(1));
-    let (status, text, _) = ask("/account/unlock");
+    assert_eq!(ask("/account/unlock"), nothing);
+    let (status, text, _) = ask_with("/account/unlock", "01");
     assert!(status == 400 && text.contains("\"FAILURE_SERVER_LIMIT\""), "{text}");
+    let mut ask = |path: &str| ask_with(path, KEY);
     assert_eq!(ask("/account/lock"), nothing);
     assert_eq!(ask("/account/lock"), nothing);
     assert_eq!(ask("/account/unlocked/info"), info(0));
@@ -208,9 +215,10 @@ fn accounts_are_unlocked_and_locked_by_their_keys() {
 #[test]
 fn any_client_can_query_whether_an_address_is_unlocked() {
     let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
-    node.unlocked.push(address(1));
-    for (member, byte, word) in [("account", 1, "ok"), ("value", 1, "ok"), ("account", 2, "nope")] {
-        let body = format!("{{\"{member}\":\"{}\"}}", address(byte));
+    node.unlock(&scene);
+    let own = address_of(&pair().public());
+    for (member, address, word) in [("account", own, "ok"), ("value", own, "ok"), ("account", address(2), "nope")] {
+        let body = format!("{{\"{member}\":\"{address}\"}}");
         let sent = TestRequest::new("POST /account/isunlocked").json(&body).from([192, 0, 2, 1]);
         let reply = sent.send_to_node(&mut api, &scene, &mut node);
         assert_eq!((reply.status, text_of(&reply)), (200, word.to_owned()), "{body}");
@@ -223,6 +231,7 @@ fn any_client_can_query_whether_an_address_is_unlocked() {
 /// A chain on which the account of the key is a remote account, and its height.
 fn with_remote() -> (Scene, Height) {
     let scene = Scene::new();
+    scene.fund(3);
     scene.put_link(address_of(&pair().public()), LinkRole::Remote, LinkMode::Activate, 1);
     (scene, Height(100_000))
 }
@@ -279,6 +288,7 @@ fn named_host_settings() -> Settings {
 #[test]
 fn a_request_with_a_foreign_host_or_origin_is_not_local() {
     let (scene, key_body) = (Scene::new(), format!("{{\"value\":\"{KEY}\"}}"));
+    scene.fund_address(address_of(&pair().public()));
     let json = ("Content-Type", "application/json");
     for (host, origin, is_local) in [
         (None, None, true),
@@ -413,10 +423,11 @@ fn local_routes_are_open_only_to_pages_of_the_node_itself() {
 #[test]
 fn a_get_request_of_a_foreign_page_changes_nothing() {
     let scene = Scene::new();
-    let is_changed = |node: &TestNode| node.is_shut_down || !node.announced.is_empty() || !node.unlocked.is_empty();
+    let is_changed =
+        |node: &TestNode| !node.commands.is_empty() || !node.mempool.is_empty() || node.unlocked.count() > 0;
     for route in ROUTES.iter().filter(|route| route.method == Method::Get) {
         for method in ["GET", "HEAD"] {
-            let mut node = TestNode { reported_height: Some(Height(1)), ..TestNode::default() };
+            let mut node = TestNode::default();
             let page = [("Host", "localhost:7890"), ("Sec-Fetch-Site", "cross-site")];
             let line = format!("{method} {}", route.path);
             TestRequest::new(&line).with(&page).send_to_node(&mut Api::new(named_host_settings()), &scene, &mut node);

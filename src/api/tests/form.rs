@@ -10,6 +10,7 @@ use super::scene::*;
 use crate::api::{Api, Features, NodeStatus, Settings};
 use crate::net::http::Response;
 use crate::net::service::Progress;
+use crate::peer::wire::Challenge;
 
 #[test]
 fn every_application_response_has_the_common_headers() {
@@ -282,7 +283,7 @@ fn a_rate_limited_client_is_rejected_without_the_common_headers() {
 #[test]
 fn a_failure_before_routing_is_an_internal_server_error() {
     let mut reply = Response { body: b"left over".to_vec(), status: 200, ..Response::new() };
-    Api::new(settings()).fail(NOW, &mut reply);
+    Api::new(settings()).fail_unhandled(&mut reply, NOW.network);
     assert_eq!(failure_in(&reply), (500, "null".to_owned()));
     assert_eq!(headers(&reply, "Access-Control-Allow-Origin"), ["*"]);
 }
@@ -301,7 +302,7 @@ fn peers_get_signed_responses_from_a_booted_node() {
     let scene = Scene::new();
     let missing = "expected value for property data, but none was found".to_owned();
     assert_eq!(TestRequest::new("POST /chain/last-block").json("{}").status_and_error(&scene), (500, missing));
-    let signature = "09".repeat(64);
+    let signature = Challenge([7; 64]).sign(&TestNode::default().keys).to_string();
     let challenge = format!("{{\"data\":\"{CHALLENGE}\"}}");
     for (line, entity) in [
         ("POST /chain/height", r#"{"height":1}"#),

@@ -1,7 +1,5 @@
 //! Tests of the objects of chain and state.
 
-use std::rc::Rc;
-
 use super::scene::*;
 use crate::api::Api;
 use crate::crypto::Signature;
@@ -224,7 +222,7 @@ fn a_block_is_found_by_its_hash_within_the_rewrite_limit() {
     for _ in 0..limit + 2 {
         scene.add_block(Vec::new());
     }
-    let hash = |height: u64| scene.with_view(|view| view.header(Height(height)).unwrap().unwrap().hash);
+    let hash = |height: u64| scene.block(Height(height)).hash();
     let find = |hash: &str| TestRequest::new(&format!("GET /block/get?hash={hash}")).send(&scene);
     for height in [limit + 2, 2] {
         let found = find(&hash(height).to_string());
@@ -309,9 +307,11 @@ fn the_unconfirmed_route_shows_at_most_25_transactions_with_inner_hashes() {
     let multisig = multisig();
     let inner = multisig.inner().unwrap().hash();
     let mut node = TestNode::default();
-    let transfer = Rc::new(transfer(Some(Signature([3; 64]))));
-    node.unconfirmed = std::iter::repeat_n(transfer, 30).collect();
-    node.unconfirmed.insert(0, Rc::new(multisig));
+    for number in 0..30 {
+        let timestamp = crate::model::Timestamp(50 + number);
+        node.mempool.add_unchecked(Transaction { timestamp, ..transfer(Some(Signature([3; 64]))) }, NETWORK);
+    }
+    node.mempool.add_unchecked(multisig, NETWORK);
     let line = format!("GET /account/unconfirmedTransactions?address={}", address(1));
     let reply = TestRequest::new(&line).send_to_node(&mut Api::new(settings()), &scene, &mut node);
     let text = text_of(&reply);
@@ -319,14 +319,14 @@ fn the_unconfirmed_route_shows_at_most_25_transactions_with_inner_hashes() {
     let value = json(&reply);
     let data = value["data"].as_array().unwrap();
     assert_eq!((data.len(), &data[24]["meta"]["data"]), (25, &serde_json::Value::Null));
-    assert_eq!(node.limit.get(), 25);
     assert_eq!(TestRequest::new("GET /account/unconfirmedTransactions").status_and_error(&scene).0, 400);
 }
 
 #[test]
 fn a_pending_importance_transfer_shows_in_the_account_status() {
     let line = format!("GET /account/get?address={}", address(1));
-    let mut node = TestNode { is_linking: true, ..TestNode::default() };
+    let mut node = TestNode::default();
+    node.mempool.add_unchecked(importance_transfer(1), NETWORK);
     let far = 100_000;
     for (link, shown) in [
         (None, Some("ACTIVATING")),
@@ -349,7 +349,6 @@ fn a_pending_importance_transfer_shows_in_the_account_status() {
             }
         }
     }
-    assert_eq!(node.limit.get(), 0, "no list of transactions is asked for");
 }
 
 #[test]
@@ -368,10 +367,7 @@ fn a_transaction_found_by_hash_has_the_id_assigned_by_its_block() {
     let rich = crate::state::VestedBalance { height: 1, unvested: 0, vested: 1_000_000_000 };
     scene.put_account(1, &crate::state::Account { first_height: 1, balance: rich, ..Default::default() });
     let height = scene.add_block(transactions.clone());
-    let (block, first) = scene.with_view(|view| {
-        let header = crate::store::stored_header(view.snapshot, height).unwrap().unwrap();
-        (view.block(height).unwrap().unwrap(), header.ids.0)
-    });
+    let (block, first) = (scene.block(height), scene.first_id(height));
     let (ids, _) = crate::state::assign_ids(&block, first);
     for (transaction, id) in transactions.iter().zip(ids) {
         let reply = TestRequest::new(&format!("GET /transaction/get?hash={}", transaction.hash())).send(&scene);

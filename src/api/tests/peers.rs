@@ -9,14 +9,14 @@ use super::scene::*;
 use crate::api::{Api, NodeStatus, Settings};
 use crate::codec::{Context, Format};
 use crate::crypto::{KeyPair, PrivateKey, Signature};
+use crate::model::Transaction;
 use crate::model::network::ChainParameters;
-use crate::model::{Height, Timestamp, Transaction};
 use crate::net::http::Response;
 use crate::net::service::{ConnectionId, Progress};
-use crate::peer::io::Now;
+use crate::peer::io::{Action, Now};
+use crate::peer::testing::{FakeIo, unreachable};
 use crate::peer::wire::{Endpoint, Identity, List, MetaData, NodeInfo, SecureEntity, limits};
 use crate::peer::{IpDetection, Manager, PeerSettings, PreTrustedPeer};
-use crate::rules::ValidationResult;
 
 fn json_of(response: &Response) -> serde_json::Value {
     serde_json::from_slice(&response.body).expect("JSON")
@@ -54,11 +54,19 @@ fn the_request_history_lists_only_authorised_requests_of_known_routes() {
 }
 
 #[test]
-fn max_chain_height_is_outstanding_until_the_peers_have_answered() {
+fn a_sign_of_life_is_outstanding_until_its_sender_is_verified() {
     let (scene, mut api) = (Scene::new(), Api::new(settings()));
-    let mut node = TestNode { reported_height: None, ..TestNode::default() };
-    let sent =
-        TestRequest { connection: ConnectionId(7), ..TestRequest::new("GET /node/active-peers/max-chain-height") };
+    let mut manager = peers(Vec::new());
+    manager.tick(NOW, 0, &FakeIo::new());
+    let mut node = TestNode { peers: Some(manager), ..TestNode::default() };
+    let other = NodeInfo {
+        endpoint: Endpoint::http("127.0.0.1", 7891),
+        meta_data: node.description.info.meta_data.clone(),
+        ..known_peer()
+    };
+    let body = Format::Json.to_bytes(&other);
+    let body = std::str::from_utf8(&body).expect("JSON");
+    let sent = TestRequest { connection: ConnectionId(7), ..TestRequest::new("POST /node/sign-of-life").json(body) };
     let mut reply = Response::new();
     let step = |api: &mut Api, node: &mut TestNode, reply: &mut Response, is_resumed| {
         sent.step(api, &scene, node, reply, is_resumed, PLENTY).expect("a request").0
@@ -69,15 +77,19 @@ fn max_chain_height_is_outstanding_until_the_peers_have_answered() {
         let paths = reported["outstanding"].as_array().expect("a list").iter().map(|entry| entry["path"].clone());
         paths.map(|path| path.as_str().expect("a path").to_owned()).collect::<Vec<_>>()
     };
-    let (own, waiting) = ("/debug/connections/incoming", "/node/active-peers/max-chain-height");
+    let (own, waiting) = ("/debug/connections/incoming", "/node/sign-of-life");
     assert_eq!(outstanding(&mut api), [waiting, own]);
     assert_eq!(step(&mut api, &mut node, &mut reply, true), Progress::Suspended);
-    node.reported_height = Some(Height(77));
+    let manager = node.peers.as_mut().expect("peers");
+    let request = manager.take_actions().into_iter().find_map(|action| match action {
+        Action::Fetch(id, _) => Some(id),
+        _ => None,
+    });
+    manager.on_reply(request.expect("a request back"), unreachable(), NOW, &FakeIo::new());
     assert_eq!(step(&mut api, &mut node, &mut reply, true), Progress::Done);
-    assert_eq!((reply.status, text_of(&reply)), (200, "{\"height\":77}\r\n".to_owned()));
+    assert_eq!(failure_in(&reply).0, 500);
     assert_eq!(outstanding(&mut api), [own]);
     // A closed connection has no request in progress.
-    node.reported_height = None;
     assert_eq!(step(&mut api, &mut node, &mut reply, false), Progress::Suspended);
     api.on_disconnect(ConnectionId(7));
     assert_eq!(outstanding(&mut api), [own]);
@@ -89,13 +101,13 @@ fn keys() -> KeyPair {
 
 /// Transactions pushed by a peer.
 fn pushes(count: i32) -> Vec<SecureEntity<Transaction>> {
-    let transaction = |number| Transaction { timestamp: Timestamp(number), ..signed_transfer() };
-    (0..count).map(|number| SecureEntity::sign(transaction(number), &keys(), None)).collect()
+    (0..count).map(|number| SecureEntity::sign(acceptable(number), &keys(), None)).collect()
 }
 
 /// Returns the response to a body in steps of one unit, and the number of steps.
 fn push(body: &[u8], format: Format, node: &mut TestNode) -> (Response, usize) {
     let (scene, mut api, mut reply) = (Scene::new(), Api::new(settings()), Response::new());
+    scene.fund_address(address_of(&pair().public()));
     let media_type = [("Content-Type", format.media_type())];
     let sent = TestRequest { body, ..TestRequest::new("POST /push/transactions").with(&media_type) };
     for steps in 1..100 {
@@ -110,12 +122,14 @@ fn push(body: &[u8], format: Format, node: &mut TestNode) -> (Response, usize) {
 #[test]
 fn a_pushed_transaction_list_is_processed_step_by_step_in_both_formats() {
     for format in [Format::Binary, Format::Json] {
-        let mut node = TestNode::answering(ValidationResult::FailurePastDeadline);
+        let known = PreTrustedPeer::Node(known_peer());
+        let mut node = TestNode { peers: Some(peers(vec![known])), ..TestNode::default() };
         let (reply, steps) = push(&format.to_bytes(&List(pushes(5))), format, &mut node);
         assert_eq!((reply.status, reply.body.len(), steps), (200, 0, 5), "{format:?}");
-        let announced: Vec<_> = node.announced.iter().map(|transaction| transaction.timestamp.0).collect();
-        assert_eq!(announced, [0, 1, 2, 3, 4]);
-        assert_eq!(node.pushed, [(keys().public(), ValidationResult::FailurePastDeadline); 5]);
+        let published = std::iter::from_fn(|| node.mempool.pop_newly_accepted());
+        assert!(published.map(|one| one.timestamp).eq([0, 1, 2, 3, 4].map(|number| acceptable(number).timestamp)));
+        let pusher = node.peers.expect("peers").experience(&address_of(&keys().public()));
+        assert_eq!((pusher.successes, pusher.failures), (5, 0));
         let mut node = TestNode::default();
         assert_eq!(push(&format.to_bytes(&List(pushes(0))), format, &mut node).0.status, 200);
     }
@@ -129,13 +143,13 @@ fn transactions_after_an_unverifiable_or_malformed_push_are_ignored() {
         let mut node = TestNode::default();
         let (reply, _) = push(&format.to_bytes(&List(pushed.clone())), format, &mut node);
         assert_eq!(failure_in(&reply), (500, "entity source cannot be verified".to_owned()));
-        assert_eq!(node.announced.len(), 1);
+        assert_eq!(node.mempool.len(), 1);
     }
     let whole = Format::Binary.to_bytes(&List(pushes(3)));
     for (cut, taken) in [(whole.len() - 1, 2), (5, 0), (3, 0)] {
         let mut node = TestNode::default();
         let (reply, _) = push(&whole[..cut], Format::Binary, &mut node);
-        assert_eq!((reply.status, node.announced.len()), (500, taken), "{cut} bytes");
+        assert_eq!((reply.status, node.mempool.len()), (500, taken), "{cut} bytes");
     }
     // A count greater than the list, and invalid counts.
     for count in [[4, 0, 0, 0], [0xff, 0xff, 0xff, 0x7f], [0xff; 4]] {
@@ -177,13 +191,13 @@ fn known_peer() -> NodeInfo {
 }
 
 fn peers(known: Vec<PreTrustedPeer>) -> Manager {
-    let now = Now { monotonic: Duration::ZERO, network: NOW.network, network_millis: NOW.network_millis };
+    let now = Now { monotonic: Duration::ZERO, ..NOW };
     let settings = PeerSettings {
         node_limit: 5,
         time_sync_node_limit: 20,
         format: Format::Binary,
         uses_network_time: true,
-        ip_detection: IpDetection::Required,
+        ip_detection: IpDetection::Disabled,
         chain: ChainParameters::after_all_forks(),
         far_ahead: 240,
         checkpoint: None,

@@ -1,26 +1,21 @@
 //! Test fixture: a small chain in a store, and requests to the interface on it.
 
-use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::rc::Rc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::api::views::ClockState;
-use crate::api::{
-    Api, BootRequest, Budget, ChainSnapshot, Features, LoadingApi, NodeDescription, NodeHandle, NodeStatus, Now,
-    Settings, UnlockedInfo,
-};
-use crate::chain::apply;
-use crate::chain::harvest::UnlockResult;
+use crate::api::{Api, ClockState, Command, Features, NodeContext, NodeDescription, NodeStatus, Settings};
+use crate::budget::Budget;
+use crate::chain::harvest::{UnlockResult, UnlockedAccounts};
+use crate::chain::{ChainSnapshot, ReorgLog, apply};
 use crate::codec::Context;
-use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
-use crate::mempool::ShortId;
+use crate::crypto::{KeyPair, PrivateKey, PublicKey, Randomness, Signature};
+use crate::mempool::Mempool;
 use crate::model::network::test_network;
 use crate::model::transaction::{
-    Cosignature, LinkMode, MosaicDefinitionCreation, Multisig, ProvisionNamespace, Transfer, wire_version,
+    Cosignature, ImportanceTransfer, LinkMode, MosaicDefinitionCreation, Multisig, ProvisionNamespace, Transfer,
+    wire_version,
 };
 use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, MosaicDefinition, MosaicId, MosaicProperties,
@@ -28,27 +23,24 @@ use crate::model::{
 };
 use crate::net::http::{RequestReader, Response};
 use crate::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
-use crate::peer::wire::{Challenge, Endpoint, Identity, MetaData, NodeInfo, Version};
-use crate::peer::{ClientAnswer, Manager};
-use crate::rules::{self, Rejection, ValidationResult};
+use crate::peer::Manager;
+use crate::peer::io::Now;
+use crate::peer::wire::{Endpoint, Identity, MetaData, NodeInfo, Version};
 use crate::state::{
     Account, AccountId, AccountImportance, ImportanceListWriter, Ledger, LinkRole, RecalculationRecord, RemoteLink,
     VestedBalance, account, effects, put_account,
 };
 use crate::store::{
-    ChainIdentity, Options, Snapshot, Store, StoreError, StoredHeader, Table, Write, stored_block, tip,
+    ChainIdentity, Options, Snapshot, Store, StoredHeader, Table, Write, stored_block, stored_header, tip,
 };
 
 /// A challenge: 64 bytes in hex.
 pub const CHALLENGE: &str = "0707070707070707070707070707070707070707070707070707070707070707\
                              0707070707070707070707070707070707070707070707070707070707070707";
 pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
-pub const NOW: Now = Now {
-    network: Timestamp(3240),
-    network_millis: 3_240_001,
-    clock: ClockState { chain_ahead: 3, jumps: 2, is_unreliable: true },
-    uptime: Duration::from_secs(240),
-};
+pub const NOW: Now = Now { monotonic: Duration::from_secs(240), network: Timestamp(3240), network_millis: 3_240_001 };
+/// A private key.
+pub const KEY: &str = "ec323551f22cf49eeeca6fa9ed7177305a200c74e4492cd9a7b24a528277b1aa";
 /// More units than any response of these tests costs.
 pub const PLENTY: u32 = 10_000_000;
 /// The account that has all funds at first.
@@ -64,6 +56,30 @@ pub fn address_of(key: &PublicKey) -> Address {
 
 pub fn address(byte: u8) -> Address {
     address_of(&key(byte))
+}
+
+/// The key pair of [`KEY`].
+pub fn pair() -> KeyPair {
+    KeyPair::new(&PrivateKey::from_hex(KEY).unwrap())
+}
+
+/// A transaction that the account of [`KEY`] has signed: accepted by the mempool, if the account has funds. Each number
+/// yields another.
+pub fn acceptable(number: i32) -> Transaction {
+    let signer = pair().public();
+    let (timestamp, deadline) = (Timestamp(NOW.network.0 - number), Timestamp(NOW.network.0 + 3600));
+    sign(Transaction { timestamp, deadline, signer, fee: Amount(150_000), ..transfer(None) })
+}
+
+/// Signs a transaction with [`KEY`].
+pub fn sign(transaction: Transaction) -> Transaction {
+    Transaction { signature: Some(pair().sign(&transaction.signed_bytes())), ..transaction }
+}
+
+/// An importance transfer of an account.
+pub fn importance_transfer(signer: u8) -> Transaction {
+    let body = ImportanceTransfer { mode: LinkMode::Activate, remote: key(60) };
+    Transaction { signer: key(signer), ..signed(Body::ImportanceTransfer(body)) }
 }
 
 pub fn transfer(signature: Option<Signature>) -> Transaction {
@@ -204,8 +220,25 @@ impl Scene {
 
     /// Gives an account enough funds for any test.
     pub fn fund(&self, byte: u8) {
+        self.fund_address(address(byte));
+    }
+
+    /// The same for an address.
+    pub fn fund_address(&self, address: Address) {
         let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
-        self.put_account(byte, &Account { first_height: 1, balance, ..Account::default() });
+        self.put_account_of(address, &Account { first_height: 1, balance, ..Account::default() });
+    }
+
+    /// Returns the id of the first transaction of the block at a height.
+    pub fn first_id(&self, height: Height) -> u64 {
+        let snapshot = self.store.snapshot().unwrap();
+        stored_header(&snapshot, height).unwrap().unwrap().ids.0
+    }
+
+    /// Returns the block at a height.
+    pub fn block(&self, height: Height) -> Block {
+        let snapshot = self.store.snapshot().unwrap();
+        stored_block(&snapshot, height, Context::trusted_store()).unwrap().unwrap().1
     }
 
     pub fn put_account_of(&self, address: Address, account: &Account) {
@@ -326,159 +359,75 @@ impl Scene {
 
     pub fn with_view<T>(&self, look: impl FnOnce(&ChainSnapshot<'_>) -> T) -> T {
         let snapshot = self.store.snapshot().unwrap();
-        let height = tip(&snapshot).unwrap_or_default().map_or(Height(1), |tip| tip.height);
-        self.with_view_at(height, &snapshot, look)
+        look(&self.view(&snapshot, None))
     }
 
-    fn with_view_at<T>(
-        &self,
-        height: Height,
-        snapshot: &Snapshot<'_>,
-        look: impl FnOnce(&ChainSnapshot<'_>) -> T,
-    ) -> T {
-        look(&ChainSnapshot { snapshot, network: &self.network, height, status: self.status })
+    /// Returns the chain at a height, or at the tip.
+    pub fn view<'a>(&'a self, snapshot: &'a Snapshot<'a>, height: Option<Height>) -> ChainSnapshot<'a> {
+        let tip = || tip(snapshot).unwrap_or_default().map_or(Height(1), |tip| tip.height);
+        ChainSnapshot { snapshot, network: &self.network, height: height.unwrap_or_else(tip), now: NOW.network }
     }
 }
 
-/// The result with which [`TestNode`] answers an announced transaction.
-#[derive(Clone, Debug)]
-pub enum AnnounceOutcome {
-    Result(ValidationResult),
-    Exception(rules::Exception),
-}
-
-/// A node that records calls and returns configured results.
+/// The parts of a node besides its chain.
 pub struct TestNode {
-    pub result: AnnounceOutcome,
-    pub announced: Vec<Transaction>,
-    pub unconfirmed: Vec<Rc<Transaction>>,
-    pub is_linking: bool,
-    pub unlocked: Vec<Address>,
-    /// Largest limit of unconfirmed transactions requested.
-    pub limit: Cell<usize>,
-    pub description: NodeDescription,
-    pub is_shut_down: bool,
+    pub mempool: Mempool,
+    pub unlocked: UnlockedAccounts,
     pub peers: Option<Manager>,
-    /// Maximum height of the sync peers, once reported.
-    pub reported_height: Option<Height>,
-    /// Results of pushed transactions.
-    pub pushed: Vec<(PublicKey, ValidationResult)>,
-}
-
-impl TestNode {
-    pub fn answering(result: ValidationResult) -> TestNode {
-        TestNode {
-            result: AnnounceOutcome::Result(result),
-            announced: Vec::new(),
-            unconfirmed: Vec::new(),
-            is_linking: false,
-            unlocked: Vec::new(),
-            limit: Cell::new(0),
-            description: description(),
-            is_shut_down: false,
-            peers: None,
-            reported_height: Some(Height::NEMESIS),
-            pushed: Vec::new(),
-        }
-    }
+    pub description: NodeDescription,
+    pub keys: KeyPair,
+    pub reorgs: ReorgLog,
+    pub randomness: Randomness,
+    /// What the handlers have left to the node.
+    pub commands: Vec<Command>,
 }
 
 impl Default for TestNode {
     fn default() -> TestNode {
-        TestNode::answering(ValidationResult::Success)
+        TestNode {
+            mempool: Mempool::default(),
+            unlocked: UnlockedAccounts::new(1),
+            peers: None,
+            description: description(),
+            keys: KeyPair::new(&PrivateKey::from_seed(&[7; 32])),
+            reorgs: ReorgLog::default(),
+            randomness: Randomness::new(&[5; 32]),
+            commands: Vec::new(),
+        }
     }
 }
 
-impl NodeHandle for TestNode {
-    fn announce(&mut self, transaction: Transaction) -> rules::RuleResult {
-        self.announced.push(transaction);
-        match self.result.clone() {
-            AnnounceOutcome::Result(ValidationResult::Success) => Ok(()),
-            AnnounceOutcome::Result(result) => Err(Rejection::Result(result)),
-            AnnounceOutcome::Exception(exception) => Err(Rejection::Exception(exception)),
+impl TestNode {
+    pub fn context<'a>(
+        &'a mut self,
+        chain: ChainSnapshot<'a>,
+        status: NodeStatus,
+        request_body: &'a [u8],
+        units: u32,
+    ) -> NodeContext<'a> {
+        NodeContext {
+            chain,
+            status,
+            now: NOW,
+            clock: ClockState { chain_ahead: 3, jumps: 2, is_unreliable: true },
+            mempool: &mut self.mempool,
+            unlocked: &mut self.unlocked,
+            peers: self.peers.as_mut(),
+            description: &self.description,
+            keys: &self.keys,
+            reorgs: &self.reorgs,
+            randomness: &mut self.randomness,
+            request_body,
+            budget: Budget::new(units),
         }
     }
 
-    fn push_block(&mut self, _: Block, _: PublicKey) -> Result<bool, StoreError> {
-        Ok(true)
-    }
-
-    fn peers(&self) -> Option<&Manager> {
-        self.peers.as_ref()
-    }
-
-    fn max_chain_height(&mut self) -> Option<Height> {
-        self.reported_height
-    }
-
-    fn answer_of_peers(&mut self) -> Option<ClientAnswer> {
-        self.reported_height.map(ClientAnswer::MaxHeight)
-    }
-
-    fn record_push_result(&mut self, by: &PublicKey, result: ValidationResult) {
-        self.pushed.push((*by, result));
-    }
-
-    fn result_before_join(&mut self, _: &Transaction) -> Option<ValidationResult> {
-        None
-    }
-
-    fn unknown_to(&self, _: &BTreeSet<ShortId>) -> Vec<Rc<Transaction>> {
-        self.unconfirmed.clone()
-    }
-
-    fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, StoreError> {
-        self.limit.set(self.limit.get().max(limit));
-        Ok(self.unconfirmed.iter().take(limit).cloned().collect())
-    }
-
-    fn has_importance_transfer(&self, _: &Address) -> Result<bool, StoreError> {
-        Ok(self.is_linking)
-    }
-
-    fn unlock(&mut self, pair: Box<KeyPair>) -> Result<UnlockResult, StoreError> {
-        if !self.unlocked.is_empty() {
-            return Ok(UnlockResult::ServerLimit);
-        }
-        self.unlocked.push(address_of(&pair.public()));
-        Ok(UnlockResult::Success)
-    }
-
-    fn lock(&mut self, address: &Address) {
-        self.unlocked.retain(|one| one != address);
-    }
-
-    fn is_unlocked(&self, address: &Address) -> bool {
-        self.unlocked.contains(address)
-    }
-
-    fn unlocked_info(&self) -> UnlockedInfo {
-        UnlockedInfo { max: 1, count: self.unlocked.len() as i32 }
-    }
-
-    fn description(&self) -> &NodeDescription {
-        &self.description
-    }
-
-    fn sign_challenge(&self, _: &Challenge) -> Signature {
-        Signature([9; 64])
-    }
-
-    fn new_key(&mut self) -> PrivateKey {
-        PrivateKey::from_seed(&[5; 32])
-    }
-
-    fn boot(&mut self, request: BootRequest) -> Result<(), StoreError> {
-        let BootRequest { private_key, name, endpoint, application } = request;
-        let info = &mut self.description.info;
-        info.identity = Identity { key: KeyPair::new(&private_key).public(), name };
-        info.endpoint = endpoint;
-        info.meta_data.application = application;
-        Ok(())
-    }
-
-    fn shut_down(&mut self) {
-        self.is_shut_down = true;
+    /// Unlocks the account of [`KEY`].
+    pub fn unlock(&mut self, scene: &Scene) {
+        scene.fund_address(address_of(&pair().public()));
+        let result = scene
+            .with_view(|chain| self.unlocked.unlock(Box::new(pair()), chain.height, chain.snapshot, chain.network));
+        assert_eq!(result.unwrap(), UnlockResult::Success);
     }
 }
 
@@ -579,40 +528,35 @@ impl<'a> TestRequest<'a> {
         is_resumed: bool,
         units: u32,
     ) -> Option<(Progress, u32)> {
-        scene.with_view(|view| self.step_over(api, view, node, response, is_resumed, units))
+        self.step_at(api, scene, None, node, response, (is_resumed, units))
     }
 
-    fn step_over(
+    fn step_at(
         &self,
         api: &mut Api,
-        view: &ChainSnapshot<'_>,
+        scene: &Scene,
+        height: Option<Height>,
         node: &mut TestNode,
-        reply: &mut Response,
-        is_resumed: bool,
-        units: u32,
+        response: &mut Response,
+        (is_resumed, units): (bool, u32),
     ) -> Option<(Progress, u32)> {
         let mut reader = RequestReader::new(1 << 20);
         reader.receive(&self.bytes());
         let Ok(Some(request)) = reader.next_request() else { return None };
-        let (connection, caller, is_refused) = (self.connection, self.client, self.is_rate_limited);
-        let mut exchange = Exchange {
-            connection,
-            client: caller,
-            request: &request,
-            response: reply,
-            is_resumed,
-            is_rate_limited: is_refused,
-        };
-        let mut budget = Budget::new(units);
-        let taken = api.answer(&mut exchange, view, node, NOW, &mut budget);
-        Some((taken, budget.used()))
+        let TestRequest { connection, client, is_rate_limited, .. } = *self;
+        let snapshot = scene.store.snapshot().unwrap();
+        let context = node.context(scene.view(&snapshot, height), scene.status, request.body, units);
+        let mut exchange = Exchange { connection, client, request: &request, response, is_resumed, is_rate_limited };
+        let answer = api.answer(&mut exchange, context);
+        node.commands.extend(answer.command);
+        Some((answer.progress, answer.used_units))
     }
 
     /// Returns the response at a height other than the tip's.
     pub fn at_height(&self, api: &mut Api, scene: &Scene, node: &mut TestNode, height: Height) -> Response {
-        let (mut reply, snapshot) = (Response::new(), scene.store.snapshot().unwrap());
-        scene.with_view_at(height, &snapshot, |view| self.step_over(api, view, node, &mut reply, false, PLENTY));
-        reply
+        let mut response = Response::new();
+        self.step_at(api, scene, Some(height), node, &mut response, (false, PLENTY));
+        response
     }
 
     pub fn send_to(&self, api: &mut Api, scene: &Scene) -> Response {
@@ -635,17 +579,10 @@ impl<'a> TestRequest<'a> {
         let (mut reader, mut reply) = (RequestReader::new(1 << 20), Response::new());
         reader.receive(&self.bytes());
         let request = reader.next_request().expect(self.line).expect("all of it");
-        let (connection, caller, is_refused) = (self.connection, self.client, self.is_rate_limited);
-        let reply_to = &mut reply;
-        let mut exchange = Exchange {
-            connection,
-            client: caller,
-            request: &request,
-            response: reply_to,
-            is_resumed: false,
-            is_rate_limited: is_refused,
-        };
-        LoadingApi::new(settings()).answer(&mut exchange, NOW.network);
+        let TestRequest { connection, client, is_rate_limited, .. } = *self;
+        let (request, response, is_resumed) = (&request, &mut reply, false);
+        let mut exchange = Exchange { connection, client, request, response, is_resumed, is_rate_limited };
+        Api::new(settings()).answer_while_loading(&mut exchange, NOW.network);
         reply
     }
 

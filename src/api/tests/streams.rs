@@ -1,11 +1,12 @@
 //! Tests of streamed responses.
 
 use super::scene::*;
-use crate::api::media::Format;
 use crate::api::pending_streams::MAX_ACTIVE_PER_CLIENT;
-use crate::api::{AccountStream, Api, BodyWriter, Budget, NodeHandle, ResponseStream, STREAM_THRESHOLD_BYTES};
+use crate::api::streams::{BodyWriter, ResponseStream};
+use crate::api::{AccountBody, Api, Format, STREAM_THRESHOLD_BYTES};
 use crate::codec::json::JsonEncoder;
 use crate::crypto::Signature;
+use crate::mempool::Mempool;
 use crate::model::{Amount, Height, Timestamp, Transaction};
 use crate::net::http::Response;
 use crate::net::service::{ConnectionId, Progress};
@@ -89,7 +90,7 @@ fn a_block_of_thousands_of_transactions_is_written_in_steps_and_chunks() {
     let at = TestRequest::new("POST /block/at/public").json("{\"height\":2}");
     assert!(is_stepped(&at, &scene).body == json.body);
     // It equals the output of the writer of whole blocks.
-    let block = scene.with_view(|view| view.block(view.height)).unwrap().unwrap();
+    let block = scene.block(Height(2));
     let written = JsonEncoder::document(|sink| {
         crate::codec::block::write(sink, &block, crate::codec::SigningForm::Verifiable);
     });
@@ -113,7 +114,7 @@ fn account_transactions_in_one_block_are_written_in_steps() {
 fn transactions_of_a_block_are_read_from_any_index() {
     let scene = with_full_block(40);
     scene.with_view(|view| {
-        let block = view.block(view.height).unwrap().unwrap();
+        let block = scene.block(view.height);
         for (from, most) in [(0, 7), (33, 7), (35, 7), (40, 7), (5, 0)] {
             let expected: Vec<_> = block.transactions.iter().skip(from).take(most).cloned().collect();
             assert_eq!(view.transactions(view.height, from, most).unwrap(), expected, "{from} {most}");
@@ -167,13 +168,13 @@ fn after_the_first(entity: &str) -> String {
 fn blocks_for_peers_are_streamed_as_stored() {
     let scene = with_full_block(600);
     scene.add_block(transfers(1300).split_off(600));
-    let blocks = [2, 3].map(|height| scene.with_view(|view| view.block(Height(height))).unwrap().unwrap());
+    let blocks = [2, 3].map(|height| scene.block(Height(height)));
     let part = after_the_first("{\"height\":1,\"maxTransactions\":10000}");
     let part = TestRequest::new("POST /chain/blocks-after").json(&part);
     assert!(is_stepped(&part, &scene).steps > 5, "also in JSON");
     let stepped = is_stepped(&part.with(&BINARY_FOR_JSON), &scene);
     assert!(stepped.chunks > 2, "it is not held as a whole");
-    let signature = TestNode::default().sign_challenge(&Challenge([7; 64]));
+    let signature = Challenge([7; 64]).sign(&TestNode::default().keys);
     let expected = AuthenticatedResponse { entity: List(blocks.to_vec()), signature };
     assert!(stepped.body == Format::Binary.to_bytes(&expected));
     let last = after_the_first("{\"height\":3}");
@@ -236,10 +237,12 @@ fn an_account_that_signs_for_thousands_is_written_in_steps() {
     let binary = is_stepped(&TestRequest::new(&line).with(&BINARY), &scene);
     assert_eq!(binary.chunks, 1, "its lengths are known only at the end");
     let at_once = scene.with_view(|view| {
-        let mut writer = AccountStream::new(view, &TestNode::default(), address(1), &mut Budget::new(0)).unwrap();
+        let mut node = TestNode::default();
+        let mut context = node.context(*view, scene.status, &[], PLENTY);
+        let mut account = AccountBody::new(&mut context, address(1)).unwrap().into_stream();
         let (mut body, mut json) = (Vec::new(), JsonEncoder::default());
-        let mut sheet = BodyWriter { format: Format::Json, body: &mut body, json: &mut json };
-        assert_eq!(writer.write_chunk(view, &mut sheet, &mut Budget::new(u32::MAX)).unwrap(), Progress::Done);
+        let mut writer = BodyWriter { format: Format::Json, body: &mut body, json: &mut json };
+        assert_eq!(account.write_chunk(&mut context, &mut writer).unwrap(), Progress::Done);
         body
     });
     assert!(json.body == [at_once.as_slice(), b"\r\n"].concat());
@@ -329,15 +332,15 @@ fn a_transaction_is_found_in_a_full_block_in_one_step() {
 #[test]
 fn unconfirmed_transactions_are_written_in_steps() {
     let scene = Scene::new();
-    let waiting = (0..25).map(|number| multisig_with_cosignatures(number).into()).collect();
-    let mut node = TestNode { unconfirmed: waiting, ..TestNode::default() };
+    let mut node = TestNode::default();
+    (0..25).for_each(|number| node.mempool.add_unchecked(multisig_with_cosignatures(number), NETWORK));
     let line = format!("GET /account/unconfirmedTransactions?address={}", address(1));
     let sent = TestRequest::new(&line);
     let whole = sent.send_to_node(&mut Api::new(settings()), &scene, &mut node);
     let (mut api, mut reply, mut steps) = (Api::new(settings()), Response::new(), 0);
     // Transactions accepted later are not shown.
     while sent.step(&mut api, &scene, &mut node, &mut reply, steps > 0, 60).unwrap().0 == Progress::Yield {
-        node.unconfirmed.clear();
+        node.mempool = Mempool::default();
         steps += 1;
     }
     assert!(steps > 2 && reply.body == whole.body);

@@ -51,8 +51,8 @@ impl History {
             // A transaction that gets a lower id than the others.
             transactions.push(rent(3, &format!("n{block}"), block));
             let height = scene.add_block(transactions);
-            let stored = scene.with_view(|view| view.block(height)).unwrap().unwrap();
-            let first = scene.with_view(|view| view.open_block(height).unwrap().unwrap().1.header.ids.0);
+            let stored = scene.block(height);
+            let first = scene.first_id(height);
             let (ids, _) = assign_ids(&stored, first);
             for (place, transaction) in stored.transactions.iter().enumerate() {
                 let row = (ids[place], transaction.hash());

@@ -158,7 +158,7 @@ fn a_pushed_block_is_accepted_once_and_offered_for_relay() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     let push = |processor: &mut BlockProcessor<'_>, block: &Block| {
         processor.push(block.clone(), SENDER, &confirmed, true).unwrap()
     };
@@ -184,7 +184,7 @@ fn a_forged_copy_does_not_block_the_genuine_block() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     let push = |processor: &mut BlockProcessor<'_>, block| processor.push(block, SENDER, &confirmed, true).unwrap();
     let forged = Block { signature: blocks[3].signature, ..blocks[19].clone() };
     assert_eq!(forged.hash(), blocks[19].hash());
@@ -205,7 +205,7 @@ fn an_invalid_sibling_of_the_tip_is_rejected_and_changes_nothing() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     let sibling = Block { timestamp: Timestamp(blocks[18].timestamp.0 + 1), ..blocks[18].clone() };
     assert_eq!(processor.push(sibling, SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
     drop(snapshot);
@@ -221,7 +221,7 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     // A sender has as many keys and, in an IPv6 network, addresses as it likes.
     let attacker = |number: u8| {
         let from = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, number.into()).into();
@@ -244,7 +244,7 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     assert_eq!(tip_hash(&store), blocks[19].hash());
     // The newest of the attacker's blocks was dropped, and may be pushed again.
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(21), now: AFTER_ALL_BLOCKS };
+    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(21), now: AFTER_ALL_BLOCKS };
     let push = |processor: &mut BlockProcessor<'_>, second| {
         processor.push(sibling(second), attacker(1), &confirmed, true).unwrap()
     };
@@ -261,7 +261,7 @@ fn pushed_blocks_need_a_booted_node_and_their_queue_is_limited() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ConfirmedChain { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, false).unwrap(), PushOutcome::NotBooted);
     assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, true).unwrap(), PushOutcome::Ignored);
     assert!(!processor.has_work());

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use nisd::chain::ChainSnapshot;
 use nisd::chain::{
     BlockError, BlockImporter, BranchOutcome, CandidateBranch, ImportError, ImportOptions, ImportProgress, Validity,
     rollback,
@@ -9,8 +10,7 @@ use nisd::chain::{
 use nisd::codec::block_file::{BlockFile, write_block};
 use nisd::codec::{Context, SigningForm};
 use nisd::config::{self, Settings};
-use nisd::crypto::Verifier;
-use nisd::mempool::{ConfirmedChain, Mempool};
+use nisd::mempool::Mempool;
 use nisd::model::transaction::wire_version;
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, Network, Timestamp, Transaction};
 use nisd::rules::Rejection;
@@ -178,8 +178,8 @@ impl NodeUnderTest {
     pub fn announce_to(&self, pool: &mut Mempool, transaction: &Transaction, now: i32) -> ExpectedResult {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let (network, height) = (self.network(), Height(self.height()));
-        let confirmed = ConfirmedChain { snapshot: &snapshot, network, height, now: Timestamp(now) };
-        match pool.add(transaction.clone(), &confirmed, &mut Verifier::default()) {
+        let confirmed = ChainSnapshot { snapshot: &snapshot, network, height, now: Timestamp(now) };
+        match pool.add(transaction.clone(), &confirmed) {
             Ok(()) => ExpectedResult::Valid,
             Err(Rejection::Result(result)) => ExpectedResult::Rejected(result),
             Err(Rejection::Exception(exception)) => ExpectedResult::Exception(exception.text),

@@ -1,80 +1,148 @@
-//! Views of the node itself.
+//! The peers of this node, reorgs, and what is recorded for debugging: handlers and views.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::api::views::View;
+use time::OffsetDateTime;
+
+use super::blocks::chain_score;
+use super::request_history::RequestRecords;
+use super::routes::{Route, get};
+use super::streams::{BodyWriter, ResponseStream};
+use super::{ApiError, NodeContext, RequestContext, View};
+use crate::budget::cost;
 use crate::chain::{Reorg, ReorgLog};
 use crate::codec::Encoder;
 use crate::model::units::EPOCH_UNIX_MILLIS;
 use crate::model::{Address, Height, NetworkByte, Timestamp};
+use crate::net::service::{ConnectionId, Progress};
 use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State};
 use crate::peer::schedule::Timer;
 use crate::peer::time_sync::TimeSyncRound;
-use crate::peer::wire::{NodeInfo, Score};
-use crate::peer::{Manager, RequestRecord, Unpinned};
-use time::OffsetDateTime;
+use crate::peer::wire::{List, Score};
+use crate::peer::{ClientAnswer, Manager, Unpinned};
 
-/// Description of the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeDescription {
-    /// Node information that peers see.
-    pub info: NodeInfo,
-    /// Network time of its start.
-    pub started: Timestamp,
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    get("/node/peer-list/all", known_nodes),
+    get("/node/peer-list/reachable", reachable_nodes),
+    get("/node/peer-list/active", active_nodes),
+    get("/node/experiences", experiences),
+    get("/node/active-peers/max-chain-height", max_chain_height),
+    get("/local/peers", peers).local(),
+    get("/local/reorgs", reorgs).local(),
+    get("/debug/timers", timers),
+    get("/debug/connections/incoming", incoming_requests),
+    get("/debug/connections/outgoing", outgoing_requests),
+    get("/debug/time-synchronization", time_synchronisation),
+];
+
+/// `GET /node/peer-list/all`
+fn known_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.require_joined()?;
+    let nodes = context.node.peers.as_deref().map(Manager::collection).unwrap_or_default();
+    context.response.send(&nodes)
 }
 
-/// Status of the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeStatus {
-    /// Not booted.
-    Running,
-    /// Boot in progress.
-    Booting,
-    /// Booted, not synchronised.
-    Booted,
-    /// Booted, and no sync peer reports a greater height.
-    Synchronized,
-    /// Booted, but no other node is active.
-    NoRemoteNode,
+/// `GET /node/peer-list/reachable`
+fn reachable_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.require_joined()?;
+    let nodes = context.node.peers.as_deref().map(Manager::active).unwrap_or_default();
+    context.response.send(&nodes)
 }
 
-impl NodeStatus {
-    /// Returns the code on the wire.
-    pub fn code(self) -> i32 {
-        match self {
-            NodeStatus::Running => 3,
-            NodeStatus::Booting => 4,
-            NodeStatus::Booted => 5,
-            NodeStatus::Synchronized => 6,
-            NodeStatus::NoRemoteNode => 7,
-        }
+/// `GET /node/peer-list/active`
+fn active_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.require_joined()?;
+    let nodes = context.node.peers_to_share();
+    context.response.send(&nodes)
+}
+
+/// `GET /node/experiences`
+fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.require_joined()?;
+    let entries = context.node.peers.as_deref().map(Manager::experience_entries).unwrap_or_default();
+    context.response.send(&List(entries))
+}
+
+/// `GET /node/active-peers/max-chain-height`: waits until the sync peers have reported their heights.
+fn max_chain_height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.require_joined()?;
+    let (connection, now) = (context.connection, context.node.now);
+    let height = match &mut context.node.peers {
+        Some(peers) => peers.max_chain_height(connection, now),
+        None => Some(Height::NEMESIS),
+    };
+    match height {
+        Some(height) => context.response.send(&height),
+        None => context.send_stream(AnswerOfPeers(connection)),
     }
 }
 
-/// Requests in progress, oldest first, and the latest requests, newest first.
-#[derive(Clone, Debug)]
-pub struct RequestRecords {
-    /// Requests in progress.
-    pub outstanding: Vec<RequestRecord>,
-    /// Latest requests, answered or not.
-    pub latest: Vec<RequestRecord>,
-    /// Network time.
-    pub now: Timestamp,
+/// A response that waits until the peers have answered for its connection.
+pub(super) struct AnswerOfPeers(pub ConnectionId);
+
+impl ResponseStream for AnswerOfPeers {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        match node.peers.as_deref_mut().and_then(|peers| peers.take_answer(self.0)) {
+            None => return Ok(Progress::Suspended),
+            Some(ClientAnswer::Accepted) => {}
+            Some(ClientAnswer::Rejected(reason)) => return Err(ApiError::Internal(reason.into())),
+            Some(ClientAnswer::MaxHeight(height)) => writer.write(&height),
+        }
+        Ok(Progress::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<AnswerOfPeers>()
+    }
 }
 
-impl View for RequestRecords {
-    fn write(&self, sink: &mut impl Encoder) {
-        for (label, history) in [("outstanding", &self.outstanding), ("most-recent", &self.latest)] {
-            sink.list(label, history, |sink, audit| {
-                sink.i32("id", clamped(audit.number));
-                sink.string("host", Some(&audit.host));
-                sink.string("path", Some(&audit.path));
-                sink.i32("start-time", audit.started.0);
-                sink.i32("elapsed-time", self.now.0.saturating_sub(audit.started.0));
-            });
-        }
-    }
+/// `GET /local/peers`, which NIS1 does not have: the whole peer table, whether or not the node has joined its network.
+fn peers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let score = chain_score(&context.node)?;
+    let known = context.node.peers.as_deref().map_or(0, |peers| peers.table.len());
+    context.response.send(&PeersReport { node: &context.node, score })?;
+    context.node.budget.charge(cost::PEER.saturating_mul(u32::try_from(known).unwrap_or(u32::MAX)));
+    Ok(())
+}
+
+/// `GET /local/reorgs`, which NIS1 does not have: the last reorgs and the blocks that they replaced.
+fn reorgs(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let reorgs = context.node.reorgs;
+    context.response.send(&ReorgsReport { reorgs, network: context.node.chain.network.byte })?;
+    let count = u32::try_from(reorgs.kept_replaced()).unwrap_or(u32::MAX);
+    context.node.budget.charge(cost::PEER.saturating_mul(count));
+    Ok(())
+}
+
+/// `GET /debug/timers`
+fn timers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let timers = context.node.peers.as_deref().map(Manager::timers).unwrap_or_default();
+    context.response.send(&Timers(timers))
+}
+
+/// `GET /debug/connections/incoming`
+fn incoming_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let history = &context.request_history;
+    let (outstanding, latest) = (history.outstanding().collect(), history.latest().collect());
+    context.response.send(&RequestRecords { outstanding, latest, now: context.node.chain.now })
+}
+
+/// `GET /debug/connections/outgoing`
+fn outgoing_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let requests = context.node.peers.as_deref().map(|peers| &peers.requests);
+    let outstanding = requests.into_iter().flat_map(|requests| requests.outstanding()).cloned().collect();
+    let latest = requests.into_iter().flat_map(|requests| requests.latest()).cloned().collect();
+    context.response.send(&RequestRecords { outstanding, latest, now: context.node.chain.now })
+}
+
+/// `GET /debug/time-synchronization`
+fn time_synchronisation(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.require_joined()?;
+    let peers = context.node.peers.as_deref();
+    let rounds = peers.into_iter().flat_map(|peers| peers.time_sync.rounds()).copied().collect();
+    context.response.send(&TimeSynchronisations(rounds))
 }
 
 /// Rounds of time synchronization with peers, oldest first.
@@ -120,111 +188,49 @@ impl View for Timers<'_> {
 }
 
 /// Converts a number to `i32`; one that does not fit, such as milliseconds of more than 24.8 days, becomes the maximum.
-fn clamped(number: impl TryInto<i32>) -> i32 {
+pub(super) fn clamped(number: impl TryInto<i32>) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
 
-/// The node and its program.
-#[derive(Clone, Copy, Debug)]
-pub struct ExtendedInfo<'a> {
-    /// The node.
-    pub node: &'a NodeDescription,
-    /// Network time.
-    pub now: Timestamp,
-}
-
-impl View for ExtendedInfo<'_> {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.object("node", |sink| self.node.info.write(sink));
-        sink.object("nisInfo", |sink| {
-            sink.string("application", Some(env!("CARGO_PKG_NAME")));
-            sink.string("version", Some(env!("CARGO_PKG_VERSION")));
-            sink.string("signer", None);
-            sink.i32("startTime", self.node.started.0);
-            sink.i32("currentTime", self.now.0);
-        });
-    }
-}
-
-/// Reliability of the node's clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClockState {
-    /// Seconds by which the tip is ahead of the clock; negative if it is behind.
-    pub chain_ahead: i32,
-    /// Number of clock jumps since the start.
-    pub jumps: u32,
-    /// Harvesting is paused because the clock jumped recently.
-    pub is_unreliable: bool,
-}
-
-/// The node's clock and its reliability.
-#[derive(Clone, Copy, Debug)]
-pub struct NodeClock {
-    /// Network time.
-    pub time: Timestamp,
-    /// Reliability.
-    pub state: ClockState,
-}
-
-impl View for NodeClock {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.i32("networkTime", self.time.0);
-        sink.i32("chainAheadSeconds", self.state.chain_ahead);
-        sink.i64("clockJumps", i64::from(self.state.jumps));
-        sink.string(
-            "harvesting",
-            Some(if self.state.is_unreliable { "waits for the clock" } else { "follows the clock" }),
-        );
-    }
-}
-
 /// The whole peer table, and the state of this node.
-pub struct PeersReport<'a> {
-    /// Status of this node.
-    pub status: NodeStatus,
-    /// This node as peers see it.
-    pub node: &'a NodeInfo,
-    /// Address of this node's account.
-    pub address: Address,
-    /// Chain height.
-    pub height: Height,
+struct PeersReport<'a, 'n> {
+    node: &'a NodeContext<'n>,
     /// Chain score.
-    pub score: i128,
-    /// The peer table; `None` if the node does not join its network.
-    pub peers: Option<&'a Manager>,
-    /// Time since the node started.
-    pub now: Duration,
+    score: i128,
 }
 
-impl View for PeersReport<'_> {
+impl View for PeersReport<'_, '_> {
     fn write(&self, sink: &mut impl Encoder) {
-        sink.i32("status", self.status.code());
-        sink.string("address", Some(self.address.as_str()));
-        sink.object("node", |sink| self.node.write(sink));
-        sink.u64("height", self.height.0);
+        let NodeContext { chain, status, description, .. } = self.node;
+        let peers = self.node.peers.as_deref();
+        let address = Address::from_public_key(&description.info.identity.key, chain.network.byte);
+        sink.i32("status", status.code());
+        sink.string("address", Some(address.as_str()));
+        sink.object("node", |sink| description.info.write(sink));
+        sink.u64("height", chain.height.0);
         sink.object("score", |sink| Score(self.score).write(sink));
         // Number of rounds in which no peer has reported this node's own address.
-        let failures = self.peers.map_or(0, Manager::failures_to_join);
+        let failures = peers.map_or(0, Manager::failures_to_join);
         sink.i32("failuresToJoin", i32::try_from(failures).unwrap_or(i32::MAX));
-        sink.i64("clockDifference", self.peers.and_then(|peers| peers.time_sync.clock_difference()).unwrap_or(0));
-        let trust: BTreeMap<_, _> = self.peers.into_iter().flat_map(|peers| peers.trust().iter()).collect();
-        let known: Vec<_> = self.peers.into_iter().flat_map(|peers| peers.table.iter()).collect();
+        sink.i64("clockDifference", peers.and_then(|peers| peers.time_sync.clock_difference()).unwrap_or(0));
+        let trust: BTreeMap<_, _> = peers.into_iter().flat_map(|peers| peers.trust().iter()).collect();
+        let known: Vec<_> = peers.into_iter().flat_map(|peers| peers.table.iter()).collect();
         sink.list("peers", &known, |sink, (address, peer)| {
             self.write_known(sink, address, peer, trust.get(address).copied());
         });
-        let unpinned = self.peers.map_or(&[][..], |peers| &peers.unpinned);
+        let unpinned = peers.map_or(&[][..], |peers| &peers.unpinned);
         sink.list("unpinned", unpinned, |sink, Unpinned { endpoint, last_failure: last_trouble }| {
             sink.object("endpoint", |sink| endpoint.write(sink));
             self.write_last_failure(sink, last_trouble.as_ref());
         });
-        let dropped: Vec<_> = self.peers.into_iter().flat_map(|peers| peers.table.dropped()).collect();
+        let dropped: Vec<_> = peers.into_iter().flat_map(|peers| peers.table.dropped()).collect();
         sink.list("dropped", &dropped, |sink, dropped| self.write_dropped(sink, dropped));
     }
 }
 
-impl PeersReport<'_> {
+impl PeersReport<'_, '_> {
     fn write_known(&self, sink: &mut impl Encoder, address: &Address, peer: &PeerEntry, trust: Option<f64>) {
-        let experience = self.peers.map(|peers| peers.experience(address)).unwrap_or_default();
+        let experience = self.node.peers.as_deref().map(|peers| peers.experience(address)).unwrap_or_default();
         sink.string("address", Some(address.as_str()));
         sink.object("node", |sink| peer.info.write(sink));
         sink.string("ip", peer.ip.map(|ip| ip.to_string()).as_deref());
@@ -239,7 +245,7 @@ impl PeersReport<'_> {
         sink.i32("synchronisations", i32::try_from(peer.synchronisations).unwrap_or(i32::MAX));
         self.write_last_failure(sink, peer.last_failure.as_ref());
         sink.optional("askedAgain", peer.retry_at(), |sink, at| {
-            sink.u64("inSeconds", at.saturating_sub(self.now).as_secs());
+            sink.u64("inSeconds", at.saturating_sub(self.node.now.monotonic).as_secs());
         });
     }
 
@@ -267,7 +273,7 @@ impl PeersReport<'_> {
     }
 
     fn write_ago(&self, sink: &mut impl Encoder, at: Duration) {
-        sink.u64("secondsAgo", self.now.saturating_sub(at).as_secs());
+        sink.u64("secondsAgo", self.node.now.monotonic.saturating_sub(at).as_secs());
     }
 }
 
@@ -284,14 +290,14 @@ fn state(state: State) -> &'static str {
 /// The latest reorgs, newest first.
 pub struct ReorgsReport<'a> {
     /// The reorgs that the node keeps.
-    pub reorgs: Option<&'a ReorgLog>,
+    pub reorgs: &'a ReorgLog,
     /// Network byte, to derive addresses.
     pub network: NetworkByte,
 }
 
 impl View for ReorgsReport<'_> {
     fn write(&self, sink: &mut impl Encoder) {
-        let all: Vec<&Reorg> = self.reorgs.into_iter().flat_map(ReorgLog::iter).collect();
+        let all: Vec<&Reorg> = self.reorgs.iter().collect();
         sink.list("data", &all, |sink, reorg| {
             sink.i32("timeStamp", reorg.time.0);
             sink.u64("commonHeight", reorg.common.0);

@@ -1,24 +1,31 @@
-//! Queries of blocks and their transactions.
+//! A snapshot of the chain, and its blocks as they are stored.
 
-use super::ChainSnapshot;
 use crate::codec::block::read_without_transactions;
 use crate::codec::transaction::stored_transaction_hash;
 use crate::codec::{Context, SigningForm};
-use crate::model::{Block, Hash256, Height, Transaction};
-use crate::state::{self, HashEntry, TxLocation};
-use crate::store::{BlockRow, StoreError, StoredHeader, block_row, stored_block, stored_header};
+use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
+use crate::state::TxLocation;
+use crate::store::{BlockRow, Snapshot, StoreError, StoredHeader, block_row};
 
 const DAMAGED: StoreError = StoreError::Damaged("a block");
 
-impl ChainSnapshot<'_> {
-    /// Reads the whole block at a height. Only for callers that know that it is small.
-    pub fn block(&self, height: Height) -> Result<Option<Block>, StoreError> {
-        Ok(stored_block(self.snapshot, height, self.context())?.map(|(_, block)| block))
-    }
+/// The chain and its state at one commit, and the network time of the step that reads it.
+#[derive(Clone, Copy)]
+pub struct ChainSnapshot<'a> {
+    /// The commit.
+    pub snapshot: &'a Snapshot<'a>,
+    /// The network and its parameters.
+    pub network: &'a Network,
+    /// Height of the tip.
+    pub height: Height,
+    /// Network time.
+    pub now: Timestamp,
+}
 
-    /// Returns the score of the chain.
-    pub fn score(&self) -> Result<i128, StoreError> {
-        Ok(stored_header(self.snapshot, self.height)?.ok_or(DAMAGED)?.score)
+impl<'a> ChainSnapshot<'a> {
+    /// Returns the context for decoding data from outside.
+    pub fn context(&self) -> Context {
+        Context::of(self.network)
     }
 
     /// Returns whether the chain has a block at a height.
@@ -26,13 +33,8 @@ impl ChainSnapshot<'_> {
         (1..=self.height.0).contains(&height.0)
     }
 
-    /// Returns the header of the block at a height.
-    pub fn header(&self, height: Height) -> Result<Option<StoredHeader>, StoreError> {
-        stored_header(self.snapshot, height)
-    }
-
     /// Returns the block at a height without its transactions, and a reader of these.
-    pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockReader<'_>)>, StoreError> {
+    pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockReader<'a>)>, StoreError> {
         let Some(row) = block_row(self.snapshot, height)? else { return Ok(None) };
         let context = self.context().trusted();
         let block = read_without_transactions(row.head(), context).map_err(|_| DAMAGED)?;
@@ -42,7 +44,7 @@ impl ChainSnapshot<'_> {
     }
 
     /// Returns a reader that continues at a cursor; `None` if the block is no longer in the chain.
-    pub fn reopen_block(&self, cursor: BlockCursor) -> Result<Option<BlockReader<'_>>, StoreError> {
+    pub fn reopen_block(&self, cursor: BlockCursor) -> Result<Option<BlockReader<'a>>, StoreError> {
         let Some(row) = block_row(self.snapshot, cursor.height)? else { return Ok(None) };
         let header = row.header()?;
         let context = self.context().trusted();
@@ -58,46 +60,11 @@ impl ChainSnapshot<'_> {
     }
 
     /// Returns the transaction at a location in the chain.
-    pub fn transaction(&self, location: TxLocation) -> Result<Option<RawTransaction<'_>>, StoreError> {
+    pub fn transaction(&self, location: TxLocation) -> Result<Option<RawTransaction<'a>>, StoreError> {
         let Some(row) = block_row(self.snapshot, location.height)? else { return Ok(None) };
         let context = self.context().trusted();
         Ok(row.transaction(location.index as usize)?.map(|bytes| RawTransaction { bytes, context }))
     }
-
-    /// Returns the size of the block at a height as peers count it.
-    pub fn size_for_peers(&self, height: Height) -> Result<Option<PeerBlockSize>, StoreError> {
-        let Some(row) = block_row(self.snapshot, height)? else { return Ok(None) };
-        let (plain, with_children) = (row.count() as u64, row.nis1_transaction_count());
-        Ok(Some(PeerBlockSize { hash: row.header()?.hash, plain, with_children, bytes: row.bytes() }))
-    }
-
-    /// Returns the id of the transaction at a location in the chain.
-    pub fn transaction_id(&self, location: TxLocation) -> Result<Option<u64>, StoreError> {
-        state::transaction_id(self.snapshot, location)
-    }
-
-    /// Returns the location of the confirmed transaction with a hash, however old.
-    pub fn find_hash(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
-        state::find_hash(self.snapshot, hash)
-    }
-
-    /// Returns the same, unless the protocol has pruned the hash.
-    pub fn hash_entry(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
-        state::find_remembered_hash(self.snapshot, hash)
-    }
-}
-
-/// Size of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerBlockSize {
-    /// Its hash.
-    pub hash: Hash256,
-    /// Number of its top-level transactions.
-    pub plain: u64,
-    /// Number of its transactions including inner transactions and cosignatures.
-    pub with_children: u64,
-    /// Size in bytes of its verifiable binary form.
-    pub bytes: usize,
 }
 
 /// A position between the transactions of a block. It holds no data, so it can be kept while the chain changes.
@@ -109,23 +76,24 @@ pub struct BlockCursor {
 }
 
 /// Reader of the transactions of a block from a position on.
-pub struct BlockReader<'v> {
+pub struct BlockReader<'a> {
     /// Header of the block.
     pub header: StoredHeader,
-    row: BlockRow<'v>,
+    row: BlockRow<'a>,
     context: Context,
-    cursor: BlockCursor,
+    /// The current position.
+    pub cursor: BlockCursor,
 }
 
 /// The binary form of a transaction in a block.
 #[derive(Clone, Copy, Debug)]
-pub struct RawTransaction<'v> {
+pub struct RawTransaction<'a> {
     /// Verifiable form.
-    pub bytes: &'v [u8],
+    pub bytes: &'a [u8],
     context: Context,
 }
 
-impl<'v> BlockReader<'v> {
+impl<'a> BlockReader<'a> {
     /// Returns the number of transactions of the block.
     pub fn count(&self) -> usize {
         self.row.count()
@@ -136,18 +104,8 @@ impl<'v> BlockReader<'v> {
         self.row.bytes() - self.row.head().len()
     }
 
-    /// Returns the number of transactions read so far.
-    pub fn index(&self) -> usize {
-        self.cursor.index
-    }
-
-    /// Returns the current position.
-    pub fn into_cursor(self) -> BlockCursor {
-        self.cursor
-    }
-
     /// Returns the next transaction.
-    pub fn next_raw(&mut self) -> Result<Option<RawTransaction<'v>>, StoreError> {
+    pub fn next_raw(&mut self) -> Result<Option<RawTransaction<'a>>, StoreError> {
         let Some(bytes) = self.row.transaction(self.cursor.index)? else { return Ok(None) };
         self.cursor.index += 1;
         Ok(Some(RawTransaction { bytes, context: self.context }))

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use crate::crypto::hash::keccak512;
+use super::hash::keccak512;
 
 /// A random number generator. Its state reveals no earlier output, and its output reveals no state.
 pub struct Randomness(Zeroizing<[u8; 32]>);

@@ -1,48 +1,25 @@
 //! Streamed responses: views that can be too long to write at once.
 //!
 //! Each is written in steps, every step on a snapshot of the last commit. Between two steps a stream holds keys and
-//! positions, never a snapshot.
-
-mod items;
-
-pub use items::{ItemSource, NextItem, OwnedDefinitions, OwnedMosaics, RentedNamespaces, item_list};
+//! positions, never a snapshot. Nearly all are lists, which [`list_stream`] writes: a function appends elements until the
+//! budget is spent, and is called again in the next step.
 
 use std::collections::VecDeque;
 
-use super::budget::Budget;
-use super::chain_snapshot::ChainSnapshot;
 use super::error::ApiError;
-use super::media::Format;
-use super::node_handle::NodeHandle;
-use super::views::{DataListHead, View};
-use crate::codec::SPLICE_BYTE;
+use super::request_context::NodeContext;
+use super::{Format, View};
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
-use crate::crypto::Signature;
+use crate::codec::{Encoder, SPLICE_BYTE};
 use crate::net::service::Progress;
-use crate::peer::wire::AuthenticatedResponse;
 
 /// A view that is written in steps.
 pub trait ResponseStream {
-    /// Writes until the budget is spent ([`Progress::Yield`]) or all is written ([`Progress::Done`]). Makes some
-    /// progress with any budget. After an error it must not be called again, and the output is invalid.
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError>;
-
-    /// Runs before each step, within the budget, with access to the node. `body` is the request body.
-    fn prepare(
-        &mut self,
-        _body: &[u8],
-        _: &ChainSnapshot<'_>,
-        _: &mut dyn NodeHandle,
-        _: &mut Budget,
-    ) -> Result<(), ApiError> {
-        Ok(())
-    }
+    /// Writes until the budget is spent ([`Progress::Yield`]) or all is written ([`Progress::Done`]), or waits for a peer
+    /// ([`Progress::Suspended`]). Makes some progress with any budget. After an error it must not be called again, and the
+    /// output is invalid.
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError>;
 
     /// Returns the approximate memory in bytes held between two steps.
     fn held_bytes(&self) -> usize;
@@ -50,6 +27,16 @@ pub trait ResponseStream {
     /// Returns whether the output so far is final, so that it can be sent before the rest is written.
     fn is_streamable(&self, format: Format) -> bool {
         format == Format::Json
+    }
+}
+
+/// `{"data": [...]}`, with an [`Encoder::spliced_list`] for the list.
+#[derive(Clone, Copy, Debug)]
+pub struct DataListHead;
+
+impl View for DataListHead {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.spliced_list("data");
     }
 }
 
@@ -91,6 +78,7 @@ pub struct ListWriter {
     tail: Vec<u8>,
     /// Lengths to correct once the elements of this list and of the later ones are written; binary format only.
     placeholders: VecDeque<SplicePoint>,
+    is_sized: bool,
 }
 
 impl ListWriter {
@@ -99,33 +87,18 @@ impl ListWriter {
         ListWriter::open_as(writer, view, false)
     }
 
-    /// The same for the only list of a view, with a known size in the binary format: no length is corrected later, so
-    /// the output can be streamed.
-    pub fn open_sized(writer: &mut BodyWriter<'_>, view: &impl View, size: ListSize) -> ListWriter {
-        ListWriter::open(writer, view).with_size(writer, size)
-    }
-
     /// Writes an element up to its first gap.
     pub fn open_element(&mut self, writer: &mut BodyWriter<'_>, element: &impl View) -> ListWriter {
         self.separate(writer);
         ListWriter::open_as(writer, element, true)
     }
 
-    /// The same for an element that has one list of known size.
-    pub fn open_sized_element(
-        &mut self,
-        writer: &mut BodyWriter<'_>,
-        element: &impl View,
-        size: ListSize,
-    ) -> ListWriter {
-        self.open_element(writer, element).with_size(writer, size)
-    }
-
-    fn with_size(mut self, writer: &mut BodyWriter<'_>, ListSize { count, bytes }: ListSize) -> ListWriter {
+    /// Writes the size of the list, the only one of its view: no length is corrected later, so the output is final.
+    fn set_size(&mut self, writer: &mut BodyWriter<'_>, ListSize { count, bytes }: ListSize) {
         if let Some(gap) = self.placeholders.pop_front() {
             gap.fill(writer.body, count, bytes);
         }
-        self
+        self.is_sized = true;
     }
 
     fn open_as(writer: &mut BodyWriter<'_>, view: &impl View, is_element: bool) -> ListWriter {
@@ -137,7 +110,7 @@ impl ListWriter {
                 let gap = gap.map_or(writer.body.len(), |gap| start + gap);
                 let tail = writer.body.get(gap + 1..).unwrap_or_default().to_vec();
                 writer.body.truncate(gap);
-                ListWriter { count: 0, tail, placeholders: VecDeque::new() }
+                ListWriter { count: 0, tail, placeholders: VecDeque::new(), is_sized: false }
             }
             Format::Binary => {
                 let gaps = match is_element {
@@ -146,7 +119,7 @@ impl ListWriter {
                 };
                 let end = gaps.first().map_or(writer.body.len(), SplicePoint::start);
                 let tail = writer.body.split_off(end);
-                ListWriter { count: 0, tail, placeholders: gaps.into() }
+                ListWriter { count: 0, tail, placeholders: gaps.into(), is_sized: false }
             }
         }
     }
@@ -202,30 +175,106 @@ impl ListWriter {
         gap.fill(writer.body, count, size);
         self.placeholders.iter_mut().for_each(|later| later.shift(gap.start(), size));
     }
-
-    /// Returns the memory in bytes that it holds.
-    pub fn held_bytes(&self) -> usize {
-        self.tail.capacity()
-    }
 }
 
-/// What writes a list in one step: the snapshot, the budget, and the list to which elements are appended.
-pub struct ListStep<'a, 'w, 's> {
-    /// Snapshot of the last commit.
-    pub view: &'a ChainSnapshot<'s>,
-    /// The budget of the step.
-    pub budget: &'a mut Budget,
+/// What writes a list in one step: the node, the budget, and the list to which elements are appended.
+pub struct ListStep<'a, 'n, 'w> {
+    /// The node on the last commit, and the budget of the step.
+    pub node: &'a mut NodeContext<'n>,
     /// Approximate memory in bytes that the source of the elements holds between two steps.
     pub held_bytes: &'a mut usize,
-    list: &'a mut ListWriter,
     writer: &'a mut BodyWriter<'w>,
+    /// The list, once it is open.
+    list: &'a mut Option<ListWriter>,
+    /// The list of the current element, once it is open.
+    nested: &'a mut Option<ListWriter>,
+    /// The list of which this one is an element.
+    outer: Option<&'a mut ListWriter>,
     is_interrupted: bool,
 }
 
 impl ListStep<'_, '_, '_> {
+    /// Returns the format.
+    pub fn format(&self) -> Format {
+        self.writer.format
+    }
+
+    /// Returns whether the view with the list is written.
+    pub fn is_open(&self) -> bool {
+        self.list.is_some()
+    }
+
+    /// Writes a view up to its list, in the first step; a list that is not opened is a [`DataListHead`].
+    pub fn open(&mut self, view: &impl View) -> &mut ListWriter {
+        let (outer, writer) = (&mut self.outer, &mut *self.writer);
+        self.list.get_or_insert_with(|| match outer {
+            Some(outer) => outer.open_element(writer, view),
+            None => ListWriter::open(writer, view),
+        })
+    }
+
+    /// The same for the only list of a view, with its size in the binary format.
+    pub fn open_sized(&mut self, view: &impl View, size: ListSize) {
+        if !self.is_open() {
+            self.open(view);
+            if let Some(list) = self.list {
+                list.set_size(self.writer, size);
+            }
+        }
+    }
+
     /// Writes an element.
     pub fn push(&mut self, element: &impl View) {
-        self.list.push(self.writer, element);
+        self.open(&DataListHead);
+        if let Some(list) = self.list {
+            list.push(self.writer, element);
+        }
+    }
+
+    /// Writes an element that is already encoded. Only for the binary format.
+    pub fn push_binary(&mut self, bytes: &[u8]) {
+        self.open(&DataListHead);
+        if let Some(list) = self.list {
+            list.push_binary(self.writer, bytes);
+        }
+    }
+
+    /// Writes an element that has a list of its own, as far as the budget reaches; returns whether it is complete. If it is
+    /// not, the next step must continue it.
+    pub fn element<F>(&mut self, write: F) -> Result<bool, ApiError>
+    where
+        F: FnOnce(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
+    {
+        self.open(&DataListHead);
+        let mut step = ListStep {
+            node: &mut *self.node,
+            held_bytes: &mut *self.held_bytes,
+            writer: &mut *self.writer,
+            list: &mut *self.nested,
+            nested: &mut None,
+            outer: self.list.as_mut(),
+            is_interrupted: false,
+        };
+        write(&mut step)?;
+        self.is_interrupted = step.is_interrupted;
+        if !self.is_interrupted {
+            step.close();
+        }
+        Ok(!self.is_interrupted)
+    }
+
+    /// Continues with the next list of the view.
+    pub fn next_list(&mut self) {
+        if let Some(list) = self.list {
+            list.next(self.writer);
+        }
+    }
+
+    fn close(&mut self) {
+        self.open(&DataListHead);
+        if let Some(mut list) = self.list.take() {
+            list.close(self.writer);
+        }
     }
 
     /// Returns the size in bytes of the output so far.
@@ -236,8 +285,13 @@ impl ListStep<'_, '_, '_> {
     /// Returns whether to go on when `left` elements are left: not at the end of the list, nor once the budget is spent,
     /// in which case the next step continues.
     pub fn should_continue(&mut self, left: usize) -> bool {
-        self.is_interrupted = left > 0 && self.budget.is_exhausted();
+        self.is_interrupted = left > 0 && self.node.budget.is_exhausted();
         left > 0 && !self.is_interrupted
+    }
+
+    /// Interrupts the list if the budget is spent, and returns whether it is.
+    pub fn must_pause(&mut self) -> bool {
+        !self.should_continue(usize::MAX)
     }
 
     /// Ends the step before the list is complete.
@@ -255,11 +309,10 @@ impl ListStep<'_, '_, '_> {
 /// more; the next step calls it again.
 pub struct ListStream<F> {
     write: F,
-    signature: Option<Signature>,
-    size: Option<ListSize>,
     fails_as_a_whole: bool,
     held_bytes: usize,
     list: Option<ListWriter>,
+    nested: Option<ListWriter>,
 }
 
 /// Creates the stream of a list that a function writes.
@@ -267,21 +320,10 @@ pub fn list_stream<F>(write: F) -> ListStream<F>
 where
     F: FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
 {
-    ListStream { write, signature: None, size: None, fails_as_a_whole: false, held_bytes: 0, list: None }
+    ListStream { write, fails_as_a_whole: false, held_bytes: 0, list: None, nested: None }
 }
 
 impl<F> ListStream<F> {
-    /// Wraps the list in the response to a signed challenge.
-    pub fn signed(self, signature: Signature) -> ListStream<F> {
-        ListStream { signature: Some(signature), ..self }
-    }
-
-    /// Writes this number of elements, so that the binary format can be streamed too.
-    pub fn with_count(self, count: usize) -> ListStream<F> {
-        // No enclosing length includes the list: it is the whole response.
-        ListStream { size: Some(ListSize { count, bytes: 0 }), ..self }
-    }
-
     /// Sends nothing before all is written, because a later element may fail.
     pub fn failing_as_a_whole(self) -> ListStream<F> {
         ListStream { fails_as_a_whole: true, ..self }
@@ -297,50 +339,84 @@ impl<F> ResponseStream for ListStream<F>
 where
     F: FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
 {
-    fn write_chunk(
-        &mut self,
-        view: &ChainSnapshot<'_>,
-        writer: &mut BodyWriter<'_>,
-        budget: &mut Budget,
-    ) -> Result<Progress, ApiError> {
-        let ListStream { write, signature, size, held_bytes, list, .. } = self;
-        let list = list.get_or_insert_with(|| {
-            let list = match *signature {
-                Some(signature) => ListWriter::open(writer, &AuthenticatedResponse { entity: DataListHead, signature }),
-                None => ListWriter::open(writer, &DataListHead),
-            };
-            match *size {
-                Some(size) => list.with_size(writer, size),
-                None => list,
-            }
-        });
-        let mut step = ListStep { view, budget, held_bytes, list, writer, is_interrupted: false };
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        let ListStream { write, held_bytes, list, nested, .. } = self;
+        let mut step = ListStep { node, held_bytes, writer, list, nested, outer: None, is_interrupted: false };
         write(&mut step)?;
         if step.is_interrupted {
             return Ok(Progress::Yield);
         }
-        list.close(writer);
+        step.close();
         Ok(Progress::Done)
     }
 
     fn held_bytes(&self) -> usize {
-        list_bytes(&self.list) + self.held_bytes
+        let lists = self.list.iter().chain(&self.nested).map(|list| list.tail.capacity());
+        self.held_bytes + lists.sum::<usize>()
     }
 
     fn is_streamable(&self, format: Format) -> bool {
-        !self.fails_as_a_whole && (format == Format::Json || self.size.is_some())
+        let is_sized = self.list.as_ref().is_some_and(|list| list.is_sized);
+        !self.fails_as_a_whole && (format == Format::Json || is_sized)
     }
 }
 
-/// Returns the memory in bytes of an optional list.
-pub fn list_bytes(list: &Option<ListWriter>) -> usize {
-    list.as_ref().map_or(0, ListWriter::held_bytes)
+/// Result of the search for the next item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextItem<T> {
+    /// The next item.
+    Item(T),
+    /// The budget is used up and no item was found yet.
+    Pending,
+    /// There are no more items.
+    End,
+}
+
+impl<T> NextItem<T> {
+    /// Maps the item.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> NextItem<U> {
+        match self {
+            NextItem::Item(item) => NextItem::Item(change(item)),
+            NextItem::Pending => NextItem::Pending,
+            NextItem::End => NextItem::End,
+        }
+    }
+}
+
+/// Source of items that are searched one after another, each on a snapshot of the last commit.
+pub trait ItemSource {
+    /// Type of the items.
+    type Item;
+
+    /// Searches the next item. Makes some progress with any budget.
+    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<NextItem<Self::Item>, ApiError>;
+
+    /// Returns the approximate memory in bytes held between two calls.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Creates the stream of all items as a list.
+pub fn item_list<I: ItemSource<Item: View>>(mut items: I) -> impl ResponseStream {
+    list_stream(move |step| {
+        loop {
+            match items.next(step.node)? {
+                NextItem::Item(item) => step.push(&item),
+                NextItem::Pending => {}
+                NextItem::End => return Ok(()),
+            }
+            *step.held_bytes = items.held_bytes();
+            if step.must_pause() {
+                return Ok(());
+            }
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::Encoder;
 
     /// An object around a list of heights, with a field before and after the list.
     struct ListInObject;

@@ -1,4 +1,4 @@
-//! The work budget of a step, in units of about a microsecond.
+//! The work budget of a step, in units of about a microsecond, and the costs of work.
 
 /// A number of units to spend in one step, and the units spent. A piece of work starts as long as units are left and is
 /// then done as a whole, so the budget can be overrun a little.
