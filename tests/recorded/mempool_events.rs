@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::common::print_notice;
 use crate::common::recorded_chain::{Chain, tip_of};
 use crate::common::remote_node::{LocalNode, bytes_of, process_branch, push};
+use nisd::chain::ChainSnapshot;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
 use nisd::chain::pushed_branch;
 use nisd::codec::{Context, SigningForm};
-use nisd::chain::ChainSnapshot;
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::mempool::Mempool;
 use nisd::model::{Block, Hash256, Height, Timestamp, Transaction};
@@ -39,11 +39,7 @@ fn text_of_outcome(outcome: &RuleResult) -> String {
 }
 
 impl Node<'_> {
-    fn with_mempool<T>(
-        &mut self,
-        now: Timestamp,
-        act: impl FnOnce(&mut Mempool, &ChainSnapshot<'_>) -> T,
-    ) -> T {
+    fn with_mempool<T>(&mut self, now: Timestamp, act: impl FnOnce(&mut Mempool, &ChainSnapshot<'_>) -> T) -> T {
         let height = tip_of(self.store).height;
         let snapshot = self.store.snapshot().unwrap();
         let confirmed = ChainSnapshot { snapshot: &snapshot, network: &self.chain.network, height, now };
