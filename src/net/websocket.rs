@@ -119,17 +119,11 @@ pub struct WsConnection {
     buffer: RecvBuffer,
     /// Fragments of the incomplete message.
     message: Vec<u8>,
-    /// Type of the incomplete message.
-    partial_kind: Option<Kind>,
+    /// Whether the incomplete message is text; `None` between messages.
+    partial_is_text: Option<bool>,
     /// Frames read since the last count.
     frames: u32,
     is_closed: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Binary,
 }
 
 /// A protocol violation: close code and reason.
@@ -142,9 +136,9 @@ enum Step {
     /// The frame was handled; no event.
     Continue,
     /// A message in one frame: the last taken bytes, of this number.
-    Message(Kind, usize),
+    Message { is_text: bool, length: usize },
     /// The last fragment of a message.
-    Assembled(Kind),
+    Assembled { is_text: bool },
     Closed(u16, Cow<'static, str>),
 }
 
@@ -180,10 +174,8 @@ impl WsConnection {
         };
         match step {
             Step::Wait | Step::Continue => None,
-            Step::Message(kind, length) => {
-                Some(WsEvent::Message { data: self.buffer.taken(length), is_text: kind == Kind::Text })
-            }
-            Step::Assembled(kind) => Some(WsEvent::Message { data: &self.message, is_text: kind == Kind::Text }),
+            Step::Message { is_text, length } => Some(WsEvent::Message { data: self.buffer.taken(length), is_text }),
+            Step::Assembled { is_text } => Some(WsEvent::Message { data: &self.message, is_text }),
             Step::Closed(code, reason) => {
                 self.close();
                 Some(WsEvent::Closed { code, reason, by_client: true })
@@ -213,7 +205,7 @@ impl WsConnection {
 
     /// Returns lent storage. Unread bytes move to an allocation of their own of exactly their size.
     pub fn release(&mut self, storage: &mut Vec<u8>) {
-        if self.partial_kind.is_none() {
+        if self.partial_is_text.is_none() {
             self.message = Vec::new();
         }
         self.buffer.release(storage);
@@ -229,7 +221,7 @@ impl WsConnection {
         };
         let header_length = usize::try_from(cursor.position()).unwrap_or(usize::MAX);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
-        self.check(&header, length)?;
+        let is_text = self.check(&header, length)?;
         if self.buffer.unread().len().saturating_sub(header_length) < length {
             return Ok(Step::Wait);
         }
@@ -244,72 +236,63 @@ impl WsConnection {
             }
             OpCode::Control(Control::Close) => echo_close(payload, out),
             OpCode::Control(_) => Ok(Step::Continue),
-            OpCode::Data(_) => self.data(&header, length),
+            OpCode::Data(_) => self.data(is_text, header.is_final, length),
         }
     }
 
-    /// Validates a frame header before its payload has arrived.
-    fn check(&self, header: &FrameHeader, length: usize) -> Result<(), Violation> {
+    /// Validates a frame header before its payload has arrived. Returns whether it belongs to a text message.
+    fn check(&self, header: &FrameHeader, length: usize) -> Result<bool, Violation> {
         if header.rsv1 || header.rsv2 || header.rsv3 {
             return Err(protocol("RSV bit set without an extension"));
         }
         if header.mask.is_none() {
             return Err(protocol(UNMASKED));
         }
-        let kind = match (header.opcode, self.partial_kind) {
+        let is_text = match (header.opcode, self.partial_is_text) {
             (OpCode::Control(_), _) if !header.is_final => {
                 return Err(protocol("Fragmented control frame"));
             }
             (OpCode::Control(_), _) if length > CONTROL_LIMIT => {
                 return Err(protocol("Control frame too long"));
             }
-            (OpCode::Control(_), _) => return Ok(()),
-            (OpCode::Data(Data::Continue), Some(kind)) => kind,
+            (OpCode::Control(_), _) => return Ok(false),
+            (OpCode::Data(Data::Continue), Some(is_text)) => is_text,
             (OpCode::Data(Data::Continue), None) => {
                 return Err(protocol("Continuation without a message"));
             }
             (OpCode::Data(_), Some(_)) => return Err(protocol("Message within a message")),
-            (OpCode::Data(Data::Text), None) => Kind::Text,
-            (OpCode::Data(_), None) => Kind::Binary,
+            (OpCode::Data(kind), None) => kind == Data::Text,
         };
-        let size = match self.partial_kind {
+        let size = match self.partial_is_text {
             Some(_) => self.message.len().saturating_add(length),
             None => length,
         };
         if size > MESSAGE_LIMIT {
-            let name = match kind {
-                Kind::Text => "Text",
-                Kind::Binary => "Binary",
-            };
+            let name = if is_text { "Text" } else { "Binary" };
             let reason = format!("{name} message size [{size}] exceeds maximum size [{MESSAGE_LIMIT}]");
             return Err(Violation(CloseCode::Size, reason.into()));
         }
-        Ok(())
+        Ok(is_text)
     }
 
     /// Handles a data frame whose payload is the last `length` bytes taken.
-    fn data(&mut self, header: &FrameHeader, length: usize) -> Result<Step, Violation> {
+    fn data(&mut self, is_text: bool, is_final: bool, length: usize) -> Result<Step, Violation> {
         let payload = self.buffer.taken(length);
-        let kind = match (header.opcode, self.partial_kind) {
-            (_, Some(kind)) => kind,
-            (OpCode::Data(Data::Text), None) => Kind::Text,
-            _ => Kind::Binary,
-        };
-        if self.partial_kind.is_none() && header.is_final {
-            check_text(kind, payload)?;
-            return Ok(Step::Message(kind, length));
-        }
-        if self.partial_kind.is_none() {
+        if self.partial_is_text.is_none() {
+            if is_final {
+                check_text(is_text, payload)?;
+                return Ok(Step::Message { is_text, length });
+            }
             self.message.clear();
         }
         self.message.extend_from_slice(payload);
-        if !header.is_final {
-            self.partial_kind = Some(kind);
+        if !is_final {
+            self.partial_is_text = Some(is_text);
             return Ok(Step::Continue);
         }
-        self.partial_kind = None;
-        check_text(kind, &self.message)?;
-        Ok(Step::Assembled(kind))
+        self.partial_is_text = None;
+        check_text(is_text, &self.message)?;
+        Ok(Step::Assembled { is_text })
     }
 }
 
@@ -341,8 +324,8 @@ fn invalid_utf8() -> Violation {
     Violation(CloseCode::Invalid, Cow::Borrowed("Invalid UTF-8"))
 }
 
-fn check_text(kind: Kind, data: &[u8]) -> Result<(), Violation> {
-    if kind == Kind::Text && std::str::from_utf8(data).is_err() {
+fn check_text(is_text: bool, data: &[u8]) -> Result<(), Violation> {
+    if is_text && std::str::from_utf8(data).is_err() {
         return Err(invalid_utf8());
     }
     Ok(())
