@@ -136,9 +136,14 @@ enum Step {
     /// The frame was handled; no event.
     Continue,
     /// A message in one frame: the last taken bytes, of this number.
-    Message { is_text: bool, length: usize },
+    Message {
+        is_text: bool,
+        length: usize,
+    },
     /// The last fragment of a message.
-    Assembled { is_text: bool },
+    Assembled {
+        is_text: bool,
+    },
     Closed(u16, Cow<'static, str>),
 }
 
