@@ -401,11 +401,7 @@ impl Fields {
         for httparse::Header { name, value } in headers {
             // Compares lengths first, which rejects most headers cheaply.
             match name.len() {
-                4 if name.eq_ignore_ascii_case("host") => {
-                    if mem::replace(&mut fields.has_host, true) {
-                        return Err(HttpError::Malformed("Duplicate Host"));
-                    }
-                }
+                4 if name.eq_ignore_ascii_case("host") => once(&mut fields.has_host, "Duplicate Host")?,
                 6 if name.eq_ignore_ascii_case("expect") => {
                     fields.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
                 }
@@ -422,9 +418,7 @@ impl Fields {
                     }
                 }
                 17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-                    if mem::replace(&mut fields.is_chunked, true) {
-                        return Err(HttpError::Malformed("Duplicate Transfer-Encoding"));
-                    }
+                    once(&mut fields.is_chunked, "Duplicate Transfer-Encoding")?;
                     if !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
                         return Err(HttpError::UnknownTransferCoding);
                     }
@@ -446,6 +440,11 @@ impl Fields {
             (false, length) => Ok(Body::Sized(length.unwrap_or(0))),
         }
     }
+}
+
+/// Records a header that may occur once.
+fn once(is_seen: &mut bool, fault: &'static str) -> Result<(), HttpError> {
+    if mem::replace(is_seen, true) { Err(HttpError::Malformed(fault)) } else { Ok(()) }
 }
 
 /// Parses a number of decimal digits only. A number that does not fit becomes the maximum, which exceeds any limit.
