@@ -274,7 +274,7 @@ fn clients(exposition: &mut Exposition, metrics: &Metrics) {
 }
 
 fn sessions(exposition: &mut Exposition, metrics: &Metrics, broker: &Broker) {
-    let sessions = broker.usage();
+    let (sessions, counts) = (broker.usage(), broker.counts());
     exposition.gauge(
         "nisd_websocket_sessions",
         "Open sessions of the websocket port, SockJS without a websocket included.",
@@ -287,9 +287,9 @@ fn sessions(exposition: &mut Exposition, metrics: &Metrics, broker: &Broker) {
         sessions.message_bytes,
     );
     exposition.gauge("nisd_websocket_accounts", "Accounts that the sessions have registered.", sessions.addresses);
-    exposition.counter("nisd_websocket_messages_sent_total", "Messages to subscribers.", sessions.counts.messages);
+    exposition.counter("nisd_websocket_messages_sent_total", "Messages to subscribers.", counts.messages);
     let net = &metrics.counters;
-    let dropped = net.dropped_websockets + net.silent_websockets + sessions.counts.dropped;
+    let dropped = net.dropped_websockets + net.silent_websockets + counts.dropped;
     exposition.counter(
         "nisd_websocket_sessions_dropped_total",
         "Sessions whose clients did not receive their messages or were gone.",

@@ -50,8 +50,6 @@ pub struct BrokerUsage {
     pub session_bytes: usize,
     /// Bytes of shared messages that wait to be sent.
     pub message_bytes: usize,
-    /// Counters since the start.
-    pub counts: Counts,
 }
 
 impl Broker {
@@ -224,8 +222,12 @@ impl Broker {
             patterns: self.table.topics.pattern_count(),
             session_bytes: self.table.total.bytes,
             message_bytes: self.table.pool.held_bytes(),
-            counts: self.table.counts,
         }
+    }
+
+    /// Returns the broker's counters.
+    pub fn counts(&self) -> Counts {
+        self.table.counts
     }
 
     /// Returns whether any session is open.
