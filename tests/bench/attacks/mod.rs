@@ -1,12 +1,12 @@
 //! Cost of attacks for the node and for other clients, under the limits of a production node.
 //!
-//! `bash -c 'ulimit -n 20000 && cargo bench --bench measure -- attacks'` runs all known attacks one after another; further
-//! arguments select attacks by a part of their names. Each attack runs against a new node on a private network that makes a
-//! block every second. Meanwhile a well-behaved client of this machine sends 200 cheap queries per second, and four
-//! remote clients send 80. A response time starts when its query is due and contains the delay of that client itself,
-//! which is printed. Attackers and remote clients use 127.0.0.2 and further addresses, which the node treats like any
-//! other. NISD names another program to attack, NISD_OTHER one more: then both are attacked alternately in one run. The
-//! run fails if a bar of the first program is missed.
+//! `bash -c 'ulimit -n 20000 && cargo bench --bench measure -- attacks'` runs all known attacks one after another;
+//! further arguments select attacks by a part of their names. Each attack runs against a new node on a private network
+//! that makes a block every second. Meanwhile a well-behaved client of this machine sends 200 cheap queries per
+//! second, and four remote clients send 80. A response time starts when its query is due and contains the delay of
+//! that client itself, which is printed. Attackers and remote clients use 127.0.0.2 and further addresses, which the
+//! node treats like any other. NISD names another program to attack, NISD_OTHER one more: then both are attacked
+//! alternately in one run. The run fails if a bar of the first program is missed.
 
 mod connections;
 mod crowds;
