@@ -107,7 +107,7 @@ pub fn timed_out() -> Reply {
 }
 
 pub fn unreachable() -> Reply {
-    Err(FetchError::Unreachable(std::io::ErrorKind::ConnectionRefused.into()))
+    Err(FetchError::Unreachable(std::io::Error::other("refused")))
 }
 
 pub fn broken() -> Reply {
