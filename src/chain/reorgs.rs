@@ -149,7 +149,7 @@ mod tests {
             confirmed: BTreeSet::new(),
             returned: Vec::new(),
         };
-        let is_own = |block: &ReplacedBlock| block.height.0 % 2 == 0;
+        let is_own = |block: &ReplacedBlock| block.height.0.is_multiple_of(2);
         assert_eq!(Reorg::of(&update, made.time, is_own), Some(Reorg { returned: 0, ..made }));
         update.replaced.clear();
         assert_eq!(Reorg::of(&update, Timestamp(9), is_own), None);

@@ -43,7 +43,7 @@ pub enum SyncOutcome {
     /// Our chain has the greater score.
     LowerScore,
     /// The peer's chain extends ours from this tip up to this height, by more than `far_ahead` blocks.
-    FarAhead(OwnTip, Height),
+    FarAhead(Box<OwnTip>, Height),
     /// The peer's chain ends more than the rewrite limit below ours, whatever its score.
     TooFarBehind,
     /// The peer misbehaved.
@@ -202,7 +202,7 @@ impl ChainComparison {
         let common = Height(from.0 + same as u64 - 1);
         let fork = Fork { common, base };
         if common == base.height && last.0.saturating_sub(common.0) > self.far_ahead {
-            return Err(SyncOutcome::FarAhead(base, last));
+            return Err(SyncOutcome::FarAhead(Box::new(base), last));
         }
         if same == ours.len() {
             return Ok(self.request_blocks(fork, chain));
@@ -348,7 +348,7 @@ mod tests {
         let theirs = |common: u64| HashChain(hashes(common, 2, 69).split_off(9));
         let mut comparison = at_hashes(&own, 271);
         let ending = ends(answer(&mut comparison, &own, theirs(30)));
-        assert!(matches!(ending, SyncOutcome::FarAhead(base, Height(271)) if base.hash == hash(0, 30)), "{ending:?}");
+        assert!(matches!(&ending, SyncOutcome::FarAhead(base, Height(271)) if base.hash == hash(0, 30)), "{ending:?}");
         let mut comparison = at_hashes(&own, 270);
         assert!(matches!(asks(answer(&mut comparison, &own, theirs(30))), Query::BlocksAfter(_)));
         let mut comparison = at_hashes(&own, 271);

@@ -158,7 +158,7 @@ impl Manager {
             }
             SyncOutcome::FarAhead(base, target) => {
                 self.clear_split(&address);
-                self.start_block_download(address, base, target);
+                self.start_block_download(address, *base, target);
             }
             SyncOutcome::LowerScore => {
                 self.on_worse_chain(&run.sync_peer, chain);
