@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use super::scene::*;
 use crate::api::routes::{Access, Method};
 use crate::api::{Api, NodeStatus, ROUTES, Settings};
-use crate::crypto::{Signature, verify};
+use crate::crypto::{PublicKey, Signature, verify};
 use crate::model::transaction::{LinkMode, wire_version};
-use crate::model::{Amount, Height, NetworkByte, Timestamp, Transaction};
+use crate::model::{Amount, Height, NetworkByte, Transaction};
 use crate::net::http::Response;
 use crate::state::{Account, LinkRole, VestedBalance};
 
@@ -19,9 +19,9 @@ fn announcement(transaction: &Transaction, signature: &str) -> String {
 fn an_announced_transaction_reaches_the_mempool_and_any_result_has_status_200() {
     let scene = Scene::new();
     scene.fund_address(address_of(&pair().public()));
-    // Its deadline has passed.
-    let late = sign(Transaction { signer: pair().public(), timestamp: Timestamp(101), ..multisig() });
-    let (hash, inner) = (late.hash(), late.inner().unwrap().hash());
+    // It is in the chain.
+    let known = multisig();
+    let (hash, inner) = (known.hash(), known.inner().unwrap().hash());
     let announce = |node: &mut TestNode, transaction: &Transaction| {
         let body = announcement(transaction, &hex::encode(transaction.signature.unwrap().0));
         let reply = TestRequest::new("POST /transaction/announce").json(&body).send_to_node(
@@ -32,11 +32,11 @@ fn an_announced_transaction_reaches_the_mempool_and_any_result_has_status_200() 
         (reply.status, text_of(&reply))
     };
     let expected = format!(
-        "{{\"innerTransactionHash\":{{\"data\":\"{inner}\"}},\"code\":3,\"type\":1,\
-         \"message\":\"FAILURE_PAST_DEADLINE\",\"transactionHash\":{{\"data\":\"{hash}\"}}}}\r\n"
+        "{{\"innerTransactionHash\":{{\"data\":\"{inner}\"}},\"code\":0,\"type\":1,\
+         \"message\":\"NEUTRAL\",\"transactionHash\":{{\"data\":\"{hash}\"}}}}\r\n"
     );
     let mut node = TestNode::default();
-    assert_eq!(announce(&mut node, &late), (200, expected));
+    assert_eq!(announce(&mut node, &known), (200, expected));
     assert!(node.mempool.is_empty());
     let good = acceptable(0);
     let (status, text) = announce(&mut node, &good);
@@ -62,7 +62,6 @@ fn a_binary_announcement_gets_a_binary_response() {
 #[test]
 fn a_bad_announcement_gets_its_specified_error_text() {
     let scene = Scene::new();
-    let good = announcement(&transfer(None), &"00".repeat(64));
     let short = announcement(&transfer(None), "00");
     let missing = |name| format!("expected value for property {name}, but none was found");
     for (body, status, message) in [
@@ -78,9 +77,12 @@ fn a_bad_announcement_gets_its_specified_error_text() {
             "{body}"
         );
     }
-    // Its signer is not a point of the curve.
-    let (status, message) = TestRequest::new("POST /transaction/announce").json(&good).status_and_error(&scene);
-    assert!(status == 400 && message.contains("point"), "{status} {message}");
+    let (signature, fails) = (Signature([3; 64]), |key: &PublicKey| verify(key, b"", &Signature([3; 64])).is_err());
+    let signer = (0..=255).map(key).find(fails).expect("a key that is not a point");
+    let message = verify(&signer, b"", &signature).unwrap_err().to_string();
+    let body = announcement(&Transaction { signer, ..transfer(None) }, &signature.to_string());
+    let reply = TestRequest::new("POST /transaction/announce").json(&body);
+    assert_eq!(reply.status_and_error(&scene), (400, message));
 }
 
 /// Announces an aggregate modification whose only modification is null, signed or not. It has version 2 and a relative

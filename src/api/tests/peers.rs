@@ -123,13 +123,16 @@ fn push(body: &[u8], format: Format, node: &mut TestNode) -> (Response, usize) {
 fn a_pushed_transaction_list_is_processed_step_by_step_in_both_formats() {
     for format in [Format::Binary, Format::Json] {
         let known = PreTrustedPeer::Node(known_peer());
-        let mut node = TestNode { peers: Some(peers(vec![known])), ..TestNode::default() };
+        let mut peers = peers(vec![known]);
+        let (pusher, ip) = (address_of(&keys().public()), [10, 0, 0, 1].into());
+        peers.table.record_introduction(pusher, ip, known_peer(), NOW.monotonic).expect("room");
+        let mut node = TestNode { peers: Some(peers), ..TestNode::default() };
         let (reply, steps) = push(&format.to_bytes(&List(pushes(5))), format, &mut node);
         assert_eq!((reply.status, reply.body.len(), steps), (200, 0, 5), "{format:?}");
         let published = std::iter::from_fn(|| node.mempool.pop_newly_accepted());
         assert!(published.map(|one| one.timestamp).eq([0, 1, 2, 3, 4].map(|number| acceptable(number).timestamp)));
-        let pusher = node.peers.expect("peers").experience(&address_of(&keys().public()));
-        assert_eq!((pusher.successes, pusher.failures), (5, 0));
+        let experience = node.peers.expect("peers").experience(&pusher);
+        assert_eq!((experience.successes, experience.failures), (5, 0));
         let mut node = TestNode::default();
         assert_eq!(push(&format.to_bytes(&List(pushes(0))), format, &mut node).0.status, 200);
     }
