@@ -1040,8 +1040,8 @@ fn peer_wire(vectors: &Value, chain: &[Vec<u8>]) {
         let query = |query: Query| query.request(&challenge, format, &tiny::settings().network.chain).body;
         let own = NodeInfo { identity: Identity { key: pair.public(), name: None }, ..node.clone() };
         let (min_blocks, max_transactions) = (Some(10), Some(10_000));
-        add(2, query(Query::BlocksAfter(ChainRequest { after: Height(1), min_blocks, max_transactions })));
-        add(3, query(Query::Unconfirmed(ShortIds(vec![1, -2]))));
+        add(2, query(Query::BlocksAfter(ChainRequest { after: Height(1), min_blocks, max_transactions })).to_vec());
+        add(3, query(Query::Unconfirmed(ShortIds(vec![1, -2]))).to_vec());
         add(8, format.to_bytes(&List(busy.transactions.iter().take(2).map(pushed).collect())));
         add(9, format.to_bytes(&SecureEntity::sign(blocks[0].clone(), &pair, None)));
         add(10, answer(format, &own, signature));

@@ -370,7 +370,7 @@ impl<'g> Harness<'g> {
     fn assert_valid(&mut self, transaction: &Transaction) {
         let is_multisig = matches!(transaction.body, Body::Multisig(_));
         let purpose = if is_multisig { Purpose::Mempool } else { Purpose::NewBlock };
-        let outcome = self.with(|_, confirmed, _| {
+        let outcome = self.with(|_, confirmed| {
             let ChainSnapshot { snapshot, network, height, now } = *confirmed;
             let case = ValidationContext { state: snapshot, block: None, network, height: height.next(), now, purpose };
             check_transaction(transaction, &case).map(drop)

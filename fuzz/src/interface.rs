@@ -1,5 +1,6 @@
 //! Fuzz target: requests to a node's HTTP interface, with the limits of production.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ pub mod values;
 
 pub use apostille::ApostilleError;
 pub use node::{AnnounceResult, NodeClient, NodeError, explain_result};
-pub use signed_transaction::{SignedTransaction, SignedTransactionError, read_transaction};
+pub use signed_transaction::{SignedTransaction, SignedTransactionError, context, read_transaction};
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
