@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use nisd::chain::ChainSnapshot;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
 use nisd::chain::{ChainUpdate, Validity, pushed_branch, rollback};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey};
-use nisd::chain::ChainSnapshot;
 use nisd::mempool::{MAX_BYTES, Mempool, ShortId, short_id};
 use nisd::model::transaction::{
     AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,

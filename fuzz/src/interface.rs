@@ -390,14 +390,7 @@ impl<'g> Harness<'g> {
         at_once
     }
 
-    fn whole(
-        &self,
-        request: &Request<'_>,
-        caller: Client,
-        flags: u8,
-        chain: ChainSnapshot<'_>,
-        units: u32,
-    ) -> Answer {
+    fn whole(&self, request: &Request<'_>, caller: Client, flags: u8, chain: ChainSnapshot<'_>, units: u32) -> Answer {
         let mut api = self.fixture.api();
         let (mut reply, mut body, mut is_resumed) = (Response::new(), Vec::new(), false);
         let (connection, is_refused) = (ConnectionId(1), flags & RATE_LIMITED != 0);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use nisd::api::streams::NextItem;
 use nisd::api::View;
+use nisd::api::streams::NextItem;
 use nisd::codec::json::{JsonDecoder, JsonEncoder};
 use nisd::codec::{self, SigningForm, lenient_json};
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
