@@ -72,7 +72,7 @@ impl Readable for Challenge {
 /// Maximum bytes of a challenge that is answered at all.
 pub const MAX_CHALLENGE_BYTES: usize = 1_024;
 
-/// Challenge of any length up to [`MAX_CHALLENGE_BYTES`].
+/// Challenge of any length up to `MAX_CHALLENGE_BYTES`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnyChallenge {
     /// Challenge of the regular length.
