@@ -118,6 +118,7 @@ fn an_import_waits_for_space_on_a_full_disk_and_continues() {
     disk.resize("64m");
     wait_for("the rest of the chain", || (client.height() == height).then_some(()));
     assert_eq!(client.get("/chain/last-block").text(), last);
+    wait_for("the message about it", || (count(&node, RECOVERED) > 0).then_some(()));
     assert_eq!(count(&node, RECOVERED), 1);
 }
 
