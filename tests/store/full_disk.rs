@@ -164,6 +164,7 @@ fn a_harvester_waits_for_space_on_a_full_disk_and_loses_no_transaction() {
         let is_confirmed = || (client.get(&format!("/transaction/get?hash={hash}")).status == 200).then_some(());
         wait_for("the transaction", is_confirmed);
     }
+    wait_for("the message about it", || (count(&node, RECOVERED) > 0).then_some(()));
     assert_eq!(count(&node, RECOVERED), 1);
 }
 
