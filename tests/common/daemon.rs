@@ -29,6 +29,8 @@ pub(crate) use args;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval between checks of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Interval of looks at a node. A client at another address may send 50 requests a second.
+const WAIT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum wait for an expected event.
 const MAX_WAIT: Duration = Duration::from_secs(120);
@@ -48,7 +50,7 @@ pub fn wait_with_timeout<T>(what: &str, limit: Duration, mut look: impl FnMut() 
             return found;
         }
         assert!(begun.elapsed() < limit, "{what} does not come");
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(WAIT_INTERVAL);
     }
 }
 
