@@ -47,7 +47,18 @@ fn a_generated_chain_of_all_kinds_in_which_namespaces_expire_is_valid() {
     let (files, statistics) = generate(&plan, folder.path());
     assert_eq!(statistics.kinds.keys().copied().collect::<Vec<_>>(), ALL_KINDS);
     assert_eq!(statistics.transactions, (plan.blocks - 1) * plan.transactions as u64);
-    for what in ["renewals", "renewalsAfterExpiry", "claims", "redefinitions", "linksEnded", "blocksByRemotes"] {
+    for what in [
+        "renewals",
+        "renewalsAfterExpiry",
+        "claims",
+        "nestedNamespaces",
+        "redefinitions",
+        "mosaicsWithLevies",
+        "linksEnded",
+        "linksMadeAgain",
+        "cosignatoriesAdded",
+        "blocksByRemotes",
+    ] {
         assert!(
             statistics.other_counts.get(what).is_some_and(|count| *count > 0),
             "{what}: {:?}",

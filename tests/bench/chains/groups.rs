@@ -4,7 +4,7 @@ use nisd::model::transaction::{
     AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Modification, ModificationKind, Multisig,
 };
 use nisd::model::units::MICRO;
-use nisd::model::{Body, Transaction};
+use nisd::model::{Body, Height, Transaction};
 
 use super::growth::NextBlock;
 use super::people::{DELEGATING_HARVESTER, Role};
@@ -12,6 +12,8 @@ use super::traffic::{Event, EventResult, FEE, FEE_UNIT, Traffic, message_fee, tr
 
 /// Fee of a change of cosignatories.
 const CHANGE_FEE: u64 = 10 * FEE_UNIT;
+/// Maximum number of cosignatories of an account.
+const MAX_COSIGNATORIES: usize = 6;
 /// Attempts to find a multisig account whose cosignatories have not signed yet.
 const TRIES: usize = 8;
 /// Minimum balance in micro-units of an account that becomes multisig.
@@ -64,16 +66,19 @@ impl Traffic<'_> {
         found
     }
 
-    /// Lets a multisig account make a payment; `None` if no suitable account is found.
+    /// Lets a multisig account make a payment or add a cosignatory; `None` if no suitable account is found.
     pub fn use_multisig(&mut self, place: &NextBlock) -> Option<Transaction> {
         let (index, signers) = (0..TRIES).find_map(|_| self.usable_group(place))?;
         let others = (signers.len() - 1) as u64;
-        let account = self.groups[index].account;
+        let (account, size) = (self.groups[index].account, self.groups[index].cosignatories.len());
         let fees = FEE * (1 + others) + CHANGE_FEE;
         if self.accounts.get(account).balance < fees {
             return None;
         }
-        let inner = self.multisig_payment(place, account, fees);
+        let inner = match self.random.below(8) {
+            0 if size < MAX_COSIGNATORIES => self.added_cosignatory(place, index),
+            _ => self.multisig_payment(place, account, fees),
+        };
         self.accounts.spend(account, FEE * (1 + others));
         // It acts once per block, as if it had signed.
         self.accounts.sign(account, place.height);
@@ -119,6 +124,22 @@ impl Traffic<'_> {
         self.unsigned(place, account, 1, fee, body)
     }
 
+    /// Adds a cosignatory to a multisig account.
+    fn added_cosignatory(&mut self, place: &NextBlock, index: usize) -> Transaction {
+        let (account, known) = (self.groups[index].account, self.groups[index].cosignatories.clone());
+        let mut more = self.cosignatory(place);
+        while known.contains(&more) {
+            more = self.cosignatory(place);
+        }
+        self.groups[index].cosignatories.push(more);
+        let cosignatory = self.accounts.get(more).keys.public();
+        let modifications = vec![Modification { kind: ModificationKind::Add, cosignatory }];
+        let body = AggregateModification { modifications, min_cosignatories_change: None };
+        self.accounts.spend(account, CHANGE_FEE);
+        self.statistics.count("cosignatoriesAdded", 1);
+        self.unsigned(place, account, 1, CHANGE_FEE, Body::AggregateModification(body))
+    }
+
     fn cosignature(&mut self, place: &NextBlock, signer: usize, account: usize, inner: &Transaction) -> Transaction {
         let other_account = self.accounts.get(account).address;
         let body = Body::Cosignature(Cosignature { other_hash: inner.hash().into(), other_account });
@@ -136,18 +157,42 @@ impl Traffic<'_> {
         let owner = if is_first { DELEGATING_HARVESTER } else { self.assign_role(place, FEE, Role::Delegator) };
         self.links.push(Link { owner, remote });
         if !is_first {
-            // A link may change again after this many blocks.
-            let limit = self.network.chain.rewrite_limit;
-            let end = place.height.plus(limit + self.random.next() % limit);
-            self.schedule(end, Event::Unlink(self.links.len() - 1));
+            self.schedule_unlink(place.height, self.links.len() - 1);
         }
         Some(self.change_link(place, self.links.len() - 1, LinkMode::Activate))
+    }
+
+    fn schedule_unlink(&mut self, height: Height, link: usize) {
+        let end = self.height_of_next_change(height);
+        self.schedule(end, Event::Unlink(link));
+    }
+
+    /// Returns the height from which a link that changes now may change again.
+    fn height_of_next_change(&mut self, height: Height) -> Height {
+        let limit = self.network.chain.rewrite_limit;
+        height.plus(limit + self.random.next() % limit)
     }
 
     /// Lets the owner end the delegation.
     pub fn unlink(&mut self, place: &NextBlock, link: usize) -> EventResult {
         let owner = self.links[link].owner;
-        self.run_action(place, owner, FEE, |traffic| traffic.change_link(place, link, LinkMode::Deactivate))
+        self.run_action(place, owner, FEE, |traffic| {
+            if traffic.random.coin() {
+                let again = traffic.height_of_next_change(place.height);
+                traffic.schedule(again, Event::Relink(link));
+            }
+            traffic.change_link(place, link, LinkMode::Deactivate)
+        })
+    }
+
+    /// Lets the owner delegate to the same remote again.
+    pub fn relink(&mut self, place: &NextBlock, link: usize) -> EventResult {
+        let owner = self.links[link].owner;
+        self.run_action(place, owner, FEE, |traffic| {
+            traffic.statistics.count("linksMadeAgain", 1);
+            traffic.schedule_unlink(place.height, link);
+            traffic.change_link(place, link, LinkMode::Activate)
+        })
     }
 
     fn change_link(&mut self, place: &NextBlock, link: usize, mode: LinkMode) -> Transaction {

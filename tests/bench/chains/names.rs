@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 
+use nisd::model::mosaic::LevyKind;
 use nisd::model::transaction::{MosaicDefinitionCreation, MosaicSupplyChange, ProvisionNamespace, SupplyChangeKind};
 use nisd::model::units::MICRO;
 use nisd::model::{
-    Amount, Body, Height, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Transaction,
+    Amount, Body, Height, Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Transaction,
 };
 
 use super::growth::NextBlock;
 use super::people::Role;
-use super::traffic::{Event, EventResult, FEE, Traffic, fee_of_units, message_fee};
+use super::traffic::{Event, EventResult, FEE, FEE_UNIT, Traffic, currency, fee_of_units, message_fee};
 
 /// Rents of a root and of a sub-namespace, and creation fee of a mosaic, in micro-units.
 const ROOT_RENT: u64 = 100 * MICRO;
@@ -27,16 +28,50 @@ const DEFINED_WITHIN: u64 = 50;
 const TRIES: usize = 8;
 /// Number of redefinitions of the first popular mosaic.
 const REDEFINITIONS: u64 = 3;
+/// Fees of the two kinds of levies: ten-thousandths of the mosaic itself, and micro-units.
+const PERCENTILE: u64 = 50;
+const ABSOLUTE: u64 = 10_000;
+
+/// Fate of a lease after its year.
+#[derive(Clone, Copy)]
+enum Fate {
+    Renewed,
+    /// Renewed after its expiration.
+    RenewedLate,
+    /// Another account rents the name.
+    Claimed,
+    Abandoned,
+}
+
+/// Leases have these fates in turn.
+const FATES: [Fate; 8] = [
+    Fate::RenewedLate,
+    Fate::Claimed,
+    Fate::Renewed,
+    Fate::Abandoned,
+    Fate::Renewed,
+    Fate::Renewed,
+    Fate::Claimed,
+    Fate::Renewed,
+];
 
 /// A root namespace with everything in it.
 pub struct Root {
     name: NamespaceId,
     owner: usize,
-    /// Start of its last lease.
+    /// Start of its last lease, and end of the previous one if that is later.
     leased: Height,
+    previous_end: Height,
+    subs: Vec<Sub>,
     /// The last block that defines a mosaic in it.
     defined: Height,
     is_permanent: bool,
+}
+
+struct Sub {
+    name: NamespaceId,
+    /// The block after which it is active.
+    from: Height,
 }
 
 /// A mosaic.
@@ -46,6 +81,7 @@ pub struct Token {
     /// The owner of the root; the mosaic is lost when the owner changes.
     creator: usize,
     properties: MosaicProperties,
+    levy: Option<LevyKind>,
     supply: u64,
     descriptions: u64,
     /// The last block that defines it.
@@ -76,6 +112,11 @@ impl Token {
         *has = has.checked_sub(quantity).expect("enough");
     }
 
+    /// Returns the levy on a transfer of this quantity, in smallest units.
+    fn levy_on(&self, quantity: u64) -> u64 {
+        if self.levy == Some(LevyKind::Percentile) { quantity * PERCENTILE / 10_000 } else { 0 }
+    }
+
     /// Returns the value of this many smallest units, in whole units of the currency.
     fn value(&self, quantity: u64) -> u64 {
         let total = u128::from(self.supply) * u128::from(self.properties.multiplier());
@@ -92,7 +133,9 @@ impl Traffic<'_> {
         };
         let name = NamespaceId::parse(&self.new_name("root")).expect("a name");
         let (root, height) = (self.roots.len(), place.height);
-        self.roots.push(Root { name, owner, leased: height, defined: Height(0), is_permanent: lasts });
+        let (subs, none) = (Vec::new(), Height(0));
+        let previous_end = none;
+        self.roots.push(Root { name, owner, leased: height, previous_end, subs, defined: none, is_permanent: lasts });
         let mosaics = if lasts { 1 } else { 1 + self.random.below(2) };
         self.schedule_definitions(root, height, mosaics);
         self.lease(place, root)
@@ -112,8 +155,9 @@ impl Traffic<'_> {
 
     fn schedule_definitions(&mut self, root: usize, height: Height, count: usize) {
         for _ in 0..count {
-            let wait = if self.roots[root].is_permanent { 0 } else { self.random.next() % DEFINED_WITHIN };
-            self.schedule(height.plus(1 + wait), Event::Define(root));
+            let (sub, popular) = (None, self.roots[root].is_permanent);
+            let soon = height.plus(1 + if popular { 0 } else { self.random.next() % DEFINED_WITHIN });
+            self.schedule(soon, Event::Define { root, sub, popular });
         }
     }
 
@@ -122,14 +166,16 @@ impl Traffic<'_> {
         let chain = &self.network.chain;
         let (month, end) = (chain.blocks_per_month(), place.height.plus(chain.blocks_per_year()));
         let chance = self.random.next() % month;
-        let is_permanent = self.roots[root].is_permanent;
-        self.leases += usize::from(!is_permanent);
-        // What happens at the end of leases, in turn.
-        match if is_permanent { 0 } else { self.leases % 8 } {
-            1 => self.schedule(end.plus(chance / 2), Event::Renew(root)),
-            2 | 7 => self.schedule(end.plus(month + chance), Event::Claim(root)),
-            4 => {}
-            _ => self.schedule(end.minus(1 + chance), Event::Renew(root)),
+        let fate = match self.roots[root].is_permanent {
+            true => Fate::Renewed,
+            false => FATES[self.leases % FATES.len()],
+        };
+        self.leases += usize::from(!self.roots[root].is_permanent);
+        match fate {
+            Fate::Renewed => self.schedule(end.minus(1 + chance), Event::Renew(root)),
+            Fate::RenewedLate => self.schedule(end.plus(chance / 2), Event::Renew(root)),
+            Fate::Claimed => self.schedule(end.plus(month + chance), Event::Claim(root)),
+            Fate::Abandoned => {}
         }
         let (owner, new_part) = (self.roots[root].owner, self.roots[root].name.to_string());
         self.rent(place, owner, ROOT_RENT, new_part, None)
@@ -159,7 +205,7 @@ impl Traffic<'_> {
             let entry = &mut traffic.roots[root];
             let end = entry.leased.plus(term);
             traffic.statistics.count(if end > height { "renewals" } else { "renewalsAfterExpiry" }, 1);
-            entry.leased = height;
+            (entry.previous_end, entry.leased) = (end, height);
             traffic.lease(place, root)
         })
     }
@@ -168,7 +214,8 @@ impl Traffic<'_> {
     pub fn claim(&mut self, place: &NextBlock, root: usize) -> EventResult {
         let owner = self.namespace_owner(place);
         let entry = &mut self.roots[root];
-        (entry.owner, entry.leased) = (owner, place.height);
+        (entry.owner, entry.leased, entry.previous_end) = (owner, place.height, Height(0));
+        entry.subs.clear();
         self.tokens.iter_mut().filter(|token| token.root == root).for_each(|token| token.lost = true);
         self.statistics.count("claims", 1);
         self.schedule_definitions(root, place.height, 1);
@@ -192,50 +239,96 @@ impl Traffic<'_> {
         if !self.accounts.can_pay(owner, place.height, SUB_RENT + FEE) {
             return None;
         }
-        let (new_part, parent) = (self.new_name("sub"), self.roots[root].name.clone());
+        let new_part = self.new_name("sub");
+        let Root { name, subs, .. } = &self.roots[root];
+        let below = |name: &&NamespaceId| name.parts().count() < 3;
+        let above = subs.get(self.random.below(2 * subs.len() + 1)).map(|sub| &sub.name).filter(below);
+        let parent = above.unwrap_or(name).clone();
+        self.statistics.count("nestedNamespaces", (parent.parts().count() > 1).into());
+        // While the lease before a renewal lasts, added names are not active.
+        let from = place.height.max(self.roots[root].previous_end);
+        let (name, number) = (parent.child(&new_part).expect("a name"), self.roots[root].subs.len());
+        self.roots[root].subs.push(Sub { name, from });
+        if self.random.coin() {
+            let soon = from.plus(1 + self.random.next() % DEFINED_WITHIN);
+            self.schedule(soon, Event::Define { root, sub: Some(number), popular: false });
+        }
         Some(self.rent(place, owner, SUB_RENT, new_part, Some(parent)))
     }
 
-    /// Lets the owner of a root define a mosaic in it.
-    pub fn define(&mut self, place: &NextBlock, root: usize) -> EventResult {
-        if !self.is_active(root, place.height) {
+    /// Lets the owner of a root define a mosaic in it or in a sub-namespace.
+    pub fn define(&mut self, place: &NextBlock, root: usize, sub: Option<usize>, popular: bool) -> EventResult {
+        let Root { name, subs, leased, owner, .. } = &self.roots[root];
+        let namespace = match sub {
+            None => Some(name),
+            // Another account may have claimed the root since.
+            Some(number) => subs.get(number).filter(|sub| sub.from < place.height).map(|sub| &sub.name),
+        };
+        let Some(namespace) = namespace.filter(|_| self.is_active(root, place.height)).cloned() else {
             return EventResult::Never;
-        }
+        };
         // A root is not rented in a block that defines a mosaic in it.
-        if self.roots[root].leased == place.height {
+        if *leased == place.height {
             return EventResult::Later;
         }
-        self.run_action(place, self.roots[root].owner, CREATION_FEE + FEE, |traffic| {
-            let token = traffic.new_token(place, root);
+        self.run_action(place, *owner, CREATION_FEE + FEE, |traffic| {
+            let token = traffic.new_token(place, root, namespace, popular);
             traffic.definition_transaction(place, token)
         })
     }
 
-    fn new_token(&mut self, place: &NextBlock, root: usize) -> usize {
-        let id = MosaicId::new(self.roots[root].name.clone(), &self.new_name("token")).expect("a name");
-        let (creator, popular) = (self.roots[root].owner, self.roots[root].is_permanent);
+    fn new_token(&mut self, place: &NextBlock, root: usize, namespace: NamespaceId, popular: bool) -> usize {
+        let id = MosaicId::new(namespace, &self.new_name("token")).expect("a name");
+        let creator = self.roots[root].owner;
         let divisibility = if popular { 3 } else { self.random.below(7) as u8 };
         let digits = if popular { 9 } else { 3 + self.random.below(7) as u32 };
         let (supply_mutable, transferable) = (popular || self.random.coin(), popular || self.random.below(10) > 0);
         let supply = 10u64.pow(digits);
         let properties = MosaicProperties { divisibility, initial_supply: supply, supply_mutable, transferable };
+        let levy = match self.random.below(10) {
+            0 if !popular && transferable => Some(LevyKind::Percentile),
+            1 if !popular => Some(LevyKind::Absolute),
+            _ => None,
+        };
+        self.statistics.count("mosaicsWithLevies", levy.is_some().into());
         let quantities = HashMap::from([(creator, supply * properties.multiplier())]);
         let (descriptions, defined, holders, lost) = (0, Height(0), vec![creator], false);
         let token = self.tokens.len();
-        let new = Token { id, root, creator, properties, supply, descriptions, defined, quantities, holders, lost };
-        self.tokens.push(new);
-        if popular {
-            self.popular.push(token);
+        self.tokens.push(Token {
+            id,
+            root,
+            creator,
+            properties,
+            levy,
+            supply,
+            descriptions,
+            defined,
+            quantities,
+            holders,
+            lost,
+        });
+        self.schedule_redefinitions(place, token, popular);
+        token
+    }
+
+    fn schedule_redefinitions(&mut self, place: &NextBlock, token: usize, popular: bool) {
+        let year = self.network.chain.blocks_per_year();
+        if !popular {
+            let height = place.height.plus(1 + self.random.next() % (year / 2));
+            let wanted = self.random.below(4) == 0;
+            return if wanted {
+                self.schedule(height, Event::Redefine(token))
+            };
         }
-        if self.popular == [token] {
-            // Each redefinition rewrites all balances.
+        self.popular.push(token);
+        if self.popular.len() == 1 {
+            // Each one rewrites all balances.
             let parts = REDEFINITIONS + 1;
-            for part in 1..parts {
+            (1..parts).for_each(|part| {
                 let height = Height(self.plan.blocks * part / parts).max(place.height.next());
                 self.schedule(height, Event::Redefine(token));
-            }
+            });
         }
-        token
     }
 
     /// Returns the transaction that defines a mosaic or changes its description.
@@ -245,12 +338,19 @@ impl Traffic<'_> {
         entry.defined = place.height;
         self.roots[entry.root].defined = place.height;
         let creator = self.accounts.get(entry.creator);
+        let levy = |kind| {
+            let (mosaic, fee) = match kind {
+                LevyKind::Percentile => (entry.id.clone(), PERCENTILE),
+                LevyKind::Absolute => (MosaicId::xem(), ABSOLUTE),
+            };
+            Levy { kind, recipient: creator.address, mosaic, fee }
+        };
         let definition = MosaicDefinition {
             creator: creator.keys.public(),
             id: entry.id.clone(),
             description: format!("{} as described for the {}. time", entry.id, entry.descriptions),
             properties: entry.properties,
-            levy: None,
+            levy: entry.levy.map(levy),
         };
         let (creation_fee_sink, creation_fee) = (self.network.mosaic_sink(), Amount(CREATION_FEE));
         let body = MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee };
@@ -330,8 +430,8 @@ impl Traffic<'_> {
         })
     }
 
-    /// Lets an account send a mosaic, if a suitable sender is found.
-    pub fn trade(&mut self, place: &NextBlock, left: u64) -> Option<Transaction> {
+    /// Lets an account send a mosaic, with or without attached currency, if a suitable sender is found.
+    pub fn trade(&mut self, place: &NextBlock, left: u64, with_currency: bool) -> Option<Transaction> {
         let index = self.random_token(place)?;
         let from = self.seller(place, index)?;
         let times = [1, 1, 1, 2, 5][self.random.below(5)];
@@ -339,21 +439,54 @@ impl Traffic<'_> {
         let has = token.quantity(from);
         let quantity = 1 + self.random.next() % (has / 8 / times).max(1);
         let moved = quantity * times;
-        if moved > has {
+        let levy = token.levy_on(moved);
+        if moved + levy > has {
             return None;
         }
-        let mosaics = vec![Mosaic { id: token.id.clone(), quantity }];
+        let mut mosaics = vec![Mosaic { id: token.id.clone(), quantity }];
         let mut fee = fee_of_units(token.value(moved));
+        let levy_kind = token.levy;
+        let creator = token.creator;
+        if with_currency {
+            mosaics.push(currency(1 + self.random.next() % (MICRO / 10)));
+            fee += FEE_UNIT;
+        }
+        let also = self.second_popular_token(place, index, from, times);
+        if let Some(other) = also {
+            mosaics.push(Mosaic { id: self.tokens[other].id.clone(), quantity: 1 });
+            fee += FEE_UNIT;
+        }
+        // The order on the wire.
+        mosaics.sort_by_cached_key(|mosaic| format!("{} : {}", mosaic.id, mosaic.quantity));
         let message = self.message();
         fee += message_fee(message.as_ref());
-        if !self.accounts.can_pay(from, place.height, fee) {
+        let currency_moved: u64 = mosaics.iter().filter(|one| one.id.is_xem()).map(|one| one.quantity * times).sum();
+        let currency_levy = if levy_kind == Some(LevyKind::Absolute) { ABSOLUTE } else { 0 };
+        if !self.accounts.can_pay(from, place.height, fee + currency_moved + currency_levy) {
             return None;
         }
         let (to, _) = self.payee(left);
-        self.tokens[index].debit(from, moved);
-        self.tokens[index].credit(to, moved);
+        self.accounts.pay(from, to, currency_moved);
+        self.accounts.pay(from, creator, currency_levy);
+        self.move_token(index, from, to, moved);
+        self.move_token(index, from, creator, levy);
+        also.into_iter().for_each(|other| self.move_token(other, from, to, times));
         let body = self.payment(to, times * MICRO, message, mosaics);
         Some(self.signed(place, from, 2, fee, Body::Transfer(body)))
+    }
+
+    fn move_token(&mut self, token: usize, from: usize, to: usize, quantity: u64) {
+        if quantity > 0 {
+            self.tokens[token].debit(from, quantity);
+            self.tokens[token].credit(to, quantity);
+        }
+    }
+
+    /// Sometimes attaches the other popular mosaic.
+    fn second_popular_token(&mut self, place: &NextBlock, index: usize, from: usize, times: u64) -> Option<usize> {
+        let other = *self.popular.iter().find(|other| **other != index)?;
+        let fits = self.popular.contains(&index) && self.random.below(10) == 0 && self.may_move(other, place.height);
+        (fits && self.tokens[other].quantity(from) >= times).then_some(other)
     }
 
     /// Returns the maximum number of holders of one mosaic.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nisd::model::transaction::{Message, MessageKind, Transfer, wire_version};
 use nisd::model::units::MICRO;
-use nisd::model::{Amount, Body, Height, Mosaic, Network, Timestamp, Transaction};
+use nisd::model::{Amount, Body, Height, Mosaic, MosaicId, Network, Timestamp, Transaction};
 
 use super::book::Statistics;
 use super::groups::{Group, Link};
@@ -34,14 +34,15 @@ const LARGE_PAYMENT: u64 = 1_000;
 const ELIGIBLE_BALANCE: u64 = 12_000;
 
 /// Numbers of transactions per thousand by kind; the rest are transfers.
-const MIX: [(usize, RandomKind); 7] = [
+const MIX: [(usize, RandomKind); 8] = [
     (3, RandomKind::Root),
     (5, RandomKind::Sub),
     (2, RandomKind::Link),
     (3, RandomKind::Group),
     (40, RandomKind::Shared),
     (7, RandomKind::Supply),
-    (152, RandomKind::Token),
+    (150, RandomKind::Token),
+    (2, RandomKind::TokenAndCurrency),
 ];
 
 /// Kind of the next transaction.
@@ -54,6 +55,7 @@ enum RandomKind {
     Shared,
     Supply,
     Token,
+    TokenAndCurrency,
 }
 
 /// A scheduled event.
@@ -63,8 +65,8 @@ pub enum Event {
     Found,
     /// Rents another namespace.
     Rent,
-    /// Defines a mosaic in a root namespace.
-    Define(usize),
+    /// Defines a mosaic in a root namespace or in one of its sub-namespaces.
+    Define { root: usize, sub: Option<usize>, popular: bool },
     /// Changes the description of a mosaic.
     Redefine(usize),
     /// The owner rents a root again.
@@ -77,6 +79,8 @@ pub enum Event {
     Link,
     /// The link with this number ends.
     Unlink(usize),
+    /// It starts again.
+    Relink(usize),
 }
 
 /// Result of an event.
@@ -188,13 +192,14 @@ impl<'n> Traffic<'n> {
         match event {
             Event::Found => EventResult::now(self.rent_root(place, true)),
             Event::Rent => EventResult::now(self.rent_root(place, false)),
-            Event::Define(root) => self.define(place, root),
+            Event::Define { root, sub, popular } => self.define(place, root, sub, popular),
             Event::Redefine(token) => self.redefine(place, token),
             Event::Renew(root) => self.renew(place, root),
             Event::Claim(root) => self.claim(place, root),
             Event::Group => EventResult::now(self.convert_to_multisig(place)),
             Event::Link => self.link(place).map_or(EventResult::Later, EventResult::now),
             Event::Unlink(link) => self.unlink(place, link),
+            Event::Relink(link) => self.relink(place, link),
         }
     }
 
@@ -223,7 +228,8 @@ impl<'n> Traffic<'n> {
             RandomKind::Group => (40 * self.groups.len() < self.plan.accounts).then(|| self.convert_to_multisig(place)),
             RandomKind::Shared => self.use_multisig(place),
             RandomKind::Supply => self.change_supply(place),
-            RandomKind::Token => self.trade(place, left),
+            RandomKind::Token => self.trade(place, left, false),
+            RandomKind::TokenAndCurrency => self.trade(place, left, true),
         });
         made.unwrap_or_else(|| self.transfer(place, left))
     }
@@ -340,4 +346,9 @@ pub fn fee_of_units(units: u64) -> u64 {
 /// Returns the fee of a message.
 pub fn message_fee(message: Option<&Message>) -> u64 {
     message.map_or(0, |message| (message.payload.len() as u64 / MESSAGE_STEP + 1) * FEE_UNIT)
+}
+
+/// Returns the currency as a mosaic.
+pub fn currency(quantity: u64) -> Mosaic {
+    Mosaic { id: MosaicId::xem(), quantity }
 }
