@@ -18,6 +18,7 @@ mod random_transactions;
 mod recalculation;
 mod serving;
 mod slow_disk;
+mod subscribers;
 mod support;
 mod trust;
 
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 /// A name, what is measured, and the function that measures it; it is handed further arguments.
 type Measurement = (&'static str, &'static str, fn(&[String]) -> ExitCode);
 
-const MEASUREMENTS: [Measurement; 13] = [
+const MEASUREMENTS: [Measurement; 14] = [
     ("import", "a whole import against verifying its signatures only", import::run),
     ("first_synchronisation", "block download from one and three peers against an import", first_synchronisation::run),
     ("latency", "queries while blocks are imported at full speed", latency::run),
@@ -36,6 +37,7 @@ const MEASUREMENTS: [Measurement; 13] = [
     ("trust", "trust calculation: time, longest step", trust::run),
     ("announce", "one client announces at full speed; waiting time of others", announce::run),
     ("serving", "50 peers request blocks at once; waiting time of clients, memory of the node", serving::run),
+    ("subscribers", "2,000 sessions, and readers beside 50 that do not read; needs ulimit -n 20000", subscribers::run),
     ("footprint", "time to the first answer, memory, size of the program", footprint::run),
     ("attacks", "hostile clients: their cost, and the effect on others; needs ulimit -n 20000", attacks::run),
     ("random_transactions", "whether each rule rejects what breaks it, and how often", random_transactions::run),

@@ -8,6 +8,7 @@
 //! node treats like any other. NISD names another program to attack, NISD_OTHER one more: then both are attacked
 //! alternately in one run. The run fails if a bar of the first program is missed.
 
+mod bare;
 mod connections;
 mod crowds;
 mod frames;

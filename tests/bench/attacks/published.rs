@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use super::bare;
 use super::payer::announce;
 use super::reader::{Delivery, messages_of};
 use super::stage::{AttackStage, Bar, Outcome};
@@ -154,7 +155,10 @@ fn published_blocks(binary: &str, message: usize) -> Outcome {
     ];
     let all = Bar::Is("each gets every block", least == SUBSCRIBERS);
     let fast = Bar::Is("first to last <= 100 ms", spreads.last().is_some_and(|longest| *longest <= 0.1));
-    stage.end(notes, &[Bar::Memory(16.0), Bar::Others(20.0), fast, all])
+    drop(swarm);
+    let mut outcome = stage.end(notes, &[Bar::Memory(16.0), Bar::Others(20.0), fast, all]);
+    outcome.notes.push(format!("bare writes {}", in_millis(&mut bare::delivery_times(SUBSCRIBERS, bytes))));
+    outcome
 }
 
 /// Each session is subscribed to the height, and to the account and the transactions of an address of its own; some of
