@@ -567,20 +567,30 @@ impl NetworkRun {
         found: &ExpectedResult,
         now: i32,
     ) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.announced(transaction, self.node.height(), now, found);
+        }
+        self.check_mempool_result("unconfirmed", transaction, judged, found, now);
+    }
+
+    /// Compares the result of a transaction that was offered to a mempool with the expected one.
+    fn check_mempool_result(
+        &mut self,
+        place: &str,
+        transaction: &Transaction,
+        judged: Result<(), RuleViolation>,
+        found: &ExpectedResult,
+        now: i32,
+    ) {
         let expected = judged.as_ref().err().map_or(ExpectedResult::Valid, |ruling| ruling.verdict.clone());
         if let Err(ruling) = &judged {
             self.statistics.count_rejection(ruling.rule, true);
-        }
-        if let Some(recorder) = &mut self.recorder {
-            recorder.announced(transaction, self.node.height(), now, found);
         }
         let is_refused = expected == ExpectedResult::RejectedSomehow && *found != ExpectedResult::Valid;
         if *found != expected && !is_refused {
             let hex = hex::encode(transaction.to_bytes(SigningForm::Verifiable));
             let rule = judged.err().map_or("valid", |ruling| ruling.rule.name());
-            self.add_difference(format!(
-                "unconfirmed, {rule}: expected {expected:?}, given {found:?}; time {now}; {hex}"
-            ));
+            self.add_difference(format!("{place}, {rule}: expected {expected:?}, given {found:?}; time {now}; {hex}"));
         }
     }
 
