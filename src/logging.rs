@@ -388,17 +388,17 @@ mod tests {
         }
     }
 
-    /// Accepts `room` more bytes.
+    /// Accepts `capacity` more bytes.
     #[derive(Default)]
     struct Reader {
-        room: usize,
+        capacity: usize,
         read: Vec<u8>,
     }
 
     impl Write for Reader {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let taken = bytes.len().min(self.room);
-            self.room -= taken;
+            let taken = bytes.len().min(self.capacity);
+            self.capacity -= taken;
             self.read.extend_from_slice(&bytes[..taken]);
             if taken == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
         }
@@ -419,12 +419,12 @@ mod tests {
 
     #[test]
     fn unread_lines_wait_in_order() {
-        let mut queue = LineQueue::new(Reader { room: 8, read: Vec::new() });
+        let mut queue = LineQueue::new(Reader { capacity: 8, read: Vec::new() });
         for line in ["one\n", "two two\n", "three\n"] {
             queue.push(line, notice);
         }
         assert_eq!(read(&mut queue), "one\ntwo ");
-        queue.sink.room = usize::MAX;
+        queue.sink.capacity = usize::MAX;
         queue.flush(notice);
         assert_eq!(read(&mut queue), "two\nthree\n");
         assert!(queue.write_queued());
@@ -440,10 +440,10 @@ mod tests {
         // Lines that would fit are dropped too, so that no line is missing between others without a report.
         queue.push("short\n", notice);
         assert!(queue.queued.len() <= MAX_QUEUED);
-        queue.sink.room = 1024;
+        queue.sink.capacity = 1024;
         queue.push("soon\n", notice);
         assert_eq!(read(&mut queue), line);
-        queue.sink.room = usize::MAX;
+        queue.sink.capacity = usize::MAX;
         queue.push("later\n", notice);
         let text = read(&mut queue);
         assert_eq!(text.len(), MAX_QUEUED - 1024 + "7 dropped\nlater\n".len());
@@ -453,21 +453,21 @@ mod tests {
 
     #[test]
     fn a_line_longer_than_the_limit_is_written_when_nothing_waits() {
-        let mut queue = LineQueue::new(Reader { room: 10, read: Vec::new() });
+        let mut queue = LineQueue::new(Reader { capacity: 10, read: Vec::new() });
         let line = "x".repeat(2 * MAX_QUEUED);
         queue.push(&line, notice);
-        queue.sink.room = usize::MAX;
+        queue.sink.capacity = usize::MAX;
         queue.flush(notice);
         assert_eq!(read(&mut queue), line);
     }
 
     #[test]
     fn a_transient_text_is_skipped_while_lines_wait() {
-        let mut queue = LineQueue::new(Reader { room: 5, read: Vec::new() });
+        let mut queue = LineQueue::new(Reader { capacity: 5, read: Vec::new() });
         queue.push_transient("1 %");
         queue.push_transient("2 %");
         queue.push_transient("3 %");
-        queue.sink.room = usize::MAX;
+        queue.sink.capacity = usize::MAX;
         queue.push("done\n", notice);
         assert_eq!(read(&mut queue), "1 %2 %done\n");
     }

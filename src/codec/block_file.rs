@@ -217,8 +217,8 @@ mod tests {
 
     impl Read for OneByteReader<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let room = buffer.len().min(1);
-            self.0.read(&mut buffer[..room])
+            let length = buffer.len().min(1);
+            self.0.read(&mut buffer[..length])
         }
     }
 

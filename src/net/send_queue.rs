@@ -325,20 +325,20 @@ mod tests {
     use super::*;
     use crate::net::SharedBytesCounter;
 
-    /// Takes `room` bytes, at most `at_once` per call, then blocks.
+    /// Takes `capacity` bytes, at most `at_once` per call, then blocks.
     struct Sink {
         taken: Vec<u8>,
-        room: usize,
+        capacity: usize,
         at_once: usize,
     }
 
     impl Write for Sink {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let count = bytes.len().min(self.room).min(self.at_once);
+            let count = bytes.len().min(self.capacity).min(self.at_once);
             if count == 0 {
                 return Err(ErrorKind::WouldBlock.into());
             }
-            self.room -= count;
+            self.capacity -= count;
             self.taken.extend_from_slice(&bytes[..count]);
             Ok(count)
         }
@@ -352,27 +352,27 @@ mod tests {
         }
     }
 
-    fn sink(room: usize) -> Sink {
-        Sink { taken: Vec::new(), room, at_once: usize::MAX }
+    fn sink(capacity: usize) -> Sink {
+        Sink { taken: Vec::new(), capacity, at_once: usize::MAX }
     }
 
     #[test]
     fn dropping_unsent_messages_keeps_the_one_being_sent() {
         let now = Duration::ZERO;
-        for (room, kept) in [(0, ""), (3, "aaaa"), (4, "aaaa"), (5, "aaaabbbb"), (8, "aaaabbbb")] {
+        for (capacity, kept) in [(0, ""), (3, "aaaa"), (4, "aaaa"), (5, "aaaabbbb"), (8, "aaaabbbb")] {
             let mut output = SendQueue::default();
             for piece in [b"aaaa", b"bbbb", b"cccc"] {
                 output.queue().extend_from_slice(piece);
                 output.end_message(now);
             }
-            let mut socket = sink(room);
+            let mut socket = sink(capacity);
             output.write_to(&mut socket, false).unwrap();
             output.drop_unsent();
             output.queue().extend_from_slice(b"!");
             output.end_message(now);
-            socket.room = 100;
+            socket.capacity = 100;
             output.write_to(&mut socket, false).unwrap();
-            assert_eq!(socket.taken, format!("{kept}!").into_bytes(), "{room} sent");
+            assert_eq!(socket.taken, format!("{kept}!").into_bytes(), "{capacity} sent");
             assert!(output.is_empty());
         }
     }
@@ -440,7 +440,7 @@ mod tests {
         #[test]
         fn queued_bytes_are_sent_in_order_in_any_pieces(
             pieces in prop::collection::vec((1..20usize, 0..30usize, 0..5usize), 1..20),
-            rooms in prop::collection::vec((0..60usize, 1..40usize), 0..40),
+            capacities in prop::collection::vec((0..60usize, 1..40usize), 0..40),
             drop_after in prop::option::of(0..40usize),
         ) {
             let (pool, now) = (SharedBytesCounter::default(), Duration::ZERO);
@@ -457,8 +457,8 @@ mod tests {
                 ends.push(wanted.len());
             }
             let mut socket = sink(0);
-            for (index, (room, at_once)) in rooms.iter().enumerate() {
-                (socket.room, socket.at_once) = (*room, *at_once);
+            for (index, (capacity, at_once)) in capacities.iter().enumerate() {
+                (socket.capacity, socket.at_once) = (*capacity, *at_once);
                 output.write_to(&mut socket, index % 2 == 0).unwrap();
                 prop_assert_eq!(socket.taken.len() + output.pending(), wanted.len());
                 if drop_after == Some(index) {
@@ -468,7 +468,7 @@ mod tests {
                     prop_assert_eq!(socket.taken.len() + output.pending(), wanted.len());
                 }
             }
-            (socket.room, socket.at_once) = (usize::MAX, usize::MAX);
+            (socket.capacity, socket.at_once) = (usize::MAX, usize::MAX);
             output.write_to(&mut socket, false).unwrap();
             prop_assert_eq!(socket.taken, wanted);
             prop_assert_eq!((output.pending(), pool.held_bytes()), (0, 0));

@@ -19,7 +19,7 @@ pub(super) const RECEIVE_BUFFER: usize = 64 * 1024;
 pub(super) const NOTSENT_LOWAT: u32 = 4 * 1024;
 /// Maximum kernel memory for the written bytes of a connection.
 pub(super) const MAX_UNSENT: usize = 2 * SEND_BUFFER;
-/// A send buffer with hardly any room: if it is writable, everything was acknowledged.
+/// A send buffer with hardly any space: if it is writable, everything was acknowledged.
 const SMALLEST_PROBE: usize = 2 * 1024;
 /// Send buffer sizes for measuring larger amounts, in descending order.
 const PROBE_SIZES: [usize; 2] = [64 * 1024, 16 * 1024];
@@ -133,7 +133,7 @@ impl Socket for TcpStream {
 }
 
 /// Implements [`Socket::unsent_bytes`] without unsafe code, by changing the send buffer size: the socket is writable if
-/// two thirds of twice the size exceed what is held. Leaves the last size without room set.
+/// two thirds of twice the size exceed what is held. Leaves the last size without space set.
 fn measure_unsent(socket: &TcpStream) -> usize {
     let has_room = |size| {
         let is_set = sockopt::set_socket_send_buffer_size(socket, size).is_ok();
@@ -141,7 +141,7 @@ fn measure_unsent(socket: &TcpStream) -> usize {
         let waiting = poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         is_set && waiting.is_ok_and(|ready| ready > 0)
     };
-    // Bytes that were not even sent have no room either.
+    // Bytes that were not even sent have no space either.
     if has_room(SMALLEST_PROBE) {
         return 0;
     }

@@ -219,7 +219,7 @@ impl<'s> BlockProcessor<'s> {
         Ok(PushOutcome::Queued)
     }
 
-    /// Makes room for a pushed block of this size. Returns whether there is room. A block that finds no room or is
+    /// Frees space for a pushed block of this size. Returns whether there is space. A block that finds no space or is
     /// dropped is not remembered: it may be pushed again.
     fn evict_for(&mut self, pusher: IpAddr, bytes: usize) -> bool {
         while self.queue.len() >= MAX_QUEUED || self.queue_bytes + bytes > MAX_QUEUED_BYTES {

@@ -95,7 +95,7 @@ pub enum Action {
     Resume(ConnectionId),
 }
 
-/// Reads of our chain and mempool. The layers that know the store lie above this one.
+/// Reads of our chain and mempool. A trait because tests, the fuzzer and the replay of recordings have no store.
 pub trait LocalChain {
     /// Returns our tip.
     fn tip(&self) -> Result<OwnTip, StoreUnreadable>;

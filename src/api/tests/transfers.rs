@@ -221,11 +221,11 @@ impl Messages {
         let (own_address, other_address) = (address_of(&own.public()), address_of(&other.public()));
         scene.put_account_of(own_address, &rich);
         scene.put_account_of(other_address, &rich);
-        let letters = Messages { scene, own: own_address, other };
-        let other = &letters.other;
+        let messages = Messages { scene, own: own_address, other };
+        let other = &messages.other;
         let secret =
             |from: &KeyPair, to: &KeyPair, text: &[u8]| encrypt(from, &to.public(), [1; 32], [2; 16], text).unwrap();
-        letters.scene.add_block(vec![
+        messages.scene.add_block(vec![
             message_transfer(&own, other_address, MessageKind::Secure, secret(&own, other, b"sent"), 1),
             message_transfer(other, own_address, MessageKind::Secure, secret(other, &own, b"got"), 2),
             message_transfer(other, own_address, MessageKind::Plain, b"plain".to_vec(), 3),
@@ -236,7 +236,7 @@ impl Messages {
             // The public key of this account is unknown.
             message_transfer(&own, address(70), MessageKind::Secure, secret(&own, other, b"lost"), 7),
         ]);
-        letters
+        messages
     }
 
     fn ask(&self, path: &str, more: &str) -> Vec<Value> {
@@ -258,8 +258,8 @@ fn message_transfer(from: &KeyPair, to: Address, kind: MessageKind, payload: Vec
 
 #[test]
 fn the_private_key_of_an_account_decrypts_its_messages() {
-    let letters = Messages::new();
-    let all = letters.ask("all", "");
+    let messages = Messages::new();
+    let all = messages.ask("all", "");
     let shown: Vec<_> = all
         .iter()
         .map(|pair| {
@@ -275,7 +275,7 @@ fn the_private_key_of_an_account_decrypts_its_messages() {
         })
         .collect();
     let text = |text: &[u8]| Some(text.to_vec());
-    let lost = encrypt(&Messages::pair(), &letters.other.public(), [1; 32], [2; 16], b"lost").unwrap();
+    let lost = encrypt(&Messages::pair(), &messages.other.public(), [1; 32], [2; 16], b"lost").unwrap();
     assert_eq!(
         shown,
         [
@@ -289,22 +289,22 @@ fn the_private_key_of_an_account_decrypts_its_messages() {
         ]
     );
     // Location and hash are unchanged.
-    let public = format!("GET /account/transfers/all?address={}", letters.own);
-    let public: Value = serde_json::from_slice(&TestRequest::new(&public).send(&letters.scene).body).unwrap();
+    let public = format!("GET /account/transfers/all?address={}", messages.own);
+    let public: Value = serde_json::from_slice(&TestRequest::new(&public).send(&messages.scene).body).unwrap();
     let metas = |list: &[Value]| list.iter().map(|pair| pair["meta"].clone()).collect::<Vec<_>>();
     assert_eq!(metas(public["data"].as_array().unwrap()), metas(&all));
 }
 
 #[test]
 fn page_parameters_beside_a_key_are_strings() {
-    let letters = Messages::new();
-    let count = |path: &str, more: &str| letters.ask(path, more).len();
+    let messages = Messages::new();
+    let count = |path: &str, more: &str| messages.ask(path, more).len();
     assert_eq!((count("incoming", ""), count("outgoing", ""), count("all", "")), (5, 2, 7));
     assert_eq!(count("all", r#","hash":"","id":"","pageSize":"""#), 7);
     assert_eq!(count("all", r#","hash":null,"id":null,"pageSize":null"#), 7);
     assert_eq!(count("all", r#","pageSize":"5""#), 5);
     assert_eq!(count("all", r#","id":"3""#), 2);
-    let hash = letters.ask("all", "")[4]["meta"]["hash"]["data"].as_str().unwrap().to_owned();
+    let hash = messages.ask("all", "")[4]["meta"]["hash"]["data"].as_str().unwrap().to_owned();
     assert_eq!(count("all", &format!(r#","hash":"{hash}""#)), 2);
     for (more, status, text) in [
         (r#","id":5"#, 500, None),
@@ -316,12 +316,12 @@ fn page_parameters_beside_a_key_are_strings() {
     ] {
         let body = format!(r#"{{"value":"{KEY}"{more}}}"#);
         let sent = TestRequest::new("POST /local/account/transfers/all").json(&body);
-        let (found, message) = sent.status_and_error(&letters.scene);
+        let (found, message) = sent.status_and_error(&messages.scene);
         assert_eq!((found, text.unwrap_or(&message)), (status, message.as_str()), "{more}");
     }
     let body = format!(r#"{{"value":"{KEY}"}}"#);
     let foreign = TestRequest::new("POST /local/account/transfers/all").json(&body).from([10, 0, 0, 1]);
-    assert_eq!(foreign.status_and_error(&letters.scene).0, 401);
+    assert_eq!(foreign.status_and_error(&messages.scene).0, 401);
 }
 
 #[test]

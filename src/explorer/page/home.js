@@ -17,7 +17,7 @@ import { transactionTable } from "./transactions.js";
 const BLOCKS = 12;
 const WAITING = 15;
 const HARVESTERS = 8;
-/** Minimum number of bars to leave room for, so that the first ones are not wide. */
+/** Minimum number of bars to leave space for, so that the first ones are not wide. */
 const FEWEST_BARS = 20;
 
 /** Returns the seconds between successive known blocks, oldest first. */

@@ -75,18 +75,18 @@ async function withHashes({ height, transactions }, signal) {
  */
 async function lastTransactions(heights, index, signal) {
   const parts = [];
-  let room = PAGE,
+  let left = PAGE,
     count = 0,
     rest = 0;
-  while (room > 0 && count < heights.length) {
+  while (left > 0 && count < heights.length) {
     const some = heights.slice(count, count + AT_ONCE);
     for (const { height, transactions } of await Promise.all(some.map((height) => blockAt(height, signal)))) {
       const end = count === 0 ? Math.min(index, transactions.length) : transactions.length;
-      rest = Math.max(0, end - room);
+      rest = Math.max(0, end - left);
       if (end > rest) parts.push({ height, transactions: transactions.slice(rest, end) });
-      room -= end - rest;
+      left -= end - rest;
       count += 1;
-      if (room === 0) break;
+      if (left === 0) break;
     }
   }
   const found = await Promise.all(parts.map((part) => withHashes(part, signal)));

@@ -2,7 +2,7 @@
 
 import { svg } from "./dom.js";
 
-/** Size of a plot in its own units; it is scaled to the available room. */
+/** Size of a plot in its own units; it is scaled to the available width. */
 const WIDTH = 300;
 const HEIGHT = 60;
 
@@ -19,9 +19,9 @@ const fixed = (number) => number.toFixed(1);
  * Bars, oldest on the left, with a target line.
  * @param {number[]} values
  * @param {number} target
- * @param {number} room number of bars that fit
+ * @param {number} capacity number of bars that fit
  */
-export function bars(values, target, room) {
+export function bars(values, target, capacity) {
   const top = Math.max(
     2.5 * target,
     ...values
@@ -30,7 +30,7 @@ export function bars(values, target, room) {
       .slice(0, Math.ceil(values.length * 0.9)),
   );
   const y = (value) => HEIGHT * (1 - Math.min(value, top) / top);
-  const step = WIDTH / room,
+  const step = WIDTH / capacity,
     start = WIDTH - step * values.length;
   const bar = (value, index) =>
     svg("rect", {

@@ -12,7 +12,7 @@ const MAX_HEADERS: usize = 64;
 /// Interim responses (status 1xx) before the final one.
 const MAX_INTERIM_RESPONSES: usize = 4;
 
-/// Bytes handled at a time of a body without a length. Undecoded bytes stay in the buffer and must not need more room than a head.
+/// Bytes handled at a time of a body without a length. Undecoded bytes stay in the buffer and must not take more space than a head.
 const PIECE_BYTES: usize = 4 * 1024;
 
 /// Reads one response. It never holds more than [`HEAD_LIMIT`] plus the limit on the body, unused capacity included.
@@ -56,7 +56,7 @@ impl ResponseReader {
     /// an error.
     pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Option<CompleteResponse>, FetchError> {
         while !bytes.is_empty() {
-            let (room, max) = match &self.head {
+            let (expected, max) = match &self.head {
                 None => (self.head_left - self.bytes.len(), self.head_left),
                 Some(ResponseHead { body: Body::Sized(length), .. }) => (*length - self.bytes.len(), *length),
                 Some(ResponseHead { body: Body::Chunked(_), .. }) => {
@@ -64,7 +64,7 @@ impl ResponseReader {
                 }
                 Some(ResponseHead { body: Body::UntilClosed, .. }) => (PIECE_BYTES, self.body_limit),
             };
-            let (piece, rest) = bytes.split_at(room.min(bytes.len()));
+            let (piece, rest) = bytes.split_at(expected.min(bytes.len()));
             bytes = rest;
             let searched = self.bytes.len();
             append(&mut self.bytes, piece, max);

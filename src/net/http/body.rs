@@ -138,8 +138,8 @@ impl ChunkedBody {
                 _ => Err(BAD_CHUNK),
             },
             Phase::Trailers { seen } => {
-                let room = TRAILER_LIMIT.saturating_sub(seen);
-                let Some(line) = line_at(bytes, at, room, HttpError::HeadersTooLarge)? else {
+                let limit = TRAILER_LIMIT.saturating_sub(seen);
+                let Some(line) = line_at(bytes, at, limit, HttpError::HeadersTooLarge)? else {
                     return Ok(None);
                 };
                 self.phase = match line {

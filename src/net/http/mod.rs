@@ -32,7 +32,7 @@ pub enum HttpError {
     HeadersTooLarge,
     /// 501: a transfer coding other than `chunked`.
     UnknownTransferCoding,
-    /// 503: the node has no room for this connection or its data.
+    /// 503: the node has no capacity for this connection or its data.
     Overloaded,
     /// 505: not HTTP/1.0 or HTTP/1.1.
     UnknownVersion,

@@ -276,6 +276,6 @@ fn pushed_blocks_need_a_booted_node_and_their_queue_is_limited() {
     assert_eq!(
         processor.push(sibling(1000), SENDER, &confirmed, true).unwrap(),
         PushOutcome::Queued,
-        "there is room again"
+        "there is space again"
     );
 }

@@ -87,8 +87,8 @@ fn is_plausible(bytes: &[u8]) -> bool {
         Some([high, low]) => usize::from(u16::from_be_bytes([*high, *low])),
         _ => usize::MAX,
     };
-    let Some(room) = bytes.len().checked_sub(HEADER_BYTES) else { return false };
-    count(4) * QUESTION_BYTES + (count(6) + count(8) + count(10)) * RECORD_BYTES <= room
+    let Some(available) = bytes.len().checked_sub(HEADER_BYTES) else { return false };
+    count(4) * QUESTION_BYTES + (count(6) + count(8) + count(10)) * RECORD_BYTES <= available
 }
 
 /// Returns the addresses of a name, following its aliases, and the shortest time to live on the way.

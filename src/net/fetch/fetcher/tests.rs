@@ -249,7 +249,7 @@ fn connections_are_limited_per_host_and_in_total() {
     assert_eq!(bench.connections(), (8, 0));
     let slots = bench.connect();
     bench.answer(slots[0]);
-    assert_eq!(bench.answer_dns(), ["e"], "it makes room for who has none, although its host has more to ask");
+    assert_eq!(bench.answer_dns(), ["e"], "it gives way to a host that has none, although its host has more to ask");
     bench.connect();
     bench.answer(slots[1]);
     assert_eq!(bench.answer_dns(), ["f"]);
