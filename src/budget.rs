@@ -19,9 +19,14 @@ impl Budget {
         self.used = self.used.saturating_add(units);
     }
 
+    /// Returns the units left.
+    pub fn left(&self) -> u32 {
+        self.units.saturating_sub(self.used)
+    }
+
     /// Returns whether no units are left.
     pub fn is_exhausted(&self) -> bool {
-        self.used >= self.units
+        self.left() == 0
     }
 
     /// Returns the units spent, which are charged to the client that caused the work.

@@ -329,9 +329,8 @@ impl Harness {
                     }
                 }
             }
-            let mut budget = 1_000;
             let present = self.current_time();
-            self.broker.work(true, &mut self.chain, present, &mut budget, &mut self.sockets);
+            self.broker.work(true, &mut self.chain, present, 1_000, &mut self.sockets);
             for frame in std::mem::take(&mut self.sockets.received) {
                 self.check_frame(&frame);
             }

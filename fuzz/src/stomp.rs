@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nisd::api::View;
 use nisd::api::streams::NextItem;
+use nisd::budget::Budget;
 use nisd::codec::json::{JsonDecoder, JsonEncoder};
 use nisd::codec::{self, SigningForm, lenient_json};
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
@@ -225,9 +226,8 @@ impl Conversation {
     fn work(&mut self) {
         for _ in 0..MAX_SLICES {
             let messages = self.client.messages;
-            let mut budget = SLICE;
             let present = self.present();
-            self.broker.work(true, &mut self.chain, present, &mut budget, &mut self.client);
+            self.broker.work(true, &mut self.chain, present, SLICE, &mut self.client);
             let told = (self.client.messages - messages) as u64;
             assert!(told <= u64::from(SLICE) + SLICE_EXCESS, "{told} messages in one slice");
             for socket in std::mem::take(&mut self.client.resumed) {
@@ -316,7 +316,7 @@ impl ChainSource for Chain {
         &mut self,
         item: &Item,
         _: &mut BodyProgress,
-        budget: &mut u32,
+        budget: &mut Budget,
     ) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
         let text = match item {
             Item::Account(address) | Item::Owned(_, address) if *address == address_of(BROKEN) => {
@@ -329,9 +329,9 @@ impl ChainSource for Chain {
                 self.queries.set(self.queries.get() + 1);
                 match self.queries.get() % 3 {
                     0 => return Ok(NextItem::End),
-                    1 => *budget = budget.saturating_sub(1),
+                    1 => budget.charge(1),
                     _ => {
-                        *budget = 0;
+                        budget.charge(u32::MAX);
                         return Ok(NextItem::Pending);
                     }
                 }

@@ -108,11 +108,11 @@ impl ChainSource for QueryContext<'_> {
         &mut self,
         item: &Item,
         progress: &mut BodyProgress,
-        budget: &mut u32,
+        budget: &mut Budget,
     ) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
-        self.node.budget = Budget::new(*budget);
+        std::mem::swap(&mut self.node.budget, budget);
         let next = self.next(item, progress);
-        *budget = budget.saturating_sub(self.node.budget.used());
+        std::mem::swap(&mut self.node.budget, budget);
         next.map_err(|error| ChainSourceError(Cow::Owned(error.message().to_owned())))
     }
 

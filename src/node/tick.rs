@@ -192,7 +192,7 @@ impl Node<'_> {
             return Ok(());
         }
         self.with_context(&[], Budget::new(budget), now, |_, broker, node| {
-            broker.work(may_publish_blocks, &mut QueryContext { node }, time, &mut { budget }, effects);
+            broker.work(may_publish_blocks, &mut QueryContext { node }, time, budget, effects);
         })
     }
 

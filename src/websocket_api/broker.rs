@@ -9,6 +9,7 @@ use super::queues::{NewsQueue, QueryQueue};
 use super::session::{SessionId, SessionTransport};
 use super::session_table::{SessionTable, TOO_MANY_SESSIONS};
 use super::{BrokerTime, Counts, Settings, sockjs};
+use crate::budget::Budget;
 use crate::model::{Height, NetworkByte, Transaction};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{Client, ConnectionId, Effects, Message, Progress};
@@ -191,7 +192,7 @@ impl Broker {
         self.news.has_work(may_publish_blocks) || self.queries.has_work()
     }
 
-    /// Publishes news and answers queries within the budget; each of the two is guaranteed half of it. Blocks are
+    /// Publishes news and answers queries with a budget of `units`; each of the two is guaranteed half of it. Blocks are
     /// published only if `may_publish_blocks`, that is, once the mempool is up to date with them: an account's data shows
     /// what waits in the mempool, and transactions that a reorg returned to the mempool are published before the blocks
     /// that replace theirs.
@@ -200,17 +201,16 @@ impl Broker {
         may_publish_blocks: bool,
         source: &mut dyn ChainSource,
         now: BrokerTime,
-        budget: &mut u32,
+        units: u32,
         effects: &mut dyn Effects,
     ) {
         self.table.now = now;
-        let for_answers = *budget / 2;
-        let mut context = PublishContext { table: &mut self.table, source, effects, budget: for_answers };
+        let budget = Budget::new(units / 2);
+        let mut context = PublishContext { table: &mut self.table, source, effects, budget };
         self.queries.work(&mut context);
-        context.budget += *budget - for_answers;
+        context.budget = Budget::new(context.budget.left() + units.div_ceil(2));
         self.news.work(may_publish_blocks, &mut context);
         self.queries.work(&mut context);
-        *budget = context.budget;
     }
 
     /// Returns the broker's usage.

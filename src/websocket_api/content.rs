@@ -10,6 +10,7 @@ use super::topics::{self, OwnedKind};
 use super::{BlocksNewBody, sockjs};
 use crate::api::streams::{ItemSource, NextItem, ResponseStream};
 use crate::api::{OwnedDefinitions, OwnedMosaics, RentedNamespaces, TransactionMeta, TransactionPair, View};
+use crate::budget::Budget;
 use crate::codec::json::JsonEncoder;
 use crate::codec::limits;
 use crate::codec::text::{truncate_utf16, write_json_string};
@@ -112,7 +113,7 @@ pub trait ChainSource {
         &mut self,
         item: &Item,
         progress: &mut BodyProgress,
-        budget: &mut u32,
+        budget: &mut Budget,
     ) -> Result<NextItem<Vec<u8>>, ChainSourceError>;
     /// Returns the recipient of a mosaic's levy, if it has one.
     fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, ChainSourceError>;

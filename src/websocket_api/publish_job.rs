@@ -9,6 +9,7 @@ use super::session::SessionId;
 use super::session_table::SessionTable;
 use super::topics::{self, OwnedKind, matches_pattern};
 use crate::api::streams::NextItem;
+use crate::budget::Budget;
 use crate::model::{Address, Body, Height, MosaicId, Transaction};
 use crate::net::service::Effects;
 
@@ -32,15 +33,8 @@ pub struct PublishContext<'a> {
     pub source: &'a mut dyn ChainSource,
     /// Receives the outgoing messages.
     pub effects: &'a mut dyn Effects,
-    /// Work units left.
-    pub budget: u32,
-}
-
-impl PublishContext<'_> {
-    /// Counts work.
-    pub fn charge(&mut self, units: u32) {
-        self.budget = self.budget.saturating_sub(units);
-    }
+    /// Budget of the step.
+    pub budget: Budget,
 }
 
 /// A resumable job that publishes a sequence of messages.
@@ -80,7 +74,7 @@ impl PublishJob {
 
     /// Publishes within the budget. Returns true when everything is published.
     pub fn work(&mut self, context: &mut PublishContext<'_>) -> bool {
-        while context.budget > 0 {
+        while !context.budget.is_exhausted() {
             let result = if let Some(mut delivery) = self.delivery.take() {
                 delivery.work(context).map(|is_done| {
                     if !is_done {
@@ -88,7 +82,7 @@ impl PublishJob {
                     }
                 })
             } else if let Some(item) = self.next_item() {
-                context.charge(1);
+                context.budget.charge(1);
                 self.start(item, context)
             } else {
                 return true;
@@ -164,7 +158,7 @@ impl PublishJob {
             return Ok(());
         }
         let read = context.source.transactions(height, from, TRANSACTIONS_AT_A_TIME)?;
-        context.charge(TRANSACTION_UNITS.saturating_mul(read.len() as u32));
+        context.budget.charge(TRANSACTION_UNITS.saturating_mul(read.len() as u32));
         if !read.is_empty() {
             self.queue.push_front(Item::Transactions(height, from + read.len()));
         }
@@ -188,7 +182,7 @@ impl PublishJob {
         {
             self.record_failure(error);
         }
-        context.charge(affected.len() as u32);
+        context.budget.charge(affected.len() as u32);
         affected.retain(|address| context.table.registered.contains_key(address));
         let pair = Rc::new(SharedPair(Rc::clone(transaction), height, OnceCell::new()));
         for address in affected.iter().rev() {
@@ -206,7 +200,7 @@ impl PublishJob {
         if let Err(error) = owners_changed(transaction, context, &mut owners) {
             self.record_failure(error);
         }
-        context.charge(owners.len() as u32);
+        context.budget.charge(owners.len() as u32);
         owners.retain(|(kind, address)| has_subscribers(&Rc::from(kind.topic_of(address)), self.only, context.table));
         self.owned.extend(owners);
     }
@@ -265,19 +259,19 @@ impl Delivery {
                 }
             };
             while let Some(session) = self.next_recipient(context.table) {
-                if context.budget == 0 {
+                if context.budget.is_exhausted() {
                     self.content = Some(content);
                     return Ok(false);
                 }
                 let sent = context.table.deliver(session, &self.topic, &content, context.effects);
-                context.charge(sent.max(1));
+                context.budget.charge(sent.max(1));
                 self.next = SessionId(session.0 + 1);
             }
             if !matches!(self.item, Item::Owned(..)) {
                 return Ok(true);
             }
             self.next = self.only.unwrap_or_default();
-            if context.budget == 0 {
+            if context.budget.is_exhausted() {
                 return Ok(false);
             }
         }
@@ -296,25 +290,25 @@ impl Delivery {
                 NextItem::End => return Ok(NextItem::End),
             },
         };
-        context.charge(content.units());
+        context.budget.charge(content.units());
         Ok(NextItem::Item(content))
     }
 
     /// Looks for recipients within the budget. Returns whether there are any, once that is known.
-    fn find_recipients(&mut self, table: &SessionTable, budget: &mut u32) -> Option<bool> {
+    fn find_recipients(&mut self, table: &SessionTable, budget: &mut Budget) -> Option<bool> {
         if let Some(session) = self.only {
             let Some(session) = table.session(session) else { return Some(false) };
-            *budget = budget.saturating_sub(1 + session.subscriptions.pattern_count() as u32);
+            budget.charge(1 + session.subscriptions.pattern_count() as u32);
             return Some(session.subscriptions.matches(&self.topic));
         }
         while let Some((pattern, sessions)) = table.topics.pattern_after(self.last_pattern.as_ref()) {
-            if *budget == 0 {
+            if budget.is_exhausted() {
                 return None;
             }
-            *budget = budget.saturating_sub(1);
+            budget.charge(1);
             if matches_pattern(pattern, &self.topic) {
                 self.by_pattern.extend(sessions);
-                *budget = budget.saturating_sub(u32::try_from(sessions.len() / 10).unwrap_or(u32::MAX));
+                budget.charge(u32::try_from(sessions.len() / 10).unwrap_or(u32::MAX));
             }
             self.last_pattern = Some(Rc::clone(pattern));
         }
@@ -387,7 +381,7 @@ fn owners_changed(
     let network = context.table.network;
     let signer = acting.signer_address(network);
     let mut levy_of = |mosaic: &MosaicId| {
-        context.charge(LEVY_UNITS);
+        context.budget.charge(LEVY_UNITS);
         context.source.levy_recipient(mosaic)
     };
     let mut accounts = vec![signer];

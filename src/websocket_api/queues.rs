@@ -90,7 +90,7 @@ impl NewsQueue {
     /// Publishes until the budget is used up. A block starts only if `may_publish_blocks`, that is, once the mempool is up to
     /// date with it.
     pub fn work(&mut self, may_publish_blocks: bool, context: &mut PublishContext<'_>) {
-        while context.budget > 0 {
+        while !context.budget.is_exhausted() {
             let Some(mut job) = self.job.take().or_else(|| self.next(may_publish_blocks, context)) else { return };
             if !job.work(context) {
                 self.job = Some(job);
@@ -208,8 +208,8 @@ impl QueryQueue {
 
     /// Answers queries until the budget is used up. The units are charged to the sessions that cause them.
     pub fn work(&mut self, context: &mut PublishContext<'_>) {
-        while context.budget > 0 {
-            let before = context.budget;
+        while !context.budget.is_exhausted() {
+            let before = context.budget.left();
             let id = match self.current {
                 Some(id) => {
                     self.continue_answer(id, context);
@@ -217,13 +217,13 @@ impl QueryQueue {
                 }
                 None => {
                     let Some((client, id)) = self.round_robin.next() else { return };
-                    context.charge(QUERY_UNITS);
+                    context.budget.charge(QUERY_UNITS);
                     self.start_answer(client, id, context);
                     id
                 }
             };
             if let Some(session) = context.table.session_mut(id) {
-                session.transport.charge(before - context.budget, context.effects);
+                session.transport.charge(before - context.budget.left(), context.effects);
             }
         }
     }

@@ -9,6 +9,7 @@ use super::{BodyProgress, ChainSource, ChainSourceError, Item, OwnedKind};
 use crate::api::streams::NextItem;
 use crate::api::{AccountInfo, AccountMeta, RemoteStatus};
 use crate::api::{AccountPair, View};
+use crate::budget::Budget;
 use crate::codec::json::{JsonDecoder, JsonEncoder};
 use crate::codec::{Context, SigningForm, lenient_json, transaction};
 use crate::model::{
@@ -204,7 +205,7 @@ impl ChainSource for FakeNode {
         &mut self,
         item: &Item,
         progress: &mut BodyProgress,
-        budget: &mut u32,
+        budget: &mut Budget,
     ) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
         let broken = Err(ChainSourceError("it is broken".into()));
         match item {
@@ -212,23 +213,23 @@ impl ChainSource for FakeNode {
                 let known = self.blocks.get(&height.0).ok_or(ChainSourceError("there is no such block".into()))?;
                 let whole = JsonEncoder::document(|sink| known.write(sink));
                 let rest = &whole[progress.text.len()..];
-                let piece = rest.len().min(*budget as usize * BYTES_PER_UNIT);
+                let piece = rest.len().min(budget.left() as usize * BYTES_PER_UNIT);
                 progress.text.extend_from_slice(&rest[..piece]);
-                *budget -= (piece / BYTES_PER_UNIT) as u32;
+                budget.charge((piece / BYTES_PER_UNIT) as u32);
                 let is_whole = piece == rest.len();
                 Ok(if is_whole { NextItem::Item(std::mem::take(&mut progress.text)) } else { NextItem::Pending })
             }
             Item::Account(address) => {
-                *budget = budget.saturating_sub(20);
+                budget.charge(20);
                 self.accounts_asked.set(self.accounts_asked.get() + 1);
                 if self.broken == Some(*address) { broken } else { Ok(NextItem::Item(account_text(*address))) }
             }
             Item::RecentTransfers(_) => {
-                *budget = budget.saturating_sub(20);
+                budget.charge(20);
                 Ok(NextItem::Item(b"{\"data\":[]}".to_vec()))
             }
             Item::Owned(kind, address) => {
-                *budget = budget.saturating_sub(4);
+                budget.charge(4);
                 if self.broken == Some(*address) { broken } else { Ok(self.next_owned((*kind, *address))) }
             }
             Item::NodeInfo if self.is_booting => Err(ChainSourceError("NIS_ILLEGAL_STATE_NOT_BOOTED".into())),

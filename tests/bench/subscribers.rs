@@ -29,8 +29,8 @@ use crate::common::websocket::upgrade_request;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 const IDLE: usize = 2_000;
 const SUBSCRIBERS: usize = 2_000;
-/// Number of blocks that part one observes.
-const BLOCKS: u64 = 30;
+/// Number of blocks, one a second, that part one observes; an idle connection is closed after 30 s.
+const BLOCKS: u64 = 20;
 /// Connections that part one opens at a time. More might not fit into the queue of a listening socket, whose overflow
 /// costs a client a second; [`burst`] shows that.
 const BURST: usize = 100;

@@ -183,9 +183,8 @@ fn rolled_back_transactions_are_published_before_the_new_blocks() {
     bench.subscribe(1, "a", "/unconfirmed");
     bench.subscribe(1, "a", "/blocks/new");
     bench.add_block(2, 0);
-    let mut budget = 1_000;
     bench.broker.on_transaction(Rc::new(transfer(1)));
-    bench.broker.work(false, &mut bench.node, PRESENT, &mut budget, &mut bench.effects);
+    bench.broker.work(false, &mut bench.node, PRESENT, 1_000, &mut bench.effects);
     bench.broker.on_transaction(Rc::new(transfer(2)));
     bench.broker.on_transaction(Rc::new(transfer(3)));
     let sent = bench.work();
