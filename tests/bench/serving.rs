@@ -6,8 +6,7 @@
 //! other machines and do not share the processor with the measured clients. SERVING_CHAIN names a folder with the
 //! `network.properties` and `blocks.bin` of another chain, SERVING_SECONDS the duration of each part.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +16,12 @@ use super::chains::{Files, Plan, generate};
 use super::load::{Load, ResponseTimes};
 use super::support::{Memory, cpu_seconds, folder, in_millis, print_machine};
 use crate::common::daemon::{Node, args};
-use crate::common::http::{Client, get};
+use crate::common::http::{Client, get, post_binary};
 use crate::common::{Random, from_environment};
 use nisd::codec::{Context, Format};
 use nisd::config;
 use nisd::crypto::PublicKey;
 use nisd::model::{Block, Height, Network};
-use nisd::net::fetch::ResponseReader;
 use nisd::peer::wire::{
     AnswerContext, AuthenticatedRequest, ChainRequest, Challenge, HashChain, NodeInfo, read_introduction,
 };
@@ -31,8 +29,6 @@ use rustix::process::setpriority_process;
 
 const PEERS: u64 = 50;
 const PATHS: [&str; 6] = ["/chain/height", "/chain/last-block", "/heartbeat", "/status", "/node/info", "/chain/score"];
-/// Maximum size of a response.
-const ANSWER_LIMIT: usize = 64 << 20;
 const CHALLENGE: Challenge = Challenge([7; 64]);
 
 /// The node that is queried.
@@ -90,7 +86,8 @@ fn serve(folder: &Path) -> ServingNode {
         std::thread::sleep(Duration::from_secs(2));
     }
     let network = settings.network;
-    let body = request_whole(&mut connect(node.http, 0), &request("/node/info", &Format::Binary.to_bytes(&CHALLENGE)));
+    let body =
+        request_whole(&mut connect(node.http, 0), &post_binary("/node/info", &Format::Binary.to_bytes(&CHALLENGE)));
     let info: NodeInfo = read_introduction(Format::Binary, &body, Context::of(&network), &CHALLENGE)
         .expect("the node introduces itself");
     let part = ChainSource { http: node.http, network, height };
@@ -132,45 +129,29 @@ impl ChainSource {
         match what {
             Requested::Blocks => {
                 let entity = ChainRequest::new(height, 10, i32::MAX, chain);
-                request("/chain/blocks-after", &Format::Binary.to_bytes(&AuthenticatedRequest { entity, challenge }))
+                post_binary(
+                    "/chain/blocks-after",
+                    &Format::Binary.to_bytes(&AuthenticatedRequest { entity, challenge }),
+                )
             }
             Requested::Hashes => {
                 let body = Format::Binary.to_bytes(&AuthenticatedRequest { entity: height, challenge });
-                request("/chain/hashes-from", &body)
+                post_binary("/chain/hashes-from", &body)
             }
         }
     }
 }
 
-fn request(path: &str, body: &[u8]) -> Vec<u8> {
-    let length = body.len();
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: a\r\nAccept: application/binary\r\nContent-Type: application/binary\r\n\
-         Content-Length: {length}\r\n\r\n"
-    );
-    [head.as_bytes(), body].concat()
-}
-
 /// Connects from an address of its own, so that no per-client limit applies to all together.
-fn connect(to: SocketAddr, peer: u64) -> TcpStream {
-    let client = Client::connect_from(Ipv4Addr::new(127, 50, 0, 1 + peer as u8), to).expect("a connection");
-    let (stream, _) = client.into_parts();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
-    stream
+fn connect(to: SocketAddr, peer: u64) -> Client {
+    Client::connect_from(Ipv4Addr::new(127, 50, 0, 1 + peer as u8), to).expect("a connection")
 }
 
-/// Sends a request and reads the whole response.
-fn request_whole(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
-    stream.write_all(request).expect("the node reads");
-    let (mut reader, mut buffer) = (ResponseReader::new(ANSWER_LIMIT), vec![0; 64 << 10]);
-    loop {
-        let count = stream.read(&mut buffer).expect("an answer");
-        assert!(count > 0, "the answer is cut");
-        if let Some(complete) = reader.receive(&buffer[..count]).expect("HTTP") {
-            assert_eq!(complete.response.status, 200, "{:?}", String::from_utf8_lossy(&complete.response.body));
-            return complete.response.body;
-        }
-    }
+/// Sends a request and returns the body of the response.
+fn request_whole(client: &mut Client, request: &[u8]) -> Vec<u8> {
+    let answer = client.request(request);
+    assert_eq!(answer.status, 200, "{:?}", String::from_utf8_lossy(&answer.body));
+    answer.body
 }
 
 /// Runs all peers for this long.
@@ -215,12 +196,12 @@ fn measure_stalled(served: &ServingNode, time: Duration) {
     let ask = |peer| {
         let mut stream = connect(served.node.http, peer);
         // Buffers of the system are not to be measured.
-        socket2::SockRef::from(&stream).set_recv_buffer_size(64 << 10).expect("a smaller buffer");
+        socket2::SockRef::from(&*stream.stream()).set_recv_buffer_size(64 << 10).expect("a smaller buffer");
         let requests = (0..4).map(|number| served.part.request(Requested::Blocks, number));
-        requests.for_each(|request| stream.write_all(&request).expect("the node reads"));
+        requests.for_each(|request| stream.send(&request));
         stream
     };
-    let streams: Vec<TcpStream> = (0..PEERS).map(ask).collect();
+    let streams: Vec<Client> = (0..PEERS).map(ask).collect();
     let (waited, peak) = served.run_queries(time);
     drop(streams);
     let mib = (peak.anon - before.anon) / 1024.0;

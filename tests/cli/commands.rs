@@ -1,19 +1,18 @@
 //! Commands that work on a store and end, on the chain that is part of the project.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::common::daemon::{CommandOutput, args, assert_contains, run};
+use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::{older_store, recorded, tiny};
 use nisd::codec::Context;
 use nisd::model::Height;
 use nisd::state;
 use nisd::store::{AccessMode, ChainIdentity, Options, Read, SCHEMA, Store, Table, WriteTxn, stored_block};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const TIP: u64 = 60;
 /// Hash of the tip.
@@ -21,112 +20,52 @@ const TIP_HASH: &str = "127425dd1f4a8a11a4a09e3042455d72bed2fcc83477563dc0e916ee
 /// Name of the network in the chain's configuration.
 const NETWORK: &str = "golden-tiny";
 
-/// A folder for a store and for files of a test.
-struct StoreFolder(TempDir);
+/// Imports blocks with the configuration of the chain.
+#[track_caller]
+fn import(place: &DataFolder, blocks: &Path) -> CommandOutput {
+    place.import(&tiny("config.json"), blocks, &[])
+}
 
-impl StoreFolder {
-    fn new() -> StoreFolder {
-        StoreFolder(tempfile::tempdir().expect("a folder"))
-    }
+/// Imports the whole chain.
+#[track_caller]
+fn import_all(place: &DataFolder, arguments: &[&str]) -> CommandOutput {
+    place.import(&tiny("config.json"), &tiny("blocks.bin"), arguments)
+}
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+/// Writes the chain's configuration with another rewrite limit and maximum number of transactions.
+fn write_config(place: &DataFolder, rewrite_limit: u64, max_transactions: u64) -> PathBuf {
+    let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let mut config: Value = serde_json::from_str(&text).expect("JSON");
+    for (key, value) in [("blockChainRewriteLimit", rewrite_limit), ("maxTransactions", max_transactions)] {
+        config["chain"][key] = value.into();
+        config["nisConfiguration"][format!("nis.{key}")] = value.to_string().into();
     }
+    fs::copy(tiny("nemesis.bin"), place.beside("nemesis.bin")).expect("a copy");
+    place.file("config.json", config.to_string())
+}
 
-    fn data(&self) -> PathBuf {
-        self.path("store")
-    }
-
-    /// Writes a file.
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.path(name);
-        fs::write(&path, bytes).expect("the file can be written");
-        path
-    }
-
-    /// Runs a command on the store.
-    #[track_caller]
-    fn on_store(&self, command: &str, arguments: &[&str]) -> CommandOutput {
-        run(args![command, "--data", self.data()].into_iter().chain(arguments.iter().map(OsString::from)))
-    }
-
-    #[track_caller]
-    fn import_with(&self, config: &Path, blocks: &Path, arguments: &[&str]) -> CommandOutput {
-        let all = args!["import", "--data", self.data(), "--config", config];
-        run(all.into_iter().chain(arguments.iter().map(OsString::from)).chain(args![blocks]))
-    }
-
-    #[track_caller]
-    fn import(&self, blocks: &Path) -> CommandOutput {
-        self.import_with(&tiny("config.json"), blocks, &[])
-    }
-
-    /// Imports the whole chain.
-    #[track_caller]
-    fn import_all(&self, arguments: &[&str]) -> CommandOutput {
-        self.import_with(&tiny("config.json"), &tiny("blocks.bin"), arguments)
-    }
-
-    /// Writes the chain's configuration with another rewrite limit and maximum number of transactions.
-    fn config(&self, rewrite_limit: u64, max_transactions: u64) -> PathBuf {
-        let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
-        let mut config: Value = serde_json::from_str(&text).expect("JSON");
-        for (key, value) in [("blockChainRewriteLimit", rewrite_limit), ("maxTransactions", max_transactions)] {
-            config["chain"][key] = value.into();
-            config["nisConfiguration"][format!("nis.{key}")] = value.to_string().into();
-        }
-        fs::copy(tiny("nemesis.bin"), self.path("nemesis.bin")).expect("a copy");
-        self.file("config.json", config.to_string())
-    }
-
-    /// Changes the store.
-    fn change(&self, change: impl FnOnce(&mut WriteTxn<'_>)) {
-        let (store, _) =
-            Store::open_existing(&self.data(), AccessMode::Exclusive, Options::default()).expect("a store");
-        let mut batch = store.begin_write().expect("a batch");
-        change(&mut batch);
-        batch.commit().expect("room");
-    }
-
-    /// Replaces the file of the store.
-    fn restore(&self, whole: &[u8]) {
-        fs::write(self.data().join("data.mdb"), whole).expect("the store");
-    }
-
-    /// Returns the file of the store.
-    fn whole(&self) -> Vec<u8> {
-        fs::read(self.data().join("data.mdb")).expect("the store")
-    }
-
-    /// Returns the height and the digest of the store.
-    #[track_caller]
-    fn digest(&self) -> (u64, String) {
-        let line = self.on_store("digest", &[]).expect_success().text();
-        let (height, digest) = line.trim_end().split_once(' ').expect("a height and a digest");
-        assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{line}");
-        (height.parse().expect("a height"), digest.to_owned())
-    }
+/// Replaces the file of the store.
+fn restore(place: &DataFolder, whole: &[u8]) {
+    fs::write(place.path().join("data.mdb"), whole).expect("the store");
 }
 
 /// Returns a store with the whole chain.
-fn full() -> StoreFolder {
-    let place = StoreFolder::new();
-    place.import(&tiny("blocks.bin")).expect_success();
-    place
+fn full() -> DataFolder {
+    DataFolder::full(&ChainFiles::of("tiny"))
 }
 
 /// Returns a store with the whole chain and a low rewrite limit, with hash epochs of 2 to the power of `era_bits`
 /// transaction numbers. With short epochs most hashes are compacted.
-fn with_hash_epochs(era_bits: u8) -> StoreFolder {
-    let place = StoreFolder::new();
-    let config = place.config(10, 1200);
+fn with_hash_epochs(era_bits: u8) -> DataFolder {
+    let place = DataFolder::new();
+    let config = write_config(&place, 10, 1200);
     let loaded = nisd::config::load(Some(&config), Vec::new(), Some(place.0.path())).expect("a configuration");
-    let store = Store::open(&place.data(), &ChainIdentity::of(&loaded.network), Options::default()).expect("a store");
+    let store = Store::open(&place.path(), &ChainIdentity::of(&loaded.network), Options::default()).expect("a store");
     let mut batch = store.begin_write().expect("a batch");
     state::set_epoch_size(&mut batch, era_bits).expect("room");
     batch.commit().expect("room");
     drop(store);
-    place.import_with(&config, &tiny("blocks.bin"), &[]).expect_success();
+    place.import(&config, &tiny("blocks.bin"), &[]).expect_success();
     place
 }
 
@@ -144,35 +83,35 @@ fn block_offset(blocks: &[u8], height: u64) -> usize {
 fn an_export_equals_the_import() {
     let place = full();
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
-    assert!(place.on_store("export", &[]).expect_success().stdout == blocks);
-    assert!(place.on_store("export", &["--output", "-"]).expect_success().stdout == blocks);
-    let output = place.path("out.bin");
-    let written = place.on_store("export", &["--output", output.to_str().expect("a path")]).expect_success();
+    assert!(place.run("export", &[]).expect_success().stdout == blocks);
+    assert!(place.run("export", &["--output", "-"]).expect_success().stdout == blocks);
+    let output = place.beside("out.bin");
+    let written = place.run("export", &["--output", text(&output)]).expect_success();
     assert!(written.stdout.is_empty() && fs::read(&output).expect("the output") == blocks);
-    let whole = place.on_store("export", &["--from", "1"]).expect_success().stdout;
+    let whole = place.run("export", &["--from", "1"]).expect_success().stdout;
     assert!(whole.ends_with(&blocks) && whole.len() > blocks.len());
-    let part = place.on_store("export", &["--from", "10", "--to", "19"]).expect_success().stdout;
+    let part = place.run("export", &["--from", "10", "--to", "19"]).expect_success().stdout;
     assert!(part == blocks[block_offset(&blocks, 10) - 4..block_offset(&blocks, 20) - 4]);
     // Missing heights do not result in an empty file.
-    place.on_store("export", &["--to", "61"]).expect_failure(1, &["no block at height 61", "height 60"]);
-    place.on_store("export", &["--from", "62"]).expect_failure(1, &["62", "height 60"]);
-    place.on_store("export", &["--from", "9", "--to", "8"]).expect_failure(2, &["--to 8", "--from 9"]);
-    let nowhere = place.path("no/such/folder");
-    let failed = place.on_store("export", &["--output", nowhere.to_str().expect("a path")]);
+    place.run("export", &["--to", "61"]).expect_failure(1, &["no block at height 61", "height 60"]);
+    place.run("export", &["--from", "62"]).expect_failure(1, &["62", "height 60"]);
+    place.run("export", &["--from", "9", "--to", "8"]).expect_failure(2, &["--to 8", "--from 9"]);
+    let nowhere = place.beside("no/such/folder");
+    let failed = place.run("export", &["--output", text(&nowhere)]);
     failed.expect_failure(1, &["no/such/folder"]);
 }
 
 #[test]
 fn an_import_stops_at_the_given_height_and_continues_later() {
-    let (place, whole) = (StoreFolder::new(), full());
+    let (place, whole) = (DataFolder::new(), full());
     for (stop, height) in [("1", 1), ("23", 23), ("10", 23), ("24", 24), ("1000", TIP), ("1000", TIP)] {
-        let import = place.import_all(&["--stop-at", stop]);
+        let import = import_all(&place, &["--stop-at", stop]);
         let log = import.expect_success().stderr;
         assert!(log.contains(&format!("height {height}")), "{log}");
         assert_eq!(place.digest().0, height, "--stop-at {stop}");
     }
     assert_eq!(place.digest(), whole.digest());
-    let refused = place.import_all(&["--stop-at", "0"]);
+    let refused = import_all(&place, &["--stop-at", "0"]);
     refused.expect_failure(2, &["--stop-at", "at least 1"]);
 }
 
@@ -180,16 +119,16 @@ fn an_import_stops_at_the_given_height_and_continues_later() {
 fn rolled_back_blocks_can_be_imported_again() {
     let place = full();
     let whole = place.digest();
-    let reference = StoreFolder::new();
+    let reference = DataFolder::new();
     for (height, stop) in [(59, "59"), (31, "31"), (2, "2"), (1, "1")] {
-        place.on_store("rollback", &["--to", stop]).expect_success();
-        let _ = fs::remove_dir_all(reference.data());
-        let import = reference.import_all(&["--stop-at", stop]);
+        place.run("rollback", &["--to", stop]).expect_success();
+        let _ = fs::remove_dir_all(reference.path());
+        let import = import_all(&reference, &["--stop-at", stop]);
         import.expect_success();
         assert_eq!(place.digest(), reference.digest(), "rolled back to {height}");
         assert_eq!(place.digest().0, height);
     }
-    place.import(&tiny("blocks.bin")).expect_success();
+    import(&place, &tiny("blocks.bin")).expect_success();
     assert_eq!(place.digest(), whole);
 }
 
@@ -198,29 +137,29 @@ fn a_rollback_that_is_impossible_changes_nothing() {
     let place = full();
     let whole = place.digest();
     for to in ["60", "61", "1000000"] {
-        place.on_store("rollback", &["--to", to]).expect_failure(1, &["at height 60", "below"]);
+        place.run("rollback", &["--to", to]).expect_failure(1, &["at height 60", "below"]);
     }
-    place.on_store("rollback", &["--to", "0"]).expect_failure(2, &["--to", "at least 1"]);
-    place.on_store("rollback", &[]).expect_failure(2, &["--to"]);
+    place.run("rollback", &["--to", "0"]).expect_failure(2, &["--to", "at least 1"]);
+    place.run("rollback", &[]).expect_failure(2, &["--to"]);
     assert_eq!(place.digest(), whole);
 }
 
 #[test]
 fn a_rollback_beyond_the_kept_journals_is_rejected() {
-    let place = StoreFolder::new();
+    let place = DataFolder::new();
     // No more transactions than fit into as many blocks.
-    place.import_with(&place.config(20, 2400), &tiny("blocks.bin"), &[]).expect_success();
+    place.import(&write_config(&place, 20, 2400), &tiny("blocks.bin"), &[]).expect_success();
     let whole = place.digest();
-    place.on_store("rollback", &["--to", "39"]).expect_failure(1, &["down to height 40"]);
+    place.run("rollback", &["--to", "39"]).expect_failure(1, &["down to height 40"]);
     assert_eq!(place.digest(), whole);
-    place.on_store("rollback", &["--to", "40"]).expect_success();
+    place.run("rollback", &["--to", "40"]).expect_success();
     assert_eq!(place.digest().0, 40);
 }
 
 #[test]
 fn the_dump_is_one_line_of_json() {
     let place = full();
-    let dump = place.on_store("dump", &[]).expect_success();
+    let dump = place.run("dump", &[]).expect_success();
     let text = dump.text();
     assert!(text.ends_with('\n') && text.lines().count() == 1 && dump.stderr.is_empty(), "{}", dump.stderr);
     let state: Value = serde_json::from_str(&text).expect("JSON");
@@ -232,32 +171,32 @@ fn the_dump_is_one_line_of_json() {
 
 #[test]
 fn a_compressed_file_is_read_like_a_plain_one() {
-    let place = StoreFolder::new();
+    let place = DataFolder::new();
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     packer.write_all(&blocks).expect("memory");
     let packed = packer.finish().expect("memory");
     // The content decides, not the name.
-    place.import(&place.file("first.bin", &packed)).expect_success();
+    import(&place, &place.file("first.bin", &packed)).expect_success();
     assert_eq!(place.digest(), full().digest());
 
-    let torn = StoreFolder::new();
-    torn.import(&torn.file("torn.bin.gz", &packed[..packed.len() / 2])).expect_failure(1, &["after height"]);
+    let torn = DataFolder::new();
+    import(&torn, &torn.file("torn.bin.gz", &packed[..packed.len() / 2])).expect_failure(1, &["after height"]);
     let (height, _) = torn.digest();
     assert!((2..TIP).contains(&height), "{height}");
-    torn.import(&place.path("first.bin")).expect_success();
+    import(&torn, &place.beside("first.bin")).expect_success();
     assert_eq!(torn.digest(), place.digest());
 }
 
 #[test]
 fn several_files_are_imported_in_order() {
-    let place = StoreFolder::new();
+    let place = DataFolder::new();
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     let cut = block_offset(&blocks, 30) - 4;
     let (low, high) = (place.file("low", &blocks[..cut]), place.file("high", &blocks[cut..]));
-    place.import(&high).expect_failure(1, &["height 2 is rejected", "30"]);
-    let (low, high) = (low.to_str().expect("a path"), high);
-    place.import_with(&tiny("config.json"), &high, &[low]).expect_success();
+    import(&place, &high).expect_failure(1, &["height 2 is rejected", "30"]);
+    let (low, high) = (text(&low), high);
+    place.import(&tiny("config.json"), &high, &[low]).expect_success();
     assert_eq!(place.digest(), full().digest());
 }
 
@@ -265,11 +204,11 @@ fn several_files_are_imported_in_order() {
 fn an_invalid_file_is_rejected_and_earlier_blocks_stay() {
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     let cut = block_offset(&blocks, 30) + 100;
-    let place = StoreFolder::new();
-    let torn = place.import(&place.file("torn", &blocks[..cut]));
+    let place = DataFolder::new();
+    let torn = import(&place, &place.file("torn", &blocks[..cut]));
     torn.expect_failure(1, &["after height 29", "ends inside a block"]);
     assert_eq!(place.digest().0, 29);
-    place.import(&tiny("blocks.bin")).expect_success();
+    import(&place, &tiny("blocks.bin")).expect_success();
     assert_eq!(place.digest(), full().digest());
 
     for (name, bytes, word) in [
@@ -280,8 +219,8 @@ fn an_invalid_file_is_rejected_and_earlier_blocks_stay() {
         ("long", &[0, 0, 0xff, 0, 1], "ends inside a block"),
         ("noise", &[8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8], "height 2 is rejected"),
     ] {
-        let place = StoreFolder::new();
-        place.import(&place.file(name, bytes)).expect_failure(1, &[word]);
+        let place = DataFolder::new();
+        import(&place, &place.file(name, bytes)).expect_failure(1, &[word]);
     }
 }
 
@@ -289,81 +228,73 @@ fn an_invalid_file_is_rejected_and_earlier_blocks_stay() {
 fn a_tampered_block_is_rejected() {
     let blocks = fs::read(tiny("blocks.bin")).expect("the chain");
     let start = block_offset(&blocks, 30);
-    let length = block_offset(&blocks, 31) - 4 - start;
-    // Every part of the block: version, time, signer, signature, parent, height, transactions.
-    for place_in_block in [4, 9, 20, 60, 130, 170, length - 1] {
-        let mut tampered = blocks.clone();
-        tampered[start + place_in_block] ^= 1;
-        let place = StoreFolder::new();
-        let file = place.file("tampered", &tampered);
-        place.import(&file).expect_failure(1, &["height 30 is rejected"]);
-        assert_eq!(place.digest().0, 29, "byte {place_in_block}");
-    }
-    // Where the true block is already known, another one at its height does not pass for it.
-    let place = full();
     let mut tampered = blocks.clone();
     tampered[start + 9] ^= 1;
-    let other = place.import(&place.file("tampered", &tampered));
-    other.expect_failure(1, &["another block at height 30"]);
-    assert_eq!(place.digest(), full().digest());
+    // Where the true block is already known, another one at its height does not pass for it.
+    for (place, words, height) in
+        [(DataFolder::new(), "height 30 is rejected", 29), (full(), "another block at height 30", TIP)]
+    {
+        import(&place, &place.file("tampered", &tampered)).expect_failure(1, &[words]);
+        assert_eq!(place.digest().0, height);
+    }
 }
 
 #[test]
 fn blocks_of_another_chain_are_rejected() {
     let other = recorded("chains/all-forks");
-    let place = StoreFolder::new();
-    let import = place.import(&other.join("blocks.bin.gz"));
-    import.expect_failure(1, &["height 2 is rejected", "does not follow"]);
+    let place = DataFolder::new();
+    import(&place, &other.join("blocks.bin.gz")).expect_failure(1, &["height 2 is rejected", "does not follow"]);
     assert_eq!(place.digest().0, 1);
-    let import = full().import(&other.join("blocks.bin.gz"));
-    import.expect_failure(1, &["another block at height 2"]);
+    import(&full(), &other.join("blocks.bin.gz")).expect_failure(1, &["another block at height 2"]);
 }
 
 #[test]
 fn a_store_of_another_network_is_not_changed() {
     let place = full();
     let whole = place.digest();
-    let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
-    let other = place.file("other.json", text.replace(NETWORK, "somewhere-else"));
-    fs::copy(tiny("nemesis.bin"), place.path("nemesis.bin")).expect("a copy");
+    let config = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let other = place.file("other.json", config.replace(NETWORK, "somewhere-else"));
+    fs::copy(tiny("nemesis.bin"), place.beside("nemesis.bin")).expect("a copy");
     let words = ["the chain of golden-tiny", "somewhere-else"];
-    place.import_with(&other, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
-    let config = other.to_str().expect("a path");
+    place.import(&other, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
+    let config = text(&other);
     let ports = ["--bind", "127.0.0.1", "--http-port", "0", "--websocket-port", "0", "--config", config];
-    place.on_store("run", &ports).expect_failure(1, &words);
+    place.run("run", &ports).expect_failure(1, &words);
     for command in ["digest", "dump", "export"] {
-        place.on_store(command, &["--config", config]).expect_failure(1, &words);
+        place.run(command, &["--config", config]).expect_failure(1, &words);
     }
-    place.on_store("rollback", &["--config", config, "--to", "5"]).expect_failure(1, &words);
+    place.run("rollback", &["--config", config, "--to", "5"]).expect_failure(1, &words);
     assert_eq!(place.digest(), whole);
 }
 
 #[test]
 fn missing_files_folders_and_arguments_are_named() {
-    let place = StoreFolder::new();
-    let nowhere = place.path("nowhere.bin");
-    place.import(&nowhere).expect_failure(1, &["nowhere.bin"]);
-    place.import_with(&place.path("no.json"), &tiny("blocks.bin"), &[]).expect_failure(2, &["no.json"]);
-    assert!(!place.data().exists(), "nothing is begun before everything is there");
+    let place = DataFolder::new();
+    let nowhere = place.beside("nowhere.bin");
+    import(&place, &nowhere).expect_failure(1, &["nowhere.bin"]);
+    place.import(&place.beside("no.json"), &tiny("blocks.bin"), &[]).expect_failure(2, &["no.json"]);
+    // Nor is a private network created.
+    place.run("run", &["--import", text(&nowhere)]).expect_failure(1, &["nowhere.bin"]);
+    assert!(!place.path().exists(), "nothing is begun before everything is there");
     for command in ["digest", "dump", "export"] {
-        place.on_store(command, &[]).expect_failure(1, &["no chain in the data folder"]);
+        place.run(command, &[]).expect_failure(1, &["no chain in the data folder"]);
     }
-    let folder = place.data();
-    let words = [folder.to_str().expect("a path"), "no chain in the data folder"];
-    place.on_store("rollback", &["--to", "5"]).expect_failure(1, &words);
-    assert!(!place.data().exists(), "looking creates nothing");
+    let folder = place.path();
+    let words = [text(&folder), "no chain in the data folder"];
+    place.run("rollback", &["--to", "5"]).expect_failure(1, &words);
+    assert!(!place.path().exists(), "looking creates nothing");
     // A file in the place of the folder.
-    fs::write(place.data(), "").expect("a file");
-    place.import(&tiny("blocks.bin")).expect_failure(1, &["data folder", "it is a file"]);
-    place.on_store("dump", &[]).expect_failure(1, &["data folder", "it is a file"]);
-    place.on_store("run", &[]).expect_failure(2, &["it is a file"]);
+    fs::write(place.path(), "").expect("a file");
+    import(&place, &tiny("blocks.bin")).expect_failure(1, &["data folder", "it is a file"]);
+    place.run("dump", &[]).expect_failure(1, &["data folder", "it is a file"]);
+    place.run("run", &[]).expect_failure(2, &["it is a file"]);
     run(["import"]).expect_failure(2, &["--config"]);
     run(["frobnicate"]).expect_failure(2, &["frobnicate"]);
     // A file that is not a store.
-    let folder = StoreFolder::new();
-    fs::create_dir(folder.data()).expect("a folder");
-    fs::write(folder.data().join("data.mdb"), "this is not a store".repeat(1000)).expect("a file");
-    let ended = folder.on_store("digest", &[]);
+    let folder = DataFolder::new();
+    fs::create_dir(folder.path()).expect("a folder");
+    fs::write(folder.path().join("data.mdb"), "this is not a store".repeat(1000)).expect("a file");
+    let ended = folder.run("digest", &[]);
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     assert!(ended.stderr.starts_with("nisd: ") && !ended.stderr.contains("panicked"), "{}", ended.stderr);
 }
@@ -381,37 +312,37 @@ fn a_mistyped_argument_gets_a_suggestion() {
 
 #[test]
 fn older_stores_are_migrated_to_the_current_state() {
-    let place = StoreFolder::new();
-    let present = || place.on_store("digest", &[]).expect_success().text();
-    place.import_all(&["--stop-at", "5"]).expect_success();
+    let place = DataFolder::new();
+    let present = || place.run("digest", &[]).expect_success().text();
+    import_all(&place, &["--stop-at", "5"]).expect_success();
     let expected = present();
     for schema in [4, 5] {
-        fs::remove_dir_all(place.data()).expect("a folder");
-        fs::create_dir(place.data()).expect("a folder");
+        fs::remove_dir_all(place.path()).expect("a folder");
+        fs::create_dir(place.path()).expect("a folder");
         place.file("store/data.mdb", older_store(schema));
         let words = [&format!("schema {schema}, this program has {SCHEMA}"), "`nisd reindex` rebuilds it"];
-        place.on_store("digest", &[]).expect_failure(1, &words);
-        place.on_store("reindex", &[]).expect_success();
+        place.run("digest", &[]).expect_failure(1, &words);
+        place.run("reindex", &[]).expect_success();
         assert_eq!(present(), expected);
-        assert_eq!(place.on_store("check", &[]).expect_success().text(), expected);
+        assert_eq!(place.run("check", &[]).expect_success().text(), expected);
     }
 }
 
 #[test]
 fn a_store_of_the_first_versions_is_rejected_with_the_migration_commands() {
-    let place = StoreFolder::new();
-    fs::create_dir(place.data()).expect("a folder");
+    let place = DataFolder::new();
+    fs::create_dir(place.path()).expect("a folder");
     let mut bytes = older_store(4);
     let at = (0..bytes.len()).find(|at| bytes[*at..].starts_with(b"schema4")).expect("the schema");
     bytes[at + 6] = b'3';
     place.file("store/data.mdb", bytes);
-    let folder = place.data();
+    let folder = place.path();
     let export = format!("`nisd export --data {} --output blocks.bin`", folder.display());
     let words = ["schema 3", &export, "`nisd import --config SETTINGS --data NEW-FOLDER blocks.bin`"];
     for command in ["reindex", "digest"] {
-        place.on_store(command, &[]).expect_failure(1, &words);
+        place.run(command, &[]).expect_failure(1, &words);
     }
-    place.import(&tiny("blocks.bin")).expect_failure(1, &words);
+    import(&place, &tiny("blocks.bin")).expect_failure(1, &words);
 }
 
 #[test]
@@ -426,16 +357,16 @@ fn a_missing_permission_for_a_port_is_reported_with_a_remedy() {
 
 #[test]
 fn a_data_path_may_end_with_a_dot_even_if_it_does_not_exist() {
-    let place = StoreFolder::new();
-    let folder = place.path("deep/store/.");
-    let folder = folder.to_str().expect("a path");
+    let place = DataFolder::new();
+    let folder = place.beside("deep/store/.");
+    let folder = text(&folder);
     run(args!["import", "--config", tiny("config.json"), "--data", folder, "--stop-at", "3", tiny("blocks.bin")])
         .expect_success();
     let digest = run(["digest", "--data", folder]).expect_success().text();
     assert!(digest.starts_with("3 "), "{digest}");
-    let copy = place.path("copies/one/.");
-    let copied = run(["backup", "--data", folder, copy.to_str().expect("a path")]).expect_success().text();
-    assert_eq!((copied, place.path("copies/one/data.mdb").exists()), (digest, true));
+    let copy = place.beside("copies/one/.");
+    let copied = run(["backup", "--data", folder, text(&copy)]).expect_success().text();
+    assert_eq!((copied, place.beside("copies/one/data.mdb").exists()), (digest, true));
 }
 
 #[test]
@@ -444,23 +375,23 @@ fn a_service_without_a_configured_folder_uses_the_state_directory() {
     let of_network = unit(&["--network", "mainnet"]);
     assert!(of_network.contains(" run --network mainnet --data /var/lib/nisd\n"), "{of_network}");
     assert!(of_network.contains("StateDirectory=nisd\n") && of_network.contains("ProtectHome=yes\n"), "{of_network}");
-    let place = StoreFolder::new();
+    let place = DataFolder::new();
     let file = place.file("node.properties", "nem.network = mainnet\nnem.folder = /srv/nem\n");
-    let named = unit(&["--config", file.to_str().expect("a path")]);
+    let named = unit(&["--config", text(&file)]);
     assert!(!named.contains("--data") && named.contains("ReadWritePaths=/srv/nem/nisd/mainnet\n"), "{named}");
     // As in NIS1's own file, without saying whose home is meant.
     for home in ["nem.folder = %h/nem", "nem.folder = /srv/nem\nnisd.data = %h/nisd"] {
         let file = place.file("home.properties", format!("nem.network = mainnet\n{home}\n"));
-        let unit = unit(&["--config", file.to_str().expect("a path")]);
+        let unit = unit(&["--config", text(&file)]);
         assert!(unit.contains("--data /var/lib/nisd\n") && unit.contains("StateDirectory=nisd\n"), "{unit}");
     }
 }
 
 #[test]
 fn man_pages_and_completions_are_generated() {
-    let place = StoreFolder::new();
-    let folder = place.path("man/man1");
-    run(["man", folder.to_str().expect("a path")]).expect_success();
+    let place = DataFolder::new();
+    let folder = place.beside("man/man1");
+    run(["man", text(&folder)]).expect_success();
     for (page, text) in [("nisd-backup.1", "keep"), ("nisd.1", "nisd"), ("nisd-operating.7", ".TH NISD\\-OPERATING 7")]
     {
         let content = fs::read_to_string(folder.join(page)).expect("a page");
@@ -474,21 +405,21 @@ fn man_pages_and_completions_are_generated() {
 
 #[test]
 fn a_missing_nemesis_block_is_named_relative_to_the_configuration() {
-    let place = StoreFolder::new();
-    let expected = place.path("nemesis.bin");
+    let place = DataFolder::new();
+    let expected = place.beside("nemesis.bin");
     let config = place.file("node.properties", "nem.network = mainnet\n");
-    let words = ["cannot read the nemesis block", expected.to_str().expect("a path"), "nem.network.nemesisFilePath"];
-    place.import_with(&config, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
+    let words = ["cannot read the nemesis block", text(&expected), "nem.network.nemesisFilePath"];
+    place.import(&config, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
     // A path on the command line is relative to the current folder, and the message says so.
     let here = std::env::current_dir().expect("a folder").join("none.bin");
     let set = ["--set", "nem.network.nemesisFilePath=none.bin"];
-    let words = [here.to_str().expect("a path")];
-    place.import_with(&config, &tiny("blocks.bin"), &set).expect_failure(1, &words);
+    let words = [text(&here)];
+    place.import(&config, &tiny("blocks.bin"), &set).expect_failure(1, &words);
 }
 
 #[test]
 fn a_bad_peer_list_is_reported_with_the_wrong_entry() {
-    let place = StoreFolder::new();
+    let place = DataFolder::new();
     let name = format!("peers-config_{NETWORK}.json");
     let config = place.file("config.json", fs::read(tiny("config.json")).expect("the chain's configuration"));
     let list = |key: &str| {
@@ -498,27 +429,18 @@ fn a_bad_peer_list_is_reported_with_the_wrong_entry() {
         )
     };
     let path = place.file(&name, list(&"07".repeat(32)));
-    let run = || place.on_store("run", &["--config", config.to_str().expect("a path")]);
-    run().expect_failure(1, &[path.to_str().expect("a path"), "entry 2 (\"wrong\")", "public-key"]);
+    let run = || place.run("run", &["--config", text(&config)]);
+    run().expect_failure(1, &[text(&path), "entry 2 (\"wrong\")", "public-key"]);
     place.file(&name, "nonsense {");
     run().expect_failure(1, &[&name, "list of peers"]);
-    assert!(!place.data().exists(), "no store was made");
-}
-
-#[test]
-fn missing_blocks_are_detected_before_a_private_network_is_created() {
-    let place = StoreFolder::new();
-    let nowhere = place.path("nowhere.bin");
-    let nowhere = nowhere.to_str().expect("a path");
-    place.on_store("run", &["--import", nowhere]).expect_failure(1, &[nowhere]);
-    assert!(!place.data().exists());
+    assert!(!place.path().exists(), "no store was made");
 }
 
 #[test]
 fn wrong_settings_are_reported_with_key_value_and_allowed_values() {
-    let place = StoreFolder::new();
+    let place = DataFolder::new();
     let file = place.file("node.properties", "nem.network = mainnet\nnem.httpPort = 99999\nnis.ignoreFees = perhaps\n");
-    let file = file.to_str().expect("a path");
+    let file = text(&file);
     run(["run", "--config", file]).expect_failure(
         2,
         &[
@@ -572,13 +494,13 @@ fn with_a_wrong_signature() -> Vec<u8> {
 
 #[test]
 fn an_import_trusts_only_blocks_below_the_checkpoint() {
-    let place = StoreFolder::new();
+    let place = DataFolder::new();
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
-    let trusting = |checkpoint: &str| place.import_with(&tiny("config.json"), &blocks, &["--trust-below", checkpoint]);
+    let trusting = |checkpoint: &str| place.import(&tiny("config.json"), &blocks, &["--trust-below", checkpoint]);
     let other = TIP_HASH.replace("127425", "127426");
     trusting(&format!("{TIP}:{other}")).expect_failure(1, &["the hash 127425", "not 127426", "nothing was imported"]);
     trusting(&format!("61:{TIP_HASH}")).expect_failure(1, &["end at height 60", "nothing was imported"]);
-    place.on_store("digest", &[]).expect_failure(1, &["no chain"]);
+    place.run("digest", &[]).expect_failure(1, &["no chain"]);
     for wrong in ["60", "1:00", &format!("60:{}", &TIP_HASH[2..]), &format!("1:{TIP_HASH}"), &format!("x:{TIP_HASH}")] {
         trusting(wrong).expect_failure(2, &["HEIGHT:HASH"]);
     }
@@ -592,22 +514,13 @@ fn an_import_trusts_only_blocks_below_the_checkpoint() {
 #[test]
 fn a_check_prints_the_digest() {
     let place = full();
-    let checked = place.on_store("check", &[]).expect_success().text();
+    let checked = place.run("check", &[]).expect_success().text();
     let (height, digest) = place.digest();
     assert_eq!(checked, format!("{height} {digest}\n"));
     // The check leaves no files behind.
-    let left = fs::read_dir(place.data()).expect("the store").map(|file| file.expect("a file").file_name());
+    let left = fs::read_dir(place.path()).expect("the store").map(|file| file.expect("a file").file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("check")));
-    StoreFolder::new().on_store("check", &[]).expect_failure(1, &["no chain"]);
-}
-
-#[test]
-fn a_check_finds_wrong_signatures_that_were_trusted() {
-    let place = StoreFolder::new();
-    let blocks = place.file("blocks.bin", with_a_wrong_signature());
-    let checkpoint = format!("{TIP}:{TIP_HASH}");
-    place.import_with(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
-    place.on_store("check", &[]).expect_failure(1, &["height 30 is rejected", "its signature is wrong"]);
+    DataFolder::new().run("check", &[]).expect_failure(1, &["no chain"]);
 }
 
 #[test]
@@ -619,7 +532,7 @@ fn a_check_finds_another_generation_hash() {
         header.generation_hash.0[1] ^= 1;
         batch.put_unjournaled(Table::Blocks, &key, &header.to_bytes(&block)).expect("room");
     });
-    place.on_store("check", &[]).expect_failure(1, &["the generation hash of the block at height 60"]);
+    place.run("check", &[]).expect_failure(1, &["the generation hash of the block at height 60"]);
 }
 
 /// Returns the rows of a table: key and value.
@@ -635,7 +548,7 @@ fn rows(data: &Path, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Flips one bit of a row: of its value, or of its key if the value is empty.
-fn flip(place: &StoreFolder, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize) {
+fn flip(place: &DataFolder, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at: usize) {
     place.change(|batch| {
         let (mut key, mut value) = (key.clone(), value.clone());
         batch.delete_unjournaled(table, &key).expect("a row");
@@ -648,11 +561,11 @@ fn flip(place: &StoreFolder, table: Table, (key, value): &(Vec<u8>, Vec<u8>), at
 
 /// Flips bits of the first, the middle and the last row of each table, all of which a check must find; returns the
 /// names of empty tables.
-fn empty_or_checked(place: &StoreFolder, tables: impl Iterator<Item = Table>) -> Vec<&'static str> {
-    let whole = place.whole();
+fn empty_or_checked(place: &DataFolder, tables: impl Iterator<Item = Table>) -> Vec<&'static str> {
+    let whole = place.data_file();
     let mut empty = Vec::new();
     for table in tables {
-        let mut rows = rows(&place.data(), table);
+        let mut rows = rows(&place.path(), table);
         // The hash totals depend on a setting that may change, so they cannot be compared.
         rows.retain(|(key, _)| table != Table::Totals || key != state::HASH_TOTALS_KEY);
         // If a history claims to be shorter, only that much of it is compared.
@@ -664,7 +577,7 @@ fn empty_or_checked(place: &StoreFolder, tables: impl Iterator<Item = Table>) ->
         for (row, at) in [(0, 0), (last / 2, 17), (last, usize::MAX)] {
             let Some(row) = rows.get(row) else { continue };
             flip(place, table, row, at);
-            let ended = place.on_store("check", &[]);
+            let ended = place.run("check", &[]);
             let word = match table {
                 Table::Blocks => "height".to_owned(),
                 // A wrong checksum is reported as damage of the data it covers.
@@ -673,19 +586,19 @@ fn empty_or_checked(place: &StoreFolder, tables: impl Iterator<Item = Table>) ->
             };
             assert_eq!(ended.code, Some(1), "{} at {}, byte {at}", table.name(), row.0.escape_ascii());
             ended.expect_failure(1, &[&word]);
-            place.restore(&whole);
+            restore(place, &whole);
         }
     }
-    place.on_store("check", &[]).expect_success();
+    place.run("check", &[]).expect_success();
     empty
 }
 
 #[test]
 fn a_check_finds_a_flipped_bit_in_every_table() {
     let tables = Table::ALL.into_iter().filter(|table| *table != Table::Meta);
-    let place = StoreFolder::new();
+    let place = DataFolder::new();
     let history = ["--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"];
-    place.import_all(&history).expect_success();
+    import_all(&place, &history).expect_success();
     let empty = empty_or_checked(&place, tables);
     assert_eq!(empty, ["hash-runs", "expired-mosaics", "signposts"], "tables that the chain does not touch");
 }
@@ -695,61 +608,61 @@ fn a_check_finds_flipped_bits_missing_and_surplus_rows_in_compacted_hashes() {
     let place = with_hash_epochs(2);
     const TABLES: [Table; 2] = [Table::Hashes, Table::HashRuns];
     assert!(empty_or_checked(&place, TABLES.into_iter()).is_empty());
-    let whole = place.whole();
+    let whole = place.data_file();
     for table in TABLES {
-        let rows = rows(&place.data(), table);
+        let rows = rows(&place.path(), table);
         let (key, value) = &rows[rows.len() / 2];
         let change = |change: &dyn Fn(&mut WriteTxn<'_>)| {
             place.change(change);
-            place.on_store("check", &[]).expect_failure(1, &[&format!("table {}", table.name())]);
-            place.restore(&whole);
+            place.run("check", &[]).expect_failure(1, &[&format!("table {}", table.name())]);
+            restore(&place, &whole);
         };
         change(&|batch| batch.delete_unjournaled(table, key).expect("a row"));
         // The same in an epoch of its own.
         let other = [&[key[0]], &[0x40][..], &key[2..]].concat();
         change(&|batch| batch.put_unjournaled(table, &other, value).expect("room"));
     }
-    place.on_store("check", &[]).expect_success();
+    place.run("check", &[]).expect_success();
 }
 
 #[test]
 fn compacted_hashes_do_not_change_the_digest_or_the_dump() {
     let (packed, plain) = (with_hash_epochs(1), with_hash_epochs(13));
-    let levels: BTreeSet<u8> = rows(&packed.data(), Table::HashRuns).iter().map(|(key, _)| key[0]).collect();
+    let levels: BTreeSet<u8> = rows(&packed.path(), Table::HashRuns).iter().map(|(key, _)| key[0]).collect();
     assert!(levels.len() > 1, "{levels:?}");
-    assert!(rows(&packed.data(), Table::Hashes).len() * 4 < rows(&plain.data(), Table::Hashes).len());
-    let looks = |place: &StoreFolder| (place.digest(), place.on_store("dump", &[]).expect_success().text());
+    assert!(rows(&packed.path(), Table::Hashes).len() * 4 < rows(&plain.path(), Table::Hashes).len());
+    let looks = |place: &DataFolder| (place.digest(), place.run("dump", &[]).expect_success().text());
     assert!(looks(&packed) == looks(&plain));
     // Back, forward, and rebuilt.
     for to in ["55", "51"] {
-        packed.on_store("rollback", &["--to", to]).expect_success();
-        packed.on_store("check", &[]).expect_success();
+        packed.run("rollback", &["--to", to]).expect_success();
+        packed.run("check", &[]).expect_success();
     }
-    packed.import_with(&packed.path("config.json"), &tiny("blocks.bin"), &[]).expect_success();
+    packed.import(&packed.beside("config.json"), &tiny("blocks.bin"), &[]).expect_success();
     assert!(looks(&packed) == looks(&plain));
-    packed.on_store("check", &[]).expect_success();
-    packed.on_store("reindex", &[]).expect_success();
+    packed.run("check", &[]).expect_success();
+    packed.run("reindex", &[]).expect_success();
     assert!(looks(&packed) == looks(&plain));
-    packed.on_store("check", &[]).expect_success();
+    packed.run("check", &[]).expect_success();
 }
 
 #[test]
 fn a_check_may_trust_blocks_below_a_checkpoint() {
     let place = full();
     let checkpoint = format!("{TIP}:{TIP_HASH}");
-    let plain = place.on_store("check", &[]).expect_success().text();
-    assert_eq!(place.on_store("check", &["--trust-below", &checkpoint]).expect_success().text(), plain);
+    let plain = place.run("check", &[]).expect_success().text();
+    assert_eq!(place.run("check", &["--trust-below", &checkpoint]).expect_success().text(), plain);
     let other = format!("{TIP}:{}", TIP_HASH.replace("127425", "127426"));
-    place.on_store("check", &["--trust-below", &other]).expect_failure(1, &["the hash 127425", "not 127426"]);
+    place.run("check", &["--trust-below", &other]).expect_failure(1, &["the hash 127425", "not 127426"]);
     let higher = format!("{}:{TIP_HASH}", TIP + 1);
-    place.on_store("check", &["--trust-below", &higher]).expect_failure(1, &["no block at height 61"]);
+    place.run("check", &["--trust-below", &higher]).expect_failure(1, &["no block at height 61"]);
     // A wrong signature below it is trusted, too, as in an import.
-    let place = StoreFolder::new();
+    let place = DataFolder::new();
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
-    place.import_with(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
-    place.on_store("check", &["--trust-below", &checkpoint]).expect_success();
-    place.on_store("check", &["--no-signatures"]).expect_success();
-    place.on_store("check", &[]).expect_failure(1, &["at height"]);
+    place.import(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
+    place.run("check", &["--trust-below", &checkpoint]).expect_success();
+    place.run("check", &["--no-signatures"]).expect_success();
+    place.run("check", &[]).expect_failure(1, &["height 30 is rejected", "its signature is wrong"]);
 }
 
 #[test]
@@ -757,8 +670,8 @@ fn a_corrupt_block_is_never_exported() {
     // Type to signer, and the previous block's hash to the end of the transactions; not the signature.
     const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32);
     let place = full();
-    let whole = place.whole();
-    let blocks = rows(&place.data(), Table::Blocks);
+    let whole = place.data_file();
+    let blocks = rows(&place.path(), Table::Blocks);
     let file = fs::read(tiny("blocks.bin")).expect("the chain");
     for (height, (key, value)) in (1..).zip(&blocks).skip(1).step_by(7) {
         let start = block_offset(&file, height);
@@ -766,18 +679,18 @@ fn a_corrupt_block_is_never_exported() {
         let (block, end) = (value.len() - length, length);
         for at in [0, 9, 20, SIGNATURE + 68 + 10, SIGNATURE + 68 + 40, end - 1] {
             flip(&place, Table::Blocks, &(key.clone(), value.clone()), block + at);
-            place.on_store("export", &[]).expect_failure(1, &[&format!("height {height}"), "damaged"]);
-            place.restore(&whole);
+            place.run("export", &[]).expect_failure(1, &[&format!("height {height}"), "damaged"]);
+            restore(&place, &whole);
         }
         // And its hash, at the start of its stored header.
         flip(&place, Table::Blocks, &(key.clone(), value.clone()), 5);
         let words = [&format!("height {height}"), "damaged"];
-        place.on_store("export", &["--from", &height.to_string()]).expect_failure(1, &words);
-        place.restore(&whole);
+        place.run("export", &["--from", &height.to_string()]).expect_failure(1, &words);
+        restore(&place, &whole);
     }
     // A missing block.
     place.change(|batch| batch.delete_unjournaled(Table::Blocks, &blocks[29].0).expect("a row"));
-    place.on_store("export", &[]).expect_failure(1, &["block at height 30 is missing"]);
-    place.on_store("check", &[]).expect_failure(1, &["block at height 30 is missing"]);
-    place.on_store("reindex", &[]).expect_failure(1, &["some blocks from height 30 on are missing"]);
+    place.run("export", &[]).expect_failure(1, &["block at height 30 is missing"]);
+    place.run("check", &[]).expect_failure(1, &["block at height 30 is missing"]);
+    place.run("reindex", &[]).expect_failure(1, &["some blocks from height 30 on are missing"]);
 }

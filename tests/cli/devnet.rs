@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::common::daemon::{CommandOutput, Node, run};
+use crate::common::daemon::{CommandOutput, Node, run, wait_for};
 use crate::common::http::Client;
+use crate::common::node_network::active_peers;
 use crate::common::websocket::Socket;
 use nisd::devnet::Role;
 use serde_json::Value;
@@ -218,11 +219,12 @@ fn another_node_joins_with_the_exported_settings() {
     let port = node.http.port();
     node.stop();
     let other = DevnetFolder::new();
-    let export = |place: &DevnetFolder, host: &str| {
+    let export_to = |other: &DevnetFolder, place: &DevnetFolder, host: &str, port: u16| {
         let port = port.to_string();
         let arguments = ["--data", &place.data, "--output", &other.data, "--host", host, "--http-port", &port];
         run(["devnet", "export-config"].iter().chain(&arguments))
     };
+    let export = |place: &DevnetFolder, host: &str| export_to(&other, place, host, port);
     let written = export(&place, "10.1.2.3").expect_success();
     let said = [format!("at http://10.1.2.3:{port};"), "its settings allow only this machine".to_owned()];
     assert!(said.iter().all(|words| written.stderr.contains(words)), "{}", written.stderr);
@@ -250,6 +252,20 @@ fn another_node_joins_with_the_exported_settings() {
     assert!(Client::connect(node.http).height() >= 3);
     let log = node.stop().stderr;
     assert!(!log.contains("STANDS STILL"), "it knows another node: {log}");
+
+    // One that reaches the other node needs no blocks.
+    let (first, third) = (place.start(&[]), DevnetFolder::new());
+    export_to(&third, &place, "127.0.0.1", first.http.port()).expect_success();
+    let joined = Node::start(["--config", &third.text(names[0]), "--data", &third.text("store")]);
+    for node in [&first, &joined] {
+        wait_for("the other node", || (active_peers(node.http, "/endpoint/host") == ["127.0.0.1"]).then_some(()));
+    }
+    let [one, two] = [&first, &joined].map(|node| {
+        let mut client = Client::connect(node.http);
+        client.wait_for_height(4);
+        client.block(4).json()
+    });
+    assert_eq!(one, two);
 }
 
 #[test]

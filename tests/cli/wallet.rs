@@ -1,7 +1,7 @@
 //! Keys, addresses and transactions on the command line, against mock nodes.
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, assert_contains, closed_port, nisd, run};
+use crate::common::http::{receive_request, response};
 use clap::Parser;
 use nisd::commands::{Cli, Command};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
@@ -99,8 +100,8 @@ impl MockNode {
     fn start(reply: impl Fn(&SeenRequest) -> Option<MockResponse> + Send + 'static) -> MockNode {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let remembered = seen.clone();
-        let server = server(move |stream| {
-            let request = receive(&stream);
+        let server = server(move |mut stream| {
+            let request = receive(&mut stream);
             remembered.lock().expect("no panic").push(request.clone());
             answer(stream, reply(&request).unwrap_or_else(|| default_response(&request)));
         });
@@ -142,36 +143,17 @@ impl MockNode {
     }
 }
 
-fn receive(stream: &TcpStream) -> SeenRequest {
+fn receive(stream: &mut TcpStream) -> SeenRequest {
     stream.set_read_timeout(Some(MAX_WAIT)).expect("a time limit");
-    let mut reader = BufReader::new(stream);
-    let mut head = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).expect("a line");
-        match line.trim_end() {
-            "" => break,
-            line => head.push(line.to_owned()),
-        }
-    }
-    let line = head.first().expect("a request line").strip_suffix(" HTTP/1.1").expect("HTTP/1.1").to_owned();
-    let length = head.iter().find_map(|line| line.strip_prefix("Content-Length: "));
-    let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a length"))];
-    reader.read_exact(&mut body).expect("the body");
-    SeenRequest { line, body: String::from_utf8(body).expect("text") }
+    let request = receive_request(stream, &mut Vec::new()).expect("a request in time").expect("a request");
+    let body = String::from_utf8(request.body).expect("text");
+    SeenRequest { line: format!("{} {}", request.method, request.path), body }
 }
 
-fn answer(mut stream: TcpStream, response: MockResponse) {
-    let bytes = match response {
+fn answer(mut stream: TcpStream, answer: MockResponse) {
+    let bytes = match answer {
         MockResponse::Raw(bytes) => bytes,
-        MockResponse::Json(status, body) => {
-            let body = body.to_string();
-            let length = body.len();
-            format!(
-                "HTTP/1.1 {status} Words\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-            )
-            .into_bytes()
-        }
+        MockResponse::Json(status, body) => response(&format!("{status} Words"), body.to_string().as_bytes()),
     };
     // The other side may have disconnected.
     let _ = stream.write_all(&bytes);
@@ -701,7 +683,7 @@ fn server(serve: impl Fn(TcpStream) + Send + 'static) -> Endpoint {
 fn a_slow_response_is_awaited_up_to_a_timeout() {
     let step = Duration::from_millis(20);
     let slow = server(move |mut stream| {
-        receive(&stream);
+        receive(&mut stream);
         for byte in b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" {
             thread::sleep(step);
             stream.write_all(&[*byte]).expect("the client reads");

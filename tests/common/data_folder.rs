@@ -8,7 +8,7 @@ use super::daemon::{CommandOutput, Node, run, wait_for};
 use super::private_network::{Genesis, address, key_pair, now, private_key};
 use super::recorded;
 use nisd::model::Amount;
-use nisd::store::{AccessMode, Options, Store, StoreError};
+use nisd::store::{AccessMode, Options, Store, StoreError, WriteTxn};
 
 /// Returns a path as text.
 pub fn text(path: &Path) -> &str {
@@ -86,6 +86,24 @@ impl DataFolder {
         self.0.path().join(name)
     }
 
+    /// Writes a file beside the data folder.
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.beside(name);
+        std::fs::write(&path, bytes).expect("the file can be written");
+        path
+    }
+
+    /// Returns the content of the store's file.
+    pub fn data_file(&self) -> Vec<u8> {
+        std::fs::read(self.path().join("data.mdb")).expect("the store")
+    }
+
+    /// Imports blocks with a configuration and further arguments.
+    #[track_caller]
+    pub fn import(&self, config: &Path, blocks: &Path, arguments: &[&str]) -> CommandOutput {
+        ChainFiles { config: config.to_owned(), blocks: blocks.to_owned() }.import(&self.path(), arguments)
+    }
+
     /// Runs a command on the data folder.
     #[track_caller]
     pub fn run(&self, command: &str, arguments: &[&str]) -> CommandOutput {
@@ -101,6 +119,14 @@ impl DataFolder {
             opened => Some(opened),
         });
         opened.expect("a store").0
+    }
+
+    /// Changes the store.
+    pub fn change(&self, change: impl FnOnce(&mut WriteTxn<'_>)) {
+        let store = self.open(AccessMode::Exclusive);
+        let mut txn = store.begin_write().expect("a batch");
+        change(&mut txn);
+        txn.commit().expect("room");
     }
 
     /// Returns the height and the digest of the store.
@@ -121,6 +147,7 @@ pub fn digest(data: &Path) -> (u64, String) {
 pub fn height_and_digest(output: CommandOutput) -> (u64, String) {
     let line = output.expect_success().text();
     let (height, digest) = line.trim_end().split_once(' ').expect("a height and a digest");
+    assert!(digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{line}");
     (height.parse().expect("a height"), digest.to_owned())
 }
 

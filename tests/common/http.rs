@@ -1,4 +1,5 @@
-//! The HTTP client of the tests: a connection that is kept open and sends given bytes unchanged.
+//! The HTTP client of the tests: a connection that is kept open and sends given bytes unchanged; and what servers of
+//! tests need.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -9,6 +10,8 @@ use socket2::{Domain, Socket, Type};
 
 /// Maximum time for a response.
 pub const MAX_WAIT: Duration = Duration::from_secs(20);
+/// Maximum size of a request to a server of a test.
+const REQUEST_LIMIT: usize = 8 << 20;
 
 /// A response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -269,4 +272,51 @@ pub fn post(target: &str, body: &str) -> String {
         "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     )
+}
+
+/// Returns the bytes of a POST request with a binary body.
+pub fn post_binary(target: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/binary\r\n\
+         Accept: application/binary\r\nContent-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// Returns the bytes of a response; `head` is its status with the reason, and may contain header lines.
+pub fn response(head: &str, body: &[u8]) -> Vec<u8> {
+    [format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+}
+
+/// A request that a server of a test has received.
+#[derive(Clone, Debug)]
+pub struct ReceivedRequest {
+    pub method: String,
+    pub path: String,
+    pub body: Vec<u8>,
+}
+
+/// Reads the next request on a connection; `None` if the client has disconnected. `received` keeps the surplus bytes.
+pub fn receive_request(stream: &mut impl Read, received: &mut Vec<u8>) -> io::Result<Option<ReceivedRequest>> {
+    loop {
+        if let Some(end) = received.windows(4).position(|end| end == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&received[..end]).into_owned();
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse::<usize>().ok());
+            let whole = end + 4 + length.unwrap_or(0);
+            if received.len() >= whole {
+                let mut words = head.split(' ').map(str::to_owned);
+                let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+                let body = received[end + 4..whole].to_vec();
+                received.drain(..whole);
+                return Ok(Some(ReceivedRequest { method, path, body }));
+            }
+        }
+        let mut chunk = [0; 16 << 10];
+        let count = stream.read(&mut chunk)?;
+        if count == 0 || received.len() > REQUEST_LIMIT {
+            return Ok(None);
+        }
+        received.extend_from_slice(&chunk[..count]);
+    }
 }

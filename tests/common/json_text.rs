@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
 /// A JSON value.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Json {
     /// `null`, `true`, `false`, or a number as written.
     Literal(String),
@@ -18,10 +21,7 @@ pub enum Json {
 impl Json {
     /// Parses a text of one value and white space.
     pub fn parse(text: &str) -> Result<Json, String> {
-        let mut parser = Parser { text, at: 0 };
-        let value = parser.value()?;
-        parser.skip_whitespace();
-        if parser.at < text.len() { Err(parser.unexpected()) } else { Ok(value) }
+        serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
     /// Returns a member of an object.
@@ -82,113 +82,56 @@ impl Json {
     }
 }
 
-impl fmt::Display for Json {
+impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Json::Literal(word) => f.write_str(word),
-            Json::String(text) => write!(f, "{text:?}"),
-            Json::Array(values) => {
-                f.write_str("[")?;
-                for (index, value) in values.iter().enumerate() {
-                    write!(f, "{}{value}", if index > 0 { "," } else { "" })?;
-                }
-                f.write_str("]")
-            }
-            Json::Object(members) => {
-                f.write_str("{")?;
-                for (index, (key, value)) in members.iter().enumerate() {
-                    write!(f, "{}{key:?}:{value}", if index > 0 { "," } else { "" })?;
-                }
-                f.write_str("}")
-            }
+            Json::String(text) => text.fmt(f),
+            Json::Array(values) => f.debug_list().entries(values).finish(),
+            Json::Object(members) => f.debug_map().entries(members.iter().map(|(key, value)| (key, value))).finish(),
         }
     }
 }
 
-struct Parser<'a> {
-    text: &'a str,
-    at: usize,
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
-impl Parser<'_> {
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+        let text = <&RawValue>::deserialize(deserializer)?.get();
+        let read = match text.as_bytes()[0] {
+            b'{' => serde_json::from_str(text).map(|Members(members)| Json::object(members)),
+            b'[' => serde_json::from_str(text).map(Json::Array),
+            b'"' => serde_json::from_str(text).map(Json::String),
+            _ => Ok(Json::Literal(text.to_owned())),
+        };
+        read.map_err(D::Error::custom)
+    }
+}
+
+/// All members of an object, also those of the same name.
+struct Members(Vec<(String, Json)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Members, D::Error> {
+        deserializer.deserialize_map(Members(Vec::new()))
+    }
+}
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Members;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
     }
 
-    fn skip_whitespace(&mut self) {
-        while self.peek().is_some_and(|byte| b" \t\r\n".contains(&byte)) {
-            self.at += 1;
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Members, A::Error> {
+        while let Some(member) = map.next_entry()? {
+            self.0.push(member);
         }
-    }
-
-    fn unexpected(&self) -> String {
-        format!("not JSON at byte {}", self.at)
-    }
-
-    fn expect_byte(&mut self, byte: u8) -> Result<(), String> {
-        self.skip_whitespace();
-        if self.peek() != Some(byte) {
-            return Err(self.unexpected());
-        }
-        self.at += 1;
-        Ok(())
-    }
-
-    fn value(&mut self) -> Result<Json, String> {
-        self.skip_whitespace();
-        match self.peek() {
-            Some(b'{') => {
-                let members = self.list(b'{', b'}', |parser| {
-                    let key = parser.string()?;
-                    parser.expect_byte(b':')?;
-                    Ok((key, parser.value()?))
-                })?;
-                Ok(Json::object(members))
-            }
-            Some(b'[') => self.list(b'[', b']', Parser::value).map(Json::Array),
-            Some(b'"') => self.string().map(Json::String),
-            _ => self.word(),
-        }
-    }
-
-    fn list<T>(
-        &mut self,
-        open: u8,
-        close: u8,
-        mut item: impl FnMut(&mut Self) -> Result<T, String>,
-    ) -> Result<Vec<T>, String> {
-        self.expect_byte(open)?;
-        let mut items = Vec::new();
-        if self.expect_byte(close).is_ok() {
-            return Ok(items);
-        }
-        loop {
-            self.skip_whitespace();
-            items.push(item(self)?);
-            if self.expect_byte(close).is_ok() {
-                return Ok(items);
-            }
-            self.expect_byte(b',')?;
-        }
-    }
-
-    fn string(&mut self) -> Result<String, String> {
-        let start = self.at;
-        self.expect_byte(b'"')?;
-        while self.peek().ok_or_else(|| self.unexpected())? != b'"' {
-            self.at += if self.peek() == Some(b'\\') { 2 } else { 1 };
-        }
-        self.at += 1;
-        let quoted = self.text.get(start..self.at).ok_or_else(|| self.unexpected())?;
-        serde_json::from_str(quoted).map_err(|error| error.to_string())
-    }
-
-    fn word(&mut self) -> Result<Json, String> {
-        let rest = &self.text[self.at..];
-        let end = rest.find([' ', '\t', '\r', '\n', ',', ']', '}']).unwrap_or(rest.len());
-        // Checks the form of the number or keyword.
-        serde_json::from_str::<serde_json::Value>(&rest[..end]).map_err(|error| error.to_string())?;
-        self.at += end;
-        Ok(Json::Literal(rest[..end].to_owned()))
+        Ok(self)
     }
 }

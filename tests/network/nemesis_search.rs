@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::daemon::{CommandOutput, Process, closed_port, nisd, process_memory, run, wait_for};
 use crate::common::data_folder::{ChainFiles, text};
 use crate::common::exchange::decode_base64;
-use crate::common::http::Client;
+use crate::common::http::{Client, response};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now};
 use crate::common::recorded_chain::Chain;
 use crate::common::{load_settings, read_recorded, shared, tiny};
@@ -106,11 +106,6 @@ fn raw_peer(address: SocketAddr, bytes: impl Into<Vec<u8>>, then: AfterResponse)
     ScriptedPeer::start(key_pair(9), address, HonestPeer(address), move |_, _| {
         ScriptedResponse::Raw(bytes.clone(), then)
     })
-}
-
-/// Returns a response with a body.
-fn response(status: &str, body: &[u8]) -> Vec<u8> {
-    [format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
 }
 
 /// Starts a peer that answers every request with this body.

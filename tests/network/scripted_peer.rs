@@ -12,32 +12,19 @@ use nisd::codec::{Context, Format, Readable, Writable};
 use nisd::crypto::KeyPair;
 use nisd::peer::wire::{CHALLENGE_BYTES, Challenge, Endpoint, Identity, MetaData, NodeExperiences, NodeInfo};
 
+pub use crate::common::http::ReceivedRequest;
+use crate::common::http::{Client, post_binary, receive_request, response};
 use crate::common::private_network::{NETWORK, address, key_pair};
 
-/// Maximum size of the head and the body of a request.
-const REQUEST_LIMIT: usize = 8 << 20;
 /// Maximum wait, so that no thread outlives its test for long.
 const MAX_WAIT: Duration = Duration::from_secs(240);
 /// Bytes per write of an endless response.
 const FLOOD_CHUNK: usize = 64 << 10;
 
-/// A request.
-pub struct ReceivedRequest {
-    pub path: String,
-    pub body: Vec<u8>,
-}
-
-impl ReceivedRequest {
-    /// Returns the challenge to sign; every request that has one ends with it.
-    pub fn challenge(&self) -> Option<Challenge> {
-        self.body.last_chunk::<CHALLENGE_BYTES>().copied().map(Challenge)
-    }
-
-    /// Returns the start height of requests that have one.
-    pub fn height(&self) -> u64 {
-        let bytes = self.body.get(4..12).and_then(|bytes| bytes.try_into().ok());
-        bytes.map_or(1, u64::from_le_bytes)
-    }
+/// Returns the start height of a request that has one.
+pub fn start_height(request: &ReceivedRequest) -> u64 {
+    let bytes = request.body.get(4..12).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(1, u64::from_le_bytes)
 }
 
 /// What follows the last byte of a response.
@@ -91,24 +78,19 @@ impl HonestPeer {
             [] => challenge,
             _ => [before, &(challenge.len() as u32).to_le_bytes(), &challenge].concat(),
         };
-        let entity = self.entity(&ReceivedRequest { path: path.to_owned(), body }).expect("the honest node answers");
+        let entity = self
+            .entity(&ReceivedRequest { method: "POST".to_owned(), path: path.to_owned(), body })
+            .expect("the honest node answers");
         read(&entity)
     }
 
     /// Returns the body of its answer to a request.
     pub fn post(&self, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect(self.0)?;
-        stream.set_read_timeout(Some(MAX_WAIT))?;
-        let length = body.len();
-        let head = format!(
-            "POST {path} HTTP/1.0\r\nHost: a\r\nAccept: application/binary\r\n\
-             Content-Type: application/binary\r\nContent-Length: {length}\r\n\r\n"
-        );
-        stream.write_all(&[head.as_bytes(), body].concat())?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        let end = answer.windows(4).position(|end| end == b"\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
-        answer.starts_with(b"HTTP/1.1 200").then(|| answer.split_off(end + 4)).ok_or(io::ErrorKind::Other.into())
+        let mut client = Client::from_stream(TcpStream::connect(self.0)?);
+        client.stream().set_read_timeout(Some(MAX_WAIT))?;
+        client.try_send(post_binary(path, body))?;
+        let answer = client.try_answer()?;
+        if answer.status == 200 { Ok(answer.body) } else { Err(io::ErrorKind::Other.into()) }
     }
 }
 
@@ -204,7 +186,7 @@ impl PeerState {
         stream.set_write_timeout(Some(MAX_WAIT))?;
         stream.set_nodelay(true)?;
         let mut received = Vec::new();
-        while let Some(request) = read_request(&mut stream, &mut received)? {
+        while let Some(request) = receive_request(&mut stream, &mut received)? {
             self.requested_paths.lock().expect("no thread panics").push(request.path.clone());
             let (bytes, after) = match (self.script)(&request, &self.honest) {
                 ScriptedResponse::Raw(bytes, after) => (bytes, after),
@@ -234,8 +216,9 @@ impl PeerState {
     }
 
     fn signed(&self, request: &ReceivedRequest, entity: &[u8]) -> Vec<u8> {
-        let challenge = request.challenge().unwrap_or(Challenge([0; CHALLENGE_BYTES]));
-        signed(entity, &challenge, &self.keys)
+        // Every request that has a challenge ends with it.
+        let challenge = request.body.last_chunk().copied().unwrap_or([0; CHALLENGE_BYTES]);
+        signed(entity, &Challenge(challenge), &self.keys)
     }
 
     fn finish_response(&self, mut stream: TcpStream, after: AfterResponse) -> io::Result<()> {
@@ -270,29 +253,5 @@ pub fn read<T: Readable>(entity: &[u8]) -> T {
 
 /// Builds a response with status 200.
 pub fn answer(body: &[u8]) -> Vec<u8> {
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/binary\r\nContent-Length: {}\r\n\r\n", body.len());
-    [head.as_bytes(), body].concat()
-}
-
-/// Reads the next request; `None` if the client has disconnected.
-pub fn read_request(stream: &mut TcpStream, received: &mut Vec<u8>) -> io::Result<Option<ReceivedRequest>> {
-    loop {
-        if let Some(end) = received.windows(4).position(|end| end == b"\r\n\r\n") {
-            let head = String::from_utf8_lossy(&received[..end]).into_owned();
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse::<usize>().ok());
-            let whole = end + 4 + length.unwrap_or(0);
-            if received.len() >= whole {
-                let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-                let body = received[end + 4..whole].to_vec();
-                received.drain(..whole);
-                return Ok(Some(ReceivedRequest { path, body }));
-            }
-        }
-        let mut chunk = [0; 16 << 10];
-        let count = stream.read(&mut chunk)?;
-        if count == 0 || received.len() > REQUEST_LIMIT {
-            return Ok(None);
-        }
-        received.extend_from_slice(&chunk[..count]);
-    }
+    response("200 OK\r\nContent-Type: application/binary", body)
 }

@@ -8,7 +8,7 @@ use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::recorded_chain::{Chain, digest_of, tip_of};
 use nisd::model::{Address, Height};
 use nisd::state::{self, AccountHistory, AccountId, HistoryEntry};
-use nisd::store::{AccessMode, Read, Store, Table, WriteTxn};
+use nisd::store::{AccessMode, Read, Store, Table};
 use tempfile::TempDir;
 
 const TIP: u64 = 60;
@@ -235,14 +235,6 @@ impl TinyStore {
         state::history_from(&snapshot, tip_of(&store).height).expect("a store").map(|height| height.0)
     }
 
-    /// Changes the store.
-    fn change(&self, change: impl FnOnce(&mut WriteTxn<'_>)) {
-        let store = self.folder.open(AccessMode::Exclusive);
-        let mut batch = store.begin_write().expect("a batch");
-        change(&mut batch);
-        batch.commit().expect("a commit");
-    }
-
     fn is_without_history(&self) -> bool {
         let store = self.folder.open(AccessMode::Shared);
         !store.snapshot().expect("a snapshot").has_prefix(Table::BalanceHistory, &[]).expect("a store")
@@ -285,34 +277,4 @@ fn a_check_verifies_the_account_history_from_its_first_known_height() {
     for folder in [&mixed, &TinyStore::with(TIP, &ON), &TinyStore::with(TIP, &FROM_20)] {
         assert_eq!(folder.run("check", &[]).expect_success().text(), plain);
     }
-}
-
-#[test]
-fn a_check_finds_wrong_and_missing_historical_balances() {
-    let folder = TinyStore::with(TIP, &FROM_20);
-    let (mut last, mut first) = (Vec::new(), None);
-    folder.change(|batch| {
-        let keys = batch.keys_with_prefix(Table::BalanceHistory, &[]).unwrap();
-        last = keys.last().unwrap().clone();
-        first = keys.iter().find(|key| state::history_height(key).is_some_and(|height| height.0 > 20)).cloned();
-    });
-    let value = |batch: &WriteTxn<'_>, key: &[u8]| batch.get(Table::BalanceHistory, key).unwrap().unwrap().to_vec();
-    for key in [last.clone(), first.expect("a balance")] {
-        let mut before = Vec::new();
-        folder.change(|batch| {
-            before = value(batch, &key);
-            let mut other = before.clone();
-            other[0] ^= 1;
-            batch.put_unjournaled(Table::BalanceHistory, &key, &other).unwrap();
-        });
-        folder.run("check", &[]).expect_failure(1, &["table balance-history"]);
-        folder.change(|batch| batch.delete_unjournaled(Table::BalanceHistory, &key).unwrap());
-        folder.run("check", &[]).expect_failure(1, &["table balance-history"]);
-        folder.change(|batch| batch.put_unjournaled(Table::BalanceHistory, &key, &before).unwrap());
-        folder.run("check", &[]).expect_success();
-    }
-    // The next height, where no block has changed the account.
-    *last.last_mut().unwrap() += 1;
-    folder.change(|batch| batch.put_unjournaled(Table::BalanceHistory, &last, &[1, 1]).unwrap());
-    folder.run("check", &[]).expect_failure(1, &["balance-history has 1 entries"]);
 }

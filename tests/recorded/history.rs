@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use crate::common::data_folder::DataFolder;
 use crate::common::exchange::{Exchange, read_file};
 use crate::common::recorded_chain::Chain;
 use crate::common::{print_notice, recorded};
 use nisd::model::{Address, Height, MosaicDefinition, MosaicId};
 use nisd::state::AccountHistory;
 use nisd::state::registry::{HistoricalSupply, ListingIndex, SupplyQuery, definition_at};
-use nisd::store::{AccessMode, Read, Snapshot, Store, Table};
+use nisd::store::{Read, Snapshot, Store, Table};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -124,25 +123,6 @@ fn importances_are_kept_from_the_configured_height_and_pruned_gradually() {
         chain.import(&store, to);
         assert_eq!(lists(&store).first(), Some(&(first * 359)), "at height {to}");
     }
-}
-
-#[test]
-fn a_check_verifies_historical_importances_from_their_first_known_height() {
-    let mut chain = Chain::open("all-forks");
-    let folder = DataFolder::new();
-    chain.network.chain.history_from = Some(Height(1000));
-    chain.import(&chain.store(&folder.path()), u64::MAX);
-    folder.run("check", &[]).expect_success();
-    let store = folder.open(AccessMode::Exclusive);
-    let mut batch = store.begin_write().expect("a batch");
-    let keys = batch.keys_with_prefix(Table::Importances, &(5 * 359u64).to_be_bytes()).expect("a list");
-    let key = keys.last().expect("entries").clone();
-    let mut value = batch.get(Table::Importances, &key).expect("a store").expect("entries").to_vec();
-    value[9] ^= 1;
-    batch.put_unjournaled(Table::Importances, &key, &value).expect("room");
-    batch.commit().expect("room");
-    drop(store);
-    folder.run("check", &[]).expect_failure(1, &["the importances"]);
 }
 
 /// Returns the requested mosaic and height; `None` if the request does not have the usual form.

@@ -1,7 +1,6 @@
 //! Stores rebuilt from their own blocks, on the chain that is part of the project.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -9,98 +8,67 @@ use crate::common::daemon::{CommandOutput, Process, nisd};
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::http::Client;
 use crate::common::tiny;
-use nisd::store::{AccessMode, Read, Store, Table};
+use nisd::store::{AccessMode, Read, Table};
 
 const TIP: u64 = 60;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// A store with the whole chain `tiny`.
-struct TinyStore {
-    chain: ChainFiles,
-    folder: DataFolder,
+/// Returns a store with the whole chain `tiny`.
+fn full() -> DataFolder {
+    DataFolder::full(&ChainFiles::of("tiny"))
 }
 
-impl TinyStore {
-    fn full() -> TinyStore {
-        let chain = ChainFiles::of("tiny");
-        TinyStore { folder: DataFolder::full(&chain), chain }
-    }
+/// Imports the rest of the chain.
+#[track_caller]
+fn extend(place: &DataFolder) {
+    ChainFiles::of("tiny").import(&place.path(), &[]).expect_success();
+}
 
-    fn data(&self) -> PathBuf {
-        self.folder.path()
-    }
+/// Returns the state, its dump and the exported blocks.
+#[track_caller]
+fn outputs(place: &DataFolder) -> ((u64, String), Vec<u8>, Vec<u8>) {
+    let output = |command: &str| place.run(command, &[]).expect_success().stdout;
+    (place.digest(), output("dump"), output("export"))
+}
 
-    #[track_caller]
-    fn run(&self, command: &str, arguments: &[&str]) -> CommandOutput {
-        self.folder.run(command, arguments)
+/// Returns the responses of a node on the store.
+fn answers(place: &DataFolder) -> Vec<String> {
+    let node = ChainFiles::of("tiny").node(&place.path(), &["--clock", "3600"]);
+    let mut client = Client::connect(node.http);
+    let last = client.get("/chain/last-block");
+    let signer = last.json()["signer"].as_str().expect("a key").to_owned();
+    let mut answers = vec![client.get("/chain/score").text().to_owned(), last.text().to_owned()];
+    let account = client.get(&format!("/account/get/from-public-key?publicKey={signer}"));
+    let address = account.json()["account"]["address"].as_str().expect("an address").to_owned();
+    answers.push(account.text().to_owned());
+    for path in ["transfers/all", "transfers/outgoing", "harvests", "mosaic/owned", "namespace/page"] {
+        answers.push(client.get(&format!("/account/{path}?address={address}")).text().to_owned());
     }
+    answers.push(client.get("/namespace/root/page").text().to_owned());
+    answers
+}
 
-    /// Imports the rest of the chain.
-    #[track_caller]
-    fn extend(&self) {
-        self.chain.import(&self.data(), &[]).expect_success();
+/// Returns the names of the files in the folder.
+fn files(place: &DataFolder) -> Vec<String> {
+    let files = fs::read_dir(place.path()).expect("a folder");
+    let mut names: Vec<_> = files.map(|file| file.expect("a file").file_name().into_string().expect("text")).collect();
+    names.sort();
+    names
+}
+
+/// Puts a copy of the store into the folder in which a new one is built.
+fn prepare_rebuild(place: &DataFolder, with_readers: bool) {
+    let folder = place.path().join("reindex");
+    fs::create_dir(&folder).expect("a folder");
+    let names = ["data.mdb", "nisd.lock", "lock.mdb"];
+    for name in &names[..if with_readers { 3 } else { 2 }] {
+        fs::copy(place.path().join(name), folder.join(name)).expect("a copy");
     }
+}
 
-    #[track_caller]
-    fn digest(&self) -> (u64, String) {
-        self.folder.digest()
-    }
-
-    fn open(&self, mode: AccessMode) -> Store {
-        self.folder.open(mode)
-    }
-
-    fn data_file(&self) -> Vec<u8> {
-        fs::read(self.data().join("data.mdb")).expect("a file")
-    }
-
-    /// Returns the state, its dump and the exported blocks.
-    #[track_caller]
-    fn outputs(&self) -> ((u64, String), Vec<u8>, Vec<u8>) {
-        let output = |command: &str| self.run(command, &[]).expect_success().stdout;
-        (self.digest(), output("dump"), output("export"))
-    }
-
-    /// Returns the responses of a node on the store.
-    fn answers(&self) -> Vec<String> {
-        let node = self.chain.node(&self.data(), &["--clock", "3600"]);
-        let mut client = Client::connect(node.http);
-        let last = client.get("/chain/last-block");
-        let signer = last.json()["signer"].as_str().expect("a key").to_owned();
-        let mut answers = vec![client.get("/chain/score").text().to_owned(), last.text().to_owned()];
-        let account = client.get(&format!("/account/get/from-public-key?publicKey={signer}"));
-        let address = account.json()["account"]["address"].as_str().expect("an address").to_owned();
-        answers.push(account.text().to_owned());
-        for path in ["transfers/all", "transfers/outgoing", "harvests", "mosaic/owned", "namespace/page"] {
-            answers.push(client.get(&format!("/account/{path}?address={address}")).text().to_owned());
-        }
-        answers.push(client.get("/namespace/root/page").text().to_owned());
-        answers
-    }
-
-    /// Returns the names of the files in the folder.
-    fn files(&self) -> Vec<String> {
-        let files = fs::read_dir(self.data()).expect("a folder");
-        let mut names: Vec<_> =
-            files.map(|file| file.expect("a file").file_name().into_string().expect("text")).collect();
-        names.sort();
-        names
-    }
-
-    /// Puts a copy of the store into the folder in which a new one is built.
-    fn prepare_rebuild(&self, with_readers: bool) {
-        let folder = self.data().join("reindex");
-        fs::create_dir(&folder).expect("a folder");
-        let names = ["data.mdb", "nisd.lock", "lock.mdb"];
-        for name in &names[..if with_readers { 3 } else { 2 }] {
-            fs::copy(self.data().join(name), folder.join(name)).expect("a copy");
-        }
-    }
-
-    /// Changes the last value of a table, or the stored height of the block at height 30.
-    fn corrupt(&self, table: Table) {
-        let store = self.open(AccessMode::Exclusive);
-        let mut batch = store.begin_write().expect("a batch");
+/// Changes the last value of a table, or the stored height of the block at height 30.
+fn corrupt(place: &DataFolder, table: Table) {
+    place.change(|batch| {
         let (key, mut value) = {
             let mut cursor = batch.cursor(table).unwrap();
             let entry = if table == Table::Blocks { cursor.seek(&30u64.to_be_bytes()) } else { cursor.last() };
@@ -108,38 +76,37 @@ impl TinyStore {
             (key.to_vec(), value.to_vec())
         };
         let height = value.windows(8).rposition(|bytes| table == Table::Blocks && bytes == 30u64.to_le_bytes());
-        let place = height.unwrap_or(value.len() - 1);
-        value[place] ^= 1;
+        let at = height.unwrap_or(value.len() - 1);
+        value[at] ^= 1;
         batch.put_unjournaled(table, &key, &value).expect("room");
-        batch.commit().expect("room");
-    }
+    });
 }
 
 const FILES: [&str; 4] = ["data.mdb", "lock.mdb", "nisd.lock", "settled"];
 
 #[test]
 fn a_reindexed_store_has_the_same_digest_and_answers() {
-    let place = TinyStore::full();
-    let (outputs, answers) = (place.outputs(), place.answers());
-    let before = place.data_file().len();
+    let place = full();
+    let (before, told) = (outputs(&place), answers(&place));
+    let size = place.data_file().len();
     let said = place.run("reindex", &[]).expect_success().stderr;
     assert!(said.contains("needs about") && said.contains("height 60"), "{said}");
-    assert_eq!(place.outputs(), outputs);
-    assert_eq!(place.answers(), answers);
-    assert_eq!(place.files(), FILES);
-    assert!(place.data_file().len() <= 2 * before);
+    assert_eq!(outputs(&place), before);
+    assert_eq!(answers(&place), told);
+    assert_eq!(files(&place), FILES);
+    assert!(place.data_file().len() <= 2 * size);
     place.run("check", &[]).expect_success();
     // The undo records exist, and the chain can be extended.
     place.run("rollback", &["--to", "1"]).expect_success();
-    place.extend();
-    assert_eq!(place.outputs(), outputs);
+    extend(&place);
+    assert_eq!(outputs(&place), before);
 }
 
 #[test]
 fn a_reindex_repairs_a_corrupt_state() {
-    let place = TinyStore::full();
+    let place = full();
     let digest = place.digest();
-    place.corrupt(Table::Accounts);
+    corrupt(&place, Table::Accounts);
     assert_ne!(place.digest(), digest);
     place.run("check", &[]).expect_failure(1, &["table accounts", "nisd reindex"]);
     place.run("reindex", &[]).expect_success();
@@ -148,24 +115,22 @@ fn a_reindex_repairs_a_corrupt_state() {
 
 #[test]
 fn a_check_names_each_corrupt_range_of_rows() {
-    let place = TinyStore::full();
-    let store = place.open(AccessMode::Exclusive);
-    let mut batch = store.begin_write().expect("a batch");
-    for table in [Table::Accounts, Table::Namespaces, Table::Mosaics] {
-        // The checksum of other rows.
-        batch.put_unjournaled(Table::Checksums, &[table as u8], &[9; 16]).expect("room");
-    }
-    batch.commit().expect("room");
-    drop(store);
+    let place = full();
+    place.change(|batch| {
+        for table in [Table::Accounts, Table::Namespaces, Table::Mosaics] {
+            // The checksum of other rows.
+            batch.put_unjournaled(Table::Checksums, &[table as u8], &[9; 16]).expect("room");
+        }
+    });
     let named = ["table accounts", "table namespaces", "table mosaics", "3 ranges"];
     place.run("check", &[]).expect_failure(1, &named);
 }
 
 #[test]
 fn a_corrupt_block_is_named_and_the_old_store_stays() {
-    let place = TinyStore::full();
+    let place = full();
     let digest = place.digest();
-    place.corrupt(Table::Blocks);
+    corrupt(&place, Table::Blocks);
     let damaged = place.data_file();
     place.run("reindex", &[]).expect_failure(1, &["height 30"]);
     assert!(place.data_file() == damaged);
@@ -174,40 +139,40 @@ fn a_corrupt_block_is_named_and_the_old_store_stays() {
 
 #[test]
 fn an_interrupted_reindex_is_continued_from_any_state() {
-    let place = TinyStore::full();
+    let place = full();
     let digest = place.digest();
     // Complete but not yet in place, before and after the first of two files was renamed.
     for with_readers in [true, false] {
-        place.prepare_rebuild(with_readers);
-        place.corrupt(Table::Accounts);
+        prepare_rebuild(&place, with_readers);
+        corrupt(&place, Table::Accounts);
         place.run("reindex", &[]).expect_success();
-        assert_eq!((place.digest(), place.files()), (digest.clone(), FILES.map(str::to_owned).to_vec()));
+        assert_eq!((place.digest(), files(&place)), (digest.clone(), FILES.map(str::to_owned).to_vec()));
     }
     // A part of the chain.
     place.run("rollback", &["--to", "40"]).expect_success();
-    place.prepare_rebuild(true);
-    place.extend();
+    prepare_rebuild(&place, true);
+    extend(&place);
     let said = place.run("reindex", &[]).expect_success().stderr;
     assert!(said.contains("from height 40 on"), "{said}");
     assert_eq!(place.digest(), digest);
     // More than the chain, which was rolled back.
-    place.prepare_rebuild(true);
+    prepare_rebuild(&place, true);
     place.run("rollback", &["--to", "50"]).expect_success();
     let at_50 = place.digest();
     place.run("reindex", &[]).expect_success();
     assert_eq!(place.digest(), at_50);
     // No store at all, and a truncated one.
     for bytes in [b"this is not a store".repeat(1000), place.data_file()[..9000].to_vec()] {
-        place.prepare_rebuild(true);
-        fs::write(place.data().join("reindex/data.mdb"), bytes).expect("a file");
+        prepare_rebuild(&place, true);
+        fs::write(place.path().join("reindex/data.mdb"), bytes).expect("a file");
         place.run("reindex", &[]).expect_success();
-        assert_eq!((place.digest(), place.files()), (at_50.clone(), FILES.map(str::to_owned).to_vec()));
+        assert_eq!((place.digest(), files(&place)), (at_50.clone(), FILES.map(str::to_owned).to_vec()));
     }
 }
 
 #[test]
 fn a_reader_during_a_reindex_keeps_its_snapshot_and_later_ones_read_the_new_store() {
-    let place = TinyStore::full();
+    let place = full();
     let digest = place.digest();
     let reader = place.open(AccessMode::Shared);
     let snapshot = reader.snapshot().expect("a snapshot");
@@ -216,7 +181,7 @@ fn a_reader_during_a_reindex_keeps_its_snapshot_and_later_ones_read_the_new_stor
     // Changes the new store, so that pages the reader still uses would be reused.
     for _ in 0..4 {
         place.run("rollback", &["--to", "30"]).expect_success();
-        place.extend();
+        extend(&place);
     }
     assert_eq!(nisd::state::digest(&snapshot).expect("a digest"), before);
     assert_eq!(place.digest(), digest);
@@ -225,15 +190,14 @@ fn a_reader_during_a_reindex_keeps_its_snapshot_and_later_ones_read_the_new_stor
 
 #[test]
 fn a_used_foreign_or_missing_store_is_not_reindexed() {
-    let place = TinyStore::full();
+    let place = full();
     let digest = place.digest();
     let store = place.open(AccessMode::Exclusive);
     place.run("reindex", &[]).expect_failure(1, &["another nisd uses the data folder"]);
     drop(store);
     let config = fs::read_to_string(tiny("config.json")).expect("the configuration");
-    let other = place.folder.beside("other.json");
-    fs::write(&other, config.replace("golden-tiny", "somewhere-else")).expect("a file");
-    fs::copy(tiny("nemesis.bin"), place.folder.beside("nemesis.bin")).expect("a copy");
+    let other = place.file("other.json", config.replace("golden-tiny", "somewhere-else"));
+    fs::copy(tiny("nemesis.bin"), place.beside("nemesis.bin")).expect("a copy");
     let words = ["the chain of golden-tiny", "somewhere-else"];
     place.run("reindex", &["--config", text(&other)]).expect_failure(1, &words);
     assert_eq!(place.digest(), digest);
@@ -243,18 +207,18 @@ fn a_used_foreign_or_missing_store_is_not_reindexed() {
 }
 
 /// Runs a reindex whose files may not exceed this many KiB.
-fn limited(place: &TinyStore, kib: u64) -> CommandOutput {
+fn limited(place: &DataFolder, kib: u64) -> CommandOutput {
     let program = nisd([""; 0]).get_program().to_owned();
     let mut shell = Command::new("bash");
     shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {kib}; exec \"$@\""), "bash"]).arg(program);
-    shell.args(["reindex", "--data", text(&place.data())]);
+    shell.args(["reindex", "--data", text(&place.path())]);
     shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Process::start(shell).wait_with_timeout(MAX_WAIT)
 }
 
 #[test]
 fn a_failed_write_ends_the_reindex_and_a_second_call_completes_it() {
-    let place = TinyStore::full();
+    let place = full();
     let digest = place.digest();
     let size = place.data_file().len() as u64 >> 10;
     let mut failed = 0;
@@ -268,6 +232,6 @@ fn a_failed_write_ends_the_reindex_and_a_second_call_completes_it() {
     }
     assert!(failed > 0, "nothing failed");
     place.run("reindex", &[]).expect_success();
-    assert_eq!((place.digest(), place.files()), (digest, FILES.map(str::to_owned).to_vec()));
+    assert_eq!((place.digest(), files(&place)), (digest, FILES.map(str::to_owned).to_vec()));
     assert_eq!(place.digest().0, TIP);
 }

@@ -153,17 +153,6 @@ fn public_keys_follow_from_private_keys() {
 }
 
 #[test]
-fn public_keys_in_the_address_vectors_are_those_of_the_key_vectors() {
-    let (Some(keys), Some(addresses)) = (symbol_rows("1.test-keys.json"), symbol_rows("1.test-address.json")) else {
-        return;
-    };
-    assert_eq!(keys.len(), addresses.len());
-    for (key, address) in keys.iter().zip(&addresses) {
-        assert_eq!(key_pair(&key["privateKey"]).public(), public_key(&address["publicKey"]));
-    }
-}
-
-#[test]
 fn shared_keys_follow_from_the_keys_of_either_side() {
     let Some(derivations) = symbol_rows("3.test-derive-deprecated.json") else { return };
     for row in &derivations {

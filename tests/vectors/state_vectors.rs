@@ -5,8 +5,6 @@ mod accounts;
 mod checkpoint;
 mod scenario;
 
-use std::collections::BTreeSet;
-
 use super::ledger::{ALICE, BOB, define, mosaics_moved, on_empty, transaction, validation_result, within};
 use super::values::{cases, list, network, number, public_network, text};
 use crate::common::recorded_chain::{Chain, tip_of};
@@ -15,7 +13,6 @@ use accounts::mosaic_id;
 use checkpoint::{checkpoint, interface_status};
 use nisd::chain::{due_after, nemesis_block};
 use nisd::crypto::{PublicKey, Signature};
-use nisd::importance::java_hash_map::{capacity, java_hash};
 use nisd::model::network::ChainParameters;
 use nisd::model::transaction::{LinkMode, ProvisionNamespace, SupplyChangeKind, Transfer, wire_version};
 use nisd::model::{
@@ -624,7 +621,6 @@ fn the_nemesis_block_gives_the_state_of_the_vectors(name: &str, file: &str) {
     }
     let multisig = accounts.iter().filter(|account| !list(&account["cosignatories"]).is_empty()).count();
     assert_eq!(multisig, expected["multisigAccounts"].as_object().unwrap().len());
-    assert_order(&chain.network, &block, &expected["hashMapOrder"]);
 }
 
 fn assert_summary(network: &Network, block: &Block, dump: &Value, expected: &Value) {
@@ -650,30 +646,6 @@ fn assert_nemesis_account(expected: &Value, account: &Value) {
     for member in ["balance", "vested", "unvested", "harvestedBlocks", "referenceCount"] {
         assert_eq!(expected[member], account[member], "{member}");
     }
-}
-
-/// Checks the order of the accounts in NIS1's hash table, which determines rounding in the importance calculation: by
-/// bucket, and within a bucket in the order of the block.
-fn assert_order(network: &Network, block: &Block, expected: &Value) {
-    let mut addresses = vec![network.nemesis_signer];
-    for transaction in &block.transactions {
-        let named = match &transaction.body {
-            Body::Transfer(body) => vec![body.recipient],
-            Body::AggregateModification(body) => {
-                let keys = body.modifications.iter().map(|modification| modification.cosignatory);
-                keys.map(|key| Address::from_public_key(&key, network.byte)).collect()
-            }
-            other => panic!("a transaction of the kind {}", other.kind()),
-        };
-        addresses.extend(named);
-    }
-    let mut seen = BTreeSet::new();
-    addresses.retain(|address| seen.insert(*address));
-    let mask = capacity(addresses.len() as u64) - 1;
-    addresses.sort_by_key(|address| java_hash(address) & mask);
-    let texts: Vec<&str> = addresses.iter().map(Address::as_str).collect();
-    assert!(cases(&expected["first"]).iter().eq(&texts[..5]), "{:?}", &texts[..5]);
-    assert_eq!(expected["sha256"], hex::encode(Sha256::digest(texts.join("\n"))));
 }
 
 fn nemesis_line(account: &Value) -> String {

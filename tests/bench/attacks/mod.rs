@@ -14,11 +14,11 @@ mod crowds;
 mod frames;
 mod payer;
 mod places;
-mod published;
+pub mod published;
 mod reader;
 mod requests;
 mod stage;
-mod swarm;
+pub mod swarm;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -30,7 +30,7 @@ const FULL_BLOCK: usize = 120;
 /// Minimum size of a full block in bytes.
 const FULL_BLOCK_BYTES: usize = 40_000;
 /// Bytes read of a long message before the rest is discarded.
-const PIECE: usize = 512;
+pub const PIECE: usize = 512;
 
 /// Returns the address of one of many remote clients.
 pub fn remote_address(number: usize) -> Ipv4Addr {
@@ -39,7 +39,7 @@ pub fn remote_address(number: usize) -> Ipv4Addr {
 }
 
 /// Returns bytes that connect a session and subscribe it to topics; the last subscription requests a receipt.
-fn subscribe(topics: &[String]) -> Vec<u8> {
+pub fn subscribe(topics: &[String]) -> Vec<u8> {
     let one = |(number, topic): (usize, &String)| {
         let receipt = if number + 1 == topics.len() { "receipt:done\n" } else { "" };
         format!("SUBSCRIBE\nid:{number}\ndestination:{topic}\n{receipt}\n\0")
@@ -112,7 +112,7 @@ fn full_blocks(swarm: &Swarm) -> impl Iterator<Item = &Delivery> {
 }
 
 /// Returns the seconds between the first and the last session that got each message.
-fn spreads<'d>(deliveries: impl Iterator<Item = &'d Delivery>) -> Vec<f64> {
+pub fn spreads<'d>(deliveries: impl Iterator<Item = &'d Delivery>) -> Vec<f64> {
     deliveries.map(|delivery| (delivery.last - delivery.first).as_secs_f64()).collect()
 }
 

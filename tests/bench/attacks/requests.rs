@@ -9,7 +9,7 @@ use super::published::{ATTACKER, remote_address};
 use super::reader::messages_of;
 use super::stage::{AttackStage, Bar, Outcome, Setup};
 use super::swarm::{ConnectionScript, Swarm};
-use crate::common::http::post;
+use crate::common::http::{post, post_binary};
 use crate::common::private_network::{address, block, key_pair, now, transfer_with_message};
 use crate::support::{quantile, wait_for_blocks};
 use nisd::codec::Format;
@@ -159,13 +159,9 @@ pub fn pushed_blocks(binary: &str) -> Outcome {
     let block = block(&keys, 2, now(), Hash256([9; 32]), transfers);
     let body = Format::Binary.to_bytes(&SecureEntity::sign(block, &keys, None));
     assert!(body.len() <= most, "{} of {most} bytes", body.len());
-    let head = format!(
-        "POST /push/block HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/binary\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
     let mut asking = RequestRun::new(&stage, 10, |number| Ipv4Addr::new(127, 0, 0, 2 + number as u8));
     stage.begin();
-    asking.send_requests([head.as_bytes(), &body].concat(), 50.0, Duration::from_secs(6));
+    asking.send_requests(post_binary("/push/block", &body), 50.0, Duration::from_secs(6));
     let notes = [vec![format!("{} bytes", body.len())], asking.notes()].concat();
     stage.end(notes, &[Bar::Others(20.0), Bar::Memory(32.0)])
 }

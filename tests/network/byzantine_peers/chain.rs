@@ -9,7 +9,7 @@ use nisd::peer::wire::{HashChain, List, Score};
 use super::attacks::{Attack, ExpectedOpinion, Lie};
 use super::{BYZANTINE, POOR};
 use crate::common::private_network::{address, block, key_pair, now, transfer};
-use crate::network::scripted_peer::{HonestPeer, ReceivedRequest, ScriptedResponse, read};
+use crate::network::scripted_peer::{HonestPeer, ReceivedRequest, ScriptedResponse, read, start_height};
 
 /// Maximum number of hashes and blocks that a node sends.
 const MAX_ITEMS: usize = 50;
@@ -51,7 +51,7 @@ fn unentitled_blocks(
     count: u64,
     transactions: &[Transaction],
 ) -> Vec<Block> {
-    let common = request.height();
+    let common = start_height(request);
     let height = [&8_u32.to_le_bytes()[..], &common.to_le_bytes()].concat();
     let mut parent: Block = honest.query(AT, &height);
     let make = |number: u64| {
@@ -74,11 +74,6 @@ fn forged_transaction() -> Transaction {
     Transaction { signature: Some(Signature([5; 64])), ..transfer(&keys, to, Amount(1), Amount::whole(1), now()) }
 }
 
-/// Returns a binary list of blocks whose length field is `count`.
-fn list_of(count: u32, bytes: &[u8]) -> ScriptedResponse {
-    ScriptedResponse::Entity([&count.to_le_bytes(), bytes].concat())
-}
-
 fn lie(name: &'static str, expected: ExpectedOpinion, path: &'static str, lie: impl Lie) -> Attack {
     Attack::new(name, expected, path, ahead, lie)
 }
@@ -93,38 +88,21 @@ pub fn attacks() -> Vec<Attack> {
         lie("hashes: only those that we have", Penalized, HASHES, |request, honest| {
             ScriptedResponse::entity(&HashChain(with_one_more(request, honest).into_iter().take(1).collect()))
         }),
-        lie("hashes: one too many", Penalized, HASHES, |request, honest| {
-            let mut hashes = with_one_more(request, honest);
-            hashes.resize(MAX_ITEMS + 1, Hash256([9; 32]));
-            ScriptedResponse::entity(&HashChain(hashes))
-        }),
         lie("hashes: thousands", NotPenalized, HASHES, |request, honest| {
             let mut hashes = with_one_more(request, honest);
             hashes.resize(100_000, Hash256([9; 32]));
             ScriptedResponse::entity(&HashChain(hashes))
         }),
-        lie("blocks: nobody may make them", Penalized, BLOCKS, |request, honest| {
-            ScriptedResponse::entity(&List(unentitled_blocks(request, honest, 20, &[])))
-        }),
-        lie("blocks: they do not follow", Penalized, BLOCKS, |request, honest| {
-            ScriptedResponse::entity(&List(unentitled_blocks(request, honest, 2, &[]).split_off(1)))
-        }),
         lie("blocks: invalid transactions", Penalized, BLOCKS, |request, honest| {
             let transactions = vec![forged_transaction(); 100];
             ScriptedResponse::entity(&List(unentitled_blocks(request, honest, 10, &transactions)))
-        }),
-        lie("blocks: too many", Penalized, BLOCKS, |request, honest| {
-            ScriptedResponse::entity(&List(unentitled_blocks(request, honest, MAX_ITEMS as u64 + 4, &[])))
         }),
         lie("blocks: of another network", Penalized, BLOCKS, |request, honest| {
             let blocks = unentitled_blocks(request, honest, 1, &[]).into_iter().map(of_mainnet);
             ScriptedResponse::entity(&List(blocks.collect()))
         }),
-        lie("blocks: cut short", NotPenalized, BLOCKS, |request, honest| {
-            let blocks = unentitled_blocks(request, honest, 1, &[])[0].to_bytes(SigningForm::Verifiable);
-            list_of(1, &[&(blocks.len() as u32).to_le_bytes(), &blocks[..50]].concat())
+        lie("blocks: two thousand millions of them", NotPenalized, BLOCKS, |_, _| {
+            ScriptedResponse::Entity([&i32::MAX.to_le_bytes()[..], &[0; 100]].concat())
         }),
-        lie("blocks: two thousand millions of them", NotPenalized, BLOCKS, |_, _| list_of(i32::MAX as u32, &[0; 100])),
-        lie("blocks: garbage", NotPenalized, BLOCKS, |_, _| list_of(7, &[0xa5; 10_000])),
     ]
 }

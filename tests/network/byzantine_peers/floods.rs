@@ -14,6 +14,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::attacks::{Attack, ExpectedOpinion, truth};
 use super::{AttackScene, BYZANTINE, HonestNode, POOR};
+use crate::common::http::post_binary;
 use crate::common::private_network::{address, block, key_pair, now, transfer};
 use crate::network::scripted_peer::{HonestPeer, ScriptedPeer, ScriptedResponse, info};
 
@@ -50,13 +51,7 @@ fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
 }
 
 fn post(path: &str, entity: &impl Writable) -> Vec<u8> {
-    let body = Format::Binary.to_bytes(entity);
-    let length = body.len();
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: a\r\nAccept: application/binary\r\nContent-Type: application/binary\r\n\
-         Content-Length: {length}\r\n\r\n"
-    );
-    [head.as_bytes(), &body].concat()
+    post_binary(path, &Format::Binary.to_bytes(entity))
 }
 
 /// Sends requests from all addresses and reads the answers. Half of the sources keep to the rate limit; the others are
