@@ -9,7 +9,7 @@ use nisd::config::{
 };
 use nisd::model::address::NetworkByte;
 use nisd::model::network::{Forks, ImportanceScheme, Vesting};
-use nisd::model::units::{Amount, Timestamp};
+use nisd::model::units::Amount;
 use proptest::prelude::*;
 
 const HOME: &str = "/home/someone";
@@ -44,22 +44,6 @@ fn unset_settings_have_their_defaults() {
     assert!(settings.websocket.lenient_stomp && settings.http.dos_filter && settings.node.auto_boot);
     assert_eq!(settings.limits.idle_timeout, Duration::from_secs(30));
     assert_eq!(notices(&settings), "");
-}
-
-#[test]
-fn flags_override_the_file_and_the_file_overrides_defaults() {
-    let text = b"nem.httpPort = 1001\nnem.websocketPort = 1002\nnisd.clock = 5";
-    let flag =
-        |key: &str, value: &str| Override { key: key.to_owned(), value: value.to_owned().into(), flag: "--http-port" };
-    let settings = build(
-        Some((Path::new("a.properties"), text)),
-        vec![flag("nem.httpPort", "1"), flag("nem.httpPort", "2")],
-        Some(Path::new(HOME)),
-    )
-    .unwrap();
-    assert_eq!((settings.http.port, settings.websocket.port), (2, 1002));
-    assert_eq!(settings.node.clock, ClockMode::Still(Timestamp(5)));
-    assert_eq!(settings.limits.connections, 10_000);
 }
 
 #[test]
@@ -459,20 +443,6 @@ fn a_file_is_read_by_its_content_or_its_ending() {
     let error = load(Some(&folder.path().join("absent")), Vec::new(), None).unwrap_err().to_string();
     assert!(error.contains("cannot read the configuration file") && error.contains("absent"), "{error}");
     assert!(matches!(load(Some(folder.path()), Vec::new(), None), Err(ConfigError::Unreadable { .. })));
-}
-
-#[test]
-fn every_setting_is_accepted_as_its_own_default() {
-    let set = |key: &nisd::config::Key| match key.default {
-        nisd::config::DefaultValue::Value(value) => Some(format!("{} = {value}\n", key.name)),
-        nisd::config::DefaultValue::Derived(_) => None,
-    };
-    let text: String = nisd::config::table::keys().filter_map(set).collect();
-    let settings = file(&text).unwrap();
-    assert_eq!(settings.network, file("").unwrap().network);
-    assert_eq!(settings.http, file("").unwrap().http);
-    assert_eq!(settings.websocket, file("").unwrap().websocket);
-    assert_eq!(settings.limits, file("").unwrap().limits);
 }
 
 fn key() -> impl Strategy<Value = String> {

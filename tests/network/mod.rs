@@ -1,6 +1,5 @@
 //! Nodes as processes that talk to each other.
 
-mod announcements;
 mod block_download;
 mod byzantine_peers;
 mod fetch_client;

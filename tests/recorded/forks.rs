@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::recorded_chain::{Chain, digest_of, tip_of};
-use crate::common::remote_node::{LocalNode, Remote, bytes_of, push, synchronise};
-use nisd::chain::BranchOutcome;
+use crate::common::recorded_chain::{Chain, FAR_FUTURE, digest_of, tip_of};
+use crate::common::remote_node::{LocalNode, Remote, bytes_of, process_branch, push, synchronise};
 use nisd::chain::chain_comparer::ComparisonResult;
+use nisd::chain::{BranchOutcome, CandidateBranch, RollbackError};
 use nisd::model::{Block, Height, Timestamp};
 use nisd::store::{Store, stored_header};
 use serde_json::Value;
@@ -172,3 +172,21 @@ fn assert_every_block_is_that_of_the_winner(store: &Store, fork: &Fork) {
 }
 
 for_each_chain!(every_fork_is_resolved, every_fork_is_resolved_as_recorded);
+
+#[test]
+fn a_branch_beyond_the_rewrite_limit_is_rejected_and_changes_nothing() {
+    let (chain, folder) = (Chain::open("one-year"), tempfile::tempdir().unwrap());
+    let (store, blocks, limit) = (chain.store(folder.path()), chain.blocks(), chain.network.chain.rewrite_limit);
+    chain.import(&store, 730);
+    let (before, lowest) = ((tip_of(&store), digest_of(&store)), 730 - limit);
+    let branch = |common: u64| {
+        let part = blocks.iter().filter(|block| (common + 1..=735).contains(&block.height.0)).cloned().collect();
+        CandidateBranch::new(&store, &chain.network, Height(common), part)
+    };
+    assert!(matches!(branch(lowest - 1), Err(RollbackError::TooDeep { lowest: found }) if found.0 == lowest));
+    assert_eq!((tip_of(&store), digest_of(&store)), before);
+    assert!(process_branch(branch(lowest).unwrap(), FAR_FUTURE).update.is_some());
+    // A rollback uses up the limit: a part cannot undo further blocks.
+    chain.roll_back(&store, 735 - limit).unwrap();
+    assert!(matches!(branch(735 - limit - 1), Err(RollbackError::TooDeep { .. })));
+}

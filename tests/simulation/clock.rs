@@ -1,4 +1,4 @@
-//! A node whose system clock is wrong for a while, in virtual time.
+//! A harvesting node in virtual time, also with a system clock that is wrong for a while.
 
 use std::time::Duration;
 
@@ -35,6 +35,17 @@ fn with_node(test: impl FnOnce(&mut SimulatedNode<'_>)) {
     let store = store.expect("a store");
     import_list(&store, &settings.network, &genesis.block, []);
     test(&mut SimulatedNode::start(&store, &settings, START));
+}
+
+#[test]
+fn an_account_that_always_hits_makes_a_block_every_second() {
+    with_node(|node| {
+        node.run_for(20 * SECOND);
+        let before = height(node);
+        node.run_for(40 * SECOND);
+        let made = height(node) - before;
+        assert!((36..=40).contains(&made), "{made} blocks in 40 seconds");
+    });
 }
 
 #[test]

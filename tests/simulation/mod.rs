@@ -2,6 +2,3 @@
 
 mod clock;
 mod network_simulation;
-mod simulated_devnet;
-mod statistics;
-mod traffic;

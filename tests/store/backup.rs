@@ -145,23 +145,3 @@ fn backups_during_an_import_are_stores_of_one_commit_despite_kills() {
     chain.import_to(&whole, copied.0);
     assert_eq!(digest(&whole), copied);
 }
-
-#[test]
-fn a_node_continues_from_a_backup_of_a_harvesting_node() {
-    let folder = DataFolder::new();
-    let config = hasty_network(folder.0.path(), 0, &[]);
-    let reach = |node: &Node, height: u64| {
-        let mut client = Client::connect(node.http);
-        wait_for("a block", || (client.height() >= height).then_some(()));
-    };
-    let mut node = Node::start(["--config", text(&config)]);
-    reach(&node, 3);
-    let copy = folder.beside("copy");
-    let copied = height_and_digest(backup(&folder.path(), &copy));
-    assert!(copied.0 >= 3);
-    reach(&node, copied.0 + 1);
-    node.process.kill();
-    assert_eq!(height_and_digest(run(["check", "--data", text(&copy)])), copied);
-    let node = Node::start(["--config", text(&config), "--data", text(&copy)]);
-    reach(&node, copied.0 + 2);
-}

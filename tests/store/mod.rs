@@ -2,7 +2,6 @@
 
 mod backup;
 mod corrupt_stores;
-mod crash;
 mod full_disk;
 mod power_cuts;
 mod reindex;

@@ -1,7 +1,5 @@
 //! The rules, the state and the codecs against vectors, and against random transactions.
 
-mod chain_properties;
-mod chain_range;
 #[path = "../bench/chains/mod.rs"]
 mod chains;
 mod consensus_vectors;
@@ -9,7 +7,6 @@ mod crypto_vectors;
 mod encoding_vectors;
 mod generated_chains;
 mod ledger;
-mod mutation;
 mod peer_trust_vectors;
 mod peer_wire_vectors;
 mod poi_vectors;

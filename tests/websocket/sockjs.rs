@@ -1,17 +1,14 @@
 //! SockJS on a running node, transport by transport, as a client sees it on the wire.
 
-use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-use crate::common::daemon::{Node, new_network, wait_for};
+use crate::common::daemon::{Node, new_network};
 use crate::common::http::{Client, Response};
 use crate::common::websocket::Stomp;
 
 const CONNECT: &str = r#"["CONNECT\naccept-version:1.1,1.0\n\n\u0000"]"#;
 const CONNECTED: &str = "CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\0";
 const SUBSCRIBE: &str = r#"["SUBSCRIBE\nid:s\ndestination:/blocks/new\n\n\u0000"]"#;
-/// `SUBSCRIBE` to whole blocks.
-const SUBSCRIBE_BLOCKS: &str = r#"["SUBSCRIBE\nid:b\ndestination:/blocks\n\n\u0000"]"#;
 const DISCONNECT: &str = r#"["DISCONNECT\n\n\u0000"]"#;
 const CALLBACK: &str = "_jp.abc";
 
@@ -212,64 +209,4 @@ fn every_transport_opens_sends_receives_and_ends() {
         assert_eq!(session.fetch_as_other_client(), r#"c[3000,"Go away!"]"#, "{way:?}");
         assert_eq!(session.send(CONNECT), 500);
     }
-}
-
-#[test]
-fn a_session_has_one_receiver_and_ends_when_it_disconnects() {
-    let node = node();
-    for (number, way) in TRANSPORTS.into_iter().enumerate() {
-        let mut session = Session::open(node.websocket, &format!("single{number}"), way);
-        if !way.is_streaming() {
-            session.receiver.send(way.request(&session.name));
-            wait_for("the request", || session.fetch_as_other_client().starts_with("c[2010").then_some(()));
-        }
-        assert_eq!(session.fetch_as_other_client(), r#"c[2010,"Another connection still open"]"#, "{way:?}");
-        session.receiver = Client::connect(node.websocket);
-        // The node detects the end of the connection a moment later.
-        let told =
-            wait_for("the end", || Some(session.fetch_as_other_client()).filter(|told| !told.starts_with("c[2010")));
-        assert_eq!(told, r#"c[1002,"Connection interrupted"]"#, "{way:?}");
-    }
-}
-
-#[test]
-fn a_client_that_does_not_read_loses_its_session() {
-    let node = node();
-    let mut session = Session::open(node.websocket, "slow", XhrStreaming);
-    assert_eq!(session.send(SUBSCRIBE_BLOCKS), 204);
-    // Thousands of receipts that nobody reads: the socket buffers fill up, then the session's queue.
-    let receipt = "r".repeat(10_000);
-    let asked = format!(r#"["SEND\ndestination:/x\nreceipt:{receipt}\n\n\u0000"]"#);
-    let sent = (0..5_000).take_while(|_| session.send(&asked) == 204).count();
-    assert!((50..4_000).contains(&sent), "{sent} messages were taken");
-    // Other sessions are served all the same.
-    let mut other = Session::open(node.websocket, "other", Xhr);
-    assert_eq!(other.send(CONNECT), 204);
-    assert_eq!(other.stomp(), [CONNECTED]);
-}
-
-#[test]
-fn a_client_of_http_1_0_reads_a_stream_up_to_the_end_of_the_connection() {
-    let node = node();
-    let mut client = Client::connect(node.websocket);
-    client.send("POST /w/messages/000/old/xhr_streaming HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
-    let answer = client.head();
-    assert_eq!((answer.status, answer.header("Transfer-Encoding")), (200, None));
-    let (mut stream, mut body) = client.into_parts();
-    let mut chunk = [0; 4096];
-    while !body.ends_with(b"\no\n") {
-        let count = stream.read(&mut chunk).expect("bytes in time");
-        assert!(count > 0, "the stream ends early");
-        body.extend_from_slice(&chunk[..count]);
-    }
-    let mut sender = Client::connect(node.websocket);
-    sender.send(format!(
-        "POST /w/messages/000/old/xhr_send HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{DISCONNECT}",
-        DISCONNECT.len()
-    ));
-    assert_eq!(sender.answer().status, 204);
-    let mut rest = String::new();
-    stream.read_to_string(&mut rest).expect("the end in time");
-    assert!(rest.ends_with("c[1002,\"null\"]\n"), "{rest}");
-    let _ = stream.write_all(b"\r\n");
 }
