@@ -25,7 +25,6 @@ macro_rules! for_each_chain {
 mod account_history;
 mod announced_transactions;
 mod chains;
-mod configs;
 mod forks;
 mod golden_chain;
 mod history;

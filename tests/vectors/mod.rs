@@ -14,4 +14,3 @@ mod random_transactions;
 mod rules_vectors;
 mod state_vectors;
 mod values;
-mod wire_forms;
