@@ -8,7 +8,7 @@
 //! What was tried with `lmdb-master-sys` 0.2.6 before it was taken: it builds as it is; the tests of the store pass, those of
 //! torn pages included; each of the two libraries reads the store that the other has written of a recorded chain, with the
 //! same digest; and 640,000 transactions are imported in the same 81 s. Since then: 2,000 batches of 12,000 pages each leave
-//! the process with the 34,164 KiB of its own that it had after the sixth (`tests/spilled_batches.rs`).
+//! the process with the 34,164 KiB of its own that it had after the sixth (`tests/write_memory.rs`).
 #![no_std]
 #![forbid(unsafe_code)]
 

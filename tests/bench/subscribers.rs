@@ -64,8 +64,8 @@ fn sessions(node: &Node, count: usize, topics: &[&str]) -> Swarm {
 
 /// Prints how many messages of a topic reached all sessions, and how fast; returns their number.
 fn report(swarm: &Swarm, topic: &str) -> usize {
-    let (all, sessions) = (swarm.deliveries_on(&format!("{topic} ")), swarm.connections.len());
-    let all: Vec<_> = all.collect();
+    let (prefix, sessions) = (format!("{topic} "), swarm.connections.len());
+    let all: Vec<_> = swarm.deliveries_on(&prefix).collect();
     let mut spreads = spreads(all.iter().copied().filter(|delivery| delivery.times == sessions));
     let count = spreads.len();
     println!("{topic}: {count} of {} blocks reached all; first to last: {}", all.len(), in_millis(&mut spreads));

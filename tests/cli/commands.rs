@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::daemon::{CommandOutput, args, assert_contains, run};
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
-use crate::common::{older_store, recorded, tiny};
+use crate::common::{older_store, recorded, recorded_chain, tiny};
 use nisd::codec::Context;
 use nisd::model::Height;
 use nisd::state;
@@ -536,15 +536,8 @@ fn a_check_finds_another_generation_hash() {
 }
 
 /// Returns the rows of a table: key and value.
-fn rows(data: &Path, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let (store, _) = Store::open_existing(data, AccessMode::Shared, Options::default()).expect("a store");
-    let mut rows = Vec::new();
-    let mut take = |key: &[u8], value: &[u8]| {
-        rows.push((key.to_vec(), value.to_vec()));
-        Ok(true)
-    };
-    store.snapshot().expect("a snapshot").for_each_prefix(table, &[], &mut take).expect("the rows");
-    rows
+fn rows(place: &DataFolder, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
+    recorded_chain::rows(&place.open(AccessMode::Shared).snapshot().expect("a snapshot"), table, &[])
 }
 
 /// Flips one bit of a row: of its value, or of its key if the value is empty.
@@ -565,7 +558,7 @@ fn empty_or_checked(place: &DataFolder, tables: impl Iterator<Item = Table>) -> 
     let whole = place.data_file();
     let mut empty = Vec::new();
     for table in tables {
-        let mut rows = rows(&place.path(), table);
+        let mut rows = rows(place, table);
         // The hash totals depend on a setting that may change, so they cannot be compared.
         rows.retain(|(key, _)| table != Table::Totals || key != state::HASH_TOTALS_KEY);
         // If a history claims to be shorter, only that much of it is compared.
@@ -610,7 +603,7 @@ fn a_check_finds_flipped_bits_missing_and_surplus_rows_in_compacted_hashes() {
     assert!(empty_or_checked(&place, TABLES.into_iter()).is_empty());
     let whole = place.data_file();
     for table in TABLES {
-        let rows = rows(&place.path(), table);
+        let rows = rows(&place, table);
         let (key, value) = &rows[rows.len() / 2];
         let change = |change: &dyn Fn(&mut WriteTxn<'_>)| {
             place.change(change);
@@ -628,9 +621,9 @@ fn a_check_finds_flipped_bits_missing_and_surplus_rows_in_compacted_hashes() {
 #[test]
 fn compacted_hashes_do_not_change_the_digest_or_the_dump() {
     let (packed, plain) = (with_hash_epochs(1), with_hash_epochs(13));
-    let levels: BTreeSet<u8> = rows(&packed.path(), Table::HashRuns).iter().map(|(key, _)| key[0]).collect();
+    let levels: BTreeSet<u8> = rows(&packed, Table::HashRuns).iter().map(|(key, _)| key[0]).collect();
     assert!(levels.len() > 1, "{levels:?}");
-    assert!(rows(&packed.path(), Table::Hashes).len() * 4 < rows(&plain.path(), Table::Hashes).len());
+    assert!(rows(&packed, Table::Hashes).len() * 4 < rows(&plain, Table::Hashes).len());
     let looks = |place: &DataFolder| (place.digest(), place.run("dump", &[]).expect_success().text());
     assert!(looks(&packed) == looks(&plain));
     // Back, forward, and rebuilt.
@@ -671,7 +664,7 @@ fn a_corrupt_block_is_never_exported() {
     const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32);
     let place = full();
     let whole = place.data_file();
-    let blocks = rows(&place.path(), Table::Blocks);
+    let blocks = rows(&place, Table::Blocks);
     let file = fs::read(tiny("blocks.bin")).expect("the chain");
     for (height, (key, value)) in (1..).zip(&blocks).skip(1).step_by(7) {
         let start = block_offset(&file, height);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::Read;
+use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::http::{Client, Response};
 use super::json_text::Json;
@@ -20,14 +20,16 @@ pub const MAX_WAIT: Duration = Duration::from_secs(3);
 const NO_CODE: u16 = 1005;
 
 /// A line of a recording.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Line {
     pub conversation: String,
     /// Number of the client's action; the server's output after it has the same number.
     pub step: u64,
     /// Seconds since the start of the conversation.
+    #[serde(rename = "t")]
     pub time: f64,
-    pub from_client: bool,
+    /// `C` if the client sends, `S` if the server does.
+    dir: char,
     /// Kind of what was sent, such as `text`.
     pub op: String,
     pub data: String,
@@ -35,21 +37,8 @@ pub struct Line {
 
 /// Reads all lines of a file.
 pub fn read_file(path: &Path) -> Vec<Line> {
-    let mut text = String::new();
-    open_maybe_compressed(path).read_to_string(&mut text).expect("a text");
-    let line = |line: &str| {
-        let row: Value = serde_json::from_str(line).expect("a line is JSON");
-        let text = |name: &str| row[name].as_str().expect("a text").to_owned();
-        Line {
-            conversation: text("conversation"),
-            step: row["step"].as_u64().expect("a number"),
-            time: row["t"].as_f64().expect("a number"),
-            from_client: text("dir") == "C",
-            op: text("op"),
-            data: text("data"),
-        }
-    };
-    text.lines().map(line).collect()
+    let lines = BufReader::new(open_maybe_compressed(path)).lines();
+    lines.map(|line| serde_json::from_str(&line.expect("a text")).expect("a line is JSON")).collect()
 }
 
 /// What the client sends at once, and what the server sends after it.
@@ -78,12 +67,12 @@ pub fn conversations(lines: &[Line]) -> Vec<Conversation> {
             all.len() - 1
         });
         let steps = &mut all[place].steps;
-        let is_next = |step: &Step| step.number != line.step || line.from_client && !step.received.is_empty();
+        let is_next = |step: &Step| step.number != line.step || line.dir == 'C' && !step.received.is_empty();
         if steps.last().is_none_or(is_next) {
             steps.push(Step { number: line.step, ..Step::default() });
         }
         let step = steps.last_mut().expect("a step");
-        if line.from_client { step.sent.push(line.clone()) } else { step.received.push(line.clone()) }
+        if line.dir == 'C' { step.sent.push(line.clone()) } else { step.received.push(line.clone()) }
     }
     all
 }

@@ -4,6 +4,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::http::{Client, Response};
@@ -66,12 +67,12 @@ impl Exchange {
             method: text("method").expect("a method"),
             path: text("path").expect("a path"),
             query: text("query"),
-            headers: pairs(&row["headers"]),
+            headers: list(&row["headers"]),
             body: body("body", "bodyEncoding"),
             source: text("source").map(|source| source.parse().expect("an address")),
             expected: Response {
                 status: row["status"].as_u64().and_then(|status| status.try_into().ok()).expect("a status"),
-                headers: pairs(&row["responseHeaders"]),
+                headers: list(&row["responseHeaders"]),
                 body: body("responseBody", "responseEncoding").unwrap_or_default(),
             },
             compare: match row["compare"].as_str() {
@@ -80,9 +81,9 @@ impl Exchange {
                 Some("status") => Compare::Status,
                 other => panic!("{line}: compare {other:?}"),
             },
-            mask: texts(&row["mask"]),
-            mask_ranges: ranges(&row["maskRanges"]),
-            unordered: texts(&row["unordered"]),
+            mask: list(&row["mask"]),
+            mask_ranges: list(&row["maskRanges"]),
+            unordered: list(&row["unordered"]),
             is_optional: row["optional"] == true,
         }
     }
@@ -246,22 +247,9 @@ fn is_same(expected: &Json, got: &Json) -> bool {
     }
 }
 
-fn pairs(list: &Value) -> Vec<(String, String)> {
-    let list = list.as_array().expect("a list of pairs");
-    let text = |value: &Value| value.as_str().expect("a text").to_owned();
-    list.iter().map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
-}
-
-fn texts(list: &Value) -> Vec<String> {
-    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().map(|text| text.as_str().expect("a text").to_owned()).collect()
-}
-
-fn ranges(list: &Value) -> Vec<(i64, usize)> {
-    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter()
-        .map(|range| (range[0].as_i64().expect("a start"), range[1].as_u64().expect("a length") as usize))
-        .collect()
+/// Reads a list, which may be absent.
+fn list<T: DeserializeOwned>(value: &Value) -> Vec<T> {
+    serde_json::from_value::<Option<_>>(value.clone()).expect("a list").unwrap_or_default()
 }
 
 /// Zeroes a range; a negative start counts from the end.

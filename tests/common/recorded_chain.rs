@@ -10,8 +10,8 @@ use nisd::codec::SigningForm;
 use nisd::codec::block_file::{BlockFile, BlockFiles, write_block};
 use nisd::config::{self, Settings};
 use nisd::model::{Block, Hash256, Height, Network, Timestamp};
-use nisd::state::{digest, set_epoch_size};
-use nisd::store::{ChainIdentity, Options, Store, StoredHeader, tip};
+use nisd::state::{digest, dump, set_epoch_size};
+use nisd::store::{ChainIdentity, Options, Read, Store, StoredHeader, Table, tip};
 use serde_json::Value;
 
 use super::recorded;
@@ -53,11 +53,6 @@ impl Chain {
     /// Reads all blocks after the nemesis block.
     pub fn blocks(&self) -> Vec<Block> {
         self.read_blocks(self.file())
-    }
-
-    /// Reads the blocks of another file of the folder.
-    pub fn blocks_in(&self, file: &str) -> Vec<Block> {
-        self.read_blocks(open_blocks(&self.folder.join(file)))
     }
 
     fn read_blocks(&self, mut file: BlockFile<'_>) -> Vec<Block> {
@@ -147,12 +142,28 @@ fn open_blocks(path: &Path) -> BlockFile<'static> {
     BlockFile::new(File::open(path).unwrap()).unwrap()
 }
 
-/// Copies the files of a store that is not open.
+/// Copies the present files of a store, as a disk image; the lock file of LMDB is useless to others.
 pub fn copy_store(from: &Path, to: &Path) {
-    for file in fs::read_dir(from).unwrap() {
-        let file = file.unwrap();
+    for file in fs::read_dir(from).unwrap().map(Result::unwrap).filter(|file| file.file_name() != "lock.mdb") {
         fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
+}
+
+/// Returns the rows of a table with this prefix: key and value.
+pub fn rows(state: &impl Read, table: Table, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows = Vec::new();
+    let visited = state.for_each_prefix(table, prefix, |key, value| {
+        rows.push((key.to_vec(), value.to_vec()));
+        Ok(true)
+    });
+    visited.map(|()| rows).unwrap()
+}
+
+/// Returns the dump of the state of a store, or of one that is not committed yet.
+pub fn dump_of(state: &impl Read, network: &Network, tip: &StoredHeader) -> Value {
+    let mut text = Vec::new();
+    dump(state, network, tip, &mut text).unwrap();
+    serde_json::from_slice(&text).unwrap()
 }
 
 /// Returns the state digest of a store.

@@ -317,14 +317,12 @@ impl<'s> SimulatedNode<'s> {
 
     /// Sends JSON by POST.
     pub fn post(&mut self, path: &str, json: &str) -> http::Response {
-        let length = json.len();
-        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
-        self.request(format!("{head}Content-Length: {length}\r\n\r\n{json}").as_bytes())
+        self.request(http::post(path, json).as_bytes())
     }
 
     /// Sends a GET.
     pub fn get(&mut self, path: &str) -> http::Response {
-        self.request(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())
+        self.request(http::get(path).as_bytes())
     }
 
     /// Opens a websocket.

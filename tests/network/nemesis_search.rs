@@ -287,17 +287,9 @@ fn join_public(network: &str, file: &str, transactions: usize) {
 }
 
 #[test]
-fn a_node_joins_mainnet_without_any_file() {
+fn a_node_joins_each_public_network_without_any_file() {
     join_public("mainnet", "nemesis.bin", 1353);
-}
-
-#[test]
-fn a_node_joins_testnet_without_any_file() {
     join_public("testnet", "nemesis-testnet.bin", 20);
-}
-
-#[test]
-fn a_node_joins_mijinnet_without_any_file() {
     join_public("mijinnet", "nemesis-mijinnet.bin", 10);
 }
 

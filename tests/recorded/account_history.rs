@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::common::daemon::CommandOutput;
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
-use crate::common::recorded_chain::{Chain, digest_of, tip_of};
+use crate::common::recorded_chain::{Chain, digest_of, rows, tip_of};
 use nisd::model::{Address, Height};
 use nisd::state::{self, AccountHistory, AccountId, HistoryEntry};
 use nisd::store::{AccessMode, Read, Store, Table};
@@ -69,13 +69,7 @@ impl HistoryStore {
     }
 
     fn rows(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut rows = Vec::new();
-        let visited =
-            self.store.snapshot().expect("a snapshot").for_each_prefix(Table::BalanceHistory, &[], |key, value| {
-                rows.push((key.to_vec(), value.to_vec()));
-                Ok(true)
-            });
-        visited.map(|()| rows).expect("a store")
+        rows(&self.store.snapshot().expect("a snapshot"), Table::BalanceHistory, &[])
     }
 }
 

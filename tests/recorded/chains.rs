@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::print_notice;
-use crate::common::recorded_chain::{Chain, FAR_FUTURE, digest_of, tip_of};
+use crate::common::recorded_chain::{Chain, FAR_FUTURE, digest_of, dump_of, tip_of};
 use nisd::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress, proof};
 use nisd::codec::block_file::{self, BlockFile};
 use nisd::model::{Address, Height};
-use nisd::state::{self, dump};
+use nisd::state;
 use nisd::store::{ChainIdentity, Options, Store, block_row};
 use serde_json::Value;
 
@@ -17,13 +17,6 @@ const DOUBLES: [&str; 2] = ["scoreBits", "pageRankBits"];
 const TEXTS: [&str; 2] = ["score", "pageRank"];
 /// Tolerance relative to the value.
 const TOLERANCE: f64 = 1e-14;
-
-fn dump_of(chain: &Chain, store: &Store) -> Value {
-    let snapshot = store.snapshot().unwrap();
-    let mut text = Vec::new();
-    dump(&snapshot, &chain.network, &tip_of(store), &mut text).unwrap();
-    serde_json::from_slice(&text).unwrap()
-}
 
 fn double_from_bits(bits: &Value) -> f64 {
     f64::from_bits(u64::from_str_radix(bits.as_str().unwrap(), 16).unwrap())
@@ -65,7 +58,7 @@ fn differences(path: &str, expected: &Value, found: &Value, out: &mut Vec<String
 
 fn assert_same_state(chain: &Chain, store: &Store, expected: &Value) {
     let mut list = Vec::new();
-    differences("", expected, &dump_of(chain, store), &mut list);
+    differences("", expected, &dump_of(&store.snapshot().unwrap(), &chain.network, &tip_of(store)), &mut list);
     assert!(
         list.is_empty(),
         "height {}: {} differences, first {:#?}",

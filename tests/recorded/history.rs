@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use crate::common::exchange::{Exchange, read_file};
-use crate::common::recorded_chain::Chain;
+use crate::common::recorded_chain::{Chain, rows};
 use crate::common::{print_notice, recorded};
 use nisd::model::{Address, Height, MosaicDefinition, MosaicId};
 use nisd::state::AccountHistory;
@@ -189,12 +189,10 @@ fn supply_since(state: &impl Read, found: &HistoricalSupply, height: Height) -> 
     });
     visited.expect("a store");
     let mut supply = found.definition.properties.initial_supply as i64;
-    let visited = state.for_each_prefix(Table::SupplyChanges, &newest.expect("a row").to_be_bytes(), |key, value| {
+    for (key, value) in rows(state, Table::SupplyChanges, &newest.expect("a row").to_be_bytes()) {
         let at = u64::from_be_bytes(key[8..16].try_into().expect("a height"));
         supply += if at <= height.0 { i64::from_le_bytes(value.try_into().expect("units")) } else { 0 };
-        Ok(true)
-    });
-    visited.expect("a store");
+    }
     supply
 }
 

@@ -5,7 +5,6 @@
 //! number of networks.
 
 mod bad_requests;
-mod balance_sheet;
 mod byzantine_peer;
 mod environment;
 mod fault;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::common::recorded_chain::{Chain, import_list};
 use crate::common::simulated_node::ReplayedNode;
-use crate::common::{Random, from_environment, load_settings, print_notice, tiny};
+use crate::common::{Random, from_environment, http, load_settings, print_notice, tiny};
 use nisd::codec::network_from_text;
 use nisd::config::Settings;
 use nisd::state;
@@ -115,25 +115,15 @@ fn requests(store: &Store) -> Vec<Vec<u8>> {
         }
         paths.push(format!("/account/historical/get?address={address}&startHeight=1&endHeight=60&increment=20"));
     }
-    let mut names = Vec::new();
-    let visit = |key: &[u8], _: &[u8]| {
-        names.push(String::from_utf8_lossy(key).into_owned());
-        Ok(true)
-    };
-    snapshot.for_each_prefix(Table::Namespaces, &[], visit).expect("names");
-    for name in names.iter().map(String::as_str).take(3).chain(["nothing"]) {
+    let names = snapshot.keys_with_prefix(Table::Namespaces, &[]).expect("names");
+    let names = names.iter().map(|name| String::from_utf8_lossy(name)).take(3);
+    for name in names.chain(["nothing".into()]) {
         paths.push(format!("/namespace?namespace={name}"));
         paths.push(format!("/namespace/mosaic/definition/page?namespace={name}"));
     }
-    let get = |path: &String| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes();
-    let mut requests: Vec<Vec<u8>> = paths.iter().map(get).collect();
-    for height in (1..=60).step_by(7) {
-        let body = format!("{{\"height\":{height}}}");
-        let length = body.len();
-        let head = format!("POST /block/at/public HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
-        requests.push(format!("{head}Content-Type: application/json\r\n\r\n{body}").into_bytes());
-    }
-    requests
+    let gets = paths.iter().map(|path| http::get(path));
+    let posts = (1..=60).step_by(7).map(|height| http::post("/block/at/public", &format!("{{\"height\":{height}}}")));
+    gets.chain(posts).map(String::into_bytes).collect()
 }
 
 /// Applies damage that a disk may cause; the same number causes the same damage.

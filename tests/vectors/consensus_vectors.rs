@@ -15,14 +15,18 @@ fn vectors(group: &str) -> Value {
     vector_group("consensus", group)
 }
 
+/// Returns the cases of a group.
+fn cases_of(group: &str) -> Vec<Value> {
+    cases(&vectors(group)).to_vec()
+}
+
 fn timestamp(value: &Value) -> Timestamp {
     Timestamp(i32::try_from(integer(value)).expect("a time stamp"))
 }
 
 #[test]
 fn generation_hashes_follow_from_the_parent_and_the_signer() {
-    let group = vectors("generation_hash");
-    for case in cases(&group["cases"]) {
+    for case in &cases_of("generation_hash") {
         let found = generation_hash(&hash(&case["previous_generation_hash"]), &public_key(&case["signer_public_key"]));
         assert_eq!(found, hash(&case["generation_hash"]), "{case}");
     }
@@ -30,8 +34,7 @@ fn generation_hashes_follow_from_the_parent_and_the_signer() {
 
 #[test]
 fn difficulties_follow_from_their_windows() {
-    let group = vectors("difficulty");
-    for case in cases(&group["cases"]) {
+    for case in &cases_of("difficulty") {
         let mut window = DifficultyWindow::default();
         let blocks = case["difficulties"].as_array().unwrap().iter().zip(case["timestamps"].as_array().unwrap());
         blocks.for_each(|(difficulty, time)| window.push(number(difficulty), timestamp(time)));
@@ -44,10 +47,9 @@ fn difficulties_follow_from_their_windows() {
 
 #[test]
 fn a_chain_from_the_nemesis_block_has_its_difficulties_and_scores() {
-    let group = vectors("difficulty_sequence_from_nemesis");
     let mut window = DifficultyWindow::default();
     let (mut parent, mut chain_score) = (Timestamp(0), 0);
-    for block in cases(&group) {
+    for block in &cases_of("difficulty_sequence_from_nemesis") {
         let (difficulty, time) = (window.difficulty(60).unwrap(), timestamp(&block["timestamp"]));
         assert_eq!(difficulty, number(&block["difficulty"]), "{block}");
         if block["height"] != 1 {
@@ -66,17 +68,15 @@ fn a_chain_from_the_nemesis_block_has_its_difficulties_and_scores() {
 
 #[test]
 fn hits_follow_from_generation_hashes() {
-    let group = vectors("hit");
-    for case in cases(&group["cases"]) {
+    for case in &cases_of("hit") {
         assert_eq!(hit(&hash(&case["generation_hash"])), number(&case["hit"]), "{case}");
     }
 }
 
 #[test]
 fn targets_follow_from_importance_time_and_difficulty() {
-    let group = vectors("target");
     let mainnet = network(&[("nem.network", "mainnet")]).chain;
-    for case in cases(&group["cases"]) {
+    for case in &cases_of("target") {
         let total = Amount::whole(number(&case["nemesis_amount_xem"]));
         let effective = effective_importance(f64::from_bits(bits(&case["importance"]["bits"])), total);
         assert_eq!(effective, number(&case["effective_importance"]), "{case}");
@@ -91,9 +91,8 @@ fn targets_follow_from_importance_time_and_difficulty() {
 
 #[test]
 fn a_block_hits_from_its_first_second_on() {
-    let group = vectors("first_hit");
     let chain = network(&[("nem.network", "mainnet")]).chain;
-    for case in cases(&group) {
+    for case in &cases_of("first_hit") {
         let hit = hit(&hash(&case["generation_hash"]));
         assert_eq!(hit, number(&case["hit"]), "{case}");
         let first = i32::try_from(integer(&case["first_time_difference_that_hits"])).unwrap();
@@ -108,16 +107,14 @@ fn a_block_hits_from_its_first_second_on() {
 
 #[test]
 fn network_time_is_rounded_to_seconds() {
-    let group = vectors("network_time");
-    for case in cases(&group) {
+    for case in &cases_of("network_time") {
         assert_eq!(Timestamp::from_unix_millis(integer(&case["unix_millis"])), timestamp(&case["seconds"]), "{case}");
     }
 }
 
 #[test]
 fn the_chain_with_more_score_above_the_fork_wins() {
-    let group = vectors("fork_resolution");
-    for case in cases(&group) {
+    for case in &cases_of("fork_resolution") {
         let partial_score = |blocks: &Value| {
             let mut parent = timestamp(&case["common_parent_timestamp"]);
             let score = |block: &Value| {
@@ -139,9 +136,8 @@ fn the_chain_with_more_score_above_the_fork_wins() {
 
 #[test]
 fn hash_chains_reveal_the_fork_height() {
-    let group = vectors("hash_chain_comparison");
     let chain = network(&[("nem.network", "mainnet")]).chain;
-    for case in cases(&group) {
+    for case in &cases_of("hash_chain_comparison") {
         let height = Height(number(&case["local_height"]));
         let last = TipInfo { height, hash: Hash256::default(), signature: None };
         let comparison = ChainComparer::new(0, last, &chain);

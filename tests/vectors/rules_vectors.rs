@@ -24,6 +24,11 @@ fn vectors(group: &str) -> Value {
     vector_group("consensus", group)
 }
 
+/// Returns the cases of a group.
+fn cases_of(group: &str) -> Vec<Value> {
+    cases(&vectors(group)).to_vec()
+}
+
 fn mainnet() -> Network {
     public_network("mainnet")
 }
@@ -88,9 +93,8 @@ const ERAS: [u64; 3] = [874_999, 875_000, 1_250_000];
 
 #[test]
 fn transfers_cost_the_minimum_fees_of_all_three_eras() {
-    let group = vectors("transfer_minimum_fees");
     at(500_000, |ledger| {
-        for (index, case) in cases(&group).iter().enumerate() {
+        for (index, case) in cases_of("transfer_minimum_fees").iter().enumerate() {
             let mut mosaics = Vec::new();
             for (place, mosaic) in case["mosaics"].as_array().unwrap().iter().enumerate() {
                 let (supply, divisibility) = (number(&mosaic["supply"]), number(&mosaic["divisibility"]) as u8);
@@ -234,10 +238,9 @@ fn rents_and_creation_fees_follow_the_era() {
 
 #[test]
 fn the_transfer_amount_multiplies_mosaic_quantities() {
-    let group = vectors("raw_quantity");
     at(500_000, |ledger| {
         let id = define(ledger, "coin", 1, 0, None);
-        for case in cases(&group) {
+        for case in &cases_of("raw_quantity") {
             let found = moved(ledger, number(&case["amount_micro"]), &id, number(&case["bag_quantity"]));
             match text(&case["transferred"]).starts_with("error") {
                 true => assert_eq!(found, Err("BigInteger out of long range".to_owned()), "{case}"),
@@ -249,9 +252,8 @@ fn the_transfer_amount_multiplies_mosaic_quantities() {
 
 #[test]
 fn percentile_levies_wrap_at_64_bits() {
-    let group = vectors("percentile_levy");
     at(500_000, |ledger| {
-        for (index, case) in cases(&group).iter().enumerate() {
+        for (index, case) in cases_of("percentile_levy").iter().enumerate() {
             let (quantity, fee) = (number(&case["quantity"]), number(&case["fee"]));
             let mosaic = MosaicId::parse(&format!("alice:m{index}")).unwrap();
             let levy = Levy { kind: LevyKind::Percentile, recipient: address(&BOB), mosaic, fee };
@@ -268,9 +270,8 @@ fn percentile_levies_wrap_at_64_bits() {
 
 #[test]
 fn messages_may_be_longer_after_each_fork() {
-    let group = vectors("max_message_length_mainnet");
     at(2, |ledger| {
-        for case in cases(&group) {
+        for case in &cases_of("max_message_length_mainnet") {
             let max = max_message_length(&ledger.network.chain.forks, Height(number(&case["height"])));
             assert_eq!(max as u64, number(&case["max"]), "{case}");
         }
@@ -302,9 +303,8 @@ fn namespaces_are_renewed_in_time() {
 
 #[test]
 fn names_of_namespaces_are_valid_and_claimable() {
-    let group = vectors("namespace_ids");
     at(500_000, |ledger| {
-        for case in cases(&group) {
+        for case in &cases_of("namespace_ids") {
             let id = text(&case["id"]);
             assert_eq!(case["valid"], NamespaceId::parse(id).is_ok(), "{id}");
             let Some(claimable) = case["claimable"].as_bool() else { continue };
@@ -318,8 +318,7 @@ fn names_of_namespaces_are_valid_and_claimable() {
 
 #[test]
 fn names_of_mosaics_are_valid() {
-    let group = vectors("mosaic_names");
-    for case in cases(&group) {
+    for case in &cases_of("mosaic_names") {
         let id = MosaicId::new(NamespaceId::parse("a").unwrap(), text(&case["name"]));
         assert_eq!(case["valid"], id.is_ok(), "{case}");
     }
@@ -327,9 +326,8 @@ fn names_of_mosaics_are_valid() {
 
 #[test]
 fn deadlines_are_within_a_day_of_the_time_stamp() {
-    let group = vectors("deadline");
     at(2, |ledger| {
-        for case in cases(&group) {
+        for case in &cases_of("deadline") {
             let mut one = transfer(1, 0, Vec::new());
             one.timestamp = Timestamp(number(&case["timestamp"]) as i32);
             one.deadline = Timestamp(number(&case["deadline"]) as i32);
@@ -341,10 +339,9 @@ fn deadlines_are_within_a_day_of_the_time_stamp() {
 
 #[test]
 fn owners_and_remotes_may_sign_blocks_at_the_listed_heights() {
-    let group = vectors("remote_status");
     at(1000, |ledger| {
         let (owner, remote) = (address(&ALICE), address(&BOB));
-        for case in cases(&group) {
+        for case in &cases_of("remote_status") {
             let mode = if case["mode"] == "Activate" { LinkMode::Activate } else { LinkMode::Deactivate };
             let account = if case["side"] == "owner" { owner } else { remote };
             ledger.apply(&Effect::Link { owner, remote, mode }).unwrap();
@@ -365,13 +362,12 @@ fn owners_and_remotes_may_sign_blocks_at_the_listed_heights() {
 
 #[test]
 fn multisig_transactions_need_the_right_signatures() {
-    let group = vectors("multisig_signatures_present");
     let key = |name: &Value| match text(name).strip_prefix('c') {
         Some(number) => PublicKey([100 + number.parse::<u8>().unwrap(); 32]),
         None => PublicKey([200; 32]),
     };
     let keys = |list: &Value| list.as_array().unwrap().iter().map(key).collect::<Vec<_>>();
-    for case in cases(&group) {
+    for case in &cases_of("multisig_signatures_present") {
         at(500_000, |ledger| {
             let account = address(&ALICE);
             for cosignatory in keys(&case["cosignatories"]) {

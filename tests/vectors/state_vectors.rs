@@ -7,7 +7,7 @@ mod scenario;
 
 use super::ledger::{ALICE, BOB, define, mosaics_moved, on_empty, transaction, validation_result, within};
 use super::values::{cases, list, network, number, public_network, text};
-use crate::common::recorded_chain::{Chain, tip_of};
+use crate::common::recorded_chain::{Chain, dump_of, rows, tip_of};
 use crate::common::{UNREAD_TESTNET, print_notice, shared, vector_group};
 use accounts::mosaic_id;
 use checkpoint::{checkpoint, interface_status};
@@ -22,7 +22,6 @@ use nisd::model::{
 use nisd::rules::{Purpose, ValidationResult};
 use nisd::state::{
     self, BlockContext, Effect, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError, VestedBalance, digest,
-    dump,
 };
 use nisd::store::{ChainIdentity, Options, Read, Store, StoredHeader, Table, WriteTxn, block_key};
 use scenario::{Run, Scenario};
@@ -36,6 +35,11 @@ pub const NEMESIS_FILES: [(&str, &str); 3] =
 /// Returns a group of the vectors.
 fn vectors(group: &str) -> Value {
     vector_group("state", group)
+}
+
+/// Returns the cases of a group.
+fn cases_of(group: &str) -> Vec<Value> {
+    cases(&vectors(group)).to_vec()
 }
 
 fn height(value: &Value) -> Height {
@@ -65,17 +69,9 @@ fn namespace(name: &str) -> NamespaceId {
     NamespaceId::parse(name).unwrap()
 }
 
-/// Returns the dump of the state before it is committed.
-fn dump_of(state: &impl Read, network: &Network, tip: &StoredHeader) -> Value {
-    let mut text = Vec::new();
-    dump(state, network, tip, &mut text).unwrap();
-    serde_json::from_slice(&text).unwrap()
-}
-
 #[test]
 fn heights_are_grouped_by_359() {
-    let group = vectors("groupedHeight");
-    for case in cases(&group) {
+    for case in &cases_of("groupedHeight") {
         assert_eq!(case["grouped"], height(&case["height"]).importance_height().0, "{case}");
     }
     for case in cases(&vector_group("poi", "groupedHeight")) {
@@ -118,10 +114,9 @@ fn undoing_a_block_restores_the_previous_importances() {
 /// The pruning of weighted balances has no counterpart: balances have no history here.
 #[test]
 fn outlinks_and_leases_are_pruned_in_every_360th_block() {
-    let group = vectors("pruneHeights");
     print_notice("pruneHeights: weightedBalances is not compared, as balances keep no history");
     let network = testnet();
-    for case in cases(&group) {
+    for case in &cases_of("pruneHeights") {
         let (outlinks, leases) = (number(&case["outlinks"]), number(&case["namespaces"]));
         let around = |cut: u64| [cut - 1, cut].into_iter().filter(|height| *height > 0).collect::<Vec<_>>();
         on_empty(&network, |batch| {
@@ -159,8 +154,7 @@ fn retained_heights(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
 
 #[test]
 fn transaction_hashes_are_pruned_after_the_configured_time_but_not_before_36_hours() {
-    let group = vectors("transactionHashPrune");
-    for case in cases(&group) {
+    for case in &cases_of("transactionHashPrune") {
         let hours = case["retentionHours"].to_string();
         let network = network(&[&UNREAD_TESTNET[..], &[("nis.transactionHashRetentionTime", &hours)]].concat());
         let effective = network.chain.hash_retention_hours.map_or(-1, i64::from);
@@ -315,8 +309,7 @@ fn balances_vest_and_are_sent_and_undone_as_listed() {
 
 #[test]
 fn outlinks_weigh_the_vested_share_of_what_the_sender_has_left() {
-    let group = vectors("outlinkWeight");
-    for case in cases(&group) {
+    for case in &cases_of("outlinkWeight") {
         let (unvested, vested) = (number(&case["unvestedAfterSend"]), number(&case["vestedAfterSend"]));
         let left = VestedBalance { height: 1, unvested, vested };
         assert_eq!(case["weight"], Outlink::weigh(number(&case["amount"]), &left), "{case}");
@@ -325,9 +318,8 @@ fn outlinks_weigh_the_vested_share_of_what_the_sender_has_left() {
 
 #[test]
 fn the_amount_of_a_transfer_multiplies_the_quantities_of_its_mosaics() {
-    let group = vectors("mosaicQuantity");
     on_empty(&testnet(), |batch| {
-        for case in cases(&group) {
+        for case in &cases_of("mosaicQuantity") {
             let (amount, quantity) = (number(&case["transferAmount"]), number(&case["attachedQuantity"]));
             let moved =
                 mosaics_moved(batch, NetworkByte::TESTNET, amount, &mosaic_id(&"a:b".into()), quantity).unwrap();
@@ -338,10 +330,9 @@ fn the_amount_of_a_transfer_multiplies_the_quantities_of_its_mosaics() {
 
 #[test]
 fn levies_are_computed_with_the_arithmetic_of_64_bits() {
-    let group = vectors("levy");
     let network = testnet();
     let recipient = network.mosaic_sink();
-    for case in cases(&group) {
+    for case in &cases_of("levy") {
         let levy = Levy {
             kind: LevyKind::from_code(number(&case["type"]) as i32).unwrap(),
             recipient,
@@ -365,9 +356,8 @@ fn levies_are_computed_with_the_arithmetic_of_64_bits() {
 
 #[test]
 fn a_supply_change_credits_the_creator_up_to_the_maximum() {
-    let group = vectors("supply");
     let network = testnet();
-    for case in cases(&group) {
+    for case in &cases_of("supply") {
         let (most, supply) = (number(&case["maxSupply"]), number(&case["supply"]));
         on_empty(&network, |batch| {
             within(batch, &network, Height(2), |ledger| {
@@ -449,10 +439,9 @@ fn status_text(status: RemoteStatus) -> String {
 
 #[test]
 fn links_take_effect_and_end_as_listed() {
-    let group = vectors("remoteLinkTimeline");
     let network = testnet();
     let (limit, bob, rem) = (network.chain.rewrite_limit, address(&BOB), address(&ALICE));
-    for case in cases(&group) {
+    for case in &cases_of("remoteLinkTimeline") {
         on_empty(&network, |batch| {
             for (member, mode) in [("activatedAt", LinkMode::Activate), ("deactivatedAt", LinkMode::Deactivate)] {
                 let link = Effect::Link { owner: bob, remote: rem, mode };
@@ -503,14 +492,9 @@ fn rewards(run: &Run<'_, '_>) -> [Value; 3] {
     let tip = run.tip().unwrap();
     let signer = run.signer(tip.height.0);
     let beneficiary = run.scenario.accounts.name(&tip.beneficiary.unwrap_or(signer)).to_owned();
-    let mut hashes = 0;
-    run.txn
-        .for_each_prefix(Table::Hashes, &[], |key, _| {
-            // Epoch, first bytes of the hash, height, index.
-            hashes += u64::from(key[12..16] == (tip.height.0 as u32).to_be_bytes());
-            Ok(true)
-        })
-        .unwrap();
+    // Epoch, first bytes of the hash, height, index.
+    let is_of_tip = |(key, _): &&(Vec<u8>, Vec<u8>)| key[12..16] == (tip.height.0 as u32).to_be_bytes();
+    let hashes = rows(&run.txn, Table::Hashes, &[]).iter().filter(is_of_tip).count();
     [json!(["N3", beneficiary, tip.total_fee.0]), json!(["N12", beneficiary, tip.total_fee.0]), json!(["N13", hashes])]
 }
 

@@ -18,12 +18,12 @@ const MAX_BUFFERED: usize = 128 * MIB;
 const MAX_CONNECTIONS: usize = 4_000;
 
 /// Endless pipelined requests on many connections of one address.
-pub fn pipeline(binary: &str, connections: usize) -> Outcome {
+pub fn pipeline(binary: &str) -> Outcome {
     let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
     let forever = "GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(20).into_bytes();
     stage.begin();
-    swarm.open(connections, |_| ATTACKER, ConnectionScript::endless(b"", forever));
+    swarm.open(5_000, |_| ATTACKER, ConnectionScript::endless(b"", forever));
     swarm.run(Duration::from_secs(8), |_| false);
     let notes = vec![format!("answers {}, {} times closed", swarm.answers(), swarm.closed)];
     stage.end(notes, &[Bar::Others(20.0)])

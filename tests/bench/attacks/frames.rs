@@ -55,7 +55,7 @@ pub fn overflow(binary: &str) -> Outcome {
 }
 
 /// Frames as fast as the node accepts them, from sessions with many subscriptions.
-pub fn frames(binary: &str, sessions: usize) -> Outcome {
+pub fn frames(binary: &str) -> Outcome {
     const SUBSCRIPTIONS: usize = 990;
     let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
@@ -64,7 +64,7 @@ pub fn frames(binary: &str, sessions: usize) -> Outcome {
     let forever = encode(true, TEXT, pair.repeat(MAX_MESSAGE / pair.len()).as_bytes());
     let first = messages_of(std::iter::once(CONNECT.to_owned()).chain(many));
     stage.begin();
-    swarm.open(sessions, |_| ATTACKER, ConnectionScript { upgrades: true, first, forever, reconnects: true });
+    swarm.open(40, |_| ATTACKER, ConnectionScript { upgrades: true, first, forever, reconnects: true });
     swarm.run(Duration::from_secs(10), |_| false);
     let (frames, closed) = (swarm.rounds * (MAX_MESSAGE / pair.len() * 2), swarm.closed);
     let notes = vec![format!("{} messages, {frames} frames in 10 s, {closed} times closed", swarm.rounds)];

@@ -37,7 +37,7 @@ const fn attack(name: &'static str, about: &'static str, run: fn(&str) -> Outcom
     Attack { name, about, run }
 }
 
-const ATTACKS: [Attack; 39] = [
+const ATTACKS: [Attack; 37] = [
     attack("peace", "nobody attacks", baseline),
     attack("errors", "20 sessions x 1,000 subscriptions to /errors, 256 bad SENDs", published::errors),
     attack("last-block", "20 sessions x 1,000 subscriptions to /blocks, 32 x block/last", published::last_block),
@@ -51,12 +51,7 @@ const ATTACKS: [Attack; 39] = [
         published::owners,
     ),
     attack("overflow", "600 requests in one message, listened to by a stranger", frames::overflow),
-    attack("frames-10", "10 connections, messages of 2,000 SUBSCRIBE and UNSUBSCRIBE", |binary| {
-        frames::frames(binary, 10)
-    }),
-    attack("frames-40", "40 connections, messages of 2,000 SUBSCRIBE and UNSUBSCRIBE", |binary| {
-        frames::frames(binary, 40)
-    }),
+    attack("frames", "40 connections, messages of 2,000 SUBSCRIBE and UNSUBSCRIBE", frames::frames),
     attack("registrations", "one client registers addresses without end", frames::registrations),
     attack("told-twice", "a stranger asks for what others wait for", frames::repeated_requests),
     attack("batch", "definition/batch, one account 20,559 times", |binary| requests::batch(binary, false)),
@@ -73,12 +68,7 @@ const ATTACKS: [Attack; 39] = [
     attack("blocks-pushed", "10 strangers push the largest block, 50 a second", requests::pushed_blocks),
     attack("big-block", "a block of 2,500 transactions is made", requests::big_block),
     attack("big-block-asked", "10 attackers ask for a block of 2,500 transactions", requests::big_block_requests),
-    attack("pipeline-2000", "2,000 connections of one stranger pipeline requests", |binary| {
-        connections::pipeline(binary, 2_000)
-    }),
-    attack("pipeline-5000", "5,000 connections of one stranger pipeline requests", |binary| {
-        connections::pipeline(binary, 5_000)
-    }),
+    attack("pipeline", "5,000 connections of one stranger pipeline requests", connections::pipeline),
     attack("files-soft", "ulimit -Sn 1024, 1,010 connections", |binary| {
         connections::few_files(binary, "ulimit -Sn 1024")
     }),

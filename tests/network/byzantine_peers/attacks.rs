@@ -72,18 +72,6 @@ impl Attack {
         }
     }
 
-    pub fn with_memory(self, memory: f64) -> Attack {
-        Attack { memory, ..self }
-    }
-
-    pub fn with_accomplices(self, accomplices: u64) -> Attack {
-        Attack { accomplices, ..self }
-    }
-
-    pub fn with_action(self, act: impl Fn(&AttackScene) -> Vec<String> + Send + Sync + 'static) -> Attack {
-        Attack { act: Box::new(act), ..self }
-    }
-
     pub fn with_final_check(self, at_last: impl Fn(&AttackScene) -> Vec<String> + Send + Sync + 'static) -> Attack {
         Attack { final_check: Box::new(at_last), ..self }
     }

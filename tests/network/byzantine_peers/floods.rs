@@ -93,21 +93,6 @@ fn pushed<T: Writable>(entity: T) -> SecureEntity<T> {
     SecureEntity::sign(entity, &key_pair(BYZANTINE), None)
 }
 
-fn forged_blocks(scene: &AttackScene) -> Vec<String> {
-    let keys = key_pair(BYZANTINE);
-    flood(scene, |number| {
-        let (last, time) = (last_block(scene), Timestamp(now().0 + number as i32));
-        let next = block(&keys, last.height.0 + 1, time, last.hash(), Vec::new());
-        post("/push/block", &pushed(Block { signature: Some(Signature([number as u8; 64])), ..next }))
-    })
-}
-
-fn old_blocks(scene: &AttackScene) -> Vec<String> {
-    let old = [&8_u32.to_le_bytes()[..], &2_u64.to_le_bytes()].concat();
-    let request = post("/push/block", &pushed(scene.honest.query::<Block>("/block/at", &old)));
-    flood(scene, |_| request.clone())
-}
-
 /// Pushes correctly signed successors of our tip whose harvesters have no right to make them.
 fn unentitled_blocks(scene: &AttackScene) -> Vec<String> {
     let keys = key_pair(POOR);
@@ -127,11 +112,6 @@ fn forged_transactions(scene: &AttackScene) -> Vec<String> {
         let forged = Transaction { signature: Some(Signature([number as u8; 64])), ..payment(&keys, number) };
         post("/push/transactions", &List(vec![pushed(forged); 20]))
     })
-}
-
-fn duplicate_transactions(scene: &AttackScene) -> Vec<String> {
-    let request = post("/push/transactions", &List(vec![pushed(payment(&key_pair(BYZANTINE), 1)); 200]));
-    flood(scene, |_| request.clone())
 }
 
 /// Sends signs of life of as many nodes as there are addresses; each answers correctly and claims to have the best
@@ -170,7 +150,8 @@ fn signs_of_other_nodes(scene: &AttackScene) -> Vec<String> {
 }
 
 fn attack(name: &'static str, expected: ExpectedOpinion, act: fn(&AttackScene) -> Vec<String>) -> Attack {
-    Attack::new(name, expected, "/node/info", truth, |_, _| ScriptedResponse::Truthful).with_action(act)
+    let attack = Attack::new(name, expected, "/node/info", truth, |_, _| ScriptedResponse::Truthful);
+    Attack { act: Box::new(act), ..attack }
 }
 
 pub fn attacks() -> Vec<Attack> {
@@ -178,11 +159,8 @@ pub fn attacks() -> Vec<Attack> {
     vec![
         attack("signs of life: many identities", InState("active"), many_identities),
         attack("signs of life: of others", InState("active"), signs_of_other_nodes),
-        attack("pushes: forged blocks", Penalized, forged_blocks),
-        attack("pushes: an old block", InState("active"), old_blocks),
         attack("pushes: blocks that nobody may make", Penalized, unentitled_blocks),
         attack("pushes: forged transactions", Penalized, forged_transactions),
-        attack("pushes: one transaction again and again", InState("active"), duplicate_transactions),
     ]
 }
 

@@ -103,11 +103,11 @@ fn experiences(name: &'static str, count: usize) -> Attack {
     let pair = |node| ExperiencePair { node, experience: Experience::new(i64::MAX, 0) };
     let pairs: Vec<_> = nonexistent_nodes(count, at_closed_ports).into_iter().map(pair).collect();
     // Only one node is queried per minute.
-    Attack::new(name, ExpectedOpinion::NotPenalized, EXPERIENCES, truth, move |_, _| {
+    let attack = Attack::new(name, ExpectedOpinion::NotPenalized, EXPERIENCES, truth, move |_, _| {
         let node = info(&key_pair(BYZANTINE), at_closed_ports(1));
         ScriptedResponse::entity(&NodeExperiences { node, experiences: pairs.clone() })
-    })
-    .with_accomplices(20)
+    });
+    Attack { accomplices: 20, ..attack }
 }
 
 fn network_time() -> i64 {

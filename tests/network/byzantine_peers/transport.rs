@@ -10,9 +10,9 @@ use nisd::codec::Format;
 use nisd::model::{Amount, Transaction};
 use nisd::peer::wire::{List, Score};
 
-use super::BYZANTINE;
 use super::attacks::{Attack, ExpectedOpinion, Lie, truth};
 use super::chain::ahead;
+use super::{AttackScene, BYZANTINE};
 use crate::common::private_network::{address, key_pair, now, transfer};
 use crate::network::scripted_peer::{AfterResponse, HonestPeer, ReceivedRequest, ScriptedResponse, answer};
 
@@ -58,12 +58,12 @@ fn unconfirmed(name: &'static str, lie: impl Lie) -> Attack {
         (UNCONFIRMED, _) => lie(request, honest),
         _ => ScriptedResponse::Truthful,
     };
-    let attack =
-        Attack::new(name, ExpectedOpinion::NotPenalized, UNCONFIRMED, truth, truth).with_action(move |scene| {
-            told.get_or_init(|| scene.node.http);
-            Vec::new()
-        });
-    Attack { script: Arc::new(script), ..attack }
+    let attack = Attack::new(name, ExpectedOpinion::NotPenalized, UNCONFIRMED, truth, truth);
+    let act = move |scene: &AttackScene| {
+        told.get_or_init(|| scene.node.http);
+        Vec::new()
+    };
+    Attack { script: Arc::new(script), act: Box::new(act), ..attack }
 }
 
 /// Returns this many payments of one account; only the first is correctly signed.
@@ -125,8 +125,8 @@ fn in_synchronisation() -> Vec<Attack> {
     let payments = payments(20_000);
     vec![
         later("score: of any size", SCORE, move |_, _| ScriptedResponse::Entity(any_size.clone())),
-        all_bytes.with_memory(RESPONSE_MEMORY),
-        without_an_end.with_memory(RESPONSE_MEMORY),
+        Attack { memory: RESPONSE_MEMORY, ..all_bytes },
+        Attack { memory: RESPONSE_MEMORY, ..without_an_end },
         unconfirmed("unconfirmed: garbage", |_, _| ScriptedResponse::Entity(vec![0xa5; 4 << 20])),
         unconfirmed("unconfirmed: twenty thousand of no use", move |_, _| ScriptedResponse::Entity(payments.clone())),
     ]

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::plan::{MemberPlan, Plan};
 use crate::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, private_key};
-use crate::common::recorded_chain::{import_blocks, import_list};
+use crate::common::recorded_chain::{copy_store, import_blocks, import_list};
 use crate::common::simulated_node::simulated_network;
 use crate::common::{Random, UNREAD_TESTNET, load_settings};
 
@@ -132,13 +132,7 @@ impl Environment {
         self.folders.set(self.folders.get() + 1);
         let to = self.path(&format!("store-{}", self.folders.get()));
         fs::create_dir(&to).expect("a folder");
-        for file in fs::read_dir(from).expect("a folder") {
-            let file = file.expect("a file");
-            // The lock file of LMDB is useless to others.
-            if file.file_name() != "lock.mdb" {
-                fs::copy(file.path(), to.join(file.file_name())).expect("a copy");
-            }
-        }
+        copy_store(from, &to);
         to
     }
 

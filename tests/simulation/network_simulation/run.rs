@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nisd::model::{Address, Height, Transaction};
+use nisd::model::{Address, Body, Height, Transaction};
 use nisd::state;
 use nisd::store::{Store, block_row, stored_block, tip};
 
@@ -15,7 +15,6 @@ use super::network::Network;
 use super::plan::{Act, ForkPlan, Plan, TICK_TIME};
 use super::wallet_audit::{MessageAudit, MessageCounts};
 use crate::common::private_network::{NETWORK, address, key_pair};
-use crate::simulation::network_simulation::balance_sheet::BalanceSheet;
 use nisd_oracle::invariants;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -305,21 +304,27 @@ impl NetworkRun<'_> {
 
     /// Checks that every balance equals the sum over the blocks.
     fn check_books(&self, store: &Store) {
-        let (network, mut sheet) = (&self.network, BalanceSheet::default());
+        let network = &self.network;
         let snapshot = store.snapshot().expect("a snapshot");
-        let nemesis = address(&key_pair(0));
         let running = network.members.iter().find_map(|member| member.running.as_ref()).expect("a member");
-        for link in &running.view.chain[1..] {
-            let block = &network.watch.blocks[&link.hash];
-            sheet.add_block(block, Address::from_public_key(&block.signer, NETWORK), &network.environment.network);
+        let nemesis = stored_block(&snapshot, Height(1), network.environment.context()).expect("a store");
+        let (_, nemesis) = nemesis.expect("the nemesis block");
+        let blocks = running.view.chain[1..].iter().map(|link| &network.watch.blocks[&link.hash]);
+        let mut sheet = BTreeMap::<Address, i128>::new();
+        for block in blocks.chain([&nemesis]) {
+            let mut change = |account, amount: i128| *sheet.entry(account).or_default() += amount;
+            for transaction in &block.transactions {
+                let Body::Transfer(transfer) = &transaction.body else { panic!("not a transfer: {transaction:?}") };
+                let (amount, fee) = (i128::from(transfer.amount.0), i128::from(transaction.fee.0));
+                change(transaction.signer_address(NETWORK), -amount - fee);
+                change(transfer.recipient, amount);
+            }
+            change(Address::from_public_key(&block.signer, NETWORK), block.total_fee().0.into());
         }
-        let (_, first) = stored_block(&snapshot, Height(1), network.environment.context())
-            .expect("a store")
-            .expect("the nemesis block");
-        sheet.add_block(&first, nemesis, &network.environment.network);
-        assert_eq!(-sheet.balance(&nemesis), i128::from(network.environment.network.total_amount.0));
-        for (account, expected) in sheet.balances().filter(|(account, _)| **account != nemesis) {
-            let balance = state::account(&snapshot, account).expect("a store").balance;
+        let given = sheet.remove(&address(&key_pair(0))).expect("the nemesis account");
+        assert_eq!(-given, i128::from(network.environment.network.total_amount.0));
+        for (account, expected) in sheet {
+            let balance = state::account(&snapshot, &account).expect("a store").balance;
             assert_eq!(i128::from(balance.total()), expected, "{account}");
         }
     }
