@@ -111,7 +111,7 @@ impl Exchange {
     }
 
     /// Returns the bytes of the request: `Host`, `Connection: close`, the recorded headers and the framing.
-    fn request(&self, port: u16) -> Vec<u8> {
+    pub fn request(&self, port: u16) -> Vec<u8> {
         let mut head = format!("{} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n", self.line());
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));

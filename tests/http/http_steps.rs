@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::common::exchange::{Exchange as Recorded, read_file};
+use crate::common::exchange::read_file;
 use crate::common::recorded_chain::{Chain, tip_of};
 use crate::common::{print_notice, recorded};
 use nisd::api::{Api, ClockState, Features, NodeContext, NodeDescription, NodeStatus, Settings};
@@ -94,18 +94,6 @@ fn answer(
     }
 }
 
-/// Returns the bytes of a recorded request; a chunked body is sent as a whole.
-fn bytes_of(recorded: &Recorded) -> Vec<u8> {
-    let body = recorded.body.as_deref().unwrap_or_default();
-    let mut head = format!("{} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n", recorded.line(), body.len());
-    for (name, value) in &recorded.headers {
-        if !name.eq_ignore_ascii_case("transfer-encoding") && !name.eq_ignore_ascii_case("content-length") {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-    }
-    [head.as_bytes(), b"\r\n", body].concat()
-}
-
 fn replay(chain: &str, recording: &str) {
     let (mut chain, recording) = (Chain::open(chain), recorded(&format!("http/{recording}")));
     chain.network.chain.history_from = Some(Height(1));
@@ -119,7 +107,7 @@ fn replay(chain: &str, recording: &str) {
         let limit = api.body_limit(&recorded.method, &recorded.path);
         assert!(body.len() <= limit, "{}: {limit}", recorded.line());
         let mut reader = RequestReader::new(1 << 20);
-        reader.receive(&bytes_of(&recorded));
+        reader.receive(&recorded.request(7890));
         let Ok(Some(request)) = reader.next_request() else { continue };
         let address = recorded.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let caller = Client { listener: ListenerId(0), address, is_forwarded: false, is_unidentified: false };

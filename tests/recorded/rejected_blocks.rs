@@ -23,16 +23,35 @@ pub fn cases_by_height(file: &str) -> BTreeMap<String, BTreeMap<u64, Vec<Value>>
     groups
 }
 
-/// Runs all cases of a file, ordered by chain and height.
-fn replay(file: &str, mut check: impl FnMut(&mut StoreFixture<'_>, &Value) -> Vec<String>) {
+/// Returns how the result of a case differs from the recorded one.
+type Check = fn(&mut StoreFixture<'_>, &Value) -> Vec<String>;
+
+/// The files of cases and their checks.
+const CHECKS: [(&str, Check); 3] = [
+    ("blocks.jsonl", check_push_case),
+    ("blocks.jsonl", check_block_by_synchronisation),
+    ("chain-parts.jsonl", check_chain_part),
+];
+
+#[test]
+fn every_pushed_block_synchronised_block_and_branch_gets_the_recorded_result() {
+    let mut cases: BTreeMap<String, BTreeMap<u64, Vec<(Check, Value)>>> = BTreeMap::new();
+    for (file, check) in CHECKS {
+        for (chain, heights) in cases_by_height(file) {
+            let of_chain = cases.entry(chain).or_default();
+            for (height, found) in heights {
+                of_chain.entry(height).or_default().extend(found.into_iter().map(|case| (check, case)));
+            }
+        }
+    }
     let (mut count, mut wrong) = (0, Vec::new());
-    for (name, heights) in cases_by_height(file) {
+    for (name, heights) in cases {
         let chain = Chain::open(&name);
         let mut fixture = StoreFixture::new(&chain);
         for (height, cases) in heights {
             fixture.advance_to(height);
             let before = (digest_of(fixture.store()), tip_of(fixture.store()));
-            for case in &cases {
+            for (check, case) in &cases {
                 count += 1;
                 let differences = check(&mut fixture, case);
                 wrong.extend(differences.iter().map(|text| format!("{} ({}): {text}", case["id"], case["note"])));
@@ -40,8 +59,8 @@ fn replay(file: &str, mut check: impl FnMut(&mut StoreFixture<'_>, &Value) -> Ve
             assert_eq!((digest_of(fixture.store()), tip_of(fixture.store())), before, "{name} at {height}");
         }
     }
-    print_notice(&format!("{file}: {count} cases, {} differences", wrong.len()));
-    assert!(count > 0 && wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
+    print_notice(&format!("{count} blocks and branches, {} differences", wrong.len()));
+    assert!(count > 1_500 && wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 fn time_of(case: &Value) -> Timestamp {
@@ -156,11 +175,6 @@ fn check_push_case(fixture: &mut StoreFixture<'_>, case: &Value) -> Vec<String> 
     out
 }
 
-#[test]
-fn every_pushed_block_gets_the_recorded_result() {
-    replay("blocks.jsonl", check_push_case);
-}
-
 fn interaction_of(synchronisation: &Synchronisation) -> String {
     let name = |interaction| match interaction {
         Interaction::Success => "SUCCESS".to_owned(),
@@ -227,11 +241,6 @@ fn check_block_by_synchronisation(fixture: &mut StoreFixture<'_>, case: &Value) 
     out
 }
 
-#[test]
-fn every_synchronised_block_gets_the_recorded_result() {
-    replay("blocks.jsonl", check_block_by_synchronisation);
-}
-
 fn check_chain_part(fixture: &mut StoreFixture<'_>, case: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let remote = Remote::recorded(fixture.chain, &case["peer"]);
@@ -248,9 +257,4 @@ fn check_chain_part(fixture: &mut StoreFixture<'_>, case: &Value) -> Vec<String>
         fixture.restore();
     }
     out
-}
-
-#[test]
-fn every_candidate_branch_gets_the_recorded_result() {
-    replay("chain-parts.jsonl", check_chain_part);
 }

@@ -11,12 +11,12 @@ use nisd::model::{Amount, Hash256, Height, Timestamp};
 use serde_json::Value;
 
 /// Returns a group of the vectors.
-fn vectors(group: &str) -> Value {
+pub fn vectors(group: &str) -> Value {
     vector_group("consensus", group)
 }
 
 /// Returns the cases of a group.
-fn cases_of(group: &str) -> Vec<Value> {
+pub fn cases_of(group: &str) -> Vec<Value> {
     cases(&vectors(group)).to_vec()
 }
 

@@ -1,6 +1,4 @@
 //! Wire forms of the peer protocol against the vectors of NIS1.
-//!
-//! The vectors lie outside this repository (see `crate::common::shared`).
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;

@@ -1,8 +1,8 @@
 //! The rules against the published vectors.
 
+use super::consensus_vectors::{cases_of, vectors};
 use super::ledger::{self, ALICE, BOB, mosaics_moved, on_empty, validation_result, within};
 use super::values::{NETWORKS, cases, number, public_key, public_network, text};
-use crate::common::vector_group;
 use nisd::crypto::PublicKey;
 use nisd::model::network::NAMESPACE_SINK;
 use nisd::model::transaction::{
@@ -18,16 +18,6 @@ use nisd::rules::{FeeSchedule, Purpose, ValidationResult, max_message_length, ma
 use nisd::state::{self, Effect, Ledger};
 use nisd::store::WriteTxn;
 use serde_json::Value;
-
-/// Returns a group of the vectors.
-fn vectors(group: &str) -> Value {
-    vector_group("consensus", group)
-}
-
-/// Returns the cases of a group.
-fn cases_of(group: &str) -> Vec<Value> {
-    cases(&vectors(group)).to_vec()
-}
 
 fn mainnet() -> Network {
     public_network("mainnet")

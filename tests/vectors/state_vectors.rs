@@ -5,21 +5,20 @@ mod accounts;
 mod checkpoint;
 mod scenario;
 
-use super::ledger::{ALICE, BOB, define, mosaics_moved, on_empty, transaction, validation_result, within};
+use super::ledger::{ALICE, BOB, define, mosaics_moved, on_empty, within};
 use super::values::{cases, list, network, number, public_network, text};
+use crate::common::private_network::{block, key_pair, transfer};
 use crate::common::recorded_chain::{Chain, dump_of, rows, tip_of};
 use crate::common::{UNREAD_TESTNET, print_notice, shared, vector_group};
 use accounts::mosaic_id;
 use checkpoint::{checkpoint, interface_status};
 use nisd::chain::{due_after, nemesis_block};
-use nisd::crypto::{PublicKey, Signature};
+use nisd::crypto::PublicKey;
 use nisd::model::network::ChainParameters;
-use nisd::model::transaction::{LinkMode, ProvisionNamespace, SupplyChangeKind, Transfer, wire_version};
+use nisd::model::transaction::{LinkMode, SupplyChangeKind};
 use nisd::model::{
-    Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, LevyKind, NamespaceId, Network, NetworkByte,
-    Timestamp, Transaction,
+    Address, Amount, Block, Hash256, Height, Levy, LevyKind, NamespaceId, Network, Timestamp, Transaction,
 };
-use nisd::rules::{Purpose, ValidationResult};
 use nisd::state::{
     self, BlockContext, Effect, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError, VestedBalance, digest,
 };
@@ -177,31 +176,9 @@ fn transaction_hashes_are_pruned_after_the_configured_time_but_not_before_36_hou
 
 /// Stores a block at height 1 with transactions of these timestamps; returns their hashes.
 fn put_block(txn: &mut WriteTxn<'_>, times: &[i32]) -> Vec<Hash256> {
-    let signature = Some(Signature([1; 64]));
-    let transfer = |time: &i32| Transaction {
-        version: wire_version(NetworkByte::TESTNET, 1),
-        timestamp: Timestamp(*time),
-        signer: PublicKey([1; 32]),
-        signature,
-        fee: Amount::ZERO,
-        deadline: Timestamp(time + 3600),
-        body: Body::Transfer(Transfer {
-            recipient: address(&BOB),
-            amount: Amount::ZERO,
-            message: None,
-            mosaics: Vec::new(),
-        }),
-    };
-    let block = Block {
-        kind: BlockKind::Regular,
-        version: wire_version(NetworkByte::TESTNET, 1),
-        timestamp: Timestamp(1),
-        signer: PublicKey([1; 32]),
-        signature,
-        previous_hash: Hash256::default().into(),
-        height: Height(1),
-        transactions: times.iter().map(transfer).collect(),
-    };
+    let (keys, free) = (key_pair(1), Amount::ZERO);
+    let transfers = times.iter().map(|time| transfer(&keys, address(&BOB), free, free, Timestamp(*time)));
+    let block = block(&keys, 1, Timestamp(1), Hash256::default(), transfers.collect());
     let stored = StoredHeader {
         height: block.height,
         hash: block.hash(),
@@ -317,18 +294,6 @@ fn outlinks_weigh_the_vested_share_of_what_the_sender_has_left() {
 }
 
 #[test]
-fn the_amount_of_a_transfer_multiplies_the_quantities_of_its_mosaics() {
-    on_empty(&testnet(), |batch| {
-        for case in &cases_of("mosaicQuantity") {
-            let (amount, quantity) = (number(&case["transferAmount"]), number(&case["attachedQuantity"]));
-            let moved =
-                mosaics_moved(batch, NetworkByte::TESTNET, amount, &mosaic_id(&"a:b".into()), quantity).unwrap();
-            assert_eq!(moved, [(address(&BOB), number(&case["transferredQuantity"]))], "{case}");
-        }
-    });
-}
-
-#[test]
 fn levies_are_computed_with_the_arithmetic_of_64_bits() {
     let network = testnet();
     let recipient = network.mosaic_sink();
@@ -379,46 +344,18 @@ fn a_supply_change_credits_the_creator_up_to_the_maximum() {
     }
 }
 
-/// Returns the result of the rules for renting a namespace at a height.
-fn renting(ledger: &Ledger<'_, WriteTxn<'_>>, signer: PublicKey, height: u64) -> ValidationResult {
-    let network = ledger.network;
-    let body = ProvisionNamespace {
-        rental_fee_sink: network.namespace_sink(),
-        rental_fee: Amount::whole(100),
-        new_part: "acme".to_owned(),
-        parent: None,
-    };
-    let one = transaction(network.byte, signer, Body::ProvisionNamespace(body));
-    validation_result(ledger, &one, height, Purpose::BlockProcessing)
-}
-
 #[test]
-fn a_lease_is_active_renewed_taken_over_and_pruned_at_the_listed_heights() {
-    let case = vectors("namespaceLease");
-    let network = testnet();
-    let term = network.chain.blocks_per_year();
-    assert_eq!(case["blocksPerYear"], term);
-    assert_eq!(case["blocksPerMonth"], network.chain.blocks_per_month());
+fn a_lease_ends_and_is_pruned_at_the_listed_heights() {
+    let (case, network) = (vectors("namespaceLease"), testnet());
     let first = number(&case["registeredAt"]);
     let name = namespace("acme");
     on_empty(&network, |batch| {
-        within(batch, &network, Height(first), |ledger| {
-            for key in [ALICE, BOB] {
-                let balance = VestedBalance { height: first, unvested: 0, vested: Amount::whole(1_000_000).0 };
-                ledger.account(&address(&key)).unwrap().balance = balance;
-            }
-            ledger.apply(&Effect::Namespace { owner: address(&ALICE), name: name.clone() }).unwrap();
-            for (signer, member) in [(ALICE, "earliestRenewalHeight"), (BOB, "firstHeightForOtherOwner")] {
-                let earliest = number(&case[member]);
-                let too_early = ValidationResult::FailureNamespaceProvisionTooEarly;
-                assert_eq!(renting(ledger, signer, earliest - 1), too_early, "{member}");
-                assert_eq!(renting(ledger, signer, earliest), ValidationResult::Success, "{member}");
-            }
-        });
+        let rent = Effect::Namespace { owner: address(&ALICE), name: name.clone() };
+        within(batch, &network, Height(first), |ledger| ledger.apply(&rent).unwrap());
+        let term = network.chain.blocks_per_year();
         let is_active = |height| state::is_namespace_active(batch, &name, Height(height), term).unwrap();
         let end = number(&case["firstInactiveHeight"]);
-        let activity = [first - 1, first, end - 1, end].map(is_active);
-        assert_eq!(activity, [false, true, true, false]);
+        assert_eq!([first - 1, first, end - 1, end].map(is_active), [false, true, true, false]);
         let pruned = number(&case["prunedAtBlock"]);
         for (height, left) in [(pruned - 360, 1), (pruned - 1, 1), (pruned, 0)] {
             harvest(batch, &network, Height(height), Timestamp(0));

@@ -66,6 +66,10 @@ impl Accounts {
             Body::Transfer(_) | Body::AggregateModification(_) => 2,
             _ => 1,
         };
+        self.with_body(value, version, body)
+    }
+
+    fn with_body(&self, value: &Value, version: i32, body: Body) -> Transaction {
         Transaction {
             version: wire_version(self.network, version),
             timestamp: Timestamp(code(&value["timeStamp"])),
@@ -143,15 +147,8 @@ impl Accounts {
     fn multisig(&self, value: &Value) -> Multisig {
         let inner = Transaction { signature: None, ..self.transaction(&value["inner"]) };
         let (other_hash, other_account) = (inner.hash(), inner.signer_address(self.network));
-        let cosignature = |one: &Value| Transaction {
-            version: wire_version(self.network, 1),
-            timestamp: Timestamp(code(&one["timeStamp"])),
-            signer: self.key(&one["signer"]),
-            signature: Some(Signature([0; 64])),
-            fee: Amount(number(&one["fee"])),
-            deadline: Timestamp(code(&one["deadline"])),
-            body: Body::Cosignature(Cosignature { other_hash: other_hash.into(), other_account }),
-        };
+        let body = || Body::Cosignature(Cosignature { other_hash: other_hash.into(), other_account });
+        let cosignature = |one: &Value| self.with_body(one, 1, body());
         let cosignatures = value["signatures"].as_array().unwrap().iter().map(cosignature).collect();
         Multisig { inner, cosignatures }
     }
