@@ -343,8 +343,8 @@ impl<'g> Harness<'g> {
     }
 
     fn take_reported(&mut self) -> Vec<Rc<Transaction>> {
-        let told: Vec<_> = std::iter::from_fn(|| self.pool.pop_newly_accepted()).collect();
-        assert!(!self.pool.has_newly_accepted());
+        let told: Vec<_> = std::iter::from_fn(|| self.pool.newly_accepted.pop_front()).collect();
+        assert!(self.pool.newly_accepted.is_empty());
         told
     }
 
@@ -539,7 +539,7 @@ fn is_known(outcome: &RuleResult) -> bool {
     match outcome {
         Ok(()) => true,
         Err(Rejection::Result(result)) => !result.is_success(),
-        Err(Rejection::Exception(exception)) => !exception.text.is_empty(),
+        Err(Rejection::Exception(exception)) => !exception.to_string().is_empty(),
         Err(Rejection::Store(_)) => false,
     }
 }

@@ -1,11 +1,11 @@
 //! Fuzz target: values of the store, as a damaged disk may return them.
 
 use nisd::config::build;
-use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte};
+use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte, Timestamp};
 use nisd::state::registry::{self, ListingIndex, Provision, ProvisionCursor, SupplyQuery};
 use nisd::state::{
-    self, Account, AccountHistory, AccountId, AccountTotals, AccountTxCursor, Direction, HashCompaction, HashVerifier,
-    HistoryRange, ImportanceListWriter, Outlink, RecalculationRecord,
+    self, Account, AccountHistory, AccountId, AccountTotals, AccountTxCursor, BlockContext, Direction, Effect,
+    HashCompaction, HashVerifier, HistoryRange, ImportanceListWriter, Ledger, Outlink, RecalculationRecord,
 };
 use nisd::store::{
     ChainIdentity, Options, Store, StoreError, Table, WriteTxn, block_key, stored_block, stored_header, tip,
@@ -47,7 +47,9 @@ pub fn check(data: &[u8]) -> usize {
     NODE.with(|node| {
         let mut batch = node.store.begin_write().expect("a batch");
         for address in &node.accounts {
-            state::put_account(&mut batch, address, &Account::default()).expect("room");
+            let mut block = BlockContext::new(Height::NEMESIS, Timestamp(0));
+            let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &node.network };
+            ledger.apply(&Effect::Reference(*address)).and_then(|()| ledger.flush()).expect("room");
         }
         let (mut rest, mut readable) = (data, 0);
         for _ in 0..MAX_ENTRIES {

@@ -68,7 +68,7 @@ impl HistoryPoints {
         let mut history = AccountHistory::new(chain.snapshot, address)?.ok_or(NOT_KEPT)?;
         step.node.budget.charge(cost::HISTORY);
         while self.start <= self.end.min(chain.height) {
-            let known = history.range();
+            let known = history.range;
             let entry = history.at(chain.snapshot, self.start, &chain.network.chain)?.ok_or_else(|| {
                 ApiError::Argument(
                     format!("the historical account data of this node begins at height {}", known.from).into(),

@@ -7,7 +7,7 @@ use crate::codec::ReadError;
 use crate::crypto::hex_text::HexError;
 use crate::model::{Hash256, Height, MosaicId};
 use crate::peer::wire::ErrorBody;
-use crate::rules::{Exception, ExceptionKind, Rejection};
+use crate::rules::{Exception, Rejection};
 use crate::store::StoreError;
 
 /// Error of a request. The text is the message that the client sees, before it is truncated to 128 units.
@@ -110,10 +110,9 @@ impl From<ReadError> for ApiError {
 
 impl From<Exception> for ApiError {
     fn from(exception: Exception) -> ApiError {
-        match exception.kind {
-            ExceptionKind::Argument => ApiError::Argument(exception.text.into()),
-            ExceptionKind::InvalidAddress => ApiError::NotFound(exception.text),
-            ExceptionKind::Other => ApiError::Internal(exception.text.into()),
+        match exception {
+            Exception::Argument(text) => ApiError::Argument(text.into()),
+            Exception::Other(text) => ApiError::Internal(text.into()),
         }
     }
 }

@@ -96,7 +96,7 @@ struct ExpiredMosaicHead<'a>(&'a ExpiredMosaic);
 impl View for ExpiredMosaicHead<'_> {
     fn write(&self, sink: &mut impl Encoder) {
         sink.object("mosaicId", |sink| write_mosaic_id(sink, &self.0.id));
-        sink.i32("expiredMosaicType", self.0.kind.code().into());
+        sink.i32("expiredMosaicType", self.0.kind.code());
         sink.spliced_list("balances");
     }
 }

@@ -67,9 +67,7 @@ pub fn credit_block(
 ) -> Result<AppliedBlock, StateError> {
     let signer = Address::from_public_key(&block.signer, ledger.network.byte);
     ledger.record_public_key(&block.signer)?;
-    let beneficiary = ledger.beneficiary(&signer)?;
-    ledger.harvest(&beneficiary, block.total_fee())?;
-    ledger.index_harvest(&signer, &beneficiary)?;
+    let beneficiary = ledger.harvest(&signer, block.total_fee())?;
     let first_id = parent.map_or(1, |parent| parent.ids.1);
     let epoch = state::hash_epoch(ledger.txn, first_id)?;
     let (transaction_ids, next_id) = assign_ids(block, first_id);

@@ -14,9 +14,9 @@ use super::reorgs::ReplacedBlock;
 use super::rollback::{RollbackError, lowest_undoable, undo_tip};
 use crate::codec::Context;
 use crate::crypto::Verifier;
-use crate::model::transaction::{Hashes, kind, wire_network};
+use crate::model::transaction::{Hashes, wire_network};
 use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
-use crate::rules::{Exception, ExceptionKind, Rejection, ValidationResult};
+use crate::rules::{Exception, Rejection, ValidationResult};
 use crate::store::{Read, Store, StoreError, WriteTxn, stored_block, stored_header, tip};
 
 /// Validation result of a branch.
@@ -299,11 +299,10 @@ impl Validity {
         match error {
             BlockError::Rejected(result, _) => Validity::Rejected(result),
             BlockError::Exception(exception, _) => Validity::Exception(exception),
-            BlockError::ZeroElapsedTime => Validity::Exception(Exception {
-                kind: ExceptionKind::Other,
-                text: "BigInteger divide by zero".to_owned(),
-            }),
-            other => Validity::Exception(Exception { kind: ExceptionKind::Other, text: other.to_string() }),
+            BlockError::ZeroElapsedTime => {
+                Validity::Exception(Exception::Other("BigInteger divide by zero".to_owned()))
+            }
+            other => Validity::Exception(Exception::Other(other.to_string())),
         }
     }
 }
@@ -319,23 +318,11 @@ fn replaced(block: &Block) -> ReplacedBlock {
     }
 }
 
-/// Order of kinds in which the transactions of a replaced block return to the mempool.
-const RETURN_ORDER: [i32; 7] = [
-    kind::TRANSFER,
-    kind::IMPORTANCE_TRANSFER,
-    kind::AGGREGATE_MODIFICATION,
-    kind::MULTISIG,
-    kind::PROVISION_NAMESPACE,
-    kind::MOSAIC_DEFINITION_CREATION,
-    kind::MOSAIC_SUPPLY_CHANGE,
-];
-
+/// Returns the transactions of replaced blocks that return to the mempool, those of each block in the order of kinds.
 fn returned(undone: Vec<Block>, kept: &BTreeSet<Hash256>) -> Vec<Transaction> {
     let mut returned = Vec::new();
     for mut block in undone {
-        block
-            .transactions
-            .sort_by_key(|transaction| RETURN_ORDER.iter().position(|kind| *kind == transaction.body.kind()));
+        block.transactions.sort_by_key(|transaction| transaction.body.kind());
         returned.extend(block.transactions.into_iter().filter(|transaction| !kept.contains(&transaction.hash())));
     }
     returned

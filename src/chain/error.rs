@@ -25,7 +25,7 @@ pub enum BlockError {
     #[error("{}{}", transaction_prefix(*.1), explanation(*.0))]
     Rejected(ValidationResult, Option<usize>),
     /// It, or its transaction with this index, is invalid, and NIS1 has an exception text instead of a result.
-    #[error("{}{}", transaction_prefix(*.1), .0.text)]
+    #[error("{}{}", transaction_prefix(*.1), .0)]
     Exception(Exception, Option<usize>),
     /// Its time stamps make the difficulty undefined.
     #[error("the time stamps of the blocks before it do not advance")]

@@ -5,8 +5,7 @@ use std::iter::Peekable;
 use std::vec;
 
 use super::error::BlockError;
-use crate::importance::{Calculation, Importance, Settings};
-use crate::model::network::ImportanceScheme;
+use crate::importance::{Calculation, Settings};
 use crate::model::{Amount, Height, Network};
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink};
 use crate::store::{Read, StoreError, Table, WriteTxn, block_key};
@@ -19,23 +18,14 @@ const BUDGET: u32 = 2_000;
 /// A recalculation in progress. It reads the state after the block, and must be finished before the next block starts.
 pub struct Recalculation {
     height: Height,
-    accounts_counted: u64,
     stage: Stage,
-}
-
-/// Numbers of accounts passed to a calculation one by one.
-#[derive(Clone, Copy, Default)]
-struct AccountCounts {
-    counted: u64,
-    /// Those that first occur in the block itself.
-    new_accounts: u64,
 }
 
 enum Stage {
     /// Nothing is read yet.
     Starting,
-    /// Candidate accounts are read from this number on; the counts so far.
-    Accounts(Box<Calculation>, AccountId, AccountCounts),
+    /// Candidate accounts are read from this number on.
+    Accounts(Box<Calculation>, AccountId),
     /// Outlinks are read from this height and index in the block on.
     Outlinks(Box<Calculation>, Height, usize),
     /// The calculation runs.
@@ -57,16 +47,14 @@ pub fn due_after(height: Height) -> Option<Height> {
 impl Recalculation {
     /// Creates the recalculation for a importance height.
     pub fn new(height: Height) -> Recalculation {
-        Recalculation { height, accounts_counted: 0, stage: Stage::Starting }
+        Recalculation { height, stage: Stage::Starting }
     }
 
     /// Does one piece of work. Returns whether there is more.
     pub fn step(&mut self, txn: &mut WriteTxn<'_>, network: &Network) -> Result<bool, BlockError> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Starting => self.begin(txn, network)?,
-            Stage::Accounts(calculation, from, handed) => {
-                self.read_accounts(calculation, from, handed, txn, network)?
-            }
+            Stage::Accounts(calculation, from) => self.read_accounts(calculation, from, txn, network)?,
             Stage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, txn)?,
             Stage::Calculating(calculation) => self.calculate(calculation, txn)?,
             Stage::Writing(merge, writer) => match write_some(merge, writer, txn)? {
@@ -98,24 +86,20 @@ impl Recalculation {
         // Accounts that existed before the block.
         let known = u64::from(totals.allocated - totals.new_at(self.height));
         let settings = Settings::new(self.height, network.chain.blocks_per_day(), known);
-        let settings = Settings { expected_eligible: totals.stakes.into(), ..settings };
-        let calculation = Box::new(Calculation::new(network.chain.importance, settings));
-        Ok(Stage::Accounts(calculation, AccountId(0), AccountCounts::default()))
+        let proof_of_stake = network.chain.proof_of_stake;
+        let settings = Settings { proof_of_stake, expected_eligible: totals.stakes.into(), ..settings };
+        Ok(Stage::Accounts(Box::new(Calculation::new(settings)), AccountId(0)))
     }
 
     /// Passes accounts to the calculation: all for proof of stake, those that may be eligible for proof of importance.
     fn read_accounts(
-        &mut self,
+        &self,
         mut calculation: Box<Calculation>,
         from: AccountId,
-        mut handed: AccountCounts,
         txn: &WriteTxn<'_>,
         network: &Network,
     ) -> Result<Stage, BlockError> {
-        let table = match network.chain.importance {
-            ImportanceScheme::ProofOfImportance => Table::EligibleAccounts,
-            ImportanceScheme::ProofOfStake => Table::Accounts,
-        };
+        let table = if network.chain.proof_of_stake { Table::Accounts } else { Table::EligibleAccounts };
         let mut cursor = txn.cursor(table)?;
         let mut entry = cursor.seek(&from.key())?;
         for _ in 0..ENTRIES_PER_STEP {
@@ -126,36 +110,21 @@ impl Recalculation {
             if account.is_known() && address != network.nemesis_signer {
                 let vested = Amount(account.balance.at(self.height, &network.chain).vested);
                 calculation.add_account(number.0, address, vested, Height(account.first_height));
-                handed.counted += 1;
-                handed.new_accounts += u64::from(account.first_height == self.height.0);
             }
             entry = cursor.next()?;
         }
         if let Some((key, _)) = entry {
-            return Ok(Stage::Accounts(calculation, AccountId::split_key(key)?.0, handed));
+            return Ok(Stage::Accounts(calculation, AccountId::split_key(key)?.0));
         }
-        self.skip_ineligible(&mut calculation, handed, txn, network)?;
-        let first = self.height.minus(network.chain.blocks_per_month());
-        Ok(Stage::Outlinks(calculation, first, 0))
-    }
-
-    /// Adds the number of the accounts that were not passed.
-    fn skip_ineligible(
-        &mut self,
-        calculation: &mut Calculation,
-        handed: AccountCounts,
-        txn: &WriteTxn<'_>,
-        network: &Network,
-    ) -> Result<(), BlockError> {
         let nemesis = state::account(txn, &network.nemesis_signer)?;
         let totals = AccountTotals::of(txn)?;
         let all = u64::from(totals.known) - u64::from(nemesis.is_known());
-        let young = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
-        let rest = all.checked_sub(handed.counted).zip(young.checked_sub(handed.new_accounts));
-        let (rest, young) = rest.ok_or(StoreError::Damaged("the account totals"))?;
-        calculation.skip_ineligible(rest, young);
-        self.accounts_counted = all;
-        Ok(())
+        let new = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
+        if !calculation.set_known(all, new) {
+            return Err(StoreError::Damaged("the account totals").into());
+        }
+        let first = self.height.minus(network.chain.blocks_per_month());
+        Ok(Stage::Outlinks(calculation, first, 0))
     }
 
     fn calculate(&self, mut calculation: Box<Calculation>, txn: &mut WriteTxn<'_>) -> Result<Stage, BlockError> {
@@ -165,10 +134,10 @@ impl Recalculation {
         let results = calculation.into_results();
         let before = state::last_recalculation(txn)?.map(|last| last.height);
         let eligible = results.accounts.len() as u64;
-        let recalculation =
-            state::RecalculationRecord { height: self.height, accounts_counted: self.accounts_counted, eligible };
+        let (height, accounts_counted) = (self.height, results.accounts_counted);
+        let recalculation = state::RecalculationRecord { height, accounts_counted, eligible };
         let writer = ImportanceListWriter::begin(recalculation, txn)?;
-        Ok(Stage::Writing(Box::new(Merge::new(self.height, results.accounts, before)), writer))
+        Ok(Stage::Writing(Box::new(Merge::new(results.accounts, before)), writer))
     }
 }
 
@@ -212,8 +181,7 @@ fn write_some(
 
 /// Merges the results of a recalculation with the previous values of the other accounts, by account number.
 struct Merge {
-    height: Height,
-    results: Peekable<vec::IntoIter<Importance>>,
+    results: Peekable<vec::IntoIter<AccountImportance>>,
     /// The previous list; `None` once it is read to its end.
     list: Option<Height>,
     previous: VecDeque<AccountImportance>,
@@ -221,8 +189,8 @@ struct Merge {
 }
 
 impl Merge {
-    fn new(height: Height, results: Vec<Importance>, list: Option<Height>) -> Merge {
-        Merge { height, results: results.into_iter().peekable(), list, previous: VecDeque::new(), last: None }
+    fn new(results: Vec<AccountImportance>, list: Option<Height>) -> Merge {
+        Merge { results: results.into_iter().peekable(), list, previous: VecDeque::new(), last: None }
     }
 
     fn next(&mut self, txn: &WriteTxn<'_>) -> Result<Option<AccountImportance>, StoreError> {
@@ -231,7 +199,7 @@ impl Merge {
             self.last = self.previous.back().map(|entry| entry.account);
             self.list = self.last.map(|_| list);
         }
-        let new = self.results.peek().map(|result| AccountId(result.account));
+        let new = self.results.peek().map(|result| result.account);
         let old = self.previous.front().map(|entry| entry.account);
         if let (Some(new), Some(old)) = (new, old)
             && new == old
@@ -239,10 +207,7 @@ impl Merge {
             self.previous.pop_front();
         }
         match (new, old) {
-            (Some(new), old) if old.is_none_or(|old| new <= old) => Ok(self.results.next().map(|result| {
-                let Importance { account, importance, page_rank } = result;
-                AccountImportance { account: AccountId(account), height: self.height, importance, page_rank }
-            })),
+            (Some(new), old) if old.is_none_or(|old| new <= old) => Ok(self.results.next()),
             _ => Ok(self.previous.pop_front()),
         }
     }

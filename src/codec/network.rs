@@ -23,7 +23,7 @@ pub fn network_from_text(text: &str) -> Option<Network> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::network::{ChainParameters, ImportanceScheme, Vesting};
+    use crate::model::network::ChainParameters;
     use crate::model::{Address, Amount, Hash256, Height, NetworkByte};
 
     #[test]
@@ -33,8 +33,8 @@ mod tests {
             ignore_fees: true,
             hash_retention_hours: None,
             history_from: Some(Height(7)),
-            importance: ImportanceScheme::ProofOfStake,
-            vesting: Vesting::Immediate,
+            proof_of_stake: true,
+            immediate_vesting: true,
             stabilize_block_times: true,
             ..ChainParameters::after_all_forks()
         };

@@ -7,11 +7,11 @@ use super::mosaic::{
 use super::{ByteReader, Context, Decoder, Encoder, Measure, ReadError, Readable, SigningForm, Writable, limits};
 use crate::crypto::PublicKey;
 use crate::crypto::hash::{keccak256, keccak256_parts};
-use crate::model::namespace::{NamespaceError, is_part};
+use crate::model::mosaic::{NamespaceError, is_part};
 use crate::model::transaction::{
     AggregateModification, Cosignature, Hashes, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
     ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
-    Transfer, entity_version, kind,
+    TransactionKind, Transfer, entity_version,
 };
 use crate::model::{Address, Amount, Body, Hash256, Mosaic, NetworkByte, Timestamp, Transaction};
 
@@ -128,12 +128,12 @@ pub fn stored_transaction_hash(bytes: &[u8]) -> Option<Hash256> {
 }
 
 fn is_multisig(bytes: &[u8]) -> Option<bool> {
-    Some(i32::from_le_bytes(*bytes.first_chunk()?) == kind::MULTISIG)
+    Some(i32::from_le_bytes(*bytes.first_chunk()?) == TransactionKind::Multisig.code())
 }
 
 /// Writes the fields of a transaction.
 pub fn write(sink: &mut impl Encoder, transaction: &Transaction, form: SigningForm) {
-    sink.i32("type", transaction.body.kind());
+    sink.i32("type", transaction.body.kind().code());
     sink.i32("version", transaction.version);
     sink.i32("timeStamp", transaction.timestamp.0);
     sink.bytes("signer", Some(&transaction.signer.0));
@@ -211,9 +211,8 @@ fn write_modifications(sink: &mut impl Encoder, body: &AggregateModification, ne
 /// Reads the fields of a transaction and normalises it.
 pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Transaction, ReadError> {
     let code = source.need_i32("type")?;
-    if !kind::ALL.contains(&code) {
-        return Err(unknown_kind(code));
-    }
+    let unknown = || ReadError::Argument(format!("Unknown transaction type: {code}"));
+    let kind = TransactionKind::from_code(code).ok_or_else(unknown)?;
     let version = source.need_i32("version")?;
     let timestamp = source.timestamp("timeStamp")?;
     let signer = source.public_key("signer")?;
@@ -224,28 +223,23 @@ pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Tra
     let fee = source.amount("fee")?;
     let deadline = source.timestamp("deadline")?;
     let newer = entity_version(version) >= 2;
-    let body = match code {
-        kind::TRANSFER => Body::Transfer(read_transfer(source, newer)?),
-        kind::IMPORTANCE_TRANSFER => Body::ImportanceTransfer(read_importance_transfer(source)?),
-        kind::AGGREGATE_MODIFICATION => Body::AggregateModification(read_modifications(source, newer)?),
-        kind::COSIGNATURE => Body::Cosignature(Cosignature {
+    let body = match kind {
+        TransactionKind::Transfer => Body::Transfer(read_transfer(source, newer)?),
+        TransactionKind::ImportanceTransfer => Body::ImportanceTransfer(read_importance_transfer(source)?),
+        TransactionKind::AggregateModification => Body::AggregateModification(read_modifications(source, newer)?),
+        TransactionKind::Cosignature => Body::Cosignature(Cosignature {
             other_hash: source.hash("otherHash")?,
             other_account: source.address("otherAccount")?,
         }),
-        kind::MULTISIG => Body::Multisig(Box::new(read_multisig(source, form, &signer)?)),
-        kind::PROVISION_NAMESPACE => Body::ProvisionNamespace(read_provision(source)?),
-        kind::MOSAIC_DEFINITION_CREATION => {
+        TransactionKind::Multisig => Body::Multisig(Box::new(read_multisig(source, form, &signer)?)),
+        TransactionKind::ProvisionNamespace => Body::ProvisionNamespace(read_provision(source)?),
+        TransactionKind::MosaicDefinitionCreation => {
             Body::MosaicDefinitionCreation(Box::new(read_definition_creation(source, &signer)?))
         }
-        kind::MOSAIC_SUPPLY_CHANGE => Body::MosaicSupplyChange(read_supply_change(source)?),
-        _ => return Err(unknown_kind(code)),
+        TransactionKind::MosaicSupplyChange => Body::MosaicSupplyChange(read_supply_change(source)?),
     };
     let fee = effective_fee(fee, &signer, source.context());
     Ok(Transaction { version, timestamp, signer, signature, fee, deadline, body })
-}
-
-fn unknown_kind(code: i32) -> ReadError {
-    ReadError::Argument(format!("Unknown transaction type: {code}"))
 }
 
 /// Returns the fee that counts: the nemesis account pays none, whatever its transactions state.

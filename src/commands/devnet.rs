@@ -13,7 +13,6 @@ use crate::config::{Bind, Endpoint, Override, Settings, network_properties};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::devnet::{Account, Devnet, DevnetError, Role};
 use crate::model::Address;
-use crate::model::network::ImportanceScheme;
 use crate::wallet::values::currency;
 
 /// `nisd devnet`.
@@ -98,10 +97,7 @@ fn introduction(devnet: &Devnet, settings: &Settings, program: &str) -> String {
 
 fn summary(devnet: &Devnet, settings: &Settings) -> String {
     let chain = &settings.network.chain;
-    let consensus = match chain.importance {
-        ImportanceScheme::ProofOfImportance => "importance",
-        ImportanceScheme::ProofOfStake => "stake",
-    };
+    let consensus = if chain.proof_of_stake { "stake" } else { "importance" };
     let folder = devnet.folder.display();
     let time = chain.target_time;
     let mut text = format!("A private network of your own: a block every {time} s, proof of {consensus}.\n");

@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::table::NetworkSettings;
 use crate::crypto::PublicKey;
 use crate::model::address::{Address, NetworkByte};
-use crate::model::network::{ChainParameters, Forks, ImportanceScheme, Network, Vesting};
+use crate::model::network::{ChainParameters, Forks, Network};
 use crate::model::units::{Amount, Height};
 use crate::model::{BLOCK_CHAIN_FEATURES, Hash256};
 
@@ -162,7 +162,7 @@ pub(super) fn chain(
 ) -> Option<ChainParameters> {
     check_rewrite_limit(reader, set.target_time, set.rewrite_limit);
     check_max_transactions(reader, &set);
-    let (importance, vesting, stabilize_block_times) = features(reader, &set.features);
+    let (proof_of_stake, immediate_vesting, stabilize_block_times) = features(reader, &set.features);
     let is_after_all = is_after_all_forks(&identity?.network.name);
     let default = if is_after_all { Forks::all_past() } else { default_forks(identity?.network.byte) };
     Some(ChainParameters {
@@ -173,8 +173,8 @@ pub(super) fn chain(
         ignore_fees: set.ignore_fees,
         hash_retention_hours: u32::try_from(set.hash_retention_hours).ok().map(|hours| hours.max(MIN_RETENTION_HOURS)),
         history_from,
-        importance,
-        vesting,
+        proof_of_stake,
+        immediate_vesting,
         stabilize_block_times,
         forks: Forks {
             multisig_m_of_n: set.multisig_m_of_n.unwrap_or(default.multisig_m_of_n),
@@ -227,7 +227,8 @@ fn check_max_transactions(reader: &mut Reader<'_>, set: &NetworkSettings) {
     reader.problem(ATTEMPT, why, allowed);
 }
 
-fn features(reader: &mut Reader<'_>, features: &[&str]) -> (ImportanceScheme, Vesting, bool) {
+/// Returns whether proof of stake, immediate vesting and stabilized block times are set.
+fn features(reader: &mut Reader<'_>, features: &[&str]) -> (bool, bool, bool) {
     const KEY: &str = "nis.blockChainFeatures";
     let has = |name: &str| features.contains(&name);
     for (schemes, what) in
@@ -242,12 +243,7 @@ fn features(reader: &mut Reader<'_>, features: &[&str]) -> (ImportanceScheme, Ve
             reader.problem(KEY, why, format!("exactly one of {}", schemes.join(" and ")));
         }
     }
-    let importance = match has("PROOF_OF_STAKE") {
-        true => ImportanceScheme::ProofOfStake,
-        false => ImportanceScheme::ProofOfImportance,
-    };
-    let vesting = if has("WB_IMMEDIATE_VESTING") { Vesting::Immediate } else { Vesting::TimeBased };
-    (importance, vesting, has("STABILIZE_BLOCK_TIMES"))
+    (has("PROOF_OF_STAKE"), has("WB_IMMEDIATE_VESTING"), has("STABILIZE_BLOCK_TIMES"))
 }
 
 /// Returns the default forks of a network with this byte. The treasury fork is always that of mainnet, as in NIS1.
@@ -341,7 +337,7 @@ mod tests {
 
     use super::super::build;
     use super::*;
-    use crate::model::network::{ChainParameters, Forks, ImportanceScheme, Vesting};
+    use crate::model::network::{ChainParameters, Forks};
     use crate::model::{Address, Hash256, NetworkByte};
 
     #[test]
@@ -356,8 +352,8 @@ mod tests {
             ignore_fees: true,
             hash_retention_hours: None,
             history_from: None,
-            importance: ImportanceScheme::ProofOfStake,
-            vesting: Vesting::Immediate,
+            proof_of_stake: true,
+            immediate_vesting: true,
             stabilize_block_times: true,
             forks: Forks {
                 multisig_m_of_n: 2,

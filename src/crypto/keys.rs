@@ -4,9 +4,9 @@
 //! Small-order and non-canonical public keys are accepted, S = 0 and the all-zero key are not, the equation has no
 //! cofactor, and R is compared as bytes.
 
-use std::fmt;
-
 use curve25519_dalek::edwards::CompressedEdwardsY;
+use data_encoding::HEXLOWER;
+use derive_more::{Debug, Display};
 use ed25519_dalek::VerifyingKey;
 use ed25519_dalek::hazmat::{ExpandedSecretKey, raw_sign, raw_verify};
 use sha3::Keccak512;
@@ -18,11 +18,15 @@ use super::hex_text::{HexError, decode_hex, decode_hex_into};
 /// An encoded public key of 32 bytes, not necessarily a point of the curve.
 ///
 /// Entities carry keys unchecked; only verification and encryption decode them. Displayed as 64 lower-case hex digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[display("{}", HEXLOWER.encode_display(_0))]
+#[debug("{self}")]
 pub struct PublicKey(pub [u8; 32]);
 
 /// A signature: R (32 bytes), then S (32 bytes, little-endian). Displayed as 128 hex digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash)]
+#[display("{}", HEXLOWER.encode_display(_0))]
+#[debug("{self}")]
 pub struct Signature(pub [u8; 64]);
 
 /// Why a text or a byte string is not a public key.
@@ -56,40 +60,11 @@ impl TryFrom<&[u8]> for PublicKey {
     }
 }
 
-impl fmt::Display for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex::<64>(&self.0, f)
-    }
-}
-
-impl fmt::Debug for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for Signature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hex::<128>(&self.0, f)
-    }
-}
-
-impl fmt::Debug for Signature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Writes `bytes` as exactly `DIGITS` lower-case hex digits.
-fn write_hex<const DIGITS: usize>(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut text = [0; DIGITS];
-    hex::encode_to_slice(bytes, &mut text).map_err(|_| fmt::Error)?;
-    f.pad(str::from_utf8(&text).map_err(|_| fmt::Error)?)
-}
-
 /// A private key: a non-negative integer of any size, erased from memory when dropped.
 ///
 /// Only its low 32 bytes matter for signing, but it prints with all of them.
+#[derive(Debug)]
+#[debug("PrivateKey(hidden)")]
 pub struct PrivateKey {
     /// Big-endian, without leading zero bytes; empty for zero.
     magnitude: Zeroizing<Vec<u8>>,
@@ -141,13 +116,9 @@ impl PrivateKey {
     }
 }
 
-impl fmt::Debug for PrivateKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PrivateKey(hidden)")
-    }
-}
-
 /// An expanded private key with its public key. Secrets are erased when dropped.
+#[derive(Debug)]
+#[debug("KeyPair(public {}, private hidden)", self.public())]
 pub struct KeyPair {
     secret: ExpandedSecretKey,
     /// First half of the expanded key: the secret scalar before clamping and reduction modulo L. A point with a
@@ -186,12 +157,6 @@ impl KeyPair {
     }
 }
 
-impl fmt::Debug for KeyPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyPair(public {}, private hidden)", self.public())
-    }
-}
-
 /// The group order L, 32 bytes little-endian.
 const GROUP_ORDER: [u8; 32] = [
     0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 0, 0, 0, 0, 0, 0,
@@ -219,58 +184,38 @@ pub fn verify(public: &PublicKey, data: &[u8], signature: &Signature) -> Result<
 ///
 /// Decoding a key is a noticeable part of a verification, and a few signers make up most of a chain. The cache is a
 /// table of fixed size in which each key has one possible slot. A new key replaces the one in its slot.
+#[derive(Debug)]
+#[debug("Verifier(capacity {})", decoded.len())]
 pub struct Verifier {
     decoded: Vec<Option<VerifyingKey>>,
 }
 
+/// Keys that a verifier caches: a little under 1 MB.
+const VERIFIER_SLOTS: usize = 4096;
+
 impl Verifier {
-    /// Default capacity for one node: a little under 1 MB.
-    pub const DEFAULT_CAPACITY: usize = 4096;
-
-    /// Creates a verifier that caches at most `capacity` keys of about 200 bytes each; 0 disables the cache.
-    pub fn new(capacity: usize) -> Self {
-        Self { decoded: vec![None; capacity] }
-    }
-
     /// Returns the same result as [`verify`].
     pub fn verify(&mut self, public: &PublicKey, data: &[u8], signature: &Signature) -> Result<bool, NotAPoint> {
         if !passes_prechecks(public, signature) {
             return Ok(false);
         }
-        let Some(place) = self.slot_of(public) else {
-            return Ok(equation_holds(&decode(public)?, data, signature));
-        };
-        if let Some(key) = place.filter(|key| *key.as_bytes() == public.0) {
-            return Ok(equation_holds(&key, data, signature));
-        }
-        let key = decode(public)?;
+        // Public keys are practically random, so any four bytes are evenly distributed.
+        let [a, b, c, d, ..] = public.0;
+        let index = u32::from_le_bytes([a, b, c, d]) as usize % self.decoded.len();
+        let cached = self.decoded[index].filter(|key| *key.as_bytes() == public.0);
+        let key = cached.map_or_else(|| decode(public), Ok)?;
         let holds = equation_holds(&key, data, signature);
         // Only a key with a valid signature is cached, so that made-up keys cannot evict those in use.
         if holds {
-            *place = Some(key);
+            self.decoded[index] = Some(key);
         }
         Ok(holds)
-    }
-
-    /// Returns the slot of `public`, or `None` if the cache has no slots.
-    fn slot_of(&mut self, public: &PublicKey) -> Option<&mut Option<VerifyingKey>> {
-        let [a, b, c, d, ..] = public.0;
-        // Public keys are practically random, so any four bytes are evenly distributed.
-        let spread = u32::from_le_bytes([a, b, c, d]) as usize;
-        let index = spread.checked_rem(self.decoded.len())?;
-        self.decoded.get_mut(index)
     }
 }
 
 impl Default for Verifier {
     fn default() -> Self {
-        Self::new(Self::DEFAULT_CAPACITY)
-    }
-}
-
-impl fmt::Debug for Verifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Verifier(capacity {})", self.decoded.len())
+        Verifier { decoded: vec![None; VERIFIER_SLOTS] }
     }
 }
 
@@ -418,8 +363,8 @@ mod verification_tests {
 
     #[test]
     fn a_verifier_with_a_small_cache_equals_plain_verification() {
-        for capacity in [0, 1, 2, 64] {
-            let mut verifier = Verifier::new(capacity);
+        for capacity in [1, 2, 64] {
+            let mut verifier = Verifier { decoded: vec![None; capacity] };
             for round in 0..3 {
                 for signer in 0..5 {
                     let signature = pair(signer).sign(&[round]);
@@ -435,7 +380,7 @@ mod verification_tests {
 
     #[test]
     fn only_keys_with_a_valid_signature_are_cached() {
-        let mut verifier = Verifier::new(1);
+        let mut verifier = Verifier { decoded: vec![None] };
         let signature = pair(1).sign(b"data");
         assert_eq!(verifier.verify(&pair(1).public(), b"data", &signature), Ok(true));
         assert_eq!(verifier.verify(&pair(2).public(), b"data", &signature), Ok(false));

@@ -1,8 +1,8 @@
 //! Net flows between accounts, and the outlink scores that follow from them.
 
 use super::csr::{Csr, Cursor, GroupAccess, Loop};
+use super::input::Outlinks;
 use super::java_hash_map::{JavaHashMapOrder, Visit};
-use super::outlinks::Outlinks;
 
 /// Factor applied to negative scores.
 const NEGATIVE_WEIGHT: f64 = 0.6;

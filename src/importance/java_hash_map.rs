@@ -38,7 +38,8 @@ fn is_over_full(keys: u64, capacity: u32) -> bool {
 #[derive(Debug, Default)]
 pub struct JavaHashMapOrder {
     hashes: Vec<u32>,
-    capacity: u32,
+    /// Number of buckets.
+    pub capacity: u32,
     /// Per bucket its first key plus one; 0 if the bucket is empty. Sized for the largest table.
     heads: Vec<u32>,
     /// Per key the next key of its bucket plus one; 0 if there is none.
@@ -89,11 +90,6 @@ impl JavaHashMapOrder {
         }
     }
 
-    /// Returns the number of buckets.
-    pub fn capacity(&self) -> u32 {
-        self.capacity
-    }
-
     /// Does one unit of work of the iteration through all keys in order.
     pub fn visit(&mut self) -> Visit {
         let unlinked = *self.unlinked.get_or_insert(self.hashes.len());
@@ -134,7 +130,7 @@ mod tests {
 
     fn walk(table: &mut JavaHashMapOrder, hashes: &[u32]) -> (u32, Vec<usize>) {
         hashes.iter().for_each(|hash| table.insert(*hash));
-        let (capacity, mut order) = (table.capacity(), Vec::new());
+        let (capacity, mut order) = (table.capacity, Vec::new());
         loop {
             match table.visit() {
                 Visit::Pending => {}

@@ -4,30 +4,25 @@
 //! limited by a work budget, so that the node can do other work in between. The results equal those of NIS1 bit for
 //! bit, whatever the slicing.
 
-mod accounts;
 pub mod csr;
 mod flows;
 pub mod graph;
+mod input;
 pub mod java_hash_map;
-mod outlinks;
-mod rank;
-pub mod score;
+pub mod rank;
 #[cfg(test)]
 mod tests;
 
-pub use accounts::AccountOrder;
-pub use outlinks::{MAX_OUTLINKS, decay};
+pub use input::{MAX_OUTLINKS, decay};
 
-use self::accounts::Accounts;
 use self::csr::{Csr, Loop, Stage};
 use self::flows::Flows;
 use self::graph::Graph;
-use self::outlinks::{Outlinks, decay_between};
-use self::rank::PowerIteration;
-use self::score::{Scores, graph_weight};
-use crate::model::network::ImportanceScheme;
+use self::input::{Accounts, Outlinks, decay_between};
+use self::rank::{PowerIteration, Scores, graph_weight};
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
+use crate::state::{AccountId, AccountImportance};
 
 /// Maximum preallocation. The supply of a public network suffices for fewer eligible accounts.
 const MAX_EXPECTED: u64 = 1_000_000;
@@ -35,12 +30,15 @@ const MAX_EXPECTED: u64 = 1_000_000;
 /// Parameters of a calculation.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    /// Whether only the vested balance counts.
+    pub proof_of_stake: bool,
     /// Importance height: the height at which importances are calculated.
     pub height: Height,
     /// Blocks per day at the network's target time.
     pub blocks_per_day: u64,
-    /// Order in which accounts are numbered.
-    pub order: AccountOrder,
+    /// Number of account states before the block at that height, ineligible ones included: 0 at height 1. It decides
+    /// the order of the accounts, on which some sums depend. `None` orders them by their first heights.
+    pub known_accounts: Option<u64>,
     /// Minimum net flow between two accounts in the graph, in micro-units.
     pub min_flow: f64,
     /// Two neighbours in the graph are similar if their similarity exceeds this.
@@ -50,36 +48,31 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Creates settings for a height of the chain, with NIS1's limits within the graph. `known_accounts` counts the
-    /// account states before the block at that height; 0 at height 1.
+    /// Creates settings for a proof of importance at a height of the chain, with NIS1's limits within the graph.
     pub fn new(height: Height, blocks_per_day: u64, known_accounts: u64) -> Settings {
-        let order = AccountOrder::HashTables { known_accounts };
-        Settings { height, blocks_per_day, order, min_flow: 1_000_000_000.0, similarity: 0.3, expected_eligible: 0 }
+        let known_accounts = Some(known_accounts);
+        Settings {
+            proof_of_stake: false,
+            height,
+            blocks_per_day,
+            known_accounts,
+            min_flow: 1_000_000_000.0,
+            similarity: 0.3,
+            expected_eligible: 0,
+        }
     }
 }
 
 /// Importances calculated at a height.
 #[derive(Clone, Debug, Default)]
 pub struct Importances {
-    /// Importance height.
-    pub height: Height,
     /// Accounts that the calculation counted, ineligible ones included; NIS1's "last vector size".
     pub accounts_counted: u64,
     /// Iterations of the page rank; 0 for proof of stake.
     pub iterations: u32,
-    /// Eligible accounts in ascending order of their ids.
-    pub accounts: Vec<Importance>,
-}
-
-/// Importance of one account.
-#[derive(Clone, Copy, Debug)]
-pub struct Importance {
-    /// Id of the account.
-    pub account: u32,
-    /// Share of the total importance, 0 to 1; NaN if there is no stake at all.
-    pub importance: f64,
-    /// Page rank; 0 for proof of stake.
-    pub page_rank: f64,
+    /// Eligible accounts in ascending order of their ids. Importances are NaN if there is no stake at all; page ranks are
+    /// 0 for proof of stake.
+    pub accounts: Vec<AccountImportance>,
 }
 
 /// Reasons for a failed calculation. A failed calculation cannot be continued.
@@ -99,15 +92,16 @@ pub enum ImportanceError {
 /// A calculation: add all accounts, then all outlinks, and then call `step` until it is done.
 #[derive(Debug)]
 pub struct Calculation {
-    scheme: ImportanceScheme,
     settings: Settings,
     /// Number of the present stage.
     stage: usize,
     work: Loop,
     accounts: Accounts,
     outlinks: Outlinks,
-    flows: Flows,
-    graph: Graph,
+    /// Flows and outlink scores by account index; complete once the calculation is done.
+    pub flows: Flows,
+    /// The graph; complete once the calculation is done.
+    pub graph: Graph,
     rank: PowerIteration,
     scores: Scores,
     /// Sum of all stakes, for proof of stake.
@@ -119,41 +113,26 @@ pub struct Calculation {
 /// results of the former ones and frees what only those needed. Freeing much memory at once takes long, so it is split
 /// over several slices.
 const IMPORTANCE: &[Stage<Calculation>] = &[
-    |all, work| all.accounts.insert_keys(all.settings.order, all.settings.height, work),
+    |all, work| all.accounts.insert_keys(all.settings.known_accounts, all.settings.height, work),
     |all, work| all.accounts.pop_keys(work),
     |all, work| all.outlinks.free_indices(work),
     |all, work| all.outlinks.append_hashes(&mut all.accounts.sorted.hashes, work),
     |all, work| all.outlinks.sort_sent(&all.accounts.sorted.index, work),
     |all, work| all.outlinks.sort_received(all.accounts.len(), work),
-    |all, _| {
-        all.flows = Flows::new(&all.outlinks, all.accounts.sorted.hashes.len(), all.settings.min_flow);
-        true
-    },
+    |all, _| set(&mut all.flows, Flows::new(&all.outlinks, all.accounts.sorted.hashes.len(), all.settings.min_flow)),
     |all, work| all.flows.step(&all.outlinks, &all.accounts.sorted.hashes, work),
-    |all, _| {
-        all.outlinks.sent = Csr::default();
-        true
-    },
-    |all, _| {
-        all.outlinks.received = Csr::default();
-        true
-    },
-    |all, _| {
-        all.graph = Graph::new(std::mem::take(&mut all.flows.outflows), all.settings.similarity);
-        true
-    },
+    |all, _| set(&mut all.outlinks.sent, Csr::default()),
+    |all, _| set(&mut all.outlinks.received, Csr::default()),
+    |all, _| set(&mut all.graph, Graph::new(std::mem::take(&mut all.flows.outflows), all.settings.similarity)),
     |all, work| all.graph.step(work),
-    |all, _| {
-        all.rank = PowerIteration::new(&all.graph, all.accounts.counted);
-        true
-    },
+    |all, _| set(&mut all.rank, PowerIteration::new(&all.graph, all.accounts.counted)),
     |all, work| all.rank.step(&all.graph, work),
     |all, work| all.scores.combine_stakes(&all.flows.scores, &all.accounts.sorted.vested, work),
     |all, work| all.scores.combine_ranks(&all.rank.new, |account| graph_weight(all.graph.roles[account]), work),
     |all, work| all.scores.normalise(work),
     |all, work| {
         let (index, scores, ranks) = (&all.accounts.sorted.index, &all.scores.values, &all.rank.new);
-        all.results.collect(&all.accounts, work, |account| {
+        all.results.collect(&all.accounts, all.settings.height, work, |account| {
             let index = index[account] as usize;
             (scores[index], ranks[index])
         })
@@ -171,17 +150,31 @@ const STAKE: &[Stage<Calculation>] = &[
     },
     |all, work| {
         let (vested, total) = (&all.accounts.vested, all.total_stake);
-        all.results.collect(&all.accounts, work, |account| (vested[account] as i64 as f64 / total as f64, 0.0))
+        let share = |account: usize| (vested[account] as i64 as f64 / total as f64, 0.0);
+        all.results.collect(&all.accounts, all.settings.height, work, share)
     },
 ];
 
+/// Stage: sets a part, or frees what it held.
+fn set<T>(part: &mut T, value: T) -> bool {
+    *part = value;
+    true
+}
+
 impl Importances {
     /// Stage: appends the eligible accounts, whose importances and page ranks `values` returns.
-    fn collect(&mut self, accounts: &Accounts, work: &mut Loop, values: impl Fn(usize) -> (f64, f64)) -> bool {
+    fn collect(
+        &mut self,
+        accounts: &Accounts,
+        height: Height,
+        work: &mut Loop,
+        values: impl Fn(usize) -> (f64, f64),
+    ) -> bool {
         self.accounts.reserve_exact(accounts.len() - self.accounts.len());
-        for account in work.advance(accounts.len()) {
-            let (importance, page_rank) = values(account);
-            self.accounts.push(Importance { account: accounts.ids[account], importance, page_rank });
+        for index in work.advance(accounts.len()) {
+            let (importance, page_rank) = values(index);
+            let account = AccountId(accounts.ids[index]);
+            self.accounts.push(AccountImportance { account, height, importance, page_rank });
         }
         work.at == accounts.len()
     }
@@ -189,13 +182,9 @@ impl Importances {
 
 impl Calculation {
     /// Creates a calculation without input.
-    pub fn new(scheme: ImportanceScheme, settings: Settings) -> Calculation {
-        let min_stake = match scheme {
-            ImportanceScheme::ProofOfImportance => MIN_STAKE,
-            ImportanceScheme::ProofOfStake => Amount::ZERO,
-        };
+    pub fn new(settings: Settings) -> Calculation {
+        let min_stake = if settings.proof_of_stake { Amount::ZERO } else { MIN_STAKE };
         Calculation {
-            scheme,
             settings,
             stage: 0,
             work: Loop::default(),
@@ -206,15 +195,12 @@ impl Calculation {
             rank: PowerIteration::default(),
             scores: Scores::default(),
             total_stake: 0,
-            results: Importances { height: settings.height, ..Importances::default() },
+            results: Importances::default(),
         }
     }
 
     fn stages(&self) -> &'static [Stage<Calculation>] {
-        match self.scheme {
-            ImportanceScheme::ProofOfImportance => IMPORTANCE,
-            ImportanceScheme::ProofOfStake => STAKE,
-        }
+        if self.settings.proof_of_stake { STAKE } else { IMPORTANCE }
     }
 
     fn accepts_input(&self) -> bool {
@@ -229,10 +215,11 @@ impl Calculation {
         self.accounts.add(id, address, vested, first_height, self.settings.height);
     }
 
-    /// Counts known accounts whose balance is too low to be eligible and that are not added; `young` of them are new at
-    /// the height of the calculation. Proof of stake gets every account.
-    pub fn skip_ineligible(&mut self, accounts: u64, young: u64) {
-        self.accounts.skip_ineligible(accounts, young);
+    /// Sets the number of known accounts, those included whose balance is too low to be eligible and that are not added,
+    /// and how many of them are new at the height of the calculation. Returns whether no more were added. Proof of stake
+    /// gets every account.
+    pub fn set_known(&mut self, accounts: u64, new_accounts: u64) -> bool {
+        self.accounts.set_known(accounts, new_accounts)
     }
 
     /// Adds an outlink with its recorded weight. Outlinks must come in recorded order, after all accounts. Those outside
@@ -248,7 +235,7 @@ impl Calculation {
     ) -> Result<(), E> {
         assert!(self.accepts_input(), "outlinks must be added before the first step");
         let decay = decay_between(height, self.settings.height, self.settings.blocks_per_day);
-        match decay.filter(|_| self.scheme == ImportanceScheme::ProofOfImportance) {
+        match decay.filter(|_| !self.settings.proof_of_stake) {
             Some(decay) => self.outlinks.add(&self.accounts, [sender, recipient], weight as f64 * decay, address),
             None => Ok(()),
         }
@@ -256,7 +243,7 @@ impl Calculation {
 
     /// Does about `budget` units of work, each about ten nanoseconds; returns whether work remains.
     pub fn step(&mut self, budget: u32) -> Result<bool, ImportanceError> {
-        if self.scheme == ImportanceScheme::ProofOfImportance && self.accounts.len() == 0 {
+        if !self.settings.proof_of_stake && self.accounts.len() == 0 {
             return Err(ImportanceError::NoAccounts);
         }
         if self.outlinks.is_too_many() {
@@ -279,16 +266,6 @@ impl Calculation {
             return Err(ImportanceError::NotConverged);
         }
         Ok(self.stage < self.stages().len())
-    }
-
-    /// Returns the graph. Valid once the calculation is done.
-    pub fn graph(&self) -> &Graph {
-        &self.graph
-    }
-
-    /// Returns the outlink scores by account index. Valid once the calculation is done.
-    pub fn outlink_scores(&self) -> &[f64] {
-        &self.flows.scores
     }
 
     /// Returns the results. Valid once the calculation is done.

@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::entry::MempoolEntry;
-use super::{ChainSnapshot, ContentHash, MAX_BYTES, MAX_CLASS_BLOCKS, Mempool, MempoolContent};
+use super::{ChainSnapshot, ContentHash, MAX_BYTES, MAX_CLASS_BLOCKS, Mempool, MempoolContent, MempoolEntry};
 use crate::codec::SigningForm;
 use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
 use crate::model::{Address, Body, Height, Timestamp, Transaction};
 use crate::rules::{
-    self, Exception, Purpose, Rejection, RuleResult, ValidationContext, ValidationResult, check_transaction,
+    self, Exception, Purpose, Rejection, RuleResult, ValidationContext, ValidationResult, check_transaction, require,
 };
 use crate::state::{self, BlockContext, Effect, Ledger};
 use crate::store::{Overlay, StoreError};
@@ -27,11 +26,9 @@ impl Mempool {
         }
         self.recent_results.insert(hash, confirmed.now);
         let outcome = self.add(transaction, confirmed);
-        match &outcome {
-            Ok(()) => self.recent_results.set_result(&hash, ValidationResult::Success),
-            Err(Rejection::Result(result)) => self.recent_results.set_result(&hash, *result),
-            // It is remembered as neutral already.
-            Err(_) => {}
+        // All others are remembered as neutral already.
+        if let Err(Rejection::Result(result)) = &outcome {
+            self.recent_results.set_result(&hash, *result);
         }
         outcome
     }
@@ -65,10 +62,6 @@ fn content_hash(transaction: &Transaction) -> ContentHash {
     ContentHash::of(&transaction.to_bytes(SigningForm::Verifiable))
 }
 
-fn require(condition: bool, otherwise: ValidationResult) -> RuleResult {
-    if condition { Ok(()) } else { Err(otherwise.into()) }
-}
-
 /// Checks the signatures of a transaction and its cosignatures. Those of the treasury reissuance need none.
 pub(super) fn check_signatures(
     root: &MempoolEntry,
@@ -81,7 +74,7 @@ pub(super) fn check_signatures(
     for one in std::iter::once(&*root.transaction).chain(root.transaction.cosignatures()) {
         let signature = one.signature.ok_or(ValidationResult::FailureSignatureNotVerifiable)?;
         let good = verifier.verify(&one.signer, &one.signed_bytes(), &signature);
-        let good = good.map_err(|error| Exception::argument(error.to_string()))?;
+        let good = good.map_err(Exception::argument)?;
         require(good, ValidationResult::FailureSignatureNotVerifiable)?;
     }
     Ok(())
@@ -101,11 +94,9 @@ impl MempoolContent {
         require(!self.contains(&root.hashes), ValidationResult::Neutral)?;
         let number = match &transaction.body {
             Body::Cosignature(body) => {
-                let is_cosignatory = state::cosignatories(confirmed.snapshot, &body.other_account)?;
-                let is_cosignatory = is_cosignatory.contains(&transaction.signer_address(confirmed.network.byte));
-                let mut affecting = self.affecting(&body.other_account);
-                let matching = affecting.find(|root| root.matches(&transaction, confirmed.network.byte));
-                let number = matching.filter(|_| is_cosignatory).map(|found| found.number);
+                let cosignatories = state::cosignatories(confirmed.snapshot, &body.other_account)?;
+                let is_cosignatory = cosignatories.contains(&transaction.signer_address(confirmed.network.byte));
+                let number = self.cosigned(&transaction, body).filter(|_| is_cosignatory);
                 Some(number.ok_or(ValidationResult::FailureMultisigNoMatchingMultisig)?)
             }
             _ => None,

@@ -5,7 +5,6 @@
 //! step; meanwhile queries return the previous content.
 
 mod admission;
-mod entry;
 mod rebuild;
 mod recent_results;
 #[cfg(test)]
@@ -16,17 +15,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-pub use entry::MempoolEntry;
 pub use recent_results::{ContentHash, MAX_RESULTS, RecentResults};
 
 use self::rebuild::{AddedBlocks, Rebuild};
 use crate::chain::ChainSnapshot;
+use crate::codec::SigningForm;
 use crate::crypto::Verifier;
 use crate::model::network::ChainParameters;
-use crate::model::transaction::Hashes;
-use crate::model::{Address, Amount, Body, Hash256, Timestamp, Transaction};
-use crate::state;
+use crate::model::transaction::{Cosignature, Hashes};
+use crate::model::{Address, Amount, Body, Hash256, NetworkByte, Timestamp, Transaction};
 use crate::store::{Changes, StoreError};
+use crate::{rules, state};
 
 /// Maximum bytes of the transactions and their overlay state; further transactions are rejected as if the mempool were
 /// full. With the network's defaults the limit on the number of transactions is reached first.
@@ -38,6 +37,68 @@ const MAX_CLASS_BLOCKS: u64 = 10;
 pub fn max_transactions(chain: &ChainParameters) -> usize {
     let of_class = MAX_CLASS_BLOCKS.saturating_mul(chain.max_transactions_per_block.into());
     usize::try_from(of_class.saturating_mul(2)).unwrap_or(usize::MAX)
+}
+
+/// A top-level transaction of the mempool, with derived values that are needed often.
+#[derive(Clone, Debug)]
+pub struct MempoolEntry {
+    /// The transaction; a multisig transaction with the cosignatures received so far.
+    pub transaction: Rc<Transaction>,
+    /// Its hash and the hashes of its children.
+    pub hashes: Hashes,
+    /// Account that pays its fee.
+    pub fee_payer: Address,
+    /// All affected accounts.
+    pub accounts: Vec<Address>,
+    /// Size in bytes.
+    pub bytes: usize,
+    number: u64,
+}
+
+impl MempoolEntry {
+    /// Creates an entry.
+    pub fn new(transaction: Transaction, network: NetworkByte) -> MempoolEntry {
+        let hashes = transaction.hashes();
+        let fee_payer = match &transaction.body {
+            Body::Multisig(body) => body.inner.signer_address(network),
+            Body::Cosignature(body) => body.other_account,
+            _ => transaction.signer_address(network),
+        };
+        let accounts = rules::participants(&transaction, network);
+        let bytes = transaction.to_bytes(SigningForm::Verifiable).len();
+        MempoolEntry { transaction: Rc::new(transaction), hashes, fee_payer, accounts, bytes, number: 0 }
+    }
+
+    /// Returns its sort key in the order of selection for a block.
+    fn rank(&self) -> (Reverse<Amount>, Timestamp, u64) {
+        (Reverse(self.transaction.fee), self.transaction.timestamp, self.number)
+    }
+
+    /// Returns whether it is a multisig transaction; these have a separate limit.
+    pub fn is_multisig(&self) -> bool {
+        matches!(self.transaction.body, Body::Multisig(_))
+    }
+
+    /// Returns whether its deadline or that of a child has passed.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.transaction.self_and_children().any(|one| one.deadline < now)
+    }
+
+    /// Inserts a cosignature into a multisig transaction, unless its signer has given one already.
+    fn attach(&mut self, cosignature: &MempoolEntry, network: NetworkByte) {
+        let added = cosignature.transaction.signer_address(network);
+        let transaction = Rc::make_mut(&mut self.transaction);
+        let Body::Multisig(multisig) = &mut transaction.body else { return };
+        // Cosignatures are ordered by address, with one per signer.
+        let place = multisig.cosignatures.binary_search_by_key(&added, |one| one.signer_address(network));
+        let Err(place) = place else { return };
+        multisig.cosignatures.insert(place, (*cosignature.transaction).clone());
+        self.hashes.children.insert(place, cosignature.hashes.own);
+        self.bytes += cosignature.bytes;
+        if !self.accounts.contains(&added) {
+            self.accounts.push(added);
+        }
+    }
 }
 
 /// The mempool.
@@ -52,8 +113,10 @@ pub struct Mempool {
     verifier: Verifier,
     /// Results of recent pushes.
     recent_results: RecentResults,
-    /// Newly accepted transactions that are not published yet.
-    newly_accepted: VecDeque<Rc<Transaction>>,
+    /// Accepted transactions that are not published yet, oldest first, as they arrived, from whatever source: a multisig
+    /// transaction without cosignatures attached since, a cosignature separately. Transactions that a rebuild takes over
+    /// are not repeated.
+    pub newly_accepted: VecDeque<Rc<Transaction>>,
 }
 
 /// Transactions, and the state in which they are applied. A removed transaction is gone from `entries`; its number stays
@@ -67,9 +130,7 @@ struct MempoolContent {
     by_hash: BTreeMap<Hash256, u64>,
     /// Numbers in the order of selection for a block: highest fee first, then oldest first.
     by_fee: BTreeSet<(Reverse<Amount>, Timestamp, u64)>,
-    /// Numbers by affected account.
-    by_account: BTreeSet<(Address, u64)>,
-    /// The same, the youngest of each account first.
+    /// Transactions by affected account, the youngest of each first.
     by_age: BTreeSet<ByAge>,
     /// Multisig transactions by paying account.
     multisigs_by_age: BTreeSet<ByAge>,
@@ -112,20 +173,8 @@ impl Mempool {
 
     /// Adds a transaction without validation.
     #[cfg(test)]
-    pub fn add_unchecked(&mut self, transaction: Transaction, network: crate::model::NetworkByte) {
+    pub fn add_unchecked(&mut self, transaction: Transaction, network: NetworkByte) {
         self.content.push(MempoolEntry::new(transaction, network));
-    }
-
-    /// Returns whether accepted transactions are not published yet.
-    pub fn has_newly_accepted(&self) -> bool {
-        !self.newly_accepted.is_empty()
-    }
-
-    /// Removes and returns the oldest accepted transaction that is not published yet, as it arrived, from whatever
-    /// source: a multisig transaction without cosignatures attached since, a cosignature separately. Transactions that
-    /// a rebuild takes over are not repeated.
-    pub fn pop_newly_accepted(&mut self) -> Option<Rc<Transaction>> {
-        self.newly_accepted.pop_front()
     }
 }
 
@@ -153,7 +202,6 @@ impl MempoolContent {
     fn index(&mut self, root: &MempoolEntry) {
         let (number, time) = (root.number, Reverse(root.transaction.timestamp));
         for account in &root.accounts {
-            self.by_account.insert((*account, number));
             self.by_age.insert((*account, time, number));
             if matches!(root.transaction.body, Body::ImportanceTransfer(_)) {
                 self.importance_transfers.insert((*account, number));
@@ -164,15 +212,15 @@ impl MempoolContent {
         }
     }
 
-    /// Returns the transactions that affect an account, in order of arrival.
-    fn affecting(&self, account: &Address) -> impl Iterator<Item = &MempoolEntry> {
-        let numbers = self.by_account.range((*account, 0)..=(*account, u64::MAX));
-        numbers.filter_map(|(_, number)| self.entries.get(number))
-    }
-
-    /// Returns all transactions, highest fee first, then oldest first.
-    fn by_fee(&self) -> impl Iterator<Item = &MempoolEntry> + Clone {
-        self.by_fee.iter().filter_map(|(.., number)| self.entries.get(number))
+    /// Returns the number of the oldest multisig transaction to which a cosignature belongs; whether its signer may
+    /// cosign is not checked.
+    fn cosigned(&self, cosignature: &Transaction, body: &Cosignature) -> Option<u64> {
+        let matches = |root: &MempoolEntry| {
+            let inner_hash = root.hashes.children.last();
+            cosignature.signer != root.transaction.signer && inner_hash.is_some_and(|hash| body.other_hash == *hash)
+        };
+        let numbers = self.youngest(&self.multisigs_by_age, &body.other_account).map(|(_, number)| number);
+        numbers.filter(|number| self.entries.get(number).is_some_and(&matches)).min()
     }
 }
 
@@ -216,7 +264,8 @@ impl Mempool {
 
     /// Returns all transactions, highest fee first, then oldest first.
     pub fn by_fee(&self) -> impl Iterator<Item = &MempoolEntry> + Clone {
-        self.content.by_fee()
+        let content = &self.content;
+        content.by_fee.iter().filter_map(move |(.., number)| content.entries.get(number))
     }
 
     /// Returns all transactions in the order in which they are selected for a block.

@@ -5,8 +5,7 @@ use std::mem;
 use std::time::Duration;
 
 use super::admission::check_signatures;
-use super::entry::MempoolEntry;
-use super::{ChainSnapshot, Mempool, MempoolContent};
+use super::{ChainSnapshot, Mempool, MempoolContent, MempoolEntry};
 use crate::budget::Budget;
 use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::rules::Rejection;
@@ -109,7 +108,9 @@ impl Mempool {
 
     /// Starts a rebuild after the chain confirmed some transactions and returned others of replaced blocks.
     pub fn on_chain_change(&mut self, confirmed: &BTreeSet<Hash256>, returned: Vec<Transaction>) {
-        self.content.remove_confirmed(confirmed);
+        for number in confirmed.iter().filter_map(|hash| self.content.by_hash.get(hash)) {
+            self.content.entries.remove(number);
+        }
         if let Some(unfinished) = &mut self.rebuild {
             unfinished.returned.retain(|transaction| !confirmed.contains(&transaction.hash()));
         }
@@ -119,12 +120,10 @@ impl Mempool {
 
     /// Removes expired transactions and those that depend on them.
     pub fn drop_expired(&mut self, now: Timestamp) {
-        let roots = &mut self.content.entries;
-        let count = roots.len();
-        roots.retain(|_, root| !root.is_expired(now));
-        if roots.len() < count {
-            let pending = self.content.entries.keys().copied().collect();
-            self.begin_rebuild(pending, Vec::new());
+        let count = self.len();
+        self.content.entries.retain(|_, root| !root.is_expired(now));
+        if self.len() < count {
+            self.begin_rebuild(self.content.entries.keys().copied().collect(), Vec::new());
         }
     }
 
@@ -164,8 +163,8 @@ impl Mempool {
         };
         match outcome {
             Err(Rejection::Store(error)) => Err(error),
-            // It has become invalid and is dropped.
-            Ok(()) | Err(_) => Ok(()),
+            // Otherwise it has become invalid and is dropped.
+            _ => Ok(()),
         }
     }
 
@@ -174,13 +173,5 @@ impl Mempool {
             self.step_rebuild(confirmed)?;
         }
         Ok(())
-    }
-}
-
-impl MempoolContent {
-    fn remove_confirmed(&mut self, confirmed: &BTreeSet<Hash256>) {
-        for number in confirmed.iter().filter_map(|hash| self.by_hash.get(hash)) {
-            self.entries.remove(number);
-        }
     }
 }

@@ -53,9 +53,9 @@ impl Default for RecentResults {
 }
 
 impl RecentResults {
-    /// Creates a cache that remembers each result for `life` seconds.
-    pub fn with_ttl(life: i32) -> RecentResults {
-        RecentResults { ttl: life, results: BTreeMap::new(), order: VecDeque::new(), last_purge: Timestamp::default() }
+    /// Creates a cache that remembers each result for `ttl` seconds.
+    pub fn with_ttl(ttl: i32) -> RecentResults {
+        RecentResults { ttl, results: BTreeMap::new(), order: VecDeque::new(), last_purge: Timestamp::default() }
     }
 
     /// Returns the number of results, including expired ones that are not removed yet.

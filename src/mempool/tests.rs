@@ -123,7 +123,7 @@ impl Scene {
         while self.pool.is_rebuilding() {
             self.work();
         }
-        std::iter::from_fn(|| self.pool.pop_newly_accepted()).map(Rc::unwrap_or_clone).collect()
+        std::iter::from_fn(|| self.pool.newly_accepted.pop_front()).map(Rc::unwrap_or_clone).collect()
     }
 }
 

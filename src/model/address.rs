@@ -2,9 +2,9 @@
 
 use std::borrow::Borrow;
 use std::cell::RefCell;
-use std::fmt;
 
 use data_encoding::BASE32;
+use derive_more::{Debug, Display};
 use serde::{Deserialize, Serialize};
 
 use crate::crypto::{PublicKey, hash};
@@ -20,11 +20,6 @@ impl NetworkByte {
     pub const TESTNET: NetworkByte = NetworkByte(0x98);
     /// mijinnet; addresses start with `M`.
     pub const MIJINNET: NetworkByte = NetworkByte(0x60);
-
-    /// Returns the byte as a signed number, as in JSON.
-    pub fn signed(self) -> i8 {
-        self.0 as i8
-    }
 }
 
 /// Length of an address in characters.
@@ -34,7 +29,9 @@ pub const RAW_LENGTH: usize = 25;
 const CHECKSUM_START: usize = 21;
 
 /// A valid address in upper-case text, which is also its wire form and its order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[display("{}", self.as_str())]
+#[debug("{self}")]
 #[serde(into = "String", try_from = "String")]
 pub struct Address([u8; ADDRESS_LENGTH]);
 
@@ -141,18 +138,6 @@ impl Borrow<[u8]> for Address {
 impl AsRef<[u8]> for Address {
     fn as_ref(&self) -> &[u8] {
         &self.0
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -24,20 +24,16 @@ macro_rules! wire_enum {
     };
 }
 
+pub(crate) use wire_enum;
+
 pub mod address;
-pub mod block;
-pub mod hash;
 pub mod mosaic;
-pub mod namespace;
 pub mod network;
 pub mod transaction;
 pub mod units;
 
 pub use address::{Address, NetworkByte};
-pub use block::{Block, BlockKind, Checkpoint};
-pub use hash::{Hash256, WireHash};
-pub use mosaic::{Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicProperties};
-pub use namespace::NamespaceId;
+pub use mosaic::{Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
 pub use network::{BLOCK_CHAIN_FEATURES, Network, SettingDifference};
-pub use transaction::{Body, Transaction};
-pub use units::{Amount, Height, Timestamp};
+pub use transaction::{Block, BlockKind, Body, Checkpoint, Transaction};
+pub use units::{Amount, Hash256, Height, Timestamp, WireHash};

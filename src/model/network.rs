@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::address::{Address, NetworkByte};
-use super::hash::Hash256;
-use super::units::{Amount, Height};
+use super::units::{Amount, Hash256, Height};
 use crate::crypto::PublicKey;
 
 /// Identity of a network. A store keeps the network of its chain as a flat JSON object of these fields, in this order.
@@ -53,12 +52,12 @@ pub struct ChainParameters {
     pub max_transactions_per_block: u32,
     /// Whether minimum fees are waived (`nis.ignoreFees`).
     pub ignore_fees: bool,
-    /// How importance is computed.
-    #[serde(rename = "proofOfStake")]
-    pub importance: ImportanceScheme,
-    /// How received amounts vest.
-    #[serde(rename = "immediateVesting")]
-    pub vesting: Vesting,
+    /// Whether importance is only the share in the vested balances, and no outlinks are kept (`PROOF_OF_STAKE`, as opposed
+    /// to `PROOF_OF_IMPORTANCE`, in `nis.blockChainFeatures`).
+    pub proof_of_stake: bool,
+    /// Whether received amounts are vested at once (`WB_IMMEDIATE_VESTING`); otherwise, a tenth of the unvested balance
+    /// vests every day (`WB_TIME_BASED_VESTING`).
+    pub immediate_vesting: bool,
     /// Whether late blocks become easier (`STABILIZE_BLOCK_TIMES` in `nis.blockChainFeatures`).
     pub stabilize_block_times: bool,
     /// Heights at which rules change.
@@ -106,55 +105,11 @@ impl ChainParameters {
             ignore_fees: false,
             hash_retention_hours: Some(36),
             history_from: None,
-            importance: ImportanceScheme::ProofOfImportance,
-            vesting: Vesting::TimeBased,
+            proof_of_stake: false,
+            immediate_vesting: false,
             stabilize_block_times: false,
             forks: Forks::all_past(),
         }
-    }
-}
-
-/// `PROOF_OF_IMPORTANCE` or `PROOF_OF_STAKE` in `nis.blockChainFeatures`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "bool", from = "bool")]
-pub enum ImportanceScheme {
-    /// Vested balance, outlinks and the structure of the graph count.
-    ProofOfImportance,
-    /// Only the vested balance counts, and no outlinks are kept.
-    ProofOfStake,
-}
-
-impl From<ImportanceScheme> for bool {
-    fn from(value: ImportanceScheme) -> bool {
-        value == ImportanceScheme::ProofOfStake
-    }
-}
-
-impl From<bool> for ImportanceScheme {
-    fn from(value: bool) -> ImportanceScheme {
-        if value { ImportanceScheme::ProofOfStake } else { ImportanceScheme::ProofOfImportance }
-    }
-}
-
-/// `WB_TIME_BASED_VESTING` or `WB_IMMEDIATE_VESTING` in `nis.blockChainFeatures`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "bool", from = "bool")]
-pub enum Vesting {
-    /// A tenth of the unvested balance vests every day.
-    TimeBased,
-    /// Everything is vested at once.
-    Immediate,
-}
-
-impl From<Vesting> for bool {
-    fn from(value: Vesting) -> bool {
-        value == Vesting::Immediate
-    }
-}
-
-impl From<bool> for Vesting {
-    fn from(value: bool) -> Vesting {
-        if value { Vesting::Immediate } else { Vesting::TimeBased }
     }
 }
 
@@ -282,16 +237,11 @@ impl Network {
 
 fn features(chain: &ChainParameters) -> String {
     let [by_importance, by_stake, with_time, at_once, stabilized] = BLOCK_CHAIN_FEATURES;
-    let consensus = match chain.importance {
-        ImportanceScheme::ProofOfImportance => by_importance,
-        ImportanceScheme::ProofOfStake => by_stake,
-    };
-    let vesting = match chain.vesting {
-        Vesting::TimeBased => with_time,
-        Vesting::Immediate => at_once,
-    };
-    let stabilized = if chain.stabilize_block_times { format!("|{stabilized}") } else { String::new() };
-    format!("{consensus}|{vesting}{stabilized}")
+    let consensus = if chain.proof_of_stake { by_stake } else { by_importance };
+    let vesting = if chain.immediate_vesting { at_once } else { with_time };
+    let mut features = vec![consensus, vesting];
+    features.extend(chain.stabilize_block_times.then_some(stabilized));
+    features.join("|")
 }
 
 /// Returns a network with all forks in the past, for tests.

@@ -1,10 +1,10 @@
-//! The eight kinds of transactions.
+//! The eight kinds of transactions, and blocks of them.
+
+use std::str::FromStr;
 
 use super::address::{Address, NetworkByte};
-use super::hash::{Hash256, WireHash};
-use super::mosaic::{Mosaic, MosaicDefinition, MosaicId};
-use super::namespace::{NamespaceError, NamespaceId};
-use super::units::{Amount, Timestamp};
+use super::mosaic::{Mosaic, MosaicDefinition, MosaicId, NamespaceError, NamespaceId};
+use super::units::{Amount, Hash256, Height, Timestamp, WireHash};
 use crate::crypto::{PublicKey, Signature};
 
 const ENTITY_VERSION_MASK: i32 = 0x00ff_ffff;
@@ -49,49 +49,40 @@ pub enum Body {
     MosaicSupplyChange(MosaicSupplyChange),
 }
 
-/// Numbers of the transaction kinds on the wire.
-pub mod kind {
-    /// Transfer.
-    pub const TRANSFER: i32 = 0x0101;
-    /// Importance transfer.
-    pub const IMPORTANCE_TRANSFER: i32 = 0x0801;
-    /// Multisig aggregate modification.
-    pub const AGGREGATE_MODIFICATION: i32 = 0x1001;
-    /// Multisig signature.
-    pub const COSIGNATURE: i32 = 0x1002;
-    /// Multisig.
-    pub const MULTISIG: i32 = 0x1004;
-    /// Provision namespace.
-    pub const PROVISION_NAMESPACE: i32 = 0x2001;
-    /// Mosaic definition creation.
-    pub const MOSAIC_DEFINITION_CREATION: i32 = 0x4001;
-    /// Mosaic supply change.
-    pub const MOSAIC_SUPPLY_CHANGE: i32 = 0x4002;
-    /// All kinds.
-    pub const ALL: [i32; 8] = [
-        TRANSFER,
-        IMPORTANCE_TRANSFER,
-        AGGREGATE_MODIFICATION,
-        COSIGNATURE,
-        MULTISIG,
-        PROVISION_NAMESPACE,
-        MOSAIC_DEFINITION_CREATION,
-        MOSAIC_SUPPLY_CHANGE,
-    ];
+wire_enum! {
+    /// Kind of a transaction.
+    TransactionKind {
+        /// Transfer.
+        Transfer = 0x0101,
+        /// Importance transfer.
+        ImportanceTransfer = 0x0801,
+        /// Multisig aggregate modification.
+        AggregateModification = 0x1001,
+        /// Multisig signature.
+        Cosignature = 0x1002,
+        /// Multisig.
+        Multisig = 0x1004,
+        /// Provision namespace.
+        ProvisionNamespace = 0x2001,
+        /// Mosaic definition creation.
+        MosaicDefinitionCreation = 0x4001,
+        /// Mosaic supply change.
+        MosaicSupplyChange = 0x4002,
+    }
 }
 
 impl Body {
-    /// Returns the number of the kind on the wire.
-    pub fn kind(&self) -> i32 {
+    /// Returns the kind.
+    pub fn kind(&self) -> TransactionKind {
         match self {
-            Body::Transfer(_) => kind::TRANSFER,
-            Body::ImportanceTransfer(_) => kind::IMPORTANCE_TRANSFER,
-            Body::AggregateModification(_) => kind::AGGREGATE_MODIFICATION,
-            Body::Cosignature(_) => kind::COSIGNATURE,
-            Body::Multisig(_) => kind::MULTISIG,
-            Body::ProvisionNamespace(_) => kind::PROVISION_NAMESPACE,
-            Body::MosaicDefinitionCreation(_) => kind::MOSAIC_DEFINITION_CREATION,
-            Body::MosaicSupplyChange(_) => kind::MOSAIC_SUPPLY_CHANGE,
+            Body::Transfer(_) => TransactionKind::Transfer,
+            Body::ImportanceTransfer(_) => TransactionKind::ImportanceTransfer,
+            Body::AggregateModification(_) => TransactionKind::AggregateModification,
+            Body::Cosignature(_) => TransactionKind::Cosignature,
+            Body::Multisig(_) => TransactionKind::Multisig,
+            Body::ProvisionNamespace(_) => TransactionKind::ProvisionNamespace,
+            Body::MosaicDefinitionCreation(_) => TransactionKind::MosaicDefinitionCreation,
+            Body::MosaicSupplyChange(_) => TransactionKind::MosaicSupplyChange,
         }
     }
 }
@@ -131,6 +122,25 @@ impl Transaction {
     /// Returns the transaction itself, then its direct children.
     pub fn self_and_children(&self) -> impl Iterator<Item = &Transaction> {
         std::iter::once(self).chain(self.children())
+    }
+
+    /// Appends the accounts other than its signer that its body names; none for a multisig transaction or a cosignature.
+    pub fn add_recipients(&self, network: NetworkByte, out: &mut Vec<Address>) {
+        let address = |key| Address::from_public_key(key, network);
+        match &self.body {
+            Body::Transfer(body) => out.push(body.recipient),
+            Body::ImportanceTransfer(body) => out.push(address(&body.remote)),
+            Body::AggregateModification(body) => {
+                out.extend(body.modifications.iter().map(|one| address(&one.cosignatory)));
+            }
+            Body::ProvisionNamespace(body) => out.push(body.rental_fee_sink),
+            Body::MosaicDefinitionCreation(body) => {
+                let levied = body.definition.levy.as_ref().map(|levy| levy.recipient);
+                out.push(body.creation_fee_sink);
+                out.extend(levied.filter(|recipient| *recipient != self.signer_address(network)));
+            }
+            Body::MosaicSupplyChange(_) | Body::Multisig(_) | Body::Cosignature(_) => {}
+        }
     }
 
     /// Returns the sum of its fee and the fees of its inner transaction and cosignatures.
@@ -328,5 +338,66 @@ wire_enum! {
         Create = 1,
         /// Decrease.
         Delete = 2,
+    }
+}
+
+wire_enum! {
+    /// Kind of a block.
+    BlockKind {
+        /// The first block of a chain.
+        Nemesis = -1,
+        /// Any other block.
+        Regular = 1,
+    }
+}
+
+/// A block of transactions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Nemesis or regular.
+    pub kind: BlockKind,
+    /// Network byte and entity version, as on the wire.
+    pub version: i32,
+    /// Time of creation.
+    pub timestamp: Timestamp,
+    /// Key of the harvester.
+    pub signer: PublicKey,
+    /// The harvester's signature; `None` in a block under construction or read in its non-verifiable form.
+    pub signature: Option<Signature>,
+    /// Hash of the parent.
+    pub previous_hash: WireHash,
+    /// Height of the block.
+    pub height: Height,
+    /// The transactions, in order.
+    pub transactions: Vec<Transaction>,
+}
+
+impl Block {
+    /// Returns the fees of all transactions, including nested ones. Wraps at 64 bits as in NIS1.
+    pub fn total_fee(&self) -> Amount {
+        let fees = self.transactions.iter().map(|transaction| transaction.total_fee().0);
+        Amount(fees.fold(0, u64::wrapping_add))
+    }
+}
+
+/// A trusted block, written `HEIGHT:HASH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Height of the block.
+    pub height: Height,
+    /// Hash of the block.
+    pub hash: Hash256,
+}
+
+impl FromStr for Checkpoint {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let parse = || {
+            let (height, hash) = text.split_once(':')?;
+            let height = height.parse().ok().filter(|height| (2..=i64::MAX as u64).contains(height))?;
+            Some(Checkpoint { height: Height(height), hash: Hash256::from_hex(hash)? })
+        };
+        parse().ok_or("write HEIGHT:HASH, a height of at least 2 and the 64 hex digits of its block's hash")
     }
 }

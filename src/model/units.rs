@@ -1,14 +1,14 @@
-//! Units of measure as types, so that a height cannot be mistaken for an amount.
+//! Units of measure and hashes as types, so that a height cannot be mistaken for an amount.
 
-use std::fmt;
-
+use data_encoding::HEXLOWER;
+use derive_more::{Debug, Display};
 use serde::{Deserialize, Serialize};
 
 /// Micro-units in a whole unit of the native currency.
 pub const MICRO: u64 = 1_000_000;
 
 /// A block height; the nemesis block has height 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Display, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Height(pub u64);
 
 impl Height {
@@ -37,17 +37,11 @@ impl Height {
     }
 }
 
-impl fmt::Display for Height {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// Minimum vested balance for the importance calculation and for harvesting.
 pub const MIN_STAKE: Amount = Amount::whole(10_000);
 
 /// An amount of the native currency in micro-units, at most 2⁶³ − 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Display, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Amount(pub u64);
 
 impl Amount {
@@ -60,14 +54,8 @@ impl Amount {
     }
 }
 
-impl fmt::Display for Amount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// Seconds since the network's epoch, 2015-03-29 00:06:25 UTC; never negative.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Display, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i32);
 
 /// The network's epoch in Unix milliseconds.
@@ -86,9 +74,44 @@ impl Timestamp {
     }
 }
 
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+/// A Keccak-256 hash of 32 bytes. Serialised as hex.
+#[derive(Clone, Copy, Debug, Display, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[display("{}", HEXLOWER.encode_display(_0))]
+#[debug("{self}")]
+pub struct Hash256(#[serde(with = "hex::serde")] pub [u8; 32]);
+
+impl Hash256 {
+    /// Parses 64 hex digits of either case.
+    pub fn from_hex(text: &str) -> Option<Hash256> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Hash256(bytes))
+    }
+}
+
+impl TryFrom<&[u8]> for Hash256 {
+    type Error = std::array::TryFromSliceError;
+
+    fn try_from(bytes: &[u8]) -> Result<Self, Self::Error> {
+        bytes.try_into().map(Hash256)
+    }
+}
+
+/// A hash as an entity carries it, of any length up to the limit of a byte string. A hash of another length than 32
+/// bytes equals no [`Hash256`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[debug("{}", HEXLOWER.encode_display(_0))]
+pub struct WireHash(pub Vec<u8>);
+
+impl From<Hash256> for WireHash {
+    fn from(hash: Hash256) -> Self {
+        WireHash(hash.0.to_vec())
+    }
+}
+
+impl PartialEq<Hash256> for WireHash {
+    fn eq(&self, other: &Hash256) -> bool {
+        self.0 == other.0
     }
 }
 

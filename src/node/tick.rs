@@ -56,7 +56,7 @@ impl Node<'_> {
             let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
             mempool.work(&chain, &mut Budget::new(budget))?;
         }
-        while let Some(transaction) = self.mempool.pop_newly_accepted() {
+        while let Some(transaction) = self.mempool.newly_accepted.pop_front() {
             self.broker.on_transaction(transaction);
         }
         self.publish(budget, now, effects)?;

@@ -61,7 +61,7 @@ fn balances_suffice<K: Ord + Copy>(
 }
 
 /// T8: neither the signer nor another account of the transaction is a remote.
-pub fn no_remote_takes_part(subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn no_remote_takes_part(subject: &TransactionContext<'_>) -> RuleResult {
     let TransactionContext { transaction, signer, context } = subject;
     require(is_usable(signer, context)?, FailureTransactionNotAllowedForRemote)?;
     if matches!(transaction.body, Body::ImportanceTransfer(_)) {
@@ -86,24 +86,9 @@ fn is_usable(account: &Address, context: &ValidationContext<'_>) -> Result<bool,
 
 /// Returns all accounts of a transaction, its signer first.
 pub fn participants(transaction: &Transaction, network: NetworkByte) -> Vec<Address> {
-    let address = |key| Address::from_public_key(key, network);
-    let signer = transaction.signer_address(network);
-    let mut accounts = vec![signer];
-    match &transaction.body {
-        Body::Transfer(body) => accounts.push(body.recipient),
-        Body::ImportanceTransfer(body) => accounts.push(address(&body.remote)),
-        Body::AggregateModification(body) => {
-            accounts.extend(body.modifications.iter().map(|m| address(&m.cosignatory)));
-        }
-        Body::ProvisionNamespace(body) => accounts.push(body.rental_fee_sink),
-        Body::MosaicDefinitionCreation(body) => {
-            accounts.push(body.creation_fee_sink);
-            let levy = body.definition.levy.as_ref();
-            accounts.extend(levy.map(|levy| levy.recipient).filter(|recipient| *recipient != signer));
-        }
-        Body::Multisig(_) => accounts.extend(transaction.children().flat_map(|child| participants(child, network))),
-        Body::Cosignature(_) | Body::MosaicSupplyChange(_) => {}
-    }
+    let mut accounts = vec![transaction.signer_address(network)];
+    transaction.add_recipients(network, &mut accounts);
+    accounts.extend(transaction.children().flat_map(|child| participants(child, network)));
     accounts
 }
 
@@ -118,7 +103,7 @@ pub fn may_sign_block(status: RemoteStatus) -> bool {
 }
 
 /// T11: the importance link may be activated or deactivated.
-pub fn link_may_change(body: &ImportanceTransfer, subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn link_may_change(body: &ImportanceTransfer, subject: &TransactionContext<'_>) -> RuleResult {
     let context = subject.context;
     let address = Address::from_public_key(&body.remote, context.network.byte);
     let (owner, remote) = (context.account(&subject.signer)?, context.account(&address)?);
@@ -163,7 +148,7 @@ fn is_in_use(address: &Address, account: &Account, context: &ValidationContext<'
 }
 
 /// T9: a multisig account signs no transaction itself, except those listed for the treasury re-issuance.
-pub fn multisig_account_does_not_sign(subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn multisig_account_does_not_sign(subject: &TransactionContext<'_>) -> RuleResult {
     let TransactionContext { transaction, signer, context } = subject;
     if transaction.signature.is_none() || !state::is_multisig(&context.state, signer)? {
         return Ok(());
@@ -173,7 +158,7 @@ pub fn multisig_account_does_not_sign(subject: &TransactionContext<'_, '_>) -> R
 }
 
 /// T12: the signer of a multisig transaction is a cosignatory.
-pub fn initiator_is_cosignatory(body: &Multisig, subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn initiator_is_cosignatory(body: &Multisig, subject: &TransactionContext<'_>) -> RuleResult {
     let account = body.inner.signer_address(subject.context.network.byte);
     let cosignatories = subject.context.cosignatories(&account)?;
     require(cosignatories.contains(&subject.signer), FailureMultisigNotACosigner)
@@ -181,7 +166,7 @@ pub fn initiator_is_cosignatory(body: &Multisig, subject: &TransactionContext<'_
 
 /// T13: the fee sinks spend nothing after the treasury re-issuance. NIS1 compares with their testnet addresses on every
 /// network, so the rule applies on testnet only.
-pub fn fee_sink_cannot_spend(body: &Multisig, subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn fee_sink_cannot_spend(body: &Multisig, subject: &TransactionContext<'_>) -> RuleResult {
     let context = subject.context;
     let in_force =
         context.network.byte == NetworkByte::TESTNET && context.height.0 > context.forks().treasury_reissuance;
@@ -190,7 +175,7 @@ pub fn fee_sink_cannot_spend(body: &Multisig, subject: &TransactionContext<'_, '
 }
 
 /// T14: every modification is possible and has an effect.
-pub fn modifications_are_possible(body: &AggregateModification, subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn modifications_are_possible(body: &AggregateModification, subject: &TransactionContext<'_>) -> RuleResult {
     let (context, account) = (subject.context, &subject.signer);
     let cosignatories = context.cosignatories(account)?;
     let (mut added, mut deleted) = (BTreeSet::new(), BTreeSet::new());
@@ -218,7 +203,7 @@ pub fn modifications_are_possible(body: &AggregateModification, subject: &Transa
 }
 
 /// T15: the result has at most 32 cosignatories and requires no more signatures than there are cosignatories.
-pub fn counts_are_in_range(body: &AggregateModification, subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn counts_are_in_range(body: &AggregateModification, subject: &TransactionContext<'_>) -> RuleResult {
     let count = |kind| body.modifications.iter().filter(|m| m.kind == kind).count() as i64;
     let before = subject.context.cosignatories(&subject.signer)?.len() as i64;
     let cosignatories = before + count(ModificationKind::Add) - count(ModificationKind::Delete);
@@ -229,7 +214,7 @@ pub fn counts_are_in_range(body: &AggregateModification, subject: &TransactionCo
 }
 
 /// T21: enough cosignatories have signed, and nobody else. A cosignatory that is being deleted does not count.
-pub fn signatures_are_complete(body: &Multisig, subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn signatures_are_complete(body: &Multisig, subject: &TransactionContext<'_>) -> RuleResult {
     let context = subject.context;
     let address = |key: &PublicKey| Address::from_public_key(key, context.network.byte);
     let account = address(&body.inner.signer);

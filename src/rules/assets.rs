@@ -1,14 +1,14 @@
 //! Rules for namespaces and mosaics.
 
 use super::result::ValidationResult::*;
-use super::result::{Exception, RuleResult, require};
+use super::result::{RuleResult, require};
 use super::{FeeSchedule, TransactionContext, ValidationContext};
 use crate::model::transaction::{
     MosaicDefinitionCreation, MosaicSupplyChange, ProvisionNamespace, SupplyChangeKind, Transfer,
 };
 use crate::model::units::MICRO;
 use crate::model::{Address, Height, MosaicDefinition, MosaicId, NamespaceId};
-use crate::state::{self, Lease, MosaicEntry};
+use crate::state::{self, Exception, Lease, MosaicEntry};
 use crate::store::StoreError;
 
 /// Names that cannot be rented, at any level.
@@ -18,9 +18,9 @@ const MAX_MOSAICS: usize = 10;
 
 /// T16: the namespace may be rented. A name that is too long or too deep fails earlier, when the effects are computed,
 /// so NIS1's result `FAILURE_NAMESPACE_INVALID_NAME` cannot occur.
-pub fn may_be_rented(body: &ProvisionNamespace, subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn may_be_rented(body: &ProvisionNamespace, subject: &TransactionContext<'_>) -> RuleResult {
     let context = subject.context;
-    let name = body.name().map_err(|error| Exception::argument(error.to_string()))?;
+    let name = body.name().map_err(Exception::argument)?;
     require(!name.parts().any(|part| RESERVED.contains(&part)), FailureNamespaceNotClaimable)?;
     require(body.rental_fee_sink == context.network.namespace_sink(), FailureNamespaceInvalidRentalFeeSink)?;
     let leases = state::leases(&context.state, name.root())?;
@@ -50,7 +50,7 @@ fn renewal_is_due(lease: &Lease, signer: &Address, context: &ValidationContext<'
 }
 
 /// T17: the mosaic may be defined or redefined.
-pub fn may_be_defined(body: &MosaicDefinitionCreation, subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn may_be_defined(body: &MosaicDefinitionCreation, subject: &TransactionContext<'_>) -> RuleResult {
     let (context, definition) = (subject.context, &body.definition);
     let namespace = &definition.id.namespace;
     namespace_is_active(namespace, context)?;
@@ -89,7 +89,7 @@ fn may_be_redefined(
     context: &ValidationContext<'_>,
 ) -> Result<bool, StoreError> {
     let MosaicEntry { definition, supply } = old;
-    if definition.properties == new.properties && definition.levy == new.levy {
+    if definition.has_terms_of(new) {
         return Ok(definition.description != new.description);
     }
     let creator = Address::from_public_key(&definition.creator, context.network.byte);
@@ -99,7 +99,7 @@ fn may_be_redefined(
 }
 
 /// T18: the supply may change by this amount.
-pub fn supply_may_change(body: &MosaicSupplyChange, subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn supply_may_change(body: &MosaicSupplyChange, subject: &TransactionContext<'_>) -> RuleResult {
     let context = subject.context;
     let entry = state::mosaic(&context.state, &body.mosaic)?.ok_or(FailureMosaicUnknown)?;
     let MosaicEntry { definition, supply } = entry;
@@ -120,14 +120,14 @@ pub fn supply_may_change(body: &MosaicSupplyChange, subject: &TransactionContext
 }
 
 /// T19: the attached mosaics exist and may be transferred. `nem:xem` is not counted.
-pub fn mosaics_may_move(body: &Transfer, subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn mosaics_may_move(body: &Transfer, subject: &TransactionContext<'_>) -> RuleResult {
     let count = body.other_mosaics().count();
     require(count <= MAX_MOSAICS, FailureTooManyMosaicTransfers)?;
     require(count == 0 || body.amount.0.is_multiple_of(MICRO), FailureMosaicDivisibilityViolated)?;
     body.other_mosaics().try_for_each(|mosaic| mosaic_may_move(&mosaic.id, body, subject))
 }
 
-fn mosaic_may_move(id: &MosaicId, body: &Transfer, subject: &TransactionContext<'_, '_>) -> RuleResult {
+fn mosaic_may_move(id: &MosaicId, body: &Transfer, subject: &TransactionContext<'_>) -> RuleResult {
     let context = subject.context;
     let definition = state::mosaic(&context.state, id)?.ok_or(FailureMosaicUnknown)?.definition;
     namespace_is_active(&id.namespace, context)?;

@@ -2,13 +2,13 @@
 
 use super::TransactionContext;
 use super::result::ValidationResult::FailureInsufficientFee;
-use super::result::{Exception, Rejection, RuleResult, require};
+use super::result::{Rejection, RuleResult, require};
 use crate::model::mosaic::MAX_QUANTITY;
 use crate::model::network::Forks;
 use crate::model::transaction::{AggregateModification, Transfer};
 use crate::model::units::MICRO;
 use crate::model::{Amount, Body, Height, Mosaic, MosaicId, NamespaceId, Transaction};
-use crate::state::{self, MosaicEntry};
+use crate::state::{self, Exception, MosaicEntry};
 use crate::store::StoreError;
 
 /// Maximum fee of a cosignature.
@@ -82,7 +82,7 @@ impl FeeSchedule {
 }
 
 /// T2: the fee is high enough. The fee of a cosignature is also not too high, because the multisig account pays it.
-pub fn fee_suffices(subject: &TransactionContext<'_, '_>) -> RuleResult {
+pub fn fee_suffices(subject: &TransactionContext<'_>) -> RuleResult {
     let TransactionContext { transaction, context, .. } = subject;
     if context.chain().ignore_fees || subject.is_by_nemesis() {
         return Ok(());

@@ -6,7 +6,6 @@
 mod accounts;
 mod assets;
 mod block;
-mod common;
 mod fees;
 mod result;
 #[cfg(test)]
@@ -14,16 +13,17 @@ mod tests;
 
 use std::borrow::Cow;
 
+pub use crate::state::Exception;
 pub use accounts::{may_sign_block, participants};
 pub use block::{ConflictSet, may_not_harvest, transactions_are_new};
-pub use common::max_message_length;
 pub use fees::FeeSchedule;
-pub use result::{Exception, ExceptionKind, Rejection, RuleResult, ValidationResult};
+pub use result::{Rejection, RuleResult, ValidationResult, require};
 
+use self::result::ValidationResult::*;
 use crate::model::network::{ChainParameters, Forks};
-use crate::model::transaction::Hashes;
+use crate::model::transaction::{Hashes, Transfer, wire_network};
 use crate::model::{Address, Block, Body, Height, Network, Timestamp, Transaction};
-use crate::state::{self, Account, BlockContext, Effect, RemoteStatus, effects_with_signer};
+use crate::state::{self, Account, BlockContext, Effect, RemoteStatus, effects};
 use crate::store::{Read, StoreError};
 
 /// Purpose of a validation; decides which rules apply.
@@ -102,17 +102,17 @@ impl<'a> ValidationContext<'a> {
 }
 
 /// A transaction under validation.
-pub struct TransactionContext<'a, 't> {
+pub struct TransactionContext<'a> {
     /// The transaction.
-    pub transaction: &'t Transaction,
+    pub transaction: &'a Transaction,
     /// Address of its signer.
     pub signer: Address,
     /// Context of the validation.
     pub context: &'a ValidationContext<'a>,
 }
 
-impl<'a, 't> TransactionContext<'a, 't> {
-    fn new(transaction: &'t Transaction, context: &'a ValidationContext<'a>) -> TransactionContext<'a, 't> {
+impl<'a> TransactionContext<'a> {
+    fn new(transaction: &'a Transaction, context: &'a ValidationContext<'a>) -> TransactionContext<'a> {
         TransactionContext { transaction, signer: transaction.signer_address(context.network.byte), context }
     }
 
@@ -150,12 +150,12 @@ pub fn check_transaction<'t>(
     context: &ValidationContext<'_>,
 ) -> Result<Vec<Effect<'t>>, Rejection> {
     let subject = TransactionContext::new(transaction, context);
-    let mut effects = Vec::with_capacity(8);
+    let mut list = Vec::with_capacity(8);
     rules_before_effects(&subject)?;
-    effects_with_signer(subject.signer, transaction, &context.state, context.network.byte, &mut effects)?;
-    accounts::currency_suffices(&effects, context)?; // T6
+    effects(transaction, &context.state, context.network.byte, &mut list)?;
+    accounts::currency_suffices(&list, context)?; // T6
     rules_on_state(&subject)?;
-    accounts::mosaics_suffice(&effects, context)?; // T20
+    accounts::mosaics_suffice(&list, context)?; // T20
     rules_at_the_end(&subject)?;
     for child in transaction.children() {
         let child = TransactionContext::new(child, context);
@@ -164,25 +164,25 @@ pub fn check_transaction<'t>(
         rules_on_state(&child)?;
         rules_at_the_end(&child)?;
     }
-    common::is_storable(&subject)?;
-    Ok(effects)
+    is_storable(&subject)?;
+    Ok(list)
 }
 
-fn rules_before_effects(subject: &TransactionContext<'_, '_>) -> RuleResult {
-    common::deadline_is_in_window(subject)?; // T1
+fn rules_before_effects(subject: &TransactionContext<'_>) -> RuleResult {
+    deadline_is_in_window(subject)?; // T1
     fees::fee_suffices(subject)?; // T2
-    common::version_is_known(subject)?; // T3
-    common::is_not_in_future(subject)?; // T4
-    common::nemesis_signs_only_at_forks(subject) // T5
+    version_is_known(subject)?; // T3
+    is_not_in_future(subject)?; // T4
+    nemesis_signs_only_at_forks(subject) // T5
 }
 
-fn rules_on_state(subject: &TransactionContext<'_, '_>) -> RuleResult {
-    common::network_matches(subject)?; // T7
+fn rules_on_state(subject: &TransactionContext<'_>) -> RuleResult {
+    network_matches(subject)?; // T7
     accounts::no_remote_takes_part(subject)?; // T8
     accounts::multisig_account_does_not_sign(subject)?; // T9
     match &subject.transaction.body {
         Body::Transfer(body) => {
-            common::message_fits(body, subject)?; // T10
+            message_fits(body, subject)?; // T10
             assets::mosaics_may_move(body, subject) // T19
         }
         Body::ImportanceTransfer(body) => accounts::link_may_change(body, subject), // T11
@@ -201,13 +201,85 @@ fn rules_on_state(subject: &TransactionContext<'_, '_>) -> RuleResult {
     }
 }
 
-fn rules_at_the_end(subject: &TransactionContext<'_, '_>) -> RuleResult {
+fn rules_at_the_end(subject: &TransactionContext<'_>) -> RuleResult {
     match (subject.context.purpose, &subject.transaction.body) {
         // A multisig transaction in the mempool may still lack cosignatures.
-        (Purpose::Mempool, _) => common::is_not_expired(subject), // U1
+        (Purpose::Mempool, _) => is_not_expired(subject), // U1
         (Purpose::BlockProcessing | Purpose::NewBlock, Body::Multisig(body)) => {
             accounts::signatures_are_complete(body, subject) // T21
         }
         _ => Ok(()),
     }
+}
+
+/// Maximum time in seconds between time stamp and deadline.
+const MAX_LIFETIME: i32 = 86_400;
+
+/// T1: the deadline is after the time stamp, by a day at most.
+fn deadline_is_in_window(subject: &TransactionContext<'_>) -> RuleResult {
+    let (timestamp, deadline) = (subject.transaction.timestamp.0, subject.transaction.deadline.0);
+    require(timestamp < deadline, FailurePastDeadline)?;
+    let latest = timestamp.checked_add(MAX_LIFETIME).ok_or_else(|| Exception::argument("time must be non-negative"))?;
+    require(deadline <= latest, FailureFutureDeadline)
+}
+
+/// T3: the version exists and is allowed at this height.
+fn version_is_known(subject: &TransactionContext<'_>) -> RuleResult {
+    let (context, forks) = (subject.context, subject.context.forks());
+    match (&subject.transaction.body, subject.transaction.entity_version()) {
+        (Body::ProvisionNamespace(_) | Body::MosaicDefinitionCreation(_) | Body::MosaicSupplyChange(_), 1)
+        | (Body::Transfer(_), 2) => require(context.is_since(forks.mosaics), FailureTransactionBeforeSecondFork),
+        (Body::AggregateModification(_), 2) => {
+            require(context.is_since(forks.multisig_m_of_n), FailureMultisigV2AggregateModificationBeforeFork)
+        }
+        (_, version) => require(version == 1, FailureEntityInvalidVersion),
+    }
+}
+
+/// T4: the time stamp is not in the future.
+fn is_not_in_future(subject: &TransactionContext<'_>) -> RuleResult {
+    require(!subject.context.is_in_future(subject.transaction.timestamp), FailureTimestampTooFarInFuture)
+}
+
+/// T5: the nemesis account signs only in the nemesis block and in the block of the treasury re-issuance.
+fn nemesis_signs_only_at_forks(subject: &TransactionContext<'_>) -> RuleResult {
+    let may_sign = subject.context.height == Height::NEMESIS || subject.context.is_treasury();
+    require(may_sign || !subject.is_by_nemesis(), FailureNemesisAccountTransactionAfterNemesisBlock)
+}
+
+/// T7: the transaction was made for this network.
+fn network_matches(subject: &TransactionContext<'_>) -> RuleResult {
+    require(wire_network(subject.transaction.version) == subject.context.network.byte, FailureWrongNetwork)
+}
+
+/// T10: the message is not too long.
+fn message_fits(body: &Transfer, subject: &TransactionContext<'_>) -> RuleResult {
+    let length = body.message.as_ref().map_or(0, |message| message.payload.len());
+    require(length <= max_message_length(subject.context.forks(), subject.context.height), FailureMessageTooLarge)
+}
+
+/// Returns the maximum length of a message in bytes.
+pub fn max_message_length(forks: &Forks, height: Height) -> usize {
+    match height.0 {
+        height if height >= forks.remote_account => 1024,
+        height if height >= forks.multisig_m_of_n => 160,
+        _ => 96,
+    }
+}
+
+/// U1: neither the deadline of the transaction nor that of a direct child has passed.
+fn is_not_expired(subject: &TransactionContext<'_>) -> RuleResult {
+    let mut all = subject.transaction.self_and_children();
+    require(all.all(|transaction| transaction.deadline >= subject.context.now), FailurePastDeadline)
+}
+
+/// Rejects a cosignature as the inner transaction of a multisig transaction, and a cosignature on its own in a block.
+/// NIS1 nodes accept these and then fail to store them, so the chain can never contain one. They are rejected after all
+/// rules, so that everything else gets NIS1's result.
+fn is_storable(subject: &TransactionContext<'_>) -> RuleResult {
+    let wraps_cosignature = subject.transaction.inner().is_some_and(|inner| matches!(inner.body, Body::Cosignature(_)));
+    require(!wraps_cosignature, FailureTransactionNotAllowedForMultisig)?;
+    let is_for_block = matches!(subject.context.purpose, Purpose::BlockProcessing | Purpose::NewBlock);
+    let is_cosignature = matches!(subject.transaction.body, Body::Cosignature(_));
+    require(!(is_for_block && is_cosignature), FailureTransactionNotAllowedForMultisig)
 }

@@ -1,15 +1,13 @@
 //! Results of a validation: NIS1's result codes, and rejections.
 
-use std::fmt;
-
-use crate::codec::ReadError;
-use crate::state::StateError;
+use crate::state::{Exception, StateError};
 use crate::store::StoreError;
 
 macro_rules! results {
     ($($variant:ident = $code:literal, $name:literal;)*) => {
         /// Result code of a validation, with NIS1's numbers and names.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+        #[error("{}", self.name())]
         #[repr(i32)]
         pub enum ValidationResult {
             $(#[doc = concat!("`", $name, "`")] $variant = $code,)*
@@ -121,71 +119,27 @@ impl ValidationResult {
     }
 }
 
-impl fmt::Display for ValidationResult {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// Class of an [`Exception`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExceptionKind {
-    /// Illegal argument.
-    Argument,
-    /// Address that is not valid on this network.
-    InvalidAddress,
-    /// Any other exception.
-    Other,
-}
-
-/// Invalid input for which NIS1 returns an exception text instead of a result code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exception {
-    /// Its class.
-    pub kind: ExceptionKind,
-    /// NIS1's text.
-    pub text: String,
-}
-
-impl Exception {
-    /// Creates an illegal-argument exception.
-    pub fn argument(text: impl Into<String>) -> Exception {
-        Exception { kind: ExceptionKind::Argument, text: text.into() }
-    }
-
-    /// Returns the HTTP status of the response.
-    pub fn http_status(&self) -> u16 {
-        match self.kind {
-            ExceptionKind::Argument => 400,
-            ExceptionKind::InvalidAddress => 404,
-            ExceptionKind::Other => 500,
-        }
-    }
-}
-
-impl From<ReadError> for Exception {
-    fn from(error: ReadError) -> Self {
-        let kind = match error.class() {
-            'A' => ExceptionKind::Argument,
-            'U' => ExceptionKind::InvalidAddress,
-            _ => ExceptionKind::Other,
-        };
-        Exception { kind, text: error.to_string() }
-    }
-}
-
 /// A rejection.
 #[derive(Debug, thiserror::Error)]
 pub enum Rejection {
     /// A rule failed, or the entity is not needed. Never [`ValidationResult::Success`].
     #[error("{0}")]
-    Result(ValidationResult),
+    Result(#[from] ValidationResult),
     /// The input is impossible.
-    #[error("{}", .0.text)]
-    Exception(Exception),
+    #[error("{0}")]
+    Exception(#[from] Exception),
     /// The store failed; the entity may be valid.
     #[error("{0}")]
-    Store(StoreError),
+    Store(#[from] StoreError),
+}
+
+impl From<StateError> for Rejection {
+    fn from(error: StateError) -> Self {
+        match error {
+            StateError::Store(error) => error.into(),
+            StateError::Exception(exception) => exception.into(),
+        }
+    }
 }
 
 /// Result of a rule.
@@ -194,33 +148,4 @@ pub type RuleResult = Result<(), Rejection>;
 /// Fails with the result `otherwise` unless the condition holds.
 pub fn require(condition: bool, otherwise: ValidationResult) -> RuleResult {
     if condition { Ok(()) } else { Err(otherwise.into()) }
-}
-
-impl From<ValidationResult> for Rejection {
-    fn from(result: ValidationResult) -> Self {
-        Rejection::Result(result)
-    }
-}
-
-impl From<Exception> for Rejection {
-    fn from(exception: Exception) -> Self {
-        Rejection::Exception(exception)
-    }
-}
-
-impl From<StoreError> for Rejection {
-    fn from(error: StoreError) -> Self {
-        Rejection::Store(error)
-    }
-}
-
-impl From<StateError> for Rejection {
-    fn from(error: StateError) -> Self {
-        let kind = match error {
-            StateError::Store(error) => return Rejection::Store(error),
-            StateError::Argument(_) => ExceptionKind::Argument,
-            StateError::Arithmetic(_) | StateError::Impossible(_) => ExceptionKind::Other,
-        };
-        Rejection::Exception(Exception { kind, text: error.to_string() })
-    }
 }

@@ -191,7 +191,7 @@ impl Account {
 impl Stored for RemoteLink {
     fn write(&self, out: &mut ByteWriter) {
         (self.role == LinkRole::Remote).write(out);
-        (self.mode.code() as u8).write(out);
+        self.mode.write(out);
         self.height.write(out);
         out.array(&self.linked_address.to_raw());
     }
@@ -199,7 +199,7 @@ impl Stored for RemoteLink {
     fn read(input: &mut ByteReader<'_>) -> Result<RemoteLink> {
         Ok(RemoteLink {
             role: if bool::read(input)? { LinkRole::Remote } else { LinkRole::Owner },
-            mode: LinkMode::from_code(u8::read(input)?.into()).ok_or(input.damaged())?,
+            mode: LinkMode::read(input)?,
             height: Height::read(input)?,
             linked_address: Address::from_raw(&input.array()?),
         })
@@ -228,8 +228,7 @@ impl AccountId {
 
     /// Returns the id of an address, if it has one.
     pub fn of(state: &impl Read, address: &Address) -> Result<Option<AccountId>> {
-        let row = state.get(Table::AccountIds, &address.to_raw())?;
-        row.map(|row| AccountId::from_stored(row, "an account id")).transpose()
+        AccountId::get(state, Table::AccountIds, &address.to_raw(), "an account id")
     }
 
     /// Returns the address with the id.
@@ -273,8 +272,7 @@ const TOTALS_KEY: &[u8] = b"accounts";
 impl AccountTotals {
     /// Reads the counts.
     pub fn of(state: &impl Read) -> Result<AccountTotals> {
-        let row = state.get(Table::Totals, TOTALS_KEY)?;
-        row.map_or(Ok(AccountTotals::default()), |row| AccountTotals::from_stored(row, "the account totals"))
+        Ok(AccountTotals::get(state, Table::Totals, TOTALS_KEY, "the account totals")?.unwrap_or_default())
     }
 
     pub(super) fn put(self, txn: &mut impl Write) -> Result<()> {
@@ -318,6 +316,7 @@ pub fn public_key(state: &impl Read, address: &Address) -> Result<Option<PublicK
 }
 
 /// Stores an account outside of any block, for tests. Of [`AccountTotals`] it updates only `allocated`.
+#[cfg(test)]
 pub fn put_account(txn: &mut impl Write, address: &Address, account: &Account) -> Result<AccountId> {
     let mut totals = AccountTotals::of(txn)?;
     let id = match AccountId::of(txn, address)? {

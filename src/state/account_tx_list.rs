@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::account::{AccountId, account_at, cosignatories};
 use super::bytes::{ByteReader, ByteWriter, Stored, stored};
-use crate::model::transaction::kind;
+use crate::model::transaction::TransactionKind;
 use crate::model::{Address, Block, Body, Height, NetworkByte, Transaction};
 use crate::store::{Read, Result, StoreError, Table, Write, block_key};
 
@@ -264,10 +264,10 @@ pub fn assign_ids(block: &Block, first: u64) -> (Vec<u64>, u64) {
         id
     };
     let kinds = [
-        kind::IMPORTANCE_TRANSFER,
-        kind::MOSAIC_DEFINITION_CREATION,
-        kind::MOSAIC_SUPPLY_CHANGE,
-        kind::AGGREGATE_MODIFICATION,
+        TransactionKind::ImportanceTransfer,
+        TransactionKind::MosaicDefinitionCreation,
+        TransactionKind::MosaicSupplyChange,
+        TransactionKind::AggregateModification,
     ];
     for kind in kinds {
         for (transaction, id) in block.transactions.iter().zip(&mut ids) {
@@ -285,7 +285,7 @@ pub fn assign_ids(block: &Block, first: u64) -> (Vec<u64>, u64) {
             allocate(transaction.cosignatures().len());
         }
     }
-    for kind in [kind::PROVISION_NAMESPACE, kind::TRANSFER] {
+    for kind in [TransactionKind::ProvisionNamespace, TransactionKind::Transfer] {
         for (transaction, id) in block.transactions.iter().zip(&mut ids) {
             if transaction.body.kind() == kind {
                 *id = allocate(1);
@@ -296,38 +296,23 @@ pub fn assign_ids(block: &Block, first: u64) -> (Vec<u64>, u64) {
 }
 
 /// Returns the accounts that a top-level transaction affects. Must be called after the whole block was applied, because
-/// a multisig transaction affects the cosignatories at that time.
+/// a multisig transaction affects the cosignatories at that time. The fee sink and levy recipient of a definition count
+/// only inside a multisig transaction.
 pub fn affected_accounts(
     state: &impl Read,
     transaction: &Transaction,
     network: NetworkByte,
 ) -> Result<BTreeSet<(Address, Direction)>> {
-    let inner_or_self = transaction.inner().unwrap_or(transaction);
-    let signer = inner_or_self.signer_address(network);
-    let nested = transaction.inner().is_some();
-    let others = if nested { cosignatories(state, &signer)? } else { Vec::new() };
-    let senders = std::iter::once(signer).chain(others).map(|address| (address, Direction::Outgoing));
-    let recipients =
-        recipients(inner_or_self, nested, network).into_iter().map(|address| (address, Direction::Incoming));
-    Ok(senders.chain(recipients).collect())
-}
-
-/// Returns the recipients of a transaction. The fee sink and levy recipient of a definition count only inside a
-/// multisig transaction.
-fn recipients(transaction: &Transaction, nested: bool, network: NetworkByte) -> Vec<Address> {
-    let address = |key| Address::from_public_key(key, network);
-    match &transaction.body {
-        Body::Transfer(body) => vec![body.recipient],
-        Body::ImportanceTransfer(body) => vec![address(&body.remote)],
-        Body::AggregateModification(body) => body.modifications.iter().map(|m| address(&m.cosignatory)).collect(),
-        Body::ProvisionNamespace(body) => vec![body.rental_fee_sink],
-        Body::MosaicDefinitionCreation(body) if nested => {
-            let levy = body.definition.levy.as_ref().map(|levy| levy.recipient);
-            let levy = levy.filter(|recipient| *recipient != transaction.signer_address(network));
-            std::iter::once(body.creation_fee_sink).chain(levy).collect()
-        }
-        _ => Vec::new(),
+    let acting = transaction.inner().unwrap_or(transaction);
+    let (mut senders, mut recipients) = (vec![acting.signer_address(network)], Vec::new());
+    if transaction.inner().is_some() {
+        senders.extend(cosignatories(state, &senders[0])?);
     }
+    if !matches!(transaction.body, Body::MosaicDefinitionCreation(_)) {
+        acting.add_recipients(network, &mut recipients);
+    }
+    let senders = senders.into_iter().map(|address| (address, Direction::Outgoing));
+    Ok(senders.chain(recipients.into_iter().map(|address| (address, Direction::Incoming))).collect())
 }
 
 #[cfg(test)]

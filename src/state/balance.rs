@@ -13,7 +13,7 @@ use super::StateError;
 use super::account::{AccountId, account};
 use super::bytes::{ByteReader, ByteWriter, Stored, stored};
 use super::importances;
-use crate::model::network::{ChainParameters, Vesting};
+use crate::model::network::ChainParameters;
 use crate::model::{Address, Height};
 use crate::store::{Read, Result, StoreError, Table, Write, WriteTxn, tip};
 
@@ -45,7 +45,7 @@ impl VestedBalance {
     /// Returns the balance at a later height. A tenth of the unvested part vests every day, at heights one above a
     /// multiple of the blocks per day.
     pub fn at(mut self, height: Height, chain: &ChainParameters) -> VestedBalance {
-        if chain.vesting == Vesting::Immediate || self.height == 0 {
+        if chain.immediate_vesting || self.height == 0 {
             return self;
         }
         let day = chain.blocks_per_day().max(1);
@@ -66,10 +66,7 @@ impl VestedBalance {
     pub fn receive(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> Result<(), StateError> {
         let mut balance = self.at(height, chain);
         balance.height = height.0;
-        let part = match chain.vesting {
-            Vesting::TimeBased => &mut balance.unvested,
-            Vesting::Immediate => &mut balance.vested,
-        };
+        let part = if chain.immediate_vesting { &mut balance.vested } else { &mut balance.unvested };
         *part = part.saturating_add(amount);
         if !balance.is_valid() {
             return Err(StateError::impossible(format!("a balance exceeds {MAX_BALANCE} micro-units")));
@@ -85,7 +82,7 @@ impl VestedBalance {
         if self.total() < amount {
             return Err(StateError::impossible(format!("a balance of {} cannot pay {amount}", self.total())));
         }
-        if chain.vesting == Vesting::Immediate {
+        if chain.immediate_vesting {
             self.vested -= amount;
             return Ok(());
         }
@@ -127,19 +124,13 @@ stored!(HistoryRange { from, to });
 impl HistoryRange {
     /// Reads the range that the last block with history stored.
     pub fn of(state: &impl Read) -> Result<Option<HistoryRange>> {
-        let row = state.get(Table::BalanceHistory, RANGE_KEY)?;
-        row.map(|row| HistoryRange::from_stored(row, "the height range of the balance history")).transpose()
+        HistoryRange::get(state, Table::BalanceHistory, RANGE_KEY, "the height range of the balance history")
     }
 
     /// Returns the range after a block that stores history.
     pub(super) fn with_block(state: &impl Read, height: Height) -> Result<HistoryRange> {
         let before = HistoryRange::of(state)?.filter(|range| range.to.next() == height);
         Ok(HistoryRange { from: before.map_or(height, |range| range.from), to: height })
-    }
-
-    /// Returns whether the last block of the range must store the balances that it replaces.
-    pub(super) fn records_changes(&self) -> bool {
-        self.from < self.to
     }
 
     pub(super) fn put(self, txn: &mut impl Write) -> Result<()> {
@@ -167,11 +158,8 @@ pub fn history_height(key: &[u8]) -> Option<Height> {
 }
 
 /// Keys hold heights in 32 bits, like accounts.
-fn history_key(id: AccountId, height: u64) -> [u8; 8] {
-    let mut key = [0; 8];
-    key[..4].copy_from_slice(&id.key());
-    key[4..].copy_from_slice(&u32::try_from(height).unwrap_or(u32::MAX).to_be_bytes());
-    key
+fn history_key(id: AccountId, height: u64) -> [[u8; 4]; 2] {
+    [id.key(), u32::try_from(height).unwrap_or(u32::MAX).to_be_bytes()]
 }
 
 /// Stores a balance that is no longer current.
@@ -179,7 +167,7 @@ pub(super) fn store_replaced(txn: &mut impl Write, id: AccountId, over: &VestedB
     let mut out = ByteWriter::default();
     out.varint(over.unvested);
     out.varint(over.vested);
-    txn.insert(Table::BalanceHistory, &history_key(id, over.height), &out.0)
+    txn.insert(Table::BalanceHistory, history_key(id, over.height).as_flattened(), &out.0)
 }
 
 fn read_balance(height: Height, value: &[u8]) -> Result<VestedBalance> {
@@ -205,7 +193,8 @@ pub struct HistoryEntry {
 pub struct AccountHistory {
     /// `None` if no block has changed the account.
     account: Option<AccountId>,
-    range: HistoryRange,
+    /// The known heights.
+    pub range: HistoryRange,
     current: VestedBalance,
     /// The balance found last, and the height at which it was replaced.
     cached: VestedBalance,
@@ -227,11 +216,6 @@ impl AccountHistory {
             replaced_at: Height(0),
             importance: (Height(0), 0.0, 0.0),
         }))
-    }
-
-    /// Returns the known heights.
-    pub fn range(&self) -> HistoryRange {
-        self.range
     }
 
     /// Returns balance and importance at a height; `None` if the height is not known.
@@ -257,10 +241,10 @@ impl AccountHistory {
             return Ok((self.current, NEVER));
         }
         let end = history_key(account, height.next().0);
-        let later = state.cursor(Table::BalanceHistory)?.seek(&end)?;
+        let later = state.cursor(Table::BalanceHistory)?.seek(end.as_flattened())?;
         let over = later.filter(|(key, _)| key.starts_with(&account.key())).map(|(key, _)| history_height(key));
         let over = over.unwrap_or(Some(Height(self.current.height))).ok_or(DAMAGED)?;
-        let Some((key, value)) = state.last_before(Table::BalanceHistory, &account.key(), &end)? else {
+        let Some((key, value)) = state.last_before(Table::BalanceHistory, &account.key(), end.as_flattened())? else {
             return Ok((VestedBalance::default(), over));
         };
         Ok((read_balance(history_height(key).ok_or(DAMAGED)?, value)?, over))

@@ -1,7 +1,10 @@
 //! Stored form of values: fields one after another, integers little-endian.
 
-use crate::model::{Address, Height, MosaicId, NamespaceId, address::ADDRESS_LENGTH};
-use crate::store::{Result, StoreError};
+use super::expiry::ExpiryKind;
+use crate::crypto::PublicKey;
+use crate::model::transaction::LinkMode;
+use crate::model::{Address, Height, Levy, LevyKind, MosaicId, MosaicProperties, NamespaceId};
+use crate::store::{Read, Result, StoreError, Table};
 
 /// A value with a stored form.
 pub trait Stored: Sized {
@@ -22,6 +25,11 @@ pub trait Stored: Sized {
         let mut input = ByteReader::new(bytes, what);
         let value = Self::read(&mut input)?;
         if input.is_empty() { Ok(value) } else { Err(input.damaged()) }
+    }
+
+    /// Reads the row with a key.
+    fn get(state: &impl Read, table: Table, key: &[u8], what: &'static str) -> Result<Option<Self>> {
+        state.get(table, key)?.map(|row| Self::from_stored(row, what)).transpose()
     }
 
     /// Decodes values up to the end of a row.
@@ -65,8 +73,50 @@ macro_rules! stored_integers {
     };
 }
 
-stored_integers!(u8, u32, i32, u64, i64);
+stored_integers!(u8, u32, i32, u64, i64, f64);
+
+/// Stores a value as the number that it has on the wire, in one byte.
+macro_rules! stored_codes {
+    ($($type:ty),+) => {
+        $(impl Stored for $type {
+            fn write(&self, out: &mut ByteWriter) {
+                (self.code() as u8).write(out);
+            }
+
+            fn read(input: &mut ByteReader<'_>) -> Result<Self> {
+                <$type>::from_code(u8::read(input)?.into()).ok_or(input.damaged())
+            }
+        })+
+    };
+}
+
+stored_codes!(LevyKind, LinkMode, ExpiryKind);
 stored!(Height { 0 });
+stored!(MosaicProperties { divisibility, initial_supply, supply_mutable, transferable });
+stored!(Levy { kind, recipient, mosaic, fee });
+
+impl<const N: usize> Stored for [u8; N] {
+    fn write(&self, out: &mut ByteWriter) {
+        out.array(self);
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<Self> {
+        input.array()
+    }
+}
+
+stored!(PublicKey { 0 });
+
+/// A value at the end of a row, which may be absent.
+impl<T: Stored> Stored for Option<T> {
+    fn write(&self, out: &mut ByteWriter) {
+        self.iter().for_each(|value| value.write(out));
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<Self> {
+        if input.is_empty() { Ok(None) } else { T::read(input).map(Some) }
+    }
+}
 
 impl<A: Stored, B: Stored> Stored for (A, B) {
     fn write(&self, out: &mut ByteWriter) {
@@ -95,7 +145,7 @@ impl Stored for Address {
     }
 
     fn read(input: &mut ByteReader<'_>) -> Result<Self> {
-        Ok(Address::from_stored(input.array::<ADDRESS_LENGTH>()?))
+        Ok(Address::from_stored(input.array()?))
     }
 }
 
@@ -152,6 +202,11 @@ pub struct ByteReader<'a> {
 impl<'a> ByteReader<'a> {
     pub fn new(bytes: &'a [u8], what: &'static str) -> ByteReader<'a> {
         ByteReader { bytes, what }
+    }
+
+    /// Returns the number of bytes left.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::StateError;
-use super::mosaics;
+use super::{Exception, StateError, mosaics};
 use crate::model::mosaic::LevyKind;
 use crate::model::transaction::{LinkMode, Modification, SupplyChangeKind, Transfer};
 use crate::model::units::MICRO;
@@ -42,17 +41,7 @@ pub fn effects<'t>(
     network: NetworkByte,
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
-    effects_with_signer(transaction.signer_address(network), transaction, state, network, out)
-}
-
-/// Does the same as [`effects`] when the address of the signer is already known.
-pub fn effects_with_signer<'t>(
-    signer: Address,
-    transaction: &'t Transaction,
-    state: &impl Read,
-    network: NetworkByte,
-    out: &mut Vec<Effect<'t>>,
-) -> Result<(), StateError> {
+    let signer = transaction.signer_address(network);
     let address = |key| Address::from_public_key(key, network);
     match &transaction.body {
         Body::Transfer(body) => transfer_effects(signer, body, state, out)?,
@@ -70,7 +59,7 @@ pub fn effects_with_signer<'t>(
             out.extend(change.map(|change| Effect::MinCosignatories { account: signer, change }));
         }
         Body::ProvisionNamespace(body) => {
-            let name = body.name().map_err(|error| StateError::argument(error.to_string()))?;
+            let name = body.name().map_err(Exception::argument)?;
             out.push(Effect::Reference(body.rental_fee_sink));
             out.push(Effect::Transfer { from: signer, to: body.rental_fee_sink, amount: body.rental_fee.0 });
             out.push(Effect::Namespace { owner: signer, name });
@@ -86,7 +75,7 @@ pub fn effects_with_signer<'t>(
             let account = body.inner.signer_address(network);
             let fees = body.cosignatures.iter().map(|cosignature| cosignature.fee.0);
             out.extend(fees.map(|amount| Effect::Debit { from: account, amount }));
-            effects_with_signer(account, &body.inner, state, network, out)?;
+            effects(&body.inner, state, network, out)?;
             out.push(Effect::Debit { from: account, amount: transaction.fee.0 });
             return Ok(());
         }
@@ -130,7 +119,7 @@ fn currency_moved(body: &Transfer) -> Result<Option<u64>, StateError> {
 /// Multiplies a quantity by the amount. If a transfer has mosaics, its amount is a multiplier of their quantities.
 fn scale(amount: u64, quantity: u64) -> Result<u64, StateError> {
     let product = u128::from(amount) * u128::from(quantity) / u128::from(MICRO);
-    i64::try_from(product).map(|value| value as u64).map_err(|_| StateError::Arithmetic("BigInteger out of long range"))
+    i64::try_from(product).map(|value| value as u64).map_err(|_| StateError::impossible("BigInteger out of long range"))
 }
 
 fn levy_effect(
@@ -147,7 +136,7 @@ fn levy_effect(
         // The product wraps at 64 bits.
         LevyKind::Percentile => (quantity as i64).wrapping_mul(levy.fee as i64) / 10_000,
     };
-    let negative = || StateError::argument(format!("quantity ({amount}) must be non-negative"));
+    let negative = || Exception::argument(format!("quantity ({amount}) must be non-negative"));
     let amount = u64::try_from(amount).map_err(|_| negative())?;
     if amount == 0 {
         return Ok(None);

@@ -10,14 +10,14 @@ use std::vec;
 
 use super::StateError;
 use super::account::AccountId;
-use super::bytes::{ByteReader, ByteWriter, Stored};
+use super::bytes::{ByteReader, ByteWriter, Stored, stored};
 use super::hashes;
 use super::ledger::Ledger;
-use super::mosaics::{self, DefinitionVersion, MosaicNumber};
+use super::mosaics::{self, DefinitionVersion};
 use super::namespaces::{self, Lease, LeaseState, OwnershipPeriod};
 use super::registry::{self, ListingUpdate};
 use crate::model::network::ChainParameters;
-use crate::model::{Height, MosaicId, Timestamp};
+use crate::model::{Height, MosaicId, Timestamp, wire_enum};
 use crate::store::{Read, Result, Table, Write, block_key};
 
 /// The leases that end with a block, processed in steps of a few rows each. The number of steps of a lease depends on
@@ -132,26 +132,13 @@ fn remove_below(txn: &mut impl Write, table: Table, limit: &[u8]) -> Result<bool
     Ok(keys.len() < ROWS_PER_STEP)
 }
 
-/// Reason for a log entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpiryKind {
-    /// The namespace expired, or the mosaic was redefined before the fork.
-    Expired,
-    /// The namespace was rented again.
-    Restored,
-}
-
-impl ExpiryKind {
-    /// Returns the code used by NIS1's API.
-    pub fn code(self) -> u8 {
-        match self {
-            ExpiryKind::Expired => 1,
-            ExpiryKind::Restored => 2,
-        }
-    }
-
-    fn from_code(code: u8) -> Option<ExpiryKind> {
-        [ExpiryKind::Expired, ExpiryKind::Restored].into_iter().find(|kind| kind.code() == code)
+wire_enum! {
+    /// Reason for a log entry, with the code used by NIS1's API.
+    ExpiryKind {
+        /// The namespace expired, or the mosaic was redefined before the fork.
+        Expired = 1,
+        /// The namespace was rented again.
+        Restored = 2,
     }
 }
 
@@ -160,7 +147,26 @@ enum LoggedMosaics {
     /// All mosaics of an ownership period.
     OwnershipPeriod(OwnershipPeriod),
     /// One mosaic, as it was before a redefinition.
-    Mosaic(MosaicId, DefinitionVersion),
+    Mosaic(DefinitionVersion, MosaicId),
+}
+
+impl Stored for LoggedMosaics {
+    fn write(&self, out: &mut ByteWriter) {
+        match self {
+            LoggedMosaics::OwnershipPeriod(period) => period.write(out),
+            LoggedMosaics::Mosaic(version, id) => {
+                version.write(out);
+                id.write(out);
+            }
+        }
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<LoggedMosaics> {
+        match input.len() == size_of::<OwnershipPeriod>() {
+            true => Ok(LoggedMosaics::OwnershipPeriod(OwnershipPeriod::read(input)?)),
+            false => Ok(LoggedMosaics::Mosaic(DefinitionVersion::read(input)?, MosaicId::read(input)?)),
+        }
+    }
 }
 
 struct LogEntry {
@@ -170,33 +176,7 @@ struct LogEntry {
     content: LoggedMosaics,
 }
 
-impl Stored for LogEntry {
-    fn write(&self, out: &mut ByteWriter) {
-        self.kind.code().write(out);
-        self.lease_state.write(out);
-        match &self.content {
-            LoggedMosaics::OwnershipPeriod(ownership_period) => ownership_period.write(out),
-            LoggedMosaics::Mosaic(id, DefinitionVersion { mosaic, number, balances_since }) => {
-                [mosaic.0, *number, *balances_since].iter().for_each(|number| number.write(out));
-                id.write(out);
-            }
-        }
-    }
-
-    fn read(input: &mut ByteReader<'_>) -> Result<LogEntry> {
-        let kind = ExpiryKind::from_code(u8::read(input)?).ok_or(input.damaged())?;
-        let (lease_state, number) = <(LeaseState, u32)>::read(input)?;
-        let content = match input.is_empty() {
-            true => LoggedMosaics::OwnershipPeriod(OwnershipPeriod(number)),
-            false => {
-                let (mosaic, (number, balances_since)) = (MosaicNumber(number), <(u32, u32)>::read(input)?);
-                let version = DefinitionVersion { mosaic, number, balances_since };
-                LoggedMosaics::Mosaic(MosaicId::read(input)?, version)
-            }
-        };
-        Ok(LogEntry { kind, lease_state, content })
-    }
-}
+stored!(LogEntry { kind, lease_state, content });
 
 fn log_key(height: Height, entry: u32) -> [u8; 12] {
     let mut key = [0; 12];
@@ -206,14 +186,9 @@ fn log_key(height: Height, entry: u32) -> [u8; 12] {
 }
 
 impl<W: Write> Ledger<'_, W> {
-    /// Appends all mosaics of an ownership period to the log.
-    pub(super) fn log_ownership_period(
-        &mut self,
-        kind: ExpiryKind,
-        ownership_period: OwnershipPeriod,
-        lease_state: LeaseState,
-    ) -> Result<()> {
-        self.log(&LogEntry { kind, lease_state, content: LoggedMosaics::OwnershipPeriod(ownership_period) })
+    /// Appends all mosaics of the ownership period of a lease to the log.
+    pub(super) fn log_lease(&mut self, kind: ExpiryKind, lease: &Lease, lease_state: LeaseState) -> Result<()> {
+        self.log(&LogEntry { kind, lease_state, content: LoggedMosaics::OwnershipPeriod(lease.ownership_period) })
     }
 
     /// Appends a mosaic that is redefined, as it was before.
@@ -223,7 +198,7 @@ impl<W: Write> Ledger<'_, W> {
         version: DefinitionVersion,
         lease_state: LeaseState,
     ) -> Result<()> {
-        let content = LoggedMosaics::Mosaic(id.clone(), version);
+        let content = LoggedMosaics::Mosaic(version, id.clone());
         self.log(&LogEntry { kind: ExpiryKind::Expired, lease_state, content })
     }
 
@@ -241,8 +216,8 @@ pub struct ExpiredMosaic {
     pub kind: ExpiryKind,
     /// The mosaic.
     pub id: MosaicId,
-    version: DefinitionVersion,
-    lease_state: LeaseState,
+    pub(super) version: DefinitionVersion,
+    pub(super) lease_state: LeaseState,
 }
 
 impl ExpiredMosaic {
@@ -288,12 +263,11 @@ impl ExpiredCursor {
 
     /// Reads the next row.
     pub fn step(&mut self, state: &impl Read) -> Result<ExpiredRow> {
-        let Some(value) = state.get(Table::ExpiredMosaics, &log_key(self.height, self.entry))? else {
-            return Ok(ExpiredRow::End);
-        };
-        let LogEntry { kind, lease_state, content } = LogEntry::from_stored(value, "the log of expired mosaics")?;
+        let key = log_key(self.height, self.entry);
+        let entry = LogEntry::get(state, Table::ExpiredMosaics, &key, "the log of expired mosaics")?;
+        let Some(LogEntry { kind, lease_state, content }) = entry else { return Ok(ExpiredRow::End) };
         let (id, version) = match content {
-            LoggedMosaics::Mosaic(id, version) => {
+            LoggedMosaics::Mosaic(version, id) => {
                 self.entry += 1;
                 (id, Some(version))
             }
@@ -303,20 +277,13 @@ impl ExpiredCursor {
                     return Ok(ExpiredRow::Absent);
                 };
                 self.after = Some(id.clone());
-                (id, mosaics::version_at(state, number, self.last_definition_height(kind))?)
+                // A restoration precedes any definition of the same block in the namespace.
+                let last = Height(self.height.0.saturating_sub(u64::from(kind == ExpiryKind::Restored)));
+                (id, mosaics::version_at(state, number, last)?)
             }
         };
-        Ok(version
-            .map_or(ExpiredRow::Absent, |version| ExpiredRow::Mosaic(ExpiredMosaic { kind, id, version, lease_state })))
-    }
-
-    /// Returns the last height whose definitions count.
-    fn last_definition_height(&self, kind: ExpiryKind) -> Height {
-        match kind {
-            ExpiryKind::Expired => self.height,
-            // A restoration precedes any definition of the same block in the namespace.
-            ExpiryKind::Restored => Height(self.height.0.saturating_sub(1)),
-        }
+        let mosaic = |version| ExpiredRow::Mosaic(ExpiredMosaic { kind, id, version, lease_state });
+        Ok(version.map_or(ExpiredRow::Absent, mosaic))
     }
 }
 

@@ -4,16 +4,15 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::StateError;
-use super::account::{Account, AccountId, AccountTotals, LinkRole, RemoteLink};
+use super::account::{Account, AccountId, AccountTotals, LinkRole, RemoteLink, is_cosignatory, is_multisig};
 use super::account_tx_list::{BlockTxLists, Direction, TxLocation, affected_accounts};
-use super::balance::{self, HistoryRange, VestedBalance};
+use super::balance::{self, HistoryRange};
 use super::bytes::{ByteWriter, Stored};
 use super::effects::Effect;
 use super::expiry::{Expiry, Pruning};
 use super::hashes::{self, HashEpoch};
 use super::importances::Outlink;
 use crate::crypto::PublicKey;
-use crate::model::network::{ImportanceScheme, Vesting};
 use crate::model::transaction::{Hashes, LinkMode, ModificationKind};
 use crate::model::{Address, Amount, Height, Network, Timestamp, Transaction};
 use crate::store::{Result, StoreError, Table, Write, block_key};
@@ -28,8 +27,8 @@ pub struct BlockContext {
     /// Time stamp of the block.
     pub timestamp: Timestamp,
     accounts: BTreeMap<Address, LoadedAccount>,
-    /// Accounts that are staged for writing.
-    changed: BTreeMap<AccountId, ChangedAccount>,
+    /// Accounts that are staged for writing, with their new stored form.
+    changed: BTreeMap<AccountId, (LoadedAccount, Vec<u8>)>,
     /// Totals before the block and now; read when first needed.
     totals: Option<(AccountTotals, AccountTotals)>,
     /// Heights known to the balance history with this block; read when first needed.
@@ -46,29 +45,17 @@ struct LoadedAccount {
     /// Its id, if one is assigned.
     id: Option<AccountId>,
     account: Account,
-    /// Its stored form before the block.
-    before: Option<Vec<u8>>,
-    balance_before: VestedBalance,
-    /// Whether it was known, and had enough balance to be listed in [`Table::EligibleAccounts`], before the block.
-    was_known: bool,
-    had_stake: bool,
-}
-
-/// Stored forms of an account before and after the block.
-struct ChangedAccount {
-    before: Option<Vec<u8>>,
-    after: Vec<u8>,
-    /// The balance before the block, if it goes to the balance history.
-    replaced_balance: Option<VestedBalance>,
+    /// The account before the block, and its stored form if there is one.
+    before: Account,
+    row_before: Option<Vec<u8>>,
 }
 
 impl LoadedAccount {
     fn read(txn: &impl Write, address: &Address) -> Result<LoadedAccount> {
         let id = AccountId::of(txn, address)?;
-        let before = id.map_or(Ok(None), |id| txn.get(Table::Accounts, &id.key()))?.map(<[u8]>::to_vec);
-        let account = before.as_deref().map_or(Ok(Account::default()), Account::from_bytes)?;
-        let (was_known, had_stake, balance_before) = (account.is_known(), account.has_stake(), account.balance);
-        Ok(LoadedAccount { id, account, before, balance_before, was_known, had_stake })
+        let row_before = id.map_or(Ok(None), |id| txn.get(Table::Accounts, &id.key()))?.map(<[u8]>::to_vec);
+        let before = row_before.as_deref().map_or(Ok(Account::default()), Account::from_bytes)?;
+        Ok(LoadedAccount { id, account: before.clone(), before, row_before })
     }
 }
 
@@ -182,7 +169,7 @@ impl<W: Write> Ledger<'_, W> {
         }
         self.credit(to, amount)?;
         self.debit(from, amount)?;
-        if from != to && self.network.chain.importance == ImportanceScheme::ProofOfImportance {
+        if from != to && !self.network.chain.proof_of_stake {
             self.add_outlink(from, to, amount)?;
         }
         Ok(())
@@ -196,8 +183,7 @@ impl<W: Write> Ledger<'_, W> {
         let account = self.account(to)?;
         let fresh = account.balance.height == 0;
         account.balance.receive(height, amount, &network.chain)?;
-        let vests_later = network.chain.vesting == Vesting::TimeBased;
-        if vests_later && height == Height::NEMESIS && *to != network.nemesis_signer {
+        if !network.chain.immediate_vesting && height == Height::NEMESIS && *to != network.nemesis_signer {
             if !fresh {
                 return Err(StateError::impossible(format!("{to} is paid twice in the nemesis block")));
             }
@@ -246,27 +232,16 @@ impl<W: Write> Ledger<'_, W> {
         cosignatory: &Address,
         kind: ModificationKind,
     ) -> Result<(), StateError> {
-        let pair = |a: &Address, b: &Address| [a.as_bytes().as_slice(), b.as_bytes()].concat();
-        let (down, up) = (pair(account, cosignatory), pair(cosignatory, account));
-        match kind {
-            ModificationKind::Add => {
-                self.reject_nested_multisig(account, cosignatory)?;
-                self.txn.put(Table::Cosignatories, &down, &[])?;
-                self.txn.put(Table::CosignatoryOf, &up, &[])?;
-            }
-            ModificationKind::Delete | ModificationKind::Unknown => {
-                self.txn.delete(Table::Cosignatories, &down)?;
-                self.txn.delete(Table::CosignatoryOf, &up)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Fails if an account would become both a multisig account and a cosignatory.
-    fn reject_nested_multisig(&self, account: &Address, cosignatory: &Address) -> Result<(), StateError> {
-        let has = |table, address: &Address| self.txn.has_prefix(table, address.as_bytes());
-        if has(Table::CosignatoryOf, account)? || has(Table::Cosignatories, cosignatory)? || account == cosignatory {
+        let pairs = [(Table::Cosignatories, account, cosignatory), (Table::CosignatoryOf, cosignatory, account)];
+        let is_added = kind == ModificationKind::Add;
+        if is_added
+            && (account == cosignatory || is_cosignatory(self.txn, account)? || is_multisig(self.txn, cosignatory)?)
+        {
             return Err(StateError::impossible("a multisig account cannot be a cosignatory"));
+        }
+        for (table, one, other) in pairs {
+            let key = [one.as_bytes().as_slice(), other.as_bytes()].concat();
+            if is_added { self.txn.put(table, &key, &[])? } else { self.txn.delete(table, &key)? }
         }
         Ok(())
     }
@@ -279,17 +254,19 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    /// Returns the account that gets the fees of a block of `signer`.
-    pub fn beneficiary(&mut self, signer: &Address) -> Result<Address, StateError> {
+    /// Credits the fees of the block to the account for which its signer harvests, adds the block to the harvest indexes
+    /// of both, and returns that account. The caller then ends leases ([`super::Expiry`]) and prunes
+    /// ([`super::Pruning`]).
+    pub fn harvest(&mut self, signer: &Address, fees: Amount) -> Result<Address, StateError> {
         let (height, limit) = (self.block.height, self.network.chain.rewrite_limit);
-        Ok(self.account(signer)?.forwarded(height, limit).unwrap_or(*signer))
-    }
-
-    /// Credits the fees of the block. The caller then ends leases ([`super::Expiry`]) and prunes ([`super::Pruning`]).
-    pub fn harvest(&mut self, beneficiary: &Address, fees: Amount) -> Result<(), StateError> {
-        self.credit(beneficiary, fees.0)?;
-        self.account(beneficiary)?.harvested_blocks += 1;
-        Ok(())
+        let beneficiary = self.account(signer)?.forwarded(height, limit).unwrap_or(*signer);
+        self.credit(&beneficiary, fees.0)?;
+        self.account(&beneficiary)?.harvested_blocks += 1;
+        for id in BTreeSet::from([self.account_id(signer)?, self.account_id(&beneficiary)?]) {
+            let key = [id.key().as_slice(), &block_key(height)].concat();
+            self.txn.insert(Table::Harvests, &key, &[])?;
+        }
+        Ok(beneficiary)
     }
 
     /// Returns the leases that end with the block.
@@ -300,15 +277,6 @@ impl<W: Write> Ledger<'_, W> {
     /// Returns the pruning that is due with the block, if any.
     pub fn pruning(&self) -> Option<Pruning> {
         Pruning::due(self.block.height, self.block.timestamp, &self.network.chain)
-    }
-
-    /// Adds the block to the harvest indexes of its signer and of its beneficiary.
-    pub fn index_harvest(&mut self, signer: &Address, beneficiary: &Address) -> Result<(), StateError> {
-        for id in BTreeSet::from([self.account_id(signer)?, self.account_id(beneficiary)?]) {
-            let key = [id.key().as_slice(), &block_key(self.block.height)].concat();
-            self.txn.insert(Table::Harvests, &key, &[])?;
-        }
-        Ok(())
     }
 
     /// Indexes a top-level transaction of the block by hash and by affected accounts, in the order of ids and after the
@@ -344,10 +312,14 @@ impl<W: Write> Ledger<'_, W> {
         for _ in 0..ACCOUNTS_PER_STEP {
             if let Some((address, open)) = self.block.accounts.pop_first() {
                 self.stage_write(&address, open)?;
-            } else if let Some((id, changed)) = self.block.changed.pop_first() {
-                self.txn.replace(Table::Accounts, &id.key(), changed.before.as_deref(), &changed.after)?;
-                if let Some(replaced) = &changed.replaced_balance {
-                    balance::store_replaced(self.txn, id, replaced)?;
+            } else if let Some((id, (changed, row))) = self.block.changed.pop_first() {
+                self.txn.replace(Table::Accounts, &id.key(), changed.row_before.as_deref(), &row)?;
+                let replaced = changed.before.balance;
+                if replaced.height > 0
+                    && replaced != changed.account.balance
+                    && self.history()?.is_some_and(|history| history.from < history.to)
+                {
+                    balance::store_replaced(self.txn, id, &replaced)?;
                 }
             } else {
                 self.flush_block()?;
@@ -364,20 +336,20 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Stages an account for writing if it has changed, allocating an id if it has none.
-    fn stage_write(&mut self, address: &Address, open: LoadedAccount) -> Result<(), StateError> {
-        let LoadedAccount { id, account, before, balance_before, was_known, had_stake } = open;
-        let after = account.to_bytes();
-        let is_untouched = before.is_none() && account == Account::default();
-        if is_untouched || before.as_ref() == Some(&after) {
+    fn stage_write(&mut self, address: &Address, loaded: LoadedAccount) -> Result<(), StateError> {
+        let LoadedAccount { id, account, before, row_before } = &loaded;
+        let row = account.to_bytes();
+        let is_untouched = row_before.is_none() && account == before;
+        if is_untouched || row_before.as_ref() == Some(&row) {
             return Ok(());
         }
         let height = self.block.height;
         let id = self.totals(|totals, txn| {
             let id = id.map_or_else(|| totals.allocate_id(txn, address), Ok)?;
-            if account.is_known() && !was_known {
+            if account.is_known() && !before.is_known() {
                 totals.count_new(height);
             }
-            match (had_stake, account.has_stake()) {
+            match (before.has_stake(), account.has_stake()) {
                 (false, true) => {
                     totals.stakes += 1;
                     txn.insert(Table::EligibleAccounts, &id.key(), &[])?;
@@ -390,14 +362,12 @@ impl<W: Write> Ledger<'_, W> {
             }
             Ok(id)
         })?;
-        let is_replaced = balance_before.height > 0 && balance_before != account.balance;
-        let is_kept = is_replaced && self.history()?.is_some_and(|history| history.records_changes());
-        let replaced_balance = is_kept.then_some(balance_before);
-        self.block.changed.insert(id, ChangedAccount { before, after, replaced_balance });
+        self.block.changed.insert(id, (loaded, row));
         Ok(())
     }
 
-    /// Returns the heights known to the balance history with this block; `None` if the block stores no history.
+    /// Returns the heights known to the balance history with this block; `None` if the block stores no history. The first
+    /// block of the range need not store the balances that it replaces.
     fn history(&mut self) -> Result<Option<HistoryRange>, StateError> {
         let height = self.block.height;
         if self.network.chain.history_from.is_none_or(|from| height < from) {
@@ -434,10 +404,10 @@ mod tests {
     use crate::store::test_store;
 
     /// Returns the balance of an account to which the nemesis account pays 5 and then 7 in the nemesis block.
-    fn paid_twice(vesting: Vesting) -> Result<u64, String> {
+    fn paid_twice(immediate_vesting: bool) -> Result<u64, String> {
         let [nemesis, account] = [b'A', b'B'].map(|letter| Address::from_stored([letter; 40]));
         let mut network = test_network(NetworkByte::TESTNET, nemesis);
-        network.chain.vesting = vesting;
+        network.chain.immediate_vesting = immediate_vesting;
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         let mut block = BlockContext::new(Height::NEMESIS, Timestamp(0));
@@ -452,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_second_nemesis_payment_is_rejected_only_with_time_based_vesting() {
-        assert_eq!(paid_twice(Vesting::Immediate), Ok(12));
-        assert!(paid_twice(Vesting::TimeBased).unwrap_err().contains("paid twice in the nemesis block"));
+        assert_eq!(paid_twice(true), Ok(12));
+        assert!(paid_twice(false).unwrap_err().contains("paid twice in the nemesis block"));
     }
 }

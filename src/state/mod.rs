@@ -17,17 +17,19 @@ mod mosaics;
 mod namespaces;
 pub mod registry;
 
+#[cfg(test)]
+pub use account::put_account;
 pub use account::{
     Account, AccountId, AccountTotals, LinkPhase, LinkRole, RemoteLink, RemoteStatus, account, account_at,
     cosignatories, cosignatory_of, cosignatory_of_after, for_each_account_after, for_each_harvest_before,
-    is_cosignatory, is_multisig, public_key, put_account,
+    is_cosignatory, is_multisig, public_key,
 };
 pub use account_tx_list::{AccountTxCursor, AccountTxList, Direction, TxLocation, assign_ids, transaction_id};
 pub use balance::{
     AccountHistory, HistoryEntry, HistoryRange, MAX_BALANCE, VestedBalance, clear_history, history_from, history_height,
 };
 pub use dump::{digest, dump};
-pub use effects::{Effect, effects, effects_with_signer};
+pub use effects::{Effect, effects};
 pub use expiry::{ExpiredCursor, ExpiredMosaic, ExpiredRow, Expiry, ExpiryKind, Pruning, for_each_expired};
 pub use hashes::{
     HashCompaction, HashEntry, HashEpoch, HashVerifier, TOTALS_KEY as HASH_TOTALS_KEY, copy_epoch_size, find_hash,
@@ -49,31 +51,38 @@ pub use namespaces::{
 
 use crate::store::StoreError;
 
+/// Invalid input for which NIS1 has an exception text, held here, instead of a result code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Exception {
+    /// Illegal argument.
+    #[error("{0}")]
+    Argument(String),
+    /// Any other exception.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Exception {
+    /// Creates an illegal-argument exception.
+    pub fn argument(text: impl ToString) -> Exception {
+        Exception::Argument(text.to_string())
+    }
+}
+
 /// A failure while changing or reading the state.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The store failed; the block may be valid.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// The change is impossible, so the block is invalid. Holds the reason.
+    /// The change is impossible, so the block is invalid.
     #[error("{0}")]
-    Impossible(String),
-    /// The transaction has an invalid argument. Holds NIS1's text.
-    #[error("{0}")]
-    Argument(String),
-    /// A number is out of range. Holds NIS1's text.
-    #[error("{0}")]
-    Arithmetic(&'static str),
+    Exception(#[from] Exception),
 }
 
 impl StateError {
-    /// Creates an impossible-change error.
+    /// Creates the error for a change that NIS1 cannot make either. Holds the reason.
     pub fn impossible(why: impl Into<String>) -> StateError {
-        StateError::Impossible(why.into())
-    }
-
-    /// Creates an invalid-argument error.
-    pub fn argument(text: impl Into<String>) -> StateError {
-        StateError::Argument(text.into())
+        Exception::Other(why.into()).into()
     }
 }

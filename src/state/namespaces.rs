@@ -72,8 +72,8 @@ impl OwnershipPeriod {
     }
 
     pub(super) fn lease_state(self, state: &impl Read) -> Result<LeaseState> {
-        let row = state.get(Table::OwnershipPeriods, &self.key())?;
-        LeaseState::from_stored(row.unwrap_or_default(), "an ownership period")
+        let lease_state = LeaseState::get(state, Table::OwnershipPeriods, &self.key(), "an ownership period")?;
+        lease_state.ok_or(StoreError::Damaged("an ownership period"))
     }
 
     fn put(self, txn: &mut impl Write, lease_state: LeaseState) -> Result<()> {
@@ -98,12 +98,11 @@ impl NameCounters {
     /// Takes a number from one of the counters.
     pub fn allocate(txn: &mut impl Write, counter: impl Fn(&mut NameCounters) -> &mut u32) -> Result<u32> {
         const KEY: &[u8] = b"names";
-        let row = txn.get(Table::Totals, KEY)?;
-        let counters = row.map(|row| NameCounters::from_stored(row, "the namespace and mosaic counters"));
-        let mut counters = counters.transpose()?.unwrap_or_default();
+        const WHAT: &str = "the namespace and mosaic counters";
+        let mut counters = NameCounters::get(txn, Table::Totals, KEY, WHAT)?.unwrap_or_default();
         let next = counter(&mut counters);
         let number = *next;
-        *next = number.checked_add(1).ok_or(StoreError::Damaged("the namespace and mosaic counters"))?;
+        *next = number.checked_add(1).ok_or(StoreError::Damaged(WHAT))?;
         txn.put(Table::Totals, KEY, &counters.to_stored())?;
         Ok(number)
     }
@@ -137,8 +136,9 @@ pub fn is_in_lease(state: &impl Read, lease: &Lease, name: &NamespaceId) -> Resu
     if name.is_root() {
         return Ok(true);
     }
-    let made = state.get(Table::Subnamespaces, &lease.ownership_period.child_key(name.as_str()))?;
-    Ok(made.map(read_creation_height).transpose()?.is_some_and(|made| made <= lease.height))
+    let key = lease.ownership_period.child_key(name.as_str());
+    let made = Height::get(state, Table::Subnamespaces, &key, "a sub-namespace")?;
+    Ok(made.is_some_and(|made| made <= lease.height))
 }
 
 /// Returns whether a namespace is active at a height, with leases of `term` blocks.
@@ -166,10 +166,6 @@ pub fn owns_namespace(state: &impl Read, account: &Address) -> Result<bool> {
     state.has_prefix(Table::NamespacesByOwner, account.as_bytes())
 }
 
-fn read_creation_height(value: &[u8]) -> Result<Height> {
-    Height::from_stored(value, "a sub-namespace")
-}
-
 /// Returns at most `limit` sub-namespaces of a lease, ordered by name, starting after `after` (empty for the first).
 /// Also reads the rows of sub-namespaces made in later leases of the ownership period.
 pub fn subnamespaces_after(state: &impl Read, lease: &Lease, after: &str, limit: usize) -> Result<Vec<String>> {
@@ -177,7 +173,7 @@ pub fn subnamespaces_after(state: &impl Read, lease: &Lease, after: &str, limit:
     let from = next_key(&lease.ownership_period.child_key(after));
     state.for_each_from(Table::Subnamespaces, &prefix, &from, |key, value| {
         let is_wanted = found.len() < limit;
-        if is_wanted && read_creation_height(value)? <= lease.height {
+        if is_wanted && Height::from_stored(value, "a sub-namespace")? <= lease.height {
             let name = std::str::from_utf8(&key[prefix.len()..]).map_err(|_| StoreError::Damaged("a sub-namespace"))?;
             found.push(name.to_owned());
         }
@@ -203,7 +199,7 @@ impl<W: Write> Ledger<'_, W> {
             Some(last) if last.owner == owner => {
                 if !was_active {
                     let expired = LeaseState::of_lease(last).ended();
-                    self.log_ownership_period(ExpiryKind::Restored, last.ownership_period, expired)?;
+                    self.log_lease(ExpiryKind::Restored, last, expired)?;
                 }
                 last.ownership_period
             }
@@ -254,7 +250,7 @@ impl<W: Write> Ledger<'_, W> {
     /// Ends the last lease of a root: its mosaics have expired.
     pub(super) fn end_lease(&mut self, lease: &Lease) -> Result<()> {
         lease.ownership_period.put(self.txn, LeaseState::of_lease(lease).ended())?;
-        self.log_ownership_period(ExpiryKind::Expired, lease.ownership_period, LeaseState::of_lease(lease))
+        self.log_lease(ExpiryKind::Expired, lease, LeaseState::of_lease(lease))
     }
 }
 
@@ -280,13 +276,11 @@ pub fn prune_oldest(txn: &mut impl Write, cut: Height) -> Result<bool> {
     let mut leases = leases(txn, root)?;
     let last = leases.last().cloned();
     leases.retain(|lease| lease.height >= cut);
-    match (leases.is_empty(), last) {
-        (true, Some(last)) => {
-            txn.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
-            txn.delete(Table::Namespaces, root.as_bytes())?;
-        }
-        (true, None) => {}
-        (false, _) => put_leases(txn, root, &leases)?,
+    if !leases.is_empty() {
+        put_leases(txn, root, &leases)?;
+    } else if let Some(last) = last {
+        txn.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
+        txn.delete(Table::Namespaces, root.as_bytes())?;
     }
     txn.delete(Table::LeasesByHeight, &key)?;
     Ok(true)

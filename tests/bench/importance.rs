@@ -12,7 +12,6 @@ use super::support::{Memory, in_millis, print_machine, seconds};
 use crate::common::Random;
 use nisd::crypto::PublicKey;
 use nisd::importance::{Calculation, Importances, Settings};
-use nisd::model::network::ImportanceScheme;
 use nisd::model::{Address, Amount, Height, NetworkByte};
 
 /// Units of work in a slice, about 0.1 ms in most phases and half a millisecond in the most expensive one.
@@ -86,7 +85,7 @@ fn feed(graph: &Graph, links: usize, hub: bool) -> (Calculation, Duration, Durat
     };
     let known = graph.eligible.len() as u64;
     let settings = Settings::new(HEIGHT, BLOCKS_PER_DAY, known);
-    let mut calculation = Calculation::new(ImportanceScheme::ProofOfImportance, settings);
+    let mut calculation = Calculation::new(settings);
     for (number, address) in (0..).zip(&graph.eligible) {
         let vested = Amount::whole(10_000 + random.below(1_000_000) as u64);
         timed(&mut || calculation.add_account(number, *address, vested, Height(1 + u64::from(number) % 70_000)));

@@ -8,7 +8,7 @@ use nisd::config::{
     Bind, BlocksNewBody, ConfigError, IpDetection, NemesisFile, Override, PeersFile, Settings, build, load,
 };
 use nisd::model::address::NetworkByte;
-use nisd::model::network::{Forks, ImportanceScheme, Vesting};
+use nisd::model::network::Forks;
 use nisd::model::units::Amount;
 use proptest::prelude::*;
 
@@ -59,8 +59,7 @@ fn a_file_that_names_no_network_is_for_mainnet() {
     let chain = &network.chain;
     assert_eq!((chain.target_time, chain.rewrite_limit, chain.max_transactions), (60, 360, 10_000));
     assert_eq!((chain.max_transactions_per_block, chain.hash_retention_hours), (120, Some(36)));
-    assert_eq!(chain.importance, ImportanceScheme::ProofOfImportance);
-    assert_eq!((chain.vesting, chain.ignore_fees), (Vesting::TimeBased, false));
+    assert_eq!((chain.proof_of_stake, chain.immediate_vesting, chain.ignore_fees), (false, false, false));
     let forks = &chain.forks;
     assert_eq!((forks.multisig_m_of_n, forks.mosaics, forks.first_fee), (199_800, 440_000, 875_000));
     assert_eq!((forks.remote_account, forks.mosaic_redefinition), (1_025_000, 1_110_000));
@@ -120,7 +119,7 @@ fn a_private_network_of_an_operator_is_accepted_unchanged() {
     let chain = &settings.network.chain;
     assert_eq!(settings.network.byte, NetworkByte::TESTNET);
     assert_eq!(settings.nemesis, NemesisFile("conf/nemesis-devnet.bin".into()));
-    assert_eq!((chain.importance, chain.vesting), (ImportanceScheme::ProofOfStake, Vesting::Immediate));
+    assert!(chain.proof_of_stake && chain.immediate_vesting);
     assert!(chain.stabilize_block_times);
     assert_eq!((chain.forks.treasury_reissuance, chain.forks.treasury_hashes.len()), (1, 0));
     assert_eq!(settings.node.boot_name.as_deref(), Some("devnet-1"));

@@ -76,7 +76,8 @@ pub fn bytes_of(value: &Value) -> Vec<u8> {
 pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
     match result {
         Ok(result) => result.name().to_owned(),
-        Err(exception) => format!("HTTP {} {}", exception.http_status(), exception.text),
+        Err(Exception::Argument(text)) => format!("HTTP 400 {text}"),
+        Err(Exception::Other(text)) => format!("HTTP 500 {text}"),
     }
 }
 

@@ -9,7 +9,7 @@ use nisd::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResul
 use nisd::chain::pushed_branch;
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
-use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
+use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Amount, Block, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
 use nisd::rules::ValidationResult;
 use nisd::state;
@@ -99,8 +99,8 @@ fn network(data: &Value) -> Network {
         chain: ChainParameters {
             rewrite_limit: 10,
             max_transactions: 1200,
-            importance: ImportanceScheme::ProofOfStake,
-            vesting: Vesting::Immediate,
+            proof_of_stake: true,
+            immediate_vesting: true,
             ..ChainParameters::after_all_forks()
         },
     }

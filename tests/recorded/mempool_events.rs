@@ -33,7 +33,7 @@ fn text_of_outcome(outcome: &RuleResult) -> String {
     match outcome {
         Ok(()) => "SUCCESS".to_owned(),
         Err(Rejection::Result(result)) => result.name().to_owned(),
-        Err(Rejection::Exception(exception)) => format!("EXCEPTION: {}", exception.text),
+        Err(Rejection::Exception(exception)) => format!("EXCEPTION: {exception}"),
         Err(Rejection::Store(error)) => panic!("{error}"),
     }
 }

@@ -8,9 +8,8 @@ use crate::common::remote_node::{Remote, StoreFixture, Synchronisation, bytes_of
 use crate::common::{print_notice, recorded_lines};
 use nisd::chain::chain_comparer::{ComparisonResult, Interaction};
 use nisd::chain::{BranchOutcome, Validity};
-use nisd::codec::Context;
+use nisd::codec::{Context, ReadError};
 use nisd::model::{Block, Timestamp};
-use nisd::rules::{Exception, ExceptionKind};
 use serde_json::{Value, json};
 
 /// Returns the cases of a file by chain and height.
@@ -125,13 +124,10 @@ fn compare_after(fixture: &StoreFixture<'_>, case: &Value, outcome: Option<&Bran
 }
 
 /// Returns a decoding error as it reads where the block is part of a larger request.
-fn nested(exception: Exception) -> Exception {
-    match exception.kind {
-        ExceptionKind::Argument => Exception {
-            kind: ExceptionKind::Other,
-            text: format!("java.lang.IllegalArgumentException: {}", exception.text),
-        },
-        _ => exception,
+fn nested(error: &ReadError) -> String {
+    match error.http_status() {
+        400 => format!("HTTP 500 java.lang.IllegalArgumentException: {error}"),
+        status => format!("HTTP {status} {error}"),
     }
 }
 
@@ -139,7 +135,7 @@ fn nested(exception: Exception) -> Exception {
 fn push_case(fixture: &StoreFixture<'_>, case: &Value) -> (String, Option<BranchOutcome>) {
     match Block::from_bytes(&bytes_of(&case["block"]), Context::of(&fixture.chain.network)) {
         Ok(block) => push(fixture.local(), block, time_of(case)),
-        Err(error) => (text_of(Err(&nested(error.into()))), None),
+        Err(error) => (nested(&error), None),
     }
 }
 

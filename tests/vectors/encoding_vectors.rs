@@ -54,7 +54,7 @@ fn networks_have_their_bytes_and_addresses() {
     for (name, network) in networks {
         let byte = byte_of(name);
         assert_eq!(i64::from(byte.0), network["networkByte"]);
-        assert_eq!(i64::from(byte.signed()), network["networkByteSigned"]);
+        assert_eq!(i64::from(byte.0 as i8), network["networkByteSigned"]);
         for (key_name, address_name) in [
             ("nemesisSignerPublicKey", "nemesisAddress"),
             ("namespaceFeeSinkPublicKey", "namespaceFeeSink"),

@@ -8,10 +8,10 @@ use nisd::crypto::PublicKey;
 use nisd::importance::csr::{Csr, GroupAccess, Loop};
 use nisd::importance::graph::{ClusterRole, Graph, SparseMatrix};
 use nisd::importance::java_hash_map::{JavaHashMapOrder, Visit, capacity, java_hash};
-use nisd::importance::score::Scores;
-use nisd::importance::{AccountOrder, Calculation, Importance, Importances, Settings, decay};
-use nisd::model::network::ImportanceScheme;
+use nisd::importance::rank::Scores;
+use nisd::importance::{Calculation, Importances, Settings, decay};
 use nisd::model::{Address, Amount, Height, NetworkByte};
+use nisd::state::AccountImportance;
 use serde_json::Value;
 
 use super::values::{bits, list, number, numbers, text, to_bits};
@@ -57,7 +57,7 @@ type Accounts = Vec<(Address, u64)>;
 type Links = Vec<(u64, Address, Address, u64)>;
 
 fn in_given_order(height: u64) -> Settings {
-    Settings { order: AccountOrder::Given, ..Settings::new(Height(height), BLOCKS_PER_DAY, 0) }
+    Settings { known_accounts: None, ..Settings::new(Height(height), BLOCKS_PER_DAY, 0) }
 }
 
 /// Returns the numbers of accounts: first those passed in, in order of their addresses, then the others.
@@ -69,15 +69,12 @@ fn numbered(accounts: &Accounts, links: &Links) -> BTreeMap<Address, u32> {
 
 /// Returns a finished calculation; each account has its index as its first height.
 fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32) -> Calculation {
-    let mut calculation = Calculation::new(ImportanceScheme::ProofOfImportance, settings);
+    let mut calculation = Calculation::new(settings);
     let numbers = numbered(accounts, links);
     let places: BTreeMap<_, _> = accounts.iter().enumerate().map(|(place, account)| (account.0, place)).collect();
     assert_eq!(places.len(), accounts.len());
     for (address, place) in places {
-        let first_height = match settings.order {
-            AccountOrder::Given => place as u64,
-            AccountOrder::HashTables { .. } => 1,
-        };
+        let first_height = if settings.known_accounts.is_none() { place as u64 } else { 1 };
         calculation.add_account(numbers[&address], address, Amount(accounts[place].1), Height(first_height));
     }
     for (height, sender, recipient, weight) in links {
@@ -89,10 +86,10 @@ fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32)
     calculation
 }
 
-fn by_address(results: Importances, accounts: &Accounts) -> BTreeMap<Address, Importance> {
+fn by_address(results: Importances, accounts: &Accounts) -> BTreeMap<Address, AccountImportance> {
     assert!(results.accounts.is_sorted_by_key(|account| account.account));
     let addresses: Vec<Address> = numbered(accounts, &Links::new()).into_keys().collect();
-    results.accounts.into_iter().map(|one| (addresses[one.account as usize], one)).collect()
+    results.accounts.into_iter().map(|one| (addresses[one.account.0 as usize], one)).collect()
 }
 
 /// Returns the nodes of every cluster, hubs and outliers.
@@ -160,7 +157,7 @@ fn keys_are_in_the_order_of_java_hash_maps() {
                 inserted.push(index as u64);
             }
         }
-        assert_eq!(u64::from(table.capacity()), number(&row["capacity"]), "{row}");
+        assert_eq!(u64::from(table.capacity), number(&row["capacity"]), "{row}");
         let mut order = Vec::new();
         loop {
             match table.visit() {
@@ -247,8 +244,8 @@ fn complete_calculations_equal_those_of_the_reference_in_every_bit() {
         let (settings, accounts, links) = poi_input(case);
         let (name, expected) = (case["name"].as_str().expect("a name"), &case["expected"]);
         let calculation = calculate(settings, &accounts, &links, u32::MAX);
-        assert_eq!(to_bits(calculation.outlink_scores()), all_bits(&expected["outlinkScore"]), "{name}");
-        let graph = calculation.graph();
+        assert_eq!(to_bits(&calculation.flows.scores), all_bits(&expected["outlinkScore"]), "{name}");
+        let graph = &calculation.graph;
         let dangling: Vec<_> = graph.dangling.iter().map(|node| u64::from(*node)).collect();
         assert_eq!(dangling, numbers(&expected["dangling"]), "{name}");
         assert_eq!(partition(graph), expected_partition(expected), "{name}");
@@ -282,7 +279,7 @@ fn slices_of_any_size_give_the_same_bits() {
         let (settings, accounts, links) = poi_input(case);
         let results = |slice| {
             let results = calculate(settings, &accounts, &links, slice).into_results();
-            let bits = |one: &Importance| (one.account, one.importance.to_bits(), one.page_rank.to_bits());
+            let bits = |one: &AccountImportance| (one.account, one.importance.to_bits(), one.page_rank.to_bits());
             results.accounts.iter().map(bits).collect::<Vec<_>>()
         };
         let whole = results(u32::MAX);
@@ -299,7 +296,7 @@ fn stakes_are_shared_as_by_the_reference() {
         let vested = numbers(&case["accounts"]);
         let holders = other_addresses(vested.len() as u8);
         let settings = Settings::new(Height(number(&case["height"])), BLOCKS_PER_DAY, 0);
-        let mut calculation = Calculation::new(ImportanceScheme::ProofOfStake, settings);
+        let mut calculation = Calculation::new(Settings { proof_of_stake: true, ..settings });
         for ((id, address), vested) in (0..).zip(holders).zip(&vested) {
             calculation.add_account(id, address, Amount(*vested), Height(1));
         }
@@ -324,13 +321,13 @@ fn recorded_accounts(
     (accounts, expected)
 }
 
-fn assert_equal_bits(found: &BTreeMap<Address, Importance>, expected: &BTreeMap<Address, (u64, u64)>) {
-    let bits = |one: &Importance| (one.page_rank.to_bits(), one.importance.to_bits());
+fn assert_equal_bits(found: &BTreeMap<Address, AccountImportance>, expected: &BTreeMap<Address, (u64, u64)>) {
+    let bits = |one: &AccountImportance| (one.page_rank.to_bits(), one.importance.to_bits());
     let found: BTreeMap<_, _> = found.iter().map(|(address, one)| (*address, bits(one))).collect();
     assert_eq!(&found, expected);
 }
 
-fn assert_nearly_equal(found: &BTreeMap<Address, Importance>, expected: &BTreeMap<Address, (u64, u64)>) {
+fn assert_nearly_equal(found: &BTreeMap<Address, AccountImportance>, expected: &BTreeMap<Address, (u64, u64)>) {
     assert_eq!(found.len(), expected.len());
     for (address, (rank, importance)) in expected {
         for (found, expected) in [(found[address].page_rank, rank), (found[address].importance, importance)] {

@@ -20,7 +20,8 @@ use nisd::model::{
     Address, Amount, Block, Hash256, Height, Levy, LevyKind, NamespaceId, Network, Timestamp, Transaction,
 };
 use nisd::state::{
-    self, BlockContext, Effect, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError, VestedBalance, digest,
+    self, BlockContext, Effect, Exception, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError,
+    VestedBalance, digest,
 };
 use nisd::store::{ChainIdentity, Options, Read, Store, StoredHeader, Table, WriteTxn, block_key};
 use scenario::{Run, Scenario};
@@ -309,7 +310,7 @@ fn levies_are_computed_with_the_arithmetic_of_64_bits() {
             let id = within(batch, &network, Height(2), |ledger| define(ledger, "acme:coin", 1, 0, Some(levy)));
             let moved = mosaics_moved(batch, network.byte, Amount::whole(1).0, &id, quantity);
             if case["levy"] == "error" {
-                assert!(matches!(moved, Err(StateError::Argument(_))), "{case}: {moved:?}");
+                assert!(matches!(moved, Err(StateError::Exception(Exception::Argument(_)))), "{case}: {moved:?}");
                 return;
             }
             let paid = case["levy"].as_u64().map(|levy| (recipient, levy));

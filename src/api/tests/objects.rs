@@ -3,7 +3,7 @@
 use super::scene::*;
 use crate::api::Api;
 use crate::crypto::Signature;
-use crate::model::transaction::{LinkMode, kind};
+use crate::model::transaction::{LinkMode, TransactionKind};
 use crate::model::{Height, Transaction};
 use crate::net::http::Response;
 use crate::state::LinkRole;
@@ -278,7 +278,7 @@ fn a_transaction_is_shown_with_its_meta_data() {
     let (_, body) = TestRequest::new(&format!("GET /transaction/get?hash={hash}")).status_and_body(&scene);
     let meta = format!(r#"{{"meta":{{"innerHash":{{"data":"{inner}"}},"id":1,"hash":{{"data":"{hash}"}},"height":1}}"#);
     assert!(body.starts_with(&meta), "{body}");
-    assert!(body.contains(&format!("\"type\":{}", kind::MULTISIG)));
+    assert!(body.contains(&format!("\"type\":{}", TransactionKind::Multisig.code())));
     // The transfer in the multisig transaction has the id 2.
     let (_, body) = TestRequest::new(&format!("GET /transaction/get?hash={}", plain.hash())).status_and_body(&scene);
     assert!(body.starts_with(r#"{"meta":{"innerHash":{},"id":3,"#), "{body}");

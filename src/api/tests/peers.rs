@@ -129,7 +129,7 @@ fn a_pushed_transaction_list_is_processed_step_by_step_in_both_formats() {
         let mut node = TestNode { peers: Some(peers), ..TestNode::default() };
         let (reply, steps) = push(&format.to_bytes(&List(pushes(5))), format, &mut node);
         assert_eq!((reply.status, reply.body.len(), steps), (200, 0, 5), "{format:?}");
-        let published = std::iter::from_fn(|| node.mempool.pop_newly_accepted());
+        let published = std::iter::from_fn(|| node.mempool.newly_accepted.pop_front());
         assert!(published.map(|one| one.timestamp).eq([0, 1, 2, 3, 4].map(|number| acceptable(number).timestamp)));
         let experience = node.peers.expect("peers").experience(&pusher);
         assert_eq!((experience.successes, experience.failures), (5, 0));

@@ -70,8 +70,7 @@ stored!(HashTotals { epoch_bits, first_epoch, forgotten_below, pruned_at, limit 
 
 impl HashTotals {
     fn of(state: &impl Read) -> Result<HashTotals> {
-        let row = state.get(Table::Totals, TOTALS_KEY)?;
-        row.map_or(Ok(HashTotals::default()), |row| HashTotals::from_stored(row, "the hash totals"))
+        Ok(HashTotals::get(state, Table::Totals, TOTALS_KEY, "the hash totals")?.unwrap_or_default())
     }
 
     fn put(self, txn: &mut impl Write) -> Result<()> {

@@ -2,8 +2,10 @@
 //!
 //! Redefinition, expiry and renewal copy and remove nothing. A balance is the last row written under the definition in
 //! force or under an older one whose balances it keeps. A mosaic is gone when its ownership period is over.
+//!
+//! The key of a balance contains the definition and the lease state in force, so rows of the past never change. The end
+//! or renewal of a lease changes no row of a holding: whether it counts follows from the lease state of its period.
 
-mod balances;
 #[cfg(test)]
 mod tests;
 
@@ -13,16 +15,13 @@ use super::bytes::{ByteReader, ByteWriter, Stored, stored};
 use super::ledger::Ledger;
 use super::namespaces::{self, Lease, LeaseState, NameCounters, OwnershipPeriod};
 use crate::crypto::PublicKey;
-use crate::model::mosaic::{LevyKind, MAX_DIVISIBILITY};
+use crate::model::mosaic::MAX_DIVISIBILITY;
 use crate::model::transaction::SupplyChangeKind;
-use crate::model::{Address, Height, Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties};
+use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, MosaicProperties};
 use crate::store::{Read, Result, StoreError, Table, Write, next_key};
 
-use self::balances::mark_not_invested;
-pub use self::balances::{HoldingsPage, for_each_holder_after, holdings_after, holds_mosaic};
-pub(super) use self::balances::{balances, for_each_balance, holdings};
-
 const DAMAGED: StoreError = StoreError::Damaged("a mosaic");
+const MOSAIC_NUMBER: &str = "the number of a mosaic";
 
 /// One definition of a mosaic, with the supply at the end of its time in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +50,14 @@ pub struct DefinitionVersion {
     pub balances_since: u32,
 }
 
+stored!(DefinitionVersion { mosaic, number, balances_since });
+
 /// A mosaic that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CurrentMosaic {
     ownership_period: OwnershipPeriod,
     /// Lease state of the ownership period.
-    pub(super) lease_state: LeaseState,
+    lease_state: LeaseState,
     /// Version of the definition in force.
     pub version: DefinitionVersion,
     /// The definition in force, and the current supply.
@@ -72,18 +73,13 @@ impl MosaicNumber {
 
     /// Returns the number of a mosaic in an ownership period.
     fn of(state: &impl Read, ownership_period: OwnershipPeriod, id: &MosaicId) -> Result<Option<MosaicNumber>> {
-        let row = state.get(Table::MosaicNumbers, &name_key(ownership_period, id))?;
-        row.map(MosaicNumber::read_row).transpose()
+        MosaicNumber::get(state, Table::MosaicNumbers, &name_key(ownership_period, id), MOSAIC_NUMBER)
     }
 
     fn allocate(txn: &mut impl Write, ownership_period: OwnershipPeriod, id: &MosaicId) -> Result<MosaicNumber> {
         let number = MosaicNumber(NameCounters::allocate(txn, |counters| &mut counters.mosaics)?);
         txn.insert(Table::MosaicNumbers, &name_key(ownership_period, id), &number.to_stored())?;
         Ok(number)
-    }
-
-    fn read_row(value: &[u8]) -> Result<MosaicNumber> {
-        MosaicNumber::from_stored(value, "the number of a mosaic")
     }
 }
 
@@ -92,11 +88,8 @@ fn name_key(ownership_period: OwnershipPeriod, id: &MosaicId) -> Vec<u8> {
 }
 
 impl DefinitionVersion {
-    fn key(self) -> [u8; 8] {
-        let mut key = [0; 8];
-        key[..4].copy_from_slice(&self.mosaic.key());
-        key[4..].copy_from_slice(&self.number.to_be_bytes());
-        key
+    fn key(self) -> [[u8; 4]; 2] {
+        [self.mosaic.key(), self.number.to_be_bytes()]
     }
 
     /// Returns the version of the next definition.
@@ -106,7 +99,7 @@ impl DefinitionVersion {
     }
 
     /// Decodes key and value of a definition row.
-    fn read(mosaic: MosaicNumber, key: &[u8], value: &[u8]) -> Result<DefinitionVersion> {
+    fn of_row(mosaic: MosaicNumber, key: &[u8], value: &[u8]) -> Result<DefinitionVersion> {
         let number = key.get(4..).and_then(|number| number.try_into().ok()).map(u32::from_be_bytes);
         let number = number.ok_or(DAMAGED)?;
         let balances_since = u32::read(&mut ByteReader::new(value, "a mosaic"))?;
@@ -131,41 +124,20 @@ impl MosaicEntry {
 
 /// Writes a definition without its mosaic id.
 pub fn write_definition(out: &mut ByteWriter, definition: &MosaicDefinition) {
-    out.array(&definition.creator.0);
+    definition.creator.write(out);
     out.text(&definition.description);
-    definition.properties.divisibility.write(out);
-    definition.properties.initial_supply.write(out);
-    definition.properties.supply_mutable.write(out);
-    definition.properties.transferable.write(out);
-    if let Some(levy) = &definition.levy {
-        (levy.kind.code() as u8).write(out);
-        levy.recipient.write(out);
-        levy.mosaic.write(out);
-        levy.fee.write(out);
-    }
+    definition.properties.write(out);
+    definition.levy.write(out);
 }
 
 /// Reads a definition without its mosaic id, up to the end of the input.
 pub fn read_definition(input: &mut ByteReader<'_>, id: MosaicId) -> Result<MosaicDefinition> {
-    let creator = PublicKey(input.array()?);
-    let description = input.text()?.to_owned();
-    let divisibility = Some(u8::read(input)?).filter(|divisibility| *divisibility <= MAX_DIVISIBILITY);
-    let properties = MosaicProperties {
-        divisibility: divisibility.ok_or(StoreError::Damaged("a divisibility"))?,
-        initial_supply: u64::read(input)?,
-        supply_mutable: bool::read(input)?,
-        transferable: bool::read(input)?,
-    };
-    let levy = match input.is_empty() {
-        true => None,
-        false => Some(Levy {
-            kind: LevyKind::from_code(u8::read(input)?.into()).ok_or(StoreError::Damaged("a levy"))?,
-            recipient: Address::read(input)?,
-            mosaic: MosaicId::read(input)?,
-            fee: u64::read(input)?,
-        }),
-    };
-    Ok(MosaicDefinition { creator, id, description, properties, levy })
+    let (creator, description) = (PublicKey::read(input)?, input.text()?.to_owned());
+    let (properties, levy) = (MosaicProperties::read(input)?, Option::read(input)?);
+    match properties.divisibility <= MAX_DIVISIBILITY {
+        true => Ok(MosaicDefinition { creator, id, description, properties, levy }),
+        false => Err(StoreError::Damaged("a divisibility")),
+    }
 }
 
 /// Returns the newest definition of a mosaic and its supply in whole units; `nem:xem` included.
@@ -207,9 +179,9 @@ pub fn current_mosaic(state: &impl Read, id: &MosaicId) -> Result<Option<Current
 
 /// Returns the last definition of a mosaic, and its stored form.
 fn last_definition(state: &impl Read, mosaic: MosaicNumber) -> Result<(DefinitionVersion, &[u8])> {
-    let end = [mosaic.key(), [0xFF; 4]].concat();
-    let (key, value) = state.last_before(Table::Mosaics, &mosaic.key(), &end)?.ok_or(DAMAGED)?;
-    Ok((DefinitionVersion::read(mosaic, key, value)?, value))
+    let end = [mosaic.key(), [0xFF; 4]];
+    let (key, value) = state.last_before(Table::Mosaics, &mosaic.key(), end.as_flattened())?.ok_or(DAMAGED)?;
+    Ok((DefinitionVersion::of_row(mosaic, key, value)?, value))
 }
 
 /// Returns all definitions of an existing mosaic, oldest first.
@@ -219,7 +191,7 @@ pub fn history(state: &impl Read, id: &MosaicId) -> Result<Vec<(DefinitionVersio
     };
     let mut entries = Vec::new();
     state.for_each_prefix(Table::Mosaics, &mosaic.key(), |key, value| {
-        entries.push((DefinitionVersion::read(mosaic, key, value)?, MosaicEntry::read(id, value)?.1));
+        entries.push((DefinitionVersion::of_row(mosaic, key, value)?, MosaicEntry::read(id, value)?.1));
         Ok(true)
     })?;
     Ok(entries)
@@ -228,11 +200,11 @@ pub fn history(state: &impl Read, id: &MosaicId) -> Result<Vec<(DefinitionVersio
 /// Returns the definition of a mosaic in force after the block at a height, if there was one.
 pub(super) fn version_at(state: &impl Read, mosaic: MosaicNumber, height: Height) -> Result<Option<DefinitionVersion>> {
     let mut found = None;
-    let behind = [mosaic.key(), [0xFF; 4]].concat();
-    state.for_each_prefix_rev(Table::Mosaics, &mosaic.key(), &behind, |key, value| {
+    let behind = [mosaic.key(), [0xFF; 4]];
+    state.for_each_prefix_rev(Table::Mosaics, &mosaic.key(), behind.as_flattened(), |key, value| {
         let (_, made) = <(u32, Height)>::read(&mut ByteReader::new(value, "a mosaic"))?;
         if made <= height {
-            found = Some(DefinitionVersion::read(mosaic, key, value)?);
+            found = Some(DefinitionVersion::of_row(mosaic, key, value)?);
         }
         Ok(found.is_none())
     })?;
@@ -248,18 +220,7 @@ pub(super) fn mosaic_after(
     let from = after.map_or(ownership_period.key().to_vec(), |after| next_key(&name_key(ownership_period, after)));
     let entry = state.cursor(Table::MosaicNumbers)?.seek(&from)?;
     let entry = entry.filter(|(key, _)| key.starts_with(&ownership_period.key()));
-    entry.map(|(key, value)| Ok((read_name(key)?, MosaicNumber::read_row(value)?))).transpose()
-}
-
-/// Calls `visit` with all mosaics of an ownership period, ordered by text, until it returns `false`.
-pub(super) fn for_each_mosaic(
-    state: &impl Read,
-    ownership_period: OwnershipPeriod,
-    mut visit: impl FnMut(MosaicId, MosaicNumber) -> Result<bool>,
-) -> Result<()> {
-    state.for_each_prefix(Table::MosaicNumbers, &ownership_period.key(), |key, value| {
-        visit(read_name(key)?, MosaicNumber::read_row(value)?)
-    })
+    entry.map(|(key, value)| Ok((read_name(key)?, MosaicNumber::from_stored(value, MOSAIC_NUMBER)?))).transpose()
 }
 
 /// Decodes the mosaic id of a key that starts with the ownership period.
@@ -273,7 +234,7 @@ impl CurrentMosaic {
         let mut out = ByteWriter::default();
         (self.version.balances_since, (self.defined_at, self.entry.supply)).write(&mut out);
         write_definition(&mut out, &self.entry.definition);
-        txn.put(Table::Mosaics, &self.version.key(), &out.0)
+        txn.put(Table::Mosaics, self.version.key().as_flattened(), &out.0)
     }
 }
 
@@ -281,8 +242,217 @@ fn required_mosaic(state: &impl Read, id: &MosaicId) -> Result<CurrentMosaic, St
     current_mosaic(state, id)?.ok_or_else(|| StateError::impossible(format!("there is no mosaic {id}")))
 }
 
-fn same_terms(a: &MosaicDefinition, b: &MosaicDefinition) -> bool {
-    a.properties == b.properties && a.levy == b.levy
+/// Key of a balance: mosaic, account, and the lease state and definition in force when the row was written.
+#[derive(Clone, Copy)]
+struct BalanceKey {
+    mosaic: MosaicNumber,
+    id: AccountId,
+    lease_state: LeaseState,
+    version: u32,
+}
+
+impl BalanceKey {
+    fn to_bytes(self) -> [[u8; 4]; 4] {
+        [self.mosaic.0, self.id.0, self.lease_state.0, self.version].map(u32::to_be_bytes)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<BalanceKey> {
+        let ([mosaic, id, lease_state, version], []) = bytes.as_chunks() else {
+            return Err(StoreError::Damaged("a balance"));
+        };
+        let [mosaic, id, lease_state, version] =
+            [mosaic, id, lease_state, version].map(|part| u32::from_be_bytes(*part));
+        Ok(BalanceKey {
+            mosaic: MosaicNumber(mosaic),
+            id: AccountId(id),
+            lease_state: LeaseState(lease_state),
+            version,
+        })
+    }
+}
+
+/// Calls `visit` with the balances under a definition version up to a lease state, in the order of account ids after
+/// `after`, until it returns `false`. An account with only other rows is visited with 0.
+pub fn for_each_balance(
+    state: &impl Read,
+    version: DefinitionVersion,
+    lease_state: LeaseState,
+    after: Option<AccountId>,
+    mut visit: impl FnMut(AccountId, u64) -> Result<bool>,
+) -> Result<()> {
+    let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)) else { return Ok(()) };
+    let (mosaic, mut pending) = (version.mosaic.key(), None::<(AccountId, u64)>);
+    let mut is_wanted = true;
+    state.for_each_from(Table::Balances, &mosaic, &[mosaic, first.to_be_bytes()].concat(), |key, value| {
+        let row = BalanceKey::from_bytes(key)?;
+        if let Some((account, quantity)) = pending.take_if(|(account, _)| *account != row.id) {
+            is_wanted = visit(account, quantity)?;
+        }
+        let (_, quantity) = pending.get_or_insert((row.id, 0));
+        if (version.balances_since..=version.number).contains(&row.version) && row.lease_state <= lease_state {
+            // Rows are in ascending order of age, so the newest comes last.
+            *quantity = read_quantity(value)?;
+        }
+        Ok(is_wanted)
+    })?;
+    match pending.filter(|_| is_wanted) {
+        Some((account, quantity)) => visit(account, quantity).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Returns the balance in the last row before `end`; 0 if that row is under a definition older than `first`.
+fn balance_before(state: &impl Read, end: BalanceKey, first: u32) -> Result<u64> {
+    let end = end.to_bytes();
+    match state.last_before(Table::Balances, end[..2].as_flattened(), end.as_flattened())? {
+        Some((key, value)) if BalanceKey::from_bytes(key)?.version >= first => read_quantity(value),
+        _ => Ok(0),
+    }
+}
+
+/// Returns the balance of an account in smallest units. `version` must be the last definition of its mosaic.
+fn last_balance(state: &impl Read, version: DefinitionVersion, id: AccountId) -> Result<u64> {
+    let end = BalanceKey { mosaic: version.mosaic, id, lease_state: LeaseState(u32::MAX), version: u32::MAX };
+    balance_before(state, end, version.balances_since)
+}
+
+/// Calls `visit` with the balances of a mosaic of the last lease of its namespace, in the order of account ids,
+/// starting after `after`, until it returns `false`. Balances of 0 may be included.
+pub fn for_each_holder_after(
+    state: &impl Read,
+    mosaic: &MosaicId,
+    after: Option<AccountId>,
+    visit: impl FnMut(AccountId, u64) -> Result<bool>,
+) -> Result<()> {
+    match current_mosaic(state, mosaic)? {
+        Some(current) => for_each_balance(state, current.version, current.lease_state, after, visit),
+        None => Ok(()),
+    }
+}
+
+fn read_quantity(value: &[u8]) -> Result<u64> {
+    u64::from_stored(value, "a balance")
+}
+
+impl CurrentMosaic {
+    /// Returns the balance of an account in smallest units.
+    pub fn balance(&self, state: &impl Read, id: AccountId) -> Result<u64> {
+        last_balance(state, self.version, id)
+    }
+
+    fn set_balance(&self, txn: &mut impl Write, id: AccountId, quantity: u64) -> Result<()> {
+        let DefinitionVersion { mosaic, number: version, balances_since } = self.version;
+        let key = BalanceKey { mosaic, id, lease_state: self.lease_state, version };
+        // A missing row means a zero balance, unless an older row holds another.
+        match quantity == 0 && balance_before(txn, key, balances_since)? == 0 {
+            true => txn.delete(Table::Balances, key.to_bytes().as_flattened()),
+            false => txn.put(Table::Balances, key.to_bytes().as_flattened(), &quantity.to_le_bytes()),
+        }
+    }
+}
+
+/// A row that may make an account invested in a mosaic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Holding {
+    mosaic: MosaicNumber,
+    ownership_period: OwnershipPeriod,
+    /// Lease state when the row was written.
+    as_of: LeaseState,
+    /// Whether the row counts only from the next lease on.
+    effective_next_lease: bool,
+}
+
+stored!(Holding { mosaic, ownership_period, as_of, effective_next_lease });
+
+impl CurrentMosaic {
+    /// Marks an account as invested: from now on, or from the next lease on unless it is already. That is for a creator,
+    /// because a supply increase alone has no earlier effect.
+    fn mark_invested(&self, txn: &mut impl Write, account: AccountId, effective_next_lease: bool) -> Result<()> {
+        let (key, mosaic) = (holding_key(account, &self.entry.definition.id), self.version.mosaic);
+        let CurrentMosaic { ownership_period, lease_state: as_of, .. } = *self;
+        let row = Holding { mosaic, ownership_period, as_of, effective_next_lease }.to_stored();
+        match txn.get(Table::Holdings, &key)? {
+            Some(old) if effective_next_lease || old == row => Ok(()),
+            Some(_) => txn.put(Table::Holdings, &key, &row),
+            None => txn.insert(Table::Holdings, &key, &row),
+        }
+    }
+}
+
+/// Marks an account as not invested.
+fn mark_not_invested(txn: &mut impl Write, account: AccountId, id: &MosaicId) -> Result<()> {
+    txn.delete(Table::Holdings, &holding_key(account, id))
+}
+
+fn holding_key(account: AccountId, id: &MosaicId) -> Vec<u8> {
+    [account.key().as_slice(), id.to_string().as_bytes()].concat()
+}
+
+impl Holding {
+    /// Returns whether the account counts as invested. Once a lease has ended, an older row counts only if the balance
+    /// is 0: holders of an expired mosaic do not count, but a creator without a balance does.
+    fn is_invested(self, state: &impl Read, id: AccountId) -> Result<bool> {
+        let lease_state = self.ownership_period.lease_state(state)?;
+        if self.effective_next_lease && self.as_of.is_same_lease(lease_state) {
+            return Ok(false);
+        }
+        if !lease_state.has_ended() || self.as_of == lease_state {
+            return Ok(true);
+        }
+        // A later transfer would have rewritten the row, so the last balance is the one at the end of the lease.
+        let (version, _) = last_definition(state, self.mosaic)?;
+        Ok(last_balance(state, version, id)? == 0)
+    }
+}
+
+/// One page of the mosaics in which an account is invested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldingsPage {
+    /// The mosaics found, ordered by text.
+    pub ids: Vec<MosaicId>,
+    /// The mosaic after which the next page starts; `None` for the last page.
+    pub next_after: Option<MosaicId>,
+}
+
+/// Returns the mosaics in which an account is invested, ordered by text, after `after`. Reads at most `limit` rows.
+pub fn holdings_after(
+    state: &impl Read,
+    account: &Address,
+    after: Option<&MosaicId>,
+    limit: usize,
+) -> Result<HoldingsPage> {
+    let mut page = HoldingsPage { ids: Vec::new(), next_after: None };
+    let Some(account) = AccountId::of(state, account)? else { return Ok(page) };
+    let prefix = account.key();
+    let from = after.map_or(prefix.to_vec(), |after| next_key(&holding_key(account, after)));
+    let mut rows = 0;
+    state.for_each_from(Table::Holdings, &prefix, &from, |key, value| {
+        let id = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|text| MosaicId::parse(text).ok());
+        let id = id.ok_or(StoreError::Damaged("a holding"))?;
+        let counts = Holding::from_stored(value, "a holding")?.is_invested(state, account)?;
+        rows += 1;
+        page.next_after = (rows >= limit).then(|| id.clone());
+        page.ids.extend(Some(id).filter(|_| counts));
+        Ok(rows < limit)
+    })?;
+    Ok(page)
+}
+
+/// Returns all mosaics in which an account is invested, ordered by text.
+pub fn holdings(state: &impl Read, account: &Address) -> Result<Vec<String>> {
+    let page = holdings_after(state, account, None, usize::MAX)?;
+    Ok(page.ids.iter().map(MosaicId::to_string).collect())
+}
+
+/// Returns whether an account is invested in any mosaic. Reads holdings until one counts.
+pub fn holds_mosaic(state: &impl Read, account: &Address) -> Result<bool> {
+    let Some(account) = AccountId::of(state, account)? else { return Ok(false) };
+    let mut holds = false;
+    state.for_each_prefix(Table::Holdings, &account.key(), |_, value| {
+        holds = Holding::from_stored(value, "a holding")?.is_invested(state, account)?;
+        Ok(!holds)
+    })?;
+    Ok(holds)
 }
 
 impl<W: Write> Ledger<'_, W> {
@@ -296,7 +466,7 @@ impl<W: Write> Ledger<'_, W> {
         if let Some(before) = before.as_ref().filter(|_| !after_fork) {
             self.log_redefined(id, before.version, before.lease_state)?;
         }
-        let kept = before.as_ref().filter(|before| after_fork && same_terms(&before.entry.definition, definition));
+        let kept = before.as_ref().filter(|before| after_fork && before.entry.definition.has_terms_of(definition));
         let properties = &definition.properties;
         let supply = kept.map_or(properties.initial_supply, |kept| kept.entry.supply);
         let mosaic = CurrentMosaic {
@@ -317,7 +487,7 @@ impl<W: Write> Ledger<'_, W> {
         if kept.is_none() {
             mosaic.set_balance(self.txn, creator, supply * properties.multiplier())?;
         }
-        Ok(mosaic.mark_invested(self.txn, creator)?)
+        Ok(mosaic.mark_invested(self.txn, creator, false)?)
     }
 
     /// Applies a supply change.
@@ -345,7 +515,7 @@ impl<W: Write> Ledger<'_, W> {
         mosaic.put(self.txn)?;
         mosaic.set_balance(self.txn, creator, owned)?;
         match kind {
-            SupplyChangeKind::Create => Ok(mosaic.mark_invested_next_lease(self.txn, creator)?),
+            SupplyChangeKind::Create => Ok(mosaic.mark_invested(self.txn, creator, true)?),
             SupplyChangeKind::Delete => {
                 let supplier = self.account_id(supplier)?;
                 if mosaic.balance(self.txn, supplier)? == 0 {
@@ -376,7 +546,7 @@ impl<W: Write> Ledger<'_, W> {
         let left = if from == to { sum } else { left };
         for (address, account, has) in [(from, sender, left), (to, recipient, sum)] {
             match *address == creator || has > 0 {
-                true => mosaic.mark_invested(self.txn, account)?,
+                true => mosaic.mark_invested(self.txn, account, false)?,
                 false => mark_not_invested(self.txn, account, id)?,
             }
         }

@@ -273,13 +273,21 @@ impl World<'_, '_> {
     /// Compares all queries.
     fn compare(&self) -> Result<(), TestCaseError> {
         let numbers: BTreeMap<Address, u8> = (0..ACCOUNTS).map(|number| (account(number), number)).collect();
+        let balances = |version, lease_state| {
+            let mut found = Balances::new();
+            let visited = for_each_balance(self.batch, version, lease_state, None, |account, has| {
+                if has > 0 {
+                    found.insert(numbers[&account.address(self.batch)?], has);
+                }
+                Ok(true)
+            });
+            visited.map(|()| found).unwrap()
+        };
         let found = if self.model.began == 0 { Vec::new() } else { history(self.batch, &id()).unwrap() };
         prop_assert_eq!(found.len(), self.model.definitions.len());
         for ((version, entry), (_, supply, expected)) in found.iter().zip(&self.model.definitions) {
             prop_assert_eq!(entry.supply, *supply);
-            let found: Balances =
-                balances(self.batch, *version).unwrap().iter().map(|(who, has)| (numbers[who], *has)).collect();
-            prop_assert_eq!(&found, expected);
+            prop_assert_eq!(&balances(*version, LeaseState(u32::MAX)), expected);
         }
         for who in 0..ACCOUNTS {
             let has = self.model.holders().get(&who).copied().unwrap_or(0);
@@ -293,14 +301,7 @@ impl World<'_, '_> {
         let heights: BTreeSet<u64> = self.model.log.iter().map(|(height, ..)| *height).collect();
         for height in heights {
             for_each_expired(self.batch, Height(height), |expired| {
-                let mut balances = Balances::new();
-                expired.for_each_balance(self.batch, None, |account, has| {
-                    if has > 0 {
-                        balances.insert(numbers[&account.address(self.batch)?], has);
-                    }
-                    Ok(true)
-                })?;
-                found.push((height, expired.kind, balances));
+                found.push((height, expired.kind, balances(expired.version, expired.lease_state)));
                 Ok(true)
             })
             .unwrap();

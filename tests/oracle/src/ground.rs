@@ -105,7 +105,7 @@ impl NodeUnderTest {
             Validity::Valid if outcome.update.is_none() => ExpectedResult::Exception(NOT_BETTER.to_owned()),
             Validity::Valid => ExpectedResult::Valid,
             Validity::Rejected(result) => ExpectedResult::Rejected(result),
-            Validity::Exception(exception) => ExpectedResult::Exception(exception.text),
+            Validity::Exception(exception) => ExpectedResult::Exception(exception.to_string()),
         };
         let Some(switch) = outcome.update else { return (verdict, Vec::new()) };
         self.hashes.truncate(common as usize);
@@ -182,7 +182,7 @@ impl NodeUnderTest {
         match pool.add(transaction.clone(), &confirmed) {
             Ok(()) => ExpectedResult::Valid,
             Err(Rejection::Result(result)) => ExpectedResult::Rejected(result),
-            Err(Rejection::Exception(exception)) => ExpectedResult::Exception(exception.text),
+            Err(Rejection::Exception(exception)) => ExpectedResult::Exception(exception.to_string()),
             Err(Rejection::Store(error)) => panic!("{error}"),
         }
     }

@@ -9,7 +9,7 @@ use nisd::chain::BlockSource;
 use nisd::codec::Context;
 use nisd::config::{IpDetection, PeerSettings, Secret, Settings};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
-use nisd::model::network::{ChainParameters, ImportanceScheme, Vesting};
+use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Amount, Network, Timestamp};
 use nisd::peer::wire::{Endpoint, Identity, MetaData, NodeInfo, Version};
 use nisd::store::{ChainIdentity, Options, Store};
@@ -183,8 +183,8 @@ fn network(plan: &Plan) -> Network {
     let chain = ChainParameters {
         target_time: plan.target_time,
         rewrite_limit: plan.rewrite_limit,
-        importance: ImportanceScheme::ProofOfStake,
-        vesting: Vesting::Immediate,
+        proof_of_stake: true,
+        immediate_vesting: true,
         stabilize_block_times: plan.is_stabilized,
         ..ChainParameters::after_all_forks()
     };

@@ -1,0 +1,312 @@
+//! The input: eligible accounts and their order, and transfers between accounts as weighted outlinks.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::csr::{CountingSort, Csr, Loop, TREE_COST};
+use super::java_hash_map::{capacity, java_hash};
+use crate::model::{Address, Amount, Height};
+
+/// Width of the sections of account ids by which [`Accounts::find`] narrows its search: each outlink needs two lookups.
+const SECTION: usize = 64;
+
+/// Eligible accounts in ascending order of their ids.
+#[derive(Debug, Default)]
+pub struct Accounts {
+    /// Vested balance in micro-units from which on an account is eligible.
+    min_stake: Amount,
+    /// Ids in ascending order.
+    pub ids: Vec<u32>,
+    addresses: Vec<Address>,
+    /// Per section of ids, the number of accounts below it, up to the last account that was added.
+    starts: Vec<u32>,
+    hashes: Vec<u32>,
+    /// Vested balances in micro-units.
+    pub vested: Vec<u64>,
+    /// Per account its first height.
+    sort_heights: Vec<u64>,
+    /// Accounts counted, eligible or not.
+    pub counted: u64,
+    /// Those of them whose first height is the height of the calculation. The nemesis account is not included.
+    new_accounts: u64,
+    keys: BTreeSet<Key>,
+    /// The accounts in their final order.
+    pub sorted: SortedAccounts,
+}
+
+/// Age group and bucket, first height, address, index.
+type Key = (u64, u64, Address, u32);
+
+/// Eligible accounts in their final order.
+#[derive(Debug, Default)]
+pub struct SortedAccounts {
+    /// Per account in the order of ids, its index in the final order.
+    pub index: Vec<u32>,
+    /// Hashes of the addresses; then those of the ineligible recipients of outlinks.
+    pub hashes: Vec<u32>,
+    /// Vested balances in micro-units.
+    pub vested: Vec<f64>,
+}
+
+impl Accounts {
+    /// Creates an empty table with capacity for `expected` accounts.
+    pub fn new(min_stake: Amount, expected: usize) -> Accounts {
+        Accounts {
+            min_stake,
+            ids: Vec::with_capacity(expected),
+            addresses: Vec::with_capacity(expected),
+            hashes: Vec::with_capacity(expected),
+            vested: Vec::with_capacity(expected),
+            sort_heights: Vec::with_capacity(expected),
+            ..Accounts::default()
+        }
+    }
+
+    /// Counts an account, and stores it if its vested balance suffices. Ids must be ascending.
+    pub fn add(&mut self, id: u32, address: Address, vested: Amount, first_height: Height, height: Height) {
+        assert!(self.ids.last().is_none_or(|last| *last < id), "accounts must be added in ascending order");
+        self.counted += 1;
+        self.new_accounts += u64::from(first_height == height);
+        if vested >= self.min_stake {
+            self.hashes.push(java_hash(&address));
+            while self.starts.len() <= id as usize / SECTION {
+                self.starts.push(self.ids.len() as u32);
+            }
+            self.ids.push(id);
+            self.addresses.push(address);
+            self.vested.push(vested.0);
+            self.sort_heights.push(first_height.0);
+        }
+    }
+
+    /// Sets the number of all accounts, eligible or not, and of those that are new. Returns whether no more were added.
+    pub fn set_known(&mut self, counted: u64, new_accounts: u64) -> bool {
+        let fits = self.counted <= counted && self.new_accounts <= new_accounts;
+        (self.counted, self.new_accounts) = (counted, new_accounts);
+        fits
+    }
+
+    /// Returns the number of eligible accounts.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Returns the index of an eligible account in the order of ids.
+    pub fn find(&self, number: u32) -> Option<u32> {
+        let section = number as usize / SECTION;
+        let start = *self.starts.get(section)? as usize;
+        let end = self.starts.get(section + 1).map_or(self.ids.len(), |end| *end as usize);
+        self.ids[start..end].binary_search(&number).ok().map(|found| (start + found) as u32)
+    }
+
+    /// Returns the sort key of an account. Without `known_accounts`, the number of account states before the last block,
+    /// it is the first height. With it, the order is that of a NIS1 node that processes block by block: first the
+    /// accounts older than the last block, by bucket of a hash table of `known_accounts`, then the new ones, by bucket
+    /// of their own table; within a bucket by age, oldest first.
+    fn key(&self, account: usize, known_accounts: Option<u64>, height: Height) -> Key {
+        let (place, hash) = (self.sort_heights[account], self.hashes[account]);
+        let bucket = known_accounts.map_or(0, |known| {
+            // The first block also creates the nemesis account.
+            let new = self.new_accounts + u64::from(height == Height::NEMESIS);
+            let (group, keys) = if place == height.0 { (1 << 32, new) } else { (0, known) };
+            group | u64::from(hash & (capacity(keys) - 1))
+        });
+        (bucket, place, self.addresses[account], account as u32)
+    }
+
+    /// Stage: puts the accounts into a tree that sorts them.
+    pub fn insert_keys(&mut self, known_accounts: Option<u64>, height: Height, work: &mut Loop) -> bool {
+        if work.at == 0 {
+            let (accounts, sorted) = (self.len(), &mut self.sorted);
+            sorted.index = Vec::with_capacity(accounts);
+            sorted.hashes = Vec::with_capacity(accounts);
+            sorted.vested = Vec::with_capacity(accounts);
+        }
+        while work.at < self.len() {
+            if !work.charge(TREE_COST) {
+                return false;
+            }
+            self.keys.insert(self.key(work.at, known_accounts, height));
+            self.sorted.index.push(0);
+            work.at += 1;
+        }
+        true
+    }
+
+    /// Stage: takes the accounts out of the tree.
+    pub fn pop_keys(&mut self, work: &mut Loop) -> bool {
+        while work.charge(TREE_COST) {
+            let Some((.., account)) = self.keys.pop_first() else { return true };
+            let account = account as usize;
+            self.sorted.index[account] = self.sorted.hashes.len() as u32;
+            self.sorted.hashes.push(self.hashes[account]);
+            self.sorted.vested.push(self.vested[account] as f64);
+        }
+        false
+    }
+}
+
+/// Days for which an outlink counts.
+const WINDOW_DAYS: u64 = 30;
+
+/// Outlinks per chunk of the log. Chunks are never moved.
+const CHUNK: usize = 1 << 14;
+
+/// Maximum number of outlinks of one calculation, so that all indices and counts fit 32 bits.
+pub const MAX_OUTLINKS: usize = 1 << 30;
+
+/// Powers of 0.9 per whole day of age, as bits of doubles.
+#[rustfmt::skip]
+const DECAY: [u64; WINDOW_DAYS as usize + 1] = [
+    0x3FF0000000000000, 0x3FECCCCCCCCCCCCD, 0x3FE9EB851EB851EC, 0x3FE753F7CED91688,
+    0x3FE4FEC56D5CFAAD, 0x3FE2E54B48D3AE69, 0x3FE101908E581CF8, 0x3FDE9C6A99D1CDBF,
+    0x3FDB8CC6573CD2C6, 0x3FD8CB7F4E838A7F, 0x3FD650BF60432FD9, 0x3FD4157909D61176,
+    0x3FD2135355A70FB8, 0x3FD04497CD165AF2, 0x3FCD484471283D4E, 0x3FCA5AA3FF7103F9,
+    0x3FC7B7F9FF7F5060, 0x3FC558C765F29524, 0x3FC3364D0EF3ECA0, 0x3FC14A788D7521C4,
+    0x3FBF1FA5CB6C6FFA, 0x3FBC02E203E197FB, 0x3FB935CB69E4A262, 0x3FB6B06A45B42BBF,
+    0x3FB46B92D8555A92, 0x3FB260D0F5E66B1D, 0x3FB08A55AA1C2D34, 0x3FADC5CD6565EAF7,
+    0x3FAACB9F41A886AC, 0x3FA81DA8EE4ADF9B, 0x3FA5B44B3CDCFC72,
+];
+
+/// Returns the factor for a weight after `days` whole days; `None` once it no longer counts.
+pub fn decay(days: u64) -> Option<f64> {
+    DECAY.get(usize::try_from(days).ok()?).map(|bits| f64::from_bits(*bits))
+}
+
+/// Returns the factor for a transfer at `height` in a calculation at height `end`; `None` if it does not count.
+pub fn decay_between(height: Height, end: Height, blocks_per_day: u64) -> Option<f64> {
+    let blocks = end.0.checked_sub(height.0).filter(|_| height >= Height::NEMESIS)?;
+    let day = blocks_per_day.max(1);
+    decay(blocks / day).filter(|_| blocks <= day.saturating_mul(WINDOW_DAYS))
+}
+
+/// Sender, recipient, and weight after decay.
+type Link = (u32, u32, f64);
+
+/// Outlinks: first a log in the order of arrival, then sorted by their accounts.
+///
+/// Participants of the log are indices: first the eligible accounts in the order of ids, then all other recipients in
+/// the order of first appearance.
+#[derive(Debug, Default)]
+pub struct Outlinks {
+    log: Vec<Vec<Link>>,
+    /// Indices of ineligible recipients by account id.
+    others: BTreeMap<u32, u32>,
+    /// Hashes of the addresses of ineligible recipients.
+    hashes: Vec<u32>,
+    sort: CountingSort<(u32, f64)>,
+    /// Per sender: recipient and weight, in recorded order.
+    pub sent: Csr<(u32, f64)>,
+    /// Per eligible recipient: sender and weight, by index of the sender, then in recorded order.
+    pub received: Csr<(u32, f64)>,
+}
+
+impl Outlinks {
+    /// Adds an outlink with its weight after decay ([`decay_between`]). Ignores it if the sender is ineligible or the log
+    /// is too large. `address` is called once per ineligible recipient.
+    pub fn add<E>(
+        &mut self,
+        accounts: &Accounts,
+        [sender, recipient]: [u32; 2],
+        weight: f64,
+        address: impl FnOnce() -> Result<Address, E>,
+    ) -> Result<(), E> {
+        let Some(sender) = accounts.find(sender).filter(|_| !self.is_too_many()) else { return Ok(()) };
+        let next = (accounts.len() + self.hashes.len()) as u32;
+        let recipient = match (accounts.find(recipient), self.others.entry(recipient)) {
+            (Some(index), _) => index,
+            (None, Entry::Occupied(known)) => *known.get(),
+            (None, Entry::Vacant(place)) => {
+                self.hashes.push(java_hash(&address()?));
+                *place.insert(next)
+            }
+        };
+        if self.log.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.log.push(Vec::with_capacity(CHUNK));
+        }
+        self.log.last_mut().into_iter().for_each(|chunk| chunk.push((sender, recipient, weight)));
+        Ok(())
+    }
+
+    /// Returns whether there are more outlinks than [`MAX_OUTLINKS`].
+    pub fn is_too_many(&self) -> bool {
+        self.log.len() > MAX_OUTLINKS / CHUNK
+    }
+
+    /// Returns whether the log is empty.
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// Stage: frees the indices of the recipients piece by piece, because dropping a large map takes long.
+    pub fn free_indices(&mut self, work: &mut Loop) -> bool {
+        while !self.others.is_empty() {
+            if !work.charge(TREE_COST) {
+                return false;
+            }
+            self.others.pop_first();
+        }
+        true
+    }
+
+    /// Stage: appends the hashes of the ineligible recipients to those of the accounts.
+    pub fn append_hashes(&mut self, hashes: &mut Vec<u32>, work: &mut Loop) -> bool {
+        hashes.extend_from_slice(&self.hashes[work.advance(self.hashes.len())]);
+        work.at == self.hashes.len()
+    }
+
+    /// Stage: sorts the log by sender. `index` is the final order of the accounts.
+    pub fn sort_sent(&mut self, index: &[u32], work: &mut Loop) -> bool {
+        let place = |party: u32| index.get(party as usize).copied().unwrap_or(party);
+        let entry = |_, link: &Link| Some((place(link.0) as usize, (place(link.1), link.2)));
+        let Some(sent) = self.sort.step(index.len(), &self.log, entry, work) else { return false };
+        (self.sent, self.log) = (sent, Vec::new());
+        true
+    }
+
+    /// Stage: sorts the same by recipient.
+    pub fn sort_received(&mut self, accounts: usize, work: &mut Loop) -> bool {
+        let entry = |sender: usize, (party, weight): &(u32, f64)| {
+            ((*party as usize) < accounts).then_some((*party as usize, (sender as u32, *weight)))
+        };
+        let received = self.sort.step(accounts, &self.sent, entry, work);
+        received.map(|received| self.received = received).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::PublicKey;
+    use crate::model::NetworkByte;
+    use crate::model::units::MIN_STAKE;
+
+    #[test]
+    fn only_eligible_accounts_are_found_by_id() {
+        let address = Address::from_public_key(&PublicKey([1; 32]), NetworkByte::TESTNET);
+        for (count, gap) in [(0, 1), (1, 1), (2, 70), (40, 3), (20_000, 1), (3_000, 50)] {
+            let mut accounts = Accounts::new(MIN_STAKE, 0);
+            for number in (0..count).map(|place| place * gap) {
+                let vested = if number % 3 == 0 { Amount(0) } else { MIN_STAKE };
+                accounts.add(number, address, vested, Height(1), Height(2));
+            }
+            let mut index = 0;
+            for number in 0..count * gap + 200 {
+                let is_kept = number % gap == 0 && number / gap < count && number % 3 != 0;
+                assert_eq!(accounts.find(number), is_kept.then_some(index));
+                index += u32::from(is_kept);
+            }
+        }
+    }
+
+    #[test]
+    fn an_outlink_counts_for_thirty_days_inclusive() {
+        let decay = |height, end| decay_between(Height(height), Height(end), 10);
+        assert_eq!(decay(1, 301), Some(f64::from_bits(0x3FA5B44B3CDCFC72)));
+        assert_eq!(decay(1, 302), None);
+        assert_eq!(decay(1, 1), Some(1.0));
+        assert_eq!(decay(1, 11), Some(0.9));
+        assert_eq!(decay(2, 1), None);
+        assert_eq!(decay(0, 1), None);
+    }
+}
