@@ -5,7 +5,8 @@ use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, Netw
 use nisd::state::registry::{self, ListingIndex, Provision, ProvisionCursor, SupplyQuery};
 use nisd::state::{
     self, Account, AccountHistory, AccountId, AccountTotals, AccountTxCursor, BlockContext, Direction, Effect,
-    HashCompaction, HashVerifier, HistoryRange, ImportanceListWriter, Ledger, Outlink, RecalculationRecord,
+    ExpiredCursor, ExpiredRow, HashCompaction, HashVerifier, HistoryRange, ImportanceListWriter, Ledger, Outlink,
+    RecalculationRecord,
 };
 use nisd::store::{
     ChainIdentity, Options, Store, StoreError, Table, WriteTxn, block_key, stored_block, stored_header, tip,
@@ -159,9 +160,7 @@ impl Node {
             state::mosaic_definition(state, &self.mosaic).map(drop),
             state::owned_mosaic(state, account, self.mosaic.clone()).map(drop),
             state::holdings_after(state, account, None, 100).map(drop),
-            state::for_each_expired(state, HEIGHT, |expired| {
-                expired.for_each_balance(state, None, |_, _| Ok(true)).map(|()| true)
-            }),
+            expired(state),
             state::holds_mosaic(state, account).map(drop),
             state::find_remembered_hash(state, &HASH).map(drop),
             state::find_hash(state, &HASH).map(drop),
@@ -215,6 +214,18 @@ impl Node {
 }
 
 /// Advances a supply query row by row, as long as there can be rows.
+/// Reads the log of expired mosaics.
+fn expired(state: &WriteTxn<'_>) -> Result<(), StoreError> {
+    let mut cursor = ExpiredCursor::new(HEIGHT);
+    loop {
+        match cursor.step(state)? {
+            ExpiredRow::Mosaic(expired) => expired.for_each_balance(state, None, |_, _| Ok(true))?,
+            ExpiredRow::Absent => {}
+            ExpiredRow::End => return Ok(()),
+        }
+    }
+}
+
 fn supply_in_pieces(state: &WriteTxn<'_>) -> impl FnOnce(Option<SupplyQuery>) -> Result<(), StoreError> {
     move |walk| {
         let Some(mut walk) = walk else { return Ok(()) };

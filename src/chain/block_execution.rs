@@ -305,7 +305,7 @@ impl BlockExecution {
 fn validation_context<'a>(ledger: &'a Ledger<'_, impl Write>, env: &ExecutionContext<'a>) -> ValidationContext<'a> {
     let ExecutionContext { network, now, .. } = *env;
     let (state, block, height) = (&*ledger.txn, Some(&*ledger.block), ledger.block.height);
-    ValidationContext { state, block, network, height, now, purpose: Purpose::BlockProcessing }
+    ValidationContext { state, block, network, height, now, purpose: Purpose::Block }
 }
 
 /// Returns the importance with which an account signs a block at a height, in whole units. An importance of another

@@ -128,12 +128,7 @@ impl<T> Csr<T> {
         Csr { starts, items: Vec::with_capacity(items) }
     }
 
-    /// Appends an item to the open last group.
-    pub fn push(&mut self, item: T) {
-        self.items.push(item);
-    }
-
-    /// Closes the open group.
+    /// Closes the open last group, to which items are appended.
     pub fn close_group(&mut self) {
         self.starts.push(self.items.len() as u32);
     }
@@ -273,7 +268,7 @@ mod tests {
     fn sample() -> Csr<u32> {
         let mut groups = Csr::default();
         for items in [&[3, 1][..], &[], &[0, 3, 1]] {
-            items.iter().for_each(|item| groups.push(*item));
+            items.iter().for_each(|item| groups.items.push(*item));
             groups.close_group();
         }
         groups

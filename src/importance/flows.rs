@@ -113,7 +113,7 @@ impl Flows {
                     work.sum += flow;
                     self.table.entry_of[party as usize] = 0;
                     if (party as usize) < accounts && flow >= self.minimum {
-                        self.outflows.push((party, flow));
+                        self.outflows.items.push((party, flow));
                     }
                 }
                 Visit::End => {

@@ -190,7 +190,7 @@ impl Graph {
                     (self.merge, work.at) = (Merge::default(), work.at + 1);
                 }
                 next => {
-                    self.neighbours.push(next.unwrap_or_default());
+                    self.neighbours.items.push(next.unwrap_or_default());
                     self.merge.senders += usize::from(sender == next);
                     self.merge.recipients += usize::from(recipient == next);
                     self.merge.itself |= itself == next;
@@ -338,7 +338,7 @@ impl Graph {
                 let mark = &mut self.marks[block as usize];
                 if *mark != run.group as u32 + 1 {
                     *mark = run.group as u32 + 1;
-                    self.reached.push(block);
+                    self.reached.items.push(block);
                 }
             }
             if run.ends {

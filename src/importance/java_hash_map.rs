@@ -94,11 +94,15 @@ impl JavaHashMapOrder {
     pub fn visit(&mut self) -> Visit {
         let unlinked = *self.unlinked.get_or_insert(self.hashes.len());
         if let Some(key) = unlinked.checked_sub(1) {
-            self.link(key);
+            let bucket = (self.hashes[key] & (self.capacity - 1)) as usize;
+            self.next[key] = std::mem::replace(&mut self.heads[bucket], key as u32 + 1);
+            self.unlinked = Some(key);
             return Visit::Pending;
         }
         if self.bucket == self.capacity as usize {
-            self.clear();
+            self.hashes.clear();
+            self.next.clear();
+            (self.capacity, self.unlinked, self.bucket) = (MIN_CAPACITY, None, 0);
             return Visit::End;
         }
         let head = &mut self.heads[self.bucket];
@@ -109,18 +113,6 @@ impl JavaHashMapOrder {
         // Removing keys while visiting them leaves the buckets empty for the next table.
         *head = self.next[key as usize];
         Visit::Key(key as usize)
-    }
-
-    fn link(&mut self, key: usize) {
-        let bucket = (self.hashes[key] & (self.capacity - 1)) as usize;
-        self.next[key] = std::mem::replace(&mut self.heads[bucket], key as u32 + 1);
-        self.unlinked = Some(key);
-    }
-
-    fn clear(&mut self) {
-        self.hashes.clear();
-        self.next.clear();
-        (self.capacity, self.unlinked, self.bucket) = (MIN_CAPACITY, None, 0);
     }
 }
 

@@ -127,10 +127,7 @@ const OUTLIER_WEIGHT: f64 = 0.9;
 
 /// Returns the weight of an account by its role in the graph.
 pub fn graph_weight(role: ClusterRole) -> f64 {
-    match role {
-        ClusterRole::Outlier => OUTLIER_WEIGHT,
-        ClusterRole::Member | ClusterRole::Hub => 1.0,
-    }
+    if role == ClusterRole::Outlier { OUTLIER_WEIGHT } else { 1.0 }
 }
 
 /// Scores by account index: in the end the importances.

@@ -109,7 +109,7 @@ pub struct Mempool {
     added_blocks: Option<AddedBlocks>,
     rebuild: Option<Rebuild>,
     /// When to remove expired transactions, as time since the start.
-    next_expiry: Duration,
+    pub next_expiry: Duration,
     verifier: Verifier,
     /// Results of recent pushes.
     recent_results: RecentResults,

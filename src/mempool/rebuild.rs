@@ -24,17 +24,6 @@ pub struct AddedBlocks {
     confirmed: BTreeSet<Hash256>,
 }
 
-impl AddedBlocks {
-    /// Reads the next block. Returns whether it was the last.
-    fn read_next(&mut self, chain: &ChainSnapshot<'_>) -> Result<bool, StoreError> {
-        let block = stored_block(chain.snapshot, self.next, chain.context().trusted())?;
-        let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);
-        self.confirmed.extend(transactions.map(|transaction| transaction.hash()));
-        self.next = self.next.next();
-        Ok(self.next > self.last)
-    }
-}
-
 /// The new content during a rebuild.
 pub struct Rebuild {
     content: MempoolContent,
@@ -50,11 +39,6 @@ impl Mempool {
         self.added_blocks.is_some() || self.is_rebuilding()
     }
 
-    /// Returns when expired transactions are to be removed, as time since the start.
-    pub fn due(&self) -> Duration {
-        self.next_expiry
-    }
-
     /// Removes expired transactions once a second; `uptime` is the time since the start.
     pub fn tick(&mut self, now: Timestamp, uptime: Duration) {
         if uptime >= self.next_expiry {
@@ -68,7 +52,11 @@ impl Mempool {
         while self.has_work() && !budget.is_exhausted() {
             if let Some(added) = &mut self.added_blocks {
                 budget.charge(UNITS_PER_BLOCK);
-                if added.read_next(chain)? {
+                let block = stored_block(chain.snapshot, added.next, chain.context().trusted())?;
+                let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);
+                added.confirmed.extend(transactions.map(|transaction| transaction.hash()));
+                added.next = added.next.next();
+                if added.next > added.last {
                     let confirmed = mem::take(&mut added.confirmed);
                     self.added_blocks = None;
                     self.on_chain_change(&confirmed, Vec::new());

@@ -194,6 +194,11 @@ pub struct Transfer {
 }
 
 impl Transfer {
+    /// Returns the length of the message in bytes.
+    pub fn message_length(&self) -> usize {
+        self.message.as_ref().map_or(0, |message| message.payload.len())
+    }
+
     /// Returns the attached mosaics other than `nem:xem`, in wire order, the order of checks and transfers.
     pub fn other_mosaics(&self) -> impl Iterator<Item = &Mosaic> {
         self.mosaics.iter().filter(|mosaic| !mosaic.id.is_xem())

@@ -214,7 +214,7 @@ impl Node<'_> {
             || (self.can_accept_announcements() && !self.waiting_announcements.is_empty())
             || self.peers.as_ref().is_some_and(Manager::has_work);
         let peers_due = self.peers.as_ref().and_then(Manager::next_due).unwrap_or(Duration::MAX);
-        let due = self.mempool.due().min(self.broker.next_due().unwrap_or(Duration::MAX)).min(peers_due);
+        let due = self.mempool.next_expiry.min(self.broker.next_due().unwrap_or(Duration::MAX)).min(peers_due);
         let due = due.min(self.verification.due());
         let other_work_at = if is_busy { now.monotonic } else { due };
         for_chain.min(other_work_at).max(self.read_backoff.retry_at()).min(self.shutdown_at.unwrap_or(Duration::MAX))

@@ -99,17 +99,12 @@ fn modification_fee(body: &AggregateModification) -> i64 {
     2 * (5 + 3 * body.modifications.len() as i64 + change)
 }
 
-/// Returns the length of the message in bytes.
-fn message_length(body: &Transfer) -> i64 {
-    body.message.as_ref().map_or(0, |message| message.payload.len() as i64)
-}
-
 /// Returns the fee of a transfer under the first schedule, in whole units.
 fn first_transfer_fee(
     body: &Transfer,
     attached: impl Fn(&MosaicId) -> Result<MosaicEntry, Rejection>,
 ) -> Result<i64, Rejection> {
-    let message = match message_length(body) {
+    let message = match body.message_length() as i64 {
         0 => 0,
         length => 2 * (length / 16).max(1),
     };
@@ -129,7 +124,7 @@ fn later_transfer_fee(
     body: &Transfer,
     attached: impl Fn(&MosaicId) -> Result<MosaicEntry, Rejection>,
 ) -> Result<i64, Rejection> {
-    let message = match message_length(body) {
+    let message = match body.message_length() as i64 {
         0 => 0,
         length => length / 32 + 1,
     };

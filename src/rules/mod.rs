@@ -29,10 +29,8 @@ use crate::store::{Read, StoreError};
 /// Purpose of a validation; decides which rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Processing blocks of the chain.
-    BlockProcessing,
-    /// Selecting transactions for a new block.
-    NewBlock,
+    /// Processing a block of the chain, or selecting transactions for a new one.
+    Block,
     /// Accepting an unconfirmed transaction into the mempool.
     Mempool,
     /// Answering `/transaction/prepare`.
@@ -205,7 +203,7 @@ fn rules_at_the_end(subject: &TransactionContext<'_>) -> RuleResult {
     match (subject.context.purpose, &subject.transaction.body) {
         // A multisig transaction in the mempool may still lack cosignatures.
         (Purpose::Mempool, _) => is_not_expired(subject), // U1
-        (Purpose::BlockProcessing | Purpose::NewBlock, Body::Multisig(body)) => {
+        (Purpose::Block, Body::Multisig(body)) => {
             accounts::signatures_are_complete(body, subject) // T21
         }
         _ => Ok(()),
@@ -254,8 +252,10 @@ fn network_matches(subject: &TransactionContext<'_>) -> RuleResult {
 
 /// T10: the message is not too long.
 fn message_fits(body: &Transfer, subject: &TransactionContext<'_>) -> RuleResult {
-    let length = body.message.as_ref().map_or(0, |message| message.payload.len());
-    require(length <= max_message_length(subject.context.forks(), subject.context.height), FailureMessageTooLarge)
+    require(
+        body.message_length() <= max_message_length(subject.context.forks(), subject.context.height),
+        FailureMessageTooLarge,
+    )
 }
 
 /// Returns the maximum length of a message in bytes.
@@ -279,7 +279,6 @@ fn is_not_expired(subject: &TransactionContext<'_>) -> RuleResult {
 fn is_storable(subject: &TransactionContext<'_>) -> RuleResult {
     let wraps_cosignature = subject.transaction.inner().is_some_and(|inner| matches!(inner.body, Body::Cosignature(_)));
     require(!wraps_cosignature, FailureTransactionNotAllowedForMultisig)?;
-    let is_for_block = matches!(subject.context.purpose, Purpose::BlockProcessing | Purpose::NewBlock);
     let is_cosignature = matches!(subject.transaction.body, Body::Cosignature(_));
-    require(!(is_for_block && is_cosignature), FailureTransactionNotAllowedForMultisig)
+    require(subject.context.purpose != Purpose::Block || !is_cosignature, FailureTransactionNotAllowedForMultisig)
 }

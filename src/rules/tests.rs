@@ -63,7 +63,7 @@ impl Fixture {
             known: Vec::new(),
             network: test_network(NetworkByte::TESTNET, address(&NEMESIS)),
             height: HEIGHT,
-            purpose: Purpose::BlockProcessing,
+            purpose: Purpose::Block,
         };
         scene.pay(&ALICE, 1000);
         scene
@@ -295,7 +295,7 @@ fn rules_are_checked_in_order() {
     expect("MOSAIC_DIVISIBILITY_VIOLATED", &mut |one, _| set(one, &|body| body.amount = Amount::whole(1)));
     expect("INSUFFICIENT_BALANCE", &mut |one, _| set(one, &|body| body.mosaics[0].quantity = 100));
     expect("SUCCESS", &mut |one, _| (one.timestamp, one.deadline) = (Timestamp(NOW.0 - 9), Timestamp(NOW.0 - 1)));
-    expect("PAST_DEADLINE", &mut |_, scene| scene.purpose = Purpose::BlockProcessing);
+    expect("PAST_DEADLINE", &mut |_, scene| scene.purpose = Purpose::Block);
     expect("SUCCESS", &mut |_, _| {});
 }
 
@@ -329,12 +329,9 @@ fn an_unconfirmed_multisig_transaction_waits_for_its_signatures() {
     let mut scene = Fixture::new();
     scene.make_multisig(&ALICE, &[BOB, CAROL], 0);
     let one = multisig(BOB, transfer(ALICE, DAVE, 1, Vec::new()), &[]);
-    for (purpose, expected) in [
-        (Purpose::Mempool, "SUCCESS"),
-        (Purpose::Prepare, "SUCCESS"),
-        (Purpose::NewBlock, "MULTISIG_INVALID_COSIGNERS"),
-        (Purpose::BlockProcessing, "MULTISIG_INVALID_COSIGNERS"),
-    ] {
+    for (purpose, expected) in
+        [(Purpose::Mempool, "SUCCESS"), (Purpose::Prepare, "SUCCESS"), (Purpose::Block, "MULTISIG_INVALID_COSIGNERS")]
+    {
         scene.purpose = purpose;
         assert_eq!(scene.result(&one), expected);
     }
@@ -700,11 +697,8 @@ fn transactions_that_no_block_can_contain_are_rejected() {
     scene.make_multisig(&ALICE, &[BOB], 0);
     let alone = cosignature(BOB, &transfer(ALICE, BOB, 1, Vec::new()));
     let wrapped = multisig(BOB, cosignature(ALICE, &transfer(ALICE, BOB, 1, Vec::new())), &[]);
-    for (purpose, expected) in [
-        (Purpose::Mempool, "SUCCESS"),
-        (Purpose::BlockProcessing, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
-        (Purpose::NewBlock, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG"),
-    ] {
+    for (purpose, expected) in [(Purpose::Mempool, "SUCCESS"), (Purpose::Block, "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG")]
+    {
         scene.purpose = purpose;
         assert_eq!(scene.result(&alone), expected);
         assert_eq!(scene.result(&wrapped), "TRANSACTION_NOT_ALLOWED_FOR_MULTISIG");

@@ -198,10 +198,16 @@ impl AccountTxCursor {
         };
         let known = account_at(state, account)?;
         let list = if direction == Direction::Outgoing { known.sent } else { known.received };
-        let start = match skip_pointer_from(state, account, direction, before)? {
-            Some(place) => Some(place),
-            None => list.newest(),
-        };
+        let mut start = list.newest();
+        if before < u64::MAX {
+            // The first skip pointer at or above the id.
+            let key = skip_pointer_key(account, direction, before);
+            let mut cursor = state.cursor(Table::SkipPointers)?;
+            let pointer = cursor.seek(&key)?.filter(|(found, _)| found.starts_with(&key[..SKIP_POINTER_PREFIX]));
+            if let Some((_, location)) = pointer {
+                start = Some(TxLocation::from_stored(location, "the location of a transaction")?);
+            }
+        }
         let mut cursor = AccountTxCursor { account, direction, next: None, remaining: list.length };
         cursor.move_to(state, start)?;
         while cursor.peek().is_some_and(|(id, _)| id >= before) {
@@ -231,22 +237,6 @@ impl AccountTxCursor {
         }
         Ok(())
     }
-}
-
-/// Returns the location of the first skip pointer at or above an id.
-fn skip_pointer_from(
-    state: &impl Read,
-    account: AccountId,
-    direction: Direction,
-    id: u64,
-) -> Result<Option<TxLocation>> {
-    if id == u64::MAX {
-        return Ok(None);
-    }
-    let key = skip_pointer_key(account, direction, id);
-    let mut cursor = state.cursor(Table::SkipPointers)?;
-    let pointer = cursor.seek(&key)?.filter(|(found, _)| found.starts_with(&key[..SKIP_POINTER_PREFIX]));
-    pointer.map(|(_, place)| TxLocation::from_stored(place, "the location of a transaction")).transpose()
 }
 
 /// Assigns ids to the transactions of a block, starting at `first`. Returns the ids of the top-level transactions by

@@ -226,8 +226,12 @@ impl AccountHistory {
         if height.0 < self.cached.height || height >= self.replaced_at {
             (self.cached, self.replaced_at) = self.find(state, height)?;
         }
-        if self.importance.0 != height.importance_height() {
-            self.importance = self.find_importance(state, height.importance_height())?;
+        let list = height.importance_height();
+        if self.importance.0 != list {
+            let entry = self.account.map_or(Ok(None), |account| importances::importance_in(state, list, account))?;
+            // The list contains ineligible accounts with an older entry.
+            let entry = entry.filter(|entry| entry.height == list);
+            self.importance = entry.map_or((list, 0.0, 0.0), |entry| (list, entry.importance, entry.page_rank));
         }
         let (_, importance, page_rank) = self.importance;
         Ok(Some(HistoryEntry { balance: self.cached.at(height, chain), importance, page_rank }))
@@ -248,13 +252,6 @@ impl AccountHistory {
             return Ok((VestedBalance::default(), over));
         };
         Ok((read_balance(history_height(key).ok_or(DAMAGED)?, value)?, over))
-    }
-
-    fn find_importance(&self, state: &impl Read, group: Height) -> Result<(Height, f64, f64)> {
-        let entry = self.account.map_or(Ok(None), |account| importances::importance_in(state, group, account))?;
-        // The list contains ineligible accounts with an older entry.
-        let entry = entry.filter(|entry| entry.height == group);
-        Ok(entry.map_or((group, 0.0, 0.0), |entry| (group, entry.importance, entry.page_rank)))
     }
 }
 

@@ -8,7 +8,7 @@ use sha3::{Digest, Keccak256};
 
 use super::account::{self, Account, AccountId, LinkRole, RemoteLink, RemoteStatus};
 use super::bytes::Stored;
-use super::expiry::for_each_expired;
+use super::expiry::{ExpiredCursor, ExpiredRow};
 use super::hashes::{self, TOTALS_KEY as HASH_TOTALS_KEY};
 use super::importances::{self, AccountImportance, Outlink, for_each_importance};
 use super::mosaics::{self, DefinitionVersion, MosaicEntry};
@@ -240,12 +240,19 @@ impl<R: Read> Dump<'_, R> {
             Ok(true)
         })?;
         for height in heights {
-            for_each_expired(self.state, Height(height), |expired| {
-                let balances = self.balances(expired.version, expired.lease_state)?;
-                let (id, kind) = (expired.id.to_string(), expired.kind.code());
-                log.entry(height).or_default().push(json!({ "mosaicId": id, "kind": kind, "balances": balances }));
-                Ok(true)
-            })?;
+            let mut cursor = ExpiredCursor::new(Height(height));
+            loop {
+                match cursor.step(self.state)? {
+                    ExpiredRow::Mosaic(expired) => {
+                        let balances = self.balances(expired.version, expired.lease_state)?;
+                        let (id, kind) = (expired.id.to_string(), expired.kind.code());
+                        let value = json!({ "mosaicId": id, "kind": kind, "balances": balances });
+                        log.entry(height).or_default().push(value);
+                    }
+                    ExpiredRow::Absent => {}
+                    ExpiredRow::End => break,
+                }
+            }
         }
         Ok(Value::Object(log.into_iter().map(|(height, entries)| (height.to_string(), entries.into())).collect()))
     }

@@ -95,9 +95,12 @@ fn transfer_effects<'t>(
     out: &mut Vec<Effect<'t>>,
 ) -> Result<(), StateError> {
     out.push(Effect::Reference(body.recipient));
-    if let Some(amount) = currency_moved(body)? {
-        out.push(Effect::Transfer { from: signer, to: body.recipient, amount });
-    }
+    let attached = body.mosaics.iter().find(|mosaic| mosaic.id.is_xem());
+    let amount = match body.mosaics.is_empty() {
+        true => Some(body.amount.0),
+        false => attached.map(|mosaic| scale(body.amount.0, mosaic.quantity)).transpose()?,
+    };
+    out.extend(amount.map(|amount| Effect::Transfer { from: signer, to: body.recipient, amount }));
     for mosaic in body.other_mosaics() {
         let quantity = scale(body.amount.0, mosaic.quantity)?;
         let id = Cow::Borrowed(&mosaic.id);
@@ -105,15 +108,6 @@ fn transfer_effects<'t>(
         out.extend(levy_effect(signer, &mosaic.id, quantity, state)?);
     }
     Ok(())
-}
-
-/// Returns the micro-units that a transfer moves; `None` if it moves only other mosaics.
-fn currency_moved(body: &Transfer) -> Result<Option<u64>, StateError> {
-    if body.mosaics.is_empty() {
-        return Ok(Some(body.amount.0));
-    }
-    let attached = body.mosaics.iter().find(|mosaic| mosaic.id.is_xem());
-    attached.map(|mosaic| scale(body.amount.0, mosaic.quantity)).transpose()
 }
 
 /// Multiplies a quantity by the amount. If a transfer has mosaics, its amount is a multiplier of their quantities.

@@ -287,26 +287,6 @@ impl ExpiredCursor {
     }
 }
 
-/// Calls `visit` with the mosaics that expired or were restored at a height, in that order, until it returns `false`.
-pub fn for_each_expired(
-    state: &impl Read,
-    height: Height,
-    mut visit: impl FnMut(ExpiredMosaic) -> Result<bool>,
-) -> Result<()> {
-    let mut cursor = ExpiredCursor::new(height);
-    loop {
-        match cursor.step(state)? {
-            ExpiredRow::Mosaic(mosaic) => {
-                if !visit(mosaic)? {
-                    return Ok(());
-                }
-            }
-            ExpiredRow::Absent => {}
-            ExpiredRow::End => return Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

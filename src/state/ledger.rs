@@ -21,6 +21,7 @@ use crate::store::{Result, StoreError, Table, Write, block_key};
 const ACCOUNTS_PER_STEP: usize = 48;
 
 /// State of a [`Ledger`] while one block is applied.
+#[derive(Default)]
 pub struct BlockContext {
     /// Height of the block.
     pub height: Height,
@@ -67,17 +68,7 @@ impl BlockContext {
 
     /// Starts a block.
     pub fn new(height: Height, timestamp: Timestamp) -> BlockContext {
-        BlockContext {
-            height,
-            timestamp,
-            accounts: BTreeMap::new(),
-            changed: BTreeMap::new(),
-            totals: None,
-            history: None,
-            outlinks: ByteWriter::default(),
-            tx_lists: BlockTxLists::default(),
-            log_entries: 0,
-        }
+        BlockContext { height, timestamp, ..BlockContext::default() }
     }
 }
 
@@ -170,7 +161,11 @@ impl<W: Write> Ledger<'_, W> {
         self.credit(to, amount)?;
         self.debit(from, amount)?;
         if from != to && !self.network.chain.proof_of_stake {
-            self.add_outlink(from, to, amount)?;
+            // For the importance calculation, after the sender has paid.
+            let height = self.block.height;
+            let left = self.account(from)?.balance.at(height, &self.network.chain);
+            let (sender, recipient) = (self.account_id(from)?, self.account_id(to)?);
+            Outlink { sender, recipient, weight: Outlink::weigh(amount, &left) }.write(&mut self.block.outlinks);
         }
         Ok(())
     }
@@ -198,16 +193,6 @@ impl<W: Write> Ledger<'_, W> {
         }
         let (height, network) = (self.block.height, self.network);
         self.account(from)?.balance.send(height, amount, &network.chain)
-    }
-
-    /// Records a currency transfer for the importance calculation, after the sender has paid.
-    fn add_outlink(&mut self, from: &Address, to: &Address, amount: u64) -> Result<(), StateError> {
-        let height = self.block.height;
-        let left = self.account(from)?.balance.at(height, &self.network.chain);
-        let weight = Outlink::weigh(amount, &left);
-        let (sender, recipient) = (self.account_id(from)?, self.account_id(to)?);
-        Outlink { sender, recipient, weight }.write(&mut self.block.outlinks);
-        Ok(())
     }
 
     fn link(&mut self, owner: &Address, remote: &Address, mode: LinkMode) -> Result<(), StateError> {

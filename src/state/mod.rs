@@ -30,7 +30,7 @@ pub use balance::{
 };
 pub use dump::{digest, dump};
 pub use effects::{Effect, effects};
-pub use expiry::{ExpiredCursor, ExpiredMosaic, ExpiredRow, Expiry, ExpiryKind, Pruning, for_each_expired};
+pub use expiry::{ExpiredCursor, ExpiredMosaic, ExpiredRow, Expiry, ExpiryKind, Pruning};
 pub use hashes::{
     HashCompaction, HashEntry, HashEpoch, HashVerifier, TOTALS_KEY as HASH_TOTALS_KEY, copy_epoch_size, find_hash,
     find_remembered_hash, hash_epoch, insert_hashes, remembered_from, set_epoch_size,

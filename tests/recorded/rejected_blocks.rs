@@ -181,7 +181,7 @@ fn interaction_of(synchronisation: &Synchronisation) -> String {
         (Some(outcome), _) => match outcome.as_sync_result() {
             Ok(result) if result.is_success() => name(Interaction::Success),
             Ok(_) => name(Interaction::Failure),
-            Err(exception) => format!("EXCEPTION {}", exception.text),
+            Err(exception) => format!("EXCEPTION {exception}"),
         },
         (None, Some(interaction)) => name(interaction),
         (None, None) => String::new(),

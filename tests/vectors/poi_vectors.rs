@@ -190,7 +190,7 @@ fn graphs_have_the_clusters_and_the_proximity_of_the_reference() {
             list(&graph["edges"]).iter().map(|edge| (number(&edge[0]), number(&edge[1]))).collect();
         let mut outflows = Csr::default();
         for column in 0..nodes as u64 {
-            edges.iter().filter(|edge| edge.1 == column).for_each(|edge| outflows.push((edge.0 as u32, 1.0)));
+            edges.iter().filter(|edge| edge.1 == column).for_each(|edge| outflows.items.push((edge.0 as u32, 1.0)));
             outflows.close_group();
         }
         let mut found = Graph::new(outflows, graph["epsilon"].as_f64().expect("a number"));

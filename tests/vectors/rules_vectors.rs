@@ -321,7 +321,7 @@ fn deadlines_are_within_a_day_of_the_time_stamp() {
             let mut one = transfer(1, 0, Vec::new());
             one.timestamp = Timestamp(number(&case["timestamp"]) as i32);
             one.deadline = Timestamp(number(&case["deadline"]) as i32);
-            let found = validation_result(ledger, &one, ERAS[2], Purpose::BlockProcessing);
+            let found = validation_result(ledger, &one, ERAS[2], Purpose::Block);
             assert_eq!(case["result"], found.name(), "{case}");
         }
     });
@@ -380,7 +380,7 @@ fn multisig_transactions_need_the_right_signatures() {
             // The rule does not depend on which signer initiated the transaction, but an earlier rule requires a
             // cosignatory.
             let one = multisig(signers[0], inner, &signers[1..]);
-            let found = validation_result(ledger, &one, ERAS[2], Purpose::BlockProcessing);
+            let found = validation_result(ledger, &one, ERAS[2], Purpose::Block);
             assert_eq!(case["result"], found.name(), "{case}");
         });
     }

@@ -193,7 +193,7 @@ impl HarvestRound {
             transactions,
         };
         block.signature = Some(key.sign(&block.to_bytes(SigningForm::NonVerifiable)));
-        let (height, now, purpose) = (block.height, block.timestamp, Purpose::NewBlock);
+        let (height, now, purpose) = (block.height, block.timestamp, Purpose::Block);
         check_block(&block, &hashes, &ValidationContext { state, block: None, network, height, now, purpose })?;
         Ok(Harvested { block, hashes, score: proof::block_score(self.difficulty, self.elapsed()) })
     }
@@ -283,7 +283,7 @@ impl TxSelection {
         // Each transaction has its own context: its accounts are written at once, or dropped if it fails.
         let mut block = BlockContext::new(height, now);
         let mut ledger = Ledger { txn: &mut overlay, block: &mut block, network };
-        let (state, context_block, purpose) = (&*ledger.txn, Some(&*ledger.block), Purpose::NewBlock);
+        let (state, context_block, purpose) = (&*ledger.txn, Some(&*ledger.block), Purpose::Block);
         let context = ValidationContext { state, block: context_block, network, height, now, purpose };
         let effects = check_transaction(&transaction, &context)?;
         let conflict_keys = self.content.conflict_keys(std::slice::from_ref(&*transaction))?;

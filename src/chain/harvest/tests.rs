@@ -318,7 +318,7 @@ fn a_transaction_that_raises_an_exception_does_not_stop_the_selection() {
         network: &scene.network,
         height: LAST.next(),
         now: NOW,
-        purpose: Purpose::NewBlock,
+        purpose: Purpose::Block,
     };
     let rejection = check_transaction(&unknown, &context).unwrap_err();
     assert!(matches!(rejection, Rejection::Exception(_)), "{rejection}");

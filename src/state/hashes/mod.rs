@@ -248,24 +248,16 @@ fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> 
     if row.height() < lowest {
         return Ok(None);
     }
-    let transaction = transaction_at(state, row.height(), row.index() as usize)?;
+    let block = block_row(state, row.height())?.ok_or(DAMAGED)?;
+    let bytes = block.transaction(row.index() as usize)?.ok_or(DAMAGED)?;
+    let transaction = Transaction::from_bytes(bytes, SigningForm::Verifiable, Context::trusted_store());
+    let transaction = transaction.map_err(|_| DAMAGED)?;
     let found = match row.is_nested() {
         false => Some(&transaction).filter(|transaction| transaction.hash() == *hash),
         true => transaction.children().find(|child| child.hash() == *hash),
     };
-    let entry = |found: &Transaction| HashEntry {
-        height: row.height(),
-        timestamp: found.timestamp,
-        index: row.index(),
-        is_nested: row.is_nested(),
-    };
-    Ok(found.map(entry))
-}
-
-fn transaction_at(state: &impl Read, height: Height, index: usize) -> Result<Transaction> {
-    let row = block_row(state, height)?.ok_or(DAMAGED)?;
-    let bytes = row.transaction(index)?.ok_or(DAMAGED)?;
-    Transaction::from_bytes(bytes, SigningForm::Verifiable, Context::trusted_store()).map_err(|_| DAMAGED)
+    let (height, index, is_nested) = (row.height(), row.index(), row.is_nested());
+    Ok(found.map(|found| HashEntry { height, timestamp: found.timestamp, index, is_nested }))
 }
 
 /// Forgets the hashes of transactions in the blocks so far with time stamps before `limit`. The caller then calls

@@ -66,11 +66,9 @@ impl SortedRun {
 
     /// Returns the runs that are merged into it.
     pub fn children(self) -> impl Iterator<Item = SortedRun> {
-        let level = self.level.checked_sub(1);
-        let child = move |level| {
-            (0..FAN_IN).map(move |place| (level, u64::from(self.start) + place * SortedRun::epochs(level)))
-        };
-        level.into_iter().flat_map(child).map(|(level, start)| SortedRun { level, start: start as HashEpoch })
+        let starts = |level| (0..FAN_IN).map(move |place| (level, place * SortedRun::epochs(level)));
+        let children = self.level.checked_sub(1).into_iter().flat_map(starts);
+        children.map(move |(level, offset)| SortedRun { level, start: self.start + offset as HashEpoch })
     }
 
     /// Returns the key of the page that ends with the row `last`.

@@ -71,11 +71,6 @@ impl MosaicNumber {
         self.0.to_be_bytes()
     }
 
-    /// Returns the number of a mosaic in an ownership period.
-    fn of(state: &impl Read, ownership_period: OwnershipPeriod, id: &MosaicId) -> Result<Option<MosaicNumber>> {
-        MosaicNumber::get(state, Table::MosaicNumbers, &name_key(ownership_period, id), MOSAIC_NUMBER)
-    }
-
     fn allocate(txn: &mut impl Write, ownership_period: OwnershipPeriod, id: &MosaicId) -> Result<MosaicNumber> {
         let number = MosaicNumber(NameCounters::allocate(txn, |counters| &mut counters.mosaics)?);
         txn.insert(Table::MosaicNumbers, &name_key(ownership_period, id), &number.to_stored())?;
@@ -169,7 +164,8 @@ pub fn mosaic_balance(state: &impl Read, id: &MosaicId, account: &Address) -> Re
 /// Returns a mosaic of the last lease of its namespace; never `nem:xem`.
 pub fn current_mosaic(state: &impl Read, id: &MosaicId) -> Result<Option<CurrentMosaic>> {
     let Some(lease) = namespaces::leases(state, id.namespace.root())?.pop() else { return Ok(None) };
-    let Some(mosaic) = MosaicNumber::of(state, lease.ownership_period, id)? else { return Ok(None) };
+    let key = name_key(lease.ownership_period, id);
+    let Some(mosaic) = MosaicNumber::get(state, Table::MosaicNumbers, &key, MOSAIC_NUMBER)? else { return Ok(None) };
     let (version, value) = last_definition(state, mosaic)?;
     let (defined_at, entry) = MosaicEntry::read(id, value)?;
     let Lease { ownership_period, .. } = lease;
@@ -220,13 +216,10 @@ pub(super) fn mosaic_after(
     let from = after.map_or(ownership_period.key().to_vec(), |after| next_key(&name_key(ownership_period, after)));
     let entry = state.cursor(Table::MosaicNumbers)?.seek(&from)?;
     let entry = entry.filter(|(key, _)| key.starts_with(&ownership_period.key()));
-    entry.map(|(key, value)| Ok((read_name(key)?, MosaicNumber::from_stored(value, MOSAIC_NUMBER)?))).transpose()
-}
-
-/// Decodes the mosaic id of a key that starts with the ownership period.
-fn read_name(key: &[u8]) -> Result<MosaicId> {
+    let Some((key, value)) = entry else { return Ok(None) };
     let text = key.get(4..).and_then(|text| std::str::from_utf8(text).ok());
-    text.and_then(|text| MosaicId::parse(text).ok()).ok_or(StoreError::Damaged("a mosaic's key"))
+    let id = text.and_then(|text| MosaicId::parse(text).ok()).ok_or(StoreError::Damaged("a mosaic's key"))?;
+    Ok(Some((id, MosaicNumber::from_stored(value, MOSAIC_NUMBER)?)))
 }
 
 impl CurrentMosaic {

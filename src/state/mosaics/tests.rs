@@ -11,7 +11,7 @@ use crate::model::mosaic::{LevyKind, MosaicProperties};
 use crate::model::network::test_network;
 use crate::model::transaction::Transfer;
 use crate::model::{Amount, Body, Hash256, Levy, Mosaic, NamespaceId, Network, NetworkByte, Timestamp, Transaction};
-use crate::state::{self, BlockContext, Effect, ExpiryKind, for_each_expired, holdings_after};
+use crate::state::{self, BlockContext, Effect, ExpiredCursor, ExpiredRow, ExpiryKind, holdings_after};
 use crate::store::{StoredHeader, WriteTxn, test_store};
 
 /// Number of accounts that own the namespace and hold the mosaic.
@@ -300,11 +300,16 @@ impl World<'_, '_> {
         let mut found: Log = Vec::new();
         let heights: BTreeSet<u64> = self.model.log.iter().map(|(height, ..)| *height).collect();
         for height in heights {
-            for_each_expired(self.batch, Height(height), |expired| {
-                found.push((height, expired.kind, balances(expired.version, expired.lease_state)));
-                Ok(true)
-            })
-            .unwrap();
+            let mut cursor = ExpiredCursor::new(Height(height));
+            loop {
+                match cursor.step(self.batch).unwrap() {
+                    ExpiredRow::Mosaic(expired) => {
+                        found.push((height, expired.kind, balances(expired.version, expired.lease_state)));
+                    }
+                    ExpiredRow::Absent => {}
+                    ExpiredRow::End => break,
+                }
+            }
         }
         prop_assert_eq!(&found, &self.model.log);
         Ok(())
