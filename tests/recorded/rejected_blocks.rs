@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::recorded_chain::{Chain, digest_of, tip_of};
-use crate::common::remote_node::{Remote, StoreFixture, Synchronisation, bytes_of, push, synchronise, text_of};
+use crate::common::remote_node::{Remote, StoreFixture, Synchronisation, bytes_of, push, synchronise};
 use crate::common::{print_notice, recorded_lines};
 use nisd::chain::chain_comparer::{ComparisonResult, Interaction};
 use nisd::chain::{BranchOutcome, Validity};
