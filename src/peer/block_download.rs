@@ -123,16 +123,9 @@ enum CheckpointState {
 #[derive(Debug)]
 struct DownloadPeer {
     node: Address,
-    in_flight: usize,
     /// Consecutive failures.
     failures: u32,
     retry_at: Duration,
-}
-
-impl DownloadPeer {
-    fn is_ready(&self, now: Duration) -> bool {
-        self.in_flight < MAX_IN_FLIGHT_PER_PEER && self.retry_at <= now
-    }
 }
 
 /// Consecutive blocks that are downloaded together, from the first that is still missing on.
@@ -283,8 +276,16 @@ impl BlockDownload {
     /// Adds a peer, unless it is known, removed or there is no room.
     fn add_peer(&mut self, node: Address) {
         if self.peers.len() < MAX_DOWNLOAD_PEERS && !self.has_peer(&node) && !self.removed.contains(&node) {
-            self.peers.push(DownloadPeer { node, in_flight: 0, failures: 0, retry_at: Duration::ZERO });
+            self.peers.push(DownloadPeer { node, failures: 0, retry_at: Duration::ZERO });
         }
+    }
+
+    fn in_flight_to(&self, peer: &DownloadPeer) -> usize {
+        self.in_flight.iter().filter(|(asked, _)| asked.peer == peer.node).count()
+    }
+
+    fn is_ready(&self, peer: &DownloadPeer, now: Duration) -> bool {
+        self.in_flight_to(peer) < MAX_IN_FLIGHT_PER_PEER && peer.retry_at <= now
     }
 
     fn has_peer(&self, node: &Address) -> bool {
@@ -322,7 +323,6 @@ impl BlockDownload {
             self.change_sync_peer(peer.node);
         }
         let (peer, query) = self.request_hashes(now).or_else(|| self.request_blocks(now))?;
-        self.peers.iter_mut().filter(|known| known.node == peer).for_each(|known| known.in_flight += 1);
         let request = DownloadRequest { download: self.number, peer, query };
         self.in_flight.push((request.clone(), now));
         Some(request)
@@ -356,7 +356,7 @@ impl BlockDownload {
     fn request_hashes(&self, now: Duration) -> Option<(Address, Query)> {
         let is_asked = self.in_flight.iter().any(|(asked, _)| matches!(asked.query, Query::HashesFrom(_)));
         let is_wanted = self.next_hash_height <= self.hash_limit() && self.hashes.len() < MAX_PENDING_HASHES;
-        let is_ready = |peer: &DownloadPeer| peer.node == self.sync_peer && peer.is_ready(now);
+        let is_ready = |peer: &DownloadPeer| peer.node == self.sync_peer && self.is_ready(peer, now);
         let may_ask = is_wanted && !is_asked && self.peers.iter().any(is_ready);
         may_ask.then_some((self.sync_peer, Query::HashesFrom(self.next_hash_height)))
     }
@@ -378,10 +378,9 @@ impl BlockDownload {
             let is_late = is_awaited && asked.len() == 1 && asked.iter().all(|(_, sent)| now >= *sent + HEDGE_DELAY);
             if is_late || asked.is_empty() {
                 // The peer with the fewest requests in flight, then the fewest failures.
-                let is_free =
-                    |peer: &&DownloadPeer| peer.is_ready(now) && asked.iter().all(|(asked, _)| asked.peer != peer.node);
-                let free = self.peers.iter().filter(is_free);
-                if let Some(peer) = free.min_by_key(|peer| (peer.in_flight, peer.failures)) {
+                let is_asked = |peer: &DownloadPeer| asked.iter().any(|(asked, _)| asked.peer == peer.node);
+                let free = self.peers.iter().filter(|peer| self.is_ready(peer, now) && !is_asked(peer));
+                if let Some(peer) = free.min_by_key(|peer| (self.in_flight_to(peer), peer.failures)) {
                     return Some((peer.node, query));
                 }
             }
@@ -419,10 +418,7 @@ impl BlockDownload {
     /// Ends a request. Returns `false` for one that is not in flight.
     fn end_request(&mut self, request: &DownloadRequest) -> bool {
         let place = self.in_flight.iter().position(|(asked, _)| asked == request);
-        let is_known = place.map(|place| self.in_flight.remove(place)).is_some();
-        let peer = self.peers.iter_mut().find(|peer| is_known && peer.node == request.peer);
-        peer.into_iter().for_each(|peer| peer.in_flight = peer.in_flight.saturating_sub(1));
-        is_known
+        place.map(|place| self.in_flight.remove(place)).is_some()
     }
 
     /// Processes an answer.

@@ -200,7 +200,7 @@ impl Experiences {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::samples::{address, seeded};
+    use crate::peer::testing::{address, seeded};
 
     const NOW: Timestamp = Timestamp(1_000_000);
 

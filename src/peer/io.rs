@@ -14,7 +14,7 @@ use crate::net::service::ConnectionId;
 use crate::rules::ValidationResult;
 
 /// The present.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Time since the start of the node.
     pub monotonic: Duration,
@@ -156,7 +156,7 @@ impl<F: FnMut() -> u64> RandomSource for F {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::samples::seeded;
+    use crate::peer::testing::seeded;
 
     #[test]
     fn fractions_lie_from_0_up_to_1_without_it() {

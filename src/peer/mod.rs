@@ -31,8 +31,6 @@ pub mod trust;
 pub mod wire;
 
 #[cfg(test)]
-mod samples;
-#[cfg(test)]
 pub(crate) mod testing;
 
 pub use manager::probes::Unpinned;

@@ -146,6 +146,12 @@ pub fn sanitize(text: &str) -> String {
     text.chars().take(MAX_REASON).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
+/// Formats a peer for the log, with its name escaped to one line.
+pub fn describe(info: &NodeInfo, address: &Address) -> String {
+    let name = info.identity.name.as_deref().map(sanitize).unwrap_or_default();
+    format!("{address} at {} ({name:?})", info.endpoint)
+}
+
 impl From<AnswerError> for PeerError {
     fn from(error: AnswerError) -> PeerError {
         PeerError::failure(sanitize(&error.to_string()))
@@ -206,6 +212,14 @@ pub struct PeerEntry {
     immediate_probe: Option<(IpAddr, Duration)>,
     /// Time until which other sync peers are preferred.
     pub sync_retry_at: Duration,
+    /// Time of the next query for its fork point, while its chain is worse than ours.
+    pub fork_query_at: Option<Duration>,
+    /// Time when its chain was last seen to have forked further back than the rewrite limit.
+    pub split_at: Option<Duration>,
+    /// Time of the last warning about such a fork.
+    pub split_warned_at: Option<Duration>,
+    /// It had not answered at the last pruning, nor since.
+    is_prune_candidate: bool,
 }
 
 impl PeerEntry {
@@ -235,6 +249,10 @@ impl PeerEntry {
             last_recheck: None,
             immediate_probe: None,
             sync_retry_at: Duration::ZERO,
+            fork_query_at: None,
+            split_at: None,
+            split_warned_at: None,
+            is_prune_candidate: false,
         }
     }
 
@@ -258,6 +276,7 @@ impl PeerEntry {
         self.failures = 0;
         self.failing_since = None;
         self.unreachable_at = None;
+        self.is_prune_candidate = false;
     }
 
     fn set_failed(&mut self, PeerError { kind, reason }: PeerError, now: Duration) {
@@ -366,8 +385,6 @@ pub struct PeerTable {
     pre_trusted: BTreeSet<Address>,
     /// Number of peers per group, without pre-trusted ones.
     groups: BTreeMap<Group, usize>,
-    /// Peers that had not answered at the last pruning, nor since.
-    prune_candidates: BTreeSet<Address>,
     dropped: VecDeque<Dropped>,
 }
 
@@ -380,7 +397,6 @@ impl PeerTable {
             entries: BTreeMap::new(),
             pre_trusted: BTreeSet::new(),
             groups: BTreeMap::new(),
-            prune_candidates: BTreeSet::new(),
             dropped: VecDeque::new(),
         }
     }
@@ -438,7 +454,6 @@ impl PeerTable {
         now: Duration,
     ) -> Result<(), AddError> {
         let ip = ip.to_canonical();
-        self.prune_candidates.remove(&node);
         if let Some(known) = self.entries.get_mut(&node) {
             known.set_active(now);
             known.introduced_at = Some(now);
@@ -455,7 +470,6 @@ impl PeerTable {
     pub fn record_move(&mut self, node: Address, ip: IpAddr, info: NodeInfo, now: Duration) -> Result<(), AddError> {
         let ip = ip.to_canonical();
         self.reserve_slot(node, ip, now)?;
-        self.prune_candidates.remove(&node);
         if let Some(former) = self.entries.insert(node, PeerEntry::new_introduced(info, ip, now)) {
             self.note_dropped(Dropped { address: node, node: former, at: now, reason: DropReason::Moved });
         }
@@ -504,7 +518,6 @@ impl PeerTable {
         let Some(known) = self.entries.get_mut(node).filter(|known| known.last_contact.is_some()) else { return false };
         let is_back = known.state != State::Active;
         known.set_active(now);
-        self.prune_candidates.remove(node);
         is_back
     }
 
@@ -582,19 +595,15 @@ impl PeerTable {
         may
     }
 
-    /// Drops peers that had not answered at the last pruning, nor since, and returns their number. Pre-trusted peers
-    /// stay, and so do saved peers that have not answered since the start.
-    pub fn prune(&mut self, now: Duration) -> usize {
-        let silent: BTreeSet<_> = self
-            .entries
-            .iter()
-            .filter(|(_, node)| !node.is_pre_trusted && node.last_contact.is_some() && node.state != State::Active)
-            .map(|(address, _)| *address)
-            .collect();
-        let gone: Vec<_> = silent.intersection(&self.prune_candidates).copied().collect();
-        gone.iter().for_each(|node| self.drop_peer(*node, DropReason::Unresponsive, now));
-        self.prune_candidates = silent.into_iter().filter(|node| self.entries.contains_key(node)).collect();
-        gone.len()
+    /// Drops peers that had not answered at the last pruning, nor since. Pre-trusted peers stay, and so do saved peers
+    /// that have not answered since the start.
+    pub fn prune(&mut self, now: Duration) {
+        let is_silent =
+            |node: &PeerEntry| !node.is_pre_trusted && node.last_contact.is_some() && node.state != State::Active;
+        let silent = self.entries.iter_mut().filter(|(_, node)| is_silent(node));
+        let was_candidate = |node: &mut PeerEntry| std::mem::replace(&mut node.is_prune_candidate, true);
+        let gone: Vec<_> = silent.filter_map(|(address, node)| was_candidate(node).then_some(*address)).collect();
+        gone.into_iter().for_each(|node| self.drop_peer(node, DropReason::Unresponsive, now));
     }
 
     /// Returns the entry of a peer.
@@ -710,16 +719,21 @@ impl PeerTable {
     /// Removes a peer from the table.
     pub fn remove(&mut self, node: &Address) -> Option<PeerEntry> {
         let known = self.entries.remove(node)?;
-        self.prune_candidates.remove(node);
         if !known.is_pre_trusted {
             self.leave_groups(known.ip);
         }
         Some(known)
     }
 
-    fn drop_peer(&mut self, address: Address, why: DropReason, at: Duration) {
+    fn drop_peer(&mut self, address: Address, reason: DropReason, at: Duration) {
         let Some(node) = self.remove(&address) else { return };
-        self.note_dropped(Dropped { address, node, at, reason: why });
+        let text = match reason {
+            DropReason::Unresponsive => "no answer for a long time",
+            DropReason::Evicted => "another peer replaces it",
+            DropReason::Moved => "it has moved",
+        };
+        log::info!("{} is dropped: {text}", describe(&node.info, &address));
+        self.note_dropped(Dropped { address, node, at, reason });
     }
 
     fn note_dropped(&mut self, dropped: Dropped) {

@@ -9,13 +9,12 @@ pub use super::io::Reply;
 use super::io::{Action, FetchedBlocks, LocalChain, Now, OwnTip, StoreUnreadable};
 pub use super::manager::ClientAnswer;
 use super::manager::{IpDetection, Manager, PeerSettings, PreTrustedPeer, Pusher};
-use super::samples::seeded;
 use super::wire::{
     AuthenticatedRequest, AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody,
     ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score, Version,
 };
 use crate::codec::{Context, Format, Writable};
-use crate::crypto::{KeyPair, PrivateKey};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::mempool::ShortId;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
@@ -462,4 +461,22 @@ pub fn signed(other: &SimulatedPeer, request: &FetchRequest, entity: impl Writab
 pub fn at(running: Duration) -> Now {
     let millis = 1_000_000_000 + running.as_millis() as i64;
     Now { monotonic: running, network: Timestamp((millis / 1_000) as i32), network_millis: millis }
+}
+
+/// Returns a splitmix64 generator.
+pub fn seeded(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+}
+
+/// Returns an address for each number.
+pub fn address(number: usize) -> Address {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    Address::from_public_key(&PublicKey(key), NetworkByte::TESTNET)
 }

@@ -289,7 +289,7 @@ fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
-    use crate::peer::samples::{address, seeded};
+    use crate::peer::testing::{address, seeded};
 
     /// Returns the sample of a clock that is ahead by `offset`.
     fn sample(offset: i64) -> Sample {

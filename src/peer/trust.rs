@@ -104,10 +104,9 @@ fn normalise(numbers: &mut [f64]) {
     }
 }
 
-/// Trust values with the sum 1.
+/// Nodes and their trust with the sum 1: of all members of a calculation, this node last, or of those to select from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrustValues {
-    /// Nodes and their trust; this node is the last.
     values: Vec<(Address, f64)>,
 }
 
@@ -119,8 +118,13 @@ impl TrustValues {
     /// Removes the value of a node. Returns whether there was one.
     fn forget(&mut self, node: &Address) -> bool {
         let before = self.values.len();
-        self.values.retain(|(other, _)| other != node);
+        self.retain(|other| other != node);
         self.values.len() < before
+    }
+
+    /// Keeps the nodes for which `stays` is true.
+    pub fn retain(&mut self, mut stays: impl FnMut(&Address) -> bool) {
+        self.values.retain(|(node, _)| stays(node));
     }
 
     /// Returns nodes and their trust in the order of the calculation.
@@ -140,8 +144,8 @@ impl TrustValues {
         nodes.into_iter().take(count).map(|(node, _)| *node).collect()
     }
 
-    /// Returns the admitted nodes, weighted by trust, or equally if none of them has any.
-    pub fn admit(&self, is_admitted: impl Fn(&Address) -> bool) -> Candidates {
+    /// Returns the admitted nodes that have trust, or equal values for all admitted ones if none has any.
+    pub fn admit(&self, is_admitted: impl Fn(&Address) -> bool) -> TrustValues {
         let admitted: Vec<_> = self.values.iter().map(|(node, _)| is_admitted(node)).collect();
         let mask = |trust: f64, admitted: bool| if admitted { trust } else { 0.0 };
         let mut weights: Vec<_> =
@@ -151,33 +155,15 @@ impl TrustValues {
         }
         normalise(&mut weights);
         let nodes = self.values.iter().map(|(node, _)| *node);
-        Candidates { weights: nodes.zip(weights).filter(|(_, weight)| *weight != 0.0).collect() }
-    }
-}
-
-/// Candidates with selection weights.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Candidates {
-    weights: Vec<(Address, f64)>,
-}
-
-impl Candidates {
-    /// Returns nodes and their weights, none of which is 0.
-    pub fn iter(&self) -> impl Iterator<Item = (&Address, f64)> {
-        self.weights.iter().map(|(node, weight)| (node, *weight))
+        TrustValues { values: nodes.zip(weights).filter(|(_, weight)| *weight != 0.0).collect() }
     }
 
-    /// Keeps the candidates for which `stays` is true.
-    pub fn retain(&mut self, mut stays: impl FnMut(&Address) -> bool) {
-        self.weights.retain(|(node, _)| stays(node));
-    }
-
-    /// Selects at most `max` distinct candidates, or all in order. Each takes one random number and linear time.
+    /// Selects at most `max` distinct nodes by trust, or all in order. Each takes one random number and linear time.
     pub fn select(&self, max: usize, random: &mut impl RandomSource) -> Vec<Address> {
-        if max >= self.weights.len() {
-            return self.weights.iter().map(|(node, _)| *node).collect();
+        if max >= self.values.len() {
+            return self.values.iter().map(|(node, _)| *node).collect();
         }
-        let mut left = self.weights.clone();
+        let mut left = self.values.clone();
         let mut remaining: f64 = left.iter().map(|(_, weight)| weight).sum();
         let mut drawn = Vec::with_capacity(max);
         while drawn.len() < max {
@@ -186,7 +172,7 @@ impl Candidates {
                 sum += weight;
                 sum >= mark
             });
-            // Rounding may leave the mark behind the last candidate.
+            // Rounding may leave the mark behind the last node.
             let Some(hit) = hit else { break };
             let (node, weight) = left.remove(hit);
             remaining -= weight;
@@ -280,7 +266,7 @@ pub const IGNORE_TRUST_ONE_IN: usize = 4;
 /// A selector is immutable; the caller replaces it after a refresh and whenever trust or peer states change.
 #[derive(Clone, Debug, Default)]
 pub struct Selector {
-    candidates: Candidates,
+    candidates: TrustValues,
     /// Active peers.
     active: Vec<Address>,
     /// Pre-trusted peers: the active ones, or all if none is active.
@@ -301,7 +287,7 @@ impl Selector {
         Selector::new(values.admit(|node| *node != local), nodes)
     }
 
-    fn new(candidates: Candidates, nodes: &PeerTable) -> Selector {
+    fn new(candidates: TrustValues, nodes: &PeerTable) -> Selector {
         let local = nodes.local();
         let listed: Vec<_> = nodes.pre_trusted().iter().copied().filter(|node| *node != local).collect();
         let active: Vec<_> = listed.iter().copied().filter(|node| nodes.is_active(node)).collect();

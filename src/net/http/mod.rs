@@ -75,7 +75,7 @@ impl HttpError {
 }
 
 /// Returns the standard reason phrase of `status`, or an empty string for a status not used here.
-pub(super) fn reason_phrase(status: u16) -> &'static str {
+pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",
         101 => "Switching Protocols",

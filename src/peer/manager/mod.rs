@@ -36,12 +36,12 @@ use self::queries::{HeightCheck, MaxHeightQuery};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestKind, RequestQueue};
 use self::signs_of_life::{MAX_SIGN_PROBES, MAX_VERIFICATIONS};
-use self::synchronisation::{ChainSplits, Synchronisation};
+use self::synchronisation::Synchronisation;
 use super::LimitUsage;
 use super::block_download::BlockDownload;
 use super::experiences::{Experience, Experiences};
 use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource, Reply, ValidationOutcome};
-use super::peer_table::{self, Limits, PeerEntry, PeerTable, State, sanitize};
+use super::peer_table::{self, Limits, PeerEntry, PeerTable, State};
 use super::schedule::{Schedule, Task, Timer};
 use super::time_sync::{ClockAnswer, MAX_ROUNDS, TimeSync};
 use super::trust::{MAX_MEMBERS, Members, Selector, Trust, TrustValues};
@@ -117,14 +117,6 @@ pub enum ClientAnswer {
     MaxHeight(Height),
 }
 
-/// State of a client that waits for peers.
-#[derive(Debug)]
-enum Waiting {
-    Verification,
-    MaxHeight,
-    Answered(ClientAnswer),
-}
-
 /// Sender of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pusher {
@@ -159,8 +151,8 @@ pub struct Manager {
     pub remote_mempool: Option<(TransactionList, usize)>,
     /// Milliseconds by which the host is to shift network time.
     pub clock_shift: i64,
-    /// Clients of this node that wait for peers.
-    clients: BTreeMap<ConnectionId, Waiting>,
+    /// Clients of this node that wait for peers, with their answers once these exist.
+    clients: BTreeMap<ConnectionId, Option<ClientAnswer>>,
     phase: Phase,
     /// Known peers.
     pub table: PeerTable,
@@ -174,7 +166,6 @@ pub struct Manager {
     pub requests: RequestQueue,
     refresh: Option<Refresh>,
     reconnect: Reconnect,
-    splits: ChainSplits,
     /// Synchronisation whose blocks are being validated.
     validating: Option<Synchronisation>,
     /// Maximum number of transactions to request with the next blocks.
@@ -227,7 +218,6 @@ impl Manager {
             requests: RequestQueue::default(),
             refresh: None,
             reconnect: Reconnect::default(),
-            splits: ChainSplits::default(),
             validating: None,
             max_transactions: settings.chain.max_transactions,
             block_download: None,
@@ -332,7 +322,10 @@ impl Manager {
             Task::Refresh => self.begin_refresh(),
             Task::Broadcast => self.send_signs_of_life(),
             Task::Synchronisation => self.synchronise(),
-            Task::PruningNodes => self.prune_nodes(),
+            Task::PruningNodes => {
+                self.table.prune(self.now.monotonic);
+                self.end_task(task, true);
+            }
             Task::CheckingHeight => self.check_height(chain),
             Task::BroadcastOfBuffer => self.flush_buffer(),
             Task::UpdatingExperiences => self.update_experiences(),
@@ -349,15 +342,6 @@ impl Manager {
         if let Phase::Running(schedule) = &mut self.phase {
             schedule.end(task, was_successful, self.now.monotonic, self.now.network);
         }
-    }
-
-    fn prune_nodes(&mut self) {
-        let gone = self.table.prune(self.now.monotonic);
-        let skipped = self.table.dropped().count().saturating_sub(gone);
-        for dropped in self.table.dropped().skip(skipped) {
-            log::info!("{} is dropped: no answer for a long time", describe(&dropped.node.info, &dropped.address));
-        }
-        self.end_task(Task::PruningNodes, true);
     }
 
     /// Advances the trust calculation, or starts one if it is due.
@@ -554,25 +538,22 @@ impl Manager {
     /// Answers a client that waits.
     fn answer_client(&mut self, client: ConnectionId, answer: ClientAnswer) {
         if let Some(waiting) = self.clients.get_mut(&client) {
-            *waiting = Waiting::Answered(answer);
+            *waiting = Some(answer);
             self.actions.push(Action::Resume(client));
         }
     }
 
     /// Returns the answer for a client that waited, once.
     pub fn take_answer(&mut self, client: ConnectionId) -> Option<ClientAnswer> {
-        match self.clients.remove(&client)? {
-            Waiting::Answered(answer) => Some(answer),
-            waiting => {
-                self.clients.insert(client, waiting);
-                None
-            }
-        }
+        let answer = self.clients.get_mut(&client)?.take()?;
+        self.forget_client(client);
+        Some(answer)
     }
 
     /// Forgets a client that no longer waits.
     pub fn forget_client(&mut self, client: ConnectionId) {
         self.clients.remove(&client);
+        self.max_height_query.clients.retain(|other| *other != client);
     }
 
     /// Returns whether there is work for the host: blocks, transactions, or a clock shift.
@@ -614,10 +595,4 @@ fn select(selector: &Selector, limit: usize, random: &mut impl RandomSource) -> 
         drawn.truncate(MAX_FAN_OUT);
     }
     drawn
-}
-
-/// Formats a peer for the log, with its name escaped to one line.
-fn describe(info: &NodeInfo, address: &Address) -> String {
-    let name = info.identity.name.as_deref().map(sanitize).unwrap_or_default();
-    format!("{address} at {} ({name:?})", info.endpoint)
 }

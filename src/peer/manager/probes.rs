@@ -7,12 +7,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use super::requests::{Completed, Proof, RequestKind};
-use super::{Manager, describe, select};
+use super::{Manager, select};
 use crate::crypto::PublicKey;
 use crate::model::Address;
 use crate::net::fetch::FetchResponse;
 use crate::peer::io::{RandomSource, Reply};
-use crate::peer::peer_table::{self, AddError, LastFailure, PeerEntry, PeerError, State};
+use crate::peer::peer_table::{self, AddError, LastFailure, PeerEntry, PeerError, State, describe};
 use crate::peer::schedule::Task;
 use crate::peer::trust::Selector;
 use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query, read_introduction};
@@ -223,7 +223,6 @@ impl Manager {
         let is_return = former.is_some_and(|former| former.last_contact.is_none());
         let (line, is_new) = (describe(&reported, &address), former.is_none());
         self.reconnect.has_answer |= is_return;
-        let last_dropped = self.table.dropped().last().map(|dropped| (dropped.address, dropped.at));
         match self.table.record_introduction(address, ip, reported, self.now.monotonic) {
             Err(refused) => return log::debug!("{line} at {ip} is not added: {refused:?}"),
             Ok(()) if !was_active => log::info!("{line} is active"),
@@ -232,11 +231,6 @@ impl Manager {
         if is_new {
             // Experiences from before it was dropped may be from another endpoint.
             self.forget_experiences(&address);
-        }
-        if let Some(dropped) = self.table.dropped().last()
-            && last_dropped != Some((dropped.address, dropped.at))
-        {
-            log::info!("{} is dropped: another peer replaces it", describe(&dropped.node.info, &dropped.address));
         }
     }
 

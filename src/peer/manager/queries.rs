@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::requests::{Completed, FanOut, RequestKind};
-use super::{ClientAnswer, MAX_FAN_OUT, Manager, Waiting};
+use super::{ClientAnswer, MAX_FAN_OUT, Manager};
 use crate::model::{Address, Height};
 use crate::net::service::ConnectionId;
-use crate::peer::io::Now;
-use crate::peer::io::{Action, LocalChain, Reply};
+use crate::peer::io::{LocalChain, Now, Reply};
 use crate::peer::schedule::Task;
 use crate::peer::time_sync::{ClockAnswer, Sample, Unchanged};
 use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, Query};
@@ -51,6 +50,8 @@ pub struct MaxHeightQuery {
     /// Number of the query; answers to earlier ones are ignored.
     number: u64,
     answers: FanOut<Height>,
+    /// Clients that wait for the result.
+    pub(super) clients: Vec<ConnectionId>,
     /// Timeout; `None` if the query has ended.
     pub(super) timeout_at: Option<Duration>,
     /// Result and its time, if it has ended.
@@ -107,13 +108,14 @@ impl Manager {
             let is_over = answers.is_over();
             let timeout_at = (!is_over).then_some(now.monotonic + MAX_HEIGHT_TIMEOUT);
             let result = is_over.then_some((Height::NEMESIS, now.monotonic));
-            self.max_height_query = MaxHeightQuery { number, answers, timeout_at, result };
+            self.max_height_query = MaxHeightQuery { number, answers, clients: Vec::new(), timeout_at, result };
             self.send_requests();
             if is_over {
                 return Some(Height::NEMESIS);
             }
         }
-        self.clients.insert(client, Waiting::MaxHeight);
+        self.clients.insert(client, None);
+        self.max_height_query.clients.push(client);
         None
     }
 
@@ -139,11 +141,8 @@ impl Manager {
         let largest = heights.iter().max().copied().unwrap_or(Height::NEMESIS);
         self.max_height_query.timeout_at = None;
         self.max_height_query.result = Some((largest, self.now.monotonic));
-        for (client, waiting) in &mut self.clients {
-            if matches!(waiting, Waiting::MaxHeight) {
-                *waiting = Waiting::Answered(ClientAnswer::MaxHeight(largest));
-                self.actions.push(Action::Resume(*client));
-            }
+        for client in std::mem::take(&mut self.max_height_query.clients) {
+            self.answer_client(client, ClientAnswer::MaxHeight(largest));
         }
     }
 

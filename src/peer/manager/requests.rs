@@ -115,6 +115,8 @@ pub struct Request {
     pub kind: RequestKind,
     /// Required proof, if any.
     pub proof: Option<Proof>,
+    /// Its record and the time of sending in milliseconds of network time, once it is in flight.
+    pub sent: Option<(RequestRecord, i64)>,
 }
 
 /// Request that was answered or has failed.
@@ -130,11 +132,11 @@ pub struct Completed {
 
 /// Request from or to another host, as shown to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestRecord {
+pub struct RequestRecord<H = String> {
     /// Sequence number, from 1.
     pub number: u64,
-    /// Host of the client, or of the peer's endpoint as configured or reported.
-    pub host: String,
+    /// Address of the client, or host of the peer's endpoint as configured or reported.
+    pub host: H,
     /// Path of the request.
     pub path: String,
     /// Network time of its start.
@@ -167,17 +169,10 @@ impl TargetCounters {
     }
 }
 
-/// Unfinished request; if it is in flight, with its record and the time of sending in milliseconds of network time.
-#[derive(Debug)]
-struct Unfinished {
-    request: Request,
-    sent: Option<(RequestRecord, i64)>,
-}
-
 /// All unfinished requests.
 #[derive(Debug, Default)]
 pub struct RequestQueue {
-    unfinished: BTreeMap<FetchId, Unfinished>,
+    unfinished: BTreeMap<FetchId, Request>,
     /// Those that are not in flight, in order of sending.
     waiting: VecDeque<FetchId>,
     /// Counters by endpoint. Different names of one address are counted separately.
@@ -210,7 +205,7 @@ impl RequestQueue {
         self.pushed_bytes += if is_push { bytes } else { 0 };
         self.queued_count += 1;
         let id = FetchId(self.queued_count);
-        self.unfinished.insert(id, Unfinished { request, sent: None });
+        self.unfinished.insert(id, request);
         self.waiting.push_back(id);
         Some(id)
     }
@@ -234,7 +229,7 @@ impl RequestQueue {
     }
 
     fn send_one(&mut self, id: FetchId, now: Now) -> Option<Action> {
-        let Unfinished { request, sent } = self.unfinished.get_mut(&id)?;
+        let request = self.unfinished.get_mut(&id)?;
         if let Some(counters) = self.targets.get_mut(&request.endpoint) {
             counters.waiting = counters.waiting.saturating_sub(1);
             counters.in_flight += 1;
@@ -248,45 +243,45 @@ impl RequestQueue {
         let record = RequestRecord { number: self.sent_count, host, path, started: now.network };
         self.latest.truncate(MAX_LATEST - 1);
         self.latest.push_front(record.clone());
-        *sent = Some((record, now.network_millis));
+        request.sent = Some((record, now.network_millis));
         Some(Action::Fetch(id, request.message.clone()))
     }
 
-    fn remove(&mut self, id: FetchId, now: Duration) -> Option<Unfinished> {
-        let unfinished = self.unfinished.remove(&id)?;
-        let Request { endpoint, message, kind, .. } = &unfinished.request;
+    fn remove(&mut self, id: FetchId, now: Duration) -> Option<Request> {
+        let request = self.unfinished.remove(&id)?;
+        let Request { endpoint, message, kind, sent, .. } = &request;
         let (bytes, is_push) = (message.body.len(), matches!(kind, RequestKind::Push));
         self.bytes = self.bytes.saturating_sub(bytes);
         self.pushed_bytes = self.pushed_bytes.saturating_sub(if is_push { bytes } else { 0 });
         if let Some(counters) = self.targets.get_mut(endpoint) {
-            let count = if unfinished.sent.is_some() { &mut counters.in_flight } else { &mut counters.waiting };
+            let count = if sent.is_some() { &mut counters.in_flight } else { &mut counters.waiting };
             *count = count.saturating_sub(1);
             counters.pushes = counters.pushes.saturating_sub(usize::from(is_push));
             if counters.is_idle(now) {
                 self.targets.remove(endpoint);
             }
         }
-        Some(unfinished)
+        Some(request)
     }
 
     /// Ends a request in flight. Returns `None` for an unknown id.
     pub fn complete(&mut self, id: FetchId, now: Duration) -> Option<(RequestKind, Completed)> {
         self.unfinished.get(&id)?.sent.as_ref()?;
-        let Unfinished { request: Request { endpoint, kind, proof, .. }, sent } = self.remove(id, now)?;
+        let Request { endpoint, kind, proof, sent, .. } = self.remove(id, now)?;
         sent.map(|(_, sent)| (kind, Completed { endpoint, proof, sent }))
     }
 
     /// Cancels a request, whether it waits or is in flight.
     pub fn cancel(&mut self, id: FetchId, now: Duration, actions: &mut Vec<Action>) {
         self.waiting.retain(|waiting| *waiting != id);
-        if self.remove(id, now).is_some_and(|unfinished| unfinished.sent.is_some()) {
+        if self.remove(id, now).is_some_and(|request| request.sent.is_some()) {
             actions.push(Action::Cancel(id));
         }
     }
 
     /// Returns the kinds of all unfinished requests, waiting or in flight, oldest first.
     pub fn kinds(&self) -> impl Iterator<Item = (FetchId, &RequestKind)> {
-        self.unfinished.iter().map(|(id, unfinished)| (*id, &unfinished.request.kind))
+        self.unfinished.iter().map(|(id, request)| (*id, &request.kind))
     }
 
     /// Returns the unfinished probes.
@@ -296,7 +291,7 @@ impl RequestQueue {
 
     /// Returns the unfinished probes, to change them.
     pub fn probes_mut(&mut self) -> impl Iterator<Item = &mut Probe> {
-        let kinds = self.unfinished.values_mut().map(|unfinished| &mut unfinished.request.kind);
+        let kinds = self.unfinished.values_mut().map(|request| &mut request.kind);
         kinds.filter_map(|kind| if let RequestKind::Probe(probe) = kind { Some(&mut **probe) } else { None })
     }
 
@@ -305,7 +300,7 @@ impl RequestQueue {
     }
 
     fn ready_at(&self, id: FetchId) -> Option<Duration> {
-        self.targets.get(&self.unfinished.get(&id)?.request.endpoint)?.ready_at()
+        self.targets.get(&self.unfinished.get(&id)?.endpoint)?.ready_at()
     }
 
     /// Returns when a waiting request may be sent; `None` if one in flight must end first.
@@ -318,7 +313,7 @@ impl RequestQueue {
 
     /// Returns the requests in flight, oldest first.
     pub fn outstanding(&self) -> Vec<&RequestRecord> {
-        let sent = self.unfinished.values().filter_map(|unfinished| unfinished.sent.as_ref());
+        let sent = self.unfinished.values().filter_map(|request| request.sent.as_ref());
         let mut records: Vec<_> = sent.map(|(record, _)| record).collect();
         records.sort_unstable_by_key(|record| record.number);
         records
@@ -395,7 +390,7 @@ impl Manager {
         }
         let message = query.request(&challenge, self.settings.format, &self.settings.chain);
         let proof = Some(Proof { challenge, key });
-        self.requests.enqueue(Request { endpoint: to.clone(), message, kind, proof })
+        self.requests.enqueue(Request { endpoint: to.clone(), message, kind, proof, sent: None })
     }
 
     /// Queues a query to a peer. Returns the id of the request if there was room.
@@ -416,7 +411,7 @@ impl Manager {
 
     /// Queues a message, whose answer need not be signed. Returns whether there was room.
     pub(super) fn queue_message(&mut self, to: &Endpoint, message: &FetchRequest, kind: RequestKind) -> bool {
-        let request = Request { endpoint: to.clone(), message: message.clone(), kind, proof: None };
+        let request = Request { endpoint: to.clone(), message: message.clone(), kind, proof: None, sent: None };
         self.requests.enqueue(request).is_some()
     }
 

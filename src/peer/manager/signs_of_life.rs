@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::probes::{Probe, ProbeReason};
 use super::requests::{Completed, RequestKind, Verification};
-use super::{ClientAnswer, Manager, Waiting};
+use super::{ClientAnswer, Manager};
 use crate::ip::site;
 use crate::model::Address;
 use crate::net::fetch::FetchId;
@@ -101,7 +101,7 @@ impl Manager {
             self.answer_client(client, ClientAnswer::Rejected(TOO_MANY.to_owned()));
         }
         self.send_requests();
-        self.clients.insert(client, Waiting::Verification);
+        self.clients.insert(client, None);
         None
     }
 

@@ -15,7 +15,6 @@
 //! block of ours that can be rolled back, or, if its chain ends below that, the lowest of its own. A peer with a better
 //! chain is queried for that anyway. All this is self-reported: a false report affects only the peer itself.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::requests::{Completed, RequestKind};
@@ -27,7 +26,7 @@ use crate::peer::block_download::{
 };
 use crate::peer::chain_comparison::{ChainComparison, Misbehavior, SyncOutcome};
 use crate::peer::io::{FetchedBlocks, LocalChain, Now, OwnTip, Reply, ValidationOutcome};
-use crate::peer::peer_table::{PeerError, State, sanitize};
+use crate::peer::peer_table::{PeerEntry, PeerError, State, sanitize};
 use crate::peer::schedule::Task;
 use crate::peer::wire::{ChainRequest, HashChain, NodeInfo, Query, ShortIds, TransactionList};
 
@@ -373,17 +372,6 @@ pub const QUERY_INTERVAL: Duration = Duration::from_secs(300);
 /// Lifetime of an observation, and minimum interval between warnings about one peer.
 pub const OBSERVATION_TTL: Duration = Duration::from_secs(900);
 
-/// Observations of other chains, bounded by the number of known peers.
-#[derive(Debug, Default)]
-pub struct ChainSplits {
-    /// Peers with a worse chain, and when each is queried next.
-    worse: BTreeMap<Address, Duration>,
-    /// When a peer's chain was last seen to have forked too far back.
-    split: BTreeMap<Address, Duration>,
-    /// When a warning about a peer was last logged.
-    warned: BTreeMap<Address, Duration>,
-}
-
 /// Peers that can never agree with us on one chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitPeers {
@@ -396,27 +384,26 @@ pub struct SplitPeers {
 impl Manager {
     /// Returns the active peers whose chain was lately seen to have forked further back than the rewrite limit.
     pub fn split_peers(&self, now: Duration) -> SplitPeers {
-        let is_fresh = |seen: &Duration| now.saturating_sub(*seen) < OBSERVATION_TTL;
-        let nodes = self.splits.split.iter().filter(|(node, seen)| is_fresh(seen) && self.table.is_active(node));
-        let nodes: Vec<_> = nodes.map(|(node, _)| *node).collect();
-        let active = self.table.in_state(State::Active).count();
-        SplitPeers { nodes, active }
+        let is_split = |node: &PeerEntry| node.split_at.is_some_and(|at| now.saturating_sub(at) < OBSERVATION_TTL);
+        let active: Vec<_> = self.table.in_state(State::Active).collect();
+        let nodes = active.iter().filter(|(_, node)| is_split(node)).map(|(address, _)| **address).collect();
+        SplitPeers { nodes, active: active.len() }
     }
 
     /// Records that a peer's chain shares a recent enough block with ours, or cannot be compared.
     pub(super) fn clear_split(&mut self, node: &Address) {
-        self.splits.worse.remove(node);
-        self.splits.split.remove(node);
+        if let Some(peer) = self.table.get_mut(node) {
+            (peer.fork_query_at, peer.split_at) = (None, None);
+        }
     }
 
     /// Records that a peer's chain forked too far back.
     pub(super) fn record_split(&mut self, node: Address) {
-        let (is_known, now) = (|node: &Address| self.table.get(node).is_some(), self.now.monotonic);
-        let ChainSplits { split, warned, .. } = &mut self.splits;
-        split.retain(|node, _| is_known(node));
-        warned.retain(|node, at| is_known(node) && now.saturating_sub(*at) < OBSERVATION_TTL);
-        if split.insert(node, now).is_none() && !warned.contains_key(&node) {
-            warned.insert(node, now);
+        let now = self.now.monotonic;
+        let Some(peer) = self.table.get_mut(&node) else { return };
+        let was_warned = peer.split_warned_at.is_some_and(|at| now.saturating_sub(at) < OBSERVATION_TTL);
+        if peer.split_at.replace(now).is_none() && !was_warned {
+            peer.split_warned_at = Some(now);
             log::warn!(
                 "{node} is on another chain, which forked from ours more than {} blocks ago: neither can switch chains",
                 self.settings.chain.rewrite_limit
@@ -426,15 +413,14 @@ impl Manager {
 
     /// Records that a peer's chain is worse than ours. Queries its fork point if that persists.
     pub(super) fn on_worse_chain(&mut self, node: &NodeInfo, chain: &impl LocalChain) {
-        let address = self.address_of(node);
-        let is_known = |node: &Address| self.table.get(node).is_some();
-        self.splits.worse.retain(|node, _| is_known(node));
-        let next = *self.splits.worse.entry(address).or_insert(self.now.monotonic + MIN_WORSE_TIME);
-        if self.now.monotonic < next {
+        let (address, now) = (self.address_of(node), self.now.monotonic);
+        let Some(peer) = self.table.get_mut(&address) else { return };
+        let query_at = peer.fork_query_at.get_or_insert(now + MIN_WORSE_TIME);
+        if now < *query_at {
             return;
         }
         if let Ok(tip) = chain.tip() {
-            self.splits.worse.insert(address, self.now.monotonic + QUERY_INTERVAL);
+            *query_at = now + QUERY_INTERVAL;
             self.query_lowest_hash(node, tip.height);
         }
     }

@@ -11,8 +11,8 @@ use crate::peer::experiences::Experience;
 use crate::peer::peer_table::PeerError;
 use crate::peer::peer_table::State;
 use crate::peer::peer_table::{Limits, PeerTable};
-use crate::peer::samples::{address, seeded};
 use crate::peer::testing::info;
+use crate::peer::testing::{address, seeded};
 
 const NOW: Timestamp = Timestamp(100_000);
 const LOCAL: usize = 999_999;

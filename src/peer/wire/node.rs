@@ -11,6 +11,7 @@ use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
 use crate::crypto::PublicKey;
 use crate::model::{NetworkByte, Timestamp};
 use crate::net::fetch;
+use crate::net::http::reason_phrase;
 use crate::peer::experiences::Experience;
 
 /// Default port of a node's HTTP interface.
@@ -469,7 +470,7 @@ impl ErrorBody {
     pub fn new(status: u16, message: Option<&str>, timestamp: Timestamp) -> ErrorBody {
         ErrorBody {
             status: status.into(),
-            error: reason_phrase(status).map(str::to_owned),
+            error: Some(reason_phrase(status).to_owned()),
             message: message.map(str::to_owned),
             timestamp,
         }
@@ -480,19 +481,6 @@ impl ErrorBody {
         let starting = [Some(Self::NOT_BOOTED), Some(Self::LOADING_CHAIN)];
         self.status == 503 && starting.contains(&self.message.as_deref())
     }
-}
-
-fn reason_phrase(status: u16) -> Option<&'static str> {
-    Some(match status {
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        404 => "Not Found",
-        406 => "Not Acceptable",
-        429 => "Too Many Requests",
-        500 => "Internal Server Error",
-        503 => "Service Unavailable",
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::peer::wire::{Endpoint, Message};
 
 fn request(host: usize, purpose: RequestKind, bytes: usize) -> Request {
     let message = FetchRequest { body: vec![0; bytes].into(), ..Message::NemesisBlock.request(Format::Binary) };
-    Request { endpoint: Endpoint::http(format!("h{host}"), 1), message, kind: purpose, proof: None }
+    Request { endpoint: Endpoint::http(format!("h{host}"), 1), message, kind: purpose, proof: None, sent: None }
 }
 
 /// Sends the requests that may be sent.

@@ -9,7 +9,7 @@ use crate::model::NetworkByte;
 use crate::peer::io::ValidationOutcome;
 use crate::peer::manager::{PeerSettings, PreTrustedPeer, Pusher};
 use crate::peer::peer_table::State;
-use crate::peer::samples::seeded;
+use crate::peer::testing::seeded;
 use crate::peer::testing::*;
 use crate::peer::wire::{Endpoint, MetaData, NodeInfo};
 
