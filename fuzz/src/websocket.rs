@@ -5,9 +5,7 @@ use std::io::{self, Cursor, Read, Write};
 use nisd::model::Timestamp;
 use nisd::net::http::{RequestReader, Response};
 use nisd::net::service::{Client, ConnectionId, Exchange, ListenerId};
-use nisd::net::websocket::{
-    MESSAGE_LIMIT, Upgrade, UpgradeError, WsConnection, WsEvent, handshake, negotiate_subprotocol, write_text_head,
-};
+use nisd::net::websocket::{MESSAGE_LIMIT, WsConnection, WsEvent, handshake, negotiate_subprotocol, write_text_head};
 use nisd::websocket_api::http::{SUBPROTOCOLS, answer};
 use tungstenite::protocol::{Message, Role, WebSocket};
 
@@ -19,7 +17,7 @@ const FRAME_HEADER: usize = 14;
 /// An event of a connection.
 #[derive(Debug, PartialEq)]
 enum Event {
-    Handshake(Result<Upgrade, UpgradeError>),
+    Handshake { status: u16, accept: Option<String> },
     Text(String),
     Binary(Vec<u8>),
     Closed { code: u16, reason: String, by_client: bool },
@@ -81,7 +79,8 @@ impl Server {
                 Ok(None) => return Stream::Http,
                 Err(_) => return Stream::Over,
             };
-            let decision = handshake(&request);
+            let mut decision = Response::new();
+            let is_upgraded = handshake(&request, &mut decision);
             let offers: Vec<&str> = request.header_values("Sec-WebSocket-Protocol").collect();
             if let Some(agreed) = negotiate_subprotocol(offers.iter().copied(), &SUBPROTOCOLS) {
                 assert!(offers.iter().any(|offer| offer.contains(agreed)));
@@ -104,17 +103,13 @@ impl Server {
             };
             let _ = answer(&mut exchange, Timestamp(1), -1);
             check_page(&page);
-            match &decision {
-                Ok(upgrade) => assert_eq!(upgrade.accept.len(), 28, "base64 of SHA-1"),
-                Err(refusal) => {
-                    let mut reply = Response::new();
-                    refusal.fill_response(&mut reply);
-                    assert!(reply.status >= 400);
-                }
+            let Response { status, upgrade: accept, .. } = decision;
+            match &accept {
+                Some(accept) => assert_eq!(accept.len(), 28, "base64 of SHA-1"),
+                None => assert!(status >= 400),
             }
-            let upgraded = decision.is_ok();
-            self.events.push(Event::Handshake(decision));
-            if upgraded {
+            self.events.push(Event::Handshake { status, accept });
+            if is_upgraded {
                 return Stream::Websocket;
             }
         }

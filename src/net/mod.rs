@@ -40,7 +40,6 @@ pub mod websocket;
 mod access_log;
 mod forwarded;
 mod limits;
-mod listeners;
 pub mod metrics;
 mod reactor;
 mod recv_buffer;

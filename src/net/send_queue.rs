@@ -62,43 +62,39 @@ impl fmt::Debug for SharedBytes {
     }
 }
 
-/// Shared bytes between own bytes of the queue.
+/// Consecutive bytes of the queue: own bytes, then shared ones.
 #[derive(Debug)]
-struct SharedSegment {
-    /// Own bytes before it, counted from the first one ever queued.
-    at: u64,
-    bytes: SharedBytes,
+struct Part {
+    own: usize,
+    shared: Option<SharedBytes>,
+    /// When the message was queued that it ends.
+    message_queued: Option<Duration>,
 }
 
-/// The end of a message, which must be sent whole or not at all, and when it was queued.
-#[derive(Clone, Copy, Debug)]
-struct MessageBoundary {
-    /// Counted from the first byte ever queued.
-    end: u64,
-    /// The same, counting only own bytes.
-    own_end: u64,
-    queued: Duration,
+impl Part {
+    /// Returns the shared bytes.
+    fn shared(&self) -> &[u8] {
+        self.shared.as_deref().unwrap_or_default()
+    }
 }
 
-/// Output of one connection: own bytes, with references to shared ones between them. Holds no memory while nothing is
-/// pending.
+/// Output of one connection: own bytes, with references to shared ones between them. A message is sent whole or not at
+/// all. Holds no memory while nothing is pending.
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
     own: Vec<u8>,
     /// Bytes of `own` already sent.
     own_sent: usize,
-    /// Bytes removed from the front of `own` so far.
-    own_removed: u64,
-    segments: VecDeque<SharedSegment>,
-    /// Bytes of the first segment already sent.
-    segment_sent: usize,
-    /// Bytes ever sent.
-    sent: u64,
-    /// Bytes of segments not sent yet.
+    /// The unsent bytes in order, except the own bytes that were queued last.
+    parts: VecDeque<Part>,
+    /// Unsent own bytes of all parts.
+    parts_own: usize,
+    /// Shared bytes of the first part already sent.
+    shared_sent: usize,
+    /// Shared bytes not sent yet.
     shared_pending: usize,
-    boundaries: VecDeque<MessageBoundary>,
-    /// End of the last message that was sent whole.
-    last_boundary: u64,
+    /// The beginning of the first message was sent.
+    has_begun_message: bool,
     /// The pending bytes contain a secret.
     is_secret: bool,
 }
@@ -134,16 +130,13 @@ impl SendQueue {
 
     /// Returns the allocated bytes, without shared ones.
     pub fn held_bytes(&self) -> usize {
-        self.own.capacity()
-            + self.boundaries.capacity() * size_of::<MessageBoundary>()
-            + self.segments.capacity() * size_of::<SharedSegment>()
+        self.own.capacity() + self.parts.capacity() * size_of::<Part>()
     }
 
     /// Returns the buffer to append own bytes to.
     pub fn queue(&mut self) -> &mut Vec<u8> {
         if self.own_sent > 0 && 2 * self.own_sent >= self.own.len() && !self.is_secret {
             self.own.drain(..self.own_sent);
-            self.own_removed += self.own_sent as u64;
             self.own_sent = 0;
         }
         &mut self.own
@@ -158,42 +151,43 @@ impl SendQueue {
     pub fn queue_shared(&mut self, bytes: SharedBytes) {
         if !bytes.is_empty() {
             self.shared_pending += bytes.len();
-            self.segments.push_back(SharedSegment { at: self.own_end(), bytes });
+            self.end_part(Some(bytes), None);
         }
     }
 
-    fn own_end(&self) -> u64 {
-        self.own_removed + self.own.len() as u64
+    fn end_part(&mut self, shared: Option<SharedBytes>, message_queued: Option<Duration>) {
+        let own = self.own.len() - self.own_sent - self.parts_own;
+        self.parts_own += own;
+        self.parts.push_back(Part { own, shared, message_queued });
     }
 
-    /// Ends a message: everything queued since the last boundary.
+    /// Ends a message: everything queued since the end of the last one.
     pub fn end_message(&mut self, now: Duration) {
-        let end = self.sent + self.pending() as u64;
-        if self.boundaries.back().map_or(self.last_boundary, |boundary| boundary.end) < end {
-            self.boundaries.push_back(MessageBoundary { end, own_end: self.own_end(), queued: now });
+        if self.own.len() > self.own_sent + self.parts_own {
+            self.end_part(None, Some(now));
+        } else if let Some(last) = self.parts.back_mut() {
+            last.message_queued.get_or_insert(now);
         }
     }
 
     /// Returns how long the oldest message has waited.
     pub fn age(&self, now: Duration) -> Duration {
-        self.boundaries.front().map_or(Duration::ZERO, |boundary| now.saturating_sub(boundary.queued))
+        let queued = self.parts.iter().find_map(|part| part.message_queued);
+        queued.map_or(Duration::ZERO, |queued| now.saturating_sub(queued))
     }
 
     /// Drops all messages whose sending has not begun.
     pub fn drop_unsent(&mut self) {
-        let partly_sent = self.boundaries.front().copied().filter(|_| self.sent > self.last_boundary);
-        self.boundaries.truncate(usize::from(partly_sent.is_some()));
-        let own_end = partly_sent.map_or(self.own_removed + self.own_sent as u64, |boundary| boundary.own_end);
-        self.own.truncate(usize::try_from(own_end - self.own_removed).unwrap_or(usize::MAX));
-        let kept_segments = match partly_sent {
-            // A message begins with own bytes, so a segment at the end of this one belongs to it.
-            Some(_) => self.segments.partition_point(|segment| segment.at <= own_end),
-            None => 0,
-        };
-        self.segments.truncate(kept_segments);
-        self.shared_pending = self.segments.iter().map(|segment| segment.bytes.len()).sum::<usize>();
-        let sent = if kept_segments > 0 { self.segment_sent } else { mem::take(&mut self.segment_sent) };
-        subtract(&mut self.shared_pending, sent);
+        let end = self.parts.iter().position(|part| part.message_queued.is_some());
+        let kept = end.filter(|_| self.has_begun_message).map_or(0, |end| end + 1);
+        self.parts.truncate(kept);
+        self.parts_own = self.parts.iter().map(|part| part.own).sum();
+        self.own.truncate(self.own_sent + self.parts_own);
+        if kept == 0 {
+            (self.has_begun_message, self.shared_sent) = (false, 0);
+        }
+        self.shared_pending = self.parts.iter().map(|part| part.shared().len()).sum();
+        subtract(&mut self.shared_pending, self.shared_sent);
     }
 
     /// Writes as much as `socket` takes.
@@ -224,7 +218,7 @@ impl SendQueue {
 
     /// Writes once. Also returns the number of bytes offered.
     fn write_once(&self, socket: &mut impl Write) -> (io::Result<usize>, usize) {
-        if self.segments.is_empty() {
+        if self.shared_pending == 0 {
             let rest = &self.own[self.own_sent..];
             return (socket.write(rest), rest.len());
         }
@@ -240,48 +234,44 @@ impl SendQueue {
 
     /// Returns the pending bytes in order.
     fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        let place = |at: u64| usize::try_from(at - self.own_removed).unwrap_or(usize::MAX);
-        let mut begin = self.own_sent;
-        let pairs = self.segments.iter().enumerate().flat_map(move |(index, segment)| {
-            let own = &self.own[begin..place(segment.at)];
-            begin = place(segment.at);
-            let sent = if index == 0 { self.segment_sent } else { 0 };
-            [own, &segment.bytes[sent..]]
+        let (mut begin, mut shared_sent) = (self.own_sent, self.shared_sent);
+        let parts = self.parts.iter().flat_map(move |part| {
+            let own = &self.own[begin..begin + part.own];
+            begin += part.own;
+            [own, &part.shared()[mem::take(&mut shared_sent)..]]
         });
-        let last = self.segments.back().map_or(self.own_sent, |segment| place(segment.at));
-        pairs.chain([&self.own[last..]])
+        parts.chain([&self.own[self.own_sent + self.parts_own..]])
     }
 
     /// Records `count` bytes as sent.
     fn record_sent(&mut self, mut count: usize) {
-        self.sent += count as u64;
         while count > 0 {
-            let own_end = self.segments.front().map_or(self.own_end(), |segment| segment.at);
-            let own_left = usize::try_from(own_end - self.own_removed).unwrap_or(usize::MAX) - self.own_sent;
-            let own = count.min(own_left);
+            self.has_begun_message = true;
+            let Some(part) = self.parts.front_mut() else {
+                self.own_sent += count;
+                return;
+            };
+            let own = count.min(part.own);
+            part.own -= own;
             self.own_sent += own;
-            count -= own;
-            let Some(segment) = self.segments.front().filter(|_| count > 0) else { return };
-            let left = segment.bytes.len() - self.segment_sent;
-            let shared = count.min(left);
-            self.segment_sent += shared;
+            subtract(&mut self.parts_own, own);
+            let left = part.shared().len() - self.shared_sent;
+            let shared = (count - own).min(left);
+            self.shared_sent += shared;
             subtract(&mut self.shared_pending, shared);
-            count -= shared;
-            if shared == left {
-                self.segments.pop_front();
-                self.segment_sent = 0;
+            count -= own + shared;
+            if part.own == 0 && shared == left {
+                self.has_begun_message = part.message_queued.is_none();
+                self.shared_sent = 0;
+                self.parts.pop_front();
             }
         }
     }
 
     fn drop_sent(&mut self) {
-        while let Some(boundary) = self.boundaries.pop_front_if(|boundary| boundary.end <= self.sent) {
-            self.last_boundary = boundary.end;
-        }
         if self.is_empty() {
-            self.last_boundary = self.sent;
-            self.own_removed = self.own_end();
             self.own_sent = 0;
+            self.has_begun_message = false;
             self.wipe();
             self.own.clear();
         }
@@ -305,11 +295,8 @@ impl SendQueue {
         if !self.is_empty() {
             return;
         }
-        if self.boundaries.capacity() > 0 {
-            self.boundaries = VecDeque::new();
-        }
-        if self.segments.capacity() > 0 {
-            self.segments = VecDeque::new();
+        if self.parts.capacity() > 0 {
+            self.parts = VecDeque::new();
         }
         let used = mem::take(&mut self.own);
         if storage.capacity() == 0 {

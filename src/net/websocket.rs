@@ -1,6 +1,6 @@
 //! Server-side websockets (RFC 6455), without sockets or clocks.
 //!
-//! [`handshake()`] validates the upgrade request. [`WsConnection`] parses received bytes into [`WsEvent`]s and writes
+//! [`handshake()`] answers the upgrade request. [`WsConnection`] parses received bytes into [`WsEvent`]s and writes
 //! frames. It uses tungstenite's frame layer (header codec, opcodes, close codes) instead of its `WebSocket`, for three
 //! reasons: 2,000 idle subscribers must hold no buffers, but `WebSocket` keeps one for its lifetime; NIS1's close
 //! reasons say whether a message that is too long was text or binary, which its errors do not; and frames go straight
@@ -17,62 +17,27 @@ use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 use super::http::{HttpError, Request, Response};
 use super::recv_buffer::RecvBuffer;
 
-/// Data that a response needs to upgrade its connection to a websocket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upgrade {
-    /// Value of `Sec-WebSocket-Accept`.
-    pub accept: String,
-}
-
-/// Why an upgrade request is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpgradeError {
-    /// `Upgrade` is missing or names another protocol.
-    NotWebSocket,
-    /// `Connection` does not contain `upgrade`.
-    NotAnUpgrade,
-    /// `Sec-WebSocket-Version` is missing or not 13.
-    WrongVersion,
-    /// `Sec-WebSocket-Key` is missing.
-    NoKey,
-}
-
-impl UpgradeError {
-    /// Sets status, body and the headers of the rejection; other headers stay.
-    pub fn fill_response(self, response: &mut Response) {
-        response.body.clear();
-        match self {
-            Self::NotWebSocket => {
-                response.status = 400;
-                let text = b"Can \"Upgrade\" only to \"WebSocket\".";
-                response.body.extend_from_slice(text);
-            }
-            Self::NotAnUpgrade => HttpError::Malformed("Bad Request").fill_response(response),
-            Self::WrongVersion => {
-                response.status = 426;
-                response.header("Sec-WebSocket-Version", "13");
-            }
-            Self::NoKey => response.status = 400,
-        }
-    }
-}
-
-/// Validates an upgrade request whose method is GET.
+/// Answers an upgrade request whose method is GET: upgrades the connection, or sets status, body and the headers of the
+/// rejection; other headers stay. Returns whether it is upgraded.
 ///
 /// As in NIS1, the key need not be base64 and the origin is not checked. Offered extensions are ignored.
-pub fn handshake(request: &Request<'_>) -> Result<Upgrade, UpgradeError> {
+pub fn handshake(request: &Request<'_>, response: &mut Response) -> bool {
     let upgrade = request.header("Upgrade").unwrap_or_default();
+    response.body.clear();
     if !upgrade.trim().eq_ignore_ascii_case("websocket") {
-        return Err(UpgradeError::NotWebSocket);
+        response.status = 400;
+        response.body.extend_from_slice(b"Can \"Upgrade\" only to \"WebSocket\".");
+    } else if !request.header_has_token("Connection", "upgrade") {
+        HttpError::Malformed("Bad Request").fill_response(response);
+    } else if request.header("Sec-WebSocket-Version") != Some("13") {
+        response.status = 426;
+        response.header("Sec-WebSocket-Version", "13");
+    } else if let Some(key) = request.header("Sec-WebSocket-Key") {
+        response.upgrade = Some(derive_accept_key(key.as_bytes()));
+    } else {
+        response.status = 400;
     }
-    if !request.header_has_token("Connection", "upgrade") {
-        return Err(UpgradeError::NotAnUpgrade);
-    }
-    if request.header("Sec-WebSocket-Version") != Some("13") {
-        return Err(UpgradeError::WrongVersion);
-    }
-    let key = request.header("Sec-WebSocket-Key").ok_or(UpgradeError::NoKey)?;
-    Ok(Upgrade { accept: derive_accept_key(key.as_bytes()) })
+    response.upgrade.is_some()
 }
 
 /// Returns the first protocol in the client's `Sec-WebSocket-Protocol` headers that is `supported` (ignoring case),
@@ -595,10 +560,12 @@ mod handshake_tests {
     use super::*;
     use crate::net::http::RequestReader;
 
-    fn decide(headers: &str) -> Result<Upgrade, UpgradeError> {
-        let mut reader = RequestReader::new(0);
+    fn decide(headers: &str) -> Response {
+        let (mut reader, mut response) = (RequestReader::new(0), Response::new());
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
-        handshake(&reader.next_request().unwrap().unwrap())
+        let is_upgraded = handshake(&reader.next_request().unwrap().unwrap(), &mut response);
+        assert_eq!(is_upgraded, response.upgrade.is_some());
+        response
     }
 
     const UPGRADE: &str = "upgrade: WebSocket\r\n";
@@ -608,25 +575,23 @@ mod handshake_tests {
 
     #[test]
     fn the_worked_key_gives_the_worked_accept_value() {
-        let upgrade = decide(&[UPGRADE, CONNECTION, VERSION, KEY].concat()).unwrap();
-        assert_eq!(upgrade.accept, "BACScCJPNqyz+UBoqMH89VmURoA=");
-        assert!(decide(&[UPGRADE, CONNECTION, VERSION, "Sec-WebSocket-Key: x\r\n"].concat()).is_ok());
+        let accept = |key: &str| decide(&[UPGRADE, CONNECTION, VERSION, key].concat()).upgrade;
+        assert_eq!(accept(KEY).unwrap(), "BACScCJPNqyz+UBoqMH89VmURoA=");
+        assert!(accept("Sec-WebSocket-Key: x\r\n").is_some());
     }
 
     #[test]
     fn each_missing_header_has_its_own_answer() {
-        for (headers, rejection, status, body) in [
-            ([CONNECTION, VERSION, KEY].concat(), UpgradeError::NotWebSocket, 400, 34),
-            (["Upgrade: h2c\r\n", CONNECTION, VERSION, KEY].concat(), UpgradeError::NotWebSocket, 400, 34),
-            ([UPGRADE, "Connection: close\r\n", VERSION, KEY].concat(), UpgradeError::NotAnUpgrade, 400, 54),
-            ([UPGRADE, CONNECTION, "Sec-WebSocket-Version: 8\r\n", KEY].concat(), UpgradeError::WrongVersion, 426, 0),
-            ([UPGRADE, CONNECTION, VERSION].concat(), UpgradeError::NoKey, 400, 0),
+        for (headers, status, body, closes) in [
+            ([CONNECTION, VERSION, KEY].concat(), 400, 34, false),
+            (["Upgrade: h2c\r\n", CONNECTION, VERSION, KEY].concat(), 400, 34, false),
+            ([UPGRADE, "Connection: close\r\n", VERSION, KEY].concat(), 400, 54, true),
+            ([UPGRADE, CONNECTION, "Sec-WebSocket-Version: 8\r\n", KEY].concat(), 426, 0, false),
+            ([UPGRADE, CONNECTION, VERSION].concat(), 400, 0, false),
         ] {
-            assert_eq!(decide(&headers).unwrap_err(), rejection);
-            let mut response = Response::new();
-            rejection.fill_response(&mut response);
-            assert_eq!((response.status, response.body.len()), (status, body));
-            assert_eq!(response.close, rejection == UpgradeError::NotAnUpgrade);
+            let response = decide(&headers);
+            assert_eq!((response.status, response.body.len(), response.close), (status, body, closes), "{headers}");
+            assert_eq!(response.upgrade, None);
         }
     }
 

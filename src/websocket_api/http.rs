@@ -3,7 +3,6 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::BrokerTime;
 use super::broker::{Broker, payload_units};
 use super::session::{CloseReason, GO_AWAY, SessionTransport};
 use super::session_table::TOO_MANY_SESSIONS;
@@ -12,6 +11,7 @@ use crate::model::Timestamp;
 use crate::net::http::{Request, Response};
 use crate::net::service::{Effects, Exchange, Progress};
 use crate::net::websocket::{handshake, negotiate_subprotocol};
+use crate::peer::io::Now;
 
 /// Prefix of all paths.
 const BASE: &str = "/w/messages";
@@ -164,18 +164,13 @@ impl<'a> RequestHandler<'_, 'a> {
 
     /// Upgrades to a websocket, if the request is a valid handshake. Returns whether it is.
     fn upgrade(&mut self) -> bool {
-        let upgrade = match handshake(self.request) {
-            Ok(upgrade) => upgrade,
-            Err(rejection) => {
-                rejection.fill_response(self.response);
-                return false;
-            }
-        };
+        if !handshake(self.request, self.response) {
+            return false;
+        }
         let offers = self.request.header_values("Sec-WebSocket-Protocol");
         if let Some(protocol) = negotiate_subprotocol(offers, &SUBPROTOCOLS) {
             self.response.header("Sec-WebSocket-Protocol", protocol.to_owned());
         }
-        self.response.upgrade = Some(upgrade);
         true
     }
 
@@ -231,14 +226,14 @@ impl Broker {
     pub fn request(
         &mut self,
         mut exchange: Exchange<'_>,
-        present: BrokerTime,
+        now: Now,
         entropy: i32,
         effects: &mut dyn Effects,
     ) -> Progress {
-        self.table.now = present;
+        self.table.now = now;
         let request = match parse_session_path(exchange.request.path) {
             Some(request) if exchange.is_resumed => Some(request),
-            _ => answer(&mut exchange, present.network, entropy),
+            _ => answer(&mut exchange, now.network, entropy),
         };
         if exchange.response.upgrade.is_some() {
             self.upgrading = Some((exchange.connection, request.map(|request| request.session.to_owned())));

@@ -135,7 +135,9 @@ impl TestService {
                 Progress::Done
             }
             _ => {
-                reply.upgrade = handshake(request).ok();
+                if request.header("Upgrade").is_some() {
+                    handshake(request, reply);
+                }
                 Progress::Done
             }
         }

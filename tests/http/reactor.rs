@@ -42,10 +42,7 @@ impl Echo {
         if is_refused {
             reply.status = 429;
         } else if request.path == PATH {
-            match handshake(request) {
-                Ok(upgrade) => reply.upgrade = Some(upgrade),
-                Err(refusal) => refusal.fill_response(reply),
-            }
+            handshake(request, reply);
         } else if let Some(size) = request.path.strip_prefix("/big/") {
             reply.body.resize(size.parse().unwrap(), b'x');
         } else if let Some(count) = request.path.strip_prefix("/pieces/") {

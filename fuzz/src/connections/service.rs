@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use nisd::net::http::Request;
+use nisd::net::http::{Request, Response};
 use nisd::net::service::{
     Client, ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
 };
@@ -196,10 +196,9 @@ impl FuzzService {
             reply.is_streaming = matches!(kind, b's' | b't');
             reply.close = kind == b'c';
             let mut steps = if matches!(kind, b'u' | b'p' | b's' | b't') { amount & 15 } else { 0 };
-            if kind == b'w'
-                && let Ok(upgrade) = handshake(request)
-            {
-                (reply.upgrade, steps) = (Some(upgrade), 0);
+            let mut upgraded = Response::new();
+            if kind == b'w' && handshake(request, &mut upgraded) {
+                (reply.upgrade, steps) = (upgraded.upgrade, 0);
             }
             visitor.answered.push(Answered {
                 serial,

@@ -5,7 +5,7 @@
 //! socket is exhausted, and a socket that has used its budget of a call is queued for the next. The slot of a connection
 //! is the offset of its token; those of DNS queries follow.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -138,7 +138,6 @@ pub struct Fetcher {
     /// Hosts with requests but no connection because all are in use, in the order in which they get one.
     hosts_wanting_connection: VecDeque<Rc<Endpoint>>,
     connections: Slab<Connection>,
-    timers: BTreeSet<(Duration, Timer)>,
     /// Connections whose next address is to be tried.
     to_connect: VecDeque<usize>,
     /// Looks up the hosts of connections; the slot of a connection is the requester.
@@ -162,7 +161,6 @@ impl Fetcher {
             hosts: HashMap::new(),
             hosts_wanting_connection: VecDeque::new(),
             connections: Slab::new(),
-            timers: BTreeSet::new(),
             to_connect: VecDeque::new(),
             ready: VecDeque::new(),
             completed: VecDeque::new(),
@@ -193,7 +191,6 @@ impl Fetcher {
         }
         self.hosts.entry(host.clone()).or_default().queued.push_back(id);
         let deadline = now + request.timeout;
-        self.timers.insert((deadline, Timer::Request(id)));
         let request = Request {
             request,
             head,
@@ -266,7 +263,7 @@ impl Fetcher {
 
     /// Returns when [`work`](Self::work) must be called at the latest.
     pub fn next_due(&self) -> Option<Duration> {
-        self.timers.first().map(|(due, _)| *due).into_iter().chain(self.resolver.next_due()).min()
+        self.next_timer().map(|(due, _)| due).into_iter().chain(self.resolver.next_due()).min()
     }
 
     /// Returns whether there is work that needs no event.
@@ -315,11 +312,18 @@ impl Fetcher {
         idle.filter_map(|(slot, connection)| Some((connection.due?, slot)))
     }
 
+    /// Returns the timer that expires first. Linear in requests and connections, of which there are few.
+    fn next_timer(&self) -> Option<(Duration, Timer)> {
+        let requests = self.requests.iter().map(|(id, request)| (request.due, Timer::Request(*id)));
+        let connections = self.connections.iter();
+        let connections = connections.filter_map(|(slot, known)| Some((known.due?, Timer::Connection(slot))));
+        requests.chain(connections).min()
+    }
+
     /// Handles expired timers, up to a limit per call.
     fn handle_timeouts(&mut self, now: Duration) {
         for _ in 0..MAX_TIMEOUTS_PER_CALL {
-            let Some((_, timer)) = self.timers.first().copied().filter(|(due, _)| *due <= now) else { return };
-            self.timers.pop_first();
+            let Some((_, timer)) = self.next_timer().filter(|(due, _)| *due <= now) else { return };
             match timer {
                 Timer::Request(id) => {
                     if let Some(Request { request, deadline, min_rate_due, .. }) = self.remove_request(id, now) {
@@ -404,8 +408,8 @@ impl Fetcher {
 
     /// Assigns the next request of a host to a connection: a new one, or an idle one, which sends it.
     fn assign(&mut self, slot: usize, now: Duration) {
-        self.stop_timer(slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.due = None;
         let Some(host) = self.hosts.get_mut(&connection.host) else { return };
         connection.request = host.queued.pop_front();
         let Some((id, request)) = connection.request.and_then(|id| Some((id, self.requests.get_mut(&id)?))) else {
@@ -439,7 +443,8 @@ impl Fetcher {
 
     /// Has the next address of a host tried.
     fn attempt(&mut self, slot: usize, now: Duration) {
-        self.start_timer(slot, now + self.limits.connect_time);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.due = Some(now + self.limits.connect_time);
         if !self.to_connect.contains(&slot) {
             self.to_connect.push_back(slot);
         }
@@ -456,9 +461,8 @@ impl Fetcher {
 
     /// Handles an address that could not be connected to: tries the next one, or fails the request.
     fn attempt_failed(&mut self, slot: usize, error: io::Error, now: Duration) {
-        self.stop_timer(slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.socket = None;
+        (connection.socket, connection.due) = (None, None);
         if let Stage::Connecting { addresses } = &mut connection.stage {
             addresses.pop_front();
             if !addresses.is_empty() {
@@ -470,8 +474,8 @@ impl Fetcher {
 
     /// Handles an established connection: it sends its request.
     fn connected(&mut self, slot: usize, now: Duration) {
-        self.stop_timer(slot);
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.due = None;
         let Some(id) = connection.request else { return };
         let Stage::Connecting { addresses } = &connection.stage else { return };
         let Some(address) = addresses.front().copied() else { return };
@@ -549,8 +553,7 @@ impl Fetcher {
         let is_sent = self.requests.get(&id).is_some_and(is_sent);
         // A host that waits for a connection has priority over reuse of this one.
         if complete.keep_alive && is_sent && self.hosts_wanting_connection.is_empty() {
-            connection.request = None;
-            self.start_timer(slot, now + self.limits.idle_time);
+            (connection.request, connection.due) = (None, Some(now + self.limits.idle_time));
         } else {
             self.close(slot, now);
         }
@@ -575,8 +578,7 @@ impl Fetcher {
                 Some(request) => {
                     (request.connection, request.is_retry) = (None, true);
                     (request.min_rate_due, request.recent_bytes) = (None, 0);
-                    let deadline = request.deadline;
-                    self.set_due(id, deadline);
+                    request.due = request.deadline;
                     self.hosts.entry(host.clone()).or_default().queued.push_front(id);
                 }
                 None => self.finish(id, from, result),
@@ -596,7 +598,6 @@ impl Fetcher {
 
     /// Closes a connection, which also deregisters its socket. Returns its request.
     fn close(&mut self, slot: usize, now: Duration) -> Option<FetchId> {
-        self.stop_timer(slot);
         self.resolver.cancel(slot, now);
         self.to_connect.retain(|other| *other != slot);
         self.connections.try_remove(slot)?.request
@@ -605,7 +606,6 @@ impl Fetcher {
     /// Removes a request, wherever it is.
     fn remove_request(&mut self, id: FetchId, now: Duration) -> Option<Request> {
         let request = self.requests.remove(&id)?;
-        self.timers.remove(&(request.due, Timer::Request(id)));
         match (request.connection, self.hosts.get_mut(&request.host)) {
             (Some(slot), _) => _ = self.close(slot, now),
             (None, Some(host)) => host.queued.retain(|other| *other != id),
@@ -617,8 +617,7 @@ impl Fetcher {
 
     /// Ends a request with its outcome.
     fn finish(&mut self, id: FetchId, from: Option<SocketAddr>, result: Result<Response, FetchError>) {
-        if let Some(request) = self.requests.remove(&id) {
-            self.timers.remove(&(request.due, Timer::Request(id)));
+        if self.requests.remove(&id).is_some() {
             let from = from.map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip());
             self.completed.push_back((id, result.map(|response| FetchResponse { from, response })));
         }
@@ -632,30 +631,7 @@ impl Fetcher {
             (request.min_rate_due, request.recent_bytes) = (Some(now + self.limits.min_rate_window), 0);
         }
         let read_due = now + request.request.read_timeout;
-        let due = request.deadline.min(read_due).min(request.min_rate_due.unwrap_or(read_due));
-        self.set_due(id, due);
-    }
-
-    /// Sets the timer of a request.
-    fn set_due(&mut self, id: FetchId, due: Duration) {
-        if let Some(request) = self.requests.get_mut(&id) {
-            self.timers.remove(&(std::mem::replace(&mut request.due, due), Timer::Request(id)));
-            self.timers.insert((due, Timer::Request(id)));
-        }
-    }
-
-    fn start_timer(&mut self, slot: usize, due: Duration) {
-        self.stop_timer(slot);
-        if let Some(connection) = self.connections.get_mut(slot) {
-            connection.due = Some(due);
-            self.timers.insert((due, Timer::Connection(slot)));
-        }
-    }
-
-    fn stop_timer(&mut self, slot: usize) {
-        if let Some(due) = self.connections.get_mut(slot).and_then(|connection| connection.due.take()) {
-            self.timers.remove(&(due, Timer::Connection(slot)));
-        }
+        request.due = request.deadline.min(read_due).min(request.min_rate_due.unwrap_or(read_due));
     }
 
     /// Queues a socket to be handled.

@@ -9,7 +9,6 @@ use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 use zeroize::Zeroize;
 
 use super::{HttpError, Request, reason_phrase};
-use crate::net::websocket::Upgrade;
 
 /// A body buffer larger than this is freed by the next [`Response::reset`].
 const MAX_SPARE_BODY_BYTES: usize = 256 * 1024;
@@ -37,8 +36,8 @@ pub struct Response {
     pub is_streaming: bool,
     /// Closes the connection after this response.
     pub close: bool,
-    /// Answers 101 and continues as a websocket; status and body are ignored.
-    pub upgrade: Option<Upgrade>,
+    /// Value of `Sec-WebSocket-Accept`: answers 101 and continues as a websocket; status and body are ignored.
+    pub upgrade: Option<String>,
     /// Compresses the body if the client accepts gzip and it becomes shorter.
     pub compress: bool,
     /// The body contains a secret: it is never compressed, and all copies are wiped.
@@ -78,10 +77,10 @@ impl Response {
 
     /// Appends the response to `request` to `out`. Returns whether the connection must be closed after it.
     pub fn write(&self, request: &Request<'_>, gzip: &mut Gzip, out: &mut Vec<u8>) -> bool {
-        if let Some(upgrade) = &self.upgrade {
+        if let Some(accept) = &self.upgrade {
             self.write_head(101, out);
             write_header("Connection", "Upgrade", out);
-            write_header("Sec-WebSocket-Accept", &upgrade.accept, out);
+            write_header("Sec-WebSocket-Accept", accept, out);
             write_header("Upgrade", "WebSocket", out);
             out.extend_from_slice(b"\r\n");
             return false;

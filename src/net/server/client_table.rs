@@ -70,27 +70,6 @@ pub(super) enum RateLimit {
     Ban,
 }
 
-/// Arrival times of the last requests on one listener, rejected ones included.
-#[derive(Debug, Default)]
-struct SlidingWindow {
-    times: Vec<Duration>,
-    /// Index of the oldest time once the ring is full.
-    oldest: usize,
-}
-
-impl SlidingWindow {
-    /// Records a request and returns whether it exceeds the limit.
-    fn record(&mut self, now: Duration, limit: usize) -> bool {
-        if self.times.len() < limit {
-            self.times.push(now);
-            return false;
-        }
-        let earlier = std::mem::replace(&mut self.times[self.oldest], now);
-        self.oldest = (self.oldest + 1) % limit;
-        now.saturating_sub(earlier) < RATE_WINDOW
-    }
-}
-
 /// Token bucket of units of work, refilled with time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
@@ -124,7 +103,8 @@ struct ClientUsage {
     key: Key,
     connections: usize,
     held_bytes: usize,
-    windows: Vec<SlidingWindow>,
+    /// Arrival times of the last requests on each listener, oldest first, rejected ones included.
+    arrivals: Vec<VecDeque<Duration>>,
     rejected: usize,
     rejected_since: Duration,
     banned_until: Duration,
@@ -217,7 +197,7 @@ impl ClientTable {
             key,
             connections: 0,
             held_bytes: 0,
-            windows: Vec::new(),
+            arrivals: Vec::new(),
             rejected: 0,
             rejected_since: now,
             banned_until: Duration::ZERO,
@@ -295,10 +275,16 @@ impl ClientTable {
         let Some(limit) = self.limits.requests_per_second.filter(|_| !client.is_exempt()) else {
             return RateLimit::Within;
         };
-        if client.windows.len() <= listener.0 {
-            client.windows.resize_with(listener.0 + 1, SlidingWindow::default);
+        if client.arrivals.len() <= listener.0 {
+            client.arrivals.resize_with(listener.0 + 1, VecDeque::new);
         }
-        if !client.windows[listener.0].record(now, limit) {
+        let arrivals = &mut client.arrivals[listener.0];
+        let mut earlier = None;
+        while arrivals.len() >= limit.max(1) {
+            earlier = arrivals.pop_front();
+        }
+        arrivals.push_back(now);
+        if earlier.is_none_or(|earlier| now.saturating_sub(earlier) >= RATE_WINDOW) {
             return RateLimit::Within;
         }
         if now.saturating_sub(client.rejected_since) >= RATE_WINDOW {

@@ -124,9 +124,8 @@ pub(super) struct Connection<S> {
     last_received: Duration,
     /// When a ping was sent, if nothing was received since.
     pinged: Option<Duration>,
+    /// Since when the client takes nothing of the output, or has not taken its end.
     stalled_since: Option<Duration>,
-    /// Since when the client has not taken the end of the output.
-    draining_since: Option<Duration>,
     lingering_since: Option<Duration>,
 }
 
@@ -234,7 +233,6 @@ impl<S: Socket> Connection<S> {
             last_received: now,
             pinged: None,
             stalled_since: None,
-            draining_since: None,
             lingering_since: None,
         }
     }
@@ -401,14 +399,14 @@ impl<S: Socket> Connection<S> {
             if self.is_draining() && self.ready.writable {
                 self.measure_unsent();
                 self.ready.writable = !self.has_unsent();
-                self.draining_since.get_or_insert(now);
+                self.stalled_since.get_or_insert(now);
             }
             if self.closing == Closing::Linger && !self.has_unsent() && self.lingering_since.is_none() {
                 self.lingering_since = Some(now);
                 self.socket.end_writing()?;
             }
-        } else if self.stalled_since.is_none() {
-            self.stalled_since = Some(now);
+        } else {
+            self.stalled_since.get_or_insert(now);
         }
         Ok(())
     }
@@ -418,9 +416,6 @@ impl<S: Socket> Connection<S> {
         let exceeds = |since: Duration, limit| now.saturating_sub(since) >= limit;
         if let Some(since) = self.lingering_since {
             return exceeds(since, limits.linger).then_some(Timeout::Drop);
-        }
-        if let Some(since) = self.draining_since {
-            return exceeds(since, limits.write_stall).then_some(Timeout::Drop);
         }
         if self.is_open_websocket() {
             if self.output.age(now) >= limits.send_age {
