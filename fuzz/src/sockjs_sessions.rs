@@ -8,7 +8,8 @@ use nisd::net::SharedBytesCounter;
 use nisd::net::fetch::{FetchId, FetchRequest};
 use nisd::net::http::{RequestReader, Response};
 use nisd::net::service::{Client, ConnectionId, Dropped, Effects, Exchange, ListenerId, Message, Progress};
-use nisd::websocket_api::{Broker, BrokerTime, BrokerUsage, Limits, Settings};
+use nisd::peer::io::Now;
+use nisd::websocket_api::{Broker, BrokerUsage, Limits, Settings};
 
 use crate::stomp::{Chain, SEPARATOR, check_sent};
 
@@ -170,8 +171,8 @@ impl Harness {
         }
     }
 
-    fn current_time(&self) -> BrokerTime {
-        BrokerTime { monotonic: self.now, network: Timestamp(1_000) }
+    fn current_time(&self) -> Now {
+        Now { monotonic: self.now, network: Timestamp(1_000), network_millis: 0 }
     }
 
     fn act(&mut self, selector: u8, rest: &[u8]) {

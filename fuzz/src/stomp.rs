@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use nisd::api::View;
-use nisd::api::streams::NextItem;
 use nisd::budget::Budget;
 use nisd::codec::json::{JsonDecoder, JsonEncoder};
 use nisd::codec::{self, SigningForm, lenient_json};
@@ -14,10 +14,9 @@ use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, NetworkB
 use nisd::net::SharedBytesCounter;
 use nisd::net::fetch::{FetchId, FetchRequest};
 use nisd::net::service::{Client, ConnectionId, Dropped, Effects, ListenerId, Message, Progress};
+use nisd::peer::io::Now;
 use nisd::websocket_api::stomp::{DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, allows_body, encoder};
-use nisd::websocket_api::{
-    BodyProgress, Broker, BrokerTime, BrokerUsage, ChainSource, ChainSourceError, Item, Limits, Settings,
-};
+use nisd::websocket_api::{BodyProgress, Broker, BrokerUsage, ChainSource, ChainSourceError, Item, Limits, Settings};
 
 /// Separates the records of an input: each is a byte that selects the session and events, and the message.
 pub const SEPARATOR: u8 = 0xff;
@@ -178,8 +177,8 @@ impl Conversation {
         assert_eq!(figures.message_bytes, 0, "nobody holds a message any more");
     }
 
-    fn present(&self) -> BrokerTime {
-        BrokerTime { monotonic: self.now, network: Timestamp(1_000) }
+    fn present(&self) -> Now {
+        Now { monotonic: self.now, network: Timestamp(1_000), network_millis: 0 }
     }
 
     /// Delivers a message as the reactor does: only when the previous one is done.
@@ -317,7 +316,7 @@ impl ChainSource for Chain {
         item: &Item,
         _: &mut BodyProgress,
         budget: &mut Budget,
-    ) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
+    ) -> Result<Poll<Option<Vec<u8>>>, ChainSourceError> {
         let text = match item {
             Item::Account(address) | Item::Owned(_, address) if *address == address_of(BROKEN) => {
                 return Err(ChainSourceError("it is broken".into()));
@@ -328,11 +327,11 @@ impl ChainSource for Chain {
             Item::Owned(..) => {
                 self.queries.set(self.queries.get() + 1);
                 match self.queries.get() % 3 {
-                    0 => return Ok(NextItem::End),
+                    0 => return Ok(Poll::Ready(None)),
                     1 => budget.charge(1),
                     _ => {
                         budget.charge(u32::MAX);
-                        return Ok(NextItem::Pending);
+                        return Ok(Poll::Pending);
                     }
                 }
                 br#"{"quantity":1}"#.to_vec()
@@ -340,7 +339,7 @@ impl ChainSource for Chain {
             Item::NodeInfo => br#"{"metaData":{}}"#.to_vec(),
             other => panic!("the broker makes the body of {other:?}"),
         };
-        Ok(NextItem::Item(text))
+        Ok(Poll::Ready(Some(text)))
     }
 
     fn levy_recipient(&self, _: &MosaicId) -> Result<Option<Address>, ChainSourceError> {

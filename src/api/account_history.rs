@@ -130,7 +130,7 @@ fn histories(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             *step.held_bytes = held_bytes + accounts.len() * size_of::<Address>();
             step.node.budget.charge(cost::ADDRESS);
             if step.node.budget.is_exhausted() && accounts.len() < names.len() {
-                step.interrupt();
+                step.is_interrupted = true;
                 return Ok(());
             }
         }

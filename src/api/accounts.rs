@@ -267,7 +267,7 @@ fn batch(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             checked.push_back(check_name(&name, step.node)?);
             *step.held_bytes = names.len() * NAME_BYTES + checked.len() * size_of::<Address>();
             if step.node.budget.is_exhausted() && names.len() > 0 {
-                step.interrupt();
+                step.is_interrupted = true;
                 return Ok(());
             }
         }
@@ -342,7 +342,7 @@ fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             step.node.budget.charge(cost::IMPORTANCE);
             Ok(step.should_continue(left))
         })?;
-        if left > 0 && !step.is_interrupted() { Err(CHANGED) } else { Ok(()) }
+        if left > 0 && !step.is_interrupted { Err(CHANGED) } else { Ok(()) }
     }))
 }
 

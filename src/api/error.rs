@@ -1,7 +1,6 @@
 //! Errors of the HTTP interface.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use crate::codec::ReadError;
 use crate::crypto::hex_text::HexError;
@@ -11,7 +10,8 @@ use crate::rules::{Exception, Rejection};
 use crate::store::StoreError;
 
 /// Error of a request. The text is the message that the client sees, before it is truncated to 128 units.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} {}", self.status(), self.message())]
 pub enum ApiError {
     /// 400: a value is not allowed.
     Argument(Cow<'static, str>),
@@ -88,14 +88,6 @@ impl ApiError {
         }
     }
 }
-
-impl fmt::Display for ApiError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.status(), self.message())
-    }
-}
-
-impl std::error::Error for ApiError {}
 
 impl From<ReadError> for ApiError {
     fn from(error: ReadError) -> ApiError {

@@ -332,9 +332,9 @@ fn find(path: &str, is_metrics_listener: bool) -> Result<Option<FoundRoutes>, Ma
     if let Some(routes) = PathRoutes::of(url::without_trailing_slash(path), is_metrics_listener) {
         return Ok(Some((routes, None)));
     }
-    let Some(normalised) = url::normalise(path)? else { return Ok(None) };
-    let routes = PathRoutes::of(&normalised.path, is_metrics_listener);
-    Ok(routes.map(|routes| (routes, normalised.accept())))
+    let Some((path, extension)) = url::normalise(path)? else { return Ok(None) };
+    let routes = PathRoutes::of(&path, is_metrics_listener);
+    Ok(routes.map(|routes| (routes, extension.as_deref().map(Accept::by_extension))))
 }
 
 type FoundRoutes = (PathRoutes, Option<Accept<'static>>);

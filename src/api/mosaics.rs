@@ -1,12 +1,13 @@
 //! Mosaics: handlers, views and streams.
 
 use std::collections::{BTreeSet, HashSet};
+use std::task::Poll;
 use std::vec;
 
 use super::namespaces::{Numbered, is_active};
 use super::request_context::Page;
 use super::routes::{Route, get, post};
-use super::streams::{ItemSource, ListStep, NextItem, ResponseStream, item_list, list_stream};
+use super::streams::{ItemSource, ListStep, ResponseStream, item_list, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -359,7 +360,7 @@ fn supply_at_height(mut cursor: Option<SupplyQuery>) -> impl ResponseStream {
             !budget.is_exhausted()
         })?;
         let Some(supply) = found else {
-            step.interrupt();
+            step.is_interrupted = true;
             return Ok(());
         };
         let expiration = supply.expiration.ok_or(NO_LEASE)?;
@@ -456,31 +457,31 @@ impl OwnedMosaics {
 impl ItemSource for OwnedMosaics {
     type Item = Mosaic;
 
-    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<NextItem<Mosaic>, ApiError> {
+    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<Poll<Option<Mosaic>>, ApiError> {
         let (snapshot, budget) = (node.chain.snapshot, &mut node.budget);
         if !self.has_started {
             self.has_started = true;
             budget.charge(cost::MOSAIC);
             let quantity = state::account(snapshot, &self.account)?.balance.total();
-            return Ok(NextItem::Item(Mosaic { id: MosaicId::xem(), quantity }));
+            return Ok(Poll::Ready(Some(Mosaic { id: MosaicId::xem(), quantity })));
         }
         loop {
             for id in self.fetched.by_ref() {
                 budget.charge(cost::MOSAIC);
                 if let Some(mosaic) = state::owned_mosaic(snapshot, &self.account, id)? {
-                    return Ok(NextItem::Item(mosaic));
+                    return Ok(Poll::Ready(Some(mosaic)));
                 }
                 if budget.is_exhausted() {
-                    return Ok(NextItem::Pending);
+                    return Ok(Poll::Pending);
                 }
             }
-            let Some(after) = self.after.take() else { return Ok(NextItem::End) };
+            let Some(after) = self.after.take() else { return Ok(Poll::Ready(None)) };
             let part = state::holdings_after(snapshot, &self.account, after.as_ref(), CHUNK)?;
             budget.charge(cost::HOLDINGS);
             self.fetched = part.ids.into_iter();
             self.after = part.next_after.map(Some);
             if budget.is_exhausted() {
-                return Ok(NextItem::Pending);
+                return Ok(Poll::Pending);
             }
         }
     }
@@ -554,21 +555,21 @@ fn add_with_levy(found: &mut BTreeSet<MosaicId>, id: MosaicId, node: &mut NodeCo
 impl ItemSource for OwnedDefinitions {
     type Item = MosaicDefinition;
 
-    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<NextItem<MosaicDefinition>, ApiError> {
+    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<Poll<Option<MosaicDefinition>>, ApiError> {
         if !self.has_all {
             self.has_all = self.find(node)?;
         }
         while self.has_all {
-            let Some(id) = self.found.pop_first() else { return Ok(NextItem::End) };
+            let Some(id) = self.found.pop_first() else { return Ok(Poll::Ready(None)) };
             node.budget.charge(cost::DEFINITION);
             if let Some(definition) = state::mosaic_definition(node.chain.snapshot, &id)? {
-                return Ok(NextItem::Item(definition));
+                return Ok(Poll::Ready(Some(definition)));
             }
             if node.budget.is_exhausted() {
                 break;
             }
         }
-        Ok(NextItem::Pending)
+        Ok(Poll::Pending)
     }
 
     fn held_bytes(&self) -> usize {

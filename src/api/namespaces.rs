@@ -1,7 +1,9 @@
 //! Namespaces: handlers, view and streams.
 
+use std::task::Poll;
+
 use super::routes::{Route, get};
-use super::streams::{ItemSource, NextItem, item_list, list_stream};
+use super::streams::{ItemSource, item_list, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -143,9 +145,9 @@ impl RentedNamespaces {
 impl ItemSource for RentedNamespaces {
     type Item = Namespace;
 
-    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<NextItem<Namespace>, ApiError> {
+    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<Poll<Option<Namespace>>, ApiError> {
         let RentedNamespaces { owner, cursor, left, last, only_current } = self;
-        let Some(cursor) = cursor.as_mut().filter(|_| *left > 0) else { return Ok(NextItem::End) };
+        let Some(cursor) = cursor.as_mut().filter(|_| *left > 0) else { return Ok(Poll::Ready(None)) };
         let (chain, budget) = (node.chain, &mut node.budget);
         let mut found = None;
         let is_at_end = cursor.resume(chain.snapshot, |name, is_wanted| {
@@ -165,9 +167,9 @@ impl ItemSource for RentedNamespaces {
             Ok(found.is_none() && *left > 0 && !budget.is_exhausted())
         })?;
         Ok(match found {
-            Some(namespace) => NextItem::Item(namespace),
-            None if is_at_end || *left == 0 => NextItem::End,
-            None => NextItem::Pending,
+            Some(namespace) => Poll::Ready(Some(namespace)),
+            None if is_at_end || *left == 0 => Poll::Ready(None),
+            None => Poll::Pending,
         })
     }
 }

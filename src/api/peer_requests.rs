@@ -293,7 +293,7 @@ fn block_range(after: Height, limits: BlockListLimits, signature: Signature) -> 
         counter.count(step.node)?;
         // The budget may end with the last block to count: the next step finds that counting is complete.
         if !counter.is_done {
-            step.interrupt();
+            step.is_interrupted = true;
             return Ok(());
         }
         let size = ListSize { count: (counter.next.0 - counter.first.0) as usize, bytes: counter.bytes };

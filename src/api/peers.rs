@@ -132,8 +132,8 @@ fn incoming_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// `GET /debug/connections/outgoing`
 fn outgoing_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let requests = context.node.peers.as_deref().map(|peers| &peers.requests);
-    let outstanding = requests.into_iter().flat_map(|requests| requests.outstanding()).cloned().collect();
-    let latest = requests.into_iter().flat_map(|requests| requests.latest()).cloned().collect();
+    let outstanding = requests.into_iter().flat_map(|requests| requests.outstanding()).collect();
+    let latest = requests.into_iter().flat_map(|requests| requests.latest()).collect();
     context.response.send(&RequestRecords { outstanding, latest, now: context.node.chain.now })
 }
 

@@ -3,7 +3,7 @@
 //! At most [`MAX_ACTIVE_PER_CLIENT`] streams of a client advance at a time; its others wait for a turn. When all streams
 //! together hold too much memory, the client that holds most loses its least recently advanced stream.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::ApiError;
 use super::streams::ResponseStream;
@@ -28,11 +28,12 @@ pub struct PendingStreams {
     steps: u64,
     /// Connections to resume.
     resumable: Vec<ConnectionId>,
+    /// Connections that have lost their streams, and are not resumed yet.
+    evicted: HashSet<ConnectionId>,
 }
 
 struct PendingStream {
-    /// `None` if it was evicted.
-    stream: Option<Box<dyn ResponseStream>>,
+    stream: Box<dyn ResponseStream>,
     client: ClientKey,
     bytes: usize,
     /// Number of its last step.
@@ -86,27 +87,27 @@ impl PendingStreams {
             State::Suspended => {}
         }
         self.bytes.set(client, self.bytes.of(&client) + bytes);
-        self.streams.insert(connection, PendingStream { stream: Some(rest), client, bytes, step: self.steps, state });
+        self.streams.insert(connection, PendingStream { stream: rest, client, bytes, step: self.steps, state });
         self.evict();
         // The caller learns the state from the result, so it must not be resumed as well.
         self.resumable.retain(|due| *due != connection);
-        match self.streams.get(&connection).filter(|kept| kept.stream.is_some()).map(|kept| kept.state) {
+        match self.streams.get(&connection).map(|kept| kept.state) {
+            _ if self.evicted.remove(&connection) => Err(EVICTED),
             Some(State::Queued) => Ok(Progress::Suspended),
-            Some(State::Active | State::Suspended) => Ok(progress),
-            None => {
-                self.detach(connection);
-                Err(EVICTED)
-            }
+            _ => Ok(progress),
         }
     }
 
     /// Removes and returns the stream of a connection, or the error if it was evicted.
     pub fn remove(&mut self, connection: ConnectionId) -> Option<Result<Box<dyn ResponseStream>, ApiError>> {
         // Usually there are no streams.
-        if self.streams.is_empty() {
+        if self.streams.is_empty() && self.evicted.is_empty() {
             return None;
         }
-        self.detach(connection).map(|kept| kept.stream.ok_or(EVICTED))
+        if self.evicted.remove(&connection) {
+            return Some(Err(EVICTED));
+        }
+        self.detach(connection).map(|kept| Ok(kept.stream))
     }
 
     /// Gives free turns to the waiting streams of a client.
@@ -123,6 +124,7 @@ impl PendingStreams {
 
     /// Drops the stream of a closed connection.
     pub fn on_disconnect(&mut self, connection: ConnectionId) {
+        self.evicted.remove(&connection);
         if let Some(PendingStream { client, .. }) = self.detach(connection) {
             self.activate_queued(client);
         }
@@ -135,14 +137,9 @@ impl PendingStreams {
 
     fn detach(&mut self, connection: ConnectionId) -> Option<PendingStream> {
         let kept = self.streams.remove(&connection)?;
-        self.release(connection, kept.client, kept.bytes, kept.step, kept.state);
-        Some(kept)
-    }
-
-    /// Removes a stream from the accounting of its client.
-    fn release(&mut self, connection: ConnectionId, client: ClientKey, bytes: usize, step: u64, state: State) {
+        let PendingStream { client, bytes, step, state, .. } = kept;
         self.bytes.set(client, self.bytes.of(&client).saturating_sub(bytes));
-        let Some(of_client) = self.clients.get_mut(&client) else { return };
+        let Some(of_client) = self.clients.get_mut(&client) else { return Some(kept) };
         of_client.by_last_step.remove(&(step, connection));
         of_client.queued.remove(&(step, connection));
         if state == State::Active {
@@ -151,6 +148,7 @@ impl PendingStreams {
         if of_client.by_last_step.is_empty() && of_client.active == 0 {
             self.clients.remove(&client);
         }
+        Some(kept)
     }
 
     /// Evicts streams of the clients that hold most until the total is within the limit.
@@ -158,16 +156,12 @@ impl PendingStreams {
         while self.bytes.total() > MAX_BYTES
             && let Some((_, client)) = self.bytes.largest()
             && let Some((_, connection)) = self.clients.get(&client).and_then(|all| all.by_last_step.first()).copied()
-            && let Some(kept) = self.streams.get_mut(&connection)
+            && let Some(evicted) = self.detach(connection)
         {
-            kept.stream = None;
-            let bytes = std::mem::take(&mut kept.bytes);
-            let state = std::mem::replace(&mut kept.state, State::Suspended);
-            let step = kept.step;
-            if state != State::Active {
+            self.evicted.insert(connection);
+            if evicted.state != State::Active {
                 self.resumable.push(connection);
             }
-            self.release(connection, client, bytes, step, state);
             self.activate_queued(client);
         }
     }
@@ -175,13 +169,13 @@ impl PendingStreams {
     /// Returns the number of streams, including evicted ones whose request is not resumed yet.
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.streams.len()
+        self.streams.len() + self.evicted.len()
     }
 
     /// Returns whether no stream and no accounting is left.
     #[cfg(test)]
     pub fn is_clear(&self) -> bool {
-        self.streams.is_empty() && self.clients.is_empty() && self.bytes.total() == 0
+        self.len() == 0 && self.clients.is_empty() && self.bytes.total() == 0
     }
 }
 

@@ -159,9 +159,15 @@ impl<'a> RequestContext<'a> {
         Ok(())
     }
 
-    /// Responds with a JSON text that is part of the program.
+    /// Responds with a JSON text of the program, or with 406 if the client does not accept JSON. Clients must revalidate
+    /// the text.
     pub fn send_static(&mut self, text: &StaticText) -> Result<(), ApiError> {
-        self.response.static_json(text, self.settings.compress, self.request);
+        match self.response.accept.format {
+            Some(Format::Json) => {
+                text.send("no-cache", self.settings.compress, self.request, self.response.response);
+            }
+            _ => self.response.container_error(406),
+        }
         self.node.budget.charge(cost::bytes(self.response.response.body.len()));
         Ok(())
     }

@@ -28,23 +28,15 @@ pub const MAX_PATH: usize = 128;
 pub struct RequestHistory {
     /// Excluded paths.
     pub excluded_paths: Vec<String>,
-    recorded: u32,
+    recorded: u64,
     /// Newest first.
-    latest: VecDeque<Entry>,
+    latest: VecDeque<RequestRecord<IpAddr>>,
     /// Requests of more than one step, oldest first: at most [`MAX_OUTSTANDING`].
-    outstanding: Vec<(ConnectionId, Entry)>,
+    outstanding: Vec<(ConnectionId, RequestRecord<IpAddr>)>,
     /// The newest recorded request is the one in hand.
     has_current: bool,
     /// When the next log line about a transaction that was signed in another form is due.
     next_rewritten_warning: Duration,
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    number: u32,
-    address: IpAddr,
-    path: String,
-    started: Timestamp,
 }
 
 impl RequestHistory {
@@ -84,12 +76,12 @@ impl RequestHistory {
         if self.excluded_paths.iter().any(|unaudited| unaudited.eq_ignore_ascii_case(path)) {
             return;
         }
-        self.recorded = self.recorded.wrapping_add(1);
+        self.recorded += 1;
         let oldest = if self.latest.len() == MAX_LATEST { self.latest.pop_back() } else { None };
         let mut text = oldest.map_or_else(|| String::with_capacity(MAX_PATH), |oldest| oldest.path);
         text.clear();
         text.push_str(&path[..path.floor_char_boundary(MAX_PATH)]);
-        self.latest.push_front(Entry { number: self.recorded, address, path: text, started: now });
+        self.latest.push_front(RequestRecord { number: self.recorded, host: address, path: text, started: now });
         self.has_current = true;
     }
 
@@ -107,41 +99,33 @@ impl RequestHistory {
     }
 
     /// Returns the requests in progress, including the one in hand, oldest first.
-    pub fn outstanding(&self) -> impl Iterator<Item = RequestRecord> {
+    pub fn outstanding(&self) -> impl Iterator<Item = &RequestRecord<IpAddr>> {
         let current = self.latest.front().filter(|_| self.has_current);
-        self.outstanding.iter().map(|(_, entry)| entry).chain(current).map(Entry::record)
+        self.outstanding.iter().map(|(_, entry)| entry).chain(current)
     }
 
     /// Returns the latest requests, newest first.
-    pub fn latest(&self) -> impl Iterator<Item = RequestRecord> {
-        self.latest.iter().map(Entry::record)
-    }
-}
-
-impl Entry {
-    fn record(&self) -> RequestRecord {
-        let Entry { number, address, path, started } = self;
-        RequestRecord { number: u64::from(*number), host: address.to_string(), path: path.clone(), started: *started }
+    pub fn latest(&self) -> impl Iterator<Item = &RequestRecord<IpAddr>> {
+        self.latest.iter()
     }
 }
 
 /// Requests in progress, oldest first, and the latest requests, newest first.
-#[derive(Clone, Debug)]
-pub struct RequestRecords {
+pub struct RequestRecords<'a, H> {
     /// Requests in progress.
-    pub outstanding: Vec<RequestRecord>,
+    pub outstanding: Vec<&'a RequestRecord<H>>,
     /// Latest requests, answered or not.
-    pub latest: Vec<RequestRecord>,
+    pub latest: Vec<&'a RequestRecord<H>>,
     /// Network time.
     pub now: Timestamp,
 }
 
-impl View for RequestRecords {
+impl<H: ToString> View for RequestRecords<'_, H> {
     fn write(&self, sink: &mut impl Encoder) {
         for (label, history) in [("outstanding", &self.outstanding), ("most-recent", &self.latest)] {
             sink.list(label, history, |sink, record| {
                 sink.i32("id", clamped(record.number));
-                sink.string("host", Some(&record.host));
+                sink.string("host", Some(&record.host.to_string()));
                 sink.string("path", Some(&record.path));
                 sink.i32("start-time", record.started.0);
                 sink.i32("elapsed-time", self.now.0.saturating_sub(record.started.0));
@@ -156,7 +140,7 @@ mod tests {
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    fn numbers(history: impl Iterator<Item = RequestRecord>) -> Vec<u64> {
+    fn numbers<'a>(history: impl Iterator<Item = &'a RequestRecord<IpAddr>>) -> Vec<u64> {
         history.map(|record| record.number).collect()
     }
 

@@ -5,7 +5,7 @@ use super::streams::BodyWriter;
 use super::{ApiError, Format, View};
 use crate::codec::json::JsonEncoder;
 use crate::model::Timestamp;
-use crate::net::http::{Request, Response, StaticText};
+use crate::net::http::{Request, Response};
 use crate::peer::wire::ErrorBody;
 
 const COMMON_HEADERS: [(&str, &str); 3] = [
@@ -81,14 +81,6 @@ impl ResponseWriter<'_> {
     pub fn end(&mut self, format: Format) {
         if format == Format::Json {
             self.response.body.extend_from_slice(b"\r\n");
-        }
-    }
-
-    /// Writes a JSON text of the program, or 406 if the client does not accept JSON. Clients must revalidate it.
-    pub fn static_json(&mut self, text: &StaticText, may_compress: bool, request: &Request<'_>) {
-        match self.accept.format {
-            Some(Format::Json) => text.send("no-cache", may_compress, request, self.response),
-            _ => self.container_error(406),
         }
     }
 

@@ -5,6 +5,7 @@
 //! budget is spent, and is called again in the next step.
 
 use std::collections::VecDeque;
+use std::task::Poll;
 
 use super::error::ApiError;
 use super::request_context::NodeContext;
@@ -82,17 +83,6 @@ pub struct ListWriter {
 }
 
 impl ListWriter {
-    /// Writes a view up to its first gap.
-    pub fn open(writer: &mut BodyWriter<'_>, view: &impl View) -> ListWriter {
-        ListWriter::open_as(writer, view, false)
-    }
-
-    /// Writes an element up to its first gap.
-    pub fn open_element(&mut self, writer: &mut BodyWriter<'_>, element: &impl View) -> ListWriter {
-        self.separate(writer);
-        ListWriter::open_as(writer, element, true)
-    }
-
     /// Writes the size of the list, the only one of its view: no length is corrected later, so the output is final.
     fn set_size(&mut self, writer: &mut BodyWriter<'_>, ListSize { count, bytes }: ListSize) {
         if let Some(gap) = self.placeholders.pop_front() {
@@ -101,7 +91,8 @@ impl ListWriter {
         self.is_sized = true;
     }
 
-    fn open_as(writer: &mut BodyWriter<'_>, view: &impl View, is_element: bool) -> ListWriter {
+    /// Writes a view, or an element of another list, up to its first gap.
+    fn open(writer: &mut BodyWriter<'_>, view: &impl View, is_element: bool) -> ListWriter {
         let start = writer.body.len();
         match writer.format {
             Format::Json => {
@@ -190,7 +181,8 @@ pub struct ListStep<'a, 'n, 'w> {
     nested: &'a mut Option<ListWriter>,
     /// The list of which this one is an element.
     outer: Option<&'a mut ListWriter>,
-    is_interrupted: bool,
+    /// The step ends before the list is complete; the next step continues it.
+    pub is_interrupted: bool,
 }
 
 impl ListStep<'_, '_, '_> {
@@ -199,23 +191,21 @@ impl ListStep<'_, '_, '_> {
         self.writer.format
     }
 
-    /// Returns whether the view with the list is written.
-    pub fn is_open(&self) -> bool {
-        self.list.is_some()
-    }
-
     /// Writes a view up to its list, in the first step; a list that is not opened is a [`DataListHead`].
     pub fn open(&mut self, view: &impl View) -> &mut ListWriter {
         let (outer, writer) = (&mut self.outer, &mut *self.writer);
         self.list.get_or_insert_with(|| match outer {
-            Some(outer) => outer.open_element(writer, view),
-            None => ListWriter::open(writer, view),
+            Some(outer) => {
+                outer.separate(writer);
+                ListWriter::open(writer, view, true)
+            }
+            None => ListWriter::open(writer, view, false),
         })
     }
 
     /// The same for the only list of a view, with its size in the binary format.
     pub fn open_sized(&mut self, view: &impl View, size: ListSize) {
-        if !self.is_open() {
+        if self.list.is_none() {
             self.open(view);
             if let Some(list) = self.list {
                 list.set_size(self.writer, size);
@@ -293,16 +283,6 @@ impl ListStep<'_, '_, '_> {
     pub fn must_pause(&mut self) -> bool {
         !self.should_continue(usize::MAX)
     }
-
-    /// Ends the step before the list is complete.
-    pub fn interrupt(&mut self) {
-        self.is_interrupted = true;
-    }
-
-    /// Returns whether the next step continues the list.
-    pub fn is_interrupted(&self) -> bool {
-        self.is_interrupted
-    }
 }
 
 /// Stream of a list. A function appends elements until [`ListStep::should_continue`] returns `false` or there are no
@@ -361,35 +341,13 @@ where
     }
 }
 
-/// Result of the search for the next item.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NextItem<T> {
-    /// The next item.
-    Item(T),
-    /// The budget is used up and no item was found yet.
-    Pending,
-    /// There are no more items.
-    End,
-}
-
-impl<T> NextItem<T> {
-    /// Maps the item.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> NextItem<U> {
-        match self {
-            NextItem::Item(item) => NextItem::Item(change(item)),
-            NextItem::Pending => NextItem::Pending,
-            NextItem::End => NextItem::End,
-        }
-    }
-}
-
 /// Source of items that are searched one after another, each on a snapshot of the last commit.
 pub trait ItemSource {
     /// Type of the items.
     type Item;
 
-    /// Searches the next item. Makes some progress with any budget.
-    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<NextItem<Self::Item>, ApiError>;
+    /// Searches the next item; [`Poll::Pending`] if the budget is used up first. Makes some progress with any budget.
+    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<Poll<Option<Self::Item>>, ApiError>;
 
     /// Returns the approximate memory in bytes held between two calls.
     fn held_bytes(&self) -> usize {
@@ -402,9 +360,9 @@ pub fn item_list<I: ItemSource<Item: View>>(mut items: I) -> impl ResponseStream
     list_stream(move |step| {
         loop {
             match items.next(step.node)? {
-                NextItem::Item(item) => step.push(&item),
-                NextItem::Pending => {}
-                NextItem::End => return Ok(()),
+                Poll::Ready(Some(item)) => step.push(&item),
+                Poll::Pending => {}
+                Poll::Ready(None) => return Ok(()),
             }
             *step.held_bytes = items.held_bytes();
             if step.must_pause() {

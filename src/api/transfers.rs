@@ -125,10 +125,12 @@ pub fn transfer_page(
     let held_bytes = key.as_ref().map_or(0, |_| size_of::<KeyPair>());
     let list = list_stream(move |step| {
         let chain = step.node.chain;
-        let mut cursor = TransferCursor::new(&chain, &account, directions, before)?;
-        step.node.budget.charge(cost::TX_LIST * cursor.cursors.len() as u32);
+        let lists = directions.iter();
+        let lists = lists.map(|direction| AccountTxCursor::new(chain.snapshot, &account, *direction, before));
+        let mut lists = lists.collect::<Result<Vec<_>, _>>()?;
+        step.node.budget.charge(cost::TX_LIST * lists.len() as u32);
         while left > 0 {
-            let Some((id, place)) = cursor.next(&chain)? else { break };
+            let Some((id, place)) = next_transfer(&mut lists, &chain)? else { break };
             let raw = chain.transaction(place)?.ok_or(DAMAGED)?;
             let transaction = raw.read()?;
             let inner_hash = transaction.inner().map(Transaction::hash);
@@ -149,34 +151,18 @@ pub fn transfer_page(
     list.holding(held_bytes)
 }
 
-/// Cursor over the transactions of an account, highest ids first.
-struct TransferCursor {
-    cursors: Vec<AccountTxCursor>,
-}
-
-impl TransferCursor {
-    /// Creates a cursor at the first transaction with an id below `before`.
-    fn new(
-        chain: &ChainSnapshot<'_>,
-        account: &Address,
-        directions: &'static [Direction],
-        before: u64,
-    ) -> Result<TransferCursor, StoreError> {
-        let cursors =
-            directions.iter().map(|direction| AccountTxCursor::new(chain.snapshot, account, *direction, before));
-        Ok(TransferCursor { cursors: cursors.collect::<Result<_, _>>()? })
-    }
-
-    /// Returns the id and location of the next transaction. A transaction in both lists is returned once.
-    fn next(&mut self, chain: &ChainSnapshot<'_>) -> Result<Option<(u64, TxLocation)>, StoreError> {
-        let next = self.cursors.iter().filter_map(AccountTxCursor::peek).max();
-        for cursor in &mut self.cursors {
-            if cursor.peek() == next {
-                cursor.advance(chain.snapshot)?;
-            }
+/// Returns the highest id in lists of transactions, and its location. A transaction in several lists is returned once.
+fn next_transfer(
+    lists: &mut [AccountTxCursor],
+    chain: &ChainSnapshot<'_>,
+) -> Result<Option<(u64, TxLocation)>, StoreError> {
+    let next = lists.iter().filter_map(AccountTxCursor::peek).max();
+    for list in lists {
+        if list.peek() == next {
+            list.advance(chain.snapshot)?;
         }
-        Ok(next)
     }
+    Ok(next)
 }
 
 /// Decrypts the message of a transfer, if the account's key can read it.

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use super::ApiError;
-use super::media::Accept;
 use crate::codec::text::repair_utf8;
 
 /// Returns a query parameter; several values are joined with commas. The case of the name's first letter is ignored.
@@ -46,22 +45,6 @@ fn decode(text: &str) -> Result<Cow<'_, str>, ApiError> {
     Ok(Cow::Owned(repair_utf8(&bytes).into_owned()))
 }
 
-/// A normalized path.
-#[derive(Debug, PartialEq, Eq)]
-pub struct NormalisedPath {
-    /// Path without its last extension.
-    pub path: String,
-    /// Extension, without its dot.
-    pub extension: Option<String>,
-}
-
-impl NormalisedPath {
-    /// Returns the format that the extension requests.
-    pub fn accept(&self) -> Option<Accept<'static>> {
-        self.extension.as_deref().map(Accept::by_extension)
-    }
-}
-
 /// A path that the web container rejects.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MalformedPath;
@@ -74,9 +57,9 @@ pub fn without_trailing_slash(path: &str) -> &str {
     }
 }
 
-/// Collapses slashes, decodes escapes, strips path parameters and splits off the extension. Returns `None` if the path has
-/// none of these.
-pub fn normalise(raw: &str) -> Result<Option<NormalisedPath>, MalformedPath> {
+/// Collapses slashes, decodes escapes, strips path parameters and splits off the extension, which is returned without its
+/// dot. Returns `None` if the path has none of these.
+pub fn normalise(raw: &str) -> Result<Option<(String, Option<String>)>, MalformedPath> {
     if !raw.bytes().any(|byte| matches!(byte, b'%' | b';' | b'.')) && !raw.contains("//") {
         return Ok(None);
     }
@@ -90,7 +73,7 @@ pub fn normalise(raw: &str) -> Result<Option<NormalisedPath>, MalformedPath> {
     let dot = path[name..].rfind('.').map(|dot| name + dot);
     let extension = dot.map(|dot| path[dot + 1..].to_owned());
     path.truncate(dot.unwrap_or(path.len()));
-    Ok(Some(NormalisedPath { path, extension }))
+    Ok(Some((path, extension)))
 }
 
 /// Decodes escapes and strips path parameters, which end with their segment.
@@ -188,8 +171,8 @@ mod path_tests {
             ("/chain/height.foo", Some("foo")),
             ("//chain/height/", None),
         ] {
-            let normalised = normalise(raw).unwrap().expect(raw);
-            assert_eq!((normalised.path.as_str(), normalised.extension.as_deref()), ("/chain/height", extension));
+            let (path, found) = normalise(raw).unwrap().expect(raw);
+            assert_eq!((path.as_str(), found.as_deref()), ("/chain/height", extension));
         }
         assert_eq!(normalise("/chain/height"), Ok(None));
         assert_eq!(without_trailing_slash("/chain/height/"), "/chain/height");
@@ -199,8 +182,8 @@ mod path_tests {
     #[test]
     fn dots_are_not_resolved() {
         for raw in ["/chain/./height", "/chain/../chain/height", "/chain/height%20"] {
-            let normalised = normalise(raw).unwrap().expect(raw);
-            assert_ne!(normalised.path, "/chain/height", "{raw}");
+            let (path, _) = normalise(raw).unwrap().expect(raw);
+            assert_ne!(path, "/chain/height", "{raw}");
         }
     }
 

@@ -57,7 +57,7 @@ use crate::net::service::{ConnectionId, Effects, Event, ListenerId, LoopTime, Pr
 use crate::peer::chain_comparison::far_ahead;
 use crate::peer::{Manager, PeerSettings, SavedPeers, wire};
 use crate::store::{SnapshotCache, Store, StoreError, tip};
-use crate::websocket_api::{self, Broker, BrokerTime};
+use crate::websocket_api::{self, Broker};
 
 /// The listener of the HTTP interface.
 pub const HTTP: ListenerId = ListenerId(0);
@@ -275,10 +275,6 @@ impl<'s> Node<'s> {
         self.clock.now(now.unix_millis, now.monotonic.as_millis() as u64)
     }
 
-    fn broker_time(&self, now: LoopTime) -> BrokerTime {
-        BrokerTime { monotonic: now.monotonic, network: self.time(now) }
-    }
-
     /// Returns whether an event left work to do.
     fn has_pending_work(&self) -> bool {
         !self.mempool.newly_accepted.is_empty() || self.broker.has_work(!self.mempool.has_work())
@@ -308,9 +304,9 @@ impl Service for Node<'_> {
         let progress = match event {
             Event::Request(exchange) => self.request(exchange, now, effects),
             Event::WebSocketMessage { socket, message, is_text } => {
-                self.broker.on_message(socket, message, is_text, self.broker_time(now), effects)
+                self.broker.on_message(socket, message, is_text, self.peer_now(now), effects)
             }
-            Event::WebSocketResumed { socket } => self.broker.on_resumed(socket, self.broker_time(now), effects),
+            Event::WebSocketResumed { socket } => self.broker.on_resumed(socket, self.peer_now(now), effects),
             Event::WebSocketOpened { socket, client: caller } => {
                 self.broker.open_websocket(socket, &caller, now.monotonic, effects);
                 Progress::Done

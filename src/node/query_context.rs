@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::rc::Rc;
+use std::task::Poll;
 
-use crate::api::streams::{BodyWriter, ItemSource, NextItem};
+use crate::api::streams::{BodyWriter, ItemSource};
 use crate::api::{
     ALL_TRANSFERS, AccountBody, ApiError, BlockBody, DefinitionAndSupply, Format, NodeContext, OwnedDefinitions,
     OwnedMosaics, Page, RentedNamespaces, View, supply_of, transfer_page,
@@ -50,10 +51,10 @@ impl QueryContext<'_> {
         })
     }
 
-    fn next(&mut self, item: &Item, progress: &mut BodyProgress) -> Result<NextItem<Vec<u8>>, ApiError> {
+    fn next(&mut self, item: &Item, progress: &mut BodyProgress) -> Result<Poll<Option<Vec<u8>>>, ApiError> {
         if matches!(item, Item::NodeInfo) {
             self.node.require_joined()?;
-            return Ok(NextItem::Item(text_of(&self.node.description.info)));
+            return Ok(Poll::Ready(Some(text_of(&self.node.description.info))));
         }
         let BodyProgress { text, rest } = progress;
         let rest = match rest {
@@ -65,17 +66,16 @@ impl QueryContext<'_> {
             BodyStream::Text(stream) => {
                 let mut writer = BodyWriter { format: Format::Json, body: text, json: &mut JsonEncoder::default() };
                 match stream.write_chunk(node, &mut writer)? {
-                    Progress::Done => NextItem::Item(std::mem::take(text)),
-                    _ => NextItem::Pending,
+                    Progress::Done => Poll::Ready(Some(std::mem::take(text))),
+                    _ => Poll::Pending,
                 }
             }
-            BodyStream::Namespaces(names) => names.next(node)?.map(|namespace| text_of(&namespace)),
-            BodyStream::Mosaics(mosaics) => mosaics.next(node)?.map(|mosaic| text_of(&mosaic)),
-            BodyStream::Definitions(definitions) => match definitions.next(node)? {
-                NextItem::Item(definition) => NextItem::Item(definition_text(&definition, node)?),
-                NextItem::Pending => NextItem::Pending,
-                NextItem::End => NextItem::End,
-            },
+            BodyStream::Namespaces(names) => names.next(node)?.map(|found| found.map(|namespace| text_of(&namespace))),
+            BodyStream::Mosaics(mosaics) => mosaics.next(node)?.map(|found| found.map(|mosaic| text_of(&mosaic))),
+            BodyStream::Definitions(definitions) => {
+                let found = definitions.next(node)?;
+                found.map(|found| found.map(|definition| definition_text(&definition, node)).transpose())?
+            }
         })
     }
 }
@@ -109,7 +109,7 @@ impl ChainSource for QueryContext<'_> {
         item: &Item,
         progress: &mut BodyProgress,
         budget: &mut Budget,
-    ) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
+    ) -> Result<Poll<Option<Vec<u8>>>, ChainSourceError> {
         std::mem::swap(&mut self.node.budget, budget);
         let next = self.next(item, progress);
         std::mem::swap(&mut self.node.budget, budget);

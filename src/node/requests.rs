@@ -26,7 +26,7 @@ impl Node<'_> {
 
     fn answer_websocket(&mut self, exchange: Exchange<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
         exchange.response.route_id = WEBSOCKET_ROUTE_ID;
-        let (present, entropy) = (self.broker_time(now), self.next_entropy());
+        let (present, entropy) = (self.peer_now(now), self.next_entropy());
         self.broker.request(exchange, present, entropy, effects)
     }
 

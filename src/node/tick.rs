@@ -187,7 +187,7 @@ impl Node<'_> {
     /// account's data shows what waits in the mempool, and transactions that a reorg returned to the mempool are
     /// published before the blocks that replace theirs.
     fn publish(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) -> Result<(), StoreError> {
-        let (may_publish_blocks, time) = (!self.mempool.has_work(), self.broker_time(now));
+        let (may_publish_blocks, time) = (!self.mempool.has_work(), self.peer_now(now));
         if !self.broker.has_work(may_publish_blocks) {
             return Ok(());
         }

@@ -8,11 +8,12 @@ use super::publish_job::PublishContext;
 use super::queues::{NewsQueue, QueryQueue};
 use super::session::{SessionId, SessionTransport};
 use super::session_table::{SessionTable, TOO_MANY_SESSIONS};
-use super::{BrokerTime, Counts, Settings, sockjs};
+use super::{Counts, Settings, sockjs};
 use crate::budget::Budget;
 use crate::model::{Height, NetworkByte, Transaction};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{Client, ConnectionId, Effects, Message, Progress};
+use crate::peer::io::Now;
 
 /// Bytes of a SockJS message parsed per work unit.
 const PAYLOAD_BYTES_PER_UNIT: usize = 50;
@@ -103,7 +104,7 @@ impl Broker {
         socket: ConnectionId,
         message: &[u8],
         is_text: bool,
-        now: BrokerTime,
+        now: Now,
         effects: &mut dyn Effects,
     ) -> Progress {
         self.table.now = now;
@@ -144,7 +145,7 @@ impl Broker {
     }
 
     /// Continues a message that [`on_message`](Self::on_message) left unfinished.
-    pub fn on_resumed(&mut self, socket: ConnectionId, now: BrokerTime, effects: &mut dyn Effects) -> Progress {
+    pub fn on_resumed(&mut self, socket: ConnectionId, now: Now, effects: &mut dyn Effects) -> Progress {
         self.table.now = now;
         self.table.session_of(socket).map_or(Progress::Done, |id| self.handle_frames(id, effects))
     }
@@ -200,7 +201,7 @@ impl Broker {
         &mut self,
         may_publish_blocks: bool,
         source: &mut dyn ChainSource,
-        now: BrokerTime,
+        now: Now,
         units: u32,
         effects: &mut dyn Effects,
     ) {

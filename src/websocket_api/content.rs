@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::rc::Rc;
+use std::task::Poll;
 
 use super::stomp::encoder::MESSAGE_END;
 use super::topics::{self, OwnedKind};
 use super::{BlocksNewBody, sockjs};
-use crate::api::streams::{ItemSource, NextItem, ResponseStream};
+use crate::api::streams::{ItemSource, ResponseStream};
 use crate::api::{OwnedDefinitions, OwnedMosaics, RentedNamespaces, TransactionMeta, TransactionPair, View};
 use crate::budget::Budget;
 use crate::codec::json::JsonEncoder;
@@ -108,13 +109,13 @@ pub trait ChainSource {
     /// Returns up to `max` transactions of the block at a height, starting at index `from`; none at its end.
     fn transactions(&self, height: Height, from: usize, max: usize) -> Result<Vec<Transaction>, ChainSourceError>;
     /// Returns the JSON of a block, an account, its newest transactions or the node, or of the next item that an account
-    /// owns, as in the HTTP API; [`NextItem::Pending`] if the budget is used up first.
+    /// owns, as in the HTTP API; [`Poll::Pending`] if the budget is used up first.
     fn next_body(
         &mut self,
         item: &Item,
         progress: &mut BodyProgress,
         budget: &mut Budget,
-    ) -> Result<NextItem<Vec<u8>>, ChainSourceError>;
+    ) -> Result<Poll<Option<Vec<u8>>>, ChainSourceError>;
     /// Returns the recipient of a mosaic's levy, if it has one.
     fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, ChainSourceError>;
     /// Returns up to `limit` unconfirmed transactions that affect an account, the newest first.

@@ -226,11 +226,8 @@ fn units(count: usize, per_unit: usize) -> u32 {
     u32::try_from(count / per_unit).unwrap_or(u32::MAX)
 }
 
-/// Maximum length of a JSON string that is read or written, in UTF-16 code units; longer ones are cut.
+/// Maximum length of a text that is read or described, in UTF-16 code units; longer ones are cut.
 const MAX_STRING_UNITS: usize = 128;
-/// Length in bytes at which the description of unexpected data stops growing; the error message is finally cut to
-/// [`MAX_STRING_UNITS`].
-const MAX_DESCRIPTION_BYTES: usize = 4 * MAX_STRING_UNITS;
 /// Maximum length of a payload, in bytes. Wallets send 54.
 const MAX_PAYLOAD_BYTES: usize = 4 * 1024;
 
@@ -273,7 +270,7 @@ fn account_of(payload: &[u8]) -> Result<String, QueryError> {
     }
     let value = lenient_json::parse(payload).unwrap_or(Value::Null);
     let Value::Object(_) = value else {
-        return Err(format!("unexpected data: {}", describe(&value)).into());
+        return Err(format!("unexpected data: {}", truncate_utf16(&describe(value), MAX_STRING_UNITS)).into());
     };
     match value.get("account") {
         None | Some(Value::Null) => Err(MISSING),
@@ -284,54 +281,42 @@ fn account_of(payload: &[u8]) -> Result<String, QueryError> {
 }
 
 /// Describes a payload that is not an object: a string as it is, any other value as JSON.
-fn describe(value: &Value) -> String {
+fn describe(value: Value) -> String {
     if let Value::String(text) = value {
-        return truncate_utf16(text, MAX_STRING_UNITS).into_owned();
+        return text;
     }
     let mut json = Vec::new();
-    write_value(&mut json, value);
+    write_value(&mut json, &value);
     String::from_utf8_lossy(&json).into_owned()
 }
 
-/// Appends `value` as JSON, until the description is too long.
+/// Appends `value` as JSON.
 fn write_value(out: &mut Vec<u8>, value: &Value) {
-    if out.len() > MAX_DESCRIPTION_BYTES {
-        return;
-    }
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(value) => out.extend_from_slice(value.to_string().as_bytes()),
         Value::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
         Value::HugeInteger => out.extend_from_slice(b"an integer beyond 64 bits"),
         Value::Decimal(value) => write_json_double(out, *value),
-        Value::String(text) => write_json_string(out, &truncate_utf16(text, MAX_STRING_UNITS)),
-        Value::Array(items) => {
-            out.push(b'[');
-            write_separated(out, items, write_value);
-            out.push(b']');
-        }
-        Value::Object(members) => {
-            out.push(b'{');
-            write_separated(out, members, |out, (key, value)| {
-                write_json_string(out, &truncate_utf16(key, MAX_STRING_UNITS));
-                out.push(b':');
-                write_value(out, value);
-            });
-            out.push(b'}');
-        }
+        Value::String(text) => write_json_string(out, text),
+        Value::Array(items) => write_separated(out, *b"[]", items, write_value),
+        Value::Object(members) => write_separated(out, *b"{}", members, |out, (key, value)| {
+            write_json_string(out, key);
+            out.push(b':');
+            write_value(out, value);
+        }),
     }
 }
 
-fn write_separated<T>(out: &mut Vec<u8>, items: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
+fn write_separated<T>(out: &mut Vec<u8>, [open, close]: [u8; 2], items: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
+    out.push(open);
     for (index, item) in items.iter().enumerate() {
-        if out.len() > MAX_DESCRIPTION_BYTES {
-            return;
-        }
         if index > 0 {
             out.push(b',');
         }
         write(out, item);
     }
+    out.push(close);
 }
 
 #[cfg(test)]
@@ -443,7 +428,7 @@ mod tests {
     fn a_large_unexpected_value_has_a_short_description() {
         let payload = format!("[{}", "['aaaaaaaa',1],".repeat(280) + "]");
         let error = account_of(payload.as_bytes()).unwrap_err();
-        assert!(error.to_string().len() < 2 * MAX_DESCRIPTION_BYTES);
+        assert!(error.to_string().len() < 2 * MAX_STRING_UNITS);
     }
 
     #[test]

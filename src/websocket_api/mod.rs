@@ -44,17 +44,6 @@ use std::time::Duration;
 
 use stomp::DEFAULT_FRAME_BYTES;
 
-use crate::model::Timestamp;
-
-/// The current time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BrokerTime {
-    /// Time since the start.
-    pub monotonic: Duration,
-    /// Network time.
-    pub network: Timestamp,
-}
-
 /// Counters of the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

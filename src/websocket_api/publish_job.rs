@@ -3,12 +3,12 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::task::Poll;
 
 use super::content::{BodyProgress, ChainSource, ChainSourceError, Content, Item, SharedPair};
 use super::session::SessionId;
 use super::session_table::SessionTable;
 use super::topics::{self, OwnedKind, matches_pattern};
-use crate::api::streams::NextItem;
 use crate::budget::Budget;
 use crate::model::{Address, Body, Height, MosaicId, Transaction};
 use crate::net::service::Effects;
@@ -252,9 +252,9 @@ impl Delivery {
                         Some(true) => {}
                     }
                     match self.make_content(context)? {
-                        NextItem::Item(content) => content,
-                        NextItem::Pending => return Ok(false),
-                        NextItem::End => return Ok(true),
+                        Poll::Ready(Some(content)) => content,
+                        Poll::Pending => return Ok(false),
+                        Poll::Ready(None) => return Ok(true),
                     }
                 }
             };
@@ -278,20 +278,20 @@ impl Delivery {
     }
 
     /// Creates the next message. Long ones are written in steps.
-    fn make_content(&mut self, context: &mut PublishContext<'_>) -> Result<NextItem<Content>, ChainSourceError> {
+    fn make_content(&mut self, context: &mut PublishContext<'_>) -> Result<Poll<Option<Content>>, ChainSourceError> {
         let pool = &context.table.pool;
         let content = match &self.item {
             Item::Height(height) => Content::height(*height, context.table.settings.blocks_new, pool),
             Item::Unconfirmed(transaction) => Content::view(&**transaction, pool),
             Item::TransactionOf(_, pair) => pair.content(pool),
             item => match context.source.next_body(item, &mut self.progress, &mut context.budget)? {
-                NextItem::Item(text) => Content::of(text, pool),
-                NextItem::Pending => return Ok(NextItem::Pending),
-                NextItem::End => return Ok(NextItem::End),
+                Poll::Ready(Some(text)) => Content::of(text, pool),
+                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Ready(None) => return Ok(Poll::Ready(None)),
             },
         };
         context.budget.charge(content.units());
-        Ok(NextItem::Item(content))
+        Ok(Poll::Ready(Some(content)))
     }
 
     /// Looks for recipients within the budget. Returns whether there are any, once that is known.

@@ -11,11 +11,12 @@ use super::session::{
 };
 use super::stomp::{Decoder, encoder};
 use super::topics::{self, Ended, Topics, is_pattern};
-use super::{BrokerTime, Counts, Limits, Settings};
+use super::{Counts, Limits, Settings};
 use crate::metrics::{Ranking, subtract};
 use crate::model::{Address, NetworkByte};
 use crate::net::service::{Client, ConnectionId, Dropped, Effects};
 use crate::net::{ClientKey, SharedBytesCounter};
+use crate::peer::io::Now;
 
 /// Maximum length of a subscription id, in bytes; a longer one is rejected.
 const MAX_SUBSCRIPTION_ID_BYTES: usize = 256;
@@ -47,7 +48,7 @@ pub struct SessionTable {
     /// Holds the shared bodies.
     pub pool: SharedBytesCounter,
     /// The current time.
-    pub now: BrokerTime,
+    pub now: Now,
     /// The subscription index.
     pub topics: Topics,
     /// Number of sessions that have registered each address.
@@ -90,7 +91,7 @@ impl SessionTable {
             settings,
             network,
             pool,
-            now: BrokerTime::default(),
+            now: Now::default(),
             topics: Topics::default(),
             registered: BTreeMap::new(),
             removed: Vec::new(),

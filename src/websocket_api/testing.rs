@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::task::Poll;
 
 use super::{BodyProgress, ChainSource, ChainSourceError, Item, OwnedKind};
-use crate::api::streams::NextItem;
 use crate::api::{AccountInfo, AccountMeta, RemoteStatus};
 use crate::api::{AccountPair, View};
 use crate::budget::Budget;
@@ -176,7 +176,7 @@ pub struct FakeNode {
     pub owned: BTreeMap<(OwnedKind, Address), usize>,
     /// Number of items returned so far.
     pub returned: RefCell<BTreeMap<(OwnedKind, Address), usize>>,
-    /// The last lookup returned [`NextItem::Pending`].
+    /// The last lookup returned [`Poll::Pending`].
     pub is_pending: Cell<bool>,
     /// It has not joined its network yet.
     pub is_booting: bool,
@@ -206,7 +206,7 @@ impl ChainSource for FakeNode {
         item: &Item,
         progress: &mut BodyProgress,
         budget: &mut Budget,
-    ) -> Result<NextItem<Vec<u8>>, ChainSourceError> {
+    ) -> Result<Poll<Option<Vec<u8>>>, ChainSourceError> {
         let broken = Err(ChainSourceError("it is broken".into()));
         match item {
             Item::Block(height) => {
@@ -217,23 +217,23 @@ impl ChainSource for FakeNode {
                 progress.text.extend_from_slice(&rest[..piece]);
                 budget.charge((piece / BYTES_PER_UNIT) as u32);
                 let is_whole = piece == rest.len();
-                Ok(if is_whole { NextItem::Item(std::mem::take(&mut progress.text)) } else { NextItem::Pending })
+                Ok(if is_whole { Poll::Ready(Some(std::mem::take(&mut progress.text))) } else { Poll::Pending })
             }
             Item::Account(address) => {
                 budget.charge(20);
                 self.accounts_asked.set(self.accounts_asked.get() + 1);
-                if self.broken == Some(*address) { broken } else { Ok(NextItem::Item(account_text(*address))) }
+                if self.broken == Some(*address) { broken } else { Ok(Poll::Ready(Some(account_text(*address)))) }
             }
             Item::RecentTransfers(_) => {
                 budget.charge(20);
-                Ok(NextItem::Item(b"{\"data\":[]}".to_vec()))
+                Ok(Poll::Ready(Some(b"{\"data\":[]}".to_vec())))
             }
             Item::Owned(kind, address) => {
                 budget.charge(4);
                 if self.broken == Some(*address) { broken } else { Ok(self.next_owned((*kind, *address))) }
             }
             Item::NodeInfo if self.is_booting => Err(ChainSourceError("NIS_ILLEGAL_STATE_NOT_BOOTED".into())),
-            Item::NodeInfo => Ok(NextItem::Item(b"{\"node\":1}".to_vec())),
+            Item::NodeInfo => Ok(Poll::Ready(Some(b"{\"node\":1}".to_vec()))),
             other => panic!("the broker makes the body of {other:?}"),
         }
     }
@@ -252,20 +252,20 @@ impl ChainSource for FakeNode {
 }
 
 impl FakeNode {
-    fn next_owned(&self, key: (OwnedKind, Address)) -> NextItem<Vec<u8>> {
+    fn next_owned(&self, key: (OwnedKind, Address)) -> Poll<Option<Vec<u8>>> {
         let mut delivered = self.returned.borrow_mut();
         let delivered = delivered.entry(key).or_default();
         if *delivered == self.owned.get(&key).copied().unwrap_or(0) {
             *delivered = 0;
-            return NextItem::End;
+            return Poll::Ready(None);
         }
         // Every other lookup returns nothing at first.
         self.is_pending.set(!self.is_pending.get());
         if self.is_pending.get() {
-            return NextItem::Pending;
+            return Poll::Pending;
         }
         *delivered += 1;
-        NextItem::Item(format!("{{\"number\":{delivered}}}").into_bytes())
+        Poll::Ready(Some(format!("{{\"number\":{delivered}}}").into_bytes()))
     }
 }
 

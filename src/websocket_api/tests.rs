@@ -17,14 +17,15 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::testing::{A1, A2, FakeNode, NETWORK, Recorder, Sent, TIME, address, block_of, client, multisig, transfer};
-use super::{BlocksNewBody, Broker, BrokerTime, BrokerUsage, Limits, Settings};
+use super::{BlocksNewBody, Broker, BrokerUsage, Limits, Settings};
 use crate::model::Height;
 use crate::net::SharedBytesCounter;
 use crate::net::service::{ConnectionId, Progress};
+use crate::peer::io::Now;
 
 const NOTHING: [&str; 0] = [];
 const NOW: Duration = Duration::from_secs(1_000);
-const PRESENT: BrokerTime = BrokerTime { monotonic: NOW, network: TIME };
+const PRESENT: Now = Now { monotonic: NOW, network: TIME, network_millis: 0 };
 
 /// A broker with the websockets 1 and 2 of two clients, and its recorded effects.
 struct Bench {

@@ -197,7 +197,7 @@ fn a_newcomer_evicts_the_longest_silent_session_of_the_largest_client() {
             NOW,
             &mut bench.effects,
         );
-        let later = BrokerTime { monotonic: NOW + Duration::from_secs(socket), ..PRESENT };
+        let later = Now { monotonic: NOW + Duration::from_secs(socket), ..PRESENT };
         bench.broker.on_message(ConnectionId(socket), b"\n", true, later, &mut bench.effects);
     }
     // Each newcomer evicts the longest silent session among those of the clients with the most sessions.

@@ -45,7 +45,7 @@ impl Port {
             is_resumed,
             is_rate_limited: false,
         };
-        let present = BrokerTime { monotonic: self.now, network: TIME };
+        let present = Now { monotonic: self.now, ..PRESENT };
         let taken = self.bench.broker.request(exchange, present, 7, &mut self.bench.effects);
         if taken == Progress::Done {
             self.open.remove(&connection);
@@ -137,7 +137,7 @@ impl Port {
     }
 
     fn receive_message(&mut self, socket: u64, message: &str, is_text: bool) -> Vec<String> {
-        let present = BrokerTime { monotonic: self.now, network: TIME };
+        let present = Now { monotonic: self.now, ..PRESENT };
         let Bench { broker, effects, .. } = &mut self.bench;
         let taken = broker.on_message(ConnectionId(socket), message.as_bytes(), is_text, present, effects);
         assert_eq!(taken, Progress::Done);
@@ -154,7 +154,7 @@ fn copy(response: &Response) -> Response {
 fn handshake_of(text: &str) -> bool {
     let mut reader = RequestReader::new(100);
     reader.receive(text.as_bytes());
-    handshake(&reader.next_request().unwrap().unwrap()).is_ok()
+    handshake(&reader.next_request().unwrap().unwrap(), &mut Response::new())
 }
 
 fn seconds(seconds: u64) -> Duration {
