@@ -188,7 +188,7 @@ mod tests {
         page.gauge("a_seconds", "One.", Duration::from_millis(1500));
         page.gauge("nothing", "Not known.", None::<u64>);
         page.counters("b_total", "Two.", [(vec![("name", "x\"y\\\n")], 7u64), (vec![], 8)]);
-        let mut histogram = Histogram::new(const { &[Duration::from_millis(250)] });
+        let mut histogram = Histogram::new(&[250_000]);
         [1, 2000].iter().for_each(|millis| histogram.observe(Duration::from_millis(*millis)));
         page.histograms("c_seconds", "Three.", [(vec![("k", "v")], &histogram)]);
         let expected = r#"# HELP a_seconds One.

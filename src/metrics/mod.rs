@@ -28,21 +28,23 @@ pub fn subtract(counter: &mut usize, count: usize) {
 /// Counts of durations, each in the first bucket whose bound it does not exceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
-    bounds: &'static [Duration],
+    /// In microseconds.
+    bounds: &'static [u64],
     /// One more than the bounds, for durations above all bounds.
     counts: Box<[u64]>,
     sum: Duration,
 }
 
 impl Histogram {
-    /// Creates an empty histogram. The bounds must ascend.
-    pub fn new(bounds: &'static [Duration]) -> Histogram {
+    /// Creates an empty histogram. The bounds are microseconds and must ascend.
+    pub fn new(bounds: &'static [u64]) -> Histogram {
         Histogram { bounds, counts: vec![0; bounds.len() + 1].into(), sum: Duration::ZERO }
     }
 
     /// Counts a duration.
     pub fn observe(&mut self, time: Duration) {
-        let step = self.bounds.iter().position(|bound| time <= *bound).unwrap_or(self.bounds.len());
+        let fits = |bound: &u64| time <= Duration::from_micros(*bound);
+        let step = self.bounds.iter().position(fits).unwrap_or(self.bounds.len());
         self.counts[step] += 1;
         self.sum = self.sum.saturating_add(time);
     }
@@ -63,7 +65,7 @@ impl Histogram {
             *total += count;
             Some(*total)
         });
-        self.bounds.iter().copied().zip(up_to)
+        self.bounds.iter().copied().map(Duration::from_micros).zip(up_to)
     }
 }
 
@@ -172,7 +174,7 @@ mod tests {
 mod histogram_tests {
     use super::*;
 
-    const BOUNDS: &[Duration] = &[Duration::from_millis(1), Duration::from_millis(10)];
+    const BOUNDS: &[u64] = &[1_000, 10_000];
 
     #[test]
     fn a_time_counts_in_every_bucket_whose_bound_it_does_not_exceed() {

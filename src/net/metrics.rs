@@ -12,34 +12,10 @@ pub const MAX_ROUTES: usize = 256;
 /// Clients listed in [`Metrics::top_clients`].
 pub const TOP_CLIENTS: usize = 5;
 
-const fn micros(count: u64) -> Duration {
-    Duration::from_micros(count)
-}
-
-/// Histogram buckets of response times.
-const RESPONSE_TIME_BUCKETS: &[Duration] = &[
-    micros(500),
-    micros(1_000),
-    micros(2_500),
-    micros(5_000),
-    micros(10_000),
-    micros(25_000),
-    micros(100_000),
-    micros(500_000),
-    micros(5_000_000),
-];
-/// Histogram buckets of loop iterations.
-const ITERATION_TIME_BUCKETS: &[Duration] = &[
-    micros(100),
-    micros(500),
-    micros(1_000),
-    micros(2_000),
-    micros(5_000),
-    micros(10_000),
-    micros(25_000),
-    micros(100_000),
-    micros(1_000_000),
-];
+/// Histogram buckets of response times, in microseconds.
+const RESPONSE_TIME_BUCKETS: &[u64] = &[500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 5_000_000];
+/// Histogram buckets of loop iterations, in microseconds.
+const ITERATION_TIME_BUCKETS: &[u64] = &[100, 500, 1_000, 2_000, 5_000, 10_000, 25_000, 100_000, 1_000_000];
 
 /// Gauges and counters of the connections of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -52,18 +52,8 @@ use super::open::Store;
 use crate::codec::ByteReader;
 use crate::metrics::Histogram;
 
-/// Buckets of the histogram of commit times.
-const COMMIT_TIME_BUCKETS: &[Duration] = &[
-    Duration::from_millis(1),
-    Duration::from_millis(2),
-    Duration::from_millis(5),
-    Duration::from_millis(10),
-    Duration::from_millis(25),
-    Duration::from_millis(50),
-    Duration::from_millis(100),
-    Duration::from_millis(500),
-    Duration::from_secs(5),
-];
+/// Buckets of the histogram of commit times, in microseconds.
+const COMMIT_TIME_BUCKETS: &[u64] = &[1_000, 2_000, 5_000, 10_000, 25_000, 50_000, 100_000, 500_000, 5_000_000];
 
 /// The durable-meta file, beside the data file.
 pub const FILE: &str = "settled";
