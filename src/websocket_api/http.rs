@@ -360,8 +360,8 @@ impl Broker {
 }
 
 /// Ends a response with a close frame.
-fn close_response(wrapper: &Wrapper<'_>, (code, reason): CloseReason, response: &mut Response) -> Progress {
-    wrapper.frame(&mut response.body, &sockjs::close_frame(code, reason));
+fn close_response(wrapper: &Wrapper<'_>, reason: CloseReason, response: &mut Response) -> Progress {
+    wrapper.frame(&mut response.body, &sockjs::close_frame(reason));
     Progress::Done
 }
 

@@ -155,27 +155,17 @@ pub const MAX_WAITING_SENDERS: usize = 8;
 pub const MAX_CLOSING_BYTES: usize = 2 * 1024;
 /// Memory of a message besides its text, in bytes.
 const MESSAGE_OVERHEAD: usize = 32;
-/// Close code of a session whose client does not fetch its messages.
-pub const TOO_SLOW: u16 = 4500;
-
-/// Why a request gets no messages: a close code and a reason.
+/// Why a session is closed, or a request gets no messages: a close code and a reason.
 pub type CloseReason = (u16, &'static str);
 
+/// The client does not fetch its messages.
+pub const TOO_SLOW: CloseReason = (4500, "");
 /// Another request already waits for messages of the session.
 pub const STILL_OPEN: CloseReason = (2010, "Another connection still open");
 /// The session has ended, and the client has been informed.
 pub const GO_AWAY: CloseReason = (3000, "Go away!");
 /// A connection that received or sent messages was lost; some messages may be lost.
 pub const INTERRUPTED: CloseReason = (1002, "Connection interrupted");
-
-/// How a session has ended.
-#[derive(Debug)]
-struct End {
-    code: u16,
-    reason: String,
-    /// The client has been informed.
-    is_sent: bool,
-}
 
 /// How the frames of a session reach its client: on a websocket, or in the responses to requests, for which messages
 /// are queued.
@@ -194,7 +184,10 @@ pub struct SessionTransport {
     pub message_bytes: usize,
     is_open: bool,
     is_heartbeat_due: bool,
-    end: Option<End>,
+    /// Why the session has ended.
+    end: Option<CloseReason>,
+    /// The client has been informed of the end.
+    is_end_sent: bool,
     /// Bytes of messages in the current response.
     response_bytes: usize,
     /// When something was last sent, or the last receiver left.
@@ -217,6 +210,7 @@ impl SessionTransport {
             is_open: false,
             is_heartbeat_due: false,
             end: None,
+            is_end_sent: false,
             response_bytes: 0,
             last_activity: now,
             deferred_cost: 0,
@@ -286,15 +280,15 @@ impl SessionTransport {
         Ok(())
     }
 
-    /// Closes the transport with a code and a reason. A SockJS websocket also gets a close frame unless `silently`.
-    pub fn close(&mut self, code: u16, reason: &str, silently: bool, now: Duration, effects: &mut dyn Effects) {
+    /// Closes the transport. A SockJS websocket also gets a close frame unless `silently`.
+    pub fn close(&mut self, reason: CloseReason, silently: bool, now: Duration, effects: &mut dyn Effects) {
         if self.is_polled() {
-            self.end(code, reason, now);
+            self.end(reason, now);
             self.connections().for_each(|connection| effects.resume(connection));
         } else if let Some(socket) = self.receiver {
             let needs_frame = !self.is_raw() && !silently;
-            if !needs_frame || effects.send(socket, Message::of(&sockjs::close_frame(code, reason))).is_ok() {
-                effects.close(socket, code, reason);
+            if !needs_frame || effects.send(socket, Message::of(&sockjs::close_frame(reason))).is_ok() {
+                effects.close(socket, reason.0, reason.1);
             }
         }
     }
@@ -338,7 +332,7 @@ impl SessionTransport {
     fn push(&mut self, message: Box<[u8]>, limit: usize, now: Duration) -> Result<(), Dropped> {
         let bytes = message.len() + MESSAGE_OVERHEAD;
         if !self.messages.is_empty() && self.message_bytes + bytes > limit {
-            self.end(TOO_SLOW, "", now);
+            self.end(TOO_SLOW, now);
             return Err(Dropped);
         }
         self.message_bytes += bytes;
@@ -348,16 +342,16 @@ impl SessionTransport {
 
     /// Ends the session. Only the newest [`MAX_CLOSING_BYTES`] of messages are kept, and none for a client that did not fetch
     /// them.
-    fn end(&mut self, code: u16, reason: &str, now: Duration) {
+    fn end(&mut self, reason: CloseReason, now: Duration) {
         if self.end.is_some() {
             return;
         }
-        self.end = Some(End { code, reason: reason.to_owned(), is_sent: false });
+        self.end = Some(reason);
         if self.receiver.is_none() {
             self.last_activity = now;
         }
         // A client that has missed messages gets none of the rest.
-        let kept = if code == TOO_SLOW { 0 } else { MAX_CLOSING_BYTES };
+        let kept = if reason.0 == TOO_SLOW.0 { 0 } else { MAX_CLOSING_BYTES };
         while self.message_bytes > kept && self.take().is_some() {}
         self.messages.shrink_to_fit();
     }
@@ -367,7 +361,7 @@ impl SessionTransport {
         if self.receiver.is_some() {
             return Err(STILL_OPEN);
         }
-        if self.end.as_ref().is_some_and(|end| end.is_sent) {
+        if self.is_end_sent {
             return Err(GO_AWAY);
         }
         self.receiver = Some(connection);
@@ -414,9 +408,9 @@ impl SessionTransport {
                 return Progress::Yield;
             }
         }
-        if let Some(end) = &mut self.end {
-            end.is_sent = true;
-            wrapper.frame(out, &sockjs::close_frame(end.code, &end.reason));
+        if let Some(reason) = self.end {
+            self.is_end_sent = true;
+            wrapper.frame(out, &sockjs::close_frame(reason));
             return Progress::Done;
         }
         if self.is_heartbeat_due {
@@ -633,8 +627,8 @@ mod tests {
     fn a_closed_session_reports_its_close_code_once_and_then_go_away() {
         let mut transport = transport(&POLL);
         post(&mut transport, "last").unwrap();
-        transport.end(1002, "", at(2));
-        transport.end(1000, "another", at(3));
+        transport.end((1002, ""), at(2));
+        transport.end((1000, "another"), at(3));
         assert_eq!(transport.due(&Limits::default()), Some(at(7)));
         assert_eq!(fetch(&mut transport, &POLL, 3), ("a[\"last\"]\n".to_owned(), Progress::Done));
         assert_eq!(fetch(&mut transport, &POLL, 3), ("c[1002,\"null\"]\n".to_owned(), Progress::Done));

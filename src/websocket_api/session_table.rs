@@ -522,7 +522,7 @@ impl SessionTable {
             self.end(id);
         } else if session.usage != session.current_usage() && !self.update_usage(id) {
             self.counts.dropped += 1;
-            self.close(id, (TOO_SLOW, ""), true, effects);
+            self.close(id, TOO_SLOW, true, effects);
         }
     }
 
@@ -588,10 +588,10 @@ impl SessionTable {
     }
 
     /// Closes a session with a code and a reason, without a SockJS close frame if `silently`.
-    pub fn close(&mut self, id: SessionId, (code, reason): CloseReason, silently: bool, effects: &mut dyn Effects) {
+    pub fn close(&mut self, id: SessionId, reason: CloseReason, silently: bool, effects: &mut dyn Effects) {
         let now = self.now.monotonic;
         if let Some(session) = self.session_mut(id) {
-            session.transport.close(code, reason, silently, now, effects);
+            session.transport.close(reason, silently, now, effects);
             self.end(id);
         }
     }
