@@ -285,7 +285,8 @@ impl<'a> RequestContext<'a> {
     /// Returns the parameter `height`; the maximum height if it is missing or empty.
     pub fn height(&self) -> Result<Height, ApiError> {
         let text = self.parameter("height")?.filter(|text| !text.is_empty());
-        text.map_or(Ok(Height(i64::MAX.unsigned_abs())), |text| parse_height(&text))
+        let Some(text) = text else { return Ok(Height(i64::MAX.unsigned_abs())) };
+        positive_height(parse_i64(&text).ok_or_else(|| not_a_number(&text))?)
     }
 
     /// Returns a required parameter that is a number. A missing one is a 400, unlike elsewhere.
@@ -314,10 +315,6 @@ pub fn parse_page(id: Option<&str>, size: Option<&str>) -> Result<Page, ApiError
 
 fn parse_namespace(text: &str) -> Result<NamespaceId, ApiError> {
     NamespaceId::parse(text).map_err(|error| ApiError::Argument(error.to_string().into()))
-}
-
-fn parse_height(text: &str) -> Result<Height, ApiError> {
-    positive_height(parse_i64(text).ok_or_else(|| not_a_number(text))?)
 }
 
 /// Converts a height that a client sent.

@@ -154,7 +154,8 @@ impl Reactor {
         let ready = self.dispatch_events();
         self.accept();
         self.serve(service);
-        self.drive_fetches(service);
+        self.server.fetcher.work(self.poll.registry(), self.now - self.started);
+        self.server.report_fetches(service);
         if self.now >= self.next_sweep {
             self.next_sweep = self.now + self.sweep_interval;
             self.listeners.retry_failed();
@@ -273,12 +274,6 @@ impl Reactor {
             }
         }
         self.flush(FLUSHING_TIME);
-    }
-
-    /// Drives requests to other servers and delivers their outcomes.
-    fn drive_fetches(&mut self, service: &mut impl Service) {
-        self.server.fetcher.work(self.poll.registry(), self.now - self.started);
-        self.server.report_fetches(service);
     }
 
     /// Flushes connections for at most `time`.

@@ -282,7 +282,7 @@ impl<'s> Node<'s> {
 
     /// Returns whether no client has made a request for [`IDLE_AFTER`] and no websocket session is open.
     fn is_idle(&self, now: LoopTime) -> bool {
-        now.monotonic.saturating_sub(self.last_request) > IDLE_AFTER && !self.broker.has_sessions()
+        now.monotonic.saturating_sub(self.last_request) > IDLE_AFTER && self.broker.usage().sessions == 0
     }
 
     fn status(&self) -> NodeStatus {

@@ -199,7 +199,8 @@ pub struct BlockDownload {
     /// Peers that supplied blocks of the sync peer's chain, and peers that supplied others.
     agreeing: BTreeSet<Address>,
     disagreeing: BTreeSet<Address>,
-    useful_peers: Vec<Address>,
+    /// Peers that supplied a useful batch, one entry per batch, until the caller takes them.
+    pub useful_peers: Vec<Address>,
     /// Result, if the download has ended.
     pub outcome: Option<DownloadOutcome>,
 }
@@ -260,11 +261,6 @@ impl BlockDownload {
             CheckpointState::Verified(checkpoint, ..) => checkpoint.height,
             _ => Height(0),
         }
-    }
-
-    /// Takes the peers that supplied a useful batch, one entry per batch.
-    pub fn take_useful_peers(&mut self) -> Vec<Address> {
-        std::mem::take(&mut self.useful_peers)
     }
 
     /// Adds newly selected download peers, as far as there is room.

@@ -528,11 +528,6 @@ impl PeerTable {
         }
     }
 
-    /// Returns whether other sync peers are preferred.
-    pub fn is_sync_backed_off(&self, node: &Address, now: Duration) -> bool {
-        self.entries.get(node).is_some_and(|node| now < node.sync_retry_at)
-    }
-
     /// Returns whether a peer may be contacted: it is not this node, and is unknown or not backed off.
     pub fn may_be_contacted(&self, node: &Address, now: Duration) -> bool {
         *node != self.local

@@ -230,11 +230,6 @@ impl Broker {
     pub fn counts(&self) -> Counts {
         self.table.counts
     }
-
-    /// Returns whether any session is open.
-    pub fn has_sessions(&self) -> bool {
-        self.table.session_count() > 0
-    }
 }
 
 /// Work units for parsing a SockJS message.

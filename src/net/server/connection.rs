@@ -14,7 +14,7 @@ use crate::net::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, Socket};
 use crate::net::websocket::{WsConnection, write_close, write_ping, write_text_head};
 
 /// Close code for a client that does not take its messages.
-const CLOSE_CODE_TOO_SLOW: u16 = 4500;
+pub(super) const CLOSE_CODE_TOO_SLOW: u16 = 4500;
 
 /// Progress of closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -370,12 +370,6 @@ impl<S: Socket> Connection<S> {
         write_close(code, reason, self.output.queue());
         self.output.end_message(now);
         self.closing = Closing::Linger;
-    }
-
-    /// Closes a websocket whose client is too slow, dropping messages whose sending has not begun.
-    pub fn drop_slow_websocket(&mut self, now: Duration) {
-        self.output.drop_unsent();
-        self.close_websocket(CLOSE_CODE_TOO_SLOW, "", now);
     }
 
     /// Writes what the socket takes, and adds the number of bytes to `sent`.

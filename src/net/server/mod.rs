@@ -22,7 +22,7 @@ use slab::Slab;
 pub use eviction::MAX_REJECTED_CONNECTIONS;
 
 use self::client_table::{ClientTable, Priority, TokenBucket};
-use self::connection::{Closing, Connection, Input, PendingResponse, Protocol, Timeout};
+use self::connection::{CLOSE_CODE_TOO_SLOW, Closing, Connection, Input, PendingResponse, Protocol, Timeout};
 use self::eviction::{ListenerQuotas, QuotaEntry};
 use super::fetch::{FetchId, FetchRequest, Fetcher};
 use super::forwarded::TrustedProxies;
@@ -409,11 +409,12 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Closes a websocket whose client is too slow.
+    /// Closes a websocket whose client is too slow, dropping messages whose sending has not begun.
     fn drop_slow(&mut self, id: ConnectionId, why: &str) {
         let Some(connection) = self.slab.get_mut(id.slot()) else { return };
         log::info!("{id:?}: dropped: {why}");
-        connection.drop_slow_websocket(self.time.monotonic);
+        connection.output.drop_unsent();
+        connection.close_websocket(CLOSE_CODE_TOO_SLOW, "", self.time.monotonic);
         self.counters.dropped_websockets += 1;
         self.end_websocket(id);
     }

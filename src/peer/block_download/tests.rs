@@ -166,7 +166,7 @@ fn blocks_are_delivered_in_order_from_one_or_several_peers() {
         let mut scene = Scene::new((0..nodes).map(|_| honest(500)).collect(), 500, None, seed);
         assert_eq!(scene.run(), DownloadOutcome::Done, "{nodes} nodes, seed {seed}");
         assert!(scene.taken == chain(500, 0, 0), "{nodes} nodes, seed {seed}");
-        let helpful: BTreeSet<_> = scene.run.take_useful_peers().into_iter().collect();
+        let helpful: BTreeSet<_> = scene.run.useful_peers.drain(..).collect();
         assert_eq!(helpful.len(), nodes, "all have done something");
     }
 }

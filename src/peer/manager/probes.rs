@@ -83,11 +83,6 @@ impl Probe {
         }
     }
 
-    /// Returns whether a sign of life from a network caused the probe.
-    pub fn is_caused_by(&self, network: Option<IpAddr>) -> bool {
-        self.caused_by.is_some() && self.caused_by == network
-    }
-
     /// Returns whether it probes a peer at its endpoint.
     pub fn is_of(&self, node: &NodeInfo) -> bool {
         self.key == Some(node.identity.key) && self.endpoint == node.endpoint

@@ -72,7 +72,8 @@ impl Manager {
     fn select_sync_peer(&mut self) -> Option<Address> {
         [Duration::ZERO, MIN_BACKOFF, Duration::MAX].into_iter().find_map(|backoff| {
             let at = self.now.monotonic.saturating_add(backoff);
-            self.selector.one_of(|node| !self.table.is_sync_backed_off(node, at), &mut self.random)
+            let is_backed_off = |node: &Address| self.table.get(node).is_some_and(|node| at < node.sync_retry_at);
+            self.selector.one_of(|node| !is_backed_off(node), &mut self.random)
         })
     }
 
@@ -283,7 +284,7 @@ impl Manager {
         self.now = now;
         let run = self.block_download.as_mut()?;
         let next = run.next(self.settings.context);
-        for node in run.take_useful_peers() {
+        for node in run.useful_peers.drain(..) {
             self.experiences.succeeded(node, now.network);
         }
         Some(next)
