@@ -418,7 +418,7 @@ mod tests {
             let mut json = JsonEncoder::default();
             BodyWriter { format, body: &mut whole, json: &mut json }.write(&CompleteObject);
             let mut writer = BodyWriter { format, body: &mut parts, json: &mut json };
-            let mut list = ListWriter::open(&mut writer, &ListInObject);
+            let mut list = ListWriter::open(&mut writer, &ListInObject, false);
             [7, 8, 9].into_iter().for_each(|item| list.push(&mut writer, &Number(item)));
             list.close(&mut writer);
             assert_eq!(parts, whole, "{format:?}");
@@ -455,13 +455,14 @@ mod tests {
             let (mut whole, mut parts) = (Vec::new(), Vec::new());
             let mut json = JsonEncoder::default();
             let mut writer = BodyWriter { format, body: &mut whole, json: &mut json };
-            let mut outer = ListWriter::open(&mut writer, &ListInObject);
+            let mut outer = ListWriter::open(&mut writer, &ListInObject, false);
             (0..2).for_each(|_| outer.push(&mut writer, &TwoLists(Some((block, txes)))));
             outer.close(&mut writer);
             let mut writer = BodyWriter { format, body: &mut parts, json: &mut json };
-            let mut outer = ListWriter::open(&mut writer, &ListInObject);
+            let mut outer = ListWriter::open(&mut writer, &ListInObject, false);
             for _ in 0..2 {
-                let mut inner = outer.open_element(&mut writer, &TwoLists(None));
+                outer.separate(&mut writer);
+                let mut inner = ListWriter::open(&mut writer, &TwoLists(None), true);
                 parts_in_order[0].iter().for_each(|item| inner.push(&mut writer, &Number(*item)));
                 inner.next(&mut writer);
                 parts_in_order[1].iter().for_each(|item| inner.push(&mut writer, &Number(*item)));

@@ -179,7 +179,7 @@ mod tests {
     fn requests_rejected_unread_have_no_duration() {
         let mut counts = Counters::default();
         counts.count_rejection(431);
-        counts.count_response(0, 200, micros(1));
+        counts.count_response(0, 200, Duration::from_micros(1));
         let place = STATUSES.iter().position(|status| *status == 431).unwrap();
         assert_eq!((counts.routes[0].responses[place], counts.routes[0].times.count()), (1, 1));
     }

@@ -1,7 +1,6 @@
 //! SockJS, protocol 0.3.3: a message stream in both directions for clients without a usable websocket. Frames of the
 //! server (`o`, `h`, `a[…]`, `c[…]`), messages of the client, and the transports that wrap frames into HTTP responses.
 
-use super::session::CloseReason;
 use crate::api::url;
 use crate::codec::lenient_json::{self, Value};
 use crate::codec::text::write_json_characters;
@@ -30,7 +29,7 @@ pub fn escape(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Returns a close frame. An empty reason is written as the word `null`, as in NIS1.
-pub fn close_frame((code, reason): CloseReason) -> Vec<u8> {
+pub fn close_frame((code, reason): (u16, &str)) -> Vec<u8> {
     let mut out = format!("c[{code},\"").into_bytes();
     escape(&mut out, if reason.is_empty() { "null" } else { reason });
     out.extend_from_slice(MESSAGE_END);
@@ -271,7 +270,7 @@ mod tests {
         out.extend_from_slice(MESSAGE_END);
     }
 
-    fn closed(code: u16, reason: &'static str) -> String {
+    fn closed(code: u16, reason: &str) -> String {
         String::from_utf8(close_frame((code, reason))).unwrap()
     }
 
