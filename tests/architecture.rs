@@ -174,45 +174,35 @@ fn every_layer_uses_only_its_allowed_layers() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// Returns which of these words the code of some files contains.
+fn found(words: &[&str], is_meant: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for (file, text) in sources().iter().filter(|(file, _)| is_meant(file)) {
+        let code = code(file, text);
+        found.extend(words.iter().filter(|word| code.contains(**word)).map(|word| format!("{file}: {word}")));
+    }
+    found
+}
+
+const NONE: [&str; 0] = [];
+
 #[test]
 fn sockets_clocks_randomness_and_threads_are_used_only_by_the_outer_layers() {
-    let mut wrong = Vec::new();
-    for (file, text) in sources() {
-        if OUTSIDE.contains(&layer(&file)) {
-            continue;
-        }
-        let code = code(&file, &text);
-        wrong.extend(OUTSIDE_WORDS.iter().filter(|what| code.contains(**what)).map(|what| format!("{file}: {what}")));
-    }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert_eq!(found(OUTSIDE_WORDS, |file| !OUTSIDE.contains(&layer(file))), NONE);
 }
 
 #[test]
 fn net_uses_sockets_and_clocks_only_in_its_socket_files() {
     const WITH_SOCKETS: [&str; 4] =
         ["net/blocking_client.rs", "net/reactor.rs", "net/fetch/fetcher.rs", "net/fetch/dns/mod.rs"];
-    for (file, text) in sources() {
-        if layer(&file) != "net" || WITH_SOCKETS.contains(&file.as_str()) {
-            continue;
-        }
-        let code = code(&file, &text);
-        for what in OUTSIDE_WORDS.iter().filter(|what| code.contains(**what)) {
-            // The trait of sockets is implemented here.
-            assert!(file == "net/socket.rs" && *what == "TcpStream", "{file}: {what}");
-        }
-    }
+    let found = found(OUTSIDE_WORDS, |file| layer(file) == "net" && !WITH_SOCKETS.contains(&file));
+    assert_eq!(found, ["net/socket.rs: TcpStream"], "the trait of sockets is implemented there");
 }
 
 #[test]
 fn the_peer_node_and_api_layers_use_no_sockets_of_net() {
-    for (file, text) in sources() {
-        if ["peer", "node", "api", "websocket_api"].contains(&layer(&file)) {
-            let code = code(&file, &text);
-            for what in ["Reactor", "net::blocking_client", "net::Server", "mio::"] {
-                assert!(!code.contains(what), "{file}: {what}");
-            }
-        }
-    }
+    let words = ["Reactor", "net::blocking_client", "net::Server", "mio::"];
+    assert_eq!(found(&words, |file| ["peer", "node", "api", "websocket_api"].contains(&layer(file))), NONE);
 }
 
 #[test]
@@ -221,12 +211,8 @@ fn the_program_is_one_thread_and_forbids_unsafe_code() {
     for file in ["lib.rs", "main.rs"] {
         assert!(sources[file].contains("#![forbid(unsafe_code)]"), "{file}");
     }
-    for (file, text) in &sources {
-        let code = code(file, text);
-        for what in ["thread::spawn", "thread::scope", "Mutex", "RwLock", "async fn", "async move", ".await"] {
-            assert!(!code.contains(what), "{file}: {what}");
-        }
-    }
+    let words = ["thread::spawn", "thread::scope", "Mutex", "RwLock", "async fn", "async move", ".await"];
+    assert_eq!(found(&words, |_| true), NONE);
 }
 
 #[test]

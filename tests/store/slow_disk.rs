@@ -127,7 +127,7 @@ fn a_block_is_not_published_before_it_is_durable() {
     // A block whose commit was in progress may still arrive.
     sleep(Duration::from_millis(100));
     let (height, begun) = (client.height(), Instant::now());
-    while begun.elapsed() < Duration::from_secs(5) {
+    while begun.elapsed() < Duration::from_secs(3) {
         assert_eq!(client.height(), height, "a block is published that is not on the disk");
         let status = client.get(&format!("/block/get?hash={}", "00".repeat(32))).status;
         assert!(status < 500, "{status}");
@@ -165,7 +165,7 @@ fn a_sync_failure_in_the_helper_stops_the_chain_until_a_restart() {
     let height = client.height();
     disk.set_millis(0);
     // Later successful writes prove nothing about the failed one.
-    sleep(Duration::from_secs(3));
+    sleep(Duration::from_secs(2));
     assert_eq!(client.height(), height);
     drop(node);
     network.assert_continues(&disk, 0);

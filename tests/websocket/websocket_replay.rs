@@ -248,12 +248,12 @@ impl Session {
 }
 
 /// Replays whole conversations one after another, except for one that happens while another one waits.
-fn replay(all: &[Conversation], address: SocketAddr, patience: Duration, report: &mut ReplayReport) {
+fn replay(all: &[Conversation], address: SocketAddr, report: &mut ReplayReport) {
     const WAITING: (&str, &str) = ("other-session", "other-session-sender");
     let during = all.iter().find(|conversation| conversation.name == WAITING.1);
     for conversation in all.iter().filter(|conversation| conversation.name != WAITING.1) {
         let during = during.filter(|_| conversation.name == WAITING.0);
-        replay_conversation(conversation, during, address, patience, report);
+        replay_conversation(conversation, during, address, MAX_WAIT, report);
     }
 }
 
@@ -294,31 +294,38 @@ fn start(clock: &str, more: &[&str]) -> Node {
     Node { folder: Some(store), ..Node::start(own.into_iter().chain(settings)) }
 }
 
-fn replay_file(name: &str, patience: Duration, more: &[&str]) {
+fn replay_file(name: &str) {
     let path = recorded("websocket").join(name);
-    let node = start(CLOCK, more);
+    let node = start(CLOCK, &[]);
     let mut report = ReplayReport::default();
-    replay(&conversations(&read_file(&path)), node.websocket, patience, &mut report);
+    replay(&conversations(&read_file(&path)), node.websocket, &mut report);
     report.conclude(name);
 }
 
 #[test]
 fn valid_and_invalid_handshakes_and_frames_are_answered_as_recorded() {
-    replay_file("frames.jsonl.gz", MAX_WAIT, &[]);
+    replay_file("frames.jsonl.gz");
 }
 
 #[test]
 fn topics_and_requests_are_answered_as_recorded() {
-    replay_file("topics.jsonl.gz", MAX_WAIT, &[]);
+    replay_file("topics.jsonl.gz");
 }
 
 #[test]
 fn plain_http_is_answered_as_recorded() {
-    replay_file("http.jsonl.gz", MAX_WAIT, &[]);
+    replay_file("http.jsonl.gz");
 }
 
-/// The recording waits for 300 seconds, this test for the minimum setting.
+/// The recording waits for 300 seconds, this test for the minimum setting, and for all sessions at once.
 #[test]
 fn silent_sessions_are_closed_as_recorded() {
-    replay_file("idle.jsonl.gz", Duration::from_secs(20), &["nisd.websocketIdleTimeout=10"]);
+    let all = conversations(&read_file(&recorded("websocket").join("idle.jsonl.gz")));
+    let node = start(CLOCK, &["nisd.websocketIdleTimeout=10"]);
+    let replay = |conversation: &Conversation| {
+        let mut report = ReplayReport::default();
+        replay_conversation(conversation, None, node.websocket, Duration::from_secs(20), &mut report);
+        report.conclude(&conversation.name);
+    };
+    std::thread::scope(|scope| all.iter().for_each(|one| _ = scope.spawn(move || replay(one))));
 }
