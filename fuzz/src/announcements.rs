@@ -369,7 +369,7 @@ impl<'g> Harness<'g> {
     /// Asserts that a transaction accepted alone is valid on the chain; only cosignatures may be missing.
     fn assert_valid(&mut self, transaction: &Transaction) {
         let is_multisig = matches!(transaction.body, Body::Multisig(_));
-        let purpose = if is_multisig { Purpose::Mempool } else { Purpose::NewBlock };
+        let purpose = if is_multisig { Purpose::Mempool } else { Purpose::Block };
         let outcome = self.with(|_, confirmed| {
             let ChainSnapshot { snapshot, network, height, now } = *confirmed;
             let case = ValidationContext { state: snapshot, block: None, network, height: height.next(), now, purpose };

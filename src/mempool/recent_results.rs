@@ -33,16 +33,12 @@ impl ContentHash {
 pub struct RecentResults {
     /// Seconds for which a result is remembered.
     ttl: i32,
-    results: BTreeMap<ContentHash, Entry>,
+    /// Arrival times and results.
+    results: BTreeMap<ContentHash, (Timestamp, ValidationResult)>,
     /// Arrival times and hashes, in order of arrival.
     order: VecDeque<(Timestamp, ContentHash)>,
     /// Time of the last check for expired results. Results expire then, and are removed later.
     last_purge: Timestamp,
-}
-
-struct Entry {
-    since: Timestamp,
-    result: ValidationResult,
 }
 
 impl Default for RecentResults {
@@ -78,7 +74,7 @@ impl RecentResults {
                 self.remove_oldest();
             }
         }
-        self.results.get(hash).filter(|answer| !self.is_expired(answer.since)).map(|answer| answer.result)
+        self.results.get(hash).filter(|(since, _)| !self.is_expired(*since)).map(|(_, result)| *result)
     }
 
     fn is_expired(&self, since: Timestamp) -> bool {
@@ -90,21 +86,21 @@ impl RecentResults {
         if self.order.len() == MAX_RESULTS {
             self.remove_oldest();
         }
-        self.results.insert(hash, Entry { since: now, result: ValidationResult::Neutral });
+        self.results.insert(hash, (now, ValidationResult::Neutral));
         self.order.push_back((now, hash));
     }
 
     /// Sets the result of a remembered entity. Success is remembered as neutral.
     pub fn set_result(&mut self, hash: &ContentHash, result: ValidationResult) {
-        if let Some(answer) = self.results.get_mut(hash) {
-            answer.result = if result.is_success() { ValidationResult::Neutral } else { result };
+        if let Some((_, remembered)) = self.results.get_mut(hash) {
+            *remembered = if result.is_success() { ValidationResult::Neutral } else { result };
         }
     }
 
     fn remove_oldest(&mut self) {
         if let Some((since, hash)) = self.order.pop_front()
             // It may have arrived again after it expired.
-            && self.results.get(&hash).is_some_and(|answer| answer.since == since)
+            && self.results.get(&hash).is_some_and(|(arrived, _)| *arrived == since)
         {
             self.results.remove(&hash);
         }

@@ -407,28 +407,18 @@ pub struct HistoricalSupply {
     pub expiration: Option<Height>,
 }
 
-/// A resumable calculation of the supply of a mosaic at a height. It reads one row at a time: the definitions that
-/// differ from the newest only in their description, the supply changes since the oldest of them, and the provisions of
-/// the root. It holds no reference to the store, so it stays valid between snapshots while the chain grows. Two levies
-/// are equal here if all their fields are equal; NIS1 treats equal numbers above 127 as different.
+/// A resumable calculation of the supply of a mosaic at a height. It reads the definitions that differ from the newest
+/// only in their description, the supply changes since the oldest of them, row by row, and then the provisions of the
+/// root, of which there is one in most of a year. It holds no reference to the store, so it stays valid between snapshots
+/// while the chain grows. Two levies are equal here if all their fields are equal; NIS1 treats equal numbers above 127 as
+/// different.
 #[derive(Clone, Debug)]
 pub struct SupplyQuery {
     height: Height,
     defined_at: Height,
     supply: HistoricalSupply,
-    stage: Stage,
-}
-
-#[derive(Clone, Debug)]
-enum Stage {
-    /// Sums the supply changes under the definition with this row id, from a key on.
-    Changes { definition: u64, from: Vec<u8> },
-    /// Searches the provision of the root in force before the definition.
-    FirstLease,
-    /// Searches renewals from this row id on.
-    Renewals { from: u64 },
-    /// All is known.
-    Done,
+    /// Row id of the definition whose supply changes are summed, and the key from which on.
+    changes: (u64, Vec<u8>),
 }
 
 impl SupplyQuery {
@@ -439,73 +429,52 @@ impl SupplyQuery {
         let (defined_at, definition) = definition_and_height_at(state, newest)?;
         let units = i64::try_from(definition.properties.initial_supply).unwrap_or(i64::MAX);
         let supply = HistoricalSupply { definition, units, expiration: None };
-        Ok(Some(SupplyQuery { height, defined_at, supply, stage: Stage::changes(newest) }))
+        let changes = (newest, changes_from(newest, Height(0)));
+        Ok(Some(SupplyQuery { height, defined_at, supply, changes }))
     }
 
     /// Continues while `visit`, called once per row, returns `true`. Returns the supply once it is known.
     pub fn resume(&mut self, state: &impl Read, mut visit: impl FnMut() -> bool) -> Result<Option<HistoricalSupply>> {
         loop {
-            let next = match &mut self.stage {
-                Stage::Changes { definition, from } => {
-                    let definition = *definition;
-                    if !add_changes(state, (definition, from), self.height, &mut self.supply.units, &mut visit)? {
-                        return Ok(None);
-                    }
-                    self.previous_definition(state, definition)?
-                }
-                Stage::FirstLease => self.first_lease(state)?,
-                Stage::Renewals { from } => {
-                    let from = *from;
-                    self.next_lease(state, from)?
-                }
-                Stage::Done => return Ok(Some(self.supply.clone())),
+            let (definition, from) = &mut self.changes;
+            if !add_changes(state, (*definition, from), self.height, &mut self.supply.units, &mut visit)? {
+                return Ok(None);
+            }
+            let Some(before) = self.previous_definition(state, self.changes.0)? else {
+                self.supply.expiration = self.expiration(state)?;
+                return Ok(Some(self.supply.clone()));
             };
-            self.stage = next;
+            self.changes = (before, changes_from(before, Height(0)));
             if !visit() {
                 return Ok(None);
             }
         }
     }
 
-    /// Moves to the previous definition if it differs only in its description.
-    fn previous_definition(&self, state: &impl Read, row: u64) -> Result<Stage> {
+    /// Returns the previous definition if it differs only in its description.
+    fn previous_definition(&self, state: &impl Read, row: u64) -> Result<Option<u64>> {
         let newest = &self.supply.definition;
-        let Some(before) = ListingIndex::DefinitionsOf(&newest.id).last_before(state, row)? else {
-            return Ok(Stage::FirstLease);
-        };
+        let Some(before) = ListingIndex::DefinitionsOf(&newest.id).last_before(state, row)? else { return Ok(None) };
         let (_, older) = definition_and_height_at(state, before)?;
-        let is_same = older.creator == newest.creator && older.has_terms_of(newest);
-        Ok(if is_same { Stage::changes(before) } else { Stage::FirstLease })
+        Ok(Some(before).filter(|_| older.creator == newest.creator && older.has_terms_of(newest)))
     }
 
-    /// Finds the newest provision of the root below the height of the definition.
-    fn first_lease(&mut self, state: &impl Read) -> Result<Stage> {
+    /// Returns the end of the newest provision of the root below the height of the definition, or of its renewals: each
+    /// is the next provision, if it lies within [`TERM`] of the previous one.
+    fn expiration(&self, state: &impl Read) -> Result<Option<Height>> {
+        let provisions = ListingIndex::ProvisionsOf(self.supply.definition.id.namespace.root());
         let end = first_row_at(state, Table::Provisions, self.defined_at)?;
-        let Some(row) = self.provisions().last_before(state, end)? else { return Ok(Stage::Done) };
-        self.supply.expiration = Some(Provision::at(state, row)?.height.plus(TERM));
-        let from = first_row_at(state, Table::Provisions, self.defined_at.next())?;
-        Ok(Stage::Renewals { from })
-    }
-
-    /// Moves to the next provision of the root if it lies within [`TERM`] of the previous one.
-    fn next_lease(&mut self, state: &impl Read, from: u64) -> Result<Stage> {
-        let Some(row) = self.provisions().first_from(state, from)? else { return Ok(Stage::Done) };
-        let height = Provision::at(state, row)?.height;
-        if self.supply.expiration.is_none_or(|expiration| height > expiration) {
-            return Ok(Stage::Done);
+        let Some(row) = provisions.last_before(state, end)? else { return Ok(None) };
+        let mut expiration = Provision::at(state, row)?.height.plus(TERM);
+        let mut from = first_row_at(state, Table::Provisions, self.defined_at.next())?;
+        while let Some(row) = provisions.first_from(state, from)? {
+            let height = Provision::at(state, row)?.height;
+            if height > expiration {
+                break;
+            }
+            (expiration, from) = (height.plus(TERM), row.saturating_add(1));
         }
-        self.supply.expiration = Some(height.plus(TERM));
-        Ok(Stage::Renewals { from: row.saturating_add(1) })
-    }
-
-    fn provisions(&self) -> ListingIndex<'_> {
-        ListingIndex::ProvisionsOf(self.supply.definition.id.namespace.root())
-    }
-}
-
-impl Stage {
-    fn changes(definition: u64) -> Stage {
-        Stage::Changes { definition, from: changes_from(definition, Height(0)) }
+        Ok(Some(expiration))
     }
 }
 
