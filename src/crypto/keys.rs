@@ -53,10 +53,7 @@ impl TryFrom<&[u8]> for PublicKey {
     type Error = PublicKeyError;
 
     fn try_from(bytes: &[u8]) -> Result<Self, PublicKeyError> {
-        match bytes.try_into() {
-            Ok(key) => Ok(Self(key)),
-            Err(_) => Err(PublicKeyError::Length(bytes.len())),
-        }
+        bytes.try_into().map(Self).map_err(|_| PublicKeyError::Length(bytes.len()))
     }
 }
 

@@ -143,7 +143,7 @@ wire_enum! {
 }
 
 /// The mosaics of a log entry.
-enum LoggedMosaics {
+pub(super) enum LoggedMosaics {
     /// All mosaics of an ownership period.
     OwnershipPeriod(OwnershipPeriod),
     /// One mosaic, as it was before a redefinition.
@@ -178,34 +178,16 @@ struct LogEntry {
 
 stored!(LogEntry { kind, lease_state, content });
 
-fn log_key(height: Height, entry: u32) -> [u8; 12] {
-    let mut key = [0; 12];
-    key[..8].copy_from_slice(&height.0.to_be_bytes());
-    key[8..].copy_from_slice(&entry.to_be_bytes());
-    key
+fn log_key(height: Height, entry: u32) -> Vec<u8> {
+    [block_key(height).as_slice(), &entry.to_be_bytes()].concat()
 }
 
 impl<W: Write> Ledger<'_, W> {
-    /// Appends all mosaics of the ownership period of a lease to the log.
-    pub(super) fn log_lease(&mut self, kind: ExpiryKind, lease: &Lease, lease_state: LeaseState) -> Result<()> {
-        self.log(&LogEntry { kind, lease_state, content: LoggedMosaics::OwnershipPeriod(lease.ownership_period) })
-    }
-
-    /// Appends a mosaic that is redefined, as it was before.
-    pub(super) fn log_redefined(
-        &mut self,
-        id: &MosaicId,
-        version: DefinitionVersion,
-        lease_state: LeaseState,
-    ) -> Result<()> {
-        let content = LoggedMosaics::Mosaic(version, id.clone());
-        self.log(&LogEntry { kind: ExpiryKind::Expired, lease_state, content })
-    }
-
-    fn log(&mut self, entry: &LogEntry) -> Result<()> {
+    /// Appends mosaics to the log, with their balances up to a lease state.
+    pub(super) fn log(&mut self, kind: ExpiryKind, lease_state: LeaseState, content: LoggedMosaics) -> Result<()> {
         let key = log_key(self.block.height, self.block.log_entries);
         self.block.log_entries += 1;
-        self.txn.insert(Table::ExpiredMosaics, &key, &entry.to_stored())
+        self.txn.insert(Table::ExpiredMosaics, &key, &LogEntry { kind, lease_state, content }.to_stored())
     }
 }
 

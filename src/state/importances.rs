@@ -42,6 +42,12 @@ fn list_key(height: Height) -> [u8; 8] {
     height.0.to_be_bytes()
 }
 
+/// Returns the height of the list of a row.
+fn list_of(key: &[u8]) -> Result<Height> {
+    let height = key.first_chunk().ok_or(StoreError::Damaged("a recalculation's key"))?;
+    Ok(Height(u64::from_be_bytes(*height)))
+}
+
 /// Returns the key of a chunk: height and last account of the chunk, so that a seek for an account finds its chunk.
 fn chunk_key(height: Height, last: AccountId) -> Vec<u8> {
     [list_key(height).as_slice(), &last.key()].concat()
@@ -68,8 +74,7 @@ impl Stored for AccountImportance {
 /// Returns the last recalculation; `None` before the nemesis block.
 pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecord>> {
     let Some((key, _)) = state.cursor(Table::Importances)?.last()? else { return Ok(None) };
-    let height = key.first_chunk().map(|height| Height(u64::from_be_bytes(*height)));
-    let height = height.ok_or(StoreError::Damaged("a recalculation's key"))?;
+    let height = list_of(key)?;
     let Some(head) = state.get(Table::Importances, &list_key(height))? else { return Ok(None) };
     let (accounts_counted, eligible) = <(u64, u64)>::from_stored(head, "a recalculation")?;
     Ok(Some(RecalculationRecord { height, accounts_counted, eligible }))
@@ -177,8 +182,7 @@ pub fn deletable_below(state: &impl Read, lowest: Height) -> Result<Height> {
     let mut from = Height(0);
     for _ in 0..2 {
         let Some((key, _)) = cursor.seek(&list_key(from))? else { return Ok(lowest) };
-        let list = key.first_chunk().map(|height| Height(u64::from_be_bytes(*height)));
-        from = list.ok_or(StoreError::Damaged("a recalculation's key"))?.next();
+        from = list_of(key)?.next();
     }
     Ok(from.min(lowest))
 }

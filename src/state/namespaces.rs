@@ -5,7 +5,7 @@
 
 use super::StateError;
 use super::bytes::{Stored, stored};
-use super::expiry::ExpiryKind;
+use super::expiry::{ExpiryKind, LoggedMosaics};
 use super::ledger::Ledger;
 use crate::model::network::NAMESPACE_SINK;
 use crate::model::{Address, Height, NamespaceId, NetworkByte};
@@ -199,7 +199,8 @@ impl<W: Write> Ledger<'_, W> {
             Some(last) if last.owner == owner => {
                 if !was_active {
                     let expired = LeaseState::of_lease(last).ended();
-                    self.log_lease(ExpiryKind::Restored, last, expired)?;
+                    let content = LoggedMosaics::OwnershipPeriod(last.ownership_period);
+                    self.log(ExpiryKind::Restored, expired, content)?;
                 }
                 last.ownership_period
             }
@@ -250,7 +251,8 @@ impl<W: Write> Ledger<'_, W> {
     /// Ends the last lease of a root: its mosaics have expired.
     pub(super) fn end_lease(&mut self, lease: &Lease) -> Result<()> {
         lease.ownership_period.put(self.txn, LeaseState::of_lease(lease).ended())?;
-        self.log_lease(ExpiryKind::Expired, lease, LeaseState::of_lease(lease))
+        let content = LoggedMosaics::OwnershipPeriod(lease.ownership_period);
+        self.log(ExpiryKind::Expired, LeaseState::of_lease(lease), content)
     }
 }
 

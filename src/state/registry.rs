@@ -275,9 +275,9 @@ fn record_provision(txn: &mut impl Write, provision: &Provision, row: u64) -> Re
                 ListingIndex::Roots.put(txn, before, false)?;
             }
             ListingIndex::Roots.put(txn, row, true)?;
-            ListingUpdate::of_lease(name.as_str(), lease, true)
+            ListingUpdate::new(name.as_str(), Some(lease), true)
         }
-        None => ListingUpdate::of_subnamespace(name.as_str()),
+        None => ListingUpdate::new(name.as_str(), None, true),
     };
     own.put(txn, row, true)?;
     txn.insert(Table::Provisions, &row.to_be_bytes(), &provision.to_stored())?;
@@ -311,7 +311,7 @@ pub fn expire(txn: &mut impl Write, root: &str, lease: Lease) -> Result<ListingU
     if let Some(row) = ListingIndex::ProvisionsBy(&lease.owner, root).last(txn)? {
         ListingIndex::Roots.put(txn, row, false)?;
     }
-    Ok(ListingUpdate::of_lease(root, lease, false))
+    Ok(ListingUpdate::new(root, Some(lease), false))
 }
 
 /// Definitions listed or unlisted in one step.
@@ -328,14 +328,9 @@ pub struct ListingUpdate {
 }
 
 impl ListingUpdate {
-    /// Creates the update of a root and of all sub-namespaces of one of its leases.
-    fn of_lease(root: &str, lease: Lease, listed: bool) -> ListingUpdate {
-        ListingUpdate { listed, name: root.to_owned(), before: u64::MAX, lease: Some(lease) }
-    }
-
-    /// Creates the update of a new sub-namespace.
-    fn of_subnamespace(name: &str) -> ListingUpdate {
-        ListingUpdate { listed: true, name: name.to_owned(), before: u64::MAX, lease: None }
+    /// Creates the update of a namespace and, if it is a root, of all sub-namespaces of one of its leases.
+    fn new(name: &str, lease: Option<Lease>, listed: bool) -> ListingUpdate {
+        ListingUpdate { listed, name: name.to_owned(), before: u64::MAX, lease }
     }
 
     /// Runs one step; returns whether work remains.

@@ -12,6 +12,7 @@ mod tests;
 use super::StateError;
 use super::account::AccountId;
 use super::bytes::{ByteReader, ByteWriter, Stored, stored};
+use super::expiry::{ExpiryKind, LoggedMosaics};
 use super::ledger::Ledger;
 use super::namespaces::{self, Lease, LeaseState, NameCounters, OwnershipPeriod};
 use crate::crypto::PublicKey;
@@ -457,7 +458,8 @@ impl<W: Write> Ledger<'_, W> {
         let after_fork = self.block.height.0 >= self.network.chain.forks.mosaic_redefinition;
         let before = current_mosaic(self.txn, id)?;
         if let Some(before) = before.as_ref().filter(|_| !after_fork) {
-            self.log_redefined(id, before.version, before.lease_state)?;
+            let content = LoggedMosaics::Mosaic(before.version, id.clone());
+            self.log(ExpiryKind::Expired, before.lease_state, content)?;
         }
         let kept = before.as_ref().filter(|before| after_fork && before.entry.definition.has_terms_of(definition));
         let properties = &definition.properties;
