@@ -382,7 +382,7 @@ impl<'g> Harness<'g> {
         self.now.0 += seconds;
         self.pool.drop_expired(self.now);
         let now = self.now;
-        assert!(self.pool.by_fee().all(|root| !root.is_expired(now)), "what has expired is gone at once");
+        assert!(self.pool.by_fee().all(|root| !root.transaction.is_expired(now)), "what has expired is gone at once");
     }
 
     fn work(&mut self) {

@@ -79,11 +79,6 @@ impl MempoolEntry {
         matches!(self.transaction.body, Body::Multisig(_))
     }
 
-    /// Returns whether its deadline or that of a child has passed.
-    pub fn is_expired(&self, now: Timestamp) -> bool {
-        self.transaction.self_and_children().any(|one| one.deadline < now)
-    }
-
     /// Inserts a cosignature into a multisig transaction, unless its signer has given one already.
     fn attach(&mut self, cosignature: &MempoolEntry, network: NetworkByte) {
         let added = cosignature.transaction.signer_address(network);

@@ -109,7 +109,7 @@ impl Mempool {
     /// Removes expired transactions and those that depend on them.
     pub fn drop_expired(&mut self, now: Timestamp) {
         let count = self.len();
-        self.content.entries.retain(|_, root| !root.is_expired(now));
+        self.content.entries.retain(|_, root| !root.transaction.is_expired(now));
         if self.len() < count {
             self.begin_rebuild(self.content.entries.keys().copied().collect(), Vec::new());
         }

@@ -124,6 +124,11 @@ impl Transaction {
         std::iter::once(self).chain(self.children())
     }
 
+    /// Returns whether its deadline or that of a direct child has passed.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.self_and_children().any(|one| one.deadline < now)
+    }
+
     /// Appends the accounts other than its signer that its body names; none for a multisig transaction or a cosignature.
     pub fn add_recipients(&self, network: NetworkByte, out: &mut Vec<Address>) {
         let address = |key| Address::from_public_key(key, network);

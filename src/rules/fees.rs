@@ -65,8 +65,7 @@ impl FeeSchedule {
             Ok(mosaic(id)?.ok_or_else(unknown)?)
         };
         let units = match (&transaction.body, self) {
-            (Body::Transfer(body), FeeSchedule::First) => first_transfer_fee(body, attached)?,
-            (Body::Transfer(body), _) => later_transfer_fee(body, attached)?,
+            (Body::Transfer(body), _) => transfer_fee(self, body, attached)?,
             (Body::AggregateModification(body), FeeSchedule::First | FeeSchedule::Second) => modification_fee(body),
             (Body::AggregateModification(_), FeeSchedule::Third) => 10,
             (_, FeeSchedule::Third) => 3,
@@ -99,39 +98,33 @@ fn modification_fee(body: &AggregateModification) -> i64 {
     2 * (5 + 3 * body.modifications.len() as i64 + change)
 }
 
-/// Returns the fee of a transfer under the first schedule, in whole units.
-fn first_transfer_fee(
+/// Returns the fee of a transfer, in fee units of the schedule.
+fn transfer_fee(
+    schedule: FeeSchedule,
     body: &Transfer,
     attached: impl Fn(&MosaicId) -> Result<MosaicEntry, Rejection>,
 ) -> Result<i64, Rejection> {
+    let is_first = schedule == FeeSchedule::First;
     let message = match body.message_length() as i64 {
         0 => 0,
-        length => 2 * (length / 16).max(1),
+        length if is_first => 2 * (length / 16).max(1),
+        length => length / 32 + 1,
     };
-    let value = |units: i64| value_fee(units).max(10i64.wrapping_sub(units));
+    let first_fee = |units: i64| value_fee(units).max(10i64.wrapping_sub(units));
     if body.mosaics.is_empty() {
-        return Ok(message + value(whole_units(body)));
+        let units = (body.amount.0 / MICRO) as i64;
+        return Ok(message + if is_first { first_fee(units) } else { stepped_fee(units) });
     }
     let mut sum = 0i64;
     for mosaic in &body.mosaics {
-        sum = sum.wrapping_add(value(currency_value(body, mosaic, &attached(&mosaic.id)?)));
+        let entry = attached(&mosaic.id)?;
+        sum = sum.wrapping_add(match is_first {
+            true => first_fee(currency_value(body, mosaic, &entry)),
+            false => mosaic_fee(body, mosaic, &entry),
+        });
     }
-    Ok((sum.wrapping_mul(5) / 4).wrapping_add(message))
-}
-
-/// Returns the fee of a transfer under the later schedules, in fee units of the schedule.
-fn later_transfer_fee(
-    body: &Transfer,
-    attached: impl Fn(&MosaicId) -> Result<MosaicEntry, Rejection>,
-) -> Result<i64, Rejection> {
-    let message = match body.message_length() as i64 {
-        0 => 0,
-        length => length / 32 + 1,
-    };
-    if body.mosaics.is_empty() {
-        return Ok(message + stepped_fee(whole_units(body)));
-    }
-    body.mosaics.iter().try_fold(message, |sum, mosaic| Ok(sum + mosaic_fee(body, mosaic, &attached(&mosaic.id)?)))
+    let sum = if is_first { sum.wrapping_mul(5) / 4 } else { sum };
+    Ok(sum.wrapping_add(message))
 }
 
 /// Returns one per 10,000 units, at least 1 and at most 25.
@@ -148,10 +141,6 @@ fn mosaic_fee(body: &Transfer, mosaic: &Mosaic, entry: &MosaicEntry) -> i64 {
     let total = entry.supply.wrapping_mul(properties.multiplier());
     let adjustment = MAX_QUANTITY.checked_div(total).map_or(0, supply_adjustment);
     (stepped_fee(currency_value(body, mosaic, entry)) - adjustment).max(1)
-}
-
-fn whole_units(body: &Transfer) -> i64 {
-    (body.amount.0 / MICRO) as i64
 }
 
 /// Returns the value of an attached mosaic in whole units of the currency, as if the whole mosaic were worth the whole

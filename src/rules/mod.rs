@@ -269,8 +269,7 @@ pub fn max_message_length(forks: &Forks, height: Height) -> usize {
 
 /// U1: neither the deadline of the transaction nor that of a direct child has passed.
 fn is_not_expired(subject: &TransactionContext<'_>) -> RuleResult {
-    let mut all = subject.transaction.self_and_children();
-    require(all.all(|transaction| transaction.deadline >= subject.context.now), FailurePastDeadline)
+    require(!subject.transaction.is_expired(subject.context.now), FailurePastDeadline)
 }
 
 /// Rejects a cosignature as the inner transaction of a multisig transaction, and a cosignature on its own in a block.

@@ -336,13 +336,13 @@ impl HashVerifier {
 
     /// Once all blocks were checked, returns a table with more rows than required, and the surplus.
     pub fn surplus(&self, state: &impl Read) -> Result<Option<(Table, u64)>> {
-        let mut rows = 0;
+        let mut rows = 0u64;
         state.for_each_prefix(Table::Hashes, &[], |_, _| {
             rows += 1;
             Ok(true)
         })?;
-        let counts = [(Table::Hashes, rows, self.rows), (Table::HashRuns, count_packed(state)?, self.packed)];
-        let more = |(table, there, asked_for): (Table, u64, u64)| Some((table, there.checked_sub(asked_for)?));
-        Ok(counts.into_iter().filter_map(more).find(|(_, more)| *more > 0))
+        let packed = count_packed(state)?.saturating_sub(self.packed);
+        let surplus = [(Table::Hashes, rows.saturating_sub(self.rows)), (Table::HashRuns, packed)];
+        Ok(surplus.into_iter().find(|(_, more)| *more > 0))
     }
 }

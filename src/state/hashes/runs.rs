@@ -145,9 +145,9 @@ impl<'a> RunPage<'a> {
         self.rows.partition_point(|bytes| HashRow::from_bytes(*bytes) < row)
     }
 
-    /// Iterates over the rows from an index on.
-    pub fn rows_from(self, place: usize) -> impl Iterator<Item = HashRow> {
-        self.rows.iter().skip(place).copied().map(HashRow::from_bytes)
+    /// Iterates over the rows.
+    pub fn rows(self) -> impl Iterator<Item = HashRow> {
+        self.rows.iter().copied().map(HashRow::from_bytes)
     }
 }
 
@@ -326,10 +326,7 @@ impl<'a> RunReader<'a> {
     ) -> Result<RunReader<'a>> {
         let page = RunPage::seek(&mut cursor, run, HashRow::LOWEST)?.filter(|page| page.run == run);
         let mut reader = RunReader { cursor, page, index: 0 };
-        while let (Some(row), Some(merged)) = (reader.row(), merged) {
-            if row > merged {
-                break;
-            }
+        while reader.row().is_some_and(|row| Some(row) <= merged) {
             reader.advance(redundant)?;
         }
         Ok(reader)
@@ -379,19 +376,15 @@ pub fn expected_key(state: &impl Read, epoch: HashEpoch, row: HashRow) -> Result
 
 /// Counts the rows in runs. A row that is in both an old and a merged run counts once.
 pub fn count_packed(state: &impl Read) -> Result<u64> {
-    let (mut count, mut merging) = (0, None);
+    let mut count = 0;
     state.for_each_prefix(Table::HashRuns, &[], |key, value| {
         let page = RunPage::read((key, value))?;
-        let parent = match merging {
-            Some((run, parent)) if run == page.run => parent,
-            _ => match page.run.parent() {
-                Some(parent) => parent.last_row(state)?.map(|_| parent),
-                None => None,
-            },
+        let merging = match page.run.parent() {
+            Some(parent) if parent.last_row(state)?.is_some() => Some(parent),
+            _ => None,
         };
-        merging = Some((page.run, parent));
-        for row in page.rows_from(0) {
-            count += match parent {
+        for row in page.rows() {
+            count += match merging {
                 Some(parent) if parent.contains(state, row)? => 0,
                 _ => 1,
             };

@@ -230,7 +230,7 @@ fn assert_is_sorted(state: &impl Read) {
     let mut last = None;
     let each = state.for_each_prefix(Table::HashRuns, &[], |key, value| {
         let page = RunPage::read((key, value))?;
-        for row in page.rows_from(0) {
+        for row in page.rows() {
             assert!(last < Some((page.run, row)), "{last:?} {row:?}");
             last = Some((page.run, row));
         }
@@ -478,7 +478,7 @@ fn verification_finds_missing_wrong_and_surplus_rows_in_both_tables() {
 /// Returns whether all rows of a page are in the runs merged into its run.
 fn is_in_children(state: &impl Read, entry: (&[u8], &[u8])) -> bool {
     let page = RunPage::read(entry).unwrap();
-    page.rows_from(0).all(|row| page.run.children().any(|child| child.contains(state, row).unwrap()))
+    page.rows().all(|row| page.run.children().any(|child| child.contains(state, row).unwrap()))
 }
 
 /// Does the same as [`compare`], but accepts corrupt pages.
