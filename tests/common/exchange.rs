@@ -4,6 +4,10 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use nisd::codec::binary::BinaryDecoder;
+use nisd::codec::{Context, Decoder, ReadError};
+use nisd::crypto::PublicKey;
+use nisd::model::{Address, NetworkByte};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -199,11 +203,10 @@ impl Exchange {
         let is_account = self.path.starts_with("/account/get") && self.expected.status == 200;
         if is_account {
             // Members of a binary object cannot be found by name, so the object is parsed first.
-            let shown = |bytes: &[u8]| account_pair(bytes).ok_or_else(|| hex::encode(bytes));
-            return match (shown(&expected), shown(&bytes)) {
-                (Ok(expected), Ok(got)) => self.value_difference(expected, got),
-                (expected, got) if expected == got => None,
-                (expected, got) => Some(format!("body: expected {expected:?}, got {got:?}")),
+            return match (account_pair(&expected), account_pair(&bytes)) {
+                (Ok(ours), Ok(theirs)) if expected.len() == bytes.len() => self.value_difference(ours, theirs),
+                _ if expected == bytes => None,
+                _ => Some(format!("body: expected {}, got {}", hex::encode(expected), hex::encode(bytes))),
             };
         }
         for (start, length) in &self.mask_ranges {
@@ -265,66 +268,36 @@ pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     data_encoding::BASE64.decode(text.as_bytes()).ok()
 }
 
-/// Converts a binary account pair to its JSON form; `None` if it is not an account pair.
-fn account_pair(bytes: &[u8]) -> Option<Json> {
-    let mut fields = Fields(bytes);
-    let account = account(&mut Fields(fields.bytes()??))?;
-    let mut meta = Fields(fields.bytes()??);
-    let meta = Json::object(vec![
-        ("status".to_owned(), meta.text()?),
-        ("remoteStatus".to_owned(), meta.text()?),
-        ("cosignatoryOf".to_owned(), accounts(&mut meta)?),
-        ("cosignatories".to_owned(), accounts(&mut meta)?),
-    ]);
-    fields.0.is_empty().then(|| Json::object(vec![("account".to_owned(), account), ("meta".to_owned(), meta)]))
-}
-
-fn accounts(fields: &mut Fields<'_>) -> Option<Json> {
-    let count = fields.number::<4>()?;
-    (0..count).map(|_| account(&mut Fields(fields.bytes()??))).collect::<Option<Vec<_>>>().map(Json::Array)
-}
-
-fn account(fields: &mut Fields<'_>) -> Option<Json> {
-    let word = |number: i64| Json::Literal(number.to_string());
-    let mut members = vec![("address".to_owned(), fields.text()?)];
-    let key = fields.bytes()?.map_or(Json::Literal("null".to_owned()), |key| Json::String(hex::encode(key)));
-    members.push(("publicKey".to_owned(), key));
-    for name in ["balance", "vestedBalance", "harvestedBlocks"] {
-        members.push((name.to_owned(), word(fields.number::<8>()?)));
-    }
-    members.push(("label".to_owned(), fields.bytes()?.is_none().then(|| Json::Literal("null".to_owned()))?));
-    let importance = f64::from_bits(fields.number::<8>()? as u64);
-    members.push(("importance".to_owned(), Json::Literal(importance.to_string())));
-    let multisig = fields.bytes()??;
-    members.push(("multisigInfo".to_owned(), Json::String(hex::encode(multisig))));
-    fields.0.is_empty().then(|| Json::object(members))
-}
-
-/// The unread fields of a binary object.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn number<const N: usize>(&mut self) -> Option<i64> {
-        let (bytes, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        let sign = if bytes[N - 1] >= 0x80 { 0xff } else { 0 };
-        let mut extended = [sign; 8];
-        extended[..N].copy_from_slice(bytes);
-        Some(i64::from_le_bytes(extended))
-    }
-
-    /// Reads bytes with a length prefix; `Some(None)` is null.
-    fn bytes(&mut self) -> Option<Option<&'a [u8]>> {
-        let length = self.number::<4>()?;
-        if length == -1 {
-            return Some(None);
+/// Converts a binary account pair to a form like its JSON; fails if it is not an account pair.
+fn account_pair(bytes: &[u8]) -> Result<Json, ReadError> {
+    let (network, key) = (NetworkByte::TESTNET, PublicKey([0; 32]));
+    let nemesis_signer = Address::from_public_key(&key, network);
+    let mut source = BinaryDecoder::new(bytes, Context { network, nemesis_signer, trusted: false });
+    let account_of_pair = source.need_object("account", account)?;
+    let meta = source.need_object("meta", |meta| {
+        let mut members = Vec::new();
+        for name in ["status", "remoteStatus"] {
+            members.push((name.to_owned(), Json::String(hex::encode(meta.need_bytes(name)?))));
         }
-        let (bytes, rest) = self.0.split_at_checked(usize::try_from(length).ok()?)?;
-        self.0 = rest;
-        Some(Some(bytes))
-    }
+        for name in ["cosignatoryOf", "cosignatories"] {
+            members.push((name.to_owned(), Json::Array(meta.need_list(name, account)?)));
+        }
+        Ok(Json::object(members))
+    })?;
+    Ok(Json::object(vec![("account".to_owned(), account_of_pair), ("meta".to_owned(), meta)]))
+}
 
-    fn text(&mut self) -> Option<Json> {
-        Some(Json::String(String::from_utf8(self.bytes()??.to_vec()).ok()?))
+fn account(source: &mut BinaryDecoder<'_>) -> Result<Json, ReadError> {
+    const MEMBERS: [&str; 8] =
+        ["address", "publicKey", "balance", "vestedBalance", "harvestedBlocks", "label", "importance", "multisigInfo"];
+    let mut members = Vec::new();
+    for name in MEMBERS {
+        let value = match name {
+            "balance" | "vestedBalance" | "harvestedBlocks" => Json::Literal(source.need_i64(name)?.to_string()),
+            "importance" => Json::Literal(f64::from_bits(source.need_i64(name)? as u64).to_string()),
+            _ => Json::String(source.bytes(name)?.map_or("null".to_owned(), hex::encode)),
+        };
+        members.push((name.to_owned(), value));
     }
+    Ok(Json::object(members))
 }

@@ -489,26 +489,3 @@ fn a_message_queued_for_many_websockets_is_held_once() {
     deaf.clear();
     server.wait_for(|stats, _| stats.websockets == 1);
 }
-
-#[test]
-fn only_clients_that_do_not_read_are_evicted_at_the_kernel_memory_limit() {
-    let limits = Limits { kernel_bytes: 1 << 20, requests_per_second: None, ..Limits::default() };
-    let server = Server::start(limits, 1000);
-    let mut reader = server.connect_from(3);
-    let open = |_| {
-        let mut client = server.connect_from(2);
-        client.send(get("/big/1000000"));
-        client
-    };
-    let deaf: Vec<Client> = (0..40).map(open).collect();
-    for _ in 0..30 {
-        reader.send(get("/big/100000"));
-        assert_eq!(reader.answer().body.len(), 100_000);
-    }
-    server.wait_for(|stats, _| {
-        assert!(stats.kernel_bytes <= 1 << 20, "{stats:?}");
-        stats.kernel_evicted >= 30
-    });
-    assert_eq!(ask(&mut reader, "/"), "GET /?- ");
-    drop(deaf);
-}
