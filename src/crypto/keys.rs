@@ -5,6 +5,7 @@
 //! cofactor, and R is compared as bytes.
 
 use curve25519_dalek::edwards::CompressedEdwardsY;
+use curve25519_dalek::scalar::Scalar;
 use data_encoding::HEXLOWER;
 use derive_more::{Debug, Display};
 use ed25519_dalek::VerifyingKey;
@@ -154,12 +155,6 @@ impl KeyPair {
     }
 }
 
-/// The group order L, 32 bytes little-endian.
-const GROUP_ORDER: [u8; 32] = [
-    0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
-];
-
 /// The public key does not encode a point of the curve.
 ///
 /// NIS1 treats this as a bad argument, with the text of `Display`, not as an invalid signature.
@@ -218,9 +213,9 @@ impl Default for Verifier {
 
 /// Steps 1 and 2: 0 < S < L, and the key is not all zeros.
 fn passes_prechecks(public: &PublicKey, signature: &Signature) -> bool {
-    let s = &signature.0[32..];
-    let below_order = s.iter().rev().lt(GROUP_ORDER.iter().rev());
-    below_order && s.iter().any(|byte| *byte != 0) && public.0 != [0; 32]
+    let [_, s] = signature.0.as_chunks::<32>().0 else { return false };
+    let s: Option<Scalar> = Scalar::from_canonical_bytes(*s).into();
+    s.is_some_and(|s| s != Scalar::ZERO) && public.0 != [0; 32]
 }
 
 /// Step 4: any y is taken modulo p, and x = 0 with the sign bit set stays 0.
@@ -305,7 +300,6 @@ mod verification_tests {
     use crate::crypto::hash::keccak512;
     use crate::crypto::{KeyPair, PrivateKey};
     use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsPoint};
-    use curve25519_dalek::scalar::Scalar;
 
     fn pair(number: u8) -> KeyPair {
         KeyPair::new(&PrivateKey::from_seed(&[number; 32]))

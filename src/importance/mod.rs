@@ -17,9 +17,9 @@ pub use input::{MAX_OUTLINKS, decay};
 
 use self::csr::{Csr, Loop, Stage};
 use self::flows::Flows;
-use self::graph::Graph;
+use self::graph::{ClusterRole, Graph};
 use self::input::{Accounts, Outlinks, decay_between};
-use self::rank::{PowerIteration, Scores, graph_weight};
+use self::rank::{OUTLIER_WEIGHT, PowerIteration, Scores};
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
 use crate::state::{AccountId, AccountImportance};
@@ -128,7 +128,10 @@ const IMPORTANCE: &[Stage<Calculation>] = &[
     |all, _| set(&mut all.rank, PowerIteration::new(&all.graph, all.accounts.counted)),
     |all, work| all.rank.step(&all.graph, work),
     |all, work| all.scores.combine_stakes(&all.flows.scores, &all.accounts.sorted.vested, work),
-    |all, work| all.scores.combine_ranks(&all.rank.new, |account| graph_weight(all.graph.roles[account]), work),
+    |all, work| {
+        let weight = |role: &ClusterRole| if *role == ClusterRole::Outlier { OUTLIER_WEIGHT } else { 1.0 };
+        all.scores.combine_ranks(&all.rank.new, |account| weight(&all.graph.roles[account]), work)
+    },
     |all, work| all.scores.normalise(work),
     |all, work| {
         let (index, scores, ranks) = (&all.accounts.sorted.index, &all.scores.values, &all.rank.new);

@@ -1,7 +1,7 @@
 //! The power iteration of the page rank, and the final score, which combines it with stake and outlinks.
 
 use super::csr::Loop;
-use super::graph::{ClusterRole, Graph, multiply};
+use super::graph::{Graph, multiply};
 
 /// Weight of the outlinks: the teleportation probability.
 const TELEPORTATION: f64 = 0.7;
@@ -123,12 +123,7 @@ const OUTLINK_WEIGHT: f64 = 1.25;
 /// Weight of the page rank relative to the share in stake and outlinks.
 const RANK_WEIGHT: f64 = 0.1337;
 /// Weight of an outlier; all other roles have 1.
-const OUTLIER_WEIGHT: f64 = 0.9;
-
-/// Returns the weight of an account by its role in the graph.
-pub fn graph_weight(role: ClusterRole) -> f64 {
-    if role == ClusterRole::Outlier { OUTLIER_WEIGHT } else { 1.0 }
-}
+pub const OUTLIER_WEIGHT: f64 = 0.9;
 
 /// Scores by account index: in the end the importances.
 #[derive(Debug, Default)]

@@ -9,10 +9,10 @@
 //! history does not extend it; from then on no height counts as known, and the next block that stores history starts a
 //! new range.
 
-use super::StateError;
 use super::account::{AccountId, account};
 use super::bytes::{ByteReader, ByteWriter, Stored, stored};
 use super::importances;
+use super::{StateError, StateResult};
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Height};
 use crate::store::{Read, Result, StoreError, Table, Write, WriteTxn, tip};
@@ -63,7 +63,7 @@ impl VestedBalance {
     }
 
     /// Adds an amount; fails if the sum exceeds [`MAX_BALANCE`].
-    pub fn receive(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> Result<(), StateError> {
+    pub fn receive(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> StateResult {
         let mut balance = self.at(height, chain);
         balance.height = height.0;
         let part = if chain.immediate_vesting { &mut balance.vested } else { &mut balance.unvested };
@@ -76,7 +76,7 @@ impl VestedBalance {
     }
 
     /// Deducts an amount from both parts in proportion, in IEEE doubles like NIS1; fails if the balance is too low.
-    pub fn send(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> Result<(), StateError> {
+    pub fn send(&mut self, height: Height, amount: u64, chain: &ChainParameters) -> StateResult {
         *self = self.at(height, chain);
         self.height = height.0;
         if self.total() < amount {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Exception, StateError, mosaics};
+use super::{Exception, StateError, StateResult, mosaics};
 use crate::model::mosaic::LevyKind;
 use crate::model::transaction::{LinkMode, Modification, SupplyChangeKind, Transfer};
 use crate::model::units::MICRO;
@@ -40,7 +40,7 @@ pub fn effects<'t>(
     state: &impl Read,
     network: NetworkByte,
     out: &mut Vec<Effect<'t>>,
-) -> Result<(), StateError> {
+) -> StateResult {
     let signer = transaction.signer_address(network);
     let address = |key| Address::from_public_key(key, network);
     match &transaction.body {
@@ -93,7 +93,7 @@ fn transfer_effects<'t>(
     body: &'t Transfer,
     state: &impl Read,
     out: &mut Vec<Effect<'t>>,
-) -> Result<(), StateError> {
+) -> StateResult {
     out.push(Effect::Reference(body.recipient));
     let attached = body.mosaics.iter().find(|mosaic| mosaic.id.is_xem());
     let amount = match body.mosaics.is_empty() {
@@ -111,7 +111,7 @@ fn transfer_effects<'t>(
 }
 
 /// Multiplies a quantity by the amount. If a transfer has mosaics, its amount is a multiplier of their quantities.
-fn scale(amount: u64, quantity: u64) -> Result<u64, StateError> {
+fn scale(amount: u64, quantity: u64) -> StateResult<u64> {
     let product = u128::from(amount) * u128::from(quantity) / u128::from(MICRO);
     i64::try_from(product).map(|value| value as u64).map_err(|_| StateError::impossible("BigInteger out of long range"))
 }

@@ -8,7 +8,7 @@
 
 use std::vec;
 
-use super::StateError;
+use super::StateResult;
 use super::account::AccountId;
 use super::bytes::{ByteReader, ByteWriter, Stored, stored};
 use super::hashes;
@@ -35,7 +35,7 @@ impl Expiry {
     }
 
     /// Runs one step; returns whether work remains.
-    pub fn step(&mut self, ledger: &mut Ledger<'_, impl Write>) -> Result<bool, StateError> {
+    pub fn step(&mut self, ledger: &mut Ledger<'_, impl Write>) -> StateResult<bool> {
         if let Some(update) = &mut self.listing_update {
             if !update.step(ledger.txn, ledger.network.byte)? {
                 self.listing_update = None;
@@ -95,7 +95,7 @@ impl Pruning {
     }
 
     /// Runs one step; returns whether work remains.
-    pub fn step(&mut self, txn: &mut impl Write) -> Result<bool, StateError> {
+    pub fn step(&mut self, txn: &mut impl Write) -> StateResult<bool> {
         match &mut self.stage {
             Stage::Outlinks => {
                 if remove_below(txn, Table::Outlinks, &block_key(self.outlinks_below))? {

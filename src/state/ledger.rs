@@ -3,7 +3,6 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::StateError;
 use super::account::{Account, AccountId, AccountTotals, LinkRole, RemoteLink, is_cosignatory, is_multisig};
 use super::account_tx_list::{BlockTxLists, Direction, TxLocation, affected_accounts};
 use super::balance::{self, HistoryRange};
@@ -12,6 +11,7 @@ use super::effects::Effect;
 use super::expiry::{Expiry, Pruning};
 use super::hashes::{self, HashEpoch};
 use super::importances::Outlink;
+use super::{StateError, StateResult};
 use crate::crypto::PublicKey;
 use crate::model::transaction::{Hashes, LinkMode, ModificationKind};
 use crate::model::{Address, Amount, Height, Network, Timestamp, Transaction};
@@ -84,11 +84,11 @@ pub struct Ledger<'a, W> {
 
 impl<W: Write> Ledger<'_, W> {
     /// Returns the account of an address for modification. [`Ledger::flush_step`] writes it.
-    pub fn account(&mut self, address: &Address) -> Result<&mut Account, StateError> {
+    pub fn account(&mut self, address: &Address) -> StateResult<&mut Account> {
         Ok(&mut self.load(address)?.account)
     }
 
-    fn load(&mut self, address: &Address) -> Result<&mut LoadedAccount, StateError> {
+    fn load(&mut self, address: &Address) -> StateResult<&mut LoadedAccount> {
         match self.block.accounts.entry(*address) {
             Entry::Occupied(open) => Ok(open.into_mut()),
             Entry::Vacant(place) => Ok(place.insert(LoadedAccount::read(self.txn, address)?)),
@@ -96,7 +96,7 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Returns the id of an account that the block changes, allocating the next one if it has none.
-    pub(super) fn account_id(&mut self, address: &Address) -> Result<AccountId, StateError> {
+    pub(super) fn account_id(&mut self, address: &Address) -> StateResult<AccountId> {
         if let Some(id) = self.load(address)?.id {
             return Ok(id);
         }
@@ -114,7 +114,7 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Records the public key of an account.
-    pub fn record_public_key(&mut self, key: &PublicKey) -> Result<(), StateError> {
+    pub fn record_public_key(&mut self, key: &PublicKey) -> StateResult {
         let address = Address::from_public_key(key, self.network.byte);
         if std::mem::replace(&mut self.account(&address)?.has_key, true) {
             return Ok(());
@@ -123,7 +123,7 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Credits the total supply to the nemesis account, before the nemesis block is applied.
-    pub fn seed(&mut self) -> Result<(), StateError> {
+    pub fn seed(&mut self) -> StateResult {
         let (height, network) = (self.block.height, self.network);
         let nemesis = self.account(&network.nemesis_signer)?;
         nemesis.first_height = height.0;
@@ -131,7 +131,7 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Applies one effect.
-    pub fn apply(&mut self, effect: &Effect<'_>) -> Result<(), StateError> {
+    pub fn apply(&mut self, effect: &Effect<'_>) -> StateResult {
         let network = self.network.byte;
         match effect {
             Effect::Reference(address) => {
@@ -154,7 +154,7 @@ impl<W: Write> Ledger<'_, W> {
         }
     }
 
-    fn transfer(&mut self, from: &Address, to: &Address, amount: u64) -> Result<(), StateError> {
+    fn transfer(&mut self, from: &Address, to: &Address, amount: u64) -> StateResult {
         if self.account(from)?.balance.total() < amount {
             return Err(StateError::impossible(format!("{from} has less than {amount}")));
         }
@@ -170,7 +170,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    fn credit(&mut self, to: &Address, amount: u64) -> Result<(), StateError> {
+    fn credit(&mut self, to: &Address, amount: u64) -> StateResult {
         if amount == 0 {
             return Ok(());
         }
@@ -187,7 +187,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    fn debit(&mut self, from: &Address, amount: u64) -> Result<(), StateError> {
+    fn debit(&mut self, from: &Address, amount: u64) -> StateResult {
         if amount == 0 {
             return Ok(());
         }
@@ -195,7 +195,7 @@ impl<W: Write> Ledger<'_, W> {
         self.account(from)?.balance.send(height, amount, &network.chain)
     }
 
-    fn link(&mut self, owner: &Address, remote: &Address, mode: LinkMode) -> Result<(), StateError> {
+    fn link(&mut self, owner: &Address, remote: &Address, mode: LinkMode) -> StateResult {
         let height = self.block.height;
         let after_fork = height.0 >= self.network.chain.forks.mosaic_redefinition;
         // After the fork, a deactivation ends the existing link whatever remote it names.
@@ -211,12 +211,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    fn cosignatory(
-        &mut self,
-        account: &Address,
-        cosignatory: &Address,
-        kind: ModificationKind,
-    ) -> Result<(), StateError> {
+    fn cosignatory(&mut self, account: &Address, cosignatory: &Address, kind: ModificationKind) -> StateResult {
         let pairs = [(Table::Cosignatories, account, cosignatory), (Table::CosignatoryOf, cosignatory, account)];
         let is_added = kind == ModificationKind::Add;
         if is_added
@@ -231,7 +226,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    fn min_cosignatories(&mut self, account: &Address, change: i32) -> Result<(), StateError> {
+    fn min_cosignatories(&mut self, account: &Address, change: i32) -> StateResult {
         let state = self.account(account)?;
         let sum = i64::from(state.min_cosignatories) + i64::from(change);
         state.min_cosignatories =
@@ -242,7 +237,7 @@ impl<W: Write> Ledger<'_, W> {
     /// Credits the fees of the block to the account for which its signer harvests, adds the block to the harvest indexes
     /// of both, and returns that account. The caller then ends leases ([`super::Expiry`]) and prunes
     /// ([`super::Pruning`]).
-    pub fn harvest(&mut self, signer: &Address, fees: Amount) -> Result<Address, StateError> {
+    pub fn harvest(&mut self, signer: &Address, fees: Amount) -> StateResult<Address> {
         let (height, limit) = (self.block.height, self.network.chain.rewrite_limit);
         let beneficiary = self.account(signer)?.forwarded(height, limit).unwrap_or(*signer);
         self.credit(&beneficiary, fees.0)?;
@@ -272,7 +267,7 @@ impl<W: Write> Ledger<'_, W> {
         hashes: &Hashes,
         index: u32,
         (id, epoch): (u64, HashEpoch),
-    ) -> Result<(), StateError> {
+    ) -> StateResult {
         let height = self.block.height;
         hashes::insert_hashes(self.txn, epoch, height, index, hashes.all())?;
         let parties = affected_accounts(self.txn, transaction, self.network.byte)?;
@@ -293,7 +288,7 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Writes some of the changed accounts in the order of their ids, and finally the collected data of the block.
     /// Returns whether work remains.
-    pub fn flush_step(&mut self) -> Result<bool, StateError> {
+    pub fn flush_step(&mut self) -> StateResult<bool> {
         for _ in 0..ACCOUNTS_PER_STEP {
             if let Some((address, open)) = self.block.accounts.pop_first() {
                 self.stage_write(&address, open)?;
@@ -315,13 +310,13 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Writes everything that is left.
-    pub fn flush(&mut self) -> Result<(), StateError> {
+    pub fn flush(&mut self) -> StateResult {
         while self.flush_step()? {}
         Ok(())
     }
 
     /// Stages an account for writing if it has changed, allocating an id if it has none.
-    fn stage_write(&mut self, address: &Address, loaded: LoadedAccount) -> Result<(), StateError> {
+    fn stage_write(&mut self, address: &Address, loaded: LoadedAccount) -> StateResult {
         let LoadedAccount { id, account, before, row_before } = &loaded;
         let row = account.to_bytes();
         let is_untouched = row_before.is_none() && account == before;
@@ -353,7 +348,7 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Returns the heights known to the balance history with this block; `None` if the block stores no history. The first
     /// block of the range need not store the balances that it replaces.
-    fn history(&mut self) -> Result<Option<HistoryRange>, StateError> {
+    fn history(&mut self) -> StateResult<Option<HistoryRange>> {
         let height = self.block.height;
         if self.network.chain.history_from.is_none_or(|from| height < from) {
             return Ok(None);
@@ -364,7 +359,7 @@ impl<W: Write> Ledger<'_, W> {
         Ok(self.block.history)
     }
 
-    fn flush_block(&mut self) -> Result<(), StateError> {
+    fn flush_block(&mut self) -> StateResult {
         let height = self.block.height;
         let outlinks = std::mem::take(&mut self.block.outlinks).0;
         if !outlinks.is_empty() {

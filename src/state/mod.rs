@@ -80,6 +80,9 @@ pub enum StateError {
     Exception(#[from] Exception),
 }
 
+/// Result of a change of the state.
+pub type StateResult<T = ()> = Result<T, StateError>;
+
 impl StateError {
     /// Creates the error for a change that NIS1 cannot make either. Holds the reason.
     pub fn impossible(why: impl Into<String>) -> StateError {

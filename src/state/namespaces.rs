@@ -3,10 +3,10 @@
 //! A renewal by the same owner keeps sub-namespaces and mosaics; a lease by another owner starts with none. So both
 //! belong to a [`OwnershipPeriod`], the consecutive leases of a root by one owner. No rows are copied or removed for this.
 
-use super::StateError;
 use super::bytes::{Stored, stored};
 use super::expiry::{ExpiryKind, LoggedMosaics};
 use super::ledger::Ledger;
+use super::{StateError, StateResult};
 use crate::model::network::NAMESPACE_SINK;
 use crate::model::{Address, Height, NamespaceId, NetworkByte};
 use crate::store::{Read, Result, StoreError, Table, Write, next_key};
@@ -184,7 +184,7 @@ pub fn subnamespaces_after(state: &impl Read, lease: &Lease, after: &str, limit:
 
 impl<W: Write> Ledger<'_, W> {
     /// Applies a provision. Mosaics that it restores are appended to the log of expired mosaics.
-    pub(super) fn provision(&mut self, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
+    pub(super) fn provision(&mut self, owner: Address, name: &NamespaceId) -> StateResult {
         match name.is_root() {
             true => Ok(self.provision_root(owner, name.as_str())?),
             false => self.provision_child(owner, name),
@@ -219,7 +219,7 @@ impl<W: Write> Ledger<'_, W> {
         put_leases(self.txn, root, &leases)
     }
 
-    fn provision_child(&mut self, owner: Address, name: &NamespaceId) -> Result<(), StateError> {
+    fn provision_child(&mut self, owner: Address, name: &NamespaceId) -> StateResult {
         let impossible = |why: &str| StateError::impossible(format!("namespace {name}: {why}"));
         let lease = leases(self.txn, name.root())?.pop().ok_or_else(|| impossible("there is no such root"))?;
         if lease.owner != owner {
@@ -238,7 +238,7 @@ impl<W: Write> Ledger<'_, W> {
     }
 
     /// Returns the last lease of a namespace's root; fails if the namespace does not exist in it.
-    pub(super) fn require_namespace(&self, name: &NamespaceId) -> Result<Lease, StateError> {
+    pub(super) fn require_namespace(&self, name: &NamespaceId) -> StateResult<Lease> {
         let lease = leases(self.txn, name.root())?.pop();
         if let Some(lease) = lease
             && is_in_lease(self.txn, &lease, name)?

@@ -8,7 +8,7 @@ use super::account_tx_list::TxLocation;
 use super::bytes::{ByteReader, ByteWriter, Stored, stored};
 use super::mosaics::{read_definition, write_definition};
 use super::namespaces::{self, Lease};
-use super::{Exception, StateError};
+use super::{Exception, StateResult};
 use crate::model::transaction::{MosaicSupplyChange, SupplyChangeKind};
 use crate::model::{Address, Block, Body, Height, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
 use crate::store::{Read, Result, StoreError, Table, Write, next_key};
@@ -241,7 +241,7 @@ pub fn record(
     row: u64,
     location: TxLocation,
     network: NetworkByte,
-) -> Result<Option<ListingUpdate>, StateError> {
+) -> StateResult<Option<ListingUpdate>> {
     let transaction = inner_or_self(transaction);
     let height = location.height;
     match &transaction.body {

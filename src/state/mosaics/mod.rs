@@ -9,12 +9,12 @@
 #[cfg(test)]
 mod tests;
 
-use super::StateError;
 use super::account::AccountId;
 use super::bytes::{ByteReader, ByteWriter, Stored, stored};
 use super::expiry::{ExpiryKind, LoggedMosaics};
 use super::ledger::Ledger;
 use super::namespaces::{self, Lease, LeaseState, NameCounters, OwnershipPeriod};
+use super::{StateError, StateResult};
 use crate::crypto::PublicKey;
 use crate::model::mosaic::MAX_DIVISIBILITY;
 use crate::model::transaction::SupplyChangeKind;
@@ -232,7 +232,7 @@ impl CurrentMosaic {
     }
 }
 
-fn required_mosaic(state: &impl Read, id: &MosaicId) -> Result<CurrentMosaic, StateError> {
+fn required_mosaic(state: &impl Read, id: &MosaicId) -> StateResult<CurrentMosaic> {
     current_mosaic(state, id)?.ok_or_else(|| StateError::impossible(format!("there is no mosaic {id}")))
 }
 
@@ -451,7 +451,7 @@ pub fn holds_mosaic(state: &impl Read, account: &Address) -> Result<bool> {
 
 impl<W: Write> Ledger<'_, W> {
     /// Applies a mosaic definition.
-    pub(super) fn define(&mut self, definition: &MosaicDefinition) -> Result<(), StateError> {
+    pub(super) fn define(&mut self, definition: &MosaicDefinition) -> StateResult {
         let id = &definition.id;
         let lease = self.require_namespace(&id.namespace)?;
         let creator = self.account_id(&Address::from_public_key(&definition.creator, self.network.byte))?;
@@ -492,7 +492,7 @@ impl<W: Write> Ledger<'_, W> {
         id: &MosaicId,
         delta: u64,
         kind: SupplyChangeKind,
-    ) -> Result<(), StateError> {
+    ) -> StateResult {
         let mut mosaic = required_mosaic(self.txn, id)?;
         let properties = mosaic.entry.definition.properties;
         let creator =
@@ -528,7 +528,7 @@ impl<W: Write> Ledger<'_, W> {
         from: &Address,
         to: &Address,
         quantity: u64,
-    ) -> Result<(), StateError> {
+    ) -> StateResult {
         let mosaic = required_mosaic(self.txn, id)?;
         let (sender, recipient) = (self.account_id(from)?, self.account_id(to)?);
         let left = mosaic.balance(self.txn, sender)?.checked_sub(quantity);
