@@ -57,9 +57,7 @@ impl Mempool {
                 added.confirmed.extend(transactions.map(|transaction| transaction.hash()));
                 added.next = added.next.next();
                 if added.next > added.last {
-                    let confirmed = mem::take(&mut added.confirmed);
-                    self.added_blocks = None;
-                    self.on_chain_change(&confirmed, Vec::new());
+                    self.chain_changed(BTreeSet::new(), Vec::new());
                 }
             } else {
                 budget.charge(UNITS_PER_TRANSACTION);
@@ -79,23 +77,15 @@ impl Mempool {
         }
     }
 
-    /// Records a chain update: transactions with the hashes `confirmed` are confirmed, and `returned` are unconfirmed
-    /// again.
+    /// Records a chain update: transactions with the hashes `confirmed` are confirmed, and `returned` of replaced blocks
+    /// are unconfirmed again. Starts a rebuild unless there is nothing to do.
     pub fn chain_changed(&mut self, mut confirmed: BTreeSet<Hash256>, returned: Vec<Transaction>) {
         if let Some(added) = self.added_blocks.take() {
             confirmed.extend(added.confirmed);
         }
-        if !self.is_idle() || !returned.is_empty() {
-            self.on_chain_change(&confirmed, returned);
+        if self.is_idle() && returned.is_empty() {
+            return;
         }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.is_empty() && !self.has_work()
-    }
-
-    /// Starts a rebuild after the chain confirmed some transactions and returned others of replaced blocks.
-    pub fn on_chain_change(&mut self, confirmed: &BTreeSet<Hash256>, returned: Vec<Transaction>) {
         for number in confirmed.iter().filter_map(|hash| self.content.by_hash.get(hash)) {
             self.content.entries.remove(number);
         }
@@ -104,6 +94,10 @@ impl Mempool {
         }
         let pending = self.content.by_fee.iter().map(|(.., number)| *number).collect();
         self.begin_rebuild(pending, returned);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_empty() && !self.has_work()
     }
 
     /// Removes expired transactions and those that depend on them.

@@ -206,7 +206,7 @@ fn rebuilding_the_mempool_publishes_nothing() {
     let (kept, confirmed) = (payment(1, 1), payment(2, 1));
     assert!(scene.announce(&kept).is_ok() && scene.announce(&confirmed).is_ok());
     assert_eq!(scene.published().len(), 2);
-    scene.pool.on_chain_change(&hashes(&[&confirmed]), Vec::new());
+    scene.pool.chain_changed(hashes(&[&confirmed]), Vec::new());
     assert_eq!(scene.published(), []);
     assert_eq!(scene.pool.in_fee_order(), [Rc::new(kept)]);
 }
@@ -215,9 +215,9 @@ fn rebuilding_the_mempool_publishes_nothing() {
 fn a_rolled_back_transaction_is_published_once() {
     let mut scene = Scene::new();
     let returned = [payment(1, 1), payment(2, 1)];
-    scene.pool.on_chain_change(&BTreeSet::new(), returned.to_vec());
+    scene.pool.chain_changed(BTreeSet::new(), returned.to_vec());
     scene.work();
-    scene.pool.on_chain_change(&BTreeSet::new(), Vec::new());
+    scene.pool.chain_changed(BTreeSet::new(), Vec::new());
     assert_eq!(scene.published(), returned);
     assert_eq!(scene.pool.len(), 2);
 }
@@ -226,9 +226,9 @@ fn a_rolled_back_transaction_is_published_once() {
 fn a_rolled_back_transaction_that_is_confirmed_again_does_not_return_to_the_mempool() {
     let mut scene = Scene::new();
     let [back, still_out, gone] = [payment(1, 1), payment(2, 1), payment(3, 1)];
-    scene.pool.on_chain_change(&BTreeSet::new(), vec![gone.clone(), back.clone(), still_out.clone()]);
+    scene.pool.chain_changed(BTreeSet::new(), vec![gone.clone(), back.clone(), still_out.clone()]);
     scene.work();
-    scene.pool.on_chain_change(&hashes(&[&gone, &still_out]), Vec::new());
+    scene.pool.chain_changed(hashes(&[&gone, &still_out]), Vec::new());
     assert_eq!(scene.published(), [gone, back.clone()]);
     assert_eq!(scene.pool.in_fee_order(), [Rc::new(back)]);
 }
