@@ -154,7 +154,8 @@ impl BlockExecution {
             }
             Stage::Expiring(mut expiry) => {
                 let mut ledger = Ledger { txn, block: &mut self.context, network };
-                match (expiry.step(&mut ledger)?, ledger.pruning()) {
+                let pruning = Pruning::due(self.block.height, self.block.timestamp, &network.chain);
+                match (expiry.step(&mut ledger)?, pruning) {
                     (true, _) => Stage::Expiring(expiry),
                     (false, Some(pruning)) => Stage::Pruning(pruning),
                     (false, None) => Stage::Indexing(0, None),

@@ -159,7 +159,7 @@ impl Account {
         if self.min_cosignatories != 0 || !self.links.is_empty() {
             self.min_cosignatories.write(&mut out);
         }
-        self.links.iter().for_each(|link| link.write(&mut out));
+        self.links.write(&mut out);
         out.0
     }
 
@@ -170,7 +170,7 @@ impl Account {
         let (unvested, vested) = <(u64, u64)>::read(&mut input)?;
         let mut number = || u32::read(&mut input).map(u64::from);
         let balance = VestedBalance { height: number()?, unvested, vested };
-        let mut account = Account {
+        Ok(Account {
             has_key,
             balance: Some(balance).filter(VestedBalance::is_valid).ok_or(StoreError::Damaged("a balance"))?,
             harvested_blocks: number()?,
@@ -178,13 +178,9 @@ impl Account {
             first_height: number()?,
             sent: AccountTxList::read(&mut input)?,
             received: AccountTxList::read(&mut input)?,
-            min_cosignatories: if input.is_empty() { 0 } else { u32::read(&mut input)? },
-            links: Vec::new(),
-        };
-        while !input.is_empty() {
-            account.links.push(RemoteLink::read(&mut input)?);
-        }
-        Ok(account)
+            min_cosignatories: Option::read(&mut input)?.unwrap_or_default(),
+            links: Vec::read(&mut input)?,
+        })
     }
 }
 

@@ -31,15 +31,6 @@ pub trait Stored: Sized {
     fn get(state: &impl Read, table: Table, key: &[u8], what: &'static str) -> Result<Option<Self>> {
         state.get(table, key)?.map(|row| Self::from_stored(row, what)).transpose()
     }
-
-    /// Decodes values up to the end of a row.
-    fn list_from_stored(bytes: &[u8], what: &'static str) -> Result<Vec<Self>> {
-        let (mut input, mut values) = (ByteReader::new(bytes, what), Vec::new());
-        while !input.is_empty() {
-            values.push(Self::read(&mut input)?);
-        }
-        Ok(values)
-    }
 }
 
 /// Stores a struct as its fields in this order.
@@ -106,6 +97,21 @@ impl<const N: usize> Stored for [u8; N] {
 }
 
 stored!(PublicKey { 0 });
+
+/// Values up to the end of a row.
+impl<T: Stored> Stored for Vec<T> {
+    fn write(&self, out: &mut ByteWriter) {
+        self.iter().for_each(|value| value.write(out));
+    }
+
+    fn read(input: &mut ByteReader<'_>) -> Result<Self> {
+        let mut values = Vec::new();
+        while !input.is_empty() {
+            values.push(T::read(input)?);
+        }
+        Ok(values)
+    }
+}
 
 /// A value at the end of a row, which may be absent.
 impl<T: Stored> Stored for Option<T> {

@@ -28,12 +28,6 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// Finds the leases that end at a height.
-    pub(super) fn due(state: &impl Read, height: Height, chain: &ChainParameters) -> Result<Expiry> {
-        let roots = namespaces::ending_at(state, height, chain.blocks_per_year())?;
-        Ok(Expiry { roots: roots.into_iter(), listing_update: None })
-    }
-
     /// Runs one step; returns whether work remains.
     pub fn step(&mut self, ledger: &mut Ledger<'_, impl Write>) -> StateResult<bool> {
         if let Some(update) = &mut self.listing_update {
@@ -183,6 +177,12 @@ fn log_key(height: Height, entry: u32) -> Vec<u8> {
 }
 
 impl<W: Write> Ledger<'_, W> {
+    /// Returns the leases that end with the block.
+    pub fn expiry(&self) -> Result<Expiry> {
+        let roots = namespaces::ending_at(self.txn, self.block.height, self.network.chain.blocks_per_year())?;
+        Ok(Expiry { roots: roots.into_iter(), listing_update: None })
+    }
+
     /// Appends mosaics to the log, with their balances up to a lease state.
     pub(super) fn log(&mut self, kind: ExpiryKind, lease_state: LeaseState, content: LoggedMosaics) -> Result<()> {
         let key = log_key(self.block.height, self.block.log_entries);

@@ -109,7 +109,7 @@ pub fn chunk_after(state: &impl Read, list: Height, after: Option<AccountId>) ->
     key.push(0);
     let chunk = state.cursor(Table::Importances)?.seek(&key)?;
     let Some((key, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
-    let entries = AccountImportance::list_from_stored(bytes, "importances")?;
+    let entries = Vec::<AccountImportance>::from_stored(bytes, "importances")?;
     // A caller that continues after the last entry must not get the same chunk again.
     match entries.last() {
         Some(last) if key[list_key(list).len()..] != last.account.key() => {

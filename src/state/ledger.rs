@@ -8,7 +8,6 @@ use super::account_tx_list::{BlockTxLists, Direction, TxLocation, affected_accou
 use super::balance::{self, HistoryRange};
 use super::bytes::{ByteWriter, Stored};
 use super::effects::Effect;
-use super::expiry::{Expiry, Pruning};
 use super::hashes::{self, HashEpoch};
 use super::importances::Outlink;
 use super::{StateError, StateResult};
@@ -247,16 +246,6 @@ impl<W: Write> Ledger<'_, W> {
             self.txn.insert(Table::Harvests, &key, &[])?;
         }
         Ok(beneficiary)
-    }
-
-    /// Returns the leases that end with the block.
-    pub fn expiry(&self) -> Result<Expiry> {
-        Expiry::due(self.txn, self.block.height, &self.network.chain)
-    }
-
-    /// Returns the pruning that is due with the block, if any.
-    pub fn pruning(&self) -> Option<Pruning> {
-        Pruning::due(self.block.height, self.block.timestamp, &self.network.chain)
     }
 
     /// Indexes a top-level transaction of the block by hash and by affected accounts, in the order of ids and after the

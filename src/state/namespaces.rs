@@ -115,12 +115,7 @@ pub fn leases(state: &impl Read, root: &str) -> Result<Vec<Lease>> {
 
 /// Decodes the leases of a root.
 pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>> {
-    Lease::list_from_stored(bytes, "a namespace")
-}
-
-fn put_leases(txn: &mut impl Write, root: &str, leases: &[Lease]) -> Result<()> {
-    let rows: Vec<u8> = leases.iter().flat_map(Stored::to_stored).collect();
-    txn.put(Table::Namespaces, root.as_bytes(), &rows)
+    Vec::from_stored(bytes, "a namespace")
 }
 
 fn owner_key(owner: &Address, root: &str) -> Vec<u8> {
@@ -216,7 +211,7 @@ impl<W: Write> Ledger<'_, W> {
         self.txn.put(Table::NamespacesByOwner, &owner_key(&owner, root), &[])?;
         self.txn.put(Table::LeasesByHeight, &lease_key(height, root), &[])?;
         leases.push(lease);
-        put_leases(self.txn, root, &leases)
+        self.txn.put(Table::Namespaces, root.as_bytes(), &leases.to_stored())
     }
 
     fn provision_child(&mut self, owner: Address, name: &NamespaceId) -> StateResult {
@@ -279,7 +274,7 @@ pub fn prune_oldest(txn: &mut impl Write, cut: Height) -> Result<bool> {
     let last = leases.last().cloned();
     leases.retain(|lease| lease.height >= cut);
     if !leases.is_empty() {
-        put_leases(txn, root, &leases)?;
+        txn.put(Table::Namespaces, root.as_bytes(), &leases.to_stored())?;
     } else if let Some(last) = last {
         txn.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
         txn.delete(Table::Namespaces, root.as_bytes())?;

@@ -432,7 +432,18 @@ impl SupplyQuery {
     pub fn resume(&mut self, state: &impl Read, mut visit: impl FnMut() -> bool) -> Result<Option<HistoricalSupply>> {
         loop {
             let (definition, from) = &mut self.changes;
-            if !add_changes(state, (*definition, from), self.height, &mut self.supply.units, &mut visit)? {
+            let (end, start) = (changes_from(*definition, self.height.next()), from.clone());
+            let (units, mut is_wanted) = (&mut self.supply.units, true);
+            state.for_each_from(Table::SupplyChanges, &[], &start, |key, value| {
+                if key >= end.as_slice() {
+                    return Ok(false);
+                }
+                *units = units.saturating_add(i64::from_stored(value, "a change of supply")?);
+                *from = next_key(key);
+                is_wanted = visit();
+                Ok(is_wanted)
+            })?;
+            if !is_wanted {
                 return Ok(None);
             }
             let Some(before) = self.previous_definition(state, self.changes.0)? else {
@@ -471,27 +482,6 @@ impl SupplyQuery {
         }
         Ok(Some(expiration))
     }
-}
-
-/// Adds the supply changes under a definition up to a height, from a key on. Returns whether all were added.
-fn add_changes(
-    state: &impl Read,
-    (definition, from): (u64, &mut Vec<u8>),
-    height: Height,
-    units: &mut i64,
-    visit: &mut impl FnMut() -> bool,
-) -> Result<bool> {
-    let (end, start, mut is_wanted) = (changes_from(definition, height.next()), from.clone(), true);
-    state.for_each_from(Table::SupplyChanges, &[], &start, |key, value| {
-        if key >= end.as_slice() {
-            return Ok(false);
-        }
-        *units = units.saturating_add(i64::from_stored(value, "a change of supply")?);
-        *from = next_key(key);
-        is_wanted = visit();
-        Ok(is_wanted)
-    })?;
-    Ok(is_wanted)
 }
 
 /// Returns the first row id at or above a height in the table of provisions or definitions, whose rows have ascending

@@ -9,7 +9,7 @@ use nisd::crypto::Signature;
 use nisd::model::network::ChainParameters;
 use nisd::model::transaction::{Hashes, wire_version};
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp, Transaction};
-use nisd::state::{self, Ledger};
+use nisd::state::{self, Ledger, Pruning};
 use nisd::store::{StoredHeader, WriteTxn, tip};
 use serde_json::Value;
 
@@ -132,7 +132,7 @@ impl Run<'_, '_> {
         let settled = apply::credit_block(&mut ledger, &block, parent.as_ref()).unwrap();
         let mut expiry = ledger.expiry().unwrap();
         while expiry.step(&mut ledger).unwrap() {}
-        let mut pruning = ledger.pruning();
+        let mut pruning = Pruning::due(block.height, block.timestamp, &network.chain);
         while pruning.as_mut().is_some_and(|pruning| pruning.step(ledger.txn).unwrap()) {}
         let hashes: Vec<Hashes> = block.transactions.iter().map(Transaction::hashes).collect();
         for number in 0..hashes.len() {
