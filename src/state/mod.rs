@@ -8,7 +8,6 @@ mod account_tx_list;
 mod balance;
 mod bytes;
 mod dump;
-mod effects;
 mod expiry;
 mod hashes;
 mod importances;
@@ -29,7 +28,6 @@ pub use balance::{
     AccountHistory, HistoryEntry, HistoryRange, MAX_BALANCE, VestedBalance, clear_history, history_from, history_height,
 };
 pub use dump::{digest, dump};
-pub use effects::{Effect, effects};
 pub use expiry::{ExpiredCursor, ExpiredMosaic, ExpiredRow, Expiry, ExpiryKind, Pruning};
 pub use hashes::{
     HashCompaction, HashEntry, HashEpoch, HashVerifier, TOTALS_KEY as HASH_TOTALS_KEY, copy_epoch_size, find_hash,
@@ -39,7 +37,7 @@ pub use importances::{
     AccountImportance, ImportanceListWriter, Outlink, RecalculationRecord, chunk_after, deletable_below,
     delete_lists_above, delete_lists_below, for_each_importance, importance, importance_at, last_recalculation,
 };
-pub use ledger::{BlockContext, Ledger};
+pub use ledger::{BlockContext, Effect, Ledger, effects};
 pub use mosaics::{
     DefinitionVersion, HoldingsPage, MosaicEntry, for_each_holder_after, holdings_after, holds_mosaic, mosaic,
     mosaic_balance, mosaic_definition, owned_mosaic,
