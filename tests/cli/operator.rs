@@ -124,6 +124,8 @@ fn lost_harvested_blocks_are_reported_even_if_their_account_is_locked() {
     let shares = [1, 2].map(|number| (address(&key_pair(number)), Amount::whole(TOTAL / 2)));
     let genesis = Genesis::new(now(), &shares);
     let first = Node::on_fast_network(&genesis, 1, &[], &[]);
+    // It makes blocks alone, too, before they meet.
+    let mut second = Node::on_fast_network(&genesis, 2, &[], &[]);
     let mut client = Client::connect(first.http);
     client.wait_for_height(3);
     let key = format!(r#"{{"value":"{}"}}"#, *private_key(1).printed());
@@ -137,8 +139,6 @@ fn lost_harvested_blocks_are_reported_even_if_their_account_is_locked() {
     assert_eq!(client.get("/local/reorgs").json()["data"], Value::Array(Vec::new()));
     assert_eq!(metric(&mut client, "nisd_reorgs_total"), 0.0);
 
-    // The other node makes more blocks before they meet.
-    let mut second = Node::on_fast_network(&genesis, 2, &[], &[]);
     let mut other = Client::connect(second.http);
     other.wait_for_height(lost_height + 3);
     let (config, _folder) = (second.path("node.properties"), second.folder.take());

@@ -232,25 +232,27 @@ fn the_clock_can_be_stopped_and_set_with_a_loud_warning() {
 
 #[test]
 fn a_stopped_node_closes_websockets_and_loses_no_block() {
-    for signal in ["TERM", "INT"] {
-        let mut node = fast_node();
-        let (config, data, _folder) = (node.path("node.properties"), node.path("store"), node.folder.take());
-        let seen = Client::connect(node.http).wait_for_height(3);
-        let mut socket = Socket::open(node.websocket);
-        socket.subscribe("a", "/blocks");
-        node.process.signal(signal);
-        let start = Instant::now();
-        let close = std::iter::repeat_with(|| socket.next()).find(|frame| frame.opcode == CLOSE).expect("endless");
-        assert!(close.payload.is_empty() || close.payload.starts_with(&1001u16.to_be_bytes()), "{close:?}");
-        node.process.wait_with_timeout(STOP_TIMEOUT).expect_success();
-        assert!(start.elapsed() < STOP_TIMEOUT);
-        let digest = run(args!["digest", "--data", data]).expect_success().text();
-        let height: u64 = digest.split(' ').next().and_then(|height| height.parse().ok()).expect("a height");
-        assert!(height >= seen, "{height} is below {seen}");
-        // The next start continues from there.
-        let node = Node::start(args!["--config", config]);
-        assert!(Client::connect(node.http).height() >= height);
-    }
+    std::thread::scope(|scope| ["TERM", "INT"].into_iter().for_each(|signal| _ = scope.spawn(move || stop(signal))));
+}
+
+fn stop(signal: &str) {
+    let mut node = fast_node();
+    let (config, data, _folder) = (node.path("node.properties"), node.path("store"), node.folder.take());
+    let seen = Client::connect(node.http).wait_for_height(3);
+    let mut socket = Socket::open(node.websocket);
+    socket.subscribe("a", "/blocks");
+    node.process.signal(signal);
+    let start = Instant::now();
+    let close = std::iter::repeat_with(|| socket.next()).find(|frame| frame.opcode == CLOSE).expect("endless");
+    assert!(close.payload.is_empty() || close.payload.starts_with(&1001u16.to_be_bytes()), "{close:?}");
+    node.process.wait_with_timeout(STOP_TIMEOUT).expect_success();
+    assert!(start.elapsed() < STOP_TIMEOUT);
+    let digest = run(args!["digest", "--data", data]).expect_success().text();
+    let height: u64 = digest.split(' ').next().and_then(|height| height.parse().ok()).expect("a height");
+    assert!(height >= seen, "{height} is below {seen}");
+    // The next start continues from there.
+    let node = Node::start(args!["--config", config]);
+    assert!(Client::connect(node.http).height() >= height);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::recorded_chain::{Chain, FAR_FUTURE, digest_of, tip_of};
+use crate::common::recorded_chain::{Chain, FAR_FUTURE, copy_store, digest_of, tip_of};
 use crate::common::remote_node::{LocalNode, Remote, bytes_of, process_branch, push, synchronise};
 use nisd::chain::chain_comparer::ComparisonResult;
 use nisd::chain::{BranchOutcome, CandidateBranch, RollbackError};
@@ -138,9 +138,8 @@ fn check_mempool(store: &Store, fork: &Fork, outcome: &BranchOutcome, announced:
 
 fn every_fork_is_resolved_as_recorded(name: &str) {
     let chain = Chain::open(name);
-    let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (straight, forked) = (chain.store(folders.0.path()), chain.store(folders.1.path()));
-    let blocks = chain.blocks();
+    let folder = tempfile::tempdir().unwrap();
+    let (forked, blocks) = (chain.store(folder.path()), chain.blocks());
     let mut forks: Vec<Fork> =
         chain.lines("forks.jsonl.gz").into_iter().map(|record| Fork::new(record, &chain, &blocks)).collect();
     forks.sort_by_key(|fork| fork.common);
@@ -149,6 +148,9 @@ fn every_fork_is_resolved_as_recorded(name: &str) {
     for fork in forks {
         let number = &fork.record["fork"];
         chain.import(&forked, fork.common);
+        let other = tempfile::tempdir().unwrap();
+        copy_store(folder.path(), other.path());
+        let straight = chain.store(other.path());
         let outcome = replay(LocalNode { chain: &chain, store: &forked }, &fork);
         assert_eq!(outcome.scores, fork.partial_scores(), "fork {number}");
         check_mempool(&forked, &fork, &outcome, &announced);

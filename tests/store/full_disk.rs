@@ -152,7 +152,7 @@ fn a_harvester_waits_for_space_on_a_full_disk_and_loses_no_transaction() {
     let (stuck, said) = (client.height(), count(&node, "harvested block"));
     announce(&mut client);
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(4) {
+    while begun.elapsed() < Duration::from_secs(3) {
         assert_eq!(client.height(), stuck);
         std::thread::sleep(POLL_INTERVAL);
     }

@@ -183,30 +183,39 @@ fn percent(text: &str) -> String {
 #[test]
 fn every_transport_opens_sends_receives_and_ends() {
     let node = node();
-    for (number, way) in TRANSPORTS.into_iter().enumerate() {
-        let name = format!("session{number}");
-        let mut session = Session::open(node.websocket, &name, way);
-        let accepted = if way == Jsonp { 200 } else { 204 };
-        assert_eq!(session.send(CONNECT), accepted);
-        assert_eq!(session.stomp(), [CONNECTED], "{way:?}");
-        assert_eq!(session.send(SUBSCRIBE), accepted);
-        let mut heights = Vec::new();
-        while heights.len() < 2 {
-            for frame in session.stomp() {
-                let frame = Stomp::parse(&frame);
-                assert_eq!((frame.command.as_str(), frame.header("destination")), ("MESSAGE", "/blocks/new"));
-                assert!(frame.header("message-id").starts_with(&format!("{name}-")), "{frame:?}");
-                let body: serde_json::Value = serde_json::from_str(&frame.body).expect("JSON");
-                heights.push(body["height"].as_u64().expect("a height"));
-            }
-        }
-        assert!(heights.is_sorted() && heights[0] < heights[1], "{way:?}: {heights:?}");
+    let address = node.websocket;
+    std::thread::scope(|scope| {
+        TRANSPORTS
+            .into_iter()
+            .enumerate()
+            .for_each(|(number, way)| _ = scope.spawn(move || talk(address, number, way)));
+    });
+}
 
-        session.send(DISCONNECT);
-        let last = std::iter::repeat_with(|| session.stomp()).flatten().find(|frame| frame.starts_with("ERROR"));
-        assert!(last.expect("endless").starts_with("ERROR\nmessage:Session closed."), "{way:?}");
-        assert_eq!(session.next(), r#"c[1002,"null"]"#, "{way:?}");
-        assert_eq!(session.fetch_as_other_client(), r#"c[3000,"Go away!"]"#, "{way:?}");
-        assert_eq!(session.send(CONNECT), 500);
+/// Opens a session, sends and receives, and ends it.
+fn talk(address: SocketAddr, number: usize, way: Transport) {
+    let name = format!("session{number}");
+    let mut session = Session::open(address, &name, way);
+    let accepted = if way == Jsonp { 200 } else { 204 };
+    assert_eq!(session.send(CONNECT), accepted);
+    assert_eq!(session.stomp(), [CONNECTED], "{way:?}");
+    assert_eq!(session.send(SUBSCRIBE), accepted);
+    let mut heights = Vec::new();
+    while heights.len() < 2 {
+        for frame in session.stomp() {
+            let frame = Stomp::parse(&frame);
+            assert_eq!((frame.command.as_str(), frame.header("destination")), ("MESSAGE", "/blocks/new"));
+            assert!(frame.header("message-id").starts_with(&format!("{name}-")), "{frame:?}");
+            let body: serde_json::Value = serde_json::from_str(&frame.body).expect("JSON");
+            heights.push(body["height"].as_u64().expect("a height"));
+        }
     }
+    assert!(heights.is_sorted() && heights[0] < heights[1], "{way:?}: {heights:?}");
+
+    session.send(DISCONNECT);
+    let last = std::iter::repeat_with(|| session.stomp()).flatten().find(|frame| frame.starts_with("ERROR"));
+    assert!(last.expect("endless").starts_with("ERROR\nmessage:Session closed."), "{way:?}");
+    assert_eq!(session.next(), r#"c[1002,"null"]"#, "{way:?}");
+    assert_eq!(session.fetch_as_other_client(), r#"c[3000,"Go away!"]"#, "{way:?}");
+    assert_eq!(session.send(CONNECT), 500);
 }
