@@ -332,8 +332,9 @@ def try_all():
             for number in record["reached"]:
                 reaching[number].append(record)
     path = OUT / "results.jsonl"
-    known = {json.loads(line)["number"] for line in path.read_text().splitlines()} if path.exists() else set()
-    chosen = [m for m in mutants if m["woven"] and m["number"] not in known]
+    known = results()
+    is_open = lambda result: not result or (result["outcome"] == "partly" and result["limit"] < SECONDS)
+    chosen = [m for m in mutants if m["woven"] and is_open(known.get(m["number"]))]
     random.Random(1).shuffle(chosen)
     lock = threading.Lock()
 
@@ -349,6 +350,8 @@ def try_all():
 
         tests = sorted(reaching[mutant["number"]], key=rank)
         outcome, spent, left = "survived", 0.0, len(tests)
+        # Tests within the limit of an earlier run have passed.
+        tried = known.get(mutant["number"], {"limit": 0})["limit"]
         begin = time.monotonic()
         while tests:
             # A few short tests of one program at a time.
@@ -364,6 +367,8 @@ def try_all():
             names = {r["test"] for r in chunk}
             tests = [r for r in tests if r["program"] != first["program"] or r["test"] not in names]
             spent += seconds
+            if spent <= tried:
+                continue
             ended = run(programs[first["program"]], sorted(names), 5 + 8 * seconds, NISD_MUTANT=str(mutant["number"]))
             if ended != "passed":
                 outcome = "killed" if ended == "failed" else ended
@@ -372,15 +377,22 @@ def try_all():
             outcome = "unreached"
         with lock, open(path, "a") as file:
             record = {"number": mutant["number"], "name": mutant["name"], "line": mutant["span"]["start"]["line"]}
-            record |= {"outcome": outcome, "seconds": round(time.monotonic() - begin, 2), "unrun": len(tests)}
+            record |= {"outcome": outcome, "seconds": round(time.monotonic() - begin, 2), "limit": SECONDS, "unrun": len(tests)}
             file.write(json.dumps(record) + "\n")
 
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         list(pool.map(one, chosen))
 
 
+def results():
+    """Returns the last result of each mutation by its number."""
+    path = OUT / "results.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {record["number"]: record for record in map(json.loads, lines)}
+
+
 def report():
-    records = [json.loads(line) for line in (OUT / "results.jsonl").read_text().splitlines()]
+    records = list(results().values())
     print(dict(collections.Counter(r["outcome"] for r in records)))
     reasons = (ROOT / "tests" / "mutants" / "survivors.md").read_text()
     unexplained = [r for r in records if r["outcome"] not in ("killed", "timed out") and f"`{r['name']}`" not in reasons]
