@@ -292,6 +292,30 @@ mod tests {
     }
 
     #[test]
+    fn a_backup_commits_after_a_bounded_number_of_bytes() {
+        let options = Options { map_size: 8 * COMMIT_BYTES as usize };
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::scratch(folder.path(), options).unwrap();
+        let value = vec![0; COMMIT_BYTES as usize / 4];
+        let mut batch = store.begin_write().unwrap();
+        (0..10u64).for_each(|height| batch.put(Table::Blocks, &height.to_be_bytes(), &value).unwrap());
+        batch.commit().unwrap();
+        let (snapshot, place) = (store.snapshot().unwrap(), tempfile::tempdir().unwrap());
+        let backup = StoreBackup::begin(&snapshot, 1 << 20, place.path(), options).unwrap();
+        let commits = || backup.copy.environment.info().unwrap().last_txnid();
+        let before = commits();
+        backup.write(&mut |_| {}).unwrap();
+        assert_eq!(commits() - before, 3);
+    }
+
+    #[test]
+    fn only_a_missing_file_counts_as_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(remove_file(&folder.path().join("absent")).is_ok());
+        assert!(remove_file(folder.path()).is_err());
+    }
+
+    #[test]
     fn progress_is_reported_after_each_mebibyte() {
         let mut told = Vec::new();
         let mut report = |bytes| told.push(bytes);

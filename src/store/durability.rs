@@ -959,6 +959,7 @@ mod tests {
         for soon in [true, false] {
             let (folder, store, [durable, newest]) = unsettled();
             let durability = store.durability.as_ref().unwrap();
+            let [_, newest_record] = slots(&files(folder.path()).1);
             durability.fails.set(true);
             let mut batch = store.begin_write().unwrap();
             batch.put(Table::Harvests, b"key", b"value").unwrap();
@@ -972,6 +973,7 @@ mod tests {
             assert!(durability.sync_and_record().is_err());
             // The slot of the last record is not written, as the disk may fail again.
             let [last, poisoned] = slots(&files(folder.path()).1);
+            assert_eq!(last.number, newest_record.number);
             assert_eq!((poisoned.number, poisoned.boot), (last.number + 1, BootId::UNKNOWN));
             drop(store);
             let store = open(ONE, folder.path());
