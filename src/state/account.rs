@@ -421,6 +421,7 @@ pub fn is_cosignatory(state: &impl Read, account: &Address) -> Result<bool> {
 mod tests {
     use super::*;
     use crate::state::balance::MAX_BALANCE;
+    use crate::state::{ImportanceListWriter, RecalculationRecord};
     use crate::store::test_store;
 
     fn linked(role: LinkRole, links: &[(u64, LinkMode)]) -> Account {
@@ -491,5 +492,47 @@ mod tests {
         assert_eq!(accounts(None, 3), [address(b'1'), address(b'2'), address(b'3')]);
         assert_eq!(accounts(Some(b'3'), 2), []);
         assert_eq!(accounts(None, 0), []);
+    }
+
+    #[test]
+    fn a_known_account_with_enough_for_the_importance_calculation_has_a_stake() {
+        let has_stake = |first_height, vested| {
+            let balance = VestedBalance { height: 1, unvested: 0, vested };
+            Account { first_height, balance, ..Account::default() }.has_stake()
+        };
+        assert!(has_stake(1, MIN_STAKE.0));
+        assert!(!has_stake(1, MIN_STAKE.0 - 1));
+        assert!(!has_stake(0, MIN_STAKE.0));
+    }
+
+    #[test]
+    fn accounts_come_with_their_importances_however_many_there_are() {
+        const ACCOUNTS: u32 = 1_000;
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let recalculation = RecalculationRecord { height: Height(7), accounts_counted: 0, eligible: 0 };
+        let mut writer = ImportanceListWriter::begin(recalculation, &mut batch).unwrap();
+        let has_importance = |id: u32| id % 3 != 1;
+        for id in 0..ACCOUNTS {
+            let account = AccountId(id);
+            batch.put(Table::AccountAddresses, &account.key(), &[7; 25]).unwrap();
+            if has_importance(id) {
+                let entry = AccountImportance { account, height: Height(7), importance: id.into(), page_rank: 0.0 };
+                writer.push(entry, &mut batch).unwrap();
+            }
+        }
+        writer.finish(&mut batch).unwrap();
+        for after in [None, Some(0), Some(1), Some(168), Some(ACCOUNTS - 2), Some(ACCOUNTS - 1)] {
+            let mut next = after.map_or(0, |after| after + 1);
+            for_each_account_after(&batch, after.map(AccountId), |id, _, found| {
+                assert_eq!(id, AccountId(next));
+                let expected = has_importance(next).then_some(f64::from(next));
+                assert_eq!(found.map(|found| found.importance), expected, "{next}");
+                next += 1;
+                Ok(true)
+            })
+            .unwrap();
+            assert_eq!(next, ACCOUNTS);
+        }
     }
 }

@@ -374,4 +374,16 @@ mod tests {
         let mut balance = VestedBalance { height: 5, unvested: 15, vested: 7 };
         assert!(balance.send(Height(5), 23, &ChainParameters::after_all_forks()).is_err());
     }
+
+    #[test]
+    fn a_balance_changes_with_time_only_while_a_part_of_it_has_to_vest() {
+        let chain = ChainParameters::after_all_forks();
+        assert_eq!(balance(5, 10).at(Height(100_000), &chain), balance(5, 10));
+        let unvested = VestedBalance { height: 5, unvested: 10, vested: 0 };
+        assert_ne!(unvested.at(Height(100_000), &chain), unvested);
+        let never = VestedBalance { height: 0, ..unvested };
+        assert_eq!(never.at(Height(100_000), &chain), never);
+        let immediate = ChainParameters { immediate_vesting: true, ..chain };
+        assert_eq!(unvested.at(Height(100_000), &immediate), unvested);
+    }
 }

@@ -274,4 +274,34 @@ mod tests {
         batch.put_unjournaled(Table::Importances, &key, &entry(2).to_stored()).unwrap();
         assert!(matches!(for_each_importance(&batch, |_| Ok(())), Err(StoreError::Damaged(_))));
     }
+
+    #[test]
+    fn a_list_is_written_in_full_chunks() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let recalculation = RecalculationRecord { height: Height(7), accounts_counted: 0, eligible: 0 };
+        let mut writer = ImportanceListWriter::begin(recalculation, &mut batch).unwrap();
+        for account in (0..=CHUNK as u32).map(AccountId) {
+            let entry = AccountImportance { account, height: Height(7), importance: 0.5, page_rank: 0.5 };
+            writer.push(entry, &mut batch).unwrap();
+        }
+        writer.finish(&mut batch).unwrap();
+        // The header of the list comes first.
+        let last = [CHUNK as u32 - 1, CHUNK as u32].map(|last| chunk_key(Height(7), AccountId(last)).to_vec());
+        assert_eq!(batch.keys_with_prefix(Table::Importances, &[]).unwrap()[1..], last);
+    }
+
+    #[test]
+    fn outlinks_are_read_in_parts_and_the_last_part_is_known() {
+        let outlink = |sender| Outlink { sender: AccountId(sender), recipient: AccountId(9), weight: 1 };
+        let value: Vec<u8> = (0..3).flat_map(|sender| outlink(sender).to_stored()).collect();
+        let part = |from, limit| {
+            let (outlinks, is_more) = Outlink::read_range(&value, from, limit).unwrap();
+            (outlinks.iter().map(|outlink| outlink.sender.0).collect::<Vec<_>>(), is_more)
+        };
+        assert_eq!(part(0, 2), (vec![0, 1], true));
+        assert_eq!(part(0, 3), (vec![0, 1, 2], false));
+        assert_eq!(part(1, 2), (vec![1, 2], false));
+        assert_eq!(part(2, 2), (vec![2], false));
+    }
 }

@@ -287,3 +287,34 @@ fn root_of_key(key: &[u8]) -> Result<&str> {
     let root = key.get(8..).and_then(|root| std::str::from_utf8(root).ok());
     root.ok_or(StoreError::Damaged("a lease's key"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::test_store;
+
+    #[test]
+    fn a_lease_that_has_ended_stays_ended() {
+        let ended = LeaseState(14).ended();
+        assert!(ended.has_ended() && ended.ended() == ended && ended.is_same_lease(LeaseState(14)));
+    }
+
+    #[test]
+    fn subnamespaces_of_a_lease_are_listed_by_name_in_parts_without_those_of_later_leases() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let ownership_period = OwnershipPeriod(3);
+        let lease = Lease { owner: Address::from_stored([b'T'; 40]), height: Height(20), ownership_period };
+        for (period, name, height) in
+            [(3, "a.a", 20), (3, "a.b", 21), (3, "a.c", 5), (3, "a.d", 20), (3, "a.e", 20), (4, "b.a", 1)]
+        {
+            let key = OwnershipPeriod(period).child_key(name);
+            batch.put(Table::Subnamespaces, &key, &Height(height).to_stored()).unwrap();
+        }
+        let names = |after, limit| subnamespaces_after(&batch, &lease, after, limit).unwrap();
+        assert_eq!(names("", 9), ["a.a", "a.c", "a.d", "a.e"]);
+        assert_eq!(names("", 2), ["a.a", "a.c"]);
+        assert_eq!(names("a.c", 1), ["a.d"]);
+        assert_eq!(names("a.e", 1), [""; 0]);
+    }
+}

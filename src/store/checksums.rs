@@ -698,4 +698,13 @@ mod tests {
             Store::open_existing(folder.path(), AccessMode::Exclusive, Options { map_size: 1 << 22 }).unwrap();
         assert!(store.begin_write().unwrap().get_unverified(Table::Blocks, &key(8)).is_err_and(is_damage));
     }
+
+    #[test]
+    fn a_range_contains_its_first_key_and_not_its_end() {
+        let range =
+            |end: Option<&[u8]>| Range { first: b"b".to_vec(), end: end.map(<[u8]>::to_vec), sum: RangeSum::default() };
+        let contained = |range: Range| [b"a", b"b", b"c", b"d"].map(|key| range.contains(key));
+        assert_eq!(contained(range(Some(b"d"))), [false, true, true, false]);
+        assert_eq!(contained(range(None)), [false, true, true, true]);
+    }
 }

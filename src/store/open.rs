@@ -699,4 +699,11 @@ mod tests {
         assert!(before.used_bytes < after.used_bytes && after.used_bytes <= after.bytes.unwrap(), "{after:?}");
         assert!(after.free_bytes.is_some_and(|bytes| bytes > 0));
     }
+
+    #[test]
+    fn the_used_size_is_that_of_the_file_while_no_page_is_free() {
+        let (store, _folder) = test_store();
+        let metrics = store.metrics().unwrap();
+        assert_eq!(Some(metrics.used_bytes), metrics.bytes);
+    }
 }

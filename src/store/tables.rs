@@ -137,3 +137,14 @@ impl Table {
         self.schema().2 == Rows::Last
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_blocks_come_last_and_those_of_addresses_anywhere() {
+        assert!(Table::Blocks.appends_at_end());
+        assert!(!Table::AccountIds.appends_at_end());
+    }
+}
