@@ -127,7 +127,7 @@ fn a_private_network_continues_where_it_stopped_even_with_its_exported_settings(
     let place = DevnetFolder::new();
     place.create_fast(&[]);
     let node = place.start(&[]);
-    Client::connect(node.http).wait_for_height(3);
+    Client::connect(node.http).wait_for_height(2);
     node.stop();
     let before = place.on_store("digest");
     let (height, _) = before.split_once(' ').unwrap();
@@ -136,7 +136,7 @@ fn a_private_network_continues_where_it_stopped_even_with_its_exported_settings(
     let node = Node::start(["--config", &place.text("devnet.properties")]);
     let mut client = Client::connect(node.http);
     assert!(client.height() >= height);
-    client.wait_for_height(height + 2);
+    client.wait_for_height(height + 1);
     node.stop();
     let digest = place.on_store("digest");
     assert_eq!(place.on_store("check"), digest);
