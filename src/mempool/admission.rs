@@ -158,7 +158,8 @@ impl MempoolContent {
             return Ok(false);
         }
         let is_multisig = root.is_multisig();
-        let count = if is_multisig { self.multisigs } else { self.entries.len() - self.multisigs } as u64;
+        let multisigs = self.multisigs_by_age.len();
+        let count = if is_multisig { multisigs } else { self.entries.len() - multisigs } as u64;
         let per_block = u64::from(confirmed.network.chain.max_transactions_per_block);
         if count < per_block {
             return Ok(true);

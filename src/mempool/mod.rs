@@ -133,8 +133,6 @@ struct MempoolContent {
     importance_transfers: BTreeSet<(Address, u64)>,
     /// Number of transactions that an account pays for, by class: multisig or not.
     by_fee_payer: BTreeMap<(bool, Address), usize>,
-    /// Number of multisig transactions.
-    multisigs: usize,
     /// Hashes of all children, including surplus cosignatures.
     children: BTreeSet<Hash256>,
     /// Bytes of all transactions, including surplus cosignatures.
@@ -188,7 +186,6 @@ impl MempoolContent {
         self.by_fee.insert(root.rank());
         self.index(&root);
         *self.by_fee_payer.entry((root.is_multisig(), root.fee_payer)).or_default() += 1;
-        self.multisigs += usize::from(root.is_multisig());
         self.children.extend(&root.hashes.children);
         self.entries.insert(number, root);
     }
