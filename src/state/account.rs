@@ -131,12 +131,9 @@ impl Account {
 
     /// Returns the account for which this one harvests at a height; `None` if it harvests for itself.
     pub fn forwarded(&self, height: Height, rewrite_limit: u64) -> Option<Address> {
-        match self.remote_status(height, rewrite_limit) {
-            RemoteStatus::Remote(LinkPhase::Active | LinkPhase::Deactivating) => {
-                self.active_link(height).map(|link| link.linked_address)
-            }
-            _ => None,
-        }
+        let status = self.remote_status(height, rewrite_limit);
+        let is_in_effect = matches!(status, RemoteStatus::Remote(LinkPhase::Active | LinkPhase::Deactivating));
+        self.active_link(height).filter(|_| is_in_effect).map(|link| link.linked_address)
     }
 
     /// Returns whether it could be eligible for the importance calculation once its whole balance is vested.
@@ -240,11 +237,6 @@ impl AccountId {
             [] => Ok(None),
             key => key.try_into().map(|key| Some(PublicKey(key))).map_err(|_| DAMAGED),
         }
-    }
-
-    /// Records the public key of the address.
-    pub(super) fn record_public_key(self, txn: &mut impl Write, address: &Address, key: &PublicKey) -> Result<()> {
-        txn.put(Table::AccountAddresses, &self.key(), &[address.to_raw().as_slice(), &key.0].concat())
     }
 }
 

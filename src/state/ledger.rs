@@ -260,7 +260,8 @@ impl<W: Write> Ledger<'_, W> {
         if std::mem::replace(&mut self.account(&address)?.has_key, true) {
             return Ok(());
         }
-        Ok(self.account_id(&address)?.record_public_key(self.txn, &address, key)?)
+        let (id, row) = (self.account_id(&address)?, [address.to_raw().as_slice(), &key.0].concat());
+        Ok(self.txn.put(Table::AccountAddresses, &id.key(), &row)?)
     }
 
     /// Credits the total supply to the nemesis account, before the nemesis block is applied.
