@@ -28,7 +28,7 @@ use invariants::PeakUsage;
 use run::{Outcome, simulate, simulate_one_left, simulate_partition, simulate_restarts};
 
 /// Default number of seeds.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 500;
 /// Number of failed seeds after which the run stops.
 const MAX_FAILED: usize = 5;
 
