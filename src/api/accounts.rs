@@ -210,7 +210,15 @@ pub(super) fn read_names<'a, S: Decoder<'a>>(source: &mut S, label: &'static str
 /// `GET /account/get`
 fn by_address(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let address = context.address()?;
-    let account = AccountBody::new(&mut context.node, address)?;
+    send_account(context, address, None)
+}
+
+/// Responds with an account, which is shown with a public key, if given, whether or not the chain has it.
+fn send_account(context: &mut RequestContext<'_>, address: Address, key: Option<PublicKey>) -> Result<(), ApiError> {
+    let mut account = AccountBody::new(&mut context.node, address)?;
+    if let Some((account, _)) = account.head.as_deref_mut().filter(|_| key.is_some()) {
+        account.public_key = key;
+    }
     context.send_stream(account.into_stream())
 }
 
@@ -218,16 +226,14 @@ fn by_address(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 fn by_public_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let key = context.public_key()?;
     let address = context.address_of(&key);
-    let account = AccountBody::new(&mut context.node, address)?;
-    context.send_stream(account.with_key(key).into_stream())
+    send_account(context, address, Some(key))
 }
 
 /// `GET /account/get/forwarded`: a remote account is replaced by its owner.
 fn forwarded(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let address = context.address()?;
     let shown = owner_of(context, address)?;
-    let account = AccountBody::new(&mut context.node, shown)?;
-    context.send_stream(account.into_stream())
+    send_account(context, shown, None)
 }
 
 /// `GET /account/get/forwarded/from-public-key`: the response shows the given key only if the account is unknown.
@@ -235,10 +241,8 @@ fn forwarded_by_public_key(context: &mut RequestContext<'_>) -> Result<(), ApiEr
     let key = context.public_key()?;
     let address = context.address_of(&key);
     let shown = owner_of(context, address)?;
-    let account = AccountBody::new(&mut context.node, shown)?;
     let is_known = state::account(context.node.chain.snapshot, &address)?.is_known();
-    let account = if is_known { account } else { account.with_key(key) };
-    context.send_stream(account.into_stream())
+    send_account(context, shown, Some(key).filter(|_| !is_known))
 }
 
 /// Returns the owner of a remote account, also of one that is not yet active; the address itself if it is not remote.
@@ -373,14 +377,6 @@ impl AccountBody {
             cosignatories: cosignatories.iter().map(|one| AccountInfo::at(&chain, one)).collect::<Result<_, _>>()?,
         };
         Ok(AccountBody { address, head: Some(Box::new((account, meta))), is_meta_only: false, after: None })
-    }
-
-    /// Shows a public key, whether or not the chain has it.
-    fn with_key(mut self, key: PublicKey) -> AccountBody {
-        if let Some(head) = &mut self.head {
-            head.0.public_key = Some(key);
-        }
-        self
     }
 
     /// Returns the stream of the account.

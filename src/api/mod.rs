@@ -9,8 +9,7 @@
 //! | `routes` | the route table |
 //! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers, views and streams |
 //! | `request_context` | what a handler receives: parameters of the request, the node, the response |
-//! | [`streams`] | streamed responses |
-//! | `pending_streams` | the streamed responses in progress, by connection |
+//! | [`streams`] | streamed responses, and those in progress by connection |
 //! | `request_history` | the recent requests, for the operator |
 
 mod account_history;
@@ -24,7 +23,6 @@ mod namespaces;
 mod node;
 mod peer_requests;
 mod peers;
-mod pending_streams;
 mod push;
 mod request_context;
 mod request_history;
@@ -57,11 +55,10 @@ pub use crate::codec::Writable as View;
 pub use crate::state::{LinkPhase, RemoteStatus};
 
 use media::Accept;
-use pending_streams::PendingStreams;
 use request_history::RequestHistory;
 use response_writer::ResponseWriter;
 use routes::{BodyLimit, PathRoutes, Route};
-use streams::ResponseStream;
+use streams::{PendingStreams, ResponseStream};
 use url::MalformedPath;
 
 use crate::budget::cost;

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use super::fetch::{Endpoint, FetchError, Method, RequestHead, Response, ResponseReader};
+use super::fetch::{Endpoint, FetchError, Method, Response, ResponseReader, request_head};
 
 /// Connect timeout for each address of the host.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -49,8 +49,7 @@ impl BlockingClient {
 
     fn exchange(&self, method: Method, target: &str, body: &[u8]) -> Result<Response, FetchError> {
         let end = Instant::now() + self.timeout;
-        let head = RequestHead { endpoint: &self.endpoint, method, target, media_type: JSON, keep_alive: false };
-        let mut request = head.to_bytes(body.len())?;
+        let mut request = request_head(&self.endpoint, method, target, JSON, body.len(), false)?;
         request.extend_from_slice(body);
         let mut stream = connect(&self.endpoint)?;
         stream.set_write_timeout(Some(self.timeout)).map_err(FetchError::Broken)?;

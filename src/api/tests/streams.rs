@@ -1,7 +1,7 @@
 //! Tests of streamed responses.
 
 use super::scene::*;
-use crate::api::pending_streams::MAX_ACTIVE_PER_CLIENT;
+use crate::api::streams::MAX_ACTIVE_PER_CLIENT;
 use crate::api::streams::{BodyWriter, ResponseStream};
 use crate::api::{AccountBody, Api, Format, STREAM_THRESHOLD_BYTES};
 use crate::codec::json::JsonEncoder;

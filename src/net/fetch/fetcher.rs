@@ -20,7 +20,7 @@ use slab::Slab;
 use super::dns::{Resolution, Resolver};
 use super::response::{CompleteResponse, ResponseReader};
 use super::{
-    Endpoint, FetchConfig, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, RequestHead, Response,
+    Endpoint, FetchConfig, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, Response, request_head,
 };
 use crate::net::socket::{Readiness, SHORT_IS_EXHAUSTED};
 
@@ -178,8 +178,7 @@ impl Fetcher {
     pub fn start(&mut self, id: FetchId, request: FetchRequest, now: Duration) {
         self.stats.started += 1;
         let FetchRequest { endpoint, method, target, media_type, .. } = &request;
-        let head = RequestHead { endpoint, method: *method, target, media_type, keep_alive: true };
-        let head = match head.to_bytes(request.body.len()) {
+        let head = match request_head(endpoint, *method, target, media_type, request.body.len(), true) {
             Ok(head) => head,
             Err(error) => return self.completed.push_back((id, Err(error))),
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nisd::config::Settings;
 use nisd::crypto::KeyPair;
 use nisd::model::{Amount, Hash256, Timestamp, Transaction};
-use nisd::net::fetch::{Endpoint, FetchError, FetchId, FetchRequest, FetchResponse, Method, RequestHead, Response};
+use nisd::net::fetch::{Endpoint, FetchError, FetchId, FetchRequest, FetchResponse, Method, Response, request_head};
 use nisd::node::PreTrustedPeer;
 
 use super::bad_requests::{BadRequest, bad_requests, relayed};
@@ -840,8 +840,8 @@ fn request(in_flight: &InFlight) -> Vec<u8> {
     let FetchRequest { endpoint, method, target, media_type, body, body_limit, .. } = &in_flight.fetch;
     // Byzantine peers announce more bytes than they send.
     let length = if matches!(in_flight.from, Party::Byzantine(_)) { *body_limit } else { body.len() };
-    let head = RequestHead { endpoint, method: *method, target, media_type, keep_alive: true };
-    let mut bytes = head.to_bytes(length).expect("a proper request");
+    let head = request_head(endpoint, *method, target, media_type, length, true);
+    let mut bytes = head.expect("a proper request");
     bytes.extend_from_slice(body);
     bytes
 }
