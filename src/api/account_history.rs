@@ -1,10 +1,10 @@
 //! Historical account data: handlers, view and stream.
 
-use super::accounts::read_names;
+use super::accounts::{batch_list, parse_name, read_names};
 use super::request_context::positive_height;
 use super::routes::{Route, get, post};
 use super::streams::{ListStep, list_stream};
-use super::{ApiError, RequestContext, View};
+use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::{Decoder, Encoder, ReadError, Readable};
 use crate::model::{Address, Height};
@@ -122,30 +122,10 @@ fn histories(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     if count.saturating_mul(names.len() as u64) > MAX_POINTS {
         return Err(ApiError::argument("only up to 10000 data points are supported for batch operations"));
     }
-    let held_bytes = names.iter().map(|name| name.capacity() + size_of::<String>()).sum::<usize>();
-    let (mut accounts, mut next, mut left) = (Vec::new(), 0, points);
-    let list = list_stream(move |step| {
-        while let Some(name) = names.get(accounts.len()) {
-            accounts.push(Address::parse(name, step.node.chain.network.byte).ok_or(ApiError::BAD_ADDRESS)?);
-            *step.held_bytes = held_bytes + accounts.len() * size_of::<Address>();
-            step.node.budget.charge(cost::ADDRESS);
-            if step.node.budget.is_exhausted() && accounts.len() < names.len() {
-                step.is_interrupted = true;
-                return Ok(());
-            }
-        }
-        while let Some(address) = accounts.get(next) {
-            if !step.element(|step| left.write(address, step))? {
-                break;
-            }
-            (next, left) = (next + 1, points);
-            if step.must_pause() {
-                break;
-            }
-        }
-        Ok(())
-    });
-    context.send_stream(list.holding(held_bytes))
+    let open = move |_: &mut NodeContext<'_>, address| Ok((address, points));
+    let write =
+        |(address, left): &mut (Address, HistoryPoints), step: &mut ListStep<'_, '_, '_>| left.write(address, step);
+    context.send_stream(batch_list(names, parse_name, open, write))
 }
 
 fn require_history(context: &RequestContext<'_>) -> Result<(), ApiError> {

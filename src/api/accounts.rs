@@ -260,15 +260,25 @@ fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.send_stream(AccountBody { is_meta_only: true, ..account }.into_stream())
 }
 
-/// `POST /account/get/batch`: all addresses are checked before the first account is written, so that the response fails
-/// as a whole if one cannot be shown.
+/// `POST /account/get/batch`
 fn batch(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let Batch(names) = context.body()?;
+    context.send_stream(batch_list(names, check_name, AccountBody::new, AccountBody::write))
+}
+
+/// The stream of a list with an element for each of some accounts. All addresses are checked before the first element is
+/// opened, so that the response fails as a whole if one cannot be shown.
+pub(super) fn batch_list<T>(
+    names: Vec<String>,
+    check: impl Fn(&str, &mut NodeContext<'_>) -> Result<Address, ApiError>,
+    open: impl Fn(&mut NodeContext<'_>, Address) -> Result<T, ApiError>,
+    write: impl Fn(&mut T, &mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
+) -> impl ResponseStream {
     let held_bytes = names.len() * NAME_BYTES;
     let (mut names, mut checked, mut current) = (names.into_iter(), VecDeque::new(), None);
     let list = list_stream(move |step| {
         while let Some(name) = names.next() {
-            checked.push_back(check_name(&name, step.node)?);
+            checked.push_back(check(&name, step.node)?);
             *step.held_bytes = names.len() * NAME_BYTES + checked.len() * size_of::<Address>();
             if step.node.budget.is_exhausted() && names.len() > 0 {
                 step.is_interrupted = true;
@@ -276,11 +286,11 @@ fn batch(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             }
         }
         while let Some(address) = checked.front() {
-            let account = match &mut current {
-                Some(account) => account,
-                None => current.insert(AccountBody::new(step.node, *address)?),
+            let element = match &mut current {
+                Some(element) => element,
+                None => current.insert(open(step.node, *address)?),
             };
-            if !step.element(|step| account.write(step))? {
+            if !step.element(|step| write(element, step))? {
                 break;
             }
             current = None;
@@ -292,13 +302,18 @@ fn batch(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         }
         Ok(())
     });
-    context.send_stream(list.holding(held_bytes))
+    list.holding(held_bytes)
+}
+
+/// Parses an address.
+pub(super) fn parse_name(name: &str, node: &mut NodeContext<'_>) -> Result<Address, ApiError> {
+    node.budget.charge(cost::ADDRESS);
+    Address::parse(name, node.chain.network.byte).ok_or(ApiError::BAD_ADDRESS)
 }
 
 /// Parses an address, and checks that the status of its account can be shown.
 fn check_name(name: &str, node: &mut NodeContext<'_>) -> Result<Address, ApiError> {
-    let address = Address::parse(name, node.chain.network.byte).ok_or(ApiError::BAD_ADDRESS)?;
-    node.budget.charge(cost::ADDRESS);
+    let address = parse_name(name, node)?;
     if node.mempool.has_importance_transfer(&address) {
         node.budget.charge(cost::ACCOUNT);
         shown_status(node, &address, &state::account(node.chain.snapshot, &address)?)?;

@@ -5,7 +5,7 @@ use std::vec;
 
 use super::routes::{Route, post};
 use super::streams::{BodyWriter, ResponseStream};
-use super::transactions::submit;
+use super::transactions::{TRANSACTION_BYTES, submit};
 use super::{ApiError, Command, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::binary::BinaryDecoder;
@@ -25,9 +25,6 @@ pub const ROUTES: &[Route] = &[
 
 /// A transaction pushed by a peer.
 type Pushed = SecureEntity<Transaction>;
-
-/// Approximate memory in bytes of a pushed transaction.
-const TRANSACTION_BYTES: usize = 2048;
 
 /// Returns what was pushed, if its sender has signed it.
 fn verified<T: View>(pushed: SecureEntity<T>, node: &mut NodeContext<'_>) -> Result<T, ApiError> {

@@ -274,12 +274,15 @@ impl<'a> RequestContext<'a> {
         parse_page(self.parameter("id")?.as_deref(), self.parameter("pageSize")?.as_deref())
     }
 
-    /// Returns the location of the confirmed transaction with a hash; not of an old one if the node prunes hashes.
-    pub fn find_hash(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
-        match self.settings.prunes_hashes {
-            true => state::find_remembered_hash(self.node.chain.snapshot, hash),
-            false => state::find_hash(self.node.chain.snapshot, hash),
-        }
+    /// Returns the location of the confirmed transaction with a hash; not of an old one if the node prunes hashes. A hash
+    /// of another length is not an error; no transaction has it.
+    pub fn find_hash(&self, hash: &[u8]) -> Result<Option<(Hash256, HashEntry)>, StoreError> {
+        let Ok(hash) = Hash256::try_from(hash) else { return Ok(None) };
+        let found = match self.settings.prunes_hashes {
+            true => state::find_remembered_hash(self.node.chain.snapshot, &hash),
+            false => state::find_hash(self.node.chain.snapshot, &hash),
+        };
+        Ok(found?.map(|entry| (hash, entry)))
     }
 
     /// Returns the parameter `height`; the maximum height if it is missing or empty.

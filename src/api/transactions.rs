@@ -28,7 +28,7 @@ pub const ROUTES: &[Route] = &[
     get("/account/unconfirmedTransactions", unconfirmed),
 ];
 
-const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
+pub(super) const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
 
 /// Location and hashes of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,10 +117,7 @@ fn by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     if !context.settings.features.transaction_hash_lookup {
         return Err(ApiError::internal("this node does not support transaction lookup using a hash"));
     }
-    // A hash of another length is not an error; no transaction has it.
-    let hash = Hash256::try_from(context.hex("hash")?.as_slice()).ok();
-    let entry = hash.map(|hash| context.find_hash(&hash)).transpose()?.flatten();
-    let Some((hash, entry)) = hash.zip(entry) else {
+    let Some((hash, entry)) = context.find_hash(&context.hex("hash")?)? else {
         return Err(ApiError::argument("Hash was not found in cache"));
     };
     let takes_nested = match context.parameter("nested")?.as_deref() {
@@ -300,8 +297,8 @@ fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.send_stream(unconfirmed_list(transactions, None))
 }
 
-/// Approximate memory in bytes of a transaction that has left the mempool.
-const TRANSACTION_BYTES: usize = 2048;
+/// Approximate memory in bytes of a transaction that the mempool does not hold.
+pub(super) const TRANSACTION_BYTES: usize = 2048;
 
 /// Unconfirmed transactions in this order: as clients see them, or bare and signed for a peer.
 pub(super) fn unconfirmed_list(

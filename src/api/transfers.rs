@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::request_context::{Page, parse_page};
 use super::routes::{Route, get, post};
 use super::streams::{ResponseStream, list_stream};
-use super::transactions::{TransactionMeta, TransactionPair};
+use super::transactions::{DAMAGED, TransactionMeta, TransactionPair};
 use super::{ApiError, RequestContext};
 use crate::budget::{Budget, cost};
 use crate::chain::ChainSnapshot;
@@ -15,7 +15,7 @@ use crate::crypto::cipher::decrypt;
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::transaction::{Message, MessageKind, wire_version};
-use crate::model::{Address, Body, Hash256, Transaction};
+use crate::model::{Address, Body, Transaction};
 use crate::state::{self, AccountId, AccountTxCursor, Direction, TxLocation};
 use crate::store::StoreError;
 
@@ -28,8 +28,6 @@ pub const ROUTES: &[Route] = &[
     post("/local/account/transfers/outgoing", |context| of_key(context, OUTGOING)).local(),
     post("/local/account/transfers/all", |context| of_key(context, ALL_TRANSFERS)).local(),
 ];
-
-const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
 
 /// The transactions that an account received.
 const INCOMING: &[Direction] = &[Direction::Incoming];
@@ -68,10 +66,7 @@ fn page_of(
     if !context.settings.features.transaction_hash_lookup {
         return Err(ApiError::internal("this node does not support transaction hash lookup"));
     }
-    // A hash of another length is not an error; no transaction has it.
-    let hash = Hash256::try_from(hash.as_slice()).ok();
-    let entry = hash.map(|hash| context.find_hash(&hash)).transpose()?.flatten();
-    let Some((hash, entry)) = hash.zip(entry) else {
+    let Some((hash, entry)) = context.find_hash(&hash)? else {
         return Err(ApiError::argument("Neither transaction id was supplied nor hash was found in cache"));
     };
     if AccountId::of(context.node.chain.snapshot, account)?.is_none() {
