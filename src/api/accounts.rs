@@ -29,8 +29,6 @@ pub const ROUTES: &[Route] = &[
 
 /// Accounts fetched at a time.
 const CHUNK: usize = 32;
-/// Approximate memory in bytes of the text of an address.
-const NAME_BYTES: usize = 64;
 
 /// Accounts were removed by a reorg while they were listed.
 const CHANGED: ApiError = ApiError::Unavailable("the accounts have changed while they were listed");
@@ -274,12 +272,15 @@ pub(super) fn batch_list<T>(
     open: impl Fn(&mut NodeContext<'_>, Address) -> Result<T, ApiError>,
     write: impl Fn(&mut T, &mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
 ) -> impl ResponseStream {
-    let held_bytes = names.len() * NAME_BYTES;
-    let (mut names, mut checked, mut current) = (names.into_iter(), VecDeque::new(), None);
+    let bytes_of = |name: &String| name.capacity() + size_of::<String>();
+    let held_bytes = names.iter().map(bytes_of).sum::<usize>();
+    let (mut names, mut text_bytes) = (names.into_iter(), held_bytes);
+    let (mut checked, mut current) = (VecDeque::new(), None);
     let list = list_stream(move |step| {
         while let Some(name) = names.next() {
+            text_bytes -= bytes_of(&name);
             checked.push_back(check(&name, step.node)?);
-            *step.held_bytes = names.len() * NAME_BYTES + checked.len() * size_of::<Address>();
+            *step.held_bytes = text_bytes + checked.len() * size_of::<Address>();
             if step.node.budget.is_exhausted() && names.len() > 0 {
                 step.is_interrupted = true;
                 return Ok(());
