@@ -28,7 +28,7 @@ use invariants::PeakUsage;
 use run::{Outcome, simulate, simulate_one_left, simulate_partition, simulate_restarts};
 
 /// Default number of seeds.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 1_000;
 /// Number of failed seeds after which the run stops.
 const MAX_FAILED: usize = 5;
 
@@ -146,7 +146,7 @@ fn wallets_in_a_partitioned_network_get_every_message_once() {
 /// `NISD_RESTART_SEEDS=…` sets the number of networks.
 #[test]
 fn three_nodes_restarted_in_turn_for_an_hour_have_one_chain() {
-    let count = from_environment("NISD_RESTART_SEEDS").unwrap_or(1);
+    let count = from_environment("NISD_RESTART_SEEDS").unwrap_or(3);
     let (mut starts, mut undone) = (0, 0);
     for seed in 1..=count {
         let (lives, deepest) = simulate_restarts(seed, Duration::from_secs(3_600));

@@ -417,7 +417,7 @@ fn apply_rename(names: &mut BTreeMap<PathBuf, usize>, naming: &PendingRename) {
 /// Cuts the power before every operation that makes something durable, after every report, and at the end; not within
 /// the first `from` steps.
 fn replay(mut disk: Disk, recorded: &Recorded, from: usize) {
-    let (mut random, chances) = (Random(11), 3 * from_environment("POWER_CUTS").unwrap_or(1));
+    let (mut random, chances) = (Random(11), 6 * from_environment("POWER_CUTS").unwrap_or(1));
     let (mut cuts, mut steps) = (0, recorded.steps());
     let rest = steps.split_off(from);
     steps.into_iter().for_each(|step| disk.apply(step));
