@@ -24,12 +24,10 @@ pub use files::check as check_data_file;
 pub use files::{DiskSpace, FileFault, ReaderCounts, exists, free_bytes, size};
 #[cfg(test)]
 pub use open::test_store;
-pub use open::{
-    AccessMode, ChainIdentity, Options, SCHEMA, Store, StoreMetrics, is_unlocked, older_schema, stored_network,
-};
+pub use open::{AccessMode, ChainIdentity, Options, Store, StoreMetrics, is_unlocked, older_schema, stored_network};
 pub use read::{Entry, Read, Snapshot, SnapshotCache, TableCursor, VerifyPosition, next_key};
 pub use rebuild::{LegacyBlocks, LegacyStore, StoreRebuild, is_rebuild_pending};
-pub use tables::Table;
+pub use tables::{SCHEMA, Table};
 pub use write::{Changes, Overlay, Write, WriteTxn, journals_equal_except};
 
 /// Returns the version of LMDB.

@@ -16,12 +16,8 @@ use super::durability::{self, BootId, Durability};
 use super::error::StoreError;
 use super::files::{self, DATA_FILE, FileFault, LockTable, exists, free_bytes, size};
 use super::read::{TableCursor, stored_range};
-use super::rebuild::can_migrate;
-use super::tables::Table;
+use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
 use crate::metrics::Histogram;
-
-/// Version of the table layout. A store with another version is rejected.
-pub const SCHEMA: &str = "6";
 
 const SCHEMA_KEY: &[u8] = b"schema";
 const NETWORK_KEY: &[u8] = b"network";
@@ -125,7 +121,7 @@ pub fn test_store() -> (Store, tempfile::TempDir) {
 pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, StoreError> {
     let _lock = FolderLock::of_existing(folder, BootId::current())?;
     let (_, stored) = open_unlocked(folder, options)?;
-    Ok(stored.map(|(schema, _)| schema).filter(|schema| can_migrate(schema)))
+    Ok(stored.map(|(schema, _)| schema).filter(|schema| EARLIER_SCHEMAS.contains(&schema.as_str())))
 }
 
 /// Returns the text that describes the network of the store in a folder, whatever its schema.
@@ -469,7 +465,7 @@ fn check_schema(found: &str) -> Result<(), StoreError> {
     let (found, expected) = (found.to_owned(), SCHEMA.to_owned());
     match found == expected {
         true => Ok(()),
-        false if can_migrate(&found) => Err(StoreError::OlderSchema { found, expected }),
+        false if EARLIER_SCHEMAS.contains(&found.as_str()) => Err(StoreError::OlderSchema { found, expected }),
         false => Err(StoreError::Schema { found, expected }),
     }
 }

@@ -27,9 +27,9 @@ use super::checksums::{CHECKSUM_BYTES, LAST, found, row_value};
 use super::durability::{self, BootId};
 use super::error::StoreError;
 use super::files::{DATA_FILE, DiskSpace, LOCK_TABLE_FILE, exists, size, sync_folder};
-use super::open::{ChainIdentity, FolderLock, Options, SCHEMA, Store, open_unlocked};
+use super::open::{ChainIdentity, FolderLock, Options, Store, open_unlocked};
 use super::read::Verify as _;
-use super::tables::Table;
+use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
 use crate::model::{Hash256, Height};
 
 /// Subfolder in which the new store is built.
@@ -160,41 +160,14 @@ pub(super) fn move_files(from: &Path, to: &Path, names: &[&str]) -> io::Result<(
     sync_folder(to)
 }
 
-/// Format of the rows of `blocks` in one version: the key is the height as 8 big-endian bytes; the value is a header
-/// that starts with the hash of the block, the block in its verifiable binary form, and further bytes.
-#[derive(Clone, Copy, Debug)]
-struct Layout {
-    schema: &'static str,
-    header_bytes: usize,
-    /// Returns the number of bytes after the block in a row.
-    trailer_bytes: fn(&[u8]) -> Option<usize>,
-}
-
-/// Layout of this version.
-const CURRENT_LAYOUT: Layout = Layout { schema: SCHEMA, header_bytes: HEADER_BYTES, trailer_bytes: index_and_checksum };
-/// Layout of schema 5, which has no checksums of ranges.
-const SCHEMA_5: Layout = Layout { schema: "5", ..CURRENT_LAYOUT };
-/// Layout of schema 4, in which only a checksum follows the block.
-const SCHEMA_4: Layout = Layout { schema: "4", header_bytes: HEADER_BYTES, trailer_bytes: |_| Some(CHECKSUM_BYTES) };
-
-/// Layouts of older versions from whose stores a new one can be built. Schemas before these are not supported.
-const LEGACY_LAYOUTS: &[Layout] = &[SCHEMA_5, SCHEMA_4];
-
-fn index_and_checksum(row: &[u8]) -> Option<usize> {
-    let index = index_length(row.get(..row.len().checked_sub(CHECKSUM_BYTES)?)?)?;
-    index.checked_add(CHECKSUM_BYTES)
-}
-
-/// Returns whether a new store can be built from one with this older schema.
-pub(super) fn can_migrate(schema: &str) -> bool {
-    LEGACY_LAYOUTS.iter().any(|layout| layout.schema == schema)
-}
+/// Schema in whose rows of `blocks` a checksum follows the block, and no index.
+const SCHEMA_WITHOUT_INDEX: &str = "4";
 
 /// A store of this or an older version, of which only the blocks are read. It is locked against changes.
 pub struct LegacyStore {
     environment: Environment,
     blocks: Database,
-    layout: Layout,
+    has_index: bool,
     network: String,
     lock: FolderLock,
 }
@@ -214,19 +187,18 @@ impl LegacyStore {
             };
             environment.begin_ro_txn().is_ok_and(is_valid)
         };
-        let layout = LEGACY_LAYOUTS.iter().chain([&CURRENT_LAYOUT]).find(|layout| layout.schema == schema);
-        // The first revisions with schema 4 wrote no checksums of rows.
-        let layout = layout.copied().filter(|layout| layout.schema != SCHEMA_4.schema || has_row_checksums());
-        let Some(layout) = layout else {
-            return Err(StoreError::Schema { found: schema, expected: SCHEMA.to_owned() });
-        };
-        if layout.schema != SCHEMA {
-            return Ok(LegacyStore { environment, blocks, layout, network, lock });
+        let has_index = schema != SCHEMA_WITHOUT_INDEX;
+        if schema != SCHEMA {
+            // The first revisions with schema 4 wrote no checksums of rows.
+            if !EARLIER_SCHEMAS.contains(&schema.as_str()) || !(has_index || has_row_checksums()) {
+                return Err(StoreError::Schema { found: schema, expected: SCHEMA.to_owned() });
+            }
+            return Ok(LegacyStore { environment, blocks, has_index, network, lock });
         }
         log::info!("comparing the blocks in {} with their checksums", folder.display());
         let store = Store::read_only(folder, environment)?;
         store.snapshot()?.ensure_verified(Table::Blocks, &[], None)?;
-        Ok(LegacyStore { environment: store.environment, blocks, layout, network, lock })
+        Ok(LegacyStore { environment: store.environment, blocks, has_index, network, lock })
     }
 
     /// Returns the text that describes its network.
@@ -237,7 +209,7 @@ impl LegacyStore {
     /// Returns its blocks.
     pub fn blocks(&self) -> Result<LegacyBlocks<'_>, StoreError> {
         let transaction = self.environment.begin_ro_txn()?;
-        Ok(LegacyBlocks { transaction, blocks: self.blocks, layout: self.layout })
+        Ok(LegacyBlocks { transaction, blocks: self.blocks, has_index: self.has_index })
     }
 }
 
@@ -245,14 +217,15 @@ impl LegacyStore {
 pub struct LegacyBlocks<'a> {
     transaction: RoTransaction<'a>,
     blocks: Database,
-    layout: Layout,
+    /// Whether the rows contain the index of the block.
+    has_index: bool,
 }
 
 impl LegacyBlocks<'_> {
     /// Returns hash and verifiable binary form of the block at a height; `None` if there is none.
     pub fn at(&self, height: Height) -> Result<Option<(Hash256, &[u8])>, StoreError> {
         let row = found(self.transaction.get(self.blocks, &block_key(height)))?;
-        row.map(|row| self.layout.parse(height, row)).transpose()
+        row.map(|row| self.parse(height, row)).transpose()
     }
 
     /// Returns height and hash of the last block; `None` if there is none.
@@ -268,19 +241,18 @@ impl LegacyBlocks<'_> {
             let first = missing.unwrap_or(block_key(Height(height))).to_vec();
             return Err(StoreError::Incomplete { table: Table::Blocks, first });
         }
-        Ok(Some((Height(height), self.layout.parse(Height(height), row)?.0)))
+        Ok(Some((Height(height), self.parse(Height(height), row)?.0)))
     }
-}
 
-impl Layout {
-    /// Returns hash and block of a row. Its checksum is needed: a rebuild does not check signatures, and no hash covers
-    /// them.
+    /// Returns hash and block of a row: a header that starts with the hash, the block in its verifiable binary form, its
+    /// index if the schema has one, and a checksum. The checksum is needed: a rebuild does not check signatures, and no
+    /// hash covers them.
     fn parse<'a>(&self, height: Height, row: &'a [u8]) -> Result<(Hash256, &'a [u8]), StoreError> {
         row_value(Table::Blocks, &block_key(height), row, true)?;
         let parts = || {
-            let rest = row.get(self.header_bytes..)?;
-            let block = rest.get(..rest.len().checked_sub((self.trailer_bytes)(row)?)?)?;
-            Some((Hash256(*row.first_chunk()?), block))
+            let rest = row.get(HEADER_BYTES..row.len().checked_sub(CHECKSUM_BYTES)?)?;
+            let index_bytes = if self.has_index { index_length(rest)? } else { 0 };
+            Some((Hash256(*row.first_chunk()?), rest.get(..rest.len().checked_sub(index_bytes)?)?))
         };
         parts().ok_or(StoreError::Damaged("a block"))
     }
@@ -438,7 +410,7 @@ mod legacy_tests {
         let (header, block) = block(Height::NEMESIS, 2);
         let (key, bytes) = (block_key(header.height), block.to_bytes(SigningForm::Verifiable));
         let mut value = header.to_bytes(&block);
-        if schema == SCHEMA_4.schema {
+        if schema == SCHEMA_WITHOUT_INDEX {
             value.truncate(HEADER_BYTES + bytes.len());
         }
         let (store, folder) = test_store();
