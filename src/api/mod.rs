@@ -41,7 +41,7 @@ pub use blocks::BlockBody;
 pub use error::ApiError;
 pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of};
 pub use namespaces::RentedNamespaces;
-pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, RequestResult, ResultKind};
+pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, OPENAPI, RequestResult, ResultKind};
 pub use peers::date_and_time;
 pub use request_context::{Command, NodeContext, Page, RequestContext};
 pub use routes::ROUTES;

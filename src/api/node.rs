@@ -11,6 +11,7 @@ use crate::crypto::hash::keccak256;
 use crate::model::Timestamp;
 use crate::net::http::StaticText;
 use crate::peer::wire::{CommunicationTimeStamps, Endpoint, NodeInfo};
+use crate::rules::ValidationResult;
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -263,9 +264,15 @@ fn metrics(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// Bytes of the hash that identifies a version of the document.
 const VERSION_BYTES: usize = 12;
 
-/// The OpenAPI 3.0 document.
-pub static DOCUMENT: LazyLock<StaticText> = LazyLock::new(|| {
-    const TEXT: &str = include_str!("openapi.json");
-    let version = hex::encode(&keccak256(TEXT.as_bytes())[..VERSION_BYTES]);
-    StaticText::new("application/json", TEXT, version)
+/// The OpenAPI 3.0 document. The validation results are those of the rules.
+pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
+    let codes: Vec<_> = ValidationResult::ALL.iter().map(|result| result.code()).collect();
+    let names: Vec<_> = ValidationResult::ALL.iter().map(|result| result.name()).collect();
+    let text = include_str!("openapi.json").replace("\"RESULT_CODES\"", &format!("{codes:?}"));
+    text.replace("\"RESULT_NAMES\"", &format!("{names:?}"))
+});
+
+static DOCUMENT: LazyLock<StaticText> = LazyLock::new(|| {
+    let version = hex::encode(&keccak256(OPENAPI.as_bytes())[..VERSION_BYTES]);
+    StaticText::new("application/json", OPENAPI.as_str(), version)
 });
