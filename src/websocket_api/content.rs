@@ -69,14 +69,14 @@ impl Item {
     /// Returns the topic of its message; `None` if it only consists of other items.
     pub fn topic(&self) -> Option<String> {
         Some(match self {
-            Item::Height(_) => topics::BLOCKS_NEW.to_owned(),
-            Item::Block(_) => topics::BLOCKS.to_owned(),
-            Item::Unconfirmed(_) => topics::UNCONFIRMED.to_owned(),
+            Item::Height(_) => "/blocks/new".to_owned(),
+            Item::Block(_) => "/blocks".to_owned(),
+            Item::Unconfirmed(_) => "/unconfirmed".to_owned(),
             Item::TransactionOf(topic, _) => topic.clone(),
             Item::Account(address) => format!("{}{address}", topics::ACCOUNT_OF),
-            Item::RecentTransfers(address) => format!("{}{address}", topics::RECENT_OF),
+            Item::RecentTransfers(address) => format!("/recenttransactions/{address}"),
             Item::Owned(kind, address) => kind.topic_of(address),
-            Item::NodeInfo => topics::NODE_INFO.to_owned(),
+            Item::NodeInfo => "/node/info".to_owned(),
             Item::LastBlock | Item::Transactions(..) | Item::Confirmed(..) | Item::UnconfirmedOf(_) => return None,
         })
     }

@@ -9,12 +9,6 @@ use super::session::SessionId;
 use crate::metrics::subtract;
 use crate::model::Address;
 
-/// Topic of new heights.
-pub const BLOCKS_NEW: &str = "/blocks/new";
-/// Topic of new blocks.
-pub const BLOCKS: &str = "/blocks";
-/// Topic of unconfirmed transactions.
-pub const UNCONFIRMED: &str = "/unconfirmed";
 /// Topic of failed queries.
 pub const ERRORS: &str = "/errors";
 /// Prefix of the topics of an account's transactions.
@@ -24,16 +18,12 @@ pub const UNCONFIRMED_OF: &str = "/unconfirmed/";
 /// Prefix of the topics of accounts.
 pub const ACCOUNT_OF: &str = "/account/";
 
-/// Prefix of the topics of an account's newest transactions.
-pub const RECENT_OF: &str = "/recenttransactions/";
 /// Prefix of the topics of an account's namespaces.
 pub const NAMESPACES_OF: &str = "/account/namespace/owned/";
 /// Prefix of the topics of an account's mosaics and of their definitions.
 pub const MOSAICS_OF: &str = "/account/mosaic/owned/";
 /// Prefix of the topics of the definitions of an account's mosaics.
 pub const DEFINITIONS_OF: &str = "/account/mosaic/owned/definition/";
-/// Topic of the local node.
-pub const NODE_INFO: &str = "/node/info";
 
 /// Prefixes of the destinations to which clients may subscribe, compared as plain text.
 const BROKER_PREFIXES: [&str; 7] =
