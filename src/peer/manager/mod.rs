@@ -34,13 +34,13 @@ use self::joining::{Joining, Reconnect};
 use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, Probe, ProbeReason, Refresh, Unpinned};
 use self::queries::{HeightCheck, MaxHeightQuery};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
-use self::requests::{FanOut, RequestKind, RequestQueue};
+use self::requests::{FanOut, RequestQueue};
 use self::signs_of_life::{MAX_SIGN_PROBES, MAX_VERIFICATIONS};
 use self::synchronisation::Synchronisation;
 use super::LimitUsage;
 use super::block_download::BlockDownload;
 use super::experiences::{Experience, Experiences};
-use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource, Reply, ValidationOutcome};
+use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource, ValidationOutcome};
 use super::peer_table::{self, Limits, PeerEntry, PeerTable, State};
 use super::schedule::{Schedule, Task, Timer};
 use super::time_sync::{ClockAnswer, MAX_ROUNDS, TimeSync};
@@ -52,7 +52,6 @@ use crate::codec::{Context, Format};
 use crate::crypto::{KeyPair, PublicKey};
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Checkpoint, Height};
-use crate::net::fetch::FetchId;
 use crate::net::service::ConnectionId;
 
 /// Maximum number of peers that one query or broadcast goes to, whatever the operator's limit.
@@ -286,33 +285,6 @@ impl Manager {
         let download = self.block_download.as_ref().and_then(BlockDownload::next_due);
         let query = self.max_height_query.timeout_at;
         [phase, trust, download, query, self.requests.next_due()].into_iter().flatten().min()
-    }
-
-    /// Processes the result of a request.
-    pub fn on_reply(&mut self, id: FetchId, reply: Reply, now: Now, chain: &impl LocalChain) {
-        self.now = now;
-        let Some((kind, completed)) = self.requests.complete(id, now.monotonic) else { return };
-        match kind {
-            RequestKind::Probe(probe) => self.on_probe_reply(*probe, &completed, reply),
-            RequestKind::Verification(verification) => {
-                self.on_verification_reply(verification.client, completed, reply);
-            }
-            RequestKind::SignOfLife => self.on_sign_of_life_reply(),
-            RequestKind::FirstAddress => self.on_first_address_reply(&reply),
-            RequestKind::Address => self.on_address_reply(&reply),
-            RequestKind::MaxHeight(number) => self.on_max_height_reply(number, &completed, reply),
-            RequestKind::Height(node) => self.on_height_reply(node, &completed, reply, chain),
-            RequestKind::Time(node) => self.on_time_reply(node, &completed, reply, chain),
-            RequestKind::Experiences(node) => self.on_experiences_reply(node, &completed, reply),
-            RequestKind::Synchronisation(run) => self.on_sync_reply(*run, &completed, reply, chain),
-            RequestKind::LowestHash(node, height) => {
-                self.on_lowest_hash_reply(node, height, &completed, reply, chain);
-            }
-            RequestKind::Unconfirmed(node, since) => self.on_unconfirmed_reply(node, since, &completed, reply),
-            RequestKind::BlockDownload(request) => self.on_download_reply(request, &completed, reply),
-            RequestKind::Push => {}
-        }
-        self.send_requests();
     }
 
     fn begin(&mut self, task: Task, chain: &impl LocalChain) {

@@ -26,7 +26,7 @@ use crate::net::fetch::{FetchId, FetchRequest, FetchResponse};
 use crate::net::service::ConnectionId;
 use crate::peer::LimitUsage;
 use crate::peer::block_download::DownloadRequest;
-use crate::peer::io::{Action, Now, RandomSource, Reply};
+use crate::peer::io::{Action, LocalChain, Now, RandomSource, Reply};
 use crate::peer::peer_table::PeerError;
 use crate::peer::wire::{AnswerContext, CHALLENGE_BYTES, Challenge, Endpoint, NodeInfo, Query};
 
@@ -417,6 +417,33 @@ impl Manager {
 
     pub(super) fn send_requests(&mut self) {
         self.requests.send(self.now, &mut self.actions);
+    }
+
+    /// Processes the result of a request.
+    pub fn on_reply(&mut self, id: FetchId, reply: Reply, now: Now, chain: &impl LocalChain) {
+        self.now = now;
+        let Some((kind, completed)) = self.requests.complete(id, now.monotonic) else { return };
+        match kind {
+            RequestKind::Probe(probe) => self.on_probe_reply(*probe, &completed, reply),
+            RequestKind::Verification(verification) => {
+                self.on_verification_reply(verification.client, completed, reply);
+            }
+            RequestKind::SignOfLife => self.on_sign_of_life_reply(),
+            RequestKind::FirstAddress => self.on_first_address_reply(&reply),
+            RequestKind::Address => self.on_address_reply(&reply),
+            RequestKind::MaxHeight(number) => self.on_max_height_reply(number, &completed, reply),
+            RequestKind::Height(node) => self.on_height_reply(node, &completed, reply, chain),
+            RequestKind::Time(node) => self.on_time_reply(node, &completed, reply, chain),
+            RequestKind::Experiences(node) => self.on_experiences_reply(node, &completed, reply),
+            RequestKind::Synchronisation(run) => self.on_sync_reply(*run, &completed, reply, chain),
+            RequestKind::LowestHash(node, height) => {
+                self.on_lowest_hash_reply(node, height, &completed, reply, chain);
+            }
+            RequestKind::Unconfirmed(node, since) => self.on_unconfirmed_reply(node, since, &completed, reply),
+            RequestKind::BlockDownload(request) => self.on_download_reply(request, &completed, reply),
+            RequestKind::Push => {}
+        }
+        self.send_requests();
     }
 
     /// Returns the body of an answer, the address that it came from, and how to check it.
