@@ -10,6 +10,7 @@ use clap::{Args, CommandFactory, Parser};
 use clap_complete::Shell;
 
 use super::{Cli, CommandError, folder};
+use crate::node::metrics_documentation;
 
 /// Name of the program, whatever its file is called.
 const PROGRAM: &str = "nisd";
@@ -21,17 +22,26 @@ struct Topic {
     name: &'static str,
     /// Summary in one line.
     summary: &'static str,
-    /// The whole text.
+    /// The text, as far as it is in a file.
     text: &'static str,
+    /// Returns the rest of the text.
+    rest: fn() -> String,
     /// Whether the text is a page for people, rather than a file for another program.
     is_page: bool,
 }
 
+impl Topic {
+    fn text(&self) -> String {
+        self.text.to_owned() + &(self.rest)()
+    }
+}
+
 /// Returns a topic whose text is a file of `src/help/`.
 macro_rules! topic {
-    ($file:literal, $name:literal, $summary:literal, is_page: $is_page:literal) => {
-        Topic { name: $name, summary: $summary, text: include_str!(concat!("../help/", $file)), is_page: $is_page }
-    };
+    ($file:literal, $name:literal, $summary:literal, is_page: $is_page:literal) => {{
+        let (text, rest) = (include_str!(concat!("../help/", $file)), String::new as fn() -> String);
+        Topic { name: $name, summary: $summary, text, rest, is_page: $is_page }
+    }};
 }
 
 /// All topics.
@@ -45,7 +55,10 @@ const TOPICS: &[Topic] = &[
     topic!("coming-from-nis1.md", "coming-from-nis1", "Differences, for operators and for client authors", is_page: true),
     topic!("wallet.md", "wallet", "Keys, transactions and notarised files on the command line", is_page: true),
     topic!("architecture.md", "architecture", "How it is built, tested and measured", is_page: true),
-    topic!("metrics.md", "metrics", "The meaning of the metrics of GET /metrics and nisd status", is_page: true),
+    Topic {
+        rest: metrics_documentation,
+        ..topic!("metrics.md", "metrics", "The meaning of the metrics of GET /metrics and nisd status", is_page: true)
+    },
     topic!("alerts.yml", "alerts", "Alert rules for Prometheus, with advice", is_page: false),
     topic!("dashboard.json", "dashboard", "A Grafana dashboard", is_page: false),
 ];
@@ -71,7 +84,7 @@ impl Help {
         if let [word] = self.words.as_slice()
             && let Some(topic) = TOPICS.iter().find(|topic| topic.name == word)
         {
-            return Ok(topic.text.to_owned());
+            return Ok(topic.text());
         }
         let line = ["nisd"].into_iter().chain(self.words.iter().map(String::as_str)).chain(["--help"]);
         match Cli::try_parse_from(line) {
@@ -134,7 +147,7 @@ fn man_page(topic: &Topic) -> String {
         line => line,
     };
     let (name, summary) = (topic.name, topic.summary);
-    let text: Vec<String> = topic.text.lines().map(escape).collect();
+    let text: Vec<String> = topic.text().lines().map(escape).collect();
     format!(
         ".TH NISD\\-{} 7\n.SH NAME\nnisd\\-{name} \\- {summary}\n.SH DESCRIPTION\n.nf\n{}\n.fi\n.SH SEE ALSO\n.BR nisd (1)\n",
         name.to_uppercase(),
@@ -155,7 +168,7 @@ mod tests {
         let text = help("").unwrap();
         for topic in TOPICS {
             assert!(text.contains(&format!("  {:<16}  {}\n", topic.name, topic.summary)), "{text}");
-            assert_eq!(help(topic.name).unwrap(), topic.text);
+            assert_eq!(help(topic.name).unwrap(), topic.text());
         }
         assert!(text.contains("nisd run --network mainnet"), "{text}");
     }

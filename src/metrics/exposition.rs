@@ -51,6 +51,27 @@ impl<Q: Quantity> Quantity for Option<Q> {
 /// Label names and values that distinguish samples of one metric. Both are chosen by the program, never by a client.
 pub type Labels<'a> = Vec<(&'static str, &'a str)>;
 
+/// Value of a metric: its samples, or a histogram for each.
+pub enum Value<'a> {
+    /// Numbers. Unknown ones are left out.
+    Samples(Vec<(Labels<'a>, f64)>),
+    /// Histograms.
+    Histograms(Vec<(Labels<'a>, &'a Histogram)>),
+}
+
+impl<Q: Quantity> From<Q> for Value<'_> {
+    fn from(quantity: Q) -> Self {
+        vec![(Labels::new(), quantity)].into()
+    }
+}
+
+impl<'a, Q: Quantity> From<Vec<(Labels<'a>, Q)>> for Value<'a> {
+    fn from(samples: Vec<(Labels<'a>, Q)>) -> Self {
+        let known = samples.into_iter().filter_map(|(labels, value)| Some((labels, value.number()?)));
+        Value::Samples(known.collect())
+    }
+}
+
 /// Metrics in the order in which they were added. Each name must be added once.
 #[derive(Default)]
 pub struct Exposition {
@@ -58,90 +79,33 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Adds a gauge.
-    pub fn gauge(&mut self, name: &str, help: &str, value: impl Quantity) {
-        self.gauges(name, help, [(Labels::new(), value)]);
-    }
-
-    /// Adds a gauge with several labelled samples.
-    pub fn gauges<'a, Q: Quantity>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = (Labels<'a>, Q)>,
-    ) {
-        self.samples(MetricType::GAUGE, name, help, values, |metric, value| {
-            let mut gauge = proto::Gauge::default();
-            gauge.set_value(value);
-            metric.set_gauge(gauge);
-        });
-    }
-
-    /// Adds a counter, which counts from the start of the node.
-    pub fn counter(&mut self, name: &str, help: &str, value: impl Quantity) {
-        self.counters(name, help, [(Labels::new(), value)]);
-    }
-
-    /// Adds a counter with several labelled samples.
-    pub fn counters<'a, Q: Quantity>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = (Labels<'a>, Q)>,
-    ) {
-        self.samples(MetricType::COUNTER, name, help, values, |metric, value| {
-            let mut counter = proto::Counter::default();
-            counter.set_value(value);
-            metric.set_counter(counter);
-        });
-    }
-
-    /// Adds the samples whose numbers are known.
-    fn samples<'a, Q: Quantity>(
-        &mut self,
-        kind: MetricType,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = (Labels<'a>, Q)>,
-        set: fn(&mut Metric, f64),
-    ) {
-        let metric = |(labels, value): (Labels<'_>, Q)| {
+    /// Adds a metric unless it has no sample. Numbers are those of a counter, which counts from the start of the node, if
+    /// the name ends with `_total`, else those of a gauge.
+    pub fn add(&mut self, name: &str, help: &str, value: Value<'_>) {
+        let is_counter = name.ends_with("_total");
+        let number = |(labels, value): (Labels<'_>, f64)| {
             let mut metric = labelled(&labels);
-            set(&mut metric, value.number()?);
-            Some(metric)
+            if is_counter {
+                let mut counter = proto::Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+            } else {
+                let mut gauge = proto::Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
+            }
+            metric
         };
-        self.family(kind, name, help, values.into_iter().filter_map(metric).collect());
-    }
-
-    /// Adds a histogram with several labelled samples.
-    pub fn histograms<'a>(
-        &mut self,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = (Labels<'a>, &'a Histogram)>,
-    ) {
-        let metric = |(labels, histogram): (Labels<'_>, &Histogram)| {
+        let histogram = |(labels, histogram): (Labels<'_>, &Histogram)| {
             let mut metric = labelled(&labels);
             metric.set_histogram(buckets(histogram));
             metric
         };
-        self.family(MetricType::HISTOGRAM, name, help, values.into_iter().map(metric).collect());
-    }
-
-    /// Returns the text format. It contains all metrics that have a sample.
-    pub fn to_text(&self) -> String {
-        // Fails only for families without metrics, which `family` leaves out.
-        TextEncoder::new().encode_to_string(&self.families).unwrap_or_default()
-    }
-
-    /// Returns the same for people: without help texts, and of histograms only count and sum.
-    pub fn to_lines(&self) -> String {
-        let text = self.to_text();
-        let is_value = |line: &&str| !line.starts_with('#') && !line.contains("_bucket{");
-        text.lines().filter(is_value).flat_map(|line| [line, "\n"]).collect()
-    }
-
-    fn family(&mut self, kind: MetricType, name: &str, help: &str, metrics: Vec<Metric>) {
+        let (kind, metrics) = match value {
+            Value::Samples(samples) if is_counter => (MetricType::COUNTER, samples.into_iter().map(number).collect()),
+            Value::Samples(samples) => (MetricType::GAUGE, samples.into_iter().map(number).collect()),
+            Value::Histograms(of) => (MetricType::HISTOGRAM, of.into_iter().map(histogram).collect::<Vec<_>>()),
+        };
         if metrics.is_empty() {
             return;
         }
@@ -151,6 +115,19 @@ impl Exposition {
         family.set_field_type(kind);
         family.set_metric(metrics);
         self.families.push(family);
+    }
+
+    /// Returns the text format. It contains all metrics that have a sample.
+    pub fn to_text(&self) -> String {
+        // Fails only for families without metrics, which `add` leaves out.
+        TextEncoder::new().encode_to_string(&self.families).unwrap_or_default()
+    }
+
+    /// Returns the same for people: without help texts, and of histograms only count and sum.
+    pub fn to_lines(&self) -> String {
+        let text = self.to_text();
+        let is_value = |line: &&str| !line.starts_with('#') && !line.contains("_bucket{");
+        text.lines().filter(is_value).flat_map(|line| [line, "\n"]).collect()
     }
 }
 
@@ -185,12 +162,12 @@ mod tests {
     #[test]
     fn metrics_are_written_with_help_type_and_labels() {
         let mut page = Exposition::default();
-        page.gauge("a_seconds", "One.", Duration::from_millis(1500));
-        page.gauge("nothing", "Not known.", None::<u64>);
-        page.counters("b_total", "Two.", [(vec![("name", "x\"y\\\n")], 7u64), (vec![], 8)]);
+        page.add("a_seconds", "One.", Duration::from_millis(1500).into());
+        page.add("nothing", "Not known.", None::<u64>.into());
+        page.add("b_total", "Two.", vec![(vec![("name", "x\"y\\\n")], 7u64), (vec![], 8)].into());
         let mut histogram = Histogram::new(&[250_000]);
         [1, 2000].iter().for_each(|millis| histogram.observe(Duration::from_millis(*millis)));
-        page.histograms("c_seconds", "Three.", [(vec![("k", "v")], &histogram)]);
+        page.add("c_seconds", "Three.", Value::Histograms(vec![(vec![("k", "v")], &histogram)]));
         let expected = r#"# HELP a_seconds One.
 # TYPE a_seconds gauge
 a_seconds 1.5

@@ -13,7 +13,7 @@
 mod exposition;
 mod scrape;
 
-pub use exposition::{CONTENT_TYPE, Exposition, Quantity};
+pub use exposition::{CONTENT_TYPE, Exposition, Labels, Quantity, Value};
 pub use scrape::{Sample, Scrape};
 
 use std::collections::{BTreeMap, BTreeSet};

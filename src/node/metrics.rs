@@ -1,29 +1,44 @@
-//! All metrics of the node; `nisd help metrics` describes each. Also the usage of its bounded collections.
+//! All metrics of the node, in one table: each with its meaning and where its value comes from. Also the usage of the
+//! node's bounded collections.
 
-use std::time::Duration;
+use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use super::Node;
 use crate::api::ROUTES;
 use crate::api::routes::Method;
 use crate::mempool;
-use crate::metrics::Exposition;
+use crate::metrics::{Exposition, Labels, Value};
 use crate::model::Height;
-use crate::net::metrics::{MAX_ROUTES, Metrics, RouteMetrics, STATUSES, TOP_CLIENTS};
+use crate::net;
+use crate::net::metrics::{MAX_ROUTES, RouteMetrics, STATUSES, TOP_CLIENTS, TopUsage};
 use crate::net::service::{Effects, LoopTime};
 use crate::peer::peer_table::State;
 use crate::peer::{LimitUsage, Manager};
-use crate::store::{ReaderCounts, StoreMetrics};
-use crate::websocket_api::Broker;
+use crate::store::StoreMetrics;
 
 /// Route id of requests to the websocket port; follows the ids of the HTTP API.
 pub const WEBSOCKET_ROUTE_ID: usize = 1 + ROUTES.len();
-/// Route id of requests for the explorer exposition.
+/// Route id of requests for the explorer page.
 pub const EXPLORER_ROUTE_ID: usize = WEBSOCKET_ROUTE_ID + 1;
 const _: () = assert!(EXPLORER_ROUTE_ID < MAX_ROUTES);
 /// Label for requests without a route: none was found, or none was looked up.
 const OTHER: &str = "other";
 /// Rank labels of the top clients, the most expensive first.
 const RANKS: [&str; TOP_CLIENTS] = ["1", "2", "3", "4", "5"];
+/// Status labels, in the order of [`RouteMetrics::responses`].
+static STATUS_LABELS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let names = STATUSES.iter().map(u16::to_string);
+    names.chain([OTHER.to_owned()]).collect()
+});
+/// State labels of the peers in the table.
+const PEER_STATES: [(State, &str); 5] = [
+    (State::Active, "active"),
+    (State::Busy, "busy"),
+    (State::Inactive, "inactive"),
+    (State::Failure, "failure"),
+    (State::Untried, "untried"),
+];
 
 /// Memory of the process in bytes, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,45 +49,210 @@ pub struct Memory {
     pub private: Option<u64>,
 }
 
+/// What the values are read from.
+struct Sources<'s, 'n> {
+    node: &'s Node<'n>,
+    now: LoopTime,
+    net: &'s net::metrics::Metrics,
+    store: Option<&'s StoreMetrics>,
+    memory: Memory,
+}
+
+impl Sources<'_, '_> {
+    /// Returns a value of the peer layer; unknown while there is none.
+    fn of_peers<T>(&self, value: impl Fn(&Manager) -> T) -> Option<T> {
+        self.node.peers.as_ref().map(value)
+    }
+
+    /// Returns a value of the store; unknown if it cannot be read.
+    fn of_store<T>(&self, value: impl Fn(&StoreMetrics) -> Option<T>) -> Option<T> {
+        self.store.and_then(value)
+    }
+}
+
+/// Reads the value of a metric.
+type Read = for<'s> fn(&'s Sources<'s, '_>) -> Value<'s>;
+
+/// A metric: its name, unit and value, its meaning, and details that only the documentation has. The name of a counter ends
+/// with `_total`.
+struct Metric(&'static str, &'static str, Read, &'static str, &'static str);
+
+/// All metrics, in titled groups.
+#[rustfmt::skip]
+const SECTIONS: &[(&str, &[Metric])] = &[
+    ("The chain", &[
+        Metric("nisd_info", "1", |s| {
+                let network = s.node.network.name.as_str();
+                vec![(vec![("version", env!("CARGO_PKG_VERSION")), ("network", network)], 1)].into()
+            },
+            "Version of the program and name of the network; always 1.", ""),
+        Metric("nisd_uptime_seconds", "s", |s| s.now.monotonic.into(),
+            "Time since the start.", ""),
+        Metric("nisd_status", "code", |s| s.node.status().code().into(),
+            "State of the node, as in /status; 6 is synchronised.",
+            "3 is running, 4 joining, 5 joined, 7 without active peers."),
+        Metric("nisd_height", "blocks", |s| s.node.height.0.into(),
+            "Height of the last block.", ""),
+        Metric("nisd_blocks_behind", "blocks", |s| s.of_peers(|peers| blocks_behind(peers, s.node.height)).into(),
+            "How many blocks half of the peers are ahead, by their reported heights.", ""),
+        Metric("nisd_last_block_age_seconds", "s", |s| (-i64::from(s.node.clock_state(s.now).chain_ahead)).into(),
+            "Time since the time stamp of the last block, by network time.", "Can be slightly negative."),
+        Metric("nisd_unconfirmed_transactions", "", |s| s.node.mempool.len().into(),
+            "Unconfirmed transactions.", "At most 1,200 of either kind with the network's defaults."),
+        Metric("nisd_unconfirmed_bytes", "bytes", |s| s.node.mempool.bytes().into(),
+            "Memory of the mempool.", "At most 64 MiB."),
+        Metric("nisd_harvesting_accounts", "", |s| s.node.harvester.unlocked.count().into(),
+            "Accounts that harvest on this node.", ""),
+        Metric("nisd_harvested_blocks_total", "", |s| s.node.harvester.harvested().into(),
+            "Blocks that these accounts have added to the chain.", ""),
+        Metric("nisd_reorgs_total", "", |s| s.node.reorgs.count().into(),
+            "Reorgs.", "`GET /local/reorgs` lists the last ones."),
+        Metric("nisd_replaced_blocks_total", "", |s| s.node.reorgs.replaced().into(),
+            "Blocks that reorgs have replaced.", ""),
+        Metric("nisd_harvested_blocks_lost_total", "", |s| s.node.reorgs.own().into(),
+            "Replaced blocks that were harvested on this node.", ""),
+        Metric("nisd_clock_offset_seconds", "s",
+            |s| s.of_peers(|peers| seconds(peers.time_sync.clock_difference())).into(),
+            "How far the peers' clocks are ahead of this machine's; 0 while the difference does not matter.", ""),
+        Metric("nisd_clock_refused_offset_seconds", "s",
+            |s| s.of_peers(|peers| seconds(peers.time_sync.rejected_offset())).into(),
+            "How far the peers would move network time ahead of this machine's clock, although too few listed peers \
+             agree; 0 if they would not.",
+            ""),
+        Metric("nisd_clock_jumps_total", "", |s| s.node.clock_state(s.now).jumps.into(),
+            "Jumps of the system's clock.", "Only those by more than 5 s."),
+        Metric("nisd_peers", "", |s| peers_by_state(s.node.peers.as_ref()).into(),
+            "Peers by state.",
+            "`state` is active, busy, inactive, failure, untried or unknown (see `nisd help peers`)."),
+        Metric("nisd_peers_apart", "", |s| s.of_peers(|peers| peers.split_peers(s.now.monotonic).nodes.len()).into(),
+            "Active peers on a chain that neither they nor this node can leave: the network is split for good.", ""),
+    ]),
+    ("Requests and connections", &[
+        Metric("nisd_http_requests_total", "", |s| responses(&s.net.counters.routes).into(),
+            "Responses by method, route and status.",
+            "Route `websocket` is that port, `explorer` the page, `other` unknown paths and requests that were rejected \
+             unread."),
+        Metric("nisd_http_request_duration_seconds", "s", |s| {
+                let times = routes(&s.net.counters.routes).map(|(labels, metrics)| (labels, &metrics.times));
+                Value::Histograms(times.filter(|(_, times)| times.count() > 0).collect())
+            },
+            "Time from the complete request to the complete response, by method and route.", "A histogram."),
+        Metric("nisd_connections", "", |s| s.net.stats.connections.into(),
+            "Open incoming connections.", ""),
+        Metric("nisd_connections_outgoing", "", |s| s.net.fetch.connections.into(),
+            "Open outgoing connections.", ""),
+        Metric("nisd_connections_accepted_total", "", |s| s.net.stats.accepted.into(),
+            "Accepted connections.", ""),
+        Metric("nisd_connections_refused_total", "", |s| s.net.stats.rejected.into(),
+            "Connections rejected because a quota was full.", ""),
+        Metric("nisd_connections_displaced_total", "", |s| s.net.stats.evicted.into(),
+            "Connections evicted for new ones, of the clients with the most.", ""),
+        Metric("nisd_connections_declined_total", "", |s| s.net.stats.reset.into(),
+            "Connections reset on arrival, because their clients had exceeded their work quota.", ""),
+        Metric("nisd_connections_cut_total", "", |s| s.net.stats.kernel_evicted.into(),
+            "Connections closed because the kernel held too much that their clients did not receive.", ""),
+        Metric("nisd_kernel_bytes", "bytes", |s| s.net.stats.kernel_bytes.into(),
+            "Kernel memory that connections may hold: sent and not received, or received and not read.",
+            "At most 64 MiB."),
+        Metric("nisd_buffered_bytes", "bytes", |s| s.net.stats.buffered_bytes.into(),
+            "Memory in buffers of connections.", "At most `nisd.maxBuffered`."),
+        Metric("nisd_network_received_bytes_total", "bytes",
+            |s| both_sides(s.net.counters.received_bytes, s.net.fetch.received_bytes),
+            "Bytes read from connections, incoming and outgoing.", ""),
+        Metric("nisd_network_sent_bytes_total", "bytes",
+            |s| both_sides(s.net.counters.sent_bytes, s.net.fetch.sent_bytes),
+            "Bytes written to connections, incoming and outgoing.", ""),
+    ]),
+    ("Usage per client", &[
+        Metric("nisd_callers", "", |s| s.net.stats.clients.into(),
+            "Clients with a usage record.", "A client is an address, or a /64."),
+        Metric("nisd_callers_waiting", "", |s| s.net.throttled_clients.into(),
+            "Clients that are throttled until their deficit is refilled.", ""),
+        Metric("nisd_caller_work_ratio", "ratio", |s| top_clients(s, |client| client.share),
+            "Share of the processor used recently by the clients that used most, by rank.",
+            "That is the last 30 to 60 s. One client may use 0.25, and 127.0.0.1 more."),
+        Metric("nisd_caller_buffered_bytes", "bytes", |s| top_clients(s, |client| client.held_bytes as f64),
+            "Buffered bytes of the clients that hold most, by rank.", ""),
+    ]),
+    ("Websocket sessions", &[
+        Metric("nisd_websocket_sessions", "", |s| s.node.broker.usage().sessions.into(),
+            "Open sessions of the websocket port, SockJS without a websocket included.", ""),
+        Metric("nisd_websocket_session_bytes", "bytes", |s| s.node.broker.usage().session_bytes.into(),
+            "Estimated memory of the sessions.", "At most 64 MiB."),
+        Metric("nisd_websocket_waiting_bytes", "bytes", |s| s.node.broker.usage().message_bytes.into(),
+            "Bytes of messages that wait for several sessions, each counted once.", "At most 16 MiB."),
+        Metric("nisd_websocket_accounts", "", |s| s.node.broker.usage().addresses.into(),
+            "Accounts that the sessions have registered.", ""),
+        Metric("nisd_websocket_messages_sent_total", "", |s| s.node.broker.counts().messages.into(),
+            "Messages to subscribers.", ""),
+        Metric("nisd_websocket_sessions_dropped_total", "", |s| {
+                let counts = &s.net.counters;
+                (counts.dropped_websockets + counts.silent_websockets + s.node.broker.counts().dropped).into()
+            },
+            "Sessions whose clients did not receive their messages or were gone.", ""),
+    ]),
+    ("The machine", &[
+        Metric("nisd_loop_step_duration_seconds", "s",
+            |s| Value::Histograms(vec![(Labels::new(), &s.net.counters.iterations)]),
+            "Time from one poll of the sockets to the next, without the waiting.",
+            "A histogram. A request may wait this long."),
+        Metric("nisd_loop_step_longest_seconds", "s", |s| s.net.longest_iteration.into(),
+            "The longest such time in the last 30 to 60 seconds.", ""),
+        Metric("nisd_store_bytes", "bytes", |s| s.of_store(|store| Some(store.bytes)).into(),
+            "Size of the store's file.", ""),
+        Metric("nisd_store_map_bytes", "bytes", |s| s.of_store(|store| Some(store.map_bytes)).into(),
+            "Maximum size of the store's file.", "Set by `nisd.mapSize`."),
+        Metric("nisd_store_map_used_bytes", "bytes", |s| s.of_store(|store| Some(store.used_bytes)).into(),
+            "Bytes of the store's file up to the last page in use.", ""),
+        Metric("nisd_disk_free_bytes", "bytes", |s| s.of_store(|store| store.free_bytes).into(),
+            "Free space on the disk of the store.", ""),
+        Metric("nisd_store_readers", "", |s| s.of_store(|store| Some(store.readers?.reading)).into(),
+            "Readers of the store, other programs included.", ""),
+        Metric("nisd_store_stale_readers", "", |s| s.of_store(|store| Some(store.readers?.stale)).into(),
+            "Readers whose programs were killed; the pages that they read are not reused.",
+            "A program that the node cannot see, in another container, counts too."),
+        Metric("nisd_commit_duration_seconds", "s", |s| {
+                let times = s.store.and_then(|store| store.commit_times.as_ref());
+                Value::Histograms(times.into_iter().map(|times| (Labels::new(), times)).collect())
+            },
+            "Duration of commits, waiting for the disk included.", "A histogram."),
+        Metric("nisd_store_failing", "0, 1",
+            |s| (s.node.read_backoff.is_failing() || s.node.write_backoff.is_failing()).into(),
+            "1 while the store cannot be read or written.", ""),
+        Metric("nisd_store_damaged_ranges", "", |s| s.node.verification.damaged_ranges().into(),
+            "Damaged ranges of rows; requests that need them get an error.", "All others get their answer."),
+        Metric("nisd_store_verifications_total", "", |s| s.node.verification.passes().into(),
+            "Complete verifications of the store against its checksums.", ""),
+        Metric("nisd_memory_resident_bytes", "bytes", |s| s.memory.resident.into(),
+            "Memory of the process, mapped files included.",
+            "The parts of the store that the system holds for it count too."),
+        Metric("nisd_memory_private_bytes", "bytes", |s| s.memory.private.into(),
+            "Private memory of the process.", ""),
+    ]),
+];
+
+/// Returns the documentation of all metrics: a table for each group.
+pub fn metrics_documentation() -> String {
+    let mut text = String::new();
+    for (title, metrics) in SECTIONS {
+        let _ = writeln!(text, "\n## {title}\n\n| Metric | Unit | Meaning |\n|---|---|---|");
+        for Metric(name, unit, _, meaning, details) in *metrics {
+            let words = [*meaning, details].join(" ");
+            let _ = writeln!(text, "| `{name}` | {unit} | {} |", words.trim_end());
+        }
+    }
+    text
+}
+
 impl Node<'_> {
     /// Collects all metrics.
     pub(super) fn metrics(&self, now: LoopTime, effects: &dyn Effects) -> Exposition {
+        let (net, store) = (effects.metrics(), self.reader.store().metrics().ok());
+        let sources = Sources { node: self, now, net: &net, store: store.as_ref(), memory: (self.memory)() };
         let mut exposition = Exposition::default();
-        let network = effects.metrics();
-        let labels = vec![("version", env!("CARGO_PKG_VERSION")), ("network", self.network.name.as_str())];
-        exposition.gauges("nisd_info", "Version of the program and name of the network; always 1.", [(labels, 1)]);
-        exposition.gauge("nisd_uptime_seconds", "Time since the start.", now.monotonic);
-        let status = self.status().code();
-        exposition.gauge("nisd_status", "State of the node, as in /status; 6 is synchronised.", status);
-        chain(&mut exposition, self, now);
-        peers(&mut exposition, self.peers.as_ref(), now.monotonic);
-        requests(&mut exposition, &network.counters.routes);
-        connections(&mut exposition, &network);
-        clients(&mut exposition, &network);
-        sessions(&mut exposition, &network, &self.broker);
-        loop_iterations(&mut exposition, &network);
-        if let Ok(metrics) = self.reader.store().metrics() {
-            store(&mut exposition, &metrics);
+        for Metric(name, _, read, meaning, _) in SECTIONS.iter().flat_map(|(_, metrics)| *metrics) {
+            exposition.add(name, meaning, read(&sources));
         }
-        let is_failing = self.read_backoff.is_failing() || self.write_backoff.is_failing();
-        exposition.gauge("nisd_store_failing", "1 while the store cannot be read or written.", is_failing);
-        exposition.gauge(
-            "nisd_store_damaged_ranges",
-            "Damaged ranges of rows; requests that need them get an error.",
-            self.verification.damaged_ranges(),
-        );
-        exposition.counter(
-            "nisd_store_verifications_total",
-            "Complete verifications of the store against its checksums.",
-            self.verification.passes(),
-        );
-        let memory = (self.memory)();
-        exposition.gauge(
-            "nisd_memory_resident_bytes",
-            "Memory of the process, mapped files included.",
-            memory.resident,
-        );
-        exposition.gauge("nisd_memory_private_bytes", "Private memory of the process.", memory.private);
         exposition
     }
 
@@ -91,61 +271,12 @@ impl Node<'_> {
     }
 }
 
-fn chain(exposition: &mut Exposition, node: &Node<'_>, now: LoopTime) {
-    let (height, clock) = (node.height, node.clock_state(now));
-    exposition.gauge("nisd_height", "Height of the last block.", height.0);
-    let blocks_behind = peer_height(node.peers.as_ref()).map(|others| others.0.saturating_sub(height.0));
-    exposition.gauge(
-        "nisd_blocks_behind",
-        "How many blocks half of the peers are ahead, by their reported heights.",
-        blocks_behind,
-    );
-    let age = -i64::from(clock.chain_ahead);
-    exposition.gauge(
-        "nisd_last_block_age_seconds",
-        "Time since the time stamp of the last block, by network time.",
-        age,
-    );
-    let pool = &node.mempool;
-    exposition.gauge("nisd_unconfirmed_transactions", "Unconfirmed transactions.", pool.len());
-    exposition.gauge("nisd_unconfirmed_bytes", "Memory of the mempool.", pool.bytes());
-    let harvester = &node.harvester;
-    exposition.gauge("nisd_harvesting_accounts", "Accounts that harvest on this node.", harvester.unlocked.count());
-    exposition.counter(
-        "nisd_harvested_blocks_total",
-        "Blocks that these accounts have added to the chain.",
-        harvester.harvested(),
-    );
-    let reorgs = &node.reorgs;
-    exposition.counter("nisd_reorgs_total", "Reorgs.", reorgs.count());
-    exposition.counter("nisd_replaced_blocks_total", "Blocks that reorgs have replaced.", reorgs.replaced());
-    exposition.counter(
-        "nisd_harvested_blocks_lost_total",
-        "Replaced blocks that were harvested on this node.",
-        reorgs.own(),
-    );
-    let offset = node.peers.as_ref().map(|peers| peers.time_sync.clock_difference().unwrap_or(0) as f64 / 1000.0);
-    exposition.gauge(
-        "nisd_clock_offset_seconds",
-        "How far the peers' clocks are ahead of this machine's; 0 while the difference does not matter.",
-        offset,
-    );
-    let refused = node.peers.as_ref().map(|peers| peers.time_sync.rejected_offset().unwrap_or(0) as f64 / 1000.0);
-    exposition.gauge(
-        "nisd_clock_refused_offset_seconds",
-        "How far the peers would move network time ahead of this machine's clock, although too few listed peers agree; \
-         0 if they would not.",
-        refused,
-    );
-    exposition.counter("nisd_clock_jumps_total", "Jumps of the system's clock.", clock.jumps);
-}
-
-/// Returns the height that half of the active peers report, or the target of the block download if that is higher.
-fn peer_height(peers: Option<&Manager>) -> Option<Height> {
-    let peers = peers?;
+/// Returns how many blocks the peers are ahead: half of the active ones by their reports, or the block download.
+fn blocks_behind(peers: &Manager, own: Height) -> Option<u64> {
     let active = peers.table.in_state(State::Active);
     let reached = reached_by_half(active.filter_map(|(_, peer)| peer.height).collect());
-    reached.into_iter().chain(peers.block_download.as_ref().map(|download| download.target)).max()
+    let target = peers.block_download.as_ref().map(|download| download.target);
+    reached.into_iter().chain(target).max().map(|height| height.0.saturating_sub(own.0))
 }
 
 /// Returns the greatest height that at least half of these have reached, so that one false report among several changes
@@ -155,23 +286,15 @@ fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
     heights.get(heights.len() / 2).copied()
 }
 
-fn peers(exposition: &mut Exposition, peers: Option<&Manager>, now: Duration) {
-    const STATES: [(State, &str); 5] = [
-        (State::Active, "active"),
-        (State::Busy, "busy"),
-        (State::Inactive, "inactive"),
-        (State::Failure, "failure"),
-        (State::Untried, "untried"),
-    ];
+/// Returns milliseconds, if there are any, in seconds.
+fn seconds(millis: Option<i64>) -> f64 {
+    millis.unwrap_or(0) as f64 / 1000.0
+}
+
+fn peers_by_state(peers: Option<&Manager>) -> Vec<(Labels<'static>, usize)> {
     let count = |state: State| peers.map_or(0, |peers| peers.table.in_state(state).count());
     let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unpinned.len()));
-    let counts = STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]);
-    exposition.gauges("nisd_peers", "Peers by state.", counts);
-    exposition.gauge(
-        "nisd_peers_apart",
-        "Active peers on a chain that neither they nor this node can leave: the network is split for good.",
-        peers.map(|peers| peers.split_peers(now).nodes.len()),
-    );
+    PEER_STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]).collect()
 }
 
 /// Method and path for a route id.
@@ -187,149 +310,33 @@ fn route(kind: usize) -> (&'static str, &'static str) {
     }
 }
 
-fn requests(exposition: &mut Exposition, requests: &[RouteMetrics]) {
-    let names = STATUSES.map(|status| status.to_string());
-    let names: Vec<&str> = names.iter().map(String::as_str).chain([OTHER]).collect();
-    let routes = || {
-        requests.iter().enumerate().map(|(kind, metrics)| {
-            let (method, path) = route(kind);
-            (vec![("method", method), ("route", path)], metrics)
-        })
+/// Returns the metrics of each route, with its labels.
+fn routes(requests: &[RouteMetrics]) -> impl Iterator<Item = (Labels<'static>, &RouteMetrics)> {
+    requests.iter().enumerate().map(|(kind, metrics)| {
+        let (method, path) = route(kind);
+        (vec![("method", method), ("route", path)], metrics)
+    })
+}
+
+/// Returns the responses of each route by status; without those statuses that it never had.
+fn responses(requests: &[RouteMetrics]) -> Vec<(Labels<'static>, u64)> {
+    let of_route = |(labels, metrics): (Labels<'static>, &RouteMetrics)| {
+        let counts = STATUS_LABELS.iter().zip(metrics.responses).filter(|(_, count)| *count > 0);
+        let labelled = |(status, count): (&'static String, _)| ([&labels[..], &[("status", status)]].concat(), count);
+        counts.map(labelled).collect::<Vec<_>>()
     };
-    let answers = routes().flat_map(|(labels, metrics)| {
-        let counts = names.iter().zip(metrics.responses).filter(|(_, count)| *count > 0);
-        counts.map(move |(status, count)| (labels.iter().copied().chain([("status", *status)]).collect(), count))
-    });
-    exposition.counters("nisd_http_requests_total", "Responses by method, route and status.", answers);
-    let times = routes().map(|(labels, metrics)| (labels, &metrics.times)).filter(|(_, times)| times.count() > 0);
-    exposition.histograms(
-        "nisd_http_request_duration_seconds",
-        "Time from the complete request to the complete response, by method and route.",
-        times,
-    );
+    routes(requests).flat_map(of_route).collect()
 }
 
-fn connections(exposition: &mut Exposition, metrics: &Metrics) {
-    let Metrics { stats, counters: counts, fetch, .. } = metrics;
-    exposition.gauge("nisd_connections", "Open incoming connections.", stats.connections);
-    exposition.gauge("nisd_connections_outgoing", "Open outgoing connections.", fetch.connections);
-    exposition.counter("nisd_connections_accepted_total", "Accepted connections.", stats.accepted);
-    exposition.counter(
-        "nisd_connections_refused_total",
-        "Connections rejected because a quota was full.",
-        stats.rejected,
-    );
-    exposition.counter(
-        "nisd_connections_displaced_total",
-        "Connections evicted for new ones, of the clients with the most.",
-        stats.evicted,
-    );
-    exposition.counter(
-        "nisd_connections_declined_total",
-        "Connections reset on arrival, because their clients had exceeded their work quota.",
-        stats.reset,
-    );
-    exposition.counter(
-        "nisd_connections_cut_total",
-        "Connections closed because the kernel held too much that their clients did not receive.",
-        stats.kernel_evicted,
-    );
-    exposition.gauge(
-        "nisd_kernel_bytes",
-        "Kernel memory that connections may hold: sent and not received, or received and not read.",
-        stats.kernel_bytes,
-    );
-    exposition.gauge("nisd_buffered_bytes", "Memory in buffers of connections.", stats.buffered_bytes);
-    let sides = |incoming: u64, outgoing: u64| {
-        [(vec![("connections", "incoming")], incoming), (vec![("connections", "outgoing")], outgoing)]
-    };
-    exposition.counters(
-        "nisd_network_received_bytes_total",
-        "Bytes read from connections, incoming and outgoing.",
-        sides(counts.received_bytes, fetch.received_bytes),
-    );
-    exposition.counters(
-        "nisd_network_sent_bytes_total",
-        "Bytes written to connections, incoming and outgoing.",
-        sides(counts.sent_bytes, fetch.sent_bytes),
-    );
+/// Returns a value of incoming connections and one of outgoing connections.
+fn both_sides(incoming: u64, outgoing: u64) -> Value<'static> {
+    vec![(vec![("connections", "incoming")], incoming), (vec![("connections", "outgoing")], outgoing)].into()
 }
 
-/// Usage of the top clients. Their addresses are private and not reported.
-fn clients(exposition: &mut Exposition, metrics: &Metrics) {
-    let Metrics { stats, top_clients: costliest, throttled_clients: resting, .. } = metrics;
-    exposition.gauge("nisd_callers", "Clients with a usage record.", stats.clients);
-    exposition.gauge("nisd_callers_waiting", "Clients that are throttled until their deficit is refilled.", *resting);
-    let ranked = || RANKS.into_iter().zip(costliest).map(|(rank, cost)| (vec![("rank", rank)], cost));
-    exposition.gauges(
-        "nisd_caller_work_ratio",
-        "Share of the processor used recently by the clients that used most, by rank.",
-        ranked().map(|(labels, cost)| (labels, cost.share)),
-    );
-    exposition.gauges(
-        "nisd_caller_buffered_bytes",
-        "Buffered bytes of the clients that hold most, by rank.",
-        ranked().map(|(labels, cost)| (labels, cost.held_bytes)),
-    );
-}
-
-fn sessions(exposition: &mut Exposition, metrics: &Metrics, broker: &Broker) {
-    let (sessions, counts) = (broker.usage(), broker.counts());
-    exposition.gauge(
-        "nisd_websocket_sessions",
-        "Open sessions of the websocket port, SockJS without a websocket included.",
-        sessions.sessions,
-    );
-    exposition.gauge("nisd_websocket_session_bytes", "Estimated memory of the sessions.", sessions.session_bytes);
-    exposition.gauge(
-        "nisd_websocket_waiting_bytes",
-        "Bytes of messages that wait for several sessions, each counted once.",
-        sessions.message_bytes,
-    );
-    exposition.gauge("nisd_websocket_accounts", "Accounts that the sessions have registered.", sessions.addresses);
-    exposition.counter("nisd_websocket_messages_sent_total", "Messages to subscribers.", counts.messages);
-    let net = &metrics.counters;
-    let dropped = net.dropped_websockets + net.silent_websockets + counts.dropped;
-    exposition.counter(
-        "nisd_websocket_sessions_dropped_total",
-        "Sessions whose clients did not receive their messages or were gone.",
-        dropped,
-    );
-}
-
-fn loop_iterations(exposition: &mut Exposition, metrics: &Metrics) {
-    let times = [(Vec::new(), &metrics.counters.iterations)];
-    exposition.histograms(
-        "nisd_loop_step_duration_seconds",
-        "Time from one poll of the sockets to the next, without the waiting.",
-        times,
-    );
-    let longest = metrics.longest_iteration;
-    exposition.gauge("nisd_loop_step_longest_seconds", "The longest such time in the last 30 to 60 seconds.", longest);
-}
-
-fn store(exposition: &mut Exposition, metrics: &StoreMetrics) {
-    exposition.gauge("nisd_store_bytes", "Size of the store's file.", metrics.bytes);
-    exposition.gauge("nisd_store_map_bytes", "Maximum size of the store's file.", metrics.map_bytes);
-    exposition.gauge(
-        "nisd_store_map_used_bytes",
-        "Bytes of the store's file up to the last page in use.",
-        metrics.used_bytes,
-    );
-    exposition.gauge("nisd_disk_free_bytes", "Free space on the disk of the store.", metrics.free_bytes);
-    let readers = |count: fn(ReaderCounts) -> usize| metrics.readers.map(count);
-    exposition.gauge(
-        "nisd_store_readers",
-        "Readers of the store, other programs included.",
-        readers(|readers| readers.reading),
-    );
-    exposition.gauge(
-        "nisd_store_stale_readers",
-        "Readers whose programs were killed; the pages that they read are not reused.",
-        readers(|readers| readers.stale),
-    );
-    let times = metrics.commit_times.iter().map(|times| (Vec::new(), times));
-    exposition.histograms("nisd_commit_duration_seconds", "Duration of commits, waiting for the disk included.", times);
+/// Returns a value of the top clients by rank. Their addresses are private and not reported.
+fn top_clients(sources: &Sources<'_, '_>, value: fn(&TopUsage) -> f64) -> Value<'static> {
+    let ranked = RANKS.into_iter().zip(&sources.net.top_clients);
+    ranked.map(|(rank, client)| (vec![("rank", rank)], value(client))).collect::<Vec<_>>().into()
 }
 
 #[cfg(test)]
