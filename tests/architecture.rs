@@ -35,13 +35,14 @@ const LAYERS: &[(&str, &str)] = &[
     ("config", "crypto model clock codec peer api websocket_api"),
     ("wallet", "crypto model clock codec store state rules net logging metrics"),
     ("devnet", "crypto model clock codec store config wallet"),
-    ("commands", "crypto model clock codec store state chain config wallet devnet progress logging metrics"),
     // The state machine. It knows the events of `net`, and none of its sockets.
     (
         "node",
         "crypto model clock progress budget codec store state rules chain mempool peer net explorer api websocket_api \
          config metrics",
     ),
+    // It prints the documentation of the node's metrics.
+    ("commands", "crypto model clock codec store state chain config wallet devnet progress logging metrics node"),
     ("event_loop", "model clock progress logging codec store chain net config devnet commands node"),
 ];
 

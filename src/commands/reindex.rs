@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::import_blocks::{IMPORT, Imported, import_blocks};
+use super::import::{IMPORT, Imported, import_blocks};
 use super::store::{StoreArguments, check_same_network, open_existing, open_store, stored_network};
 use super::{CommandError, height};
 use crate::chain::{self, BlockImporter, BlockSource, BrokenChain, ImportOptions};

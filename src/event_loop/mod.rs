@@ -1,19 +1,19 @@
 //! The event loop: connects sockets, clocks, DNS, randomness and signals with the node's state machine.
 
 mod disk_helper;
-mod kept_peers;
 mod process;
 mod settings;
 
 pub use self::disk_helper::run_if_helper;
 pub use self::process::forbid_core_dumps;
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use self::disk_helper::DiskHelper;
-use self::kept_peers::KeptPeersFile;
 use self::process::SystemdNotifier;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
 use crate::chain::{BlockImporter, ImportError, ImportProgress};
@@ -26,7 +26,7 @@ use crate::devnet::Devnet;
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::service::{LoopTime, Service};
-use crate::node::{BlockProgress, Bootstrap, IMPORT_OPTIONS, Import, Node, PreTrustedPeer, Start};
+use crate::node::{BlockProgress, Bootstrap, IMPORT_OPTIONS, Import, MAX_KEPT_BYTES, Node, PreTrustedPeer, Start};
 use crate::progress::{Progress, ProgressMeter};
 use crate::store::Store;
 use crate::{commands, config, logging};
@@ -40,6 +40,9 @@ use zeroize::Zeroizing;
 const POLL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time for connections to drain at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+
+/// File in the data folder with peers kept over restarts.
+const PEERS_FILE: &str = "known-peers";
 
 const SIGNALS: Token = Token(0);
 
@@ -421,6 +424,59 @@ impl WorkBudget {
     }
 }
 
+/// The file in the data folder with peers kept over restarts. It is not part of the chain: without it, or with a damaged
+/// one, a node starts with no known peers of its own.
+#[derive(Debug)]
+struct KeptPeersFile {
+    path: PathBuf,
+    /// Whether a failure to write was logged.
+    has_failed: bool,
+}
+
+impl KeptPeersFile {
+    /// Creates the handle for a folder.
+    fn of(folder: &Path) -> KeptPeersFile {
+        KeptPeersFile { path: folder.join(PEERS_FILE), has_failed: false }
+    }
+
+    /// Returns the content, cut to its maximum size; empty if it cannot be read.
+    fn read(&self) -> Vec<u8> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut text = Vec::new();
+            File::open(&self.path)?.take(MAX_KEPT_BYTES as u64).read_to_end(&mut text)?;
+            Ok(text)
+        };
+        read().unwrap_or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                log::warn!("{} cannot be read: {error}; it will be replaced", self.path.display());
+            }
+            Vec::new()
+        })
+    }
+
+    /// Replaces the content. Waits for the disk only before the program ends (`is_last`): after a power cut the file
+    /// may be the old one or damaged, which only slows the next start.
+    fn write(&mut self, text: &[u8], is_last: bool) {
+        let unfinished = self.path.with_extension("new");
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&unfinished)?;
+            file.write_all(text)?;
+            if is_last {
+                file.sync_all()?;
+            }
+            fs::rename(&unfinished, &self.path)
+        };
+        match write() {
+            Ok(()) => self.has_failed = false,
+            Err(error) if !self.has_failed => {
+                log::warn!("the known peers cannot be saved in {}: {error}", self.path.display());
+                self.has_failed = true;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,5 +491,25 @@ mod tests {
             let time = nanos_per_unit * u64::from(slices.units());
             assert!((400_000..600_000).contains(&time), "{time} ns");
         }
+    }
+
+    #[test]
+    fn the_saved_peers_file_is_replaced_atomically_and_is_empty_if_unreadable() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = KeptPeersFile::of(folder.path());
+        assert_eq!(file.read(), b"");
+        for (text, is_last) in [("one", false), ("two", true)] {
+            file.write(text.as_bytes(), is_last);
+            assert_eq!(file.read(), text.as_bytes());
+        }
+        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, [PEERS_FILE]);
+        fs::write(&file.path, vec![b'x'; MAX_KEPT_BYTES + 1]).unwrap();
+        assert_eq!(file.read().len(), MAX_KEPT_BYTES);
+        fs::remove_file(&file.path).unwrap();
+        fs::create_dir(&file.path).unwrap();
+        assert_eq!(file.read(), b"");
+        file.write(b"three", false);
+        assert!(file.has_failed);
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Its files in `page/` are compiled in. Nothing is loaded from elsewhere, which its content security policy enforces.
 
-mod files;
 #[cfg(test)]
 mod tests;
 
-use self::files::{HTML, INDEX, PAGE_FILES, static_text};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use crate::crypto::hash::keccak256;
 use crate::net::http::{Request, Response, StaticText};
 
 /// Path of the page. Its other files are below it.
@@ -15,6 +17,65 @@ const PATH: &str = "/explorer";
 const IMMUTABLE: &str = "max-age=31536000, immutable";
 /// Maximum length in bytes of a host name in a policy.
 const MAX_HOST_BYTES: usize = 253;
+
+const HTML: &str = "text/html;charset=utf-8";
+const CSS: &str = "text/css;charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript;charset=utf-8";
+/// Bytes of the hash that identifies a version of a text.
+const VERSION_BYTES: usize = 12;
+
+/// The page itself, with placeholders in braces.
+const INDEX: &str = include_str!("page/index.html");
+
+macro_rules! sources {
+    ($($module:literal)*) => {
+        &[
+            ("style.css", CSS, include_str!("page/style.css")),
+            $(($module, JAVASCRIPT, include_str!(concat!("page/", $module))),)*
+        ]
+    };
+}
+
+/// The other files of the page: names, media types and texts.
+const SOURCES: &[(&str, &str, &str)] = sources!(
+    "account.js" "address.js" "binary.js" "block.js" "chain.js" "dom.js" "figures.js" "format.js" "home.js" "keccak.js"
+    "kinds.js" "lists.js" "live.js" "main.js" "message.js" "mosaics.js" "multisig.js" "names.js" "node.js" "parts.js" "peers.js"
+    "plot.js" "pool.js" "reorgs.js" "ripemd.js" "search.js" "settings.js" "transaction.js" "transactions.js"
+);
+
+/// A file of the page.
+struct PageFile {
+    /// Name below the path of the page.
+    name: &'static str,
+    text: StaticText,
+}
+
+/// All files of the page, and their folder, which is named after their version.
+struct PageFiles {
+    files: Vec<PageFile>,
+    folder: String,
+}
+
+/// The files; the same for all nodes of a process.
+static PAGE_FILES: LazyLock<PageFiles> = LazyLock::new(|| {
+    let sources = SOURCES.iter();
+    let parts =
+        sources.map(|(name, media_type, text)| PageFile { name, text: static_text(media_type, (*text).into()) });
+    let files: Vec<_> = parts.collect();
+    let folder = version(&files.iter().map(|part| part.text.version()).collect::<String>());
+    PageFiles { files, folder }
+});
+
+/// Prepares a text for sending.
+fn static_text(media_type: &'static str, text: Cow<'static, str>) -> StaticText {
+    let version = version(&text);
+    StaticText::new(media_type, text, version)
+}
+
+/// Returns the version of a text, a hash.
+fn version(text: &str) -> String {
+    hex::encode(&keccak256(text.as_bytes())[..VERSION_BYTES])
+}
 
 /// Values that are inserted into the page.
 #[derive(Clone, Debug)]

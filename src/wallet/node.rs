@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::signed_transaction::{SignedTransaction, context, transaction_of};
 use crate::codec::json::JsonDecoder;
@@ -23,6 +23,8 @@ const DEFAULT_PORT: u16 = 7890;
 const PEERS: &str = "/local/peers";
 /// Route of the metrics.
 const METRICS: &str = "/metrics";
+/// Route of a transaction by its hash.
+const TRANSACTION: &str = "/transaction/get";
 /// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum characters of a node's message that are shown.
@@ -76,92 +78,12 @@ pub struct NodeClient {
     client: BlockingClient,
 }
 
-#[derive(Deserialize)]
-struct NodeInfo {
-    #[serde(rename = "metaData")]
-    meta: NodeMeta,
-}
-
-#[derive(Deserialize)]
-struct NodeMeta {
-    #[serde(rename = "networkId")]
-    network: i32,
-}
-
-#[derive(Deserialize)]
-struct NetworkTime {
-    #[serde(rename = "receiveTimeStamp")]
-    millis: i64,
-}
-
-#[derive(Deserialize)]
-struct AccountPair {
-    account: AccountInfo,
-}
-
-#[derive(Deserialize)]
-struct AccountInfo {
-    #[serde(rename = "publicKey")]
-    public_key: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct MosaicSupply {
-    supply: u64,
-}
-
-#[derive(Deserialize)]
-struct Announcement {
-    code: i32,
-    message: String,
-    #[serde(rename = "transactionHash", default)]
-    hash: HashObject,
-}
-
-#[derive(Deserialize, Default)]
-struct HashObject {
-    data: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct AccountStatus {
-    status: String,
-}
-
-#[derive(Deserialize)]
-struct UnlockedCount {
-    #[serde(rename = "num-unlocked")]
-    count: i64,
-}
-
-#[derive(Deserialize)]
-struct TransactionPair {
-    meta: TransactionMeta,
-}
-
-#[derive(Deserialize)]
-struct TransactionMeta {
-    height: u64,
-}
-
-#[derive(Deserialize)]
-struct BlockHead {
-    #[serde(rename = "timeStamp")]
-    timestamp: i32,
-}
-
 /// A transaction and the height of its block.
 pub struct Confirmed {
     /// The transaction, without its signature.
     pub transaction: Transaction,
     /// The height.
     pub height: Height,
-}
-
-/// The JSON error of a failed request.
-#[derive(Deserialize)]
-struct Failure {
-    message: Option<String>,
 }
 
 impl NodeClient {
@@ -178,9 +100,9 @@ impl NodeClient {
     /// Returns the node's network byte.
     pub fn network(&self) -> Result<NetworkByte, NodeError> {
         const ROUTE: &str = "/node/info";
-        let info: NodeInfo = self.get(ROUTE, "")?;
-        let byte = i8::try_from(info.meta.network).map(|signed| signed as u8).or(u8::try_from(info.meta.network));
-        byte.map(NetworkByte).map_err(|_| self.invalid_answer(ROUTE, format!("network {}", info.meta.network)))
+        let id: i32 = self.get(ROUTE, "", "/metaData/networkId")?;
+        let byte = i8::try_from(id).map(|signed| signed as u8).or(u8::try_from(id));
+        byte.map(NetworkByte).map_err(|_| self.invalid_answer(ROUTE, format!("network {id}")))
     }
 
     /// Returns the name of the node's network, if it is a nisd that gives local access; other nodes do not reveal it.
@@ -193,27 +115,28 @@ impl NodeClient {
     /// Returns whether an account is the only one that harvests on the node.
     pub fn is_only_harvester(&self, address: &Address) -> Result<bool, NodeError> {
         const UNLOCKED: &str = "/account/unlocked/info";
-        let account: AccountStatus = self.get("/account/status", &format!("?address={address}"))?;
-        if account.status != "UNLOCKED" {
+        let status: String = self.get("/account/status", &format!("?address={address}"), "/status")?;
+        if status != "UNLOCKED" {
             return Ok(false);
         }
-        let unlocked: UnlockedCount = self.read(UNLOCKED, self.client.post_json(UNLOCKED, b"{}"))?;
-        Ok(unlocked.count == 1)
+        let count: i64 = self.read(UNLOCKED, self.client.post_json(UNLOCKED, b"{}"), "/num-unlocked")?;
+        Ok(count == 1)
     }
 
     /// Returns network time, in whole seconds.
     pub fn time(&self) -> Result<Timestamp, NodeError> {
         const ROUTE: &str = "/time-sync/network-time";
-        let time: NetworkTime = self.get(ROUTE, "")?;
-        let seconds = i32::try_from(time.millis.div_euclid(1000)).ok().filter(|seconds| *seconds >= 0);
-        seconds.map(Timestamp).ok_or_else(|| self.invalid_answer(ROUTE, format!("time {}", time.millis)))
+        let millis: i64 = self.get(ROUTE, "", "/receiveTimeStamp")?;
+        let seconds = i32::try_from(millis.div_euclid(1000)).ok().filter(|seconds| *seconds >= 0);
+        seconds.map(Timestamp).ok_or_else(|| self.invalid_answer(ROUTE, format!("time {millis}")))
     }
 
     /// Returns the public key of an account, if the chain has revealed it.
     pub fn public_key(&self, address: &Address) -> Result<Option<PublicKey>, NodeError> {
         const ROUTE: &str = "/account/get";
-        let pair: AccountPair = self.get(ROUTE, &format!("?address={address}"))?;
-        let key = pair.account.public_key.map(|text| PublicKey::from_hex(&text)).transpose();
+        let account: Map<String, Value> = self.get(ROUTE, &format!("?address={address}"), "/account")?;
+        let key: Option<String> = self.member(ROUTE, &account.into(), "/publicKey")?;
+        let key = key.map(|text| PublicKey::from_hex(&text)).transpose();
         key.map_err(|error| self.invalid_answer(ROUTE, error))
     }
 
@@ -229,20 +152,21 @@ impl NodeClient {
         if definition.id != *id {
             return Err(self.invalid_answer(ROUTE, "another mosaic"));
         }
-        let supply: MosaicSupply = self.get("/mosaic/supply", &query)?;
-        Ok(MosaicEntry { definition, supply: supply.supply })
+        Ok(MosaicEntry { definition, supply: self.get("/mosaic/supply", &query, "/supply")? })
     }
 
     /// Announces a signed transaction.
     pub fn announce(&self, packet: &SignedTransaction) -> Result<AnnounceResult, NodeError> {
         const ROUTE: &str = "/transaction/announce";
-        let answer: Announcement = self.read(ROUTE, self.client.post_json(ROUTE, packet.to_json().as_bytes()))?;
+        let answer: Value = self.read(ROUTE, self.client.post_json(ROUTE, packet.to_json().as_bytes()), "")?;
+        let code = self.member(ROUTE, &answer, "/code")?;
+        let name: String = self.member(ROUTE, &answer, "/message")?;
         let hash = packet.hash();
-        if answer.hash.data.as_deref().and_then(Hash256::from_hex) != Some(hash) {
+        if answer.pointer("/transactionHash/data").and_then(Value::as_str).and_then(Hash256::from_hex) != Some(hash) {
             return Err(self.invalid_answer(ROUTE, format!("another hash than {hash}")));
         }
         let inner_hash = packet.transaction().inner().map(Transaction::hash);
-        Ok(AnnounceResult { code: answer.code, name: printable(&answer.message), hash, inner_hash })
+        Ok(AnnounceResult { code, name: printable(&name), hash, inner_hash })
     }
 
     /// Returns the node's peer report as JSON. `context` is its path prefix.
@@ -264,52 +188,63 @@ impl NodeClient {
 
     /// Returns the height of the block with this transaction; `None` if it is not confirmed.
     pub fn height_of(&self, hash: &Hash256) -> Result<Option<Height>, NodeError> {
-        const ROUTE: &str = "/transaction/get";
-        match self.client.get(&format!("{ROUTE}?hash={hash}")) {
-            Ok(Response { status: 400 | 404, .. }) => Ok(None),
-            answer => self.read(ROUTE, answer).map(|pair: TransactionPair| Some(Height(pair.meta.height))),
-        }
+        let answer = self.transaction(hash)?;
+        answer.map(|answer| self.parse(TRANSACTION, &answer, "/meta/height").map(Height)).transpose()
     }
 
     /// Returns a confirmed transaction by its hash or that of its inner transaction. The hash is verified, the height
     /// is not.
     pub fn confirmed(&self, hash: &Hash256) -> Result<Option<Confirmed>, NodeError> {
-        const ROUTE: &str = "/transaction/get";
-        let answer = match self.client.get(&format!("{ROUTE}?hash={hash}")) {
-            Ok(Response { status: 400 | 404, .. }) => return Ok(None),
-            answer => self.success_body(ROUTE, answer)?,
-        };
-        let pair: TransactionPair =
-            serde_json::from_slice(&answer).map_err(|error| self.invalid_answer(ROUTE, error))?;
-        let value = lenient_json::parse(&answer).map_err(|error| self.invalid_answer(ROUTE, error))?;
-        let transaction = value.get("transaction").ok_or_else(|| self.invalid_answer(ROUTE, "no transaction"))?;
-        let transaction = transaction_of(transaction).map_err(|error| self.invalid_answer(ROUTE, error))?;
+        let Some(answer) = self.transaction(hash)? else { return Ok(None) };
+        let height = Height(self.parse(TRANSACTION, &answer, "/meta/height")?);
+        let value = lenient_json::parse(&answer).map_err(|error| self.invalid_answer(TRANSACTION, error))?;
+        let transaction = value.get("transaction").ok_or_else(|| self.invalid_answer(TRANSACTION, "no transaction"))?;
+        let transaction = transaction_of(transaction).map_err(|error| self.invalid_answer(TRANSACTION, error))?;
         let hashes = [Some(transaction.hash()), transaction.inner().map(Transaction::hash)];
         match hashes.contains(&Some(*hash)) {
-            true => Ok(Some(Confirmed { transaction, height: Height(pair.meta.height) })),
-            false => Err(self.invalid_answer(ROUTE, format!("a transaction with another hash than {hash}"))),
+            true => Ok(Some(Confirmed { transaction, height })),
+            false => Err(self.invalid_answer(TRANSACTION, format!("a transaction with another hash than {hash}"))),
         }
     }
 
     /// Returns the time of the block at a height.
     pub fn time_of(&self, height: Height) -> Result<Timestamp, NodeError> {
         const ROUTE: &str = "/block/at/public";
-        let block: BlockHead =
-            self.read(ROUTE, self.client.post_json(ROUTE, format!("{{\"height\":{height}}}").as_bytes()))?;
-        Ok(Timestamp(block.timestamp))
+        let body = format!("{{\"height\":{height}}}");
+        self.read(ROUTE, self.client.post_json(ROUTE, body.as_bytes()), "/timeStamp").map(Timestamp)
     }
 
-    fn get<T: DeserializeOwned>(&self, route: &'static str, query: &str) -> Result<T, NodeError> {
-        self.read(route, self.client.get(&format!("{route}{query}")))
+    /// Returns the answer to a query for a transaction; `None` if it is not confirmed.
+    fn transaction(&self, hash: &Hash256) -> Result<Option<Vec<u8>>, NodeError> {
+        match self.client.get(&format!("{TRANSACTION}?hash={hash}")) {
+            Ok(Response { status: 400 | 404, .. }) => Ok(None),
+            answer => self.success_body(TRANSACTION, answer).map(Some),
+        }
+    }
+
+    /// Returns the member at a JSON pointer of the answer to a GET request.
+    fn get<T: DeserializeOwned>(&self, route: &'static str, query: &str, member: &str) -> Result<T, NodeError> {
+        self.read(route, self.client.get(&format!("{route}{query}")), member)
     }
 
     fn read<T: DeserializeOwned>(
         &self,
         route: &'static str,
         answer: Result<Response, FetchError>,
+        member: &str,
     ) -> Result<T, NodeError> {
-        let body = self.success_body(route, answer)?;
-        serde_json::from_slice(&body).map_err(|error| self.invalid_answer(route, error))
+        self.parse(route, &self.success_body(route, answer)?, member)
+    }
+
+    fn parse<T: DeserializeOwned>(&self, route: &'static str, body: &[u8], member: &str) -> Result<T, NodeError> {
+        let value = serde_json::from_slice(body).map_err(|error| self.invalid_answer(route, error))?;
+        self.member(route, &value, member)
+    }
+
+    /// Returns the member of an answer at a JSON pointer. A missing one counts as null.
+    fn member<T: DeserializeOwned>(&self, route: &'static str, answer: &Value, member: &str) -> Result<T, NodeError> {
+        let value = answer.pointer(member).unwrap_or(&Value::Null);
+        T::deserialize(value).map_err(|error| self.invalid_answer(route, format!("{member}: {error}")))
     }
 
     /// Returns the body of a response with status 200; any other status is an error.
@@ -323,8 +258,8 @@ impl NodeClient {
         if status == 200 {
             return Ok(answer.body);
         }
-        let failure = serde_json::from_slice::<Failure>(&answer.body).ok();
-        let words = failure.and_then(|failure| failure.message).map(|words| printable(&words));
+        let failure = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
+        let words = failure.get("message").and_then(Value::as_str).map(printable);
         Err(match words {
             None if status == 404 => NodeError::NoRoute { node, route },
             words => {

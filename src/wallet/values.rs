@@ -1,6 +1,8 @@
 //! Values as people write them: exact amounts, networks, attached mosaics, and addresses in any case, with or without
 //! dashes, of any network.
 
+use data_encoding::BASE32;
+
 use crate::model::address::ADDRESS_LENGTH;
 use crate::model::{Address, Amount, Mosaic, MosaicId, NetworkByte};
 
@@ -116,15 +118,12 @@ pub enum AddressError {
 /// Parses an address of any network; ignores dashes and surrounding white space.
 pub fn address(text: &str) -> Result<(Address, NetworkByte), AddressError> {
     let plain: String = text.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_uppercase()).collect();
-    if let Some(wrong) = plain.chars().find(|c| base32_digit(*c).is_none()) {
+    if let Some(wrong) = plain.chars().find(|c| !matches!(c, 'A'..='Z' | '2'..='7')) {
         return Err(AddressError::Character(wrong));
     }
-    let mut digits = plain.chars().filter_map(base32_digit);
-    let (Some(first), Some(second), ADDRESS_LENGTH) = (digits.next(), digits.next(), plain.len()) else {
-        return Err(AddressError::Length(plain.len()));
-    };
-    // The network byte is the first eight bits; each character has five.
-    let network = NetworkByte(first << 3 | second >> 2);
+    let decoded = BASE32.decode(plain.as_bytes()).ok().filter(|_| plain.len() == ADDRESS_LENGTH);
+    let first = decoded.and_then(|bytes| bytes.first().copied());
+    let network = NetworkByte(first.ok_or(AddressError::Length(plain.len()))?);
     Address::parse(&plain, network).map(|address| (address, network)).ok_or(AddressError::Checksum)
 }
 
@@ -136,14 +135,6 @@ pub fn address_on(text: &str, wanted: NetworkByte) -> Result<Address, AddressErr
     }
 }
 
-fn base32_digit(character: char) -> Option<u8> {
-    match character {
-        'A'..='Z' => Some(character as u8 - b'A'),
-        '2'..='7' => Some(character as u8 - b'2' + 26),
-        _ => None,
-    }
-}
-
 /// Returns whether a text is meant as an address, valid or not, rather than as the name of a file.
 pub fn looks_like_address(text: &str) -> bool {
     let plain = text.trim().chars().filter(|c| *c != '-');
@@ -152,14 +143,8 @@ pub fn looks_like_address(text: &str) -> bool {
 
 /// Formats an address with a dash after every six characters.
 pub fn dashed(address: &Address) -> String {
-    let mut text = String::with_capacity(ADDRESS_LENGTH + ADDRESS_LENGTH / GROUP);
-    for (place, character) in address.as_str().chars().enumerate() {
-        if place > 0 && place % GROUP == 0 {
-            text.push('-');
-        }
-        text.push(character);
-    }
-    text
+    let groups: Vec<_> = address.as_str().as_bytes().chunks(GROUP).map(String::from_utf8_lossy).collect();
+    groups.join("-")
 }
 
 #[cfg(test)]
