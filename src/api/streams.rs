@@ -535,7 +535,7 @@ impl PendingStreams {
 
     /// Returns the number of streams, including evicted ones whose request is not resumed yet.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.streams.len() + self.evicted.len()
     }
 
