@@ -123,7 +123,8 @@ mod tests {
         #[test]
         fn an_exposition_round_trips(value in "[^\r]*", number: u32) {
             let mut page = Exposition::default();
-            page.gauges("a", "Help.", [(vec![("x", "1"), ("y", value.as_str())], number), (vec![], 0)]);
+            let samples = vec![(vec![("x", "1"), ("y", value.as_str())], number), (vec![], 0)];
+            page.add("a", "Help.", samples.into());
             let reading = Scrape::parse(&page.to_text()).unwrap();
             prop_assert_eq!(reading.samples[0].label("y"), value);
             prop_assert_eq!((reading.value("a"), reading.sum("a")), (Some(number.into()), Some(number.into())));
