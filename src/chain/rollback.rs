@@ -61,7 +61,7 @@ mod tests {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().expect("a batch");
         for height in first_journal..=9 {
-            batch.put_unjournaled(Table::Undo, &block_key(Height(height)), b"old values").expect("room");
+            batch.put_unjournaled(Table::Undo, &block_key(Height(height)), b"old values").expect("space");
         }
         lowest_undoable(&batch, Height(9)).expect("a store")
     }
@@ -77,7 +77,7 @@ mod tests {
     fn an_impossible_journal_is_corruption() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().expect("a batch");
-        batch.put_unjournaled(Table::Undo, &block_key(Height(0)), b"old values").expect("room");
+        batch.put_unjournaled(Table::Undo, &block_key(Height(0)), b"old values").expect("space");
         assert!(matches!(lowest_undoable(&batch, Height(9)), Err(StoreError::Damaged(_))));
     }
 

@@ -94,13 +94,13 @@ fn rebuild(
 
 fn log_required_space(folder: &Path, replacement: &StoreRebuild) -> Result<(), StoreError> {
     let reached = store::tip(&replacement.new.snapshot()?)?.map(|block| block.height);
-    let room = replacement.disk_space()?;
-    let free = room.free.map(|free| format!(" ({} MiB are free there)", free >> 20)).unwrap_or_default();
+    let space = replacement.disk_space()?;
+    let free = space.free.map(|free| format!(" ({} MiB are free there)", free >> 20)).unwrap_or_default();
     let from = reached.map(|height| format!(", from height {height} on")).unwrap_or_default();
     log::info!(
         "rebuilding state and indexes from the store's own blocks{from}: needs about {} MiB in {}{free}; can be \
          interrupted at any time and resumes when it is called again",
-        room.needed.div_ceil(1 << 20),
+        space.needed.div_ceil(1 << 20),
         folder.display()
     );
     Ok(())

@@ -152,7 +152,7 @@ const MAX_FEE_IMPORTANCE: f64 = 0.01;
 
 /// The fuller the mempool, the higher the fee or the importance of the account must be.
 impl MempoolContent {
-    /// Returns whether there is room for a transaction.
+    /// Returns whether there is space for a transaction.
     pub(super) fn has_room_for(&self, root: &MempoolEntry, confirmed: &ChainSnapshot<'_>) -> Result<bool, StoreError> {
         if self.bytes + self.changes.bytes() + root.bytes > MAX_BYTES {
             return Ok(false);

@@ -187,7 +187,7 @@ pub struct BlockDownload {
     removed: Vec<Address>,
     /// Requests in flight and the times of sending.
     in_flight: Vec<(DownloadRequest, Duration)>,
-    /// When further download peers are selected, if there is room.
+    /// When further download peers are selected, if there is space.
     select_at: Duration,
     /// Time of the last call of [`BlockDownload::next_request`].
     last_poll: Duration,
@@ -263,13 +263,13 @@ impl BlockDownload {
         }
     }
 
-    /// Adds newly selected download peers, as far as there is room.
+    /// Adds newly selected download peers, as far as there is space.
     pub fn add_peers(&mut self, nodes: Vec<Address>, now: Duration) {
         self.select_at = now + SELECT_INTERVAL;
         nodes.into_iter().for_each(|node| self.add_peer(node));
     }
 
-    /// Adds a peer, unless it is known, removed or there is no room.
+    /// Adds a peer, unless it is known, removed or there is no space.
     fn add_peer(&mut self, node: Address) {
         if self.peers.len() < MAX_DOWNLOAD_PEERS && !self.has_peer(&node) && !self.removed.contains(&node) {
             self.peers.push(DownloadPeer { node, failures: 0, retry_at: Duration::ZERO });

@@ -32,7 +32,7 @@ pub type Reply = Result<FetchResponse, FetchError>;
 pub enum ValidationOutcome {
     /// Valid and new. Requested blocks have replaced ours above the common block.
     Useful,
-    /// No statement about the peer: known already, too early or no room; our chain has changed meanwhile; or this node
+    /// No statement about the peer: known already, too early or no space; our chain has changed meanwhile; or this node
     /// could not validate it.
     Neutral,
     /// No statement about the peer: the blocks would roll back more blocks than the rewrite limit allows.

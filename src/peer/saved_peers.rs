@@ -143,7 +143,7 @@ impl SavedPeers {
 
     /// Returns the text if a write is due: the first at once, later ones after a minute if keys or endpoints have
     /// changed, otherwise after an hour, and always if `is_last` (shutdown). Peers that left the table stay while there
-    /// is room.
+    /// is space.
     pub fn to_write(&mut self, peers: &Manager, now: Now, is_last: bool) -> Option<Vec<u8>> {
         if now.monotonic < self.next_check && !is_last {
             return None;

@@ -412,8 +412,10 @@ pub struct SupplyQuery {
     height: Height,
     defined_at: Height,
     supply: HistoricalSupply,
-    /// Row id of the definition whose supply changes are summed, and the key from which on.
-    changes: (u64, Vec<u8>),
+    /// Row id of the definition whose supply changes are summed, and the key from which on; `None` once all are.
+    changes: Option<(u64, Vec<u8>)>,
+    /// Row id from which on renewals of the root are read; `None` until the provision before them is.
+    renewals: Option<u64>,
 }
 
 impl SupplyQuery {
@@ -424,15 +426,15 @@ impl SupplyQuery {
         let (defined_at, definition) = definition_and_height_at(state, newest)?;
         let units = i64::try_from(definition.properties.initial_supply).unwrap_or(i64::MAX);
         let supply = HistoricalSupply { definition, units, expiration: None };
-        let changes = (newest, changes_from(newest, Height(0)));
-        Ok(Some(SupplyQuery { height, defined_at, supply, changes }))
+        let changes = Some((newest, changes_from(newest, Height(0))));
+        Ok(Some(SupplyQuery { height, defined_at, supply, changes, renewals: None }))
     }
 
     /// Continues while `visit`, called once per row, returns `true`. Returns the supply once it is known.
     pub fn resume(&mut self, state: &impl Read, mut visit: impl FnMut() -> bool) -> Result<Option<HistoricalSupply>> {
-        loop {
-            let (definition, from) = &mut self.changes;
-            let (end, start) = (changes_from(*definition, self.height.next()), from.clone());
+        while let Some((definition, from)) = &mut self.changes {
+            let definition = *definition;
+            let (end, start) = (changes_from(definition, self.height.next()), from.clone());
             let (units, mut is_wanted) = (&mut self.supply.units, true);
             state.for_each_from(Table::SupplyChanges, &[], &start, |key, value| {
                 if key >= end.as_slice() {
@@ -446,15 +448,18 @@ impl SupplyQuery {
             if !is_wanted {
                 return Ok(None);
             }
-            let Some(before) = self.previous_definition(state, self.changes.0)? else {
-                self.supply.expiration = self.expiration(state)?;
-                return Ok(Some(self.supply.clone()));
-            };
-            self.changes = (before, changes_from(before, Height(0)));
+            let before = self.previous_definition(state, definition)?;
+            self.changes = before.map(|before| (before, changes_from(before, Height(0))));
             if !visit() {
                 return Ok(None);
             }
         }
+        while self.extend_lease(state)? {
+            if !visit() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.supply.clone()))
     }
 
     /// Returns the previous definition if it differs only in its description.
@@ -465,22 +470,25 @@ impl SupplyQuery {
         Ok(Some(before).filter(|_| older.creator == newest.creator && older.has_terms_of(newest)))
     }
 
-    /// Returns the end of the newest provision of the root below the height of the definition, or of its renewals: each
-    /// is the next provision, if it lies within [`TERM`] of the previous one.
-    fn expiration(&self, state: &impl Read) -> Result<Option<Height>> {
+    /// Reads the newest provision of the root below the height of the definition, then its renewals one after the other:
+    /// each is the next provision, if it lies within [`TERM`] of the previous one. Returns whether there was one.
+    fn extend_lease(&mut self, state: &impl Read) -> Result<bool> {
         let provisions = ListingIndex::ProvisionsOf(self.supply.definition.id.namespace.root());
-        let end = first_row_at(state, Table::Provisions, self.defined_at)?;
-        let Some(row) = provisions.last_before(state, end)? else { return Ok(None) };
-        let mut expiration = Provision::at(state, row)?.height.plus(TERM);
-        let mut from = first_row_at(state, Table::Provisions, self.defined_at.next())?;
-        while let Some(row) = provisions.first_from(state, from)? {
-            let height = Provision::at(state, row)?.height;
-            if height > expiration {
-                break;
-            }
-            (expiration, from) = (height.plus(TERM), row.saturating_add(1));
+        let row = match self.renewals {
+            None => provisions.last_before(state, first_row_at(state, Table::Provisions, self.defined_at)?)?,
+            Some(from) => provisions.first_from(state, from)?,
+        };
+        let Some(row) = row else { return Ok(false) };
+        let height = Provision::at(state, row)?.height;
+        if self.supply.expiration.is_some_and(|end| height > end) {
+            return Ok(false);
         }
-        Ok(Some(expiration))
+        self.renewals = Some(match self.renewals {
+            None => first_row_at(state, Table::Provisions, self.defined_at.next())?,
+            Some(_) => row.saturating_add(1),
+        });
+        self.supply.expiration = Some(height.plus(TERM));
+        Ok(true)
     }
 }
 
@@ -606,6 +614,22 @@ mod supply_tests {
             let expiration = at(&batch, 5).unwrap().expiration;
             assert_eq!(expiration, expected.map(|height| Height(height + TERM)), "{provisions:?}");
         }
+    }
+
+    #[test]
+    fn a_query_of_a_supply_pauses_after_every_row() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        build(&mut batch, &[4, 6, 6 + TERM, 6 + 2 * TERM], &[(5, 0)]);
+        let mut query = SupplyQuery::new(&batch, &definition().id, Height(5)).unwrap().unwrap();
+        let mut pauses = 0;
+        let found = loop {
+            match query.resume(&batch, || false).unwrap() {
+                Some(found) => break found,
+                None => pauses += 1,
+            }
+        };
+        assert_eq!((found, pauses), (at(&batch, 5).unwrap(), 5));
     }
 
     #[test]

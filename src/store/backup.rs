@@ -47,9 +47,9 @@ impl<'a> StoreBackup<'a> {
         if let Some(other) = foreign_entry(folder).map_err(failed)? {
             return Err(StoreError::NotABackup { folder: folder.to_owned(), other });
         }
-        let room = DiskSpace::of(folder, size).map_err(failed)?;
-        if !room.is_enough() {
-            return Err(StoreError::NoSpace { folder: folder.to_owned(), room });
+        let space = DiskSpace::of(folder, size).map_err(failed)?;
+        if !space.is_enough() {
+            return Err(StoreError::NoSpace { folder: folder.to_owned(), space });
         }
         std::fs::create_dir(&place).map_err(failed)?;
         let copy = Store::scratch(&place, options)?;

@@ -57,9 +57,9 @@ pub enum StoreError {
     /// The disk has too little free space for a second store, to be rebuilt or copied.
     #[error(
         "a second store needs about {} MiB in {}{}; free some space; the existing store is unchanged",
-        .room.needed.div_ceil(1 << 20), .folder.display(), free_text(", and ", .room.free)
+        .space.needed.div_ceil(1 << 20), .folder.display(), free_text(", and ", .space.free)
     )]
-    NoSpace { folder: PathBuf, room: DiskSpace },
+    NoSpace { folder: PathBuf, space: DiskSpace },
     /// The store holds the chain of another network. It differs from the configured one in these settings: the store's
     /// value first, then the configured one.
     #[error(

@@ -68,9 +68,9 @@ impl StoreRebuild {
             remove_folder(&place).map_err(|error| StoreError::Folder(place.clone(), error))?;
         }
         let is_complete = begun.as_ref().is_some_and(|(_, is_complete)| *is_complete);
-        let room = disk_space(folder)?;
-        if !is_complete && !room.is_enough() {
-            return Err(StoreError::NoSpace { folder: folder.to_owned(), room });
+        let space = disk_space(folder)?;
+        if !is_complete && !space.is_enough() {
+            return Err(StoreError::NoSpace { folder: folder.to_owned(), space });
         }
         let new = match begun {
             Some((new, _)) => new,

@@ -125,7 +125,7 @@ fn a_pushed_transaction_list_is_processed_step_by_step_in_both_formats() {
         let known = PreTrustedPeer::Node(known_peer());
         let mut peers = peers(vec![known]);
         let (pusher, ip) = (address_of(&keys().public()), [10, 0, 0, 1].into());
-        peers.table.record_introduction(pusher, ip, known_peer(), NOW.monotonic).expect("room");
+        peers.table.record_introduction(pusher, ip, known_peer(), NOW.monotonic).expect("space");
         let mut node = TestNode { peers: Some(peers), ..TestNode::default() };
         let (reply, steps) = push(&format.to_bytes(&List(pushes(5))), format, &mut node);
         assert_eq!((reply.status, reply.body.len(), steps), (200, 0, 5), "{format:?}");

@@ -240,8 +240,8 @@ impl Manager {
 
     /// Adds peers of the operator's list. One without a key is identified at the first contact.
     pub fn add_pre_trusted_peers(&mut self, known: Vec<PreTrustedPeer>) {
-        let room = Limits::default().nodes.saturating_sub(self.unpinned.len());
-        for peer in known.into_iter().take(room) {
+        let space = Limits::default().nodes.saturating_sub(self.unpinned.len());
+        for peer in known.into_iter().take(space) {
             match peer {
                 PreTrustedPeer::Endpoint(endpoint) => self.unpinned.push(Unpinned::new(endpoint)),
                 PreTrustedPeer::Node(info) => {
@@ -445,9 +445,9 @@ impl Manager {
         let mut reported = select(&self.selector, self.settings.node_limit, random);
         let mut others: Vec<_> = self.table.in_state(State::Active).map(|(address, _)| *address).collect();
         others.retain(|node| !reported.contains(node));
-        let room = self.settings.node_limit.saturating_sub(reported.len()).max(1);
-        random.choose(&mut others, room);
-        reported.extend(others.into_iter().take(room));
+        let space = self.settings.node_limit.saturating_sub(reported.len()).max(1);
+        random.choose(&mut others, space);
+        reported.extend(others.into_iter().take(space));
         NodeList(self.infos(reported))
     }
 

@@ -95,7 +95,7 @@ impl Manager {
         self.requests.probes().filter(|probe| counts(probe)).count()
     }
 
-    /// Starts a probe or its second part. Returns whether there was room.
+    /// Starts a probe or its second part. Returns whether there was space.
     pub(super) fn start_probe(&mut self, probe: Probe) -> bool {
         let query = if probe.reported.is_some() { Query::ActivePeers } else { Query::NodeInfo };
         let (endpoint, key) = (probe.endpoint.clone(), probe.key);
@@ -403,7 +403,7 @@ impl Unpinned {
 
 impl Manager {
     /// Pins the key of a pre-trusted peer that introduced itself at the endpoint in `reported`. Returns `false` if the peer
-    /// is this node, is listed at another endpoint, or finds no room.
+    /// is this node, is listed at another endpoint, or finds no space.
     pub(super) fn pin(&mut self, reported: &NodeInfo) -> bool {
         let (address, endpoint) = (self.address_of(reported), &reported.endpoint);
         let is_elsewhere = |node: &PeerEntry| node.is_pre_trusted && node.info.endpoint != *endpoint;

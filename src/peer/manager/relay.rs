@@ -36,7 +36,7 @@ pub struct RelayBuffer {
 
 impl Manager {
     /// Queues a transaction with this hash for relay, signed at once. Returns whether it was added; it is not if it is
-    /// queued already or there is no room.
+    /// queued already or there is no space.
     pub fn queue_transaction(&mut self, transaction: Transaction, hash: Hash256) -> bool {
         let buffer = &mut self.relay_buffer;
         if !matches!(self.phase, Phase::Running(_))
@@ -80,7 +80,7 @@ impl Manager {
         let request = message.request(self.settings.format);
         for sync_peer in self.select_peers() {
             if !self.queue_message(&sync_peer.endpoint, &request, RequestKind::Push) {
-                log::debug!("no room in the request queue: {} is not sent {}", sync_peer.endpoint, request.target);
+                log::debug!("no space in the request queue: {} is not sent {}", sync_peer.endpoint, request.target);
             }
         }
     }

@@ -185,7 +185,7 @@ pub struct RequestQueue {
 }
 
 impl RequestQueue {
-    /// Queues a request. Returns its id if there was room.
+    /// Queues a request. Returns its id if there was space.
     pub fn enqueue(&mut self, mut request: Request) -> Option<FetchId> {
         request.message.endpoint = request.endpoint.to_connect()?;
         let (bytes, is_push) = (request.message.body.len(), matches!(request.kind, RequestKind::Push));
@@ -376,7 +376,7 @@ impl<T> FanOut<T> {
 
 impl Manager {
     /// Queues a query, whose answer must be signed by this key, or by the one that it introduces. Returns the id of the
-    /// request if there was room.
+    /// request if there was space.
     pub(super) fn queue(
         &mut self,
         to: &Endpoint,
@@ -393,7 +393,7 @@ impl Manager {
         self.requests.enqueue(Request { endpoint: to.clone(), message, kind, proof, sent: None })
     }
 
-    /// Queues a query to a peer. Returns the id of the request if there was room.
+    /// Queues a query to a peer. Returns the id of the request if there was space.
     pub(super) fn queue_query(&mut self, node: &NodeInfo, query: &Query, kind: RequestKind) -> Option<FetchId> {
         self.queue(&node.endpoint, Some(node.identity.key), query, kind)
     }
@@ -409,7 +409,7 @@ impl Manager {
         FanOut::new(queued.count())
     }
 
-    /// Queues a message, whose answer need not be signed. Returns whether there was room.
+    /// Queues a message, whose answer need not be signed. Returns whether there was space.
     pub(super) fn queue_message(&mut self, to: &Endpoint, message: &FetchRequest, kind: RequestKind) -> bool {
         let request = Request { endpoint: to.clone(), message: message.clone(), kind, proof: None, sent: None };
         self.requests.enqueue(request).is_some()

@@ -126,7 +126,7 @@ impl Manager {
         let is_revival = |probe: &Probe| matches!(probe.reason, ProbeReason::SignOfLife | ProbeReason::Move);
         let is_within_share = self.count_probes(is_revival) < MAX_SIGN_PROBES
             && self.count_probes(|probe| by.is_some() && probe.caused_by == by) < MAX_SIGN_PROBES_PER_NETWORK;
-        // Pre-trusted peers are limited by the operator's list and get room in any case.
+        // Pre-trusted peers are limited by the operator's list and get space in any case.
         let has_room = known.is_pre_trusted || is_within_share;
         let there = NodeInfo { endpoint, ..info.clone() };
         if is_as_known || !has_room || self.count_probes(|probe| probe.is_of(&info) || probe.is_of(&there)) > 0 {

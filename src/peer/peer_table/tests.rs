@@ -40,11 +40,11 @@ fn state(nodes: &PeerTable, node: usize) -> Option<State> {
 #[test]
 fn pre_trusted_peers_are_known_at_once_and_active_after_an_answer() {
     let mut nodes = table();
-    nodes.add_pre_trusted(address(1), named("listed")).expect("room");
+    nodes.add_pre_trusted(address(1), named("listed")).expect("space");
     assert_eq!(state(&nodes, 1), Some(State::Untried));
     assert_eq!(nodes.trust_candidates(), [address(1)]);
     assert!(nodes.may_be_contacted(&address(1), seconds(0)) && !nodes.is_active(&address(1)));
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named("answered"), seconds(5)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named("answered"), seconds(5)).expect("space");
     let node = nodes.get(&address(1)).expect("a node");
     assert_eq!((node.state, name(node), node.last_contact), (State::Active, "answered", Some(seconds(5))));
     assert_eq!(node.ip, Some(ip("8.8.8.8")));
@@ -53,7 +53,7 @@ fn pre_trusted_peers_are_known_at_once_and_active_after_an_answer() {
 #[test]
 fn the_local_node_is_never_in_the_peer_table() {
     let mut nodes = table();
-    nodes.add_pre_trusted(address(LOCAL), named("")).expect("room");
+    nodes.add_pre_trusted(address(LOCAL), named("")).expect("space");
     assert_eq!(nodes.record_introduction(address(LOCAL), ip("8.8.8.8"), named(""), seconds(0)), Err(AddError::Local));
     assert!(nodes.is_empty() && !nodes.may_be_contacted(&address(LOCAL), seconds(0)));
     assert!(nodes.pre_trusted().contains(&address(LOCAL)));
@@ -63,7 +63,7 @@ fn the_local_node_is_never_in_the_peer_table() {
 #[test]
 fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history() {
     let mut nodes = table();
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named("here"), seconds(0)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named("here"), seconds(0)).expect("space");
     nodes.get_mut(&address(1)).expect("a node").synchronisations += 1;
     assert!(!nodes.may_move(&address(1), seconds(1_000)), "it has answered");
     for kind in [State::Busy, State::Inactive, State::Failure] {
@@ -72,7 +72,7 @@ fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history()
     nodes.record_failure(&address(1), PeerError::new(State::Failure, ""), seconds(1_050));
     assert!(!nodes.may_move(&address(1), seconds(1_059)));
     assert!(nodes.may_move(&address(1), seconds(1_060)), "the first of its failures counts");
-    nodes.record_move(address(1), ip("9.9.9.9"), named("there"), seconds(1_060)).expect("room");
+    nodes.record_move(address(1), ip("9.9.9.9"), named("there"), seconds(1_060)).expect("space");
     let node = nodes.get(&address(1)).expect("a node");
     assert_eq!((name(node), node.ip, node.synchronisations), ("there", Some(ip("9.9.9.9")), 0));
     assert!(node.last_failure.is_none() && !nodes.may_move(&address(1), seconds(9_000)));
@@ -82,10 +82,10 @@ fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history()
     );
     // A peer that answers again stays, and so does a pre-trusted one.
     nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(2_000));
-    nodes.record_introduction(address(1), ip("9.9.9.9"), named("there"), seconds(2_030)).expect("room");
+    nodes.record_introduction(address(1), ip("9.9.9.9"), named("there"), seconds(2_030)).expect("space");
     nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(2_050));
     assert!(!nodes.may_move(&address(1), seconds(2_100)));
-    nodes.add_pre_trusted(address(1), named("listed")).expect("room");
+    nodes.add_pre_trusted(address(1), named("listed")).expect("space");
     assert!(!nodes.may_move(&address(1), seconds(9_000)));
     // A failure of an unknown peer adds nothing.
     nodes.record_failure(&address(2), PeerError::new(State::Failure, ""), seconds(4));
@@ -95,12 +95,12 @@ fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history()
 #[test]
 fn a_peer_found_unreachable_after_gossip_may_move_a_minute_later() {
     let mut nodes = table();
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named("here"), seconds(0)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named("here"), seconds(0)).expect("space");
     nodes.record_unreachable(&address(1), seconds(100));
     nodes.record_unreachable(&address(1), seconds(130));
     assert_eq!(state(&nodes, 1), Some(State::Active), "only a contact of this node's own decides on that");
     assert!(!nodes.may_move(&address(1), seconds(159)) && nodes.may_move(&address(1), seconds(160)));
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named("here"), seconds(161)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named("here"), seconds(161)).expect("space");
     assert!(!nodes.may_move(&address(1), seconds(1_000)));
 }
 
@@ -108,9 +108,10 @@ fn a_peer_found_unreachable_after_gossip_may_move_a_minute_later() {
 fn a_move_to_a_full_subnet_is_rejected() {
     let mut nodes = table();
     let per_address = Limits::default().per_address;
-    (0..per_address)
-        .for_each(|node| nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(0)).expect("room"));
-    nodes.record_introduction(address(99), ip("9.9.9.9"), named("here"), seconds(0)).expect("room");
+    (0..per_address).for_each(|node| {
+        nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(0)).expect("space")
+    });
+    nodes.record_introduction(address(99), ip("9.9.9.9"), named("here"), seconds(0)).expect("space");
     nodes.record_failure(&address(99), PeerError::new(State::Inactive, ""), seconds(1));
     assert_eq!(nodes.record_move(address(99), ip("8.8.8.8"), named("there"), seconds(100)), Err(AddError::SubnetFull));
     let node = nodes.get(&address(99)).expect("a node");
@@ -120,10 +121,10 @@ fn a_move_to_a_full_subnet_is_rejected() {
 #[test]
 fn a_useful_message_makes_a_peer_active_if_it_has_ever_answered() {
     let mut nodes = table();
-    nodes.add_pre_trusted(address(1), named("listed")).expect("room");
+    nodes.add_pre_trusted(address(1), named("listed")).expect("space");
     assert!(!nodes.record_alive(&address(1), seconds(1)) && !nodes.record_alive(&address(2), seconds(1)));
     assert_eq!((state(&nodes, 1), state(&nodes, 2)), (Some(State::Untried), None));
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named("listed"), seconds(2)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named("listed"), seconds(2)).expect("space");
     nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(3));
     assert!(nodes.record_alive(&address(1), seconds(4)) && !nodes.record_alive(&address(1), seconds(5)));
     let node = nodes.get(&address(1)).expect("a node");
@@ -133,7 +134,7 @@ fn a_useful_message_makes_a_peer_active_if_it_has_ever_answered() {
 #[test]
 fn the_backoff_of_a_failing_peer_doubles_from_a_minute_to_an_hour() {
     let mut nodes = table();
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     let mut now = seconds(0);
     for minutes in [1, 2, 4, 8, 16, 32, 60, 60, 60] {
         nodes.record_failure(&address(1), PeerError::new(State::Failure, "wrong"), now);
@@ -148,7 +149,7 @@ fn the_backoff_of_a_failing_peer_doubles_from_a_minute_to_an_hour() {
     (0..100).for_each(|_| nodes.record_failure(&address(1), PeerError::new(State::Failure, "wrong"), now));
     assert!(nodes.may_be_contacted(&address(1), now + MAX_BACKOFF));
     // An answer resets the backoff.
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), now).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), now).expect("space");
     nodes.record_failure(&address(1), PeerError::new(State::Inactive, "refused"), now);
     assert!(nodes.may_be_contacted(&address(1), now + FIRST_BACKOFF));
 }
@@ -156,7 +157,7 @@ fn the_backoff_of_a_failing_peer_doubles_from_a_minute_to_an_hour() {
 #[test]
 fn busy_peers_may_be_contacted_at_any_time_and_are_rechecked() {
     let mut nodes = table();
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     nodes.record_failure(&address(1), PeerError::new(State::Busy, "silent"), seconds(0));
     assert!(nodes.may_be_contacted(&address(1), seconds(0)));
     assert_eq!(nodes.due_for_recheck(seconds(59), 9, 9), []);
@@ -167,14 +168,14 @@ fn busy_peers_may_be_contacted_at_any_time_and_are_rechecked() {
 #[test]
 fn an_active_peer_is_rechecked_five_minutes_after_its_last_introduction() {
     let mut nodes = table();
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(10)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(10)).expect("space");
     // Its other messages do not tell its peers, and may be replayed by others.
     nodes.record_alive(&address(1), seconds(300));
     assert_eq!(nodes.due_for_recheck(seconds(309), 9, 9), []);
     assert_eq!(nodes.due_for_recheck(seconds(310), 9, 9), [address(1)]);
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(310)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(310)).expect("space");
     assert_eq!(nodes.due_for_recheck(seconds(609), 9, 9), []);
-    nodes.record_move(address(1), ip("9.9.9.9"), named(""), seconds(400)).expect("room");
+    nodes.record_move(address(1), ip("9.9.9.9"), named(""), seconds(400)).expect("space");
     assert_eq!(nodes.due_for_recheck(seconds(699), 9, 9), []);
     assert_eq!(nodes.due_for_recheck(seconds(700), 9, 9), [address(1)]);
 }
@@ -183,7 +184,7 @@ fn an_active_peer_is_rechecked_five_minutes_after_its_last_introduction() {
 fn failed_peers_are_rechecked_before_active_ones() {
     let mut nodes = table();
     for node in 0..20 {
-        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("room");
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
     }
     nodes.record_failure(&address(7), PeerError::new(State::Inactive, ""), seconds(500));
     let looked_at = nodes.due_for_recheck(seconds(560), 8, 2);
@@ -194,7 +195,7 @@ fn failed_peers_are_rechecked_before_active_ones() {
 fn active_peers_that_are_not_selected_get_a_sign_of_life_every_four_minutes() {
     let mut nodes = table();
     for node in 0..4 {
-        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(node as u64)).expect("room");
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(node as u64)).expect("space");
     }
     nodes.record_failure(&address(3), PeerError::new(State::Inactive, ""), seconds(9));
     assert_eq!(nodes.due_for_sign_of_life(&[], seconds(239), 9, 2), []);
@@ -208,7 +209,7 @@ fn active_peers_that_are_not_selected_get_a_sign_of_life_every_four_minutes() {
     nodes.get_mut(&address(1)).expect("a node").sign_sent_at = seconds(250);
     assert_eq!(nodes.due_for_sign_of_life(&[], seconds(251), 9, 2), [address(2)], "the only one that had none");
     nodes.get_mut(&address(2)).expect("a node").sign_sent_at = seconds(251);
-    nodes.record_move(address(1), ip("9.9.9.9"), named(""), seconds(310)).expect("room");
+    nodes.record_move(address(1), ip("9.9.9.9"), named(""), seconds(310)).expect("space");
     assert_eq!(nodes.due_for_sign_of_life(&[], seconds(311), 9, 2), [address(1)], "it had none where it is now");
     nodes.get_mut(&address(1)).expect("a node").sign_sent_at = seconds(311);
     assert_eq!(nodes.due_for_sign_of_life(&[], seconds(479), 9, 2), []);
@@ -220,9 +221,9 @@ fn active_peers_that_are_not_selected_get_a_sign_of_life_every_four_minutes() {
 fn peers_of_one_network_do_not_delay_signs_of_life_to_others() {
     let mut nodes = table();
     for node in 0..6 {
-        nodes.record_introduction(address(node), ip(&format!("66.1.1.{node}")), named(""), seconds(0)).expect("room");
+        nodes.record_introduction(address(node), ip(&format!("66.1.1.{node}")), named(""), seconds(0)).expect("space");
     }
-    nodes.record_introduction(address(7), ip("77.1.1.1"), named(""), seconds(0)).expect("room");
+    nodes.record_introduction(address(7), ip("77.1.1.1"), named(""), seconds(0)).expect("space");
     nodes.get_mut(&address(7)).expect("a node").sign_sent_at = seconds(10);
     assert_eq!(nodes.due_for_sign_of_life(&[], seconds(300), 3, 2)[2], address(7));
 }
@@ -231,7 +232,7 @@ fn peers_of_one_network_do_not_delay_signs_of_life_to_others() {
 fn peers_that_have_waited_longest_are_rechecked_first() {
     let mut nodes = table();
     for node in 0..5 {
-        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("room");
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
         nodes.record_failure(&address(node), PeerError::new(State::Inactive, ""), seconds(10 - node as u64));
     }
     assert_eq!(nodes.due_for_recheck(seconds(1_000), 2, 9), [address(4), address(3)]);
@@ -242,10 +243,10 @@ fn peers_that_have_waited_longest_are_rechecked_first() {
 fn peers_of_one_network_do_not_delay_rechecks_of_others() {
     let mut nodes = table();
     for node in 0..6 {
-        nodes.record_introduction(address(node), ip(&format!("66.1.1.{node}")), named(""), seconds(0)).expect("room");
+        nodes.record_introduction(address(node), ip(&format!("66.1.1.{node}")), named(""), seconds(0)).expect("space");
         nodes.record_failure(&address(node), PeerError::new(State::Inactive, ""), seconds(node as u64));
     }
-    nodes.record_introduction(address(7), ip("77.1.1.1"), named(""), seconds(0)).expect("room");
+    nodes.record_introduction(address(7), ip("77.1.1.1"), named(""), seconds(0)).expect("space");
     nodes.record_failure(&address(7), PeerError::new(State::Inactive, ""), seconds(50));
     let order = [0, 1, 7, 2, 3, 4, 5].map(address);
     assert_eq!(nodes.due_for_recheck(seconds(1_000), 9, 2), order);
@@ -255,7 +256,7 @@ fn peers_of_one_network_do_not_delay_rechecks_of_others() {
 #[test]
 fn a_sign_of_life_of_a_backed_off_peer_admits_one_probe_a_minute() {
     let mut nodes = table();
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     assert!(!nodes.admit_sign_probe(&address(2), seconds(100)), "it is not known");
     assert!(nodes.admit_sign_probe(&address(1), seconds(30)) && !nodes.admit_sign_probe(&address(1), seconds(89)));
     nodes.record_failure(&address(1), PeerError::new(State::Failure, ""), seconds(100));
@@ -265,7 +266,7 @@ fn a_sign_of_life_of_a_backed_off_peer_admits_one_probe_a_minute() {
     assert!(!nodes.admit_sign_probe(&address(1), seconds(169)));
     assert!(nodes.admit_sign_probe(&address(1), seconds(170)));
     // A pre-trusted peer never moves.
-    nodes.add_pre_trusted(address(1), named("")).expect("room");
+    nodes.add_pre_trusted(address(1), named("")).expect("space");
     assert!(!nodes.admit_sign_probe(&address(1), seconds(229)));
     assert!(nodes.admit_sign_probe(&address(1), seconds(230)));
 }
@@ -273,7 +274,7 @@ fn a_sign_of_life_of_a_backed_off_peer_admits_one_probe_a_minute() {
 #[test]
 fn an_immediate_probe_needs_a_failed_contact_and_is_admitted_once_a_minute_per_host() {
     let mut nodes = table();
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     let hosts = [ip("9.9.9.9"), ip("7.7.7.7")];
     let fail = |nodes: &mut PeerTable, at: u64| {
         nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(at));
@@ -303,14 +304,14 @@ fn prune(nodes: &mut PeerTable, now: Duration) -> usize {
 #[test]
 fn saved_peers_are_known_without_trust_until_they_answer() {
     let mut nodes = table();
-    nodes.add_saved(address(1), Some(ip("8.8.8.8")), named("kept")).expect("room");
+    nodes.add_saved(address(1), Some(ip("8.8.8.8")), named("kept")).expect("space");
     assert_eq!((state(&nodes, 1), nodes.trust_candidates().len()), (Some(State::Untried), 0));
     nodes.record_failure(&address(1), PeerError::new(State::Busy, ""), seconds(1));
     assert!(nodes.trust_candidates().is_empty() && !nodes.record_alive(&address(1), seconds(2)));
     (0..9).for_each(|second| assert_eq!(prune(&mut nodes, seconds(second)), 0));
     assert_eq!(nodes.add_saved(address(1), None, named("again")), Ok(()));
     assert_eq!(nodes.get(&address(1)).map(|node| (name(node), node.is_pre_trusted)), Some(("kept", false)));
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named("met"), seconds(9)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named("met"), seconds(9)).expect("space");
     assert_eq!(nodes.trust_candidates(), [address(1)]);
 }
 
@@ -318,14 +319,14 @@ fn saved_peers_are_known_without_trust_until_they_answer() {
 fn a_failed_peer_is_dropped_at_the_second_pruning_unless_it_answered() {
     let mut nodes = table();
     for node in 0..4 {
-        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("room");
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
     }
-    nodes.add_pre_trusted(address(3), named("")).expect("room");
+    nodes.add_pre_trusted(address(3), named("")).expect("space");
     for (node, kind) in [(0, State::Busy), (1, State::Inactive), (3, State::Failure)] {
         nodes.record_failure(&address(node), PeerError::new(kind, "why"), seconds(1));
     }
     assert_eq!(prune(&mut nodes, seconds(2)), 0);
-    nodes.record_introduction(address(0), elsewhere(0), named(""), seconds(3)).expect("room");
+    nodes.record_introduction(address(0), elsewhere(0), named(""), seconds(3)).expect("space");
     nodes.record_failure(&address(0), PeerError::new(State::Failure, "again"), seconds(4));
     assert_eq!(prune(&mut nodes, seconds(5)), 1);
     assert_eq!((0..4).map(|node| state(&nodes, node).is_some()).collect::<Vec<_>>(), [true, false, true, true]);
@@ -343,11 +344,11 @@ fn a_failed_peer_is_dropped_at_the_second_pruning_unless_it_answered() {
 #[test]
 fn a_dropped_peer_returns_as_a_new_one() {
     let mut nodes = table();
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     nodes.record_failure(&address(1), PeerError::new(State::Failure, ""), seconds(0));
     [1, 1].into_iter().for_each(|second| nodes.prune(seconds(second)));
     assert!(nodes.may_be_contacted(&address(1), seconds(1)) && nodes.groups.is_empty());
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(2)).expect("room");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(2)).expect("space");
     assert_eq!(prune(&mut nodes, seconds(3)), 0);
     assert_eq!(state(&nodes, 1), Some(State::Active));
 }
@@ -356,7 +357,7 @@ fn a_dropped_peer_returns_as_a_new_one() {
 fn failure_reasons_and_dropped_peers_are_limited() {
     let mut nodes = table();
     for node in 0..2 * MAX_DROPPED {
-        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("room");
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
         nodes.record_failure(&address(node), PeerError::new(State::Failure, "ä".repeat(10_000)), seconds(0));
     }
     [1, 1].into_iter().for_each(|second| nodes.prune(seconds(second)));
@@ -392,7 +393,9 @@ fn private_addresses_have_a_higher_peer_limit() {
     let (mut nodes, limits) = (table(), Limits::default());
     let places = ["127.0.0.1", "10.1.2.3", "192.168.7.7", "169.254.1.1", "::1", "fd00::1", "fe80::1"];
     for node in 0..limits.private {
-        nodes.record_introduction(address(node), ip(places[node % places.len()]), named(""), seconds(0)).expect("room");
+        nodes
+            .record_introduction(address(node), ip(places[node % places.len()]), named(""), seconds(0))
+            .expect("space");
     }
     assert_eq!(
         nodes.record_introduction(address(LOCAL - 1), ip("172.16.0.1"), named(""), seconds(0)),
@@ -406,15 +409,15 @@ fn a_full_subnet_evicts_only_unreachable_peers() {
     let mut nodes = table();
     let limit = Limits::default().per_address;
     for node in 0..limit {
-        nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(node as u64)).expect("room");
+        nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(node as u64)).expect("space");
     }
     nodes.record_failure(&address(3), PeerError::new(State::Inactive, ""), seconds(100));
     nodes.record_failure(&address(2), PeerError::new(State::Failure, ""), seconds(101));
     nodes.record_failure(&address(0), PeerError::new(State::Busy, ""), seconds(102));
     // The peer that answered longest ago is evicted first.
-    nodes.record_introduction(address(100), ip("8.8.8.8"), named(""), seconds(103)).expect("room");
+    nodes.record_introduction(address(100), ip("8.8.8.8"), named(""), seconds(103)).expect("space");
     assert_eq!((state(&nodes, 2), nodes.len()), (None, limit));
-    nodes.record_introduction(address(101), ip("8.8.8.8"), named(""), seconds(104)).expect("room");
+    nodes.record_introduction(address(101), ip("8.8.8.8"), named(""), seconds(104)).expect("space");
     assert_eq!((state(&nodes, 3), nodes.len()), (None, limit));
     assert_eq!(
         nodes.record_introduction(address(102), ip("8.8.8.8"), named(""), seconds(105)),
@@ -426,9 +429,9 @@ fn a_full_subnet_evicts_only_unreachable_peers() {
 #[test]
 fn a_full_table_evicts_only_unreachable_peers() {
     let mut nodes = PeerTable::new(address(LOCAL), Limits { nodes: 10, ..Limits::default() });
-    nodes.add_pre_trusted(address(0), named("")).expect("room");
+    nodes.add_pre_trusted(address(0), named("")).expect("space");
     for node in 1..10 {
-        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("room");
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
     }
     nodes.record_failure(&address(0), PeerError::new(State::Failure, ""), seconds(1));
     assert_eq!(nodes.record_introduction(address(10), elsewhere(10), named(""), seconds(2)), Err(AddError::Full));
@@ -443,9 +446,9 @@ fn a_moved_peer_counts_in_its_new_subnet_and_stays_if_that_is_full() {
     let mut nodes = table();
     let limit = Limits::default().per_address;
     for node in 0..limit {
-        nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(0)).expect("room");
+        nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     }
-    nodes.record_introduction(address(100), ip("9.9.9.9"), named("before"), seconds(0)).expect("room");
+    nodes.record_introduction(address(100), ip("9.9.9.9"), named("before"), seconds(0)).expect("space");
     nodes.record_failure(&address(100), PeerError::new(State::Failure, ""), seconds(1));
     assert_eq!(
         nodes.record_introduction(address(100), ip("8.8.8.8"), named("after"), seconds(2)),
@@ -454,9 +457,9 @@ fn a_moved_peer_counts_in_its_new_subnet_and_stays_if_that_is_full() {
     let node = nodes.get(&address(100)).expect("a node");
     assert_eq!((node.state, name(node), node.ip), (State::Active, "before", Some(ip("9.9.9.9"))));
     // A peer that moves frees its slot; one that keeps its address needs none.
-    nodes.record_introduction(address(0), ip("9.9.9.9"), named(""), seconds(3)).expect("room");
-    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(3)).expect("room");
-    nodes.record_introduction(address(100), ip("8.8.8.8"), named("after"), seconds(4)).expect("room");
+    nodes.record_introduction(address(0), ip("9.9.9.9"), named(""), seconds(3)).expect("space");
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(3)).expect("space");
+    nodes.record_introduction(address(100), ip("8.8.8.8"), named("after"), seconds(4)).expect("space");
     assert_eq!(name(nodes.get(&address(100)).expect("a node")), "after");
 }
 
@@ -464,14 +467,14 @@ fn a_moved_peer_counts_in_its_new_subnet_and_stays_if_that_is_full() {
 fn pre_trusted_peers_do_not_count_towards_subnet_limits() {
     let mut nodes = table();
     for node in 0..100 {
-        nodes.add_pre_trusted(address(node), named("")).expect("room");
-        nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(0)).expect("room");
+        nodes.add_pre_trusted(address(node), named("")).expect("space");
+        nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     }
     assert!(nodes.groups.is_empty());
-    nodes.record_introduction(address(100), ip("8.8.8.8"), named(""), seconds(0)).expect("room");
+    nodes.record_introduction(address(100), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     assert_eq!(nodes.groups.len(), 2);
     // A peer that becomes pre-trusted is no longer counted.
-    nodes.add_pre_trusted(address(100), named("")).expect("room");
+    nodes.add_pre_trusted(address(100), named("")).expect("space");
     assert!(nodes.groups.is_empty());
 }
 
@@ -479,9 +482,9 @@ fn pre_trusted_peers_do_not_count_towards_subnet_limits() {
 fn trust_candidates_are_active_then_busy_then_untried_peers() {
     let mut nodes = table();
     for node in 0..4 {
-        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("room");
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
     }
-    nodes.add_pre_trusted(address(4), named("")).expect("room");
+    nodes.add_pre_trusted(address(4), named("")).expect("space");
     nodes.record_failure(&address(0), PeerError::new(State::Busy, ""), seconds(0));
     nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(0));
     let mut active = [address(2), address(3)];

@@ -85,7 +85,7 @@ fn the_relay_queue_is_limited_in_number_and_in_bytes() {
     let sent = scene.fake.waiting.iter().find(|sent| sent.request.target == "/push/transactions").expect("a push");
     let (length, limit) = (sent.request.body.len(), limits::pushed(&settings(&[]).chain, FORMAT));
     assert!((limit - 3 * limits::ENVELOPE..=limit).contains(&length), "{length} bytes of {limit} that a node takes");
-    assert!(queue(&mut scene, 0, 1_000), "there is room again");
+    assert!(queue(&mut scene, 0, 1_000), "there is space again");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn queued_requests_are_limited_in_number_and_in_bytes() {
     assert!(calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES + 1)).is_none());
     assert!(calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES)).is_some());
     assert!(calls.enqueue(request(1, RequestKind::Push, 1)).is_none());
-    assert!(calls.enqueue(question(1)).is_some(), "pushes leave room for others");
+    assert!(calls.enqueue(question(1)).is_some(), "pushes leave space for others");
     assert!(calls.enqueue(request(1, RequestKind::SignOfLife, MAX_BYTES - MAX_PUSHED_BYTES)).is_none());
     send(&mut calls, at(millis(0)), &mut fake);
     end_all(&mut calls, &mut fake, millis(0));
