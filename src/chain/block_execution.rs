@@ -3,12 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::apply::{self, AppliedBlock, Retention};
+use super::apply::{self, AppliedBlock, Retention, lowest_undoable};
 use super::chain_tip::ChainTip;
 use super::error::BlockError;
 use super::proof;
 use super::recalculation::{Recalculation, due_after};
-use super::rollback::lowest_undoable;
 use crate::codec::SigningForm;
 use crate::crypto::hash::keccak256;
 use crate::crypto::{PublicKey, Signature, Verifier};

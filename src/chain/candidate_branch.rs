@@ -5,13 +5,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::apply::Retention;
+use super::apply::{Retention, RollbackError, check_undoable, undo_tip};
 use super::block_execution::{BlockExecution, ExecutionContext, check_block_signature};
-use super::chain_comparer::{Decision, decide};
 use super::chain_tip::ChainTip;
 use super::error::BlockError;
 use super::reorgs::ReplacedBlock;
-use super::rollback::{RollbackError, lowest_undoable, undo_tip};
 use crate::codec::Context;
 use crate::crypto::Verifier;
 use crate::model::transaction::{Hashes, wire_network};
@@ -63,9 +61,8 @@ impl BranchOutcome {
         match (&self.validity, self.scores) {
             (Validity::Exception(exception), _) => Err(exception),
             _ if self.update.is_some() => Ok(ValidationResult::Success),
-            (Validity::Valid, Some((ours, theirs))) if decide(ours, theirs) == Decision::Keep => {
-                Ok(ValidationResult::Neutral)
-            }
+            // A branch that adds nothing to the score counts as invalid.
+            (Validity::Valid, Some((_, theirs))) if theirs != 0 => Ok(ValidationResult::Neutral),
             _ => Ok(ValidationResult::FailureChainInvalid),
         }
     }
@@ -126,14 +123,7 @@ impl<'s> CandidateBranch<'s> {
         blocks: VecDeque<Box<BlockExecution>>,
     ) -> Result<CandidateBranch<'s>, RollbackError> {
         let txn = store.begin_write()?;
-        let last = tip(&txn)?.ok_or(StoreError::Empty)?;
-        if common > last.height || common.0 == 0 {
-            return Err(RollbackError::NotBelow { tip: last.height });
-        }
-        let lowest = lowest_undoable(&txn, last.height)?;
-        if common < lowest {
-            return Err(RollbackError::TooDeep { lowest });
-        }
+        let last = check_undoable(&txn, common)?;
         let base = stored_header(&txn, common)?.ok_or(StoreError::Damaged("a block is missing"))?;
         Ok(CandidateBranch {
             store,
@@ -230,7 +220,7 @@ impl<'s> CandidateBranch<'s> {
         // As in NIS1, sums wrap at 64 bits.
         let (ours, theirs) = (self.our_score as i64, (last.score - self.common_score) as i64);
         let mut outcome = BranchOutcome { validity: Validity::Valid, scores: Some((ours, theirs)), update: None };
-        if decide(ours, theirs) == Decision::Switch {
+        if is_better(ours, theirs) {
             let (undone, confirmed) = (std::mem::take(&mut self.undone), std::mem::take(&mut self.confirmed));
             let replaced = undone.iter().rev().map(replaced).collect();
             let returned = returned(undone, &confirmed);
@@ -239,6 +229,12 @@ impl<'s> CandidateBranch<'s> {
         }
         Ok(outcome)
     }
+}
+
+/// Decides between our blocks and valid ones of a peer above the common block by the sums of their scores: on a tie ours
+/// stay, and so they do if the peer's add nothing to the score.
+pub fn is_better(our_score: i64, peer_score: i64) -> bool {
+    peer_score != 0 && peer_score > our_score
 }
 
 /// Checks a pushed block before any work is done for it: it must be of this network, and follow our tip or be its
@@ -331,6 +327,13 @@ fn returned(undone: Vec<Block>, kept: &BTreeSet<Hash256>) -> Vec<Transaction> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chain_switch_needs_a_strictly_higher_positive_score() {
+        for (ours, theirs, expected) in [(5, 6, true), (5, 5, false), (0, -1, false), (0, 0, false), (-1, 0, false)] {
+            assert_eq!(is_better(ours, theirs), expected, "{ours} {theirs}");
+        }
+    }
 
     #[test]
     fn an_outcome_has_a_result_for_pushed_and_one_for_requested_blocks() {

@@ -4,7 +4,6 @@ pub mod apply;
 mod block_execution;
 mod block_importer;
 mod candidate_branch;
-pub mod chain_comparer;
 mod chain_tip;
 mod error;
 pub mod harvest;
@@ -12,22 +11,23 @@ mod hash_chain;
 pub mod proof;
 mod recalculation;
 mod reorgs;
-mod rollback;
 mod snapshot;
 mod store_verifier;
 #[cfg(test)]
 mod tests;
 
+pub use apply::{RollbackError, rollback};
 pub use block_execution::{SignatureCheck, check_block_signature, harvesting_importance};
 pub use block_importer::{
     BlockImporter, BlockSource, ImportError, ImportOptions, ImportProgress, authentic_nemesis_block, nemesis_block,
 };
-pub use candidate_branch::{BranchOutcome, CandidateBranch, ChainUpdate, Validity, check_pushed, pushed_branch};
+pub use candidate_branch::{
+    BranchOutcome, CandidateBranch, ChainUpdate, Validity, check_pushed, is_better, pushed_branch,
+};
 pub use chain_tip::DifficultyWindow;
 pub use error::BlockError;
 pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
 pub use recalculation::{Recalculation, due_after};
 pub use reorgs::{MAX_REORGS, MAX_REPLACED, Reorg, ReorgLog, ReplacedBlock};
-pub use rollback::{RollbackError, rollback};
 pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, RawTransaction};
 pub use store_verifier::{StoreDifference, StoreVerifier};

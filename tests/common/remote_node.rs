@@ -1,10 +1,13 @@
 //! Handling of blocks from other nodes: pushed blocks and those of a remote node that the node synchronises with.
 
-use nisd::chain::chain_comparer::{ChainComparer, ComparisonResult, ComparisonStep, TipInfo};
-use nisd::chain::{BranchOutcome, CandidateBranch, check_block_signature, check_pushed, pushed_branch};
-use nisd::codec::Context;
-use nisd::crypto::Verifier;
-use nisd::model::{Block, Hash256, Height, Timestamp};
+use nisd::chain::{BranchOutcome, CandidateBranch, check_pushed, pushed_branch};
+use nisd::codec::{Context, Format, Writable};
+use nisd::crypto::{KeyPair, PrivateKey, Verifier};
+use nisd::mempool::ShortId;
+use nisd::model::{Address, Block, Hash256, Height, Network, Timestamp};
+use nisd::peer::chain_comparison::{ChainComparison, Misbehavior, SyncOutcome};
+use nisd::peer::io::{LocalChain, OwnTip, StoreUnreadable};
+use nisd::peer::wire::{AnswerContext, AuthenticatedResponse, Challenge, HashChain, List, Query, Score};
 use nisd::rules::{Exception, Rejection, ValidationResult};
 use nisd::store::{Store, stored_block, stored_header};
 use serde_json::Value;
@@ -178,54 +181,109 @@ impl Remote {
     }
 }
 
-/// Result of a synchronisation.
-pub struct Synchronisation {
-    /// Result of the comparison.
-    pub comparison: ComparisonResult,
-    /// Outcome of the blocks, if they were requested.
-    pub outcome: Option<BranchOutcome>,
+/// Our chain, as a comparison reads it.
+pub struct OwnChain<F> {
+    /// Its tip.
+    pub tip: OwnTip,
+    /// Returns the hash of the block at a height up to that of the tip.
+    pub hash_at: F,
 }
 
-fn last_block(block: &Block) -> TipInfo {
-    TipInfo { height: block.height, hash: block.hash(), signature: block.signature }
+impl<F: Fn(Height) -> Hash256> LocalChain for OwnChain<F> {
+    fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
+        Ok(self.tip)
+    }
+
+    fn hashes_from(&self, first: Height, max: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
+        Ok((first.0..=self.tip.height.0).take(max as usize).map(|height| (self.hash_at)(Height(height))).collect())
+    }
+
+    fn short_ids(&self) -> Vec<ShortId> {
+        Vec::new()
+    }
+
+    fn importance(&self, _: &Address) -> Result<f64, StoreUnreadable> {
+        Ok(0.0)
+    }
+
+    fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
+        Ok(0)
+    }
+}
+
+/// Encodes and signs the answers of a remote node.
+pub struct AnswerSigner(KeyPair);
+
+impl AnswerSigner {
+    const CHALLENGE: Challenge = Challenge([9; 64]);
+
+    /// Returns the body of an answer.
+    pub fn sign(&self, entity: impl Writable) -> Vec<u8> {
+        Format::Binary.to_bytes(&AuthenticatedResponse { entity, signature: Self::CHALLENGE.sign(&self.0) })
+    }
+}
+
+/// Compares our chain with that of a remote node. Returns the NIS1 name of the result, and the common height if blocks
+/// of the remote were requested.
+pub fn compare(
+    own: &impl LocalChain,
+    network: &Network,
+    answer: impl Fn(&Query, &AnswerSigner) -> Vec<u8>,
+) -> (&'static str, Option<Height>) {
+    let signer = AnswerSigner(KeyPair::new(&PrivateKey::from_seed(&[1; 32])));
+    let (format, challenge, key) = (Format::Binary, AnswerSigner::CHALLENGE, signer.0.public());
+    let context = AnswerContext { format, context: Context::of(network), challenge, key };
+    let (mut comparison, mut query) = ChainComparison::begin(u64::MAX, network.chain.max_transactions);
+    let outcome = loop {
+        match comparison.on_answer(answer(&query, &signer), &context, own, &network.chain).unwrap() {
+            Ok(next) => query = next,
+            Err(outcome) => break outcome,
+        }
+    };
+    let name = match &outcome {
+        SyncOutcome::Same if query == Query::Score => "REMOTE_REPORTED_EQUAL_CHAIN_SCORE",
+        SyncOutcome::Same => "REMOTE_IS_SYNCED",
+        SyncOutcome::LowerScore => "REMOTE_REPORTED_LOWER_CHAIN_SCORE",
+        SyncOutcome::TooFarBehind => "REMOTE_IS_TOO_FAR_BEHIND",
+        SyncOutcome::FarAhead(..) | SyncOutcome::Blocks { .. } => "REMOTE_IS_NOT_SYNCED",
+        SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock) => "REMOTE_HAS_NON_VERIFIABLE_BLOCK",
+        SyncOutcome::Misbehaved(Misbehavior::TooManyHashes) => "REMOTE_RETURNED_TOO_MANY_HASHES",
+        SyncOutcome::Misbehaved(Misbehavior::InvalidHashes) => "REMOTE_RETURNED_INVALID_HASHES",
+        SyncOutcome::Misbehaved(Misbehavior::LiedAboutScore) => "REMOTE_LIED_ABOUT_CHAIN_SCORE",
+    };
+    let common = if let SyncOutcome::Blocks { common, .. } = outcome { Some(common) } else { None };
+    (name, common)
+}
+
+/// Result of a synchronisation.
+pub struct Synchronisation {
+    /// NIS1 name of the result of the comparison.
+    pub comparison: &'static str,
+    /// The last common block, if the blocks above it were requested.
+    pub common: Option<Height>,
+    /// Outcome of these blocks.
+    pub outcome: Option<BranchOutcome>,
 }
 
 /// Compares with a remote and adopts its blocks if they are better.
 pub fn synchronise(local: LocalNode<'_>, remote: &Remote, now: Timestamp) -> Synchronisation {
     let (store, network) = (local.store, &local.chain.network);
-    let tip = tip_of(store);
     let snapshot = store.snapshot().unwrap();
-    let (_, ours) = stored_block(&snapshot, tip.height, Context::of(network)).unwrap().unwrap();
-    let comparison = ChainComparer::new(tip.score, last_block(&ours), &network.chain);
-    let is_good = |block: &Block| check_block_signature(block, false, &mut Verifier::default()).1;
-    let hash_at = |height| stored_header(&snapshot, Height(height)).unwrap().unwrap().hash;
-    let mut step = comparison.on_score(remote.score);
-    let compared = loop {
-        step = match step {
-            ComparisonStep::AskLastBlock => {
-                let last = remote.last(local);
-                let known = last.as_ref().map(last_block);
-                comparison.on_last_block(known.as_ref(), last.as_ref().is_some_and(is_good))
-            }
-            ComparisonStep::AskHashes => {
-                let ours: Vec<Hash256> = (comparison.first_hash().0..=tip.height.0).map(hash_at).collect();
-                comparison.on_hashes(&ours, &remote.hashes_from(local, comparison.first_hash()))
-            }
-            ComparisonStep::AskBlockAfter(fork) => {
-                let block = remote.block_at(local, fork.common.next());
-                comparison.on_block_after(fork, block.as_ref().is_some_and(is_good))
-            }
-            ComparisonStep::Done(compared) => break compared,
-        }
-    };
+    let (tip, block) = stored_block(&snapshot, tip_of(store).height, Context::of(network)).unwrap().unwrap();
+    let tip = OwnTip { height: tip.height, hash: tip.hash, signature: block.signature, score: tip.score };
+    let own = OwnChain { tip, hash_at: |height| stored_header(&snapshot, height).unwrap().unwrap().hash };
+    let (comparison, common) = compare(&own, network, |query, signer| match query {
+        Query::Score => signer.sign(Score(remote.score)),
+        Query::LastBlock => signer.sign(remote.last(local).unwrap()),
+        Query::HashesFrom(first) => signer.sign(HashChain(remote.hashes_from(local, *first))),
+        Query::BlockAt(height) => signer.sign(remote.block_at(local, *height).unwrap()),
+        // The blocks are processed below.
+        _ => signer.sign(List::<Block>(Vec::new())),
+    });
     drop(snapshot);
-    let outcome = match compared {
-        ComparisonResult::RemoteIsNotSynced(fork) => {
-            let branch =
-                CandidateBranch::new(store, network, fork.common, remote.blocks_after(local, fork.common)).unwrap();
-            Some(process_branch(branch, now))
-        }
-        _ => None,
-    };
-    Synchronisation { comparison: compared, outcome }
+    let outcome = common.map(|common| {
+        let branch = CandidateBranch::new(store, network, common, remote.blocks_after(local, common)).unwrap();
+        process_branch(branch, now)
+    });
+    Synchronisation { comparison, common, outcome }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use crate::common::recorded_chain::{Chain, FAR_FUTURE, copy_store, digest_of, tip_of};
 use crate::common::remote_node::{LocalNode, Remote, bytes_of, process_branch, push, synchronise};
-use nisd::chain::chain_comparer::ComparisonResult;
 use nisd::chain::{BranchOutcome, CandidateBranch, RollbackError};
 use nisd::model::{Block, Height, Timestamp};
 use nisd::store::{Store, stored_header};
@@ -77,8 +76,7 @@ fn deliver_winning_branch(local: LocalNode<'_>, fork: &Fork, step: &Value) -> Br
         "sync" => {
             let remote = Remote::new(fork.score("winningScore"), fork.common, fork.winning.clone());
             let found = synchronise(local, &remote, fork.clock());
-            let ComparisonResult::RemoteIsNotSynced(seen) = found.comparison else { panic!("{:?}", found.comparison) };
-            assert_eq!((seen.common, seen.consistent), (Height(fork.common), false));
+            assert_eq!((found.comparison, found.common), ("REMOTE_IS_NOT_SYNCED", Some(Height(fork.common))));
             let outcome = found.outcome.unwrap();
             (outcome.as_sync_result().unwrap().name().to_owned(), Some(outcome))
         }

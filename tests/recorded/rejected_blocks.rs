@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use crate::common::recorded_chain::{Chain, digest_of, tip_of};
 use crate::common::remote_node::{Remote, StoreFixture, Synchronisation, bytes_of, push, synchronise};
 use crate::common::{print_notice, recorded_lines};
-use nisd::chain::chain_comparer::{ComparisonResult, Interaction};
 use nisd::chain::{BranchOutcome, Validity};
 use nisd::codec::{Context, ReadError};
 use nisd::model::{Block, Timestamp};
@@ -172,30 +171,23 @@ fn check_push_case(fixture: &mut StoreFixture<'_>, case: &Value) -> Vec<String> 
 }
 
 fn interaction_of(synchronisation: &Synchronisation) -> String {
-    let name = |interaction| match interaction {
-        Interaction::Success => "SUCCESS".to_owned(),
-        Interaction::Neutral => "NEUTRAL".to_owned(),
-        Interaction::Failure => "FAILURE".to_owned(),
-    };
-    match (&synchronisation.outcome, synchronisation.comparison.interaction()) {
+    match (&synchronisation.outcome, synchronisation.comparison) {
         (Some(outcome), _) => match outcome.as_sync_result() {
-            Ok(result) if result.is_success() => name(Interaction::Success),
-            Ok(_) => name(Interaction::Failure),
+            Ok(result) if result.is_success() => "SUCCESS".to_owned(),
+            Ok(_) => "FAILURE".to_owned(),
             Err(exception) => format!("EXCEPTION {exception}"),
         },
-        (None, Some(interaction)) => name(interaction),
-        (None, None) => String::new(),
+        (None, "REMOTE_IS_SYNCED" | "REMOTE_REPORTED_EQUAL_CHAIN_SCORE" | "REMOTE_REPORTED_LOWER_CHAIN_SCORE") => {
+            "NEUTRAL".to_owned()
+        }
+        (None, _) => "FAILURE".to_owned(),
     }
 }
 
 /// Compares a synchronisation with the recording.
 fn compare_synchronisation(recorded: &Value, common: &str, found: &Synchronisation, out: &mut Vec<String>) {
-    compare("comparison", &recorded["comparison"], &json!(found.comparison.name()), out);
-    let asked = match found.comparison {
-        ComparisonResult::RemoteIsNotSynced(fork) => json!(fork.common.0),
-        _ => Value::Null,
-    };
-    compare("common height", &recorded[common], &asked, out);
+    compare("comparison", &recorded["comparison"], &json!(found.comparison), out);
+    compare("common height", &recorded[common], &json!(found.common.map(|common| common.0)), out);
     let (mut validity, mut result) = (Value::Null, Value::Null);
     if let Some(outcome) = &found.outcome {
         validity = validity_of(outcome);
@@ -243,8 +235,8 @@ fn check_chain_part(fixture: &mut StoreFixture<'_>, case: &Value) -> Vec<String>
     let height = tip_of(fixture.store()).height;
     let found = synchronise(fixture.local(), &remote, time_of(case));
     compare_synchronisation(case, "requestedAfter", &found, &mut out);
-    if let ComparisonResult::RemoteIsNotSynced(fork) = found.comparison {
-        let least = height.0 - fork.common.0;
+    if let Some(common) = found.common {
+        let least = height.0 - common.0;
         // NIS1 requests at least ten blocks.
         compare("least number of blocks", &case["minBlocks"], &json!(least.max(10)), &mut out);
     }

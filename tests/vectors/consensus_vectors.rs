@@ -1,13 +1,19 @@
 //! Consensus rules that decide on blocks and between chains, on the published vectors and on recorded chains.
 
+use std::cell::Cell;
+
 use super::state_vectors::NEMESIS_FILES;
 use super::values::{bits, cases, hash, integer, network, number, public_key, text};
+use crate::common::remote_node::{OwnChain, compare};
 use crate::common::{shared, vector_group};
-use nisd::chain::chain_comparer::{ChainComparer, ComparisonResult, ComparisonStep, Decision, TipInfo, decide};
 use nisd::chain::proof::{block_score, effective_importance, generation_hash, hit, is_hit, target};
-use nisd::chain::{DifficultyWindow, nemesis_block};
+use nisd::chain::{DifficultyWindow, is_better, nemesis_block};
+use nisd::codec::SigningForm;
+use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::model::network::{ChainParameters, Forks};
-use nisd::model::{Amount, Hash256, Height, Timestamp};
+use nisd::model::{Amount, Block, BlockKind, Hash256, Height, Timestamp};
+use nisd::peer::io::OwnTip;
+use nisd::peer::wire::{HashChain, List, Query, Score};
 use serde_json::Value;
 
 /// Returns a group of the vectors.
@@ -130,45 +136,60 @@ fn the_chain_with_more_score_above_the_fork_wins() {
             (integer(&case["our_partial_score"]), integer(&case["peer_partial_score"])),
             "{case}"
         );
-        assert_eq!(decide(ours, peers) == Decision::Switch, case["switch"].as_bool().unwrap(), "{case}");
+        assert_eq!(is_better(ours, peers), case["switch"].as_bool().unwrap(), "{case}");
     }
+}
+
+/// Returns a signed block at a height.
+fn signed_block(height: Height) -> Block {
+    let signer = KeyPair::new(&PrivateKey::from_seed(&[7; 32]));
+    let mut block = Block {
+        kind: BlockKind::Regular,
+        version: 1,
+        timestamp: Timestamp(1),
+        signer: signer.public(),
+        signature: None,
+        previous_hash: Hash256::default().into(),
+        height,
+        transactions: Vec::new(),
+    };
+    block.signature = Some(signer.sign(&block.to_bytes(SigningForm::NonVerifiable)));
+    block
 }
 
 #[test]
 fn hash_chains_reveal_the_fork_height() {
-    let chain = network(&[("nem.network", "mainnet")]).chain;
+    let network = network(&[("nem.network", "mainnet")]);
     for case in &cases_of("hash_chain_comparison") {
         let height = Height(number(&case["local_height"]));
-        let last = TipInfo { height, hash: Hash256::default(), signature: None };
-        let comparison = ChainComparer::new(0, last, &chain);
-        let start = comparison.first_hash();
-        if let Some(expected) = case["start_height"].as_u64() {
-            assert_eq!(start, Height(expected), "{case}");
-        }
-        let hashes = |count: u64, branch: u64| -> Vec<Hash256> {
-            let hash = |index: u64| {
-                let mut hash = [0; 32];
-                hash[..8].copy_from_slice(&index.to_be_bytes());
-                hash[31] = u8::from(index >= branch);
-                Hash256(hash)
-            };
-            (0..count).map(hash).collect()
+        let hash = |index: u64, branch: u64| {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&index.to_be_bytes());
+            hash[31] = u8::from(index >= branch);
+            Hash256(hash)
         };
-        let local = hashes(height.0 - start.0 + 1, u64::MAX);
+        let start = Cell::new(Height(0));
+        let tip = OwnTip { height, hash: Hash256::default(), signature: None, score: 0 };
+        let own = OwnChain { tip, hash_at: |height: Height| hash(height.0 - start.get().0, u64::MAX) };
         let mismatch = case["first_mismatching_index"].as_u64().unwrap_or(u64::MAX);
-        let remote = hashes(number(&case["remote_hashes"]), mismatch);
-        let outcome = match comparison.on_hashes(&local, &remote) {
-            ComparisonStep::AskBlockAfter(fork) => {
-                assert!(!fork.consistent, "{case}");
-                comparison.on_block_after(fork, true)
+        let (name, common) = compare(&own, &network, |query, signer| match query {
+            Query::Score => signer.sign(Score(1)),
+            Query::LastBlock => signer.sign(signed_block(height.next())),
+            Query::HashesFrom(first) => {
+                start.set(*first);
+                let hashes = (0..number(&case["remote_hashes"])).map(|index| hash(index, mismatch));
+                signer.sign(HashChain(hashes.collect()))
             }
-            step => step,
-        };
-        let ComparisonStep::Done(outcome) = outcome else { panic!("{case}: {outcome:?}") };
-        assert_eq!(outcome.name(), text(&case["code"]), "{case}");
-        if let ComparisonResult::RemoteIsNotSynced(fork) = outcome {
-            assert_eq!(case["common_height"], fork.common.0, "{case}");
-            assert_eq!(case["chains_consistent"], fork.consistent, "{case}");
+            Query::BlockAt(height) => signer.sign(signed_block(*height)),
+            _ => signer.sign(List::<Block>(Vec::new())),
+        });
+        if let Some(expected) = case["start_height"].as_u64() {
+            assert_eq!(start.get(), Height(expected), "{case}");
+        }
+        assert_eq!(name, text(&case["code"]), "{case}");
+        if let Some(common) = common {
+            assert_eq!(case["common_height"], common.0, "{case}");
+            assert_eq!(case["chains_consistent"], common == height, "{case}");
         }
     }
 }
