@@ -10,8 +10,8 @@
 //! - anything after the first complete value, which is ignored;
 //! - duplicate keys, of which the last one counts.
 //!
-//! The reader has its own stack instead of recursing. It takes linear time (times the logarithm of the number of keys
-//! of one object) and linear memory. The caller limits the length of the text.
+//! It takes linear time (times the logarithm of the number of keys of one object) and linear memory. The caller limits
+//! the length of the text.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -119,23 +119,7 @@ fn parse_text(text: &str) -> Result<Value, LenientJsonError> {
     if text.starts_with('\u{feff}') {
         return Err(LenientJsonError::ByteOrderMark);
     }
-    Parser::new(text).run()
-}
-
-/// A container that was opened and not yet closed.
-#[derive(Clone, Copy)]
-struct OpenContainer {
-    is_object: bool,
-    /// Index of its first value in the stack of values.
-    first_value: usize,
-    /// Index of its first key in the stack of keys.
-    first_key: usize,
-}
-
-/// The next item of a container.
-enum NextItem {
-    Value,
-    Close(OpenContainer),
+    Parser { text, position: 0, values: Vec::new(), keys: Vec::new() }.value(b"", 0)
 }
 
 /// The parser. The members of all open containers are on two shared stacks, and a container that closes takes its own
@@ -143,49 +127,51 @@ enum NextItem {
 struct Parser<'a> {
     text: &'a str,
     position: usize,
-    open: Vec<OpenContainer>,
     values: Vec<Value>,
     keys: Vec<String>,
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a str) -> Self {
-        Self { text, position: 0, open: Vec::new(), values: Vec::new(), keys: Vec::new() }
+    /// Reads the next value, in a container that ends with one of `ends` and lies in `depth` others.
+    fn value(&mut self, ends: &[u8], depth: usize) -> Result<Value, LenientJsonError> {
+        self.skip(b" \r\n\t");
+        Ok(match self.peek()? {
+            b'{' => self.container(b'}', depth)?,
+            b'[' => self.container(b']', depth)?,
+            b'}' | b']' | b':' | b',' => return Err(self.unexpected()),
+            quote @ (b'"' | b'\'') => Value::String(self.quoted(quote)?),
+            _ => classify(self.unquoted(ends)),
+        })
     }
 
-    fn run(mut self) -> Result<Value, LenientJsonError> {
+    /// Reads a container from its opening to its closing bracket.
+    fn container(&mut self, closing: u8, depth: usize) -> Result<Value, LenientJsonError> {
+        if depth == MAX_DEPTH {
+            return Err(LenientJsonError::TooDeep { offset: self.position });
+        }
+        self.position += 1;
+        let (first_value, first_key) = (self.values.len(), self.keys.len());
         loop {
-            let value = match self.next_member()? {
-                NextItem::Close(container) => self.close(container),
-                NextItem::Value => match self.value()? {
-                    Some(value) => value,
-                    None => continue,
-                },
-            };
-            if self.open.is_empty() {
-                return Ok(value);
+            self.skip(b" \r\n\t,");
+            if self.peek()? == closing {
+                break;
             }
+            if closing == b'}' {
+                self.key()?;
+            }
+            let value = self.value(&[b',', closing], depth + 1)?;
             self.values.push(value);
-            self.end_of_member()?;
+            self.skip(b" \r\n\t");
+            if ![b',', closing].contains(&self.peek()?) {
+                return Err(self.unexpected());
+            }
         }
-    }
-
-    /// Moves to the next value of the innermost container, after reading its key in an object, or past the closing
-    /// bracket.
-    fn next_member(&mut self) -> Result<NextItem, LenientJsonError> {
-        let Some(container) = self.open.last().copied() else {
-            return Ok(NextItem::Value);
-        };
-        self.skip(b" \r\n\t,");
-        if self.peek()? == closing(container) {
-            self.position += 1;
-            self.open.pop();
-            return Ok(NextItem::Close(container));
-        }
-        if container.is_object {
-            self.key()?;
-        }
-        Ok(NextItem::Value)
+        self.position += 1;
+        let values = split_off(&mut self.values, first_value);
+        Ok(match closing {
+            b'}' => Value::Object(last_of_each_key(split_off(&mut self.keys, first_key), values)),
+            _ => Value::Array(values),
+        })
     }
 
     fn key(&mut self) -> Result<(), LenientJsonError> {
@@ -201,59 +187,6 @@ impl<'a> Parser<'a> {
         }
         self.position += 1;
         Ok(())
-    }
-
-    /// Reads a scalar. Returns `None` if a container was opened.
-    fn value(&mut self) -> Result<Option<Value>, LenientJsonError> {
-        self.skip(b" \r\n\t");
-        match self.peek()? {
-            bracket @ (b'{' | b'[') => {
-                self.open_container(bracket == b'{')?;
-                Ok(None)
-            }
-            b'}' | b']' | b':' | b',' => Err(self.unexpected()),
-            quote @ (b'"' | b'\'') => Ok(Some(Value::String(self.quoted(quote)?))),
-            _ => {
-                let ends: &[u8] = match self.open.last() {
-                    None => b"",
-                    Some(OpenContainer { is_object, .. }) if *is_object => b",}",
-                    Some(_) => b",]",
-                };
-                Ok(Some(classify(self.unquoted(ends))))
-            }
-        }
-    }
-
-    fn open_container(&mut self, is_object: bool) -> Result<(), LenientJsonError> {
-        if self.open.len() == MAX_DEPTH {
-            return Err(LenientJsonError::TooDeep { offset: self.position });
-        }
-        self.position += 1;
-        self.open.push(OpenContainer { is_object, first_value: self.values.len(), first_key: self.keys.len() });
-        Ok(())
-    }
-
-    fn close(&mut self, container: OpenContainer) -> Value {
-        let values = split_off(&mut self.values, container.first_value);
-        if container.is_object {
-            let keys = split_off(&mut self.keys, container.first_key);
-            Value::Object(last_of_each_key(keys, values))
-        } else {
-            Value::Array(values)
-        }
-    }
-
-    /// Checks that a comma or the end of the container follows a value.
-    fn end_of_member(&mut self) -> Result<(), LenientJsonError> {
-        let Some(container) = self.open.last().copied() else {
-            return Ok(());
-        };
-        self.skip(b" \r\n\t");
-        match self.peek()? {
-            b',' => Ok(()),
-            bracket if bracket == closing(container) => Ok(()),
-            _ => Err(self.unexpected()),
-        }
     }
 
     fn remaining(&self) -> &'a str {
@@ -328,10 +261,7 @@ impl<'a> Parser<'a> {
             'r' => text.push_str("\r"),
             'f' => text.push_str("\u{c}"),
             'b' => text.push_str("\u{8}"),
-            '\\' => text.push_str("\\"),
-            '/' => text.push_str("/"),
-            '\'' => text.push_str("'"),
-            '"' => text.push_str("\""),
+            '\\' | '/' | '\'' | '"' => text.push_str(character.encode_utf8(&mut [0; 4])),
             'u' => text.push_unit(self.hex_digits(4)?),
             'x' => text.push_unit(self.hex_digits(2)?),
             _ => {}
@@ -371,10 +301,6 @@ fn quoted_length(text: &str, quote: u8) -> usize {
     end.unwrap_or(text.len())
 }
 
-fn closing(container: OpenContainer) -> u8 {
-    if container.is_object { b'}' } else { b']' }
-}
-
 /// Elements for which a container may have spare memory.
 const SMALL_CONTAINER: usize = 8;
 
@@ -396,33 +322,22 @@ fn compare_keys(left: &str, right: &str) -> Ordering {
 
 /// Pairs keys with values. Each key occurs once, with its last value at its first position.
 fn last_of_each_key(keys: Vec<String>, mut values: Vec<Value>) -> Vec<(String, Value)> {
-    if keys.len() < 2 {
-        return keys.into_iter().zip(values).collect();
-    }
     let mut order: Vec<usize> = (0..keys.len()).collect();
     // A stable sort: indices ascend within a run of equal keys.
     order.sort_by(|left, right| compare_keys(&keys[*left], &keys[*right]));
     let mut is_repeat = vec![false; keys.len()];
-    for run in order.chunk_by(|left, right| compare_keys(&keys[*left], &keys[*right]).is_eq()) {
-        if let [first, between @ .., last] = run {
-            values.swap(*first, *last);
-            for repeat in between.iter().chain([last]) {
-                is_repeat[*repeat] = true;
-            }
+    for (first, second) in order.iter().zip(order.iter().skip(1)).rev() {
+        if compare_keys(&keys[*first], &keys[*second]).is_eq() {
+            values.swap(*first, *second);
+            is_repeat[*second] = true;
         }
     }
-    let mut members: Vec<_> = keys.into_iter().zip(values).collect();
-    if is_repeat.contains(&true) {
-        let mut is_repeat = is_repeat.into_iter();
-        members.retain_mut(|(key, value)| {
-            let is_kept = is_repeat.next() == Some(false);
-            if !is_kept {
-                key.wipe();
-                value.wipe();
-            }
-            is_kept
-        });
-        members.shrink_to_fit();
+    let mut members = Vec::with_capacity(is_repeat.iter().filter(|is_repeat| !**is_repeat).count());
+    for (member, is_repeat) in keys.into_iter().zip(values).zip(is_repeat) {
+        match is_repeat {
+            true => drop((Wiped(member.0), Wiped(member.1))),
+            false => members.push(member),
+        }
     }
     members
 }
@@ -448,16 +363,10 @@ impl Utf16Builder {
     }
 
     fn push_unit(&mut self, unit: u16) {
-        if let (Some(high), 0xdc00..=0xdfff) = (self.high, unit) {
-            self.text.extend(char::decode_utf16([high, unit]).flatten());
-            self.high = None;
-            return;
-        }
-        self.flush_unpaired();
-        match unit {
-            0xd800..=0xdbff => self.high = Some(unit),
-            _ => self.text.push(char::from_u32(unit.into()).unwrap_or('?')),
-        }
+        let is_high = (0xd800..0xdc00).contains(&unit);
+        let units = self.high.take().into_iter().chain(Some(unit).filter(|_| !is_high));
+        self.text.extend(char::decode_utf16(units).map(|character| character.unwrap_or('?')));
+        self.high = Some(unit).filter(|_| is_high);
     }
 
     fn flush_unpaired(&mut self) {
