@@ -104,11 +104,12 @@ impl Fixture {
         let (digest, tip) = tiny::state_of(&store);
         let network = &settings.network;
         let snapshot = store.snapshot().expect("a snapshot");
+        let chain = ChainSnapshot { snapshot: &snapshot, network, height: TIP, now: Timestamp(0) };
         let (mut accounts, mut unlocked) = (Vec::new(), UnlockedAccounts::new(-1));
         for (name, private) in tiny::private_keys() {
             let pair = || KeyPair::new(&PrivateKey::from_hex(&private).expect("hex"));
             if name.starts_with("harvester") {
-                let result = unlocked.unlock(Box::new(pair()), TIP, &snapshot, network).expect("a store");
+                let result = unlocked.unlock(Box::new(pair()), &chain).expect("a store");
                 assert_eq!(result, UnlockResult::Success);
             } else {
                 accounts.push(pair());
@@ -424,10 +425,11 @@ impl<'g> Harness<'g> {
         let (network, now) = (&settings.network, self.now);
         let unconfirmed = self.pool.in_fee_order();
         let snapshot = store.snapshot().expect("a snapshot");
-        let tick = HarvestRound::begin(self.unlocked, now, &snapshot, network).expect("a store that works");
+        let chain = ChainSnapshot { snapshot: &snapshot, network, height: self.height, now };
+        let tick = HarvestRound::begin(self.unlocked, &chain).expect("a store that works");
         let mut tick = tick.expect("somebody harvests");
         let harvested = loop {
-            let progress = tick.step(self.unlocked, || unconfirmed.clone(), &snapshot, network);
+            let progress = tick.step(self.unlocked, || unconfirmed.clone(), &chain);
             match progress.expect("a store that works") {
                 HarvestProgress::Working => {}
                 HarvestProgress::Discarded(address, error) => panic!("a block of {address} is not valid: {error}"),

@@ -100,7 +100,7 @@ fn new_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 fn unlock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (pair, _) = authorised_key(context)?;
     let chain = context.node.chain;
-    match context.node.unlocked.unlock(pair, chain.height, chain.snapshot, chain.network)? {
+    match context.node.unlocked.unlock(pair, &chain)? {
         UnlockResult::Success => Ok(()),
         rejection => Err(ApiError::argument(rejection.name())),
     }

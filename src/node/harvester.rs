@@ -9,7 +9,7 @@ use crate::chain::ChainUpdate;
 use crate::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
-use crate::model::{Address, Block, Hash256, Network, Transaction};
+use crate::model::{Address, Block, Hash256, Transaction};
 use crate::store::StoreError;
 
 /// Time from the start of the node to the first attempt.
@@ -23,7 +23,6 @@ const MAX_REMEMBERED: usize = 1_000;
 /// The harvesting accounts and the attempt in progress.
 pub struct Harvester<'s> {
     settings: &'s Settings,
-    network: &'s Network,
     /// The harvesting accounts.
     pub unlocked: UnlockedAccounts,
     /// Number of own blocks added to the chain.
@@ -38,16 +37,8 @@ impl<'s> Harvester<'s> {
     /// Creates a harvester without accounts.
     pub fn new(settings: &'s Settings) -> Harvester<'s> {
         let unlocked = UnlockedAccounts::new(settings.peers.unlocked_limit);
-        let network = &settings.network;
-        Harvester {
-            settings,
-            network,
-            unlocked,
-            harvested: 0,
-            recent_hashes: VecDeque::new(),
-            next_round: FIRST_ROUND,
-            round: None,
-        }
+        let (recent_hashes, next_round) = (VecDeque::new(), FIRST_ROUND);
+        Harvester { settings, unlocked, harvested: 0, recent_hashes, next_round, round: None }
     }
 
     /// Unlocks the configured harvesting accounts when the node joins its network; each harvests as soon as it is
@@ -75,8 +66,8 @@ impl<'s> Harvester<'s> {
 
     fn unlock(&mut self, key: &PrivateKey, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
         let pair = Box::new(KeyPair::new(key));
-        let address = Address::from_public_key(&pair.public(), self.network.byte);
-        match self.unlocked.unlock_configured(pair, confirmed.height, confirmed.snapshot, self.network)? {
+        let address = Address::from_public_key(&pair.public(), confirmed.network.byte);
+        match self.unlocked.unlock_configured(pair, confirmed)? {
             UnlockResult::Success => log::info!("{address} harvests"),
             other => log::warn!("{address} does not harvest yet: {}", other.name()),
         }
@@ -120,12 +111,11 @@ impl<'s> Harvester<'s> {
         let Some(mut round) = self.round.take() else {
             if running >= self.next_round {
                 self.next_round = running + ROUND_INTERVAL;
-                let round = HarvestRound::begin(&mut self.unlocked, confirmed.now, confirmed.snapshot, self.network)?;
-                self.round = round.map(Box::new);
+                self.round = HarvestRound::begin(&mut self.unlocked, confirmed)?.map(Box::new);
             }
             return Ok(None);
         };
-        let progress = round.step(&self.unlocked, unconfirmed, confirmed.snapshot, self.network)?;
+        let progress = round.step(&self.unlocked, unconfirmed, confirmed)?;
         self.next_round = running + ROUND_INTERVAL;
         if let HarvestProgress::Done(harvested) = progress {
             return Ok(harvested);

@@ -6,14 +6,14 @@ use std::rc::Rc;
 use crate::common::recorded_chain::{import_list, tip_of};
 use crate::common::remote_node::process_branch;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
-use nisd::chain::pushed_branch;
+use nisd::chain::{ChainSnapshot, pushed_branch};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Amount, Block, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
 use nisd::rules::ValidationResult;
 use nisd::state;
-use nisd::store::{ChainIdentity, Options, Snapshot, Store};
+use nisd::store::{ChainIdentity, Options, Store};
 use serde_json::Value;
 
 /// Sorts transactions as the mempool offers them: highest fee first, and the oldest first among equal fees.
@@ -106,31 +106,29 @@ fn network(data: &Value) -> Network {
     }
 }
 
-/// Returns the first block that one of the accounts makes from `now` on, and the accounts whose blocks were discarded.
+/// Returns the first block that one of the accounts makes from the time of `chain` on, and the accounts whose blocks were discarded.
 fn first_block(
     unlocked: &mut UnlockedAccounts,
-    mut now: Timestamp,
     unconfirmed: &[Rc<Transaction>],
-    state: &Snapshot<'_>,
-    network: &Network,
+    mut chain: ChainSnapshot<'_>,
 ) -> (Harvested, Vec<Address>) {
     let mut discarded = Vec::new();
     for _ in 0..1000 {
-        let Some(mut round) = HarvestRound::begin(unlocked, now, state, network).unwrap() else {
-            now.0 += 1;
+        let Some(mut round) = HarvestRound::begin(unlocked, &chain).unwrap() else {
+            chain.now.0 += 1;
             continue;
         };
         loop {
-            match round.step(unlocked, || unconfirmed.to_vec(), state, network).unwrap() {
+            match round.step(unlocked, || unconfirmed.to_vec(), &chain).unwrap() {
                 HarvestProgress::Working => {}
                 HarvestProgress::Discarded(address, _) => discarded.push(address),
                 HarvestProgress::Done(Some(harvested)) => return (harvested, discarded),
                 HarvestProgress::Done(None) => break,
             }
         }
-        now.0 += 1;
+        chain.now.0 += 1;
     }
-    panic!("no block is made until {now}");
+    panic!("no block is made until {}", chain.now);
 }
 
 fn assert_is_as_written(block: &Block, expected: &Value) {
@@ -146,22 +144,22 @@ fn assert_is_as_written(block: &Block, expected: &Value) {
 fn make_golden_block(golden: &Golden, expected: &Value, store: &Store) {
     let (network, parent) = (&golden.network, tip_of(store));
     let snapshot = store.snapshot().unwrap();
+    let pause = if parent.height == Height::NEMESIS { 60 } else { 1 };
+    let first = Timestamp(parent.timestamp.0 + pause);
+    let chain = ChainSnapshot { snapshot: &snapshot, network, height: parent.height, now: first };
     let signer = expected["signer"].as_str().unwrap();
     // The owner of the remote account that makes block 14 hits as well.
     let roles = if signer == "remote" { vec![signer, "alice"] } else { vec![signer] };
     let mut unlocked = UnlockedAccounts::new(4);
     for role in &roles {
-        let result = unlocked.unlock(golden.key(role), parent.height, &snapshot, network).unwrap();
+        let result = unlocked.unlock(golden.key(role), &chain).unwrap();
         assert_eq!(result, UnlockResult::Success, "{role}");
     }
     let names = expected["transactions"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
     let mut names: Vec<&str> = names.collect();
     names.sort();
     let unconfirmed = in_fee_order(names.iter().map(|name| golden.transaction(name)).collect());
-    let pause = if parent.height == Height::NEMESIS { 60 } else { 1 };
-    let first = Timestamp(parent.timestamp.0 + pause);
-    let (Harvested { block, score, .. }, discarded) =
-        first_block(&mut unlocked, first, &unconfirmed, &snapshot, network);
+    let (Harvested { block, score, .. }, discarded) = first_block(&mut unlocked, &unconfirmed, chain);
     assert_is_as_written(&block, expected);
     assert_eq!(discarded.is_empty(), signer != "remote", "block {}", block.height);
     assert!(discarded.iter().all(|address| *address == golden.address("alice")), "{discarded:?}");

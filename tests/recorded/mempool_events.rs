@@ -95,12 +95,13 @@ impl Node<'_> {
         let private = self.keys.get(&block.signer.0)?;
         let (network, height) = (&self.chain.network, tip_of(self.store).height);
         let snapshot = self.store.snapshot().unwrap();
+        let chain = ChainSnapshot { snapshot: &snapshot, network, height, now: block.timestamp };
         let mut unlocked = UnlockedAccounts::new(1);
-        let result = unlocked.unlock(Box::new(KeyPair::new(private)), height, &snapshot, network).unwrap();
+        let result = unlocked.unlock(Box::new(KeyPair::new(private)), &chain).unwrap();
         assert_eq!(result, UnlockResult::Success);
-        let mut round = HarvestRound::begin(&mut unlocked, block.timestamp, &snapshot, network).unwrap()?;
+        let mut round = HarvestRound::begin(&mut unlocked, &chain).unwrap()?;
         loop {
-            match round.step(&unlocked, || self.mempool.in_fee_order(), &snapshot, network).unwrap() {
+            match round.step(&unlocked, || self.mempool.in_fee_order(), &chain).unwrap() {
                 HarvestProgress::Working => {}
                 HarvestProgress::Discarded(_, error) => panic!("{error}"),
                 HarvestProgress::Done(harvested) => return harvested.map(|harvested| harvested.block),

@@ -425,8 +425,7 @@ impl TestNode {
     /// Unlocks the account of [`KEY`].
     pub fn unlock(&mut self, scene: &Scene) {
         scene.fund_address(address_of(&pair().public()));
-        let result = scene
-            .with_view(|chain| self.unlocked.unlock(Box::new(pair()), chain.height, chain.snapshot, chain.network));
+        let result = scene.with_view(|chain| self.unlocked.unlock(Box::new(pair()), chain));
         assert_eq!(result.unwrap(), UnlockResult::Success);
     }
 }

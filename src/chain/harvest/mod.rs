@@ -9,13 +9,14 @@ mod unlocked;
 
 use std::rc::Rc;
 
-pub use unlocked::{UnlockResult, UnlockedAccounts, check_eligibility};
+pub use unlocked::{UnlockResult, UnlockedAccounts};
 
 use super::apply::apply_transaction;
 use super::block_execution::harvesting_importance;
 use super::chain_tip::DifficultyWindow;
 use super::error::BlockError;
 use super::proof;
+use super::snapshot::ChainSnapshot;
 use crate::codec::SigningForm;
 use crate::crypto::{KeyPair, PublicKey};
 use crate::model::network::Forks;
@@ -23,7 +24,7 @@ use crate::model::transaction::{Hashes, wire_version};
 use crate::model::{Address, Block, BlockKind, Body, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{ConflictSet, Purpose, Rejection, ValidationContext, check_block, check_transaction};
 use crate::state::{self, BlockContext, Ledger};
-use crate::store::{Changes, Overlay, Read, Snapshot, StoreError, StoredHeader, tip};
+use crate::store::{Changes, Overlay, StoreError, StoredHeader, tip};
 
 /// A harvested block, not yet on the chain.
 #[derive(Clone, Debug)]
@@ -80,30 +81,23 @@ impl HarvestHit {
 }
 
 impl HarvestRound {
-    /// Starts a harvest round at the network time `now`. Expired unconfirmed transactions must be removed before.
+    /// Starts a harvest round. Expired unconfirmed transactions must be removed before.
     /// Accounts that may no longer harvest are stopped, and configured accounts that now may are started. Returns
     /// `None` if no account harvests or there is no chain.
     pub fn begin(
         unlocked: &mut UnlockedAccounts,
-        now: Timestamp,
-        state: &Snapshot<'_>,
-        network: &Network,
+        chain: &ChainSnapshot<'_>,
     ) -> Result<Option<HarvestRound>, StoreError> {
-        let Some(parent) = tip(state)? else { return Ok(None) };
-        unlocked.prune(parent.height.next(), state, network)?;
-        unlocked.retry(parent.height, state, network)?;
+        let Some(parent) = tip(chain.snapshot)? else { return Ok(None) };
+        unlocked.prune(parent.height.next(), chain)?;
+        unlocked.retry(&ChainSnapshot { height: parent.height, ..*chain })?;
         if unlocked.count() == 0 {
             return Ok(None);
         }
-        let difficulty = DifficultyWindow::load(state, parent.height)?.difficulty(network.chain.target_time);
-        Ok(difficulty.map(|difficulty| HarvestRound {
-            parent,
-            difficulty,
-            timestamp: now,
-            last_tried: None,
-            hits: Vec::new(),
-            current: None,
-        }))
+        let window = DifficultyWindow::load(chain.snapshot, parent.height)?;
+        let Some(difficulty) = window.difficulty(chain.network.chain.target_time) else { return Ok(None) };
+        let (timestamp, hits) = (chain.now, Vec::new());
+        Ok(Some(HarvestRound { parent, difficulty, timestamp, last_tried: None, hits, current: None }))
     }
 
     /// Tries one account or one transaction, or creates the block. The round is over if the tip has changed.
@@ -113,21 +107,20 @@ impl HarvestRound {
         &mut self,
         unlocked: &UnlockedAccounts,
         unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
-        state: &Snapshot<'_>,
-        network: &Network,
+        chain: &ChainSnapshot<'_>,
     ) -> Result<HarvestProgress, StoreError> {
-        if tip(state)?.is_none_or(|tip| tip.hash != self.parent.hash) {
+        if tip(chain.snapshot)?.is_none_or(|tip| tip.hash != self.parent.hash) {
             return Ok(HarvestProgress::Done(None));
         }
         if let Some((address, selection)) = &mut self.current {
-            if selection.step(state, network)? {
+            if selection.step(chain)? {
                 return Ok(HarvestProgress::Working);
             }
             let key = unlocked.key(address);
             let Some((address, selection)) = self.current.take() else { return Ok(HarvestProgress::Working) };
             // The account may have been locked meanwhile.
             let Some(key) = key else { return Ok(HarvestProgress::Working) };
-            return match self.create(key, selection, state, network) {
+            return match self.create(key, selection, chain) {
                 Ok(harvested) => Ok(HarvestProgress::Done(Some(harvested))),
                 Err(Rejection::Store(error)) => Err(error),
                 Err(rejection) => Ok(HarvestProgress::Discarded(address, BlockError::from_rejection(rejection, None))),
@@ -135,16 +128,16 @@ impl HarvestRound {
         }
         if let Some((address, key)) = unlocked.next_after(self.last_tried.as_ref()) {
             self.last_tried = Some(address);
-            if let Some(hit) = self.test_hit(&key.public(), state, network)? {
+            if let Some(hit) = self.test_hit(&key.public(), chain)? {
                 let place = self.hits.partition_point(|(other, _)| other.hits_after(&hit));
                 self.hits.insert(place, (hit, address));
             }
             return Ok(HarvestProgress::Working);
         }
         let Some((_, address)) = self.hits.pop() else { return Ok(HarvestProgress::Done(None)) };
-        let (height, limit) = (self.height(), network.chain.rewrite_limit);
-        let owner = state::account(state, &address)?.forwarded(height, limit).unwrap_or(address);
-        self.current = Some((address, TxSelection::new(unconfirmed(), &owner, height, self.timestamp, network)));
+        let (height, limit) = (self.height(), chain.network.chain.rewrite_limit);
+        let owner = state::account(chain.snapshot, &address)?.forwarded(height, limit).unwrap_or(address);
+        self.current = Some((address, TxSelection::new(unconfirmed(), &owner, height, self.timestamp, chain.network)));
         Ok(HarvestProgress::Working)
     }
 
@@ -160,27 +153,18 @@ impl HarvestRound {
 
     /// Returns the hit of a key, if it is below its target. The hit is that of the signing key; the importance is that
     /// of the account for which it harvests.
-    fn test_hit(
-        &self,
-        signer: &PublicKey,
-        state: &impl Read,
-        network: &Network,
-    ) -> Result<Option<HarvestHit>, StoreError> {
+    fn test_hit(&self, signer: &PublicKey, chain: &ChainSnapshot<'_>) -> Result<Option<HarvestHit>, StoreError> {
+        let network = chain.network;
         let address = Address::from_public_key(signer, network.byte);
-        let importance = harvesting_importance(state, &address, self.height(), network)?;
+        let importance = harvesting_importance(chain.snapshot, &address, self.height(), network)?;
         let target = proof::target(self.elapsed(), importance, self.difficulty, &network.chain);
         let hit = proof::hit(&proof::generation_hash(&self.parent.generation_hash, signer));
         Ok(proof::is_hit(hit, &target).then_some(HarvestHit { hit, importance }))
     }
 
     /// Creates the block and checks it by all rules for blocks on the state before it.
-    fn create(
-        &self,
-        key: &KeyPair,
-        selection: TxSelection,
-        state: &impl Read,
-        network: &Network,
-    ) -> Result<Harvested, Rejection> {
+    fn create(&self, key: &KeyPair, selection: TxSelection, chain: &ChainSnapshot<'_>) -> Result<Harvested, Rejection> {
+        let (state, network) = (chain.snapshot, chain.network);
         let (transactions, hashes) = selection.into_parts();
         let mut block = Block {
             kind: BlockKind::Regular,
@@ -251,13 +235,13 @@ impl TxSelection {
     }
 
     /// Tries one transaction. Returns whether there may be more. Fails only if the store does.
-    fn step(&mut self, base: &Snapshot<'_>, network: &Network) -> Result<bool, StoreError> {
+    fn step(&mut self, chain: &ChainSnapshot<'_>) -> Result<bool, StoreError> {
         let Some(transaction) = self.candidates.get(self.next).map(Rc::clone) else { return Ok(false) };
         self.next += 1;
-        if !self.is_selectable(&transaction, network) {
+        if !self.is_selectable(&transaction, chain.network) {
             return Ok(true);
         }
-        match self.add(transaction, base, network) {
+        match self.add(transaction, chain) {
             Err(Rejection::Store(error)) => Err(error),
             // A transaction that a rule rejects stays unconfirmed, even if NIS1 has no result for it.
             Ok(()) | Err(_) => Ok(true),
@@ -276,10 +260,10 @@ impl TxSelection {
             && transaction.signer_address(network.byte) != self.beneficiary
     }
 
-    fn add(&mut self, transaction: Rc<Transaction>, base: &Snapshot<'_>, network: &Network) -> Result<(), Rejection> {
-        let (height, now) = (self.height, self.timestamp);
+    fn add(&mut self, transaction: Rc<Transaction>, chain: &ChainSnapshot<'_>) -> Result<(), Rejection> {
+        let (height, now, network) = (self.height, self.timestamp, chain.network);
         self.changes.set_savepoint();
-        let mut overlay = Overlay::new(base, &mut self.changes);
+        let mut overlay = Overlay::new(chain.snapshot, &mut self.changes);
         // Each transaction has its own context: its accounts are written at once, or dropped if it fails.
         let mut block = BlockContext::new(height, now);
         let mut ledger = Ledger { txn: &mut overlay, block: &mut block, network };

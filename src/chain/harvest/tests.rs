@@ -178,12 +178,19 @@ impl Fixture {
         self.store.snapshot().unwrap()
     }
 
+    fn with_chain<T>(&self, act: impl FnOnce(&ChainSnapshot<'_>) -> T) -> T {
+        self.with_chain_at(NOW, act)
+    }
+
+    fn with_chain_at<T>(&self, now: Timestamp, act: impl FnOnce(&ChainSnapshot<'_>) -> T) -> T {
+        act(&ChainSnapshot { snapshot: &self.state(), network: &self.network, height: LAST, now })
+    }
+
     /// Returns the indices of the transactions that a block of account 1 contains.
     fn selected(&self, unconfirmed: &[Transaction]) -> Vec<usize> {
         let candidates = unconfirmed.iter().cloned().map(Rc::new).collect();
         let mut choice = TxSelection::new(candidates, &address(1), LAST.next(), NOW, &self.network);
-        let state = self.state();
-        while choice.step(&state, &self.network).unwrap() {}
+        self.with_chain(|chain| while choice.step(chain).unwrap() {});
         let place = |chosen: Transaction| unconfirmed.iter().position(|one| *one == chosen).unwrap();
         choice.into_parts().0.into_iter().map(place).collect()
     }
@@ -197,15 +204,15 @@ impl Fixture {
     }
 
     fn unlock(&self, unlocked: &mut UnlockedAccounts, name: u8) -> UnlockResult {
-        unlocked.unlock(pair(name), LAST, &self.state(), &self.network).unwrap()
+        self.with_chain(|chain| unlocked.unlock(pair(name), chain)).unwrap()
     }
 
     fn configure(&self, unlocked: &mut UnlockedAccounts, name: u8) -> UnlockResult {
-        unlocked.unlock_configured(pair(name), LAST, &self.state(), &self.network).unwrap()
+        self.with_chain(|chain| unlocked.unlock_configured(pair(name), chain)).unwrap()
     }
 
     fn begin(&self, unlocked: &mut UnlockedAccounts) -> Option<HarvestRound> {
-        HarvestRound::begin(unlocked, NOW, &self.state(), &self.network).unwrap()
+        self.with_chain(|chain| HarvestRound::begin(unlocked, chain)).unwrap()
     }
 
     fn step(
@@ -215,7 +222,7 @@ impl Fixture {
         unconfirmed: &[Transaction],
     ) -> HarvestProgress {
         let unconfirmed = || unconfirmed.iter().cloned().map(Rc::new).collect();
-        tick.step(unlocked, unconfirmed, &self.state(), &self.network).unwrap()
+        self.with_chain(|chain| tick.step(unlocked, unconfirmed, chain)).unwrap()
     }
 
     /// Runs a harvest round to its end. Returns its block and the errors of discarded blocks.
@@ -364,10 +371,10 @@ fn a_definition_that_cannot_be_applied_leaves_no_mosaic() {
 fn most_writes(scene: &Fixture, unconfirmed: &[Transaction], selected: usize) -> usize {
     let candidates = unconfirmed.iter().cloned().map(Rc::new).collect();
     let mut selection = TxSelection::new(candidates, &address(1), LAST.next(), NOW, &scene.network);
-    let (state, mut most) = (scene.state(), 0);
+    let mut most = 0;
     loop {
         let before = selection.changes.writes;
-        if !selection.step(&state, &scene.network).unwrap() {
+        if !scene.with_chain(|chain| selection.step(chain)).unwrap() {
             break;
         }
         most = most.max(selection.changes.writes - before);
@@ -553,7 +560,7 @@ fn a_hit_needs_a_time_after_the_last_block() {
     let mut unlocked = scene.unlocked(&[1]);
     for now in [0, 60_000] {
         let mut tick =
-            HarvestRound::begin(&mut unlocked, Timestamp(now), &scene.state(), &scene.network).unwrap().unwrap();
+            scene.with_chain_at(Timestamp(now), |chain| HarvestRound::begin(&mut unlocked, chain)).unwrap().unwrap();
         assert!(matches!(scene.step(&mut tick, &unlocked, &[]), HarvestProgress::Working));
         assert!(matches!(scene.step(&mut tick, &unlocked, &[]), HarvestProgress::Done(None)));
     }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use crate::chain::snapshot::ChainSnapshot;
 use crate::crypto::KeyPair;
 use crate::model::units::MIN_STAKE;
-use crate::model::{Address, Amount, Height, Network};
+use crate::model::{Address, Amount, Height};
 use crate::rules::may_not_harvest;
 use crate::state::{self, LinkRole};
-use crate::store::{Read, StoreError};
+use crate::store::StoreError;
 
 /// Result of unlocking an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +40,15 @@ impl UnlockResult {
 }
 
 /// Checks whether an account, or the owner of a remote account, has enough vested balance to harvest at a height.
-pub fn check_eligibility(
-    address: &Address,
-    height: Height,
-    state: &impl Read,
-    network: &Network,
-) -> Result<UnlockResult, StoreError> {
+fn check_eligibility(address: &Address, height: Height, chain: &ChainSnapshot<'_>) -> Result<UnlockResult, StoreError> {
+    let state = chain.snapshot;
     let account = state::account(state, address)?;
     if !account.is_known() {
         return Ok(UnlockResult::UnknownAccount);
     }
     let owner = account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.linked_address);
     let behind = owner.map(|owner| state::account(state, &owner)).transpose()?.unwrap_or(account);
-    let vested = Amount(behind.balance.at(height, &network.chain).vested);
+    let vested = Amount(behind.balance.at(height, &chain.network.chain).vested);
     Ok(if vested < MIN_STAKE { UnlockResult::HarvestingIneligible } else { UnlockResult::Success })
 }
 
@@ -76,16 +73,10 @@ impl UnlockedAccounts {
         UnlockedAccounts { limit, keys: BTreeMap::new(), pending: Vec::new() }
     }
 
-    /// Starts harvesting with a key that a client unlocks. `height` is that of the tip.
-    pub fn unlock(
-        &mut self,
-        pair: Box<KeyPair>,
-        height: Height,
-        state: &impl Read,
-        network: &Network,
-    ) -> Result<UnlockResult, StoreError> {
-        let address = address_of(&pair, network);
-        let result = self.check_unlock(&address, &pair, height, state, network)?;
+    /// Starts harvesting with a key that a client unlocks.
+    pub fn unlock(&mut self, pair: Box<KeyPair>, chain: &ChainSnapshot<'_>) -> Result<UnlockResult, StoreError> {
+        let address = Address::from_public_key(&pair.public(), chain.network.byte);
+        let result = self.check_unlock(&address, &pair, chain)?;
         if result == UnlockResult::Success {
             self.keys.entry(address).or_insert(UnlockedKey { pair, configured: false });
         }
@@ -96,12 +87,10 @@ impl UnlockedAccounts {
     pub fn unlock_configured(
         &mut self,
         pair: Box<KeyPair>,
-        height: Height,
-        state: &impl Read,
-        network: &Network,
+        chain: &ChainSnapshot<'_>,
     ) -> Result<UnlockResult, StoreError> {
-        let address = address_of(&pair, network);
-        let result = self.check_unlock(&address, &pair, height, state, network);
+        let address = Address::from_public_key(&pair.public(), chain.network.byte);
+        let result = self.check_unlock(&address, &pair, chain);
         match result {
             Ok(UnlockResult::Success) => self.insert_configured(address, pair),
             _ => self.pending.push((address, pair)),
@@ -110,10 +99,10 @@ impl UnlockedAccounts {
     }
 
     /// Starts the waiting configured accounts that are now eligible.
-    pub fn retry(&mut self, height: Height, state: &impl Read, network: &Network) -> Result<(), StoreError> {
+    pub(super) fn retry(&mut self, chain: &ChainSnapshot<'_>) -> Result<(), StoreError> {
         let mut index = 0;
         while let Some((address, pair)) = self.pending.get(index) {
-            if self.check_unlock(address, pair, height, state, network)? == UnlockResult::Success {
+            if self.check_unlock(address, pair, chain)? == UnlockResult::Success {
                 let (address, pair) = self.pending.remove(index);
                 self.insert_configured(address, pair);
             } else {
@@ -132,9 +121,7 @@ impl UnlockedAccounts {
         &self,
         address: &Address,
         pair: &KeyPair,
-        height: Height,
-        state: &impl Read,
-        network: &Network,
+        chain: &ChainSnapshot<'_>,
     ) -> Result<UnlockResult, StoreError> {
         if !self.contains(address) && i64::try_from(self.count()) == Ok(i64::from(self.limit)) {
             return Ok(UnlockResult::ServerLimit);
@@ -142,7 +129,7 @@ impl UnlockedAccounts {
         if may_not_harvest(&pair.public()) {
             return Ok(UnlockResult::HarvestingBlocked);
         }
-        check_eligibility(address, height, state, network)
+        check_eligibility(address, chain.height, chain)
     }
 
     /// Stops an account from harvesting, even a configured one.
@@ -152,10 +139,10 @@ impl UnlockedAccounts {
     }
 
     /// Stops the accounts that may not harvest at a height. Configured ones are retried later.
-    pub fn prune(&mut self, height: Height, state: &impl Read, network: &Network) -> Result<(), StoreError> {
+    pub(super) fn prune(&mut self, height: Height, chain: &ChainSnapshot<'_>) -> Result<(), StoreError> {
         let mut ended = Vec::new();
         for address in self.keys.keys() {
-            if check_eligibility(address, height, state, network)? != UnlockResult::Success {
+            if check_eligibility(address, height, chain)? != UnlockResult::Success {
                 ended.push(*address);
             }
         }
@@ -191,8 +178,4 @@ impl UnlockedAccounts {
         let (address, key) = self.keys.range::<Address, _>((from, Bound::Unbounded)).next()?;
         Some((*address, &key.pair))
     }
-}
-
-fn address_of(pair: &KeyPair, network: &Network) -> Address {
-    Address::from_public_key(&pair.public(), network.byte)
 }
