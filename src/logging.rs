@@ -59,24 +59,14 @@ pub enum Style {
 /// Installs the log. Fails if called a second time.
 pub fn init(level: LevelFilter, now: UnixMillis, style: Style) -> Result<(), SetLoggerError> {
     log::set_boxed_logger(Box::new(Logger { now, style }))?;
-    set_level(level);
-    Ok(())
-}
-
-/// Sets the least severe level that is logged.
-pub fn set_level(level: LevelFilter) {
     log::set_max_level(level);
-}
-
-/// Writes queued output, as far as standard error accepts it. Never blocks.
-pub fn flush() {
-    log::logger().flush();
+    Ok(())
 }
 
 /// Writes queued output at exit: waits until all is written, or standard error accepted nothing for a second.
 pub fn finish() {
     for _ in 0..MAX_EXIT_WAITS {
-        flush();
+        log::logger().flush();
         // Uses the queue directly: output may be queued although the program failed before the log was installed.
         if with_queue(LineQueue::write_queued).unwrap_or(true) || !StderrWriter::wait(EXIT_WAIT) {
             return;
@@ -118,6 +108,7 @@ impl Log for Logger {
         }
     }
 
+    /// Writes queued output, as far as standard error accepts it. Never blocks.
     fn flush(&self) {
         with_queue(|queue| queue.flush(|dropped| self.dropped_line(dropped)));
     }

@@ -4,9 +4,8 @@
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::OnceLock;
 use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{CommandFactory, FromArgMatches};
 use nisd::clock::System;
@@ -175,6 +174,5 @@ fn random(bytes: &mut [u8]) -> std::io::Result<()> {
 
 /// Milliseconds of a monotonic clock.
 fn millis() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_millis() as u64
+    event_loop::uptime().as_millis() as u64
 }

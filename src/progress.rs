@@ -116,14 +116,6 @@ impl ProgressMeter {
         }
     }
 
-    /// Returns a text that clears the terminal's line, so that something else can be written there; empty for a log.
-    pub fn erase(&mut self) -> String {
-        match self.written {
-            0 => String::new(),
-            _ => self.rewrite("") + "\r",
-        }
-    }
-
     fn rewrite(&mut self, line: &str) -> String {
         let columns = line.chars().count();
         let text = format!("\r{line:<width$}", width = self.written);
@@ -307,9 +299,6 @@ mod tests {
         let short = meter.report(2_000, &at(9)).unwrap();
         assert_eq!(short.chars().count(), long.chars().count());
         assert!(short.ends_with("  "), "{short}");
-        let blank = meter.erase();
-        assert_eq!(blank.trim(), "");
-        assert_eq!(meter.erase(), "");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! The whole file may be gzip-compressed.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io::{self, BufReader, Read, Write};
 use std::rc::Rc;
-use std::vec;
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -57,10 +57,10 @@ impl<'a> BlockFile<'a> {
         let consumed = Rc::default();
         let mut input = CountingReader { input, count: Rc::clone(&consumed) };
         // A pipe may deliver the first bytes one by one.
-        let mut start = [0; GZIP_MAGIC.len()];
-        let filled = read_fully(&mut input, &mut start)?;
+        let mut start = Vec::new();
+        input.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut start)?;
         let compressed = start == GZIP_MAGIC;
-        let input = BufReader::new(io::Cursor::new(start).take(filled as u64).chain(input));
+        let input = BufReader::new(io::Cursor::new(start).chain(input));
         let input: Box<dyn Read + 'a> = match compressed {
             true => Box::new(BufReader::new(MultiGzDecoder::new(input))),
             false => Box::new(input),
@@ -80,26 +80,26 @@ impl<'a> BlockFile<'a> {
 
     /// Reads the bytes of the next block into `block`. Returns `false` at the end of the file.
     pub fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, BlockFileError> {
-        let mut length = [0; 4];
-        match read_fully(&mut self.input, &mut length)? {
-            0 => return Ok(false),
-            4 => {}
+        block.clear();
+        self.input.by_ref().take(4).read_to_end(block)?;
+        let length = match (block.as_slice(), block.first_chunk()) {
+            ([], _) => return Ok(false),
+            (_, Some(length)) => i32::from_le_bytes(*length),
             _ => return Err(BlockFileError::Truncated),
-        }
-        let length = i32::from_le_bytes(length);
+        };
         let wanted = usize::try_from(length).ok().filter(|n| (1..=MAX_BLOCK_BYTES).contains(n));
         let wanted = wanted.ok_or(BlockFileError::Length(length))?;
         block.clear();
         // The buffer grows with the bytes present, not with the length claimed.
-        (&mut self.input).take(wanted as u64).read_to_end(block)?;
+        self.input.by_ref().take(wanted as u64).read_to_end(block)?;
         if block.len() < wanted { Err(BlockFileError::Truncated) } else { Ok(true) }
     }
 }
 
 /// Reads the blocks of several files, one after another.
 pub struct BlockFiles<'a> {
-    files: vec::IntoIter<BlockFile<'a>>,
-    file: Option<BlockFile<'a>>,
+    /// The present file, and those after it.
+    files: VecDeque<BlockFile<'a>>,
     /// Total size of all files, and the bytes of those already read to the end.
     size: Option<u64>,
     finished: u64,
@@ -109,25 +109,25 @@ impl<'a> BlockFiles<'a> {
     /// Creates a reader of the files in their order.
     pub fn new(files: Vec<BlockFile<'a>>) -> BlockFiles<'a> {
         let size = files.iter().map(|file| file.progress().1).sum();
-        BlockFiles { files: files.into_iter(), file: None, size, finished: 0 }
+        BlockFiles { files: files.into(), size, finished: 0 }
     }
 
     /// Returns the bytes read, and the total size if the size of every file is known.
     pub fn progress(&self) -> Option<(u64, u64)> {
-        let current = self.file.as_ref().map_or(0, |file| file.progress().0);
+        let current = self.files.front().map_or(0, |file| file.progress().0);
         self.size.map(|size| (self.finished + current, size))
     }
 
     /// Reads the bytes of the next block into `block`. Returns `false` at the end of the last file.
     pub fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, BlockFileError> {
-        loop {
-            let Some(mut file) = self.file.take().or_else(|| self.files.next()) else { return Ok(false) };
+        while let Some(file) = self.files.front_mut() {
             if file.next(block)? {
-                self.file = Some(file);
                 return Ok(true);
             }
             self.finished += file.progress().0;
+            self.files.pop_front();
         }
+        Ok(false)
     }
 }
 
@@ -165,19 +165,6 @@ pub fn block_links(bytes: &[u8]) -> Option<BlockLinks> {
     let previous_hash = Hash256(*bytes.get(PREVIOUS_HASH + 8..)?.first_chunk()?);
     let hash = keccak256_parts(&[&bytes[..SIGNATURE], &bytes[PREVIOUS_HASH..]]);
     Some(BlockLinks { hash: Hash256(hash), previous_hash, height })
-}
-
-fn read_fully(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match input.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 /// Appends a block to a block file.

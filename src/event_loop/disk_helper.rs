@@ -7,6 +7,7 @@
 //!
 //! If the helper cannot be started or has ended, the node waits for the disk itself and answers no client meanwhile.
 
+use std::error::Error;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -22,9 +23,8 @@ use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
 use rustix::fs::FileType;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use thiserror::Error;
 
-use crate::store::{Store, StoreError, SyncFile};
+use crate::store::{Store, SyncFile};
 
 /// The argument that makes a process the helper.
 const ARGUMENT: &str = "wait-for-disk";
@@ -32,9 +32,6 @@ const ARGUMENT: &str = "wait-for-disk";
 pub const TOKEN: Token = Token(1);
 /// Minimum time between two starts of a helper.
 const START_INTERVAL: Duration = Duration::from_secs(60);
-/// Requests to the helper.
-const DATA: u8 = b'd';
-const RECORD: u8 = b'r';
 
 /// The helper of a store, if one is running.
 pub struct DiskHelper<'a> {
@@ -84,27 +81,17 @@ impl<'a> DiskHelper<'a> {
     /// Requests the next synchronisation that the store needs. Starts another helper if none is running and one is due.
     pub fn request_sync(&mut self, uptime: Duration) {
         if self.running.is_none() {
-            self.reap_exited();
+            // Its exit may take long if it waits for a dead disk.
+            self.exiting.take_if(|child| !matches!(child.try_wait(), Ok(None)));
             if self.exiting.is_none() && uptime >= self.next_start {
                 self.try_start(uptime);
             }
         }
         let Some(helper) = &mut self.running else { return };
         let Some(file) = self.store.next_sync() else { return };
-        let byte = match file {
-            SyncFile::Data => DATA,
-            SyncFile::Record => RECORD,
-        };
         // The socket has space: at most one byte is in flight.
-        if let Err(error) = helper.socket.write_all(&[byte]) {
+        if let Err(error) = helper.socket.write_all(&[file as u8]) {
             self.drop_helper(&format!("cannot be written to ({error})"));
-        }
-    }
-
-    /// Forgets the ended helper after its exit, which may take long if it waits for a dead disk.
-    fn reap_exited(&mut self) {
-        if self.exiting.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
-            self.exiting = None;
         }
     }
 
@@ -127,7 +114,7 @@ impl<'a> DiskHelper<'a> {
         }
     }
 
-    fn spawn_helper(&self) -> Result<Option<Running>, StartError> {
+    fn spawn_helper(&self) -> Result<Option<Running>, Box<dyn Error>> {
         let Some([data, record]) = self.store.helper_files()? else { return Ok(None) };
         let (ours, theirs) = BlockingStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -160,15 +147,6 @@ impl Drop for DiskHelper<'_> {
     fn drop(&mut self) {
         self.store.set_helper(false);
     }
-}
-
-/// The helper cannot be started.
-#[derive(Debug, Error)]
-enum StartError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    System(#[from] io::Error),
 }
 
 /// Returns the path of this program, even if its file was replaced since it was started.
@@ -206,8 +184,8 @@ fn serve() -> io::Result<()> {
     loop {
         let result = match node.read(&mut asked) {
             Ok(0) => return Ok(()),
-            Ok(_) if asked == [DATA] => data.sync_data(),
-            Ok(_) if asked == [RECORD] => record.sync_data(),
+            Ok(_) if asked == [SyncFile::Data as u8] => data.sync_data(),
+            Ok(_) if asked == [SyncFile::Record as u8] => record.sync_data(),
             Ok(_) => Err(ErrorKind::InvalidInput.into()),
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),

@@ -78,7 +78,8 @@ const NOTIFICATIONS_PER_TIMEOUT: u32 = 4;
 
 /// The supervisor (systemd) that started the node, if there is one.
 pub struct SystemdNotifier {
-    notify_socket: Option<NotifySocket>,
+    /// The notification socket, and its address.
+    notify_socket: Option<(UnixDatagram, SocketAddr)>,
     /// Interval of watchdog notifications.
     interval: Option<Duration>,
     watchdog_due: Duration,
@@ -87,16 +88,10 @@ pub struct SystemdNotifier {
     is_ready: bool,
 }
 
-/// The notification socket.
-struct NotifySocket {
-    socket: UnixDatagram,
-    to: SocketAddr,
-}
-
 impl SystemdNotifier {
     /// Creates it from the environment.
     pub fn from_env() -> SystemdNotifier {
-        let socket = env::var_os("NOTIFY_SOCKET").and_then(|name| match NotifySocket::to(&name) {
+        let socket = env::var_os("NOTIFY_SOCKET").and_then(|name| match notify_socket(&name) {
             Ok(socket) => Some(socket),
             Err(error) => {
                 log::warn!("systemd cannot be notified at {}: {error}", name.display());
@@ -152,24 +147,20 @@ impl SystemdNotifier {
     /// Sends a notification; true also without a supervisor. One that would block is dropped: it is repeated or
     /// unimportant.
     fn notify(&self, text: &str) -> bool {
-        self.notify_socket
-            .as_ref()
-            .is_none_or(|NotifySocket { socket, to }| socket.send_to_addr(text.as_bytes(), to).is_ok())
+        self.notify_socket.as_ref().is_none_or(|(socket, to)| socket.send_to_addr(text.as_bytes(), to).is_ok())
     }
 }
 
-impl NotifySocket {
-    /// Opens a socket to a path, or to an abstract name after an `@`.
-    fn to(name: &OsStr) -> io::Result<NotifySocket> {
-        let to = match name.as_bytes().strip_prefix(b"@") {
-            #[cfg(target_os = "linux")]
-            Some(name) => <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)?,
-            _ => SocketAddr::from_pathname(name)?,
-        };
-        let socket = UnixDatagram::unbound()?;
-        socket.set_nonblocking(true)?;
-        Ok(NotifySocket { socket, to })
-    }
+/// Opens a socket to a path, or to an abstract name after an `@`.
+fn notify_socket(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let to = match name.as_bytes().strip_prefix(b"@") {
+        #[cfg(target_os = "linux")]
+        Some(name) => <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(name)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    Ok((socket, to))
 }
 
 #[cfg(test)]

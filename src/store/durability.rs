@@ -240,13 +240,13 @@ pub fn refuse_unrecovered(folder: &Path, boot: BootId) -> Result<(), StoreError>
     }
 }
 
-/// A file of a store, for the helper.
+/// A file of a store, for the helper; the value is its request for the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncFile {
     /// The data file.
-    Data,
+    Data = b'd' as isize,
     /// The durable-meta file.
-    Record,
+    Record = b'r' as isize,
 }
 
 /// How far the last commit is on its way to the disk.

@@ -106,7 +106,8 @@ fn network(data: &Value) -> Network {
     }
 }
 
-/// Returns the first block that one of the accounts makes from the time of `chain` on, and the accounts whose blocks were discarded.
+/// Returns the first block that one of the accounts makes from the time of `chain` on, and the accounts whose blocks
+/// were discarded.
 fn first_block(
     unlocked: &mut UnlockedAccounts,
     unconfirmed: &[Rc<Transaction>],
