@@ -363,12 +363,12 @@ mod tests {
     #[test]
     fn other_crates_log_only_warnings_and_errors() {
         let logger = Logger { now: || 0, style: Style::Plain };
-        set_level(LevelFilter::Debug);
+        log::set_max_level(LevelFilter::Debug);
         let hears = |level, target| logger.enabled(&Metadata::builder().level(level).target(target).build());
         assert!(hears(Level::Debug, "nisd::api") && hears(Level::Debug, "nisd"));
         assert!(!hears(Level::Trace, "nisd"));
         assert!(hears(Level::Warn, "mio") && !hears(Level::Info, "mio") && !hears(Level::Info, "nisdx"));
-        set_level(LevelFilter::Off);
+        log::set_max_level(LevelFilter::Off);
         assert!(!hears(Level::Error, "nisd"));
     }
 

@@ -5,7 +5,7 @@ mod process;
 mod settings;
 
 pub use self::disk_helper::run_if_helper;
-pub use self::process::forbid_core_dumps;
+pub use self::process::{forbid_core_dumps, uptime};
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -29,7 +29,7 @@ use crate::net::service::{LoopTime, Service};
 use crate::node::{BlockProgress, Bootstrap, IMPORT_OPTIONS, Import, MAX_KEPT_BYTES, Node, PreTrustedPeer, Start};
 use crate::progress::{Progress, ProgressMeter};
 use crate::store::Store;
-use crate::{commands, config, logging};
+use crate::{commands, config};
 use mio::Token;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
@@ -286,7 +286,7 @@ fn run_loop<M: Runnable>(
         if let Some(text) = service.peers_to_store(reactor.time()) {
             context.kept_peers.write(&text, false);
         }
-        logging::flush();
+        log::logger().flush();
         if ready.is_ready(SIGNALS) && context.handle_signals(reactor, service) {
             return Ok(ExitReason::Signalled);
         }

@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use super::{NodeError, process};
 use crate::config::{Bind, LocalAddresses, ReloadEffect, SettingChange, Settings};
-use crate::logging;
 use crate::net::fetch::{DnsConfig, FetchConfig, FetchLimits};
 use crate::net::{self, Reactor, service::ListenerId};
 use crate::node::{self, PreTrustedPeer};
@@ -176,7 +175,7 @@ impl<'a> ActiveSettings<'a> {
         if self.settings.http.local.hosts().is_empty() {
             self.local = self.settings.http.local.clone();
         }
-        logging::set_level(self.settings.node.log_level);
+        log::set_max_level(self.settings.node.log_level);
         apply_limits(reactor, &self.settings);
         Some(self.compare_lists(known))
     }
