@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nisd::chain::{BranchOutcome, CandidateBranch, Validity, rollback};
+use nisd::chain::{BranchOutcome, CandidateBranch, StakeCache, Validity, rollback};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PublicKey};
 use nisd::model::transaction::{entity_version, wire_version};
@@ -170,7 +170,7 @@ impl Node {
     fn offer(&self, common: Height, blocks: Vec<Block>, now: Timestamp) -> BranchOutcome {
         let mut part = CandidateBranch::new(&self.store, &self.network, common, blocks).expect("near the tip");
         loop {
-            if let Some(outcome) = part.step(now).expect("a store that works") {
+            if let Some(outcome) = part.step(now, &mut StakeCache::default()).expect("a store that works") {
                 return outcome;
             }
         }

@@ -7,7 +7,7 @@ use super::apply::{self, AppliedBlock, Retention, lowest_undoable};
 use super::chain_tip::ChainTip;
 use super::error::BlockError;
 use super::proof;
-use super::recalculation::{Recalculation, due_after};
+use super::recalculation::{Recalculation, StakeCache, due_after};
 use crate::codec::SigningForm;
 use crate::crypto::hash::keccak256;
 use crate::crypto::{PublicKey, Signature, Verifier};
@@ -28,6 +28,8 @@ pub struct ExecutionContext<'a> {
     pub retention: Retention,
     /// Caches the public keys that it decoded.
     pub verifier: &'a mut Verifier,
+    /// The accounts with a stake, for recalculations.
+    pub stakes: &'a mut StakeCache,
     /// Hashes of the earlier transactions of the same candidate branch, including nested ones.
     pub seen: &'a mut BTreeSet<Hash256>,
 }
@@ -177,14 +179,17 @@ impl BlockExecution {
             Stage::Flushing => match (Ledger { txn, block: &mut self.context, network }).flush_step()? {
                 true => Stage::Flushing,
                 false => {
-                    self.context = BlockContext::new(self.block.height, self.block.timestamp);
+                    let context = BlockContext::new(self.block.height, self.block.timestamp);
+                    let changed = std::mem::replace(&mut self.context, context).changed_stakes;
+                    let (parent, block) = (tip.tip.as_ref().map(|parent| parent.hash), self.position.hash);
+                    env.stakes.follow(parent, block, changed);
                     match due_after(self.block.height) {
-                        Some(due) => Stage::Recalculating(Box::new(Recalculation::new(due))),
+                        Some(due) => Stage::Recalculating(Box::new(Recalculation::new(due, block))),
                         None => self.begin_compaction(txn, tip)?,
                     }
                 }
             },
-            Stage::Recalculating(mut recalculation) => match recalculation.step(txn, network)? {
+            Stage::Recalculating(mut recalculation) => match recalculation.step(txn, network, env.stakes)? {
                 true => Stage::Recalculating(recalculation),
                 false => self.begin_compaction(txn, tip)?,
             },

@@ -8,6 +8,7 @@ use super::apply::Retention;
 use super::block_execution::{BlockExecution, ExecutionContext, check_block_signature};
 use super::chain_tip::ChainTip;
 use super::error::BlockError;
+use super::recalculation::StakeCache;
 use crate::codec::Context;
 use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_height};
 use crate::crypto::Verifier;
@@ -117,6 +118,7 @@ pub struct BlockImporter<'s> {
     options: ImportOptions,
     retention: Retention,
     verifier: Verifier,
+    stakes: StakeCache,
     buffer: Vec<u8>,
     /// Whether blocks are kept in memory until they are committed.
     can_retry: bool,
@@ -169,6 +171,7 @@ impl<'s> BlockImporter<'s> {
             options,
             retention: Retention::Chain,
             verifier: Verifier::default(),
+            stakes: StakeCache::default(),
             buffer: Vec::new(),
             can_retry: false,
             uncommitted: VecDeque::new(),
@@ -422,8 +425,14 @@ impl<'s> BlockImporter<'s> {
             Some(batch) => batch,
             empty => empty.insert(self.store.begin_write()?),
         };
-        let (verifier, seen) = (&mut self.verifier, &mut self.seen);
-        let mut env = ExecutionContext { network: self.network, now, retention: self.retention, verifier, seen };
+        let mut env = ExecutionContext {
+            network: self.network,
+            now,
+            retention: self.retention,
+            verifier: &mut self.verifier,
+            stakes: &mut self.stakes,
+            seen: &mut self.seen,
+        };
         let stored = match block.step(batch, &self.head, &mut env) {
             Ok(Some(header)) => header,
             unfinished => {

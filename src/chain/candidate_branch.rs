@@ -9,6 +9,7 @@ use super::apply::{Retention, RollbackError, check_undoable, undo_tip};
 use super::block_execution::{BlockExecution, ExecutionContext, check_block_signature};
 use super::chain_tip::ChainTip;
 use super::error::BlockError;
+use super::recalculation::StakeCache;
 use super::reorgs::ReplacedBlock;
 use crate::codec::Context;
 use crate::crypto::Verifier;
@@ -148,13 +149,13 @@ impl<'s> CandidateBranch<'s> {
         self.outcome.is_some()
     }
 
-    /// Does one piece of work; `now` is network time. Must not be called while the store waits for the disk
+    /// Does one piece of work; `now` is network time, and `stakes` are those of our chain. Must not be called while the store waits for the disk
     /// ([`Store::waits_for_disk`]). Returns the outcome once it is durable; nothing is left to do then. Fails only if
     /// the store does; then the branch must be dropped, and nothing has changed, or it is not known whether the change
     /// is durable.
-    pub fn step(&mut self, now: Timestamp) -> Result<Option<BranchOutcome>, StoreError> {
+    pub fn step(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<Option<BranchOutcome>, StoreError> {
         if self.outcome.is_none() {
-            let outcome = match self.advance(now) {
+            let outcome = match self.advance(now, stakes) {
                 Ok(false) => return Ok(None),
                 // At most one commit may be not yet durable.
                 Ok(true) if !self.store.poll_sync()? => return Ok(None),
@@ -172,7 +173,7 @@ impl<'s> CandidateBranch<'s> {
     }
 
     /// Does one piece of work. Returns whether the whole branch is processed.
-    fn advance(&mut self, now: Timestamp) -> Result<bool, BlockError> {
+    fn advance(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<bool, BlockError> {
         let Some(txn) = &mut self.txn else { return Ok(true) };
         let Some(head) = &mut self.tip else {
             let last = tip(txn)?.ok_or(StoreError::Empty)?.height;
@@ -204,7 +205,7 @@ impl<'s> CandidateBranch<'s> {
         }
         let Some(block) = self.blocks.front_mut() else { return Ok(true) };
         let (network, verifier, seen) = (self.network, &mut self.verifier, &mut self.seen);
-        let mut env = ExecutionContext { network, now, retention: Retention::Chain, verifier, seen };
+        let mut env = ExecutionContext { network, now, retention: Retention::Chain, verifier, stakes, seen };
         if let Some(header) = block.step(txn, head, &mut env)? {
             head.push(header);
             self.blocks.pop_front();

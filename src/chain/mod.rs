@@ -27,7 +27,7 @@ pub use candidate_branch::{
 pub use chain_tip::DifficultyWindow;
 pub use error::BlockError;
 pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
-pub use recalculation::{Recalculation, due_after};
+pub use recalculation::{Recalculation, StakeCache, due_after};
 pub use reorgs::{MAX_REORGS, MAX_REPLACED, Reorg, ReorgLog, ReplacedBlock};
 pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, RawTransaction};
 pub use store_verifier::{StoreDifference, StoreVerifier};

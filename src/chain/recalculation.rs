@@ -6,26 +6,86 @@ use std::vec;
 
 use super::error::BlockError;
 use crate::importance::{Calculation, Settings};
-use crate::model::{Amount, Height, Network};
-use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink};
+use crate::model::{Address, Amount, Hash256, Height, Network};
+use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink, VestedBalance};
 use crate::store::{Read, StoreError, Table, WriteTxn, block_key};
 
-/// Accounts, outlinks or results processed in one step.
+/// Rows, outlinks or results processed in one step.
 const ENTRIES_PER_STEP: usize = 64;
+/// Kept accounts processed in one step.
+const KEPT_PER_STEP: usize = 512;
+/// Maximum number of accounts kept between recalculations, about 8 MB. With more, each recalculation reads all of them.
+const MAX_KEPT: usize = 100_000;
+/// Maximum number of changes remembered between recalculations.
+const MAX_CHANGES: usize = 200_000;
 /// Budget of the calculation for one step: about the cost of a signature check.
 const BUDGET: u32 = 2_000;
+
+/// An account that is eligible once its whole balance is vested.
+#[derive(Debug)]
+struct Stake {
+    account: AccountId,
+    address: Address,
+    first_height: Height,
+    balance: VestedBalance,
+}
+
+impl Stake {
+    /// Reads an account. Returns `None` if it is unknown, or is the nemesis account.
+    fn read(state: &impl Read, account: AccountId, network: &Network) -> Result<Option<Stake>, StoreError> {
+        let state::Account { balance, first_height, .. } = state::account_at(state, account)?;
+        let address = account.address(state)?;
+        let counts = first_height > 0 && address != network.nemesis_signer;
+        Ok(counts.then_some(Stake { account, address, first_height: Height(first_height), balance }))
+    }
+
+    /// Passes the account to a calculation.
+    fn add_to(&mut self, calculation: &mut Calculation, height: Height, network: &Network) {
+        self.balance = self.balance.at(height, &network.chain);
+        calculation.add_account(self.account.0, self.address, Amount(self.balance.vested), self.first_height);
+    }
+}
+
+/// The accounts with a stake as of the last recalculation, and which of them blocks have changed since, so that the next
+/// recalculation reads only those. It follows one chain block by block, and is empty after anything else.
+#[derive(Debug, Default)]
+pub struct StakeCache {
+    /// Hash of the last block; `None` if nothing is known.
+    tip: Option<Hash256>,
+    /// In ascending order of their ids.
+    stakes: Vec<Stake>,
+    changed: Vec<AccountId>,
+}
+
+impl StakeCache {
+    /// Adds a block, which has changed the stakes of these accounts.
+    pub fn follow(&mut self, parent: Option<Hash256>, block: Hash256, changed: Vec<AccountId>) {
+        if self.tip != parent || self.changed.len() + changed.len() > MAX_CHANGES {
+            return *self = StakeCache::default();
+        }
+        self.tip = Some(block);
+        self.changed.extend(changed);
+    }
+}
 
 /// A recalculation in progress. It reads the state after the block, and must be finished before the next block starts.
 pub struct Recalculation {
     height: Height,
+    /// Hash of the block.
+    block: Hash256,
     stage: Stage,
 }
 
 enum Stage {
     /// Nothing is read yet.
     Starting,
-    /// Candidate accounts are read from this number on.
-    Accounts(Box<Calculation>, AccountId),
+    /// All candidate accounts are read from this number on.
+    AllAccounts(Box<Calculation>, AccountId),
+    /// The candidate accounts that have changed are read: those to read, and those read, without those that lost their
+    /// stakes.
+    ChangedAccounts(Box<Calculation>, vec::IntoIter<AccountId>, Vec<(AccountId, Option<Stake>)>),
+    /// They are merged with those kept.
+    Merging(Box<Calculation>, Peekable<vec::IntoIter<(AccountId, Option<Stake>)>>, Peekable<vec::IntoIter<Stake>>),
     /// Outlinks are read from this height and index in the block on.
     Outlinks(Box<Calculation>, Height, usize),
     /// The calculation runs.
@@ -45,16 +105,38 @@ pub fn due_after(height: Height) -> Option<Height> {
 }
 
 impl Recalculation {
-    /// Creates the recalculation for a importance height.
-    pub fn new(height: Height) -> Recalculation {
-        Recalculation { height, stage: Stage::Starting }
+    /// Creates the recalculation for an importance height, after a block with this hash.
+    pub fn new(height: Height, block: Hash256) -> Recalculation {
+        Recalculation { height, block, stage: Stage::Starting }
     }
 
     /// Does one piece of work. Returns whether there is more.
-    pub fn step(&mut self, txn: &mut WriteTxn<'_>, network: &Network) -> Result<bool, BlockError> {
+    pub fn step(
+        &mut self,
+        txn: &mut WriteTxn<'_>,
+        network: &Network,
+        cache: &mut StakeCache,
+    ) -> Result<bool, BlockError> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Starting => self.begin(txn, network)?,
-            Stage::Accounts(calculation, from) => self.read_accounts(calculation, from, txn, network)?,
+            Stage::Starting => self.begin(txn, network, cache)?,
+            Stage::AllAccounts(calculation, from) => self.read_accounts(calculation, from, txn, network, cache)?,
+            Stage::ChangedAccounts(calculation, mut unread, mut read) => {
+                for account in unread.by_ref().take(ENTRIES_PER_STEP) {
+                    let has_stake = txn.contains(Table::EligibleAccounts, &account.key())?;
+                    let stake = if has_stake { Stake::read(txn, account, network)? } else { None };
+                    read.push((account, stake));
+                }
+                if unread.len() > 0 {
+                    Stage::ChangedAccounts(calculation, unread, read)
+                } else {
+                    let kept = std::mem::take(&mut cache.stakes);
+                    cache.stakes.reserve_exact(kept.len() + read.len());
+                    Stage::Merging(calculation, read.into_iter().peekable(), kept.into_iter().peekable())
+                }
+            }
+            Stage::Merging(calculation, changed, kept) => {
+                self.merge(calculation, changed, kept, txn, network, cache)?
+            }
             Stage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, txn)?,
             Stage::Calculating(calculation) => self.calculate(calculation, txn)?,
             Stage::Writing(merge, writer) => match write_some(merge, writer, txn)? {
@@ -81,14 +163,26 @@ impl Recalculation {
         state::deletable_below(txn, lowest)
     }
 
-    fn begin(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Stage, BlockError> {
+    fn begin(&self, txn: &WriteTxn<'_>, network: &Network, cache: &mut StakeCache) -> Result<Stage, BlockError> {
         let totals = AccountTotals::of(txn)?;
         // Accounts that existed before the block.
         let known = u64::from(totals.allocated - totals.new_at(self.height));
-        let settings = Settings::new(self.height, network.chain.blocks_per_day(), known);
-        let proof_of_stake = network.chain.proof_of_stake;
-        let settings = Settings { proof_of_stake, expected_eligible: totals.stakes.into(), ..settings };
-        Ok(Stage::Accounts(Box::new(Calculation::new(settings)), AccountId(0)))
+        let settings = Settings {
+            proof_of_stake: network.chain.proof_of_stake,
+            expected_eligible: totals.stakes.into(),
+            account_ids: totals.allocated,
+            ..Settings::new(self.height, network.chain.blocks_per_day(), known)
+        };
+        let calculation = Box::new(Calculation::new(settings));
+        // The cache is complete again once all accounts are read.
+        if cache.tip.take() != Some(self.block) || network.chain.proof_of_stake {
+            *cache = StakeCache::default();
+            return Ok(Stage::AllAccounts(calculation, AccountId(0)));
+        }
+        let mut changed = std::mem::take(&mut cache.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        Ok(Stage::ChangedAccounts(calculation, changed.into_iter(), Vec::new()))
     }
 
     /// Passes accounts to the calculation: all for proof of stake, those that may be eligible for proof of importance.
@@ -98,23 +192,67 @@ impl Recalculation {
         from: AccountId,
         txn: &WriteTxn<'_>,
         network: &Network,
+        cache: &mut StakeCache,
     ) -> Result<Stage, BlockError> {
         let table = if network.chain.proof_of_stake { Table::Accounts } else { Table::EligibleAccounts };
         let mut cursor = txn.cursor(table)?;
         let mut entry = cursor.seek(&from.key())?;
         for _ in 0..ENTRIES_PER_STEP {
             let Some((key, _)) = entry else { break };
-            let (number, _) = AccountId::split_key(key)?;
-            let account = state::account_at(txn, number)?;
-            let address = number.address(txn)?;
-            if account.is_known() && address != network.nemesis_signer {
-                let vested = Amount(account.balance.at(self.height, &network.chain).vested);
-                calculation.add_account(number.0, address, vested, Height(account.first_height));
+            if let Some(mut stake) = Stake::read(txn, AccountId::split_key(key)?.0, network)? {
+                stake.add_to(&mut calculation, self.height, network);
+                if !network.chain.proof_of_stake && cache.stakes.len() <= MAX_KEPT {
+                    cache.stakes.push(stake);
+                }
             }
             entry = cursor.next()?;
         }
-        if let Some((key, _)) = entry {
-            return Ok(Stage::Accounts(calculation, AccountId::split_key(key)?.0));
+        match entry {
+            Some((key, _)) => Ok(Stage::AllAccounts(calculation, AccountId::split_key(key)?.0)),
+            None => self.begin_outlinks(calculation, txn, network, cache),
+        }
+    }
+
+    /// Passes the accounts to the calculation that the cache keeps or that have changed.
+    fn merge(
+        &self,
+        mut calculation: Box<Calculation>,
+        mut changed: Peekable<vec::IntoIter<(AccountId, Option<Stake>)>>,
+        mut kept: Peekable<vec::IntoIter<Stake>>,
+        txn: &WriteTxn<'_>,
+        network: &Network,
+        cache: &mut StakeCache,
+    ) -> Result<Stage, BlockError> {
+        for _ in 0..KEPT_PER_STEP {
+            let next = match (changed.peek(), kept.peek()) {
+                (None, None) => return self.begin_outlinks(calculation, txn, network, cache),
+                (Some((account, _)), Some(stake)) if stake.account < *account => kept.next(),
+                (None, Some(_)) => kept.next(),
+                (Some((account, _)), _) => {
+                    let _ = kept.next_if(|stake| stake.account == *account);
+                    changed.next().and_then(|(_, stake)| stake)
+                }
+            };
+            if let Some(mut stake) = next {
+                stake.add_to(&mut calculation, self.height, network);
+                cache.stakes.push(stake);
+            }
+        }
+        Ok(Stage::Merging(calculation, changed, kept))
+    }
+
+    /// All accounts are read: the cache is that of the chain up to the block.
+    fn begin_outlinks(
+        &self,
+        mut calculation: Box<Calculation>,
+        txn: &WriteTxn<'_>,
+        network: &Network,
+        cache: &mut StakeCache,
+    ) -> Result<Stage, BlockError> {
+        if network.chain.proof_of_stake || cache.stakes.len() > MAX_KEPT {
+            *cache = StakeCache::default();
+        } else {
+            cache.tip = Some(self.block);
         }
         let nemesis = state::account(txn, &network.nemesis_signer)?;
         let totals = AccountTotals::of(txn)?;
@@ -147,18 +285,29 @@ fn read_outlinks(
     from: usize,
     txn: &WriteTxn<'_>,
 ) -> Result<Stage, BlockError> {
+    let ids = AccountTotals::of(txn)?.allocated;
     let mut cursor = txn.cursor(Table::Outlinks)?;
-    let Some((key, value)) = cursor.seek(&block_key(height))? else { return Ok(Stage::Calculating(calculation)) };
-    let found = key.try_into().map(u64::from_be_bytes).map(Height).map_err(|_| StoreError::Damaged("outlinks"))?;
-    let from = if found == height { from } else { 0 };
-    let (outlinks, is_more) = Outlink::read_range(value, from, ENTRIES_PER_STEP)?;
-    for Outlink { sender, recipient, weight } in &outlinks {
-        calculation.add_outlink(found, sender.0, recipient.0, *weight, || recipient.address(txn))?;
+    let mut entry = cursor.seek(&block_key(height))?;
+    let mut left = ENTRIES_PER_STEP;
+    while let Some((key, row)) = entry {
+        let found = key.try_into().map(u64::from_be_bytes).map(Height).map_err(|_| StoreError::Damaged("outlinks"))?;
+        let mut outlinks = Outlink::read_all(row)?.skip(if found == height { from } else { 0 });
+        if outlinks.clone().any(|outlink| outlink.sender.max(outlink.recipient).0 >= ids) {
+            return Err(StoreError::Damaged("outlinks").into());
+        }
+        let taken = outlinks.len().min(left);
+        calculation.add_outlinks(found, outlinks.by_ref().take(taken));
+        left -= taken;
+        if outlinks.len() > 0 {
+            let done = if found == height { from } else { 0 } + taken;
+            return Ok(Stage::Outlinks(calculation, found, done));
+        }
+        if left == 0 {
+            return Ok(Stage::Outlinks(calculation, found.next(), 0));
+        }
+        entry = cursor.next()?;
     }
-    Ok(match is_more {
-        true => Stage::Outlinks(calculation, found, from + outlinks.len()),
-        false => Stage::Outlinks(calculation, found.next(), 0),
-    })
+    Ok(Stage::Calculating(calculation))
 }
 
 /// Writes some entries. Returns the rest to write.

@@ -2,9 +2,6 @@
 
 use std::ops::Range;
 
-/// Cost in units of an insertion into a large tree or a removal from it.
-pub const TREE_COST: u32 = 16;
-
 /// A part of a calculation: continues its loop within the budget; returns true when finished.
 pub type Stage<T> = fn(&mut T, &mut Loop) -> bool;
 

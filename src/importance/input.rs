@@ -1,14 +1,9 @@
 //! The input: eligible accounts and their order, and transfers between accounts as weighted outlinks.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::csr::{CountingSort, Csr, Loop, TREE_COST};
-use super::java_hash_map::{capacity, java_hash};
+use super::csr::{CountingSort, Csr, Loop};
+use super::java_hash_map::capacity;
 use crate::model::{Address, Amount, Height};
-
-/// Width of the sections of account ids by which [`Accounts::find`] narrows its search: each outlink needs two lookups.
-const SECTION: usize = 64;
+use crate::state::Outlink;
 
 /// Eligible accounts in ascending order of their ids.
 #[derive(Debug, Default)]
@@ -18,8 +13,9 @@ pub struct Accounts {
     /// Ids in ascending order.
     pub ids: Vec<u32>,
     addresses: Vec<Address>,
-    /// Per section of ids, the number of accounts below it, up to the last account that was added.
-    starts: Vec<u32>,
+    /// Per account id its number plus one among the eligible accounts and then the other recipients of outlinks; 0 if it
+    /// has none. Memory that no id uses is never touched.
+    numbers: Vec<u32>,
     hashes: Vec<u32>,
     /// Vested balances in micro-units.
     pub vested: Vec<u64>,
@@ -29,13 +25,16 @@ pub struct Accounts {
     pub counted: u64,
     /// Those of them whose first height is the height of the calculation. The nemesis account is not included.
     new_accounts: u64,
-    keys: BTreeSet<Key>,
+    /// The accounts in the order sorted so far.
+    order: Csr<u32>,
+    sort: CountingSort<u32>,
     /// The accounts in their final order.
     pub sorted: SortedAccounts,
 }
 
-/// Age group and bucket, first height, address, index.
-type Key = (u64, u64, Address, u32);
+/// The accounts are sorted by digits of this many bits of their buckets, the lowest first: three digits hold the 30 bits
+/// of the largest table, and one for the new accounts.
+const DIGIT_BITS: usize = 11;
 
 /// Eligible accounts in their final order.
 #[derive(Debug, Default)]
@@ -49,10 +48,11 @@ pub struct SortedAccounts {
 }
 
 impl Accounts {
-    /// Creates an empty table with capacity for `expected` accounts.
-    pub fn new(min_stake: Amount, expected: usize) -> Accounts {
+    /// Creates an empty table with capacity for `expected` eligible accounts, for `ids` account ids.
+    pub fn new(min_stake: Amount, expected: usize, ids: usize) -> Accounts {
         Accounts {
             min_stake,
+            numbers: vec![0; ids],
             ids: Vec::with_capacity(expected),
             addresses: Vec::with_capacity(expected),
             hashes: Vec::with_capacity(expected),
@@ -68,11 +68,9 @@ impl Accounts {
         self.counted += 1;
         self.new_accounts += u64::from(first_height == height);
         if vested >= self.min_stake {
-            self.hashes.push(java_hash(&address));
-            while self.starts.len() <= id as usize / SECTION {
-                self.starts.push(self.ids.len() as u32);
-            }
+            self.hashes.push(address.java_hash());
             self.ids.push(id);
+            self.set_number(id, self.ids.len() as u32);
             self.addresses.push(address);
             self.vested.push(vested.0);
             self.sort_heights.push(first_height.0);
@@ -91,58 +89,102 @@ impl Accounts {
         self.ids.len()
     }
 
-    /// Returns the index of an eligible account in the order of ids.
-    pub fn find(&self, number: u32) -> Option<u32> {
-        let section = number as usize / SECTION;
-        let start = *self.starts.get(section)? as usize;
-        let end = self.starts.get(section + 1).map_or(self.ids.len(), |end| *end as usize);
-        self.ids[start..end].binary_search(&number).ok().map(|found| (start + found) as u32)
+    /// Returns the number of an account among the participants, if it has one.
+    pub fn find(&self, id: u32) -> Option<u32> {
+        self.numbers.get(id as usize)?.checked_sub(1)
     }
 
-    /// Returns the sort key of an account. Without `known_accounts`, the number of account states before the last block,
-    /// it is the first height. With it, the order is that of a NIS1 node that processes block by block: first the
-    /// accounts older than the last block, by bucket of a hash table of `known_accounts`, then the new ones, by bucket
-    /// of their own table; within a bucket by age, oldest first.
-    fn key(&self, account: usize, known_accounts: Option<u64>, height: Height) -> Key {
-        let (place, hash) = (self.sort_heights[account], self.hashes[account]);
-        let bucket = known_accounts.map_or(0, |known| {
-            // The first block also creates the nemesis account.
-            let new = self.new_accounts + u64::from(height == Height::NEMESIS);
-            let (group, keys) = if place == height.0 { (1 << 32, new) } else { (0, known) };
-            group | u64::from(hash & (capacity(keys) - 1))
-        });
-        (bucket, place, self.addresses[account], account as u32)
+    fn set_number(&mut self, id: u32, number_plus_one: u32) {
+        if self.numbers.len() <= id as usize {
+            self.numbers.resize(id as usize + 1, 0);
+        }
+        self.numbers[id as usize] = number_plus_one;
     }
 
-    /// Stage: puts the accounts into a tree that sorts them.
-    pub fn insert_keys(&mut self, known_accounts: Option<u64>, height: Height, work: &mut Loop) -> bool {
-        if work.at == 0 {
-            let (accounts, sorted) = (self.len(), &mut self.sorted);
-            sorted.index = Vec::with_capacity(accounts);
-            sorted.hashes = Vec::with_capacity(accounts);
-            sorted.vested = Vec::with_capacity(accounts);
-        }
-        while work.at < self.len() {
-            if !work.charge(TREE_COST) {
-                return false;
-            }
-            self.keys.insert(self.key(work.at, known_accounts, height));
-            self.sorted.index.push(0);
-            work.at += 1;
-        }
+    /// Stage: forgets the numbers of the participants.
+    pub fn drop_numbers(&mut self) -> bool {
+        self.numbers = Vec::new();
         true
     }
 
-    /// Stage: takes the accounts out of the tree.
-    pub fn pop_keys(&mut self, work: &mut Loop) -> bool {
-        while work.charge(TREE_COST) {
-            let Some((.., account)) = self.keys.pop_first() else { return true };
-            let account = account as usize;
-            self.sorted.index[account] = self.sorted.hashes.len() as u32;
-            self.sorted.hashes.push(self.hashes[account]);
-            self.sorted.vested.push(self.vested[account] as f64);
+    /// Stage: starts with the accounts in the order of ids.
+    pub fn begin_order(&mut self, work: &mut Loop) -> bool {
+        let accounts = self.len();
+        if work.at == 0 {
+            self.order = Csr::with_capacity(1, accounts);
+            self.sorted.index = vec![0; accounts];
+            self.sorted.hashes = Vec::with_capacity(accounts);
+            self.sorted.vested = Vec::with_capacity(accounts);
         }
-        false
+        self.order.items.extend(work.advance(accounts).map(|account| account as u32));
+        if work.at == accounts {
+            self.order.close_group();
+        }
+        work.at == accounts
+    }
+
+    /// Stage: sorts the accounts by a digit of their buckets.
+    pub fn sort_by_digit(&mut self, digit: usize, buckets: &Buckets, work: &mut Loop) -> bool {
+        let Accounts { hashes, sort_heights, order, sort, .. } = self;
+        let value = |account: usize| buckets.of(hashes[account], sort_heights[account]) >> (digit * DIGIT_BITS);
+        let entry = |_, account: &u32| Some((value(*account as usize) as usize % (1 << DIGIT_BITS), *account));
+        let Some(sorted) = sort.step(1 << DIGIT_BITS, order, entry, work) else { return false };
+        // What was sorted becomes one group again.
+        self.order = Csr::with_capacity(1, 0);
+        self.order.items = sorted.items;
+        self.order.close_group();
+        true
+    }
+
+    /// Stage: sorts the accounts of each bucket by age, oldest first, and by address.
+    pub fn sort_buckets(&mut self, buckets: &Buckets, work: &mut Loop) -> bool {
+        let Accounts { addresses, hashes, vested, sort_heights, order, sorted, .. } = self;
+        let bucket = |account: &u32| buckets.of(hashes[*account as usize], sort_heights[*account as usize]);
+        while let Some(first) = order.items.get(work.at) {
+            let length = order.items[work.at..].iter().take_while(|account| bucket(account) == bucket(first)).count();
+            if !work.charge(length as u32) {
+                return false;
+            }
+            let members = &mut order.items[work.at..][..length];
+            members.sort_unstable_by_key(|account| (sort_heights[*account as usize], addresses[*account as usize]));
+            for account in members.iter().map(|account| *account as usize) {
+                sorted.index[account] = sorted.hashes.len() as u32;
+                sorted.hashes.push(hashes[account]);
+                sorted.vested.push(vested[account] as f64);
+            }
+            work.at += length;
+        }
+        self.order = Csr::default();
+        true
+    }
+
+    /// Returns the buckets of a calculation at a height, with `known` account states before the last block.
+    pub fn buckets(&self, known: Option<u64>, height: Height) -> Buckets {
+        // The first block also creates the nemesis account.
+        let new = self.new_accounts + u64::from(height == Height::NEMESIS);
+        Buckets { known: known.map(capacity), new: capacity(new), height }
+    }
+}
+
+/// The hash tables in whose order a NIS1 node that processes block by block has the accounts: one of the accounts that
+/// are older than the last block, and then one of the new ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Buckets {
+    /// Buckets of the older accounts. `None` orders all accounts by their first heights.
+    known: Option<u32>,
+    /// Buckets of the new accounts.
+    new: u32,
+    height: Height,
+}
+
+impl Buckets {
+    /// Returns the bucket of an account.
+    fn of(&self, hash: u32, first_height: u64) -> u32 {
+        match self.known {
+            None => 0,
+            Some(_) if first_height == self.height.0 => 1 << 30 | hash & (self.new - 1),
+            Some(known) => hash & (known - 1),
+        }
     }
 }
 
@@ -185,13 +227,11 @@ type Link = (u32, u32, f64);
 
 /// Outlinks: first a log in the order of arrival, then sorted by their accounts.
 ///
-/// Participants of the log are indices: first the eligible accounts in the order of ids, then all other recipients in
+/// Participants of the log are numbers: first the eligible accounts in the order of ids, then all other recipients in
 /// the order of first appearance.
 #[derive(Debug, Default)]
 pub struct Outlinks {
     log: Vec<Vec<Link>>,
-    /// Indices of ineligible recipients by account id.
-    others: BTreeMap<u32, u32>,
     /// Hashes of the addresses of ineligible recipients.
     hashes: Vec<u32>,
     sort: CountingSort<(u32, f64)>,
@@ -202,30 +242,23 @@ pub struct Outlinks {
 }
 
 impl Outlinks {
-    /// Adds an outlink with its weight after decay ([`decay_between`]). Ignores it if the sender is ineligible or the log
-    /// is too large. `address` is called once per ineligible recipient.
-    pub fn add<E>(
-        &mut self,
-        accounts: &Accounts,
-        [sender, recipient]: [u32; 2],
-        weight: f64,
-        address: impl FnOnce() -> Result<Address, E>,
-    ) -> Result<(), E> {
-        let Some(sender) = accounts.find(sender).filter(|_| !self.is_too_many()) else { return Ok(()) };
-        let next = (accounts.len() + self.hashes.len()) as u32;
-        let recipient = match (accounts.find(recipient), self.others.entry(recipient)) {
-            (Some(index), _) => index,
-            (None, Entry::Occupied(known)) => *known.get(),
-            (None, Entry::Vacant(place)) => {
-                self.hashes.push(java_hash(&address()?));
-                *place.insert(next)
-            }
-        };
+    /// Adds an outlink, whose weight decays by a factor ([`decay_between`]). Ignores it if the sender is ineligible or the
+    /// log is too large.
+    pub fn add(&mut self, accounts: &mut Accounts, outlink: &Outlink, decay: f64) {
+        let Outlink { sender, recipient, weight, recipient_hash } = *outlink;
+        let is_eligible = |number: &u32| (*number as usize) < accounts.len();
+        let Some(sender) = accounts.find(sender.0).filter(is_eligible).filter(|_| !self.is_too_many()) else { return };
+        let recipient = accounts.find(recipient.0).unwrap_or_else(|| {
+            let next = (accounts.len() + self.hashes.len()) as u32;
+            self.hashes.push(recipient_hash);
+            accounts.set_number(recipient.0, next + 1);
+            next
+        });
+        let link = (sender, recipient, weight as f64 * decay);
         if self.log.last().is_none_or(|chunk| chunk.len() == CHUNK) {
             self.log.push(Vec::with_capacity(CHUNK));
         }
-        self.log.last_mut().into_iter().for_each(|chunk| chunk.push((sender, recipient, weight)));
-        Ok(())
+        self.log.last_mut().into_iter().for_each(|chunk| chunk.push(link));
     }
 
     /// Returns whether there are more outlinks than [`MAX_OUTLINKS`].
@@ -236,17 +269,6 @@ impl Outlinks {
     /// Returns whether the log is empty.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
-    }
-
-    /// Stage: frees the indices of the recipients piece by piece, because dropping a large map takes long.
-    pub fn free_indices(&mut self, work: &mut Loop) -> bool {
-        while !self.others.is_empty() {
-            if !work.charge(TREE_COST) {
-                return false;
-            }
-            self.others.pop_first();
-        }
-        true
     }
 
     /// Stage: appends the hashes of the ineligible recipients to those of the accounts.
@@ -285,7 +307,7 @@ mod tests {
     fn only_eligible_accounts_are_found_by_id() {
         let address = Address::from_public_key(&PublicKey([1; 32]), NetworkByte::TESTNET);
         for (count, gap) in [(0, 1), (1, 1), (2, 70), (40, 3), (20_000, 1), (3_000, 50)] {
-            let mut accounts = Accounts::new(MIN_STAKE, 0);
+            let mut accounts = Accounts::new(MIN_STAKE, 0, 0);
             for number in (0..count).map(|place| place * gap) {
                 let vested = if number % 3 == 0 { Amount(0) } else { MIN_STAKE };
                 accounts.add(number, address, vested, Height(1), Height(2));

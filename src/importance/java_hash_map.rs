@@ -2,8 +2,6 @@
 //!
 //! NIS1 adds some floating-point sums in this order, which decides their last bits.
 
-use crate::model::Address;
-
 /// Minimum number of buckets.
 const MIN_CAPACITY: u32 = 16;
 /// Maximum number of buckets.
@@ -12,12 +10,6 @@ const MAX_CAPACITY: u32 = 1 << 30;
 const CROWDED_KEYS: usize = 8;
 /// Number of buckets from which on a crowded bucket no longer makes the table grow.
 const CROWDED_CAPACITY: u32 = 64;
-
-/// Returns the Java hash of an address.
-pub fn java_hash(address: &Address) -> u32 {
-    let text = address.as_bytes().iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)));
-    text ^ (text >> 16)
-}
 
 /// Returns the number of buckets of a table with `keys` keys, without growth for crowded buckets: the smallest capacity
 /// of which three quarters are at least `keys`.

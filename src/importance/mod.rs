@@ -18,11 +18,11 @@ pub use input::{MAX_OUTLINKS, decay};
 use self::csr::{Csr, Loop, Stage};
 use self::flows::Flows;
 use self::graph::{ClusterRole, Graph};
-use self::input::{Accounts, Outlinks, decay_between};
+use self::input::{Accounts, Buckets, Outlinks, decay_between};
 use self::rank::{OUTLIER_WEIGHT, PowerIteration, Scores};
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
-use crate::state::{AccountId, AccountImportance};
+use crate::state::{AccountId, AccountImportance, Outlink};
 
 /// Maximum preallocation. The supply of a public network suffices for fewer eligible accounts.
 const MAX_EXPECTED: u64 = 1_000_000;
@@ -45,6 +45,8 @@ pub struct Settings {
     pub similarity: f64,
     /// Expected number of eligible accounts, for preallocation.
     pub expected_eligible: u64,
+    /// Number of account ids in use, for preallocation.
+    pub account_ids: u32,
 }
 
 impl Settings {
@@ -59,6 +61,7 @@ impl Settings {
             min_flow: 1_000_000_000.0,
             similarity: 0.3,
             expected_eligible: 0,
+            account_ids: 0,
         }
     }
 }
@@ -113,9 +116,12 @@ pub struct Calculation {
 /// results of the former ones and frees what only those needed. Freeing much memory at once takes long, so it is split
 /// over several slices.
 const IMPORTANCE: &[Stage<Calculation>] = &[
-    |all, work| all.accounts.insert_keys(all.settings.known_accounts, all.settings.height, work),
-    |all, work| all.accounts.pop_keys(work),
-    |all, work| all.outlinks.free_indices(work),
+    |all, work| all.accounts.begin_order(work),
+    |all, work| all.accounts.sort_by_digit(0, &all.buckets(), work),
+    |all, work| all.accounts.sort_by_digit(1, &all.buckets(), work),
+    |all, work| all.accounts.sort_by_digit(2, &all.buckets(), work),
+    |all, work| all.accounts.sort_buckets(&all.buckets(), work),
+    |all, _| all.accounts.drop_numbers(),
     |all, work| all.outlinks.append_hashes(&mut all.accounts.sorted.hashes, work),
     |all, work| all.outlinks.sort_sent(&all.accounts.sorted.index, work),
     |all, work| all.outlinks.sort_received(all.accounts.len(), work),
@@ -187,11 +193,12 @@ impl Calculation {
     /// Creates a calculation without input.
     pub fn new(settings: Settings) -> Calculation {
         let min_stake = if settings.proof_of_stake { Amount::ZERO } else { MIN_STAKE };
+        let expected = settings.expected_eligible.min(MAX_EXPECTED) as usize;
         Calculation {
             settings,
             stage: 0,
             work: Loop::default(),
-            accounts: Accounts::new(min_stake, settings.expected_eligible.min(MAX_EXPECTED) as usize),
+            accounts: Accounts::new(min_stake, expected, settings.account_ids as usize),
             outlinks: Outlinks::default(),
             flows: Flows::default(),
             graph: Graph::default(),
@@ -204,6 +211,10 @@ impl Calculation {
 
     fn stages(&self) -> &'static [Stage<Calculation>] {
         if self.settings.proof_of_stake { STAKE } else { IMPORTANCE }
+    }
+
+    fn buckets(&self) -> Buckets {
+        self.accounts.buckets(self.settings.known_accounts, self.settings.height)
     }
 
     fn accepts_input(&self) -> bool {
@@ -225,22 +236,13 @@ impl Calculation {
         self.accounts.set_known(accounts, new_accounts)
     }
 
-    /// Adds an outlink with its recorded weight. Outlinks must come in recorded order, after all accounts. Those outside
-    /// the window or with an ineligible sender are ignored, and all by a proof of stake. `address` returns the
-    /// recipient's address; it is called if the recipient is ineligible and new to the calculation.
-    pub fn add_outlink<E>(
-        &mut self,
-        height: Height,
-        sender: u32,
-        recipient: u32,
-        weight: u64,
-        address: impl FnOnce() -> Result<Address, E>,
-    ) -> Result<(), E> {
+    /// Adds outlinks of the block at a height. Outlinks must come in recorded order, after all accounts. Those outside the
+    /// window or with an ineligible sender are ignored, and all by a proof of stake.
+    pub fn add_outlinks(&mut self, height: Height, outlinks: impl IntoIterator<Item = Outlink>) {
         assert!(self.accepts_input(), "outlinks must be added before the first step");
         let decay = decay_between(height, self.settings.height, self.settings.blocks_per_day);
-        match decay.filter(|_| !self.settings.proof_of_stake) {
-            Some(decay) => self.outlinks.add(&self.accounts, [sender, recipient], weight as f64 * decay, address),
-            None => Ok(()),
+        if let Some(decay) = decay.filter(|_| !self.settings.proof_of_stake) {
+            outlinks.into_iter().for_each(|outlink| self.outlinks.add(&mut self.accounts, &outlink, decay));
         }
     }
 

@@ -107,6 +107,12 @@ impl Address {
         &self.0
     }
 
+    /// Returns the hash of its text in a Java hash table, which decides the order of some sums of NIS1.
+    pub fn java_hash(&self) -> u32 {
+        let text = self.0.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+        text ^ (text >> 16)
+    }
+
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()

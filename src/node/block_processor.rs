@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use crate::chain::ChainSnapshot;
 use crate::chain::harvest::Harvested;
-use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, check_pushed, pushed_branch};
+use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, StakeCache, check_pushed, pushed_branch};
 use crate::codec::{Context, ReadError, SigningForm};
 use crate::crypto::Verifier;
 use crate::mempool::{ContentHash, MAX_RESULTS, RecentResults};
@@ -112,6 +112,7 @@ pub struct BlockProcessor<'s> {
     dropped: Option<Address>,
     recent_results: RecentResults,
     verifier: Verifier,
+    stakes: StakeCache,
 }
 
 impl<'s> BlockProcessor<'s> {
@@ -127,6 +128,7 @@ impl<'s> BlockProcessor<'s> {
             dropped: None,
             recent_results: RecentResults::with_ttl(RESULT_TTL),
             verifier: Verifier::default(),
+            stakes: StakeCache::default(),
         }
     }
 
@@ -328,7 +330,7 @@ impl<'s> BlockProcessor<'s> {
         origin: BlockOrigin,
         now: Timestamp,
     ) -> Result<Option<ProcessedBlocks>, StoreError> {
-        let Some(outcome) = branch.step(now)? else {
+        let Some(outcome) = branch.step(now, &mut self.stakes)? else {
             self.validating = Some((branch, origin));
             return Ok(None);
         };

@@ -115,7 +115,7 @@ impl<R: Read> Dump<'_, R> {
         let mut outlinks: BTreeMap<_, Vec<Value>> = BTreeMap::new();
         self.state.for_each_prefix(Table::Outlinks, &[], |key, value| {
             let height = key.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("outlinks"))?;
-            for link in Outlink::read_range(value, 0, usize::MAX)?.0 {
+            for link in Outlink::read_all(value)? {
                 let entry = json!([height, link.weight, link.recipient.address(self.state)?.as_str()]);
                 outlinks.entry(link.sender).or_default().push(entry);
             }

@@ -204,11 +204,13 @@ pub struct Outlink {
     pub recipient: AccountId,
     /// Amount in micro-units, reduced by the unvested share of the sender's remaining balance.
     pub weight: u64,
+    /// Java hash of the recipient's address, so that a recalculation need not read the addresses of all recipients.
+    pub recipient_hash: u32,
 }
 
-stored!(Outlink { sender, recipient, weight });
+stored!(Outlink { sender, recipient, weight, recipient_hash });
 
-const OUTLINK_BYTES: usize = 16;
+const OUTLINK_BYTES: usize = 4 + 4 + 8 + 4;
 
 impl Outlink {
     /// Returns the weight of a transfer of `amount` micro-units by a sender with the balance `left` after it.
@@ -219,11 +221,18 @@ impl Outlink {
         }
     }
 
-    /// Reads at most `limit` outlinks of one block, starting at index `from`. Also returns whether there are more.
-    pub fn read_range(value: &[u8], from: usize, limit: usize) -> Result<(Vec<Outlink>, bool)> {
-        let (all, []) = value.as_chunks::<OUTLINK_BYTES>() else { return Err(StoreError::Damaged("outlinks")) };
-        let some = all.iter().skip(from).take(limit).map(|bytes| Outlink::from_stored(bytes, "an outlink"));
-        Ok((some.collect::<Result<_>>()?, all.len() > from.saturating_add(limit)))
+    /// Reads the outlinks of one block.
+    pub fn read_all(row: &[u8]) -> Result<impl ExactSizeIterator<Item = Outlink> + Clone> {
+        let (all, []) = row.as_chunks::<OUTLINK_BYTES>() else { return Err(StoreError::Damaged("outlinks")) };
+        Ok(all.iter().map(|bytes| {
+            let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+            Outlink {
+                sender: AccountId(number(0)),
+                recipient: AccountId(number(4)),
+                weight: u64::from(number(8)) | u64::from(number(12)) << 32,
+                recipient_hash: number(16),
+            }
+        }))
     }
 }
 
@@ -292,16 +301,16 @@ mod tests {
     }
 
     #[test]
-    fn outlinks_are_read_in_parts_and_the_last_part_is_known() {
-        let outlink = |sender| Outlink { sender: AccountId(sender), recipient: AccountId(9), weight: 1 };
-        let value: Vec<u8> = (0..3).flat_map(|sender| outlink(sender).to_stored()).collect();
-        let part = |from, limit| {
-            let (outlinks, is_more) = Outlink::read_range(&value, from, limit).unwrap();
-            (outlinks.iter().map(|outlink| outlink.sender.0).collect::<Vec<_>>(), is_more)
+    fn outlinks_are_read_as_they_were_stored() {
+        let outlink = |number| Outlink {
+            sender: AccountId(number),
+            recipient: AccountId(u32::MAX - number),
+            weight: u64::MAX / 3 - u64::from(number),
+            recipient_hash: number << 20,
         };
-        assert_eq!(part(0, 2), (vec![0, 1], true));
-        assert_eq!(part(0, 3), (vec![0, 1, 2], false));
-        assert_eq!(part(1, 2), (vec![1, 2], false));
-        assert_eq!(part(2, 2), (vec![2], false));
+        let row: Vec<u8> = (0..3).flat_map(|number| outlink(number).to_stored()).collect();
+        let read: Vec<_> = Outlink::read_all(&row).unwrap().collect();
+        assert_eq!(read, [0, 1, 2].map(outlink));
+        assert!(Outlink::read_all(&row[1..]).is_err());
     }
 }

@@ -171,6 +171,8 @@ pub struct BlockContext {
     accounts: BTreeMap<Address, LoadedAccount>,
     /// Accounts that are staged for writing, with their new stored form.
     changed: BTreeMap<AccountId, (LoadedAccount, Vec<u8>)>,
+    /// Accounts with a stake before the block or after it, as far as they are staged.
+    pub changed_stakes: Vec<AccountId>,
     /// Totals before the block and now; read when first needed.
     totals: Option<(AccountTotals, AccountTotals)>,
     /// Heights known to the balance history with this block; read when first needed.
@@ -307,7 +309,8 @@ impl<W: Write> Ledger<'_, W> {
             let height = self.block.height;
             let left = self.account(from)?.balance.at(height, &self.network.chain);
             let (sender, recipient) = (self.account_id(from)?, self.account_id(to)?);
-            Outlink { sender, recipient, weight: Outlink::weigh(amount, &left) }.write(&mut self.block.outlinks);
+            let (weight, recipient_hash) = (Outlink::weigh(amount, &left), to.java_hash());
+            Outlink { sender, recipient, weight, recipient_hash }.write(&mut self.block.outlinks);
         }
         Ok(())
     }
@@ -456,12 +459,13 @@ impl<W: Write> Ledger<'_, W> {
             return Ok(());
         }
         let height = self.block.height;
+        let stakes = (before.has_stake(), account.has_stake());
         let id = self.totals(|totals, txn| {
             let id = id.map_or_else(|| totals.allocate_id(txn, address), Ok)?;
             if account.is_known() && !before.is_known() {
                 totals.count_new(height);
             }
-            match (before.has_stake(), account.has_stake()) {
+            match stakes {
                 (false, true) => {
                     totals.stakes += 1;
                     txn.insert(Table::EligibleAccounts, &id.key(), &[])?;
@@ -474,6 +478,9 @@ impl<W: Write> Ledger<'_, W> {
             }
             Ok(id)
         })?;
+        if stakes != (false, false) {
+            self.block.changed_stakes.push(id);
+        }
         self.block.changed.insert(id, (loaded, row));
         Ok(())
     }

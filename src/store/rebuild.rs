@@ -163,6 +163,9 @@ pub(super) fn move_files(from: &Path, to: &Path, names: &[&str]) -> io::Result<(
 /// Schema in whose rows of `blocks` a checksum follows the block, and no index.
 const SCHEMA_WITHOUT_INDEX: &str = "4";
 
+/// Schemas without checksums of ranges.
+const SCHEMAS_WITHOUT_RANGES: [&str; 2] = ["5", "4"];
+
 /// A store of this or an older version, of which only the blocks are read. It is locked against changes.
 pub struct LegacyStore {
     environment: Environment,
@@ -188,11 +191,12 @@ impl LegacyStore {
             environment.begin_ro_txn().is_ok_and(is_valid)
         };
         let has_index = schema != SCHEMA_WITHOUT_INDEX;
-        if schema != SCHEMA {
-            // The first revisions with schema 4 wrote no checksums of rows.
-            if !EARLIER_SCHEMAS.contains(&schema.as_str()) || !(has_index || has_row_checksums()) {
-                return Err(StoreError::Schema { found: schema, expected: SCHEMA.to_owned() });
-            }
+        let is_known = schema == SCHEMA || EARLIER_SCHEMAS.contains(&schema.as_str());
+        // The first revisions with schema 4 wrote no checksums of rows.
+        if !is_known || !(has_index || has_row_checksums()) {
+            return Err(StoreError::Schema { found: schema, expected: SCHEMA.to_owned() });
+        }
+        if SCHEMAS_WITHOUT_RANGES.contains(&schema.as_str()) {
             return Ok(LegacyStore { environment, blocks, has_index, network, lock });
         }
         log::info!("comparing the blocks in {} with their checksums", folder.display());
@@ -430,7 +434,7 @@ mod legacy_tests {
 
     #[test]
     fn a_block_is_read_from_a_store_of_each_known_version() {
-        for schema in [SCHEMA, "5", "4"] {
+        for schema in [SCHEMA, "6", "5", "4"] {
             let (folder, hash, bytes) = store_of_one_block(schema, |row| row);
             let opened = LegacyStore::open(folder.path(), Options { map_size: 1 << 22 }).unwrap();
             let blocks = opened.blocks().unwrap();
@@ -453,7 +457,7 @@ mod legacy_tests {
     #[test]
     fn an_older_store_that_lost_its_last_blocks_is_not_migrated_as_a_shorter_chain() {
         // Schema 5 has no checksums of ranges.
-        for schema in [SCHEMA, "5"] {
+        for schema in [SCHEMA, "6", "5"] {
             let folder = store(schema, &[(1..=5, "block"), (6..=8, "block")]);
             assert_eq!(tip(folder.path()).unwrap(), Some(Height(8)));
             bring_back(folder.path(), "<block 5>", "<block 8>");

@@ -1,9 +1,9 @@
 //! The tables. Numbers in keys are big-endian, so that key order is query order.
 
 /// Version of the tables, which every change to them increases. A store with another version is rejected.
-pub const SCHEMA: &str = "6";
+pub const SCHEMA: &str = "7";
 /// Earlier versions from whose stores a new one can be built, because the rows of `blocks` are still understood.
-pub(super) const EARLIER_SCHEMAS: &[&str] = &["5", "4"];
+pub(super) const EARLIER_SCHEMAS: &[&str] = &["6", "5", "4"];
 
 /// Declares the tables: name in LMDB, whether the journal covers the table, and where new rows go. The order gives the
 /// numbers, which are stored; so a new table comes last but one, before the checksums, with a new schema.

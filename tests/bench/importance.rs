@@ -13,6 +13,7 @@ use crate::common::Random;
 use nisd::crypto::PublicKey;
 use nisd::importance::{Calculation, Importances, Settings};
 use nisd::model::{Address, Amount, Height, NetworkByte};
+use nisd::state::{AccountId, Outlink};
 
 /// Units of work in a slice, about 0.1 ms in most phases and half a millisecond in the most expensive one.
 const BUDGET: u32 = 20_000;
@@ -23,6 +24,7 @@ const BLOCKS_PER_DAY: u64 = 1440;
 /// Name, number of eligible accounts, number of movements, and whether one account has movements with all others.
 const GRAPHS: &[(&str, usize, usize, bool)] = &[
     ("small", 10_000, 200_000, false),
+    ("mainnet", 40_000, 155_000, false),
     ("large", 100_000, 1_000_000, false),
     ("large-with-hub", 100_000, 1_000_000, true),
 ];
@@ -84,7 +86,8 @@ fn feed(graph: &Graph, links: usize, hub: bool) -> (Calculation, Duration, Durat
         (total, longest) = (total + took, longest.max(took));
     };
     let known = graph.eligible.len() as u64;
-    let settings = Settings::new(HEIGHT, BLOCKS_PER_DAY, known);
+    let account_ids = (graph.eligible.len() + graph.ineligible.len()) as u32;
+    let settings = Settings { account_ids, ..Settings::new(HEIGHT, BLOCKS_PER_DAY, known) };
     let mut calculation = Calculation::new(settings);
     for (number, address) in (0..).zip(&graph.eligible) {
         let vested = Amount::whole(10_000 + random.below(1_000_000) as u64);
@@ -98,10 +101,10 @@ fn feed(graph: &Graph, links: usize, hub: bool) -> (Calculation, Duration, Durat
             false => graph.pair(&mut random),
         };
         if sender != recipient {
-            let address = || Ok::<_, ()>(graph.address(recipient));
-            timed(&mut || {
-                calculation.add_outlink(height, sender as u32, recipient as u32, weight, address).expect("one")
-            });
+            let recipient_hash = graph.address(recipient).java_hash();
+            let (sender, recipient) = (AccountId(sender as u32), AccountId(recipient as u32));
+            let outlink = Outlink { sender, recipient, weight, recipient_hash };
+            timed(&mut || calculation.add_outlinks(height, [outlink]));
         }
     }
     (calculation, total, longest)

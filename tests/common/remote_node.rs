@@ -1,6 +1,6 @@
 //! Handling of blocks from other nodes: pushed blocks and those of a remote node that the node synchronises with.
 
-use nisd::chain::{BranchOutcome, CandidateBranch, check_pushed, pushed_branch};
+use nisd::chain::{BranchOutcome, CandidateBranch, StakeCache, check_pushed, pushed_branch};
 use nisd::codec::{Context, Format, Writable};
 use nisd::crypto::{KeyPair, PrivateKey, Verifier};
 use nisd::mempool::ShortId;
@@ -87,7 +87,7 @@ pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
 /// Processes a branch until it is decided.
 pub fn process_branch(mut branch: CandidateBranch<'_>, now: Timestamp) -> BranchOutcome {
     loop {
-        if let Some(outcome) = branch.step(now).unwrap() {
+        if let Some(outcome) = branch.step(now, &mut StakeCache::default()).unwrap() {
             return outcome;
         }
     }

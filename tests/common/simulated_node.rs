@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use nisd::chain::CandidateBranch;
+use nisd::chain::{CandidateBranch, StakeCache};
 use nisd::config::Settings;
 use nisd::model::network::ChainParameters;
 use nisd::model::units::EPOCH_UNIX_MILLIS;
@@ -479,7 +479,7 @@ impl<'s> ReplayedNode<'s> {
         drop(node);
         let common = Height(blocks[0].height.0 - 1);
         let mut branch = CandidateBranch::new(store, &settings.network, common, blocks.to_vec()).expect("a branch");
-        while branch.step(time).expect("a store that works").is_none() {}
+        while branch.step(time, &mut StakeCache::default()).expect("a store that works").is_none() {}
         ReplayedNode::start(store, settings, began, now).expect("a node")
     }
 }

@@ -7,11 +7,11 @@ use nisd::chain::proof::effective_importance;
 use nisd::crypto::PublicKey;
 use nisd::importance::csr::{Csr, GroupAccess, Loop};
 use nisd::importance::graph::{ClusterRole, Graph, SparseMatrix};
-use nisd::importance::java_hash_map::{JavaHashMapOrder, Visit, capacity, java_hash};
+use nisd::importance::java_hash_map::{JavaHashMapOrder, Visit, capacity};
 use nisd::importance::rank::Scores;
 use nisd::importance::{Calculation, Importances, Settings, decay};
 use nisd::model::{Address, Amount, Height, NetworkByte};
-use nisd::state::AccountImportance;
+use nisd::state::{AccountId, AccountImportance, Outlink};
 use serde_json::Value;
 
 use super::values::{bits, list, number, numbers, text, to_bits};
@@ -78,9 +78,9 @@ fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32)
         calculation.add_account(numbers[&address], address, Amount(accounts[place].1), Height(first_height));
     }
     for (height, sender, recipient, weight) in links {
-        let [from, to] = [sender, recipient].map(|party| numbers[party]);
-        let added: Result<(), ()> = calculation.add_outlink(Height(*height), from, to, *weight, || Ok(*recipient));
-        added.expect("an address");
+        let [sender, to] = [sender, recipient].map(|party| AccountId(numbers[party]));
+        let outlink = Outlink { sender, recipient: to, weight: *weight, recipient_hash: recipient.java_hash() };
+        calculation.add_outlinks(Height(*height), [outlink]);
     }
     while calculation.step(slice).expect("importances") {}
     calculation
@@ -141,7 +141,7 @@ fn outlinks_decay() {
 fn addresses_have_the_hashes_of_java() {
     let rows = section("hashes");
     for row in list(&rows) {
-        assert_eq!(u64::from(java_hash(&address(&row[0]))), number(&row[2]), "{row}");
+        assert_eq!(u64::from(address(&row[0]).java_hash()), number(&row[2]), "{row}");
     }
 }
 
@@ -153,7 +153,7 @@ fn keys_are_in_the_order_of_java_hash_maps() {
         let mut inserted = Vec::new();
         for (index, key) in addresses(&row["keys"]).into_iter().enumerate() {
             if first.insert(key, index).is_none() {
-                table.insert(java_hash(&key));
+                table.insert(key.java_hash());
                 inserted.push(index as u64);
             }
         }
@@ -359,7 +359,7 @@ fn the_nemesis_accounts_are_recorded_in_the_order_of_their_buckets() {
     let networks = section("nemesis");
     for (network, recorded) in networks.as_object().expect("networks") {
         let buckets = capacity(number(&recorded["nAll"]) + 1);
-        let bucket = |account: &Value| java_hash(&address(&account[0])) & (buckets - 1);
+        let bucket = |account: &Value| address(&account[0]).java_hash() & (buckets - 1);
         assert!(list(&recorded["accounts"]).is_sorted_by_key(bucket), "{network}");
     }
 }

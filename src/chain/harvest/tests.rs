@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tempfile::TempDir;
 
 use super::*;
-use crate::chain::{CandidateBranch, proof, pushed_branch};
+use crate::chain::{CandidateBranch, StakeCache, proof, pushed_branch};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::model::network::{MOSAIC_SINK, test_network};
 use crate::model::transaction::{
@@ -543,14 +543,14 @@ fn a_harvested_block_is_committed_before_the_disk_has_it() {
     let is_committed = |branch: &CandidateBranch<'_>| (branch.is_committed(), scene.store.has_unsynced_commit());
     while !scene.store.waits_for_disk() {
         assert_eq!(is_committed(&branch), (false, false));
-        assert!(branch.step(NOW).unwrap().is_none());
+        assert!(branch.step(NOW, &mut StakeCache::default()).unwrap().is_none());
     }
     assert_eq!(is_committed(&branch), (true, true));
     for _ in 0..2 {
         scene.store.next_sync().unwrap();
         scene.store.on_synced(Ok(()));
     }
-    let outcome = branch.step(NOW).unwrap().expect("it is durable");
+    let outcome = branch.step(NOW, &mut StakeCache::default()).unwrap().expect("it is durable");
     assert_eq!(outcome.update.map(|update| update.tip), Some(LAST.next()));
 }
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use nisd::chain::ChainSnapshot;
 use nisd::chain::{
     BlockError, BlockImporter, BranchOutcome, CandidateBranch, ImportError, ImportOptions, ImportProgress, Validity,
     rollback,
 };
+use nisd::chain::{ChainSnapshot, StakeCache};
 use nisd::codec::block_file::{BlockFile, write_block};
 use nisd::codec::{Context, SigningForm};
 use nisd::config::{self, Settings};
@@ -306,7 +306,7 @@ fn check_equal<T: PartialEq + std::fmt::Debug>(what: &str, whose: &str, expected
 /// Processes a branch until it is decided.
 fn process_branch(mut part: CandidateBranch<'_>, now: i32) -> BranchOutcome {
     loop {
-        if let Some(outcome) = part.step(Timestamp(now)).expect("a store that works") {
+        if let Some(outcome) = part.step(Timestamp(now), &mut StakeCache::default()).expect("a store that works") {
             return outcome;
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use nisd::chain::{Recalculation, apply, due_after, rollback};
+use nisd::chain::{Recalculation, StakeCache, apply, due_after, rollback};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::Signature;
 use nisd::model::network::ChainParameters;
@@ -150,8 +150,8 @@ impl Run<'_, '_> {
     fn store(&mut self, block: &Block, applied: apply::AppliedBlock) {
         let network = &self.scenario.network;
         if let Some(due) = due_after(block.height) {
-            let mut recalculation = Recalculation::new(due);
-            while recalculation.step(&mut self.txn, network).unwrap() {}
+            let mut recalculation = Recalculation::new(due, block.hash());
+            while recalculation.step(&mut self.txn, network, &mut StakeCache::default()).unwrap() {}
         }
         let header = StoredHeader {
             height: block.height,
