@@ -361,3 +361,103 @@ impl Merge {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::PublicKey;
+    use crate::model::network::test_network;
+    use crate::model::units::MICRO;
+    use crate::model::{NetworkByte, Timestamp};
+    use crate::state::{BlockContext, Effect, Ledger};
+    use crate::store::test_store;
+
+    const ACCOUNTS: u8 = 60;
+
+    fn address(number: u8) -> Address {
+        Address::from_public_key(&PublicKey([number; 32]), NetworkByte::TESTNET)
+    }
+
+    fn hash(height: u64) -> Hash256 {
+        Hash256([height as u8; 32])
+    }
+
+    /// Applies the payments of a block: sender, recipient and whole units. Returns the accounts whose stakes changed.
+    fn apply(txn: &mut WriteTxn<'_>, network: &Network, height: u64, payments: &[(u8, u8, u64)]) -> Vec<AccountId> {
+        let mut block = BlockContext::new(Height(height), Timestamp(0));
+        let mut ledger = Ledger { txn, block: &mut block, network };
+        if height == 1 {
+            ledger.seed().unwrap();
+        }
+        for (from, to, units) in payments {
+            let (from, to) = (address(*from), address(*to));
+            ledger.apply(&Effect::Reference(to)).unwrap();
+            ledger.apply(&Effect::Transfer { from, to, amount: units * MICRO }).unwrap();
+        }
+        ledger.flush().unwrap();
+        block.changed_stakes
+    }
+
+    /// Returns the importances that are calculated after a block, and deletes them.
+    fn recalculate(
+        txn: &mut WriteTxn<'_>,
+        network: &Network,
+        height: u64,
+        cache: &mut StakeCache,
+    ) -> Vec<AccountImportance> {
+        let mut recalculation = Recalculation::new(Height(height), hash(height));
+        while recalculation.step(txn, network, cache).unwrap() {}
+        let mut list = Vec::new();
+        state::for_each_importance(txn, |entry| {
+            list.push(entry);
+            Ok(())
+        })
+        .unwrap();
+        state::delete_lists_above(txn, Height(0)).unwrap();
+        list
+    }
+
+    #[test]
+    fn accounts_kept_between_recalculations_give_the_importances_of_all_accounts_read_anew() {
+        let (store, _folder) = test_store();
+        let network = test_network(NetworkByte::TESTNET, address(0));
+        let mut txn = store.begin_write().unwrap();
+        let first: Vec<_> = (1..=ACCOUNTS / 2).map(|to| (0, to, 9_900 + 10 * u64::from(to))).collect();
+        let (mut cache, mut sizes) = (StakeCache::default(), Vec::new());
+        for height in 1..=48_u64 {
+            // Accounts fall below the minimum stake, reach it again, and appear.
+            let payments = match height {
+                1 => first.clone(),
+                _ if height % 2 == 0 => vec![(0, (height * 7 % 61) as u8, 2_000 * (height % 11))],
+                _ => vec![((height % 29 + 1) as u8, (height * 5 % 31 + 1) as u8, 100 * (height % 7))],
+            };
+            let payments: Vec<_> = payments.into_iter().filter(|(from, to, _)| from != to).collect();
+            let changed = apply(&mut txn, &network, height, &payments);
+            cache.follow((height > 1).then(|| hash(height - 1)), hash(height), changed);
+            if height % 6 == 0 {
+                assert_eq!(cache.tip, Some(hash(height)), "the cache follows the chain");
+                let anew = recalculate(&mut txn, &network, height, &mut StakeCache::default());
+                assert_eq!(recalculate(&mut txn, &network, height, &mut cache), anew, "height {height}");
+                sizes.push((cache.stakes.len(), anew.len()));
+            }
+        }
+        assert!(sizes.iter().any(|size| size.0 != sizes[0].0), "stakes come and go: {sizes:?}");
+    }
+
+    #[test]
+    fn kept_accounts_belong_to_one_chain_and_have_a_limit() {
+        let mut cache = StakeCache::default();
+        cache.follow(None, hash(1), vec![AccountId(1)]);
+        cache.follow(Some(hash(1)), hash(2), vec![AccountId(2), AccountId(1)]);
+        assert_eq!((cache.tip, cache.changed.len()), (Some(hash(2)), 3));
+        cache.follow(Some(hash(1)), hash(3), vec![AccountId(3)]);
+        assert_eq!((cache.tip, cache.changed.len()), (None, 0), "another block at the same height");
+        cache.follow(Some(hash(3)), hash(4), vec![AccountId(3)]);
+        assert_eq!(cache.tip, None, "nothing is known until all accounts are read");
+        cache.tip = Some(hash(4));
+        cache.follow(Some(hash(4)), hash(5), vec![AccountId(1); MAX_CHANGES]);
+        assert_eq!((cache.tip, cache.changed.len()), (Some(hash(5)), MAX_CHANGES));
+        cache.follow(Some(hash(5)), hash(6), vec![AccountId(1)]);
+        assert_eq!((cache.tip, cache.changed.len()), (None, 0));
+    }
+}
