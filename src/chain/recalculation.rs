@@ -53,7 +53,10 @@ impl Recalculation {
     /// Does one piece of work. Returns whether there is more.
     pub fn step(&mut self, txn: &mut WriteTxn<'_>, network: &Network) -> Result<bool, BlockError> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Starting => self.begin(txn, network)?,
+            Stage::Starting => {
+                let calculation = Calculation::new(self.settings(txn, network)?);
+                Stage::Accounts(Box::new(calculation), AccountId(0))
+            }
             Stage::Accounts(calculation, from) => self.read_accounts(calculation, from, txn, network)?,
             Stage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, txn)?,
             Stage::Calculating(calculation) => self.calculate(calculation, txn)?,
@@ -81,14 +84,21 @@ impl Recalculation {
         state::deletable_below(txn, lowest)
     }
 
-    fn begin(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Stage, BlockError> {
+    fn settings(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Settings, StoreError> {
         let totals = AccountTotals::of(txn)?;
         // Accounts that existed before the block.
         let known = u64::from(totals.allocated - totals.new_at(self.height));
         let settings = Settings::new(self.height, network.chain.blocks_per_day(), known);
         let proof_of_stake = network.chain.proof_of_stake;
-        let settings = Settings { proof_of_stake, expected_eligible: totals.stakes.into(), ..settings };
-        Ok(Stage::Accounts(Box::new(Calculation::new(settings)), AccountId(0)))
+        Ok(Settings { proof_of_stake, expected_eligible: totals.stakes.into(), ..settings })
+    }
+
+    /// Returns the number of known accounts and of those that are new, without the nemesis account.
+    fn known_accounts(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<(u64, u64), StoreError> {
+        let (totals, nemesis) = (AccountTotals::of(txn)?, state::account(txn, &network.nemesis_signer)?);
+        let all = u64::from(totals.known) - u64::from(nemesis.is_known());
+        let new = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
+        Ok((all, new))
     }
 
     /// Passes accounts to the calculation: all for proof of stake, those that may be eligible for proof of importance.
@@ -116,10 +126,7 @@ impl Recalculation {
         if let Some((key, _)) = entry {
             return Ok(Stage::Accounts(calculation, AccountId::split_key(key)?.0));
         }
-        let nemesis = state::account(txn, &network.nemesis_signer)?;
-        let totals = AccountTotals::of(txn)?;
-        let all = u64::from(totals.known) - u64::from(nemesis.is_known());
-        let new = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
+        let (all, new) = self.known_accounts(txn, network)?;
         if !calculation.set_known(all, new) {
             return Err(StoreError::Damaged("the account totals").into());
         }
@@ -210,5 +217,96 @@ impl Merge {
             (Some(new), old) if old.is_none_or(|old| new <= old) => Ok(self.results.next()),
             _ => Ok(self.previous.pop_front()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::network::test_network;
+    use crate::model::{Address, NetworkByte, Timestamp};
+    use crate::state::{BlockContext, Effect, Ledger, RecalculationRecord};
+    use crate::store::test_store;
+
+    fn address(number: u8) -> Address {
+        Address::from_stored([number; 40])
+    }
+
+    fn network() -> Network {
+        test_network(NetworkByte::TESTNET, address(b'A'))
+    }
+
+    /// References accounts in a block, the first of which gets a stake, and the nemesis account in its block.
+    fn refer(txn: &mut WriteTxn<'_>, height: u64, accounts: &[u8]) {
+        let (network, mut block) = (network(), BlockContext::new(Height(height), Timestamp(0)));
+        let mut ledger = Ledger { txn, block: &mut block, network: &network };
+        if height == 1 {
+            ledger.seed().unwrap();
+        }
+        for number in accounts {
+            ledger.apply(&Effect::Reference(address(*number))).unwrap();
+        }
+        if let Some(number) = accounts.first() {
+            ledger.account(&address(*number)).unwrap().balance.vested = Amount::whole(10_000).0;
+        }
+        ledger.flush().unwrap();
+    }
+
+    #[test]
+    fn new_accounts_are_distinguished_from_older_ones_and_the_nemesis_account_does_not_count() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let counts = |txn: &WriteTxn<'_>, height| {
+            let recalculation = Recalculation::new(Height(height));
+            let settings = recalculation.settings(txn, &network()).unwrap();
+            assert_eq!((settings.height, settings.blocks_per_day), (Height(height), 1440));
+            let known = recalculation.known_accounts(txn, &network()).unwrap();
+            (settings.known_accounts, settings.expected_eligible, known)
+        };
+        refer(&mut batch, 1, b"BC");
+        // The nemesis account has a stake.
+        assert_eq!(counts(&batch, 1), (Some(0), 2, (2, 2)));
+        refer(&mut batch, 359, b"DEF");
+        assert_eq!(counts(&batch, 359), (Some(3), 3, (5, 3)));
+        assert_eq!(counts(&batch, 718), (Some(6), 3, (5, 0)));
+    }
+
+    fn put_list(txn: &mut WriteTxn<'_>, height: u64, accounts: &[u32]) {
+        let height = Height(height);
+        let record = RecalculationRecord { height, accounts_counted: 9, eligible: 9 };
+        let mut list = ImportanceListWriter::begin(record, txn).unwrap();
+        accounts.iter().for_each(|account| list.push(entry(*account, height), txn).unwrap());
+        list.finish(txn).unwrap();
+    }
+
+    fn entry(account: u32, height: Height) -> AccountImportance {
+        AccountImportance { account: AccountId(account), height, importance: 0.5, page_rank: 0.5 }
+    }
+
+    #[test]
+    fn results_replace_the_previous_values_of_their_accounts_and_the_others_stay_in_order() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        put_list(&mut batch, 1, &[1, 2, 3, 6]);
+        let results = [2, 5].map(|account| entry(account, Height(359))).to_vec();
+        let mut merge = Merge::new(results, Some(Height(1)));
+        let mut merged = Vec::new();
+        while let Some(entry) = merge.next(&batch).unwrap() {
+            merged.push((entry.account.0, entry.height.0));
+        }
+        assert_eq!(merged, [(1, 1), (2, 359), (3, 1), (5, 359), (6, 1)]);
+    }
+
+    #[test]
+    fn lists_that_no_rollback_needs_are_deleted_at_most_two_at_a_time() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let heights = [359, 718, 1077, 1436, 1795];
+        heights.iter().for_each(|height| put_list(&mut batch, *height, &[1]));
+        let below = |txn: &WriteTxn<'_>| Recalculation::new(Height(1795)).deletable_below(txn, &network()).unwrap();
+        assert_eq!(below(&batch), Height(719));
+        while state::delete_lists_below(&mut batch, Height(719)).unwrap() {}
+        // A rollback by 360 blocks reaches the block at height 1435, whose list is that of height 1077.
+        assert_eq!(below(&batch), Height(1077));
     }
 }
