@@ -93,7 +93,7 @@ pub struct CandidateBranch<'s> {
     common_score: i128,
     /// Its blocks that are not stored yet.
     blocks: VecDeque<Box<BlockExecution>>,
-    /// Number of `blocks` whose signatures are checked; all are before the first one is executed.
+    /// Number of blocks whose signatures are checked; all are before the first one is executed.
     verified: usize,
     /// The tip on which the next block is executed, once our blocks above the common one are undone.
     tip: Option<ChainTip>,
@@ -209,7 +209,6 @@ impl<'s> CandidateBranch<'s> {
         if let Some(header) = block.step(txn, head, &mut env)? {
             head.push(header);
             self.blocks.pop_front();
-            self.verified -= 1;
         }
         Ok(false)
     }

@@ -164,16 +164,7 @@ impl Recalculation {
     }
 
     fn begin(&self, txn: &WriteTxn<'_>, network: &Network, cache: &mut StakeCache) -> Result<Stage, BlockError> {
-        let totals = AccountTotals::of(txn)?;
-        // Accounts that existed before the block.
-        let known = u64::from(totals.allocated - totals.new_at(self.height));
-        let settings = Settings {
-            proof_of_stake: network.chain.proof_of_stake,
-            expected_eligible: totals.stakes.into(),
-            account_ids: totals.allocated,
-            ..Settings::new(self.height, network.chain.blocks_per_day(), known)
-        };
-        let calculation = Box::new(Calculation::new(settings));
+        let calculation = Box::new(Calculation::new(self.settings(txn, network)?));
         // The cache is complete again once all accounts are read.
         if cache.tip.take() != Some(self.block) || network.chain.proof_of_stake {
             *cache = StakeCache::default();
@@ -183,6 +174,26 @@ impl Recalculation {
         changed.sort_unstable();
         changed.dedup();
         Ok(Stage::ChangedAccounts(calculation, changed.into_iter(), Vec::new()))
+    }
+
+    fn settings(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Settings, StoreError> {
+        let totals = AccountTotals::of(txn)?;
+        // Accounts that existed before the block.
+        let known = u64::from(totals.allocated - totals.new_at(self.height));
+        Ok(Settings {
+            proof_of_stake: network.chain.proof_of_stake,
+            expected_eligible: totals.stakes.into(),
+            account_ids: totals.allocated,
+            ..Settings::new(self.height, network.chain.blocks_per_day(), known)
+        })
+    }
+
+    /// Returns the number of known accounts and of those that are new, without the nemesis account.
+    fn known_accounts(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<(u64, u64), StoreError> {
+        let (totals, nemesis) = (AccountTotals::of(txn)?, state::account(txn, &network.nemesis_signer)?);
+        let all = u64::from(totals.known) - u64::from(nemesis.is_known());
+        let new = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
+        Ok((all, new))
     }
 
     /// Passes accounts to the calculation: all for proof of stake, those that may be eligible for proof of importance.
@@ -254,10 +265,7 @@ impl Recalculation {
         } else {
             cache.tip = Some(self.block);
         }
-        let nemesis = state::account(txn, &network.nemesis_signer)?;
-        let totals = AccountTotals::of(txn)?;
-        let all = u64::from(totals.known) - u64::from(nemesis.is_known());
-        let new = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
+        let (all, new) = self.known_accounts(txn, network)?;
         if !calculation.set_known(all, new) {
             return Err(StoreError::Damaged("the account totals").into());
         }
@@ -369,9 +377,10 @@ mod tests {
     use crate::model::network::test_network;
     use crate::model::units::MICRO;
     use crate::model::{NetworkByte, Timestamp};
-    use crate::state::{BlockContext, Effect, Ledger};
+    use crate::state::{BlockContext, Effect, Ledger, RecalculationRecord};
     use crate::store::test_store;
 
+    const NEMESIS: u8 = b'A';
     const ACCOUNTS: u8 = 60;
 
     fn address(number: u8) -> Address {
@@ -380,6 +389,85 @@ mod tests {
 
     fn hash(height: u64) -> Hash256 {
         Hash256([height as u8; 32])
+    }
+
+    fn network() -> Network {
+        test_network(NetworkByte::TESTNET, address(NEMESIS))
+    }
+
+    /// References accounts in a block, the first of which gets a stake, and the nemesis account in its block.
+    fn refer(txn: &mut WriteTxn<'_>, height: u64, accounts: &[u8]) {
+        let (network, mut block) = (network(), BlockContext::new(Height(height), Timestamp(0)));
+        let mut ledger = Ledger { txn, block: &mut block, network: &network };
+        if height == 1 {
+            ledger.seed().unwrap();
+        }
+        for number in accounts {
+            ledger.apply(&Effect::Reference(address(*number))).unwrap();
+        }
+        if let Some(number) = accounts.first() {
+            ledger.account(&address(*number)).unwrap().balance.vested = Amount::whole(10_000).0;
+        }
+        ledger.flush().unwrap();
+    }
+
+    #[test]
+    fn new_accounts_are_distinguished_from_older_ones_and_the_nemesis_account_does_not_count() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let counts = |txn: &WriteTxn<'_>, height| {
+            let recalculation = Recalculation::new(Height(height), hash(height));
+            let settings = recalculation.settings(txn, &network()).unwrap();
+            assert_eq!((settings.height, settings.blocks_per_day), (Height(height), 1440));
+            let known = recalculation.known_accounts(txn, &network()).unwrap();
+            (settings.known_accounts, settings.expected_eligible, known)
+        };
+        refer(&mut batch, 1, b"BC");
+        // The nemesis account has a stake.
+        assert_eq!(counts(&batch, 1), (Some(0), 2, (2, 2)));
+        refer(&mut batch, 359, b"DEF");
+        assert_eq!(counts(&batch, 359), (Some(3), 3, (5, 3)));
+        assert_eq!(counts(&batch, 718), (Some(6), 3, (5, 0)));
+    }
+
+    fn put_list(txn: &mut WriteTxn<'_>, height: u64, accounts: &[u32]) {
+        let height = Height(height);
+        let record = RecalculationRecord { height, accounts_counted: 9, eligible: 9 };
+        let mut list = ImportanceListWriter::begin(record, txn).unwrap();
+        accounts.iter().for_each(|account| list.push(entry(*account, height), txn).unwrap());
+        list.finish(txn).unwrap();
+    }
+
+    fn entry(account: u32, height: Height) -> AccountImportance {
+        AccountImportance { account: AccountId(account), height, importance: 0.5, page_rank: 0.5 }
+    }
+
+    #[test]
+    fn results_replace_the_previous_values_of_their_accounts_and_the_others_stay_in_order() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        put_list(&mut batch, 1, &[1, 2, 3, 6]);
+        let results = [2, 5].map(|account| entry(account, Height(359))).to_vec();
+        let mut merge = Merge::new(results, Some(Height(1)));
+        let mut merged = Vec::new();
+        while let Some(entry) = merge.next(&batch).unwrap() {
+            merged.push((entry.account.0, entry.height.0));
+        }
+        assert_eq!(merged, [(1, 1), (2, 359), (3, 1), (5, 359), (6, 1)]);
+    }
+
+    #[test]
+    fn lists_that_no_rollback_needs_are_deleted_at_most_two_at_a_time() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let heights = [359, 718, 1077, 1436, 1795];
+        heights.iter().for_each(|height| put_list(&mut batch, *height, &[1]));
+        let below =
+            |txn: &WriteTxn<'_>| Recalculation::new(Height(1795), hash(1795)).deletable_below(txn, &network()).unwrap();
+        assert_eq!(below(&batch), Height(719));
+        while state::delete_lists_below(&mut batch, Height(719)).unwrap() {}
+        // A rollback by 360 blocks reaches the block at height 1435, whose list is that of height 1077.
+        assert_eq!(below(&batch), Height(1077));
     }
 
     /// Applies the payments of a block: sender, recipient and whole units. Returns the accounts whose stakes changed.
@@ -420,15 +508,15 @@ mod tests {
     #[test]
     fn accounts_kept_between_recalculations_give_the_importances_of_all_accounts_read_anew() {
         let (store, _folder) = test_store();
-        let network = test_network(NetworkByte::TESTNET, address(0));
+        let network = network();
         let mut txn = store.begin_write().unwrap();
-        let first: Vec<_> = (1..=ACCOUNTS / 2).map(|to| (0, to, 9_900 + 10 * u64::from(to))).collect();
+        let first: Vec<_> = (1..=ACCOUNTS / 2).map(|to| (NEMESIS, to, 9_900 + 10 * u64::from(to))).collect();
         let (mut cache, mut sizes) = (StakeCache::default(), Vec::new());
         for height in 1..=48_u64 {
             // Accounts fall below the minimum stake, reach it again, and appear.
             let payments = match height {
                 1 => first.clone(),
-                _ if height % 2 == 0 => vec![(0, (height * 7 % 61) as u8, 2_000 * (height % 11))],
+                _ if height % 2 == 0 => vec![(NEMESIS, (height * 7 % 61) as u8, 2_000 * (height % 11))],
                 _ => vec![((height % 29 + 1) as u8, (height * 5 % 31 + 1) as u8, 100 * (height % 7))],
             };
             let payments: Vec<_> = payments.into_iter().filter(|(from, to, _)| from != to).collect();

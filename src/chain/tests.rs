@@ -13,8 +13,9 @@ use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
 use crate::model::{
     Address, Amount, Block, BlockKind, Body, Checkpoint, Hash256, Height, Network, NetworkByte, Timestamp, Transaction,
 };
-use crate::rules::ValidationResult;
-use crate::store::{Store, StoredHeader, Table, block_key, test_store};
+use crate::rules::{Rejection, ValidationResult};
+use crate::state;
+use crate::store::{Read, Store, StoredHeader, Table, block_key, test_store};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 const SIGNER: PublicKey = PublicKey([9; 32]);
@@ -82,6 +83,17 @@ impl Chain {
     /// Returns the block after the tip.
     fn next(&self) -> Block {
         block(4, self.tip.hash())
+    }
+
+    /// Returns some blocks after the tip.
+    fn following(&self, count: u64) -> Vec<Block> {
+        let mut parent = self.tip.hash();
+        let next = |height| {
+            let block = block(height, parent);
+            parent = block.hash();
+            block
+        };
+        (4..4 + count).map(next).collect()
     }
 
     /// Returns an import of blocks, which are trusted.
@@ -157,6 +169,113 @@ fn a_batch_has_at_most_its_number_of_blocks() {
     assert_eq!(importer.committed(), Height(5));
 }
 
+/// Ends an import. Returns what it reports besides mere work, and the number of steps.
+fn finish(importer: &mut BlockImporter<'_>) -> (Vec<ImportProgress>, usize) {
+    let (mut reports, mut steps) = (Vec::new(), 0);
+    while reports.last() != Some(&ImportProgress::Done) {
+        reports.extend(Some(importer.step(NOW).unwrap()).filter(|report| *report != ImportProgress::Working));
+        steps += 1;
+    }
+    (reports, steps)
+}
+
+#[test]
+fn a_batch_ends_after_a_number_of_steps_blocks_or_rows_and_the_next_one_waits_until_it_is_durable() {
+    use ImportProgress::{Committed, Done, Syncing};
+    let reports = |options: ImportOptions, rows: Option<u32>| {
+        let chain = Chain::new();
+        let mut importer = chain.importer_with(options, &chain.following(3));
+        rows.into_iter().for_each(|rows| importer.set_batch_rows(rows));
+        let (reports, _) = finish(&mut importer);
+        assert!(!chain.store.has_unsynced_commit());
+        reports
+    };
+    let [four, five, six] = [4, 5, 6].map(|height| Committed { first: Height(height), last: Height(height) });
+    let one_by_one = [four, Syncing, five, Syncing, six, Done];
+    assert_eq!(reports(TRUSTED, None), [Committed { first: Height(4), last: Height(6) }, Done]);
+    assert_eq!(reports(ImportOptions { batch_steps: 1, ..TRUSTED }, None), one_by_one);
+    assert_eq!(reports(ImportOptions { batch_blocks: 1, ..TRUSTED }, None), one_by_one);
+    assert_eq!(reports(TRUSTED, Some(1)), one_by_one);
+}
+
+#[test]
+fn a_commit_during_a_block_changes_neither_the_state_nor_the_undo_journals() {
+    let result = |steps| {
+        let chain = Chain::new();
+        let mut importer = chain.importer(&chain.following(2));
+        for _ in 0..steps {
+            importer.step(NOW).unwrap();
+        }
+        importer.commit().unwrap();
+        finish(&mut importer);
+        let snapshot = chain.store.snapshot().unwrap();
+        let mut journals = Vec::new();
+        let visited = snapshot.for_each_prefix(Table::Undo, &[], |key, value| {
+            journals.push((key.to_vec(), value.to_vec()));
+            Ok(true)
+        });
+        visited.unwrap();
+        (importer.committed(), state::digest(&snapshot).unwrap(), journals)
+    };
+    let expected = result(0);
+    assert_eq!((expected.0, expected.2.len()), (Height(5), 2));
+    for steps in 1..24 {
+        assert!(result(steps) == expected, "after {steps} steps");
+    }
+}
+
+#[test]
+fn where_only_the_state_is_kept_undo_journals_are_stored_from_a_height_on() {
+    let chain = Chain::new();
+    let mut importer = chain.importer(&chain.following(4)).retain_state_only(Height(6));
+    finish(&mut importer);
+    let kept = chain.store.snapshot().unwrap().keys_with_prefix(Table::Undo, &[]).unwrap();
+    assert_eq!(kept, [6, 7].map(|height| block_key(Height(height)).to_vec()));
+}
+
+#[test]
+fn uncommitted_blocks_are_imported_again_after_a_failure_of_the_store() {
+    let chain = Chain::new();
+    let options = ImportOptions { batch_blocks: 2, ..TRUSTED };
+    let mut importer = chain.importer_with(options, &chain.following(6));
+    importer.allow_retry();
+    while importer.height() < Height(9) {
+        importer.step(NOW).unwrap();
+    }
+    assert_eq!(importer.committed(), Height(7));
+    importer.retry().unwrap();
+    assert_eq!(importer.height(), Height(7));
+    finish(&mut importer);
+    assert_eq!(importer.committed(), Height(9));
+}
+
+#[test]
+fn blocks_kept_for_a_retry_are_not_read_twice_without_one() {
+    let [kept, not_kept] = [true, false].map(|can_retry| {
+        let chain = Chain::new();
+        let mut importer = chain.importer(&chain.following(3));
+        if can_retry {
+            importer.allow_retry();
+        }
+        finish(&mut importer).1
+    });
+    assert_eq!(kept, not_kept);
+}
+
+#[test]
+fn the_progress_of_files_is_in_bytes_and_that_of_a_store_is_unknown() {
+    let chain = Chain::new();
+    let bytes = file(&chain.following(2));
+    let size = bytes.len() as u64;
+    let files = vec![BlockFile::new(Cursor::new(bytes)).unwrap().with_size(size)];
+    let mut importer = BlockImporter::new(&chain.store, &chain.network, Vec::new(), files, TRUSTED).unwrap();
+    finish(&mut importer);
+    assert_eq!(importer.bytes(), Some((size, size)));
+    let source = BlockSource::stored(Height(6), |_| Ok(None));
+    let importer = BlockImporter::from_source(&chain.store, &chain.network, Vec::new(), source, TRUSTED).unwrap();
+    assert_eq!(importer.bytes(), None);
+}
+
 #[test]
 fn signatures_of_blocks_below_a_height_are_trusted() {
     for (trusted_below, is_trusted) in [(4, false), (5, true)] {
@@ -217,6 +336,37 @@ fn a_branch_begins_below_the_tip() {
         let branch = CandidateBranch::new(&chain.store, &chain.network, common, Vec::new());
         assert!(matches!(branch.err(), Some(RollbackError::NotBelow { tip: Height(3) })), "{common}");
     }
+}
+
+#[test]
+fn a_branch_is_decided_once_earlier_commits_are_durable() {
+    let chain = Chain::new();
+    chain.store.begin_write().unwrap().commit_deferred_sync().unwrap();
+    chain.store.set_helper(true);
+    let mut branch = CandidateBranch::new(&chain.store, &chain.network, Height(3), Vec::new()).unwrap();
+    while !chain.store.waits_for_disk() {
+        assert!(branch.step(NOW, &mut StakeCache::default()).unwrap().is_none());
+    }
+    chain.store.set_helper(false);
+    let outcome = branch.step(NOW, &mut StakeCache::default()).unwrap().expect("nothing is left to do");
+    assert_eq!((outcome.validity, outcome.scores), (Validity::Valid, Some((0, 0))));
+}
+
+#[test]
+fn a_pushed_block_that_is_known_or_follows_none_of_ours_is_neutral() {
+    let chain = Chain::new();
+    let next = chain.next();
+    chain.import(std::slice::from_ref(&next)).unwrap();
+    let is_neutral = |block: Block| match pushed_branch(&chain.store, &chain.network, block, None) {
+        Ok(_) => false,
+        Err(Rejection::Result(ValidationResult::Neutral)) => true,
+        Err(other) => panic!("{other}"),
+    };
+    assert!(is_neutral(next.clone()), "the tip");
+    assert!(is_neutral(block(5, Hash256([6; 32]))), "another parent");
+    assert!(is_neutral(block(6, next.hash())), "another height");
+    assert!(!is_neutral(Block { timestamp: Timestamp(1), ..next.clone() }), "a sibling of the tip");
+    assert!(!is_neutral(block(5, next.hash())));
 }
 
 /// Returns a transaction of a key; unsigned.

@@ -632,6 +632,26 @@ fn a_supply_changes_within_its_bounds_and_by_its_creator() {
     assert_eq!(scene.result(&change(ALICE, Create, 1)), "MOSAIC_UNKNOWN");
 }
 
+#[test]
+fn the_supply_of_a_divisible_mosaic_is_compared_with_quantities_in_smallest_units() {
+    let mut scene = Fixture::new();
+    scene.define(None);
+    scene.mosaic.as_mut().unwrap().properties.divisibility = 2;
+    let levy = levy(LevyKind::Absolute, MosaicId::xem(), 1);
+    let levied = define(MosaicDefinition { levy, ..scene.mosaic.clone().unwrap() });
+    let delete = |delta| {
+        let body = MosaicSupplyChange { mosaic: coin(), kind: SupplyChangeKind::Delete, delta };
+        transaction(ALICE, Body::MosaicSupplyChange(body))
+    };
+    let results = |scene: &Fixture| {
+        [&levied, &delete(99), &delete(100), &delete(101)].map(|one| scene.result(one).replace("MOSAIC_", ""))
+    };
+    const NEGATIVE: &str = "SUPPLY_NEGATIVE";
+    assert_eq!(results(&scene), ["SUCCESS", "SUCCESS", "SUCCESS", NEGATIVE]);
+    scene.sent.push((BOB, 1));
+    assert_eq!(results(&scene), ["MODIFICATION_NOT_ALLOWED", "SUCCESS", NEGATIVE, NEGATIVE]);
+}
+
 /// Nobody has the key of the testnet address that owns `nem` on other networks.
 #[test]
 fn a_mosaic_cannot_be_defined_in_the_built_in_namespace() {

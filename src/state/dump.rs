@@ -291,3 +291,20 @@ fn link_value(link: &RemoteLink) -> Value {
         "mode": link.mode.code(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Write, test_store};
+
+    #[test]
+    fn the_digest_covers_all_totals_but_those_of_the_hashes() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let before = digest(&batch).unwrap();
+        hashes::set_epoch_size(&mut batch, 3).unwrap();
+        assert_eq!(digest(&batch).unwrap(), before);
+        batch.put(Table::Totals, b"others", b"total").unwrap();
+        assert_ne!(digest(&batch).unwrap(), before);
+    }
+}

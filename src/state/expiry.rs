@@ -272,6 +272,10 @@ impl ExpiredCursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::network::test_network;
+    use crate::model::{Address, NetworkByte};
+    use crate::state::BlockContext;
+    use crate::state::mosaics::MosaicNumber;
     use crate::store::test_store;
 
     const CHAIN: fn() -> ChainParameters = ChainParameters::after_all_forks;
@@ -318,5 +322,25 @@ mod tests {
         let due: Vec<u64> =
             (1..1500).filter(|height| Pruning::due(Height(*height), Timestamp(0), &CHAIN()).is_some()).collect();
         assert_eq!(due, [1, 361, 721, 1081, 1441]);
+    }
+
+    #[test]
+    fn the_log_entries_of_a_block_are_read_in_their_order() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let network = test_network(NetworkByte::TESTNET, Address::from_stored([b'T'; 40]));
+        let mut block = BlockContext::new(Height(7), Timestamp(0));
+        let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
+        let version = DefinitionVersion { mosaic: MosaicNumber(0), number: 0, balances_since: 0 };
+        for name in ["a:b", "a:a"] {
+            let content = LoggedMosaics::Mosaic(version, MosaicId::parse(name).unwrap());
+            ledger.log(ExpiryKind::Expired, LeaseState(2), content).unwrap();
+        }
+        let mut cursor = ExpiredCursor::new(Height(7));
+        let mut next = || match cursor.step(&batch).unwrap() {
+            ExpiredRow::Mosaic(expired) => Some(expired.id.to_string()),
+            ExpiredRow::Absent | ExpiredRow::End => None,
+        };
+        assert_eq!([next(), next(), next()], [Some("a:b".to_owned()), Some("a:a".to_owned()), None]);
     }
 }

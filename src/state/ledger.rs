@@ -519,7 +519,7 @@ impl<W: Write> Ledger<'_, W> {
 mod tests {
     use super::*;
     use crate::model::network::test_network;
-    use crate::store::test_store;
+    use crate::store::{WriteTxn, test_store};
 
     /// Returns the balance of an account to which the nemesis account pays 5 and then 7 in the nemesis block.
     fn paid_twice(immediate_vesting: bool) -> Result<u64, String> {
@@ -542,6 +542,121 @@ mod tests {
     fn a_second_nemesis_payment_is_rejected_only_with_time_based_vesting() {
         assert_eq!(paid_twice(true), Ok(12));
         assert!(paid_twice(false).unwrap_err().contains("paid twice in the nemesis block"));
+    }
+
+    fn address(number: u8) -> Address {
+        Address::from_public_key(&PublicKey([number; 32]), NetworkByte::TESTNET)
+    }
+
+    fn network() -> Network {
+        test_network(NetworkByte::TESTNET, address(99))
+    }
+
+    /// Changes the state as one block does.
+    fn in_block<T>(
+        txn: &mut WriteTxn<'_>,
+        network: &Network,
+        height: u64,
+        act: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>) -> StateResult<T>,
+    ) -> T {
+        let mut block = BlockContext::new(Height(height), Timestamp(0));
+        let mut ledger = Ledger { txn, block: &mut block, network };
+        let result = act(&mut ledger).unwrap();
+        ledger.flush().unwrap();
+        result
+    }
+
+    /// Gives an account enough for the importance calculation.
+    fn fund(ledger: &mut Ledger<'_, WriteTxn<'_>>, who: u8) -> StateResult {
+        ledger.credit(&address(who), Amount::whole(20_000).0)
+    }
+
+    #[test]
+    fn a_block_writes_only_what_it_changes() {
+        let (store, _folder) = test_store();
+        let (mut batch, network) = (store.begin_write().unwrap(), network());
+        in_block(&mut batch, &network, 5, |ledger| ledger.account(&address(1)).map(drop));
+        assert!(batch.take_journal().is_empty());
+        in_block(&mut batch, &network, 6, |ledger| ledger.apply(&Effect::Reference(address(1))));
+        assert!(!batch.take_journal().is_empty());
+        in_block(&mut batch, &network, 7, |ledger| ledger.account(&address(1)).map(drop));
+        assert!(batch.take_journal().is_empty());
+        let rows = batch.rows();
+        in_block(&mut batch, &network, 8, |ledger| ledger.apply(&Effect::Reference(address(1))));
+        assert_eq!(batch.rows() - rows, 1, "the totals stay the same");
+    }
+
+    #[test]
+    fn accounts_are_counted_when_they_become_known_and_while_they_have_a_stake() {
+        let (store, _folder) = test_store();
+        let (mut batch, network) = (store.begin_write().unwrap(), network());
+        for (height, who) in [(5, 1), (6, 1), (7, 2)] {
+            in_block(&mut batch, &network, height, |ledger| {
+                ledger.apply(&Effect::Reference(address(who)))?;
+                fund(ledger, who)
+            });
+        }
+        let totals = AccountTotals { allocated: 2, known: 2, stakes: 2, last_new: (Height(7), 1) };
+        assert_eq!(AccountTotals::of(&batch).unwrap(), totals);
+        in_block(&mut batch, &network, 8, |ledger| ledger.debit(&address(2), Amount::whole(15_000).0));
+        assert_eq!(AccountTotals::of(&batch).unwrap(), AccountTotals { stakes: 1, ..totals });
+    }
+
+    #[test]
+    fn the_balance_history_holds_replaced_balances_but_not_the_absence_of_one() {
+        let (store, _folder) = test_store();
+        let (mut batch, mut network) = (store.begin_write().unwrap(), network());
+        network.chain.history_from = Some(Height(1));
+        let rows = [4, 5, 6, 7].map(|height| {
+            in_block(&mut batch, &network, height, |ledger| match height {
+                4 => Ok(()),
+                _ => fund(ledger, 1),
+            });
+            batch.keys_with_prefix(Table::BalanceHistory, &[]).unwrap().len()
+        });
+        assert_eq!(rows, [1, 1, 2, 3], "the range of heights and the replaced balances");
+    }
+
+    #[test]
+    fn a_deactivation_ends_the_link_to_the_named_remote_before_the_fork_and_to_the_linked_one_after() {
+        let (store, _folder) = test_store();
+        let (mut batch, mut network) = (store.begin_write().unwrap(), network());
+        network.chain.forks.mosaic_redefinition = 10;
+        let [owner, linked, named] = [1, 2, 3].map(address);
+        in_block(&mut batch, &network, 5, |ledger| ledger.link(&owner, &linked, LinkMode::Activate));
+        let mut ended = |height| {
+            let mut block = BlockContext::new(Height(height), Timestamp(0));
+            let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
+            ledger.link(&owner, &named, LinkMode::Deactivate).unwrap();
+            let remotes = [linked, named].map(|remote| ledger.account(&remote).unwrap().links.pop());
+            let ended = remotes.map(|link| link.is_some_and(|link| link.mode == LinkMode::Deactivate));
+            let last = ledger.account(&owner).unwrap().links.pop().unwrap();
+            (ended, last.linked_address == named)
+        };
+        assert_eq!(ended(9), ([false, true], true));
+        assert_eq!(ended(10), ([true, false], false));
+        let mut block = BlockContext::new(Height(10), Timestamp(0));
+        let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
+        assert!(ledger.link(&named, &linked, LinkMode::Deactivate).is_err(), "there is no link");
+        assert!(ledger.link(&named, &linked, LinkMode::Activate).is_ok());
+    }
+
+    #[test]
+    fn no_account_becomes_both_a_multisig_account_and_a_cosignatory() {
+        let (store, _folder) = test_store();
+        let (mut batch, network) = (store.begin_write().unwrap(), network());
+        let mut block = BlockContext::new(Height(5), Timestamp(0));
+        let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
+        let mut is_possible =
+            |account, cosignatory, kind| ledger.cosignatory(&address(account), &address(cosignatory), kind).is_ok();
+        let (add, delete) = (ModificationKind::Add, ModificationKind::Delete);
+        assert!(is_possible(1, 2, add));
+        assert!(is_possible(1, 3, add));
+        assert!(!is_possible(4, 4, add), "the account itself");
+        assert!(!is_possible(2, 4, add), "a cosignatory");
+        assert!(!is_possible(4, 1, add), "a multisig account");
+        assert!(is_possible(1, 2, delete));
+        assert!(is_possible(2, 4, add), "no longer a cosignatory");
     }
 }
 

@@ -510,7 +510,76 @@ fn first_row_at(state: &impl Read, table: Table, height: Height) -> Result<u64> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crypto::PublicKey;
+    use crate::model::transaction::{MosaicDefinitionCreation, Multisig, ProvisionNamespace, wire_version};
+    use crate::model::{Amount, BlockKind, Hash256, Timestamp};
     use crate::store::test_store;
+
+    const NETWORK: NetworkByte = NetworkByte::TESTNET;
+
+    fn transaction(body: Body) -> Transaction {
+        Transaction {
+            version: wire_version(NETWORK, 1),
+            timestamp: Timestamp(1),
+            signer: PublicKey([1; 32]),
+            signature: None,
+            fee: Amount::ZERO,
+            deadline: Timestamp(2),
+            body,
+        }
+    }
+
+    #[test]
+    fn provisions_in_multisig_transactions_have_the_lower_row_ids_and_definitions_keep_their_order() {
+        let sink = Address::from_stored([b'T'; 40]);
+        let provision = || {
+            let (rental_fee, new_part) = (Amount::ZERO, "a".to_owned());
+            transaction(Body::ProvisionNamespace(ProvisionNamespace {
+                rental_fee_sink: sink,
+                rental_fee,
+                new_part,
+                parent: None,
+            }))
+        };
+        let define = || {
+            let (definition, creation_fee) = (MosaicDefinition::xem(), Amount::ZERO);
+            let body = MosaicDefinitionCreation { definition, creation_fee_sink: sink, creation_fee };
+            transaction(Body::MosaicDefinitionCreation(Box::new(body)))
+        };
+        let nested = |inner| transaction(Body::Multisig(Box::new(Multisig { inner, cosignatures: Vec::new() })));
+        let block = Block {
+            kind: BlockKind::Regular,
+            version: wire_version(NETWORK, 1),
+            timestamp: Timestamp(1),
+            signer: PublicKey([1; 32]),
+            signature: None,
+            previous_hash: Hash256::default().into(),
+            height: Height(2),
+            transactions: vec![provision(), define(), nested(provision()), nested(define()), provision()],
+        };
+        let (store, _folder) = test_store();
+        assert_eq!(assign_row_ids(&store.snapshot().unwrap(), &block).unwrap(), [2, 1, 1, 2, 3]);
+    }
+
+    #[test]
+    fn the_definitions_of_a_namespace_are_unlisted_in_steps_of_a_few_rows() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let count = 2 * ROWS_PER_STEP + 3;
+        for row in 1..=count as u64 {
+            let id = MosaicId::parse(&format!("a:m{row}")).unwrap();
+            let definition = MosaicDefinition { id, ..MosaicDefinition::xem() };
+            record_definition(&mut batch, &definition, row, Height(1), NETWORK).unwrap();
+        }
+        let mut update = ListingUpdate::new("a", None, false);
+        let mut steps = Vec::new();
+        while steps.last() != Some(&false) {
+            steps.push(update.step(&mut batch, NETWORK).unwrap());
+            let listed = batch.keys_with_prefix(Table::ListingIndex, &ListingIndex::Definitions.prefix()).unwrap();
+            assert_eq!(listed.len(), count.saturating_sub(steps.len() * ROWS_PER_STEP));
+        }
+        assert_eq!(steps, [true, true, false]);
+    }
 
     #[test]
     fn a_name_is_below_a_pattern_if_it_starts_with_it_and_a_dot() {

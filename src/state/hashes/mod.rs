@@ -238,7 +238,7 @@ fn find_in_rows(state: &impl Read, hash: &Hash256, oldest: HashEpoch, lowest: He
             next = cursor.next()?.map(|(key, _)| parse_key(key)).transpose()?;
         }
         // Epochs without rows are skipped.
-        from = next.and_then(|(here, _)| if here > epoch { Some(here) } else { epoch.checked_add(1) });
+        from = next.zip(epoch.checked_add(1)).map(|((here, _), following)| following.max(here));
     }
     Ok(found)
 }

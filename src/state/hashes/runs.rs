@@ -276,8 +276,7 @@ fn write_page(txn: &mut WriteTxn<'_>, run: SortedRun, rows: &[HashRow]) -> Resul
 fn next_merge(state: &impl Read, below: HashEpoch) -> Result<Option<SortedRun>> {
     let mut cursor = state.cursor(Table::HashRuns)?;
     let mut level = 0;
-    while level < LAST_LEVEL {
-        let Some(page) = RunPage::seek(&mut cursor, SortedRun::containing(0, level), HashRow::LOWEST)? else { break };
+    while let Some(page) = RunPage::seek(&mut cursor, SortedRun::containing(0, level), HashRow::LOWEST)? {
         let Some(parent) = page.run.parent() else { break };
         if parent.end() <= u64::from(below) {
             return Ok(Some(parent));

@@ -170,6 +170,9 @@ impl<'s> Chain<'s> {
             other.0[0] ^= 1;
             assert_eq!(find_hash(batch, &other).unwrap(), None);
         }
+        let kept = |entry: &HashEntry| entry.height >= pruned_at || entry.timestamp.0 >= limit;
+        let kept: BTreeMap<_, _> = places.into_iter().filter(|(_, entry)| kept(entry)).collect();
+        assert_eq!(remembered(batch).unwrap(), kept);
         assert_eq!(compare(batch), None);
         assert_is_sorted(batch);
     }
@@ -287,6 +290,54 @@ proptest! {
 }
 
 #[test]
+fn hashes_are_found_in_runs_and_in_rows_across_empty_epochs() {
+    let (store, _folder) = store();
+    let mut chain = Chain::new(&store, 1);
+    for _ in 0..9 {
+        chain.add(5, None, None);
+        chain.check();
+    }
+    while compact_page(chain.batch(), 12).unwrap() > 0 {
+        chain.check();
+    }
+    assert!(pages(chain.batch()).iter().any(|(run, _)| run.level == 1));
+    assert!(first_row(chain.batch()).unwrap().is_some());
+}
+
+#[test]
+fn lookups_skip_the_blocks_whose_hashes_are_all_forgotten() {
+    let (store, _folder) = store();
+    let mut chain = Chain::new(&store, 1);
+    for _ in 0..6 {
+        chain.add(2, None, None);
+    }
+    assert_eq!(remembered_from(chain.batch()).unwrap(), Height(1));
+    // The blocks have the times 0, 10, 20 and so on.
+    chain.add(1, None, Some(25));
+    assert_eq!(remembered_from(chain.batch()).unwrap(), Height(4));
+    let first_id = chain.blocks[2].next_id;
+    assert_eq!(HashTotals::of(chain.batch()).unwrap().first_epoch, hash_epoch(chain.batch(), first_id).unwrap());
+    chain.check();
+    // The block that forgets is remembered.
+    chain.add(1, None, Some(1_000));
+    assert_eq!(remembered_from(chain.batch()).unwrap(), Height(8));
+    chain.check();
+}
+
+#[test]
+fn a_block_packs_one_page_and_another_for_every_sixteen_hashes() {
+    let (store, _folder) = store();
+    let mut chain = Chain::new(&store, 3);
+    for _ in 0..60 {
+        chain.add(6, None, None);
+    }
+    assert_eq!([0, 15, 16, 32].map(|hashes| chain.pack(hashes)), [1, 1, 2, 3]);
+    let steps = chain.pack(100_000);
+    assert!((30..200).contains(&steps), "{steps}");
+    assert_eq!(chain.pack(100_000), 0, "nothing is left");
+}
+
+#[test]
 fn compaction_keeps_up_with_blocks_and_ends_in_few_runs() {
     let (store, _folder) = store();
     let mut chain = Chain::new(&store, 3);
@@ -353,6 +404,12 @@ fn the_runs_of_a_level_are_followed_by_those_of_the_next_level() {
         assert_eq!(next, (level < LAST_LEVEL).then_some(SortedRun { level: level + 1, start: 0 }), "level {level}");
     }
     assert_eq!(SortedRun { level: 1, start: 8 }.next(), Some(SortedRun { level: 1, start: 12 }));
+}
+
+#[test]
+fn a_run_is_merged_into_the_one_of_the_next_level_that_contains_it() {
+    assert_eq!(SortedRun { level: 1, start: 12 }.parent(), Some(SortedRun { level: 2, start: 0 }));
+    assert_eq!(SortedRun { level: LAST_LEVEL, start: 0 }.parent(), None);
 }
 
 #[test]

@@ -433,3 +433,25 @@ fn an_unreferenced_mosaic_owner_is_in_the_dump_until_the_undo() {
     assert_eq!(entry(&dumped(&world), 77), None);
     assert_eq!(dumped(&world), before);
 }
+
+#[test]
+fn holdings_are_read_in_parts_and_one_that_does_not_count_hides_no_other() {
+    let (store, _folder) = test_store();
+    let mut batch = store.begin_write().unwrap();
+    let mut world = World { network: network(0), batch: &mut batch, model: Model { height: 1, ..Model::default() } };
+    world.rent(0);
+    let [a, b, c] = ["a", "b", "c"].map(|name| MosaicId::parse(&format!("alice.vouchers:{name}")).unwrap());
+    for id in [&a, &b, &c] {
+        world.apply(&[Effect::Definition(&MosaicDefinition { id: id.clone(), ..definition(0, 0, 10) })]);
+    }
+    let part = |world: &World<'_, '_>, after| holdings_after(&*world.batch, &account(0), after, 2).unwrap();
+    let first = HoldingsPage { ids: vec![a.clone(), b.clone()], next_after: Some(b.clone()) };
+    assert_eq!(part(&world, None), first);
+    assert_eq!(part(&world, Some(&b)), HoldingsPage { ids: vec![c], next_after: None });
+    let supply = |mosaic, kind| Effect::Supply { supplier: account(0), mosaic, delta: 10, kind };
+    world.apply(&[supply(&b, SupplyChangeKind::Create)]);
+    assert_eq!(part(&world, None), first, "a creator who has units");
+    world.apply(&[supply(&a, SupplyChangeKind::Delete), supply(&a, SupplyChangeKind::Create)]);
+    assert_eq!(part(&world, None), HoldingsPage { ids: vec![b.clone()], next_after: Some(b) }, "one who had none");
+    assert!(holds_mosaic(&*world.batch, &account(0)).unwrap());
+}
