@@ -530,19 +530,147 @@ mod tests {
         Store::open_existing(folder, AccessMode::Shared, Options { map_size: 1 << 22 }).unwrap().0
     }
 
+    /// Returns the ranges of a table.
+    fn ranges(snapshot: &Snapshot<'_>, table: Table) -> Vec<Range> {
+        let (mut ranges, mut key) = (Vec::new(), Some(Vec::new()));
+        while let Some(first) = key {
+            ranges.push(snapshot.range(table, &first).unwrap());
+            key = ranges.last().and_then(|range| range.end.clone());
+        }
+        ranges
+    }
+
+    /// Puts rows into a table in one commit. Returns the bytes of each range of the table.
+    fn range_bytes(store: &Store, table: Table, rows: &[(&[u8], &[u8])]) -> Vec<u64> {
+        let mut batch = store.begin_write().unwrap();
+        rows.iter().for_each(|(key, value)| batch.put_unjournaled(table, key, value).unwrap());
+        batch.commit().unwrap();
+        ranges(&store.snapshot().unwrap(), table).iter().map(|range| range.sum.bytes).collect()
+    }
+
     #[test]
     fn a_table_is_divided_into_ranges_of_bounded_size() {
         let (store, _folder) = filled();
-        let (snapshot, mut ranges, mut key) = (store.snapshot().unwrap(), Vec::new(), Some(Vec::new()));
-        while let Some(first) = key {
-            ranges.push(snapshot.range(Table::AccountIds, &first).unwrap());
-            key = ranges.last().and_then(|range| range.end.clone());
-        }
+        let snapshot = store.snapshot().unwrap();
+        let ranges = ranges(&snapshot, Table::AccountIds);
         assert!((5..12).contains(&ranges.len()), "{}", ranges.len());
         for range in &ranges {
             assert_eq!(snapshot.next_range(Table::AccountIds, &range.first).unwrap(), range.end);
         }
         assert!(ranges.iter().all(|range| range.sum.bytes <= MAX_RANGE_BYTES && range.sum.bytes > MAX_RANGE_BYTES / 4));
+    }
+
+    /// New rows of the first one come last and start a range. The second one's ranges are split.
+    const APPENDED_AND_SPLIT: [Table; 2] = [Table::AccountTxLists, Table::Balances];
+
+    #[test]
+    fn a_range_holds_as_many_bytes_as_allowed_and_not_more() {
+        const QUARTER: u64 = MAX_RANGE_BYTES / 4;
+        let value = [7; QUARTER as usize - 1 - CHECKSUM_BYTES];
+        for (table, quarters) in APPENDED_AND_SPLIT.into_iter().zip([[4, 1], [2, 3]]) {
+            let (store, _folder) = test_store();
+            let rows = [b"a", b"b", b"c", b"d"].map(|key| (&key[..], &value[..]));
+            assert_eq!(range_bytes(&store, table, &rows), [MAX_RANGE_BYTES], "{table:?}");
+            let expected = quarters.map(|count| count * QUARTER);
+            assert_eq!(range_bytes(&store, table, &[(b"e", &value)]), expected, "{table:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_longer_than_a_range_may_be_is_alone_in_its_range() {
+        let long = [7; MAX_RANGE_BYTES as usize];
+        let bytes = MAX_RANGE_BYTES + 1 + CHECKSUM_BYTES as u64;
+        for table in APPENDED_AND_SPLIT {
+            let (store, _folder) = test_store();
+            assert_eq!(range_bytes(&store, table, &[(b"a", &long)]), [bytes], "{table:?}");
+            assert_eq!(range_bytes(&store, table, &[(b"b", b"short")]), [bytes, 10], "{table:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_that_is_still_too_large_after_a_split_is_split_when_it_grows() {
+        let (long, table) = ([7; MAX_RANGE_BYTES as usize], Table::Balances);
+        let bytes = MAX_RANGE_BYTES + 1 + CHECKSUM_BYTES as u64;
+        let (store, _folder) = test_store();
+        let rows: [(&[u8], &[u8]); 3] = [(b"a", b"1"), (b"c", b"1"), (b"b", &long)];
+        assert_eq!(range_bytes(&store, table, &rows), [6, bytes + 6]);
+        assert_eq!(range_bytes(&store, table, &[(b"c", b"2")]), [6, bytes + 6]);
+        assert_eq!(range_bytes(&store, table, &[(b"c", b"10")]), [6, bytes, 7]);
+    }
+
+    #[test]
+    fn a_range_is_split_at_half_of_its_bytes() {
+        let (store, _folder) = test_store();
+        let rows = [b"aa", b"bb", b"cc", b"dd"].map(|key| (&key[..], &b"value"[..]));
+        assert_eq!(range_bytes(&store, Table::Balances, &rows), [44]);
+        let snapshot = store.snapshot().unwrap();
+        let range = snapshot.range(Table::Balances, &[]).unwrap();
+        let halves = split_range(&snapshot.raw_cursor(Table::Balances).unwrap(), Table::Balances, &range).unwrap();
+        let halves = halves.unwrap().map(|half| (half.first, half.end, half.sum.bytes));
+        assert_eq!(halves, [(Vec::new(), Some(b"cc".to_vec()), 22), (b"cc".to_vec(), None, 22)]);
+    }
+
+    #[test]
+    fn a_stored_row_has_the_sum_of_its_value() {
+        for table in Table::ALL {
+            let mut row = vec![0; stored_length(table, b"a value")];
+            append_checksum(table, b"key", b"a value", &mut row);
+            let sums = [RangeSum::of_row(table, b"key", &row), RangeSum::of_value(table, b"key", b"a value")];
+            assert_eq!(sums[0], sums[1], "{table:?}");
+        }
+    }
+
+    #[test]
+    fn only_keys_outside_the_verified_ranges_are_unverified() {
+        let verified = VerifiedRanges::default();
+        let (first, end) = (b"b".to_vec(), Some(b"d".to_vec()));
+        verified.add(Table::Accounts, Range { first, end, sum: RangeSum::default() });
+        let unverified = |from: &[u8], to| verified.first_unverified(Table::Accounts, from, to);
+        for (key, expected) in [(b"a", Some(b"a")), (b"b", None), (b"c", None), (b"d", Some(b"d")), (b"e", Some(b"e"))]
+        {
+            assert_eq!(unverified(key, Some(key)), expected.map(|key| key.to_vec()));
+        }
+        for to in [None, Some(&b"d"[..]), Some(b"e")] {
+            assert_eq!(unverified(b"c", to), Some(b"d".to_vec()));
+        }
+    }
+
+    #[test]
+    fn a_row_that_a_scan_finds_and_a_lookup_does_not_is_damage() {
+        let (store, _folder) = filled();
+        let snapshot = store.snapshot().unwrap();
+        let range = snapshot.range(Table::AccountIds, &[]).unwrap();
+        // A lookup in another table finds none of the rows.
+        let cursor = |table| snapshot.raw_cursor(table).unwrap();
+        let verified = |search| verify([&cursor(Table::AccountIds), &cursor(search)], Table::AccountIds, &range);
+        assert!(verified(Table::AccountIds).is_ok());
+        assert!(matches!(verified(Table::Accounts), Err(StoreError::Incomplete { table: Table::AccountIds, .. })));
+    }
+
+    #[test]
+    fn a_cursor_notices_the_loss_of_all_rows_of_a_range_exactly_when_it_passes_them() {
+        let (store, folder) = filled();
+        let lost = ranges(&store.snapshot().unwrap(), Table::AccountIds).swap_remove(2);
+        let [first, end] = [lost.first, lost.end.unwrap()].map(|key| u16::from_be_bytes(key.try_into().unwrap()));
+        let store = damage(store, folder.path(), |transaction, table| {
+            (first..end).for_each(|key| transaction.del(table, &key.to_be_bytes(), None).unwrap());
+        });
+        let snapshot = store.snapshot().unwrap();
+        // Returns whether a cursor moves from a key to another row as if nothing were lost.
+        let moves = |from: u16, is_forward: bool| {
+            forget(&store);
+            let mut cursor = snapshot.cursor(Table::AccountIds).unwrap();
+            assert!(cursor.seek(&from.to_be_bytes()).unwrap().is_some_and(|(key, _)| key == from.to_be_bytes()));
+            let moved = if is_forward { cursor.next() } else { cursor.previous() };
+            assert!(matches!(moved, Ok(Some(_)) | Err(StoreError::Incomplete { .. })), "{moved:?}");
+            moved.is_ok()
+        };
+        assert_eq!([moves(first - 1, false), moves(first - 1, true)], [true, false]);
+        assert_eq!([moves(end, false), moves(end, true)], [false, true]);
+        forget(&store);
+        let behind_the_last_row = super::super::next_key(&(first - 1).to_be_bytes());
+        let found = snapshot.cursor(Table::AccountIds).unwrap().seek(&behind_the_last_row).map(|_| ());
+        assert!(matches!(found, Err(StoreError::Incomplete { .. })), "{found:?}");
     }
 
     #[test]
@@ -693,10 +821,27 @@ mod tests {
         let is_damage = |error: StoreError| matches!(error, StoreError::Incomplete { table: Table::Blocks, .. });
         assert!(snapshot.get(Table::Blocks, &key(8)).is_err_and(is_damage));
         assert!(snapshot.get_unverified(Table::Blocks, &key(8)).is_err_and(is_damage));
+        // A block that cannot be undone is read without the others of its range.
+        assert!(snapshot.get(Table::Blocks, &key(3)).unwrap().is_some());
         drop(snapshot);
         let (store, _) =
             Store::open_existing(folder.path(), AccessMode::Exclusive, Options { map_size: 1 << 22 }).unwrap();
         assert!(store.begin_write().unwrap().get_unverified(Table::Blocks, &key(8)).is_err_and(is_damage));
+    }
+
+    #[test]
+    fn a_lost_block_is_damage_and_an_absent_checksum_is_not() {
+        let (store, folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        (1..=9u64).for_each(|height| batch.put(Table::Blocks, &height.to_be_bytes(), b"a block").unwrap());
+        batch.commit().unwrap();
+        let store = damage_in(Table::Blocks, store, folder.path(), |transaction, table| {
+            transaction.del(table, &3u64.to_be_bytes(), None).unwrap();
+        });
+        let snapshot = store.snapshot().unwrap();
+        let found = snapshot.get(Table::Blocks, &3u64.to_be_bytes());
+        assert!(matches!(found, Err(StoreError::Incomplete { table: Table::Blocks, .. })), "{found:?}");
+        assert_eq!(snapshot.get(Table::Checksums, b"absent").unwrap(), None);
     }
 
     #[test]

@@ -188,12 +188,12 @@ fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecor
     if !is_damaged && (record.boot.is_same_run(boot) || !newest.as_ref().is_none_or(is_near)) {
         return Ok(None);
     }
-    let is_meant = files::root_checksum(&data, &record.meta).is_ok_and(|roots| roots == record.roots);
-    if !is_meant {
-        let path = folder.join(FILE);
-        log::warn!("{} is ignored: it belongs to another data file than the one beside it", path.display());
+    if files::root_checksum(&data, &record.meta).is_ok_and(|roots| roots == record.roots) {
+        return Ok(Some(record));
     }
-    Ok(is_meant.then_some(record))
+    let path = folder.join(FILE);
+    log::warn!("{} is ignored: it belongs to another data file than the one beside it", path.display());
+    Ok(None)
 }
 
 /// Fails if the data file is in the recorded state, but its root pages are not the recorded ones: they are damaged, or
@@ -602,6 +602,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use proptest::prelude::*;
     use proptest::test_runner::TestRng;
     use tempfile::TempDir;
@@ -885,6 +887,13 @@ mod tests {
     }
 
     #[test]
+    fn closing_a_store_makes_its_last_commit_durable() {
+        let (folder, store, [_, newest]) = unsettled();
+        drop(store);
+        assert_eq!(digest(&open(OTHER, folder.path())), newest);
+    }
+
+    #[test]
     fn a_truncated_record_leaves_the_previous_one() {
         let (folder, store, [durable, newest]) = unsettled();
         let (_, before) = files(folder.path());
@@ -1039,5 +1048,35 @@ mod tests {
         commit(&store);
         store.on_synced(Ok(()));
         assert!(store.has_unsynced_commit());
+    }
+
+    #[test]
+    fn a_caller_that_waits_for_the_disk_gets_the_error_of_another_sync() {
+        let (store, _folder, _) = with_helper();
+        assert!(!store.poll_sync().unwrap());
+        store.durability.as_ref().unwrap().fails.set(true);
+        assert!(store.sync().is_err());
+        assert!(matches!(store.poll_sync(), Err(StoreError::SyncFailed { .. })));
+    }
+
+    #[test]
+    fn polling_a_store_without_commits_writes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(ONE, folder.path()));
+        let before = files(folder.path());
+        let store = open(OTHER, folder.path());
+        assert!(store.poll_sync().unwrap());
+        assert!(files(folder.path()) == before);
+    }
+
+    #[test]
+    fn a_helper_gets_the_data_file_and_the_durable_meta_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let inode = |file: File| file.metadata().unwrap().ino();
+        let store = open(ONE, folder.path());
+        let found = store.helper_files().unwrap().unwrap().map(inode);
+        assert_eq!(found, [DATA_FILE, FILE].map(|name| inode(File::open(folder.path().join(name)).unwrap())));
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Store::scratch(folder.path(), OPTIONS).unwrap().helper_files().unwrap().is_none());
     }
 }

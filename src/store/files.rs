@@ -584,6 +584,31 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_root_page_of_the_durable_state_is_rejected() {
+        let (store, folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        batch.put(Table::Accounts, b"key", b"value").unwrap();
+        batch.commit().unwrap();
+        drop(store);
+        let path = data_file(folder.path());
+        let bytes = std::fs::read(&path).unwrap();
+        let meta = newest_meta(&mut std::io::Cursor::new(&bytes)).unwrap();
+        let open = |access| Store::open_existing(folder.path(), access, MAP).map(drop);
+        for root in [meta.free_root, meta.main_root] {
+            let mut damaged = bytes.clone();
+            // LMDB does not read the padding in a page header.
+            damaged[usize::try_from(root).unwrap() * 4096 + WORD] ^= 1;
+            std::fs::write(&path, damaged).unwrap();
+            for access in [AccessMode::Shared, AccessMode::Exclusive] {
+                let result = open(access);
+                assert!(matches!(result, Err(StoreError::DataFile(_, FileFault::Roots))), "{root}: {result:?}");
+            }
+        }
+        std::fs::write(&path, bytes).unwrap();
+        open(AccessMode::Exclusive).unwrap();
+    }
+
+    #[test]
     fn a_page_size_that_lmdb_does_not_use_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         store(folder.path());

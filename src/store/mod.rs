@@ -35,3 +35,13 @@ pub fn lmdb_version() -> String {
     use lmdb_sys::{MDB_VERSION_MAJOR, MDB_VERSION_MINOR, MDB_VERSION_PATCH};
     format!("{MDB_VERSION_MAJOR}.{MDB_VERSION_MINOR}.{MDB_VERSION_PATCH}")
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_version_of_lmdb_consists_of_three_numbers() {
+        let version = super::lmdb_version();
+        let numbers: Result<Vec<u32>, _> = version.split('.').map(str::parse).collect();
+        assert!(numbers.is_ok_and(|numbers| numbers.len() == 3), "{version}");
+    }
+}

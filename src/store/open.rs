@@ -228,15 +228,7 @@ impl Store {
         access: AccessMode,
         options: Options,
     ) -> Result<(Store, String), StoreError> {
-        let inode = || std::fs::metadata(folder.join(DATA_FILE)).ok().map(|file| file.ino());
-        let before = inode();
-        let opened = Store::try_open_existing(boot, folder, access, options)?;
-        if inode() == before {
-            return Ok(opened);
-        }
-        // Another store replaced this one meanwhile.
-        drop(opened);
-        Store::try_open_existing(boot, folder, access, options)
+        open_unreplaced(&folder.join(DATA_FILE), || Store::try_open_existing(boot, folder, access, options))
     }
 
     fn try_open_existing(
@@ -289,6 +281,18 @@ impl Store {
             commit_times: self.commit_times(),
         })
     }
+}
+
+/// Returns the result of `open`; if another store has replaced the data file meanwhile, that of opening the other one.
+fn open_unreplaced<T>(data: &Path, open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let inode = || std::fs::metadata(data).ok().map(|file| file.ino());
+    let before = inode();
+    let opened = open()?;
+    if inode() == before {
+        return Ok(opened);
+    }
+    drop(opened);
+    open()
 }
 
 /// Fails if a folder has no store that can be opened.
@@ -557,6 +561,64 @@ mod tests {
         // A copy of the data file alone has no lock file.
         std::fs::remove_file(folder.path().join(LOCK_FILE)).unwrap();
         assert!(error(AccessMode::Shared).is_none());
+    }
+
+    #[test]
+    fn a_data_file_that_is_replaced_while_it_is_opened_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let [data, other] = [DATA_FILE, "other"].map(|name| folder.path().join(name));
+        std::fs::write(&data, "old").unwrap();
+        std::fs::write(&other, "new").unwrap();
+        let times = Cell::new(0);
+        let opened = || {
+            let read = || {
+                times.set(times.get() + 1);
+                let text = std::fs::read_to_string(&data).unwrap();
+                let _ = std::fs::rename(&other, &data);
+                Ok(text)
+            };
+            (open_unreplaced(&data, read).unwrap(), times.take())
+        };
+        assert_eq!(opened(), ("new".to_owned(), 2));
+        assert_eq!(opened(), ("new".to_owned(), 1), "nothing replaces it any more");
+    }
+
+    #[test]
+    fn every_open_store_keeps_its_lock_table_and_only_one_that_this_process_may_change_is_made_durable() {
+        let (folder, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let options = Options { map_size: 1 << 22 };
+        drop(open(folder.path(), &Network::example()).unwrap());
+        let properties = |store: Store| {
+            let _reader = store.snapshot().unwrap();
+            let metrics = store.metrics().unwrap();
+            (metrics.readers.map(|readers| readers.reading), store.durability.is_some())
+        };
+        let existing = |access| properties(Store::open_existing(folder.path(), access, options).unwrap().0);
+        assert_eq!(existing(AccessMode::Exclusive), (Some(1), true));
+        assert_eq!(existing(AccessMode::Shared), (Some(1), false));
+        assert_eq!(properties(Store::scratch(scratch.path(), options).unwrap()), (Some(1), false));
+    }
+
+    #[test]
+    fn a_lock_is_released_while_a_child_process_still_holds_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = FolderLock::take(folder.path()).unwrap();
+        // A child process inherits the open file like this.
+        let inherited = lock.0.try_clone().unwrap();
+        assert!(matches!(FolderLock::take(folder.path()), Err(StoreError::InUse)));
+        drop(lock);
+        assert!(FolderLock::take(folder.path()).is_ok());
+        drop(inherited);
+    }
+
+    #[test]
+    fn a_data_file_that_cannot_be_examined_is_not_reported_as_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(DATA_FILE, folder.path().join(DATA_FILE)).unwrap();
+        for had_store in [false, true] {
+            let result = check_data_file(folder.path(), had_store);
+            assert!(matches!(result, Err(StoreError::DataFile(_, FileFault::Io(_)))), "{result:?}");
+        }
     }
 
     #[test]

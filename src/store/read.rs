@@ -545,8 +545,42 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use lmdb::{DatabaseFlags, Environment, WriteFlags};
+
+    use super::super::checksums::{append_checksum, stored_length};
     use super::*;
     use crate::store::test_store;
+
+    #[test]
+    fn a_cursor_that_is_led_back_by_a_damaged_page_reports_damage() {
+        const TABLE: Table = Table::Accounts;
+        let (store, _folder) = test_store();
+        // With these flags LMDB returns rows in an order that no table has: a key twice, and `ba` before `ab`.
+        for (flags, keys) in [(DatabaseFlags::DUP_SORT, [b"aa", b"aa"]), (DatabaseFlags::REVERSE_KEY, [b"ba", b"ab"])] {
+            let folder = tempfile::tempdir().unwrap();
+            let environment = Environment::new().open(folder.path()).unwrap();
+            let rows = environment.create_db(None, flags).unwrap();
+            let mut transaction = environment.begin_rw_txn().unwrap();
+            for (key, value) in keys.into_iter().zip([b"1", b"2"]) {
+                let mut row = vec![0; stored_length(TABLE, value)];
+                append_checksum(TABLE, key, value, &mut row);
+                transaction.put(rows, key, &row, WriteFlags::empty()).unwrap();
+            }
+            transaction.commit().unwrap();
+            // The keys are verified, but not the whole table, of which a cursor would verify nothing.
+            store.verified.invalidate(TABLE);
+            store.verified.add(TABLE, Range { first: Vec::new(), end: Some(b"z".to_vec()), sum: RangeSum::default() });
+            let (snapshot, reader) = (store.snapshot().unwrap(), environment.begin_ro_txn().unwrap());
+            let cursor = || TableCursor::new(TABLE, reader.open_ro_cursor(rows).unwrap(), None, Some(&snapshot));
+            let is_damage = |moved| matches!(moved, Err(StoreError::Incomplete { table: TABLE, .. }));
+            let mut forward = cursor();
+            assert_eq!(forward.seek(&[]).unwrap(), Some((&keys[0][..], &b"1"[..])));
+            assert!(is_damage(forward.next()), "{flags:?}");
+            let mut backward = cursor();
+            assert_eq!(backward.last().unwrap(), Some((&keys[1][..], &b"2"[..])));
+            assert!(is_damage(backward.previous()), "{flags:?}");
+        }
+    }
 
     #[test]
     fn a_cached_snapshot_keeps_its_reader_slot_when_all_slots_are_taken() {

@@ -344,6 +344,28 @@ mod tests {
     }
 
     #[test]
+    fn the_installed_store_is_in_the_folder_of_the_old_one_and_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(store(folder.path(), &[1]));
+        assert!(!is_rebuild_pending(folder.path()));
+        let rebuild = rebuild(folder.path()).unwrap();
+        assert!(is_rebuild_pending(folder.path()));
+        let new = rebuild.install().unwrap();
+        assert!(!is_rebuild_pending(folder.path()));
+        assert_eq!(new.metrics().unwrap().bytes, Some(size(folder.path()).unwrap()));
+        assert!(matches!(Store::open(folder.path(), &identity(), OPTIONS).err(), Some(StoreError::InUse)));
+    }
+
+    #[test]
+    fn removing_a_folder_fails_unless_it_is_gone_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join(FOLDER);
+        remove_folder(&place).unwrap();
+        std::fs::write(&place, "a file").unwrap();
+        assert!(remove_folder(&place).is_err());
+    }
+
+    #[test]
     fn a_new_store_whose_durable_meta_file_was_moved_already_replaces_the_old_one() {
         let folder = tempfile::tempdir().unwrap();
         drop(store(folder.path(), &[1]));

@@ -585,6 +585,37 @@ mod tests {
     }
 
     #[test]
+    fn changes_of_rows_and_of_checksums_are_counted_and_the_pages_of_long_values() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let mut counts = vec![batch.rows()];
+        // The row, and the checksum of its range.
+        batch.put(TABLE, b"a", b"short").unwrap();
+        counts.push(batch.rows());
+        batch.put(TABLE, b"b", &[7; 3 * PAGE]).unwrap();
+        counts.push(batch.rows());
+        batch.delete(TABLE, b"a").unwrap();
+        counts.push(batch.rows());
+        batch.delete_range_unjournaled(TABLE, b"b", b"b").unwrap();
+        counts.push(batch.rows());
+        assert_eq!(counts, [0, 2, 2 + 4, 6 + 1, 7 + 4]);
+    }
+
+    #[test]
+    fn a_row_is_appended_only_after_all_others() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        for table in [Table::AccountTxLists, Table::Balances] {
+            batch.append_unjournaled(table, b"b", b"1").unwrap();
+            for key in [b"a", b"b"] {
+                let result = batch.append_unjournaled(table, key, b"2");
+                assert!(matches!(result, Err(StoreError::Lmdb(lmdb::Error::KeyExist))), "{table:?}: {result:?}");
+            }
+            batch.append_unjournaled(table, b"c", b"3").unwrap();
+        }
+    }
+
+    #[test]
     fn changes_since_a_savepoint_are_reverted() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
