@@ -13,7 +13,7 @@ use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::PublicKey;
 use crate::model::{Address, Amount, Height};
 use crate::state::{self, Account, AccountId, AccountImportance, AccountTotals, LinkPhase, LinkRole, RemoteStatus};
-use crate::store::{StoreError, StoredHeader, stored_header};
+use crate::store::{Read, StoreError, StoredHeader, stored_header};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -65,31 +65,39 @@ impl AccountInfo {
     /// Returns the account of an address; an empty one for an address that the chain has not seen.
     fn at(chain: &ChainSnapshot<'_>, address: &Address) -> Result<AccountInfo, StoreError> {
         let cosignatories = state::cosignatories(chain.snapshot, address)?.len();
-        AccountInfo::of(chain, address, &state::account(chain.snapshot, address)?, cosignatories)
+        let (id, account) = account_with_id(chain.snapshot, address)?;
+        AccountInfo::of(chain, address, id, &account, cosignatories)
     }
 
     /// Builds the view of a stored account with this number of cosignatories.
     fn of(
         chain: &ChainSnapshot<'_>,
         address: &Address,
+        id: Option<AccountId>,
         account: &Account,
         cosignatories: usize,
     ) -> Result<AccountInfo, StoreError> {
         let balance = account.balance.at(chain.height, &chain.network.chain);
-        let importance = state::importance(chain.snapshot, address)?.map_or(0.0, |last| last.importance);
+        let importance = id.map_or(Ok(None), |id| state::importance_at(chain.snapshot, id))?;
         Ok(AccountInfo {
             address: *address,
-            public_key: if account.has_key { state::public_key(chain.snapshot, address)? } else { None },
+            public_key: id.filter(|_| account.has_key).map_or(Ok(None), |id| id.public_key(chain.snapshot))?,
             balance: Amount(balance.total()),
             vested_balance: Amount(balance.vested),
             harvested_blocks: account.harvested_blocks,
-            importance,
+            importance: importance.map_or(0.0, |last| last.importance),
             multisig: (cosignatories > 0).then_some(MultisigInfo {
                 cosignatories: cosignatories as u32,
                 min_cosignatories: account.min_cosignatories,
             }),
         })
     }
+}
+
+/// Returns the account of an address, and its id if it has one.
+fn account_with_id(state: &impl Read, address: &Address) -> Result<(Option<AccountId>, Account), StoreError> {
+    let id = AccountId::of(state, address)?;
+    Ok((id, id.map_or(Ok(Account::default()), |id| state::account_at(state, id))?))
 }
 
 impl View for AccountInfo {
@@ -382,10 +390,10 @@ impl AccountBody {
     /// chain does not allow it.
     pub fn new(node: &mut NodeContext<'_>, address: Address) -> Result<AccountBody, ApiError> {
         let chain = node.chain;
-        let stored = state::account(chain.snapshot, &address)?;
+        let (id, stored) = account_with_id(chain.snapshot, &address)?;
         let cosignatories = state::cosignatories(chain.snapshot, &address)?;
         node.budget.charge(cost::ACCOUNT * (1 + cosignatories.len() as u32));
-        let account = AccountInfo::of(&chain, &address, &stored, cosignatories.len())?;
+        let account = AccountInfo::of(&chain, &address, id, &stored, cosignatories.len())?;
         let meta = AccountMeta {
             unlocked: node.unlocked.contains(&address),
             remote_status: shown_status(node, &address, &stored)?,

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use data_encoding::HEXLOWER;
+
 use super::lenient_json::Value;
 use super::text;
 use super::wipe::Wipe as _;
@@ -123,8 +125,7 @@ impl Encoder for JsonEncoder {
             sink.out.push(b'"');
             let start = sink.out.len();
             sink.out.resize(start + 2 * bytes.len(), 0);
-            // The place has two digits for each byte.
-            let _ = hex::encode_to_slice(bytes, &mut sink.out[start..]);
+            HEXLOWER.encode_mut(bytes, &mut sink.out[start..]);
             sink.out.push(b'"');
         });
     }

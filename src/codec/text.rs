@@ -82,13 +82,27 @@ pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
+/// Per byte whether it is a character that is written as it is.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = b' ';
+    while byte < 0x7f {
+        plain[byte as usize] = !matches!(byte, b'"' | b'/' | b'\\');
+        byte += 1;
+    }
+    plain
+};
+
 /// Appends `text` as [`write_json_string`] does, without the quotes.
 pub fn write_json_characters(out: &mut Vec<u8>, text: &str) {
+    // Nearly every text.
+    if text.bytes().all(|byte| PLAIN[usize::from(byte)]) {
+        return out.extend_from_slice(text.as_bytes());
+    }
     out.reserve(text.len());
     let mut from = 0;
     for (at, character) in text.char_indices() {
         let letter = match character {
-            ' ' | '!' | '#'..='.' | '0'..='[' | ']'..='~' => continue,
             '"' | '\\' | '/' => Some(character),
             '\u{8}' => Some('b'),
             '\u{c}' => Some('f'),
