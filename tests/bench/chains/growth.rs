@@ -33,7 +33,7 @@ const MARGIN: f64 = 1.5;
 /// in the rare times of trouble, which last a sixth of a day.
 const ONLINE: u64 = 5;
 const ONLINE_IN_TROUBLE: u64 = 50;
-const TROUBLE: u64 = 500;
+const TROUBLE: u64 = 200;
 const DAY: u64 = 1_440;
 const HOURS: u64 = DAY / 6;
 
