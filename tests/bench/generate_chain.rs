@@ -23,10 +23,10 @@ use super::chains::{Plan, Progress, generate};
 
 /// Generates a chain from a seed: settings, nemesis block and blocks for `nisd import`.
 ///
-/// Unless --mainnet is given, all forks are in its past. Namespaces expire: unless --target-time or --plain is given, the target time makes a year
-/// about a third of the chain, but at least 3,650 blocks. Importance counts the payments of a month, and the rewrite
-/// limit is a day, at most 360 blocks. With the 60 seconds of the public network a month is 43,200 blocks and a year
-/// 525,600, and importance recalculations take much longer.
+/// Unless --mainnet is given, all forks are in its past, and namespaces expire: unless --target-time or --plain is given,
+/// the target time makes a year about a third of the chain, but at least 3,650 blocks. Importance counts the payments
+/// of a month, and the rewrite limit is a day, at most 360 blocks. With the 60 seconds of the public network a month is
+/// 43,200 blocks and a year 525,600, and importance recalculations take much longer.
 #[derive(Parser)]
 #[command(name = "chains")]
 struct Arguments {

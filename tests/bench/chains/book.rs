@@ -10,7 +10,7 @@ use super::plan::Plan;
 /// Most active accounts that the summary lists.
 const TOP: usize = 20;
 
-/// The chain at a height.
+/// The chain at the end of one of its tenths, or at its beginning.
 #[derive(Debug)]
 pub struct Tenth {
     pub height: u64,
@@ -88,17 +88,18 @@ impl Statistics {
             "blocksWithoutTransactions": self.blocks[0] as f64 / (plan.blocks - 1) as f64,
             "percentilesOfTransactionsPerBlock": self.percentiles(plan),
             "transactionsOfTopAccounts": self.activities[..TOP.min(self.activities.len())],
+            "eligibleAtFirst": self.tenths.first().map(|first| first.eligible),
             "medianTransactionsOfAccounts": self.activities.get(self.activities.len() / 2),
-            "tenths": self.tenths.iter().map(Tenth::summary).collect::<Vec<_>>(),
+            "tenths": self.tenths.windows(2).map(tenth).collect::<Vec<_>>(),
         })
     }
 }
 
-impl Tenth {
-    fn summary(&self) -> Value {
-        let seconds = f64::from(self.time.0) / (self.height - 1) as f64;
-        json!({"height": self.height, "timestamp": self.time.0, "secondsPerBlock": seconds, "eligible": self.eligible})
-    }
+/// Returns the summary of a tenth, from its beginning and its end.
+fn tenth(pair: &[Tenth]) -> Value {
+    let [begin, end] = pair else { return Value::Null };
+    let seconds = f64::from(end.time.0 - begin.time.0) / (end.height - begin.height) as f64;
+    json!({"height": end.height, "timestamp": end.time.0, "secondsPerBlock": seconds, "eligible": end.eligible})
 }
 
 fn kind(transaction: &Transaction) -> &'static str {
