@@ -7,8 +7,8 @@
 //!
 //! `--mainnet` in place of the three numbers gives the chain the size and the shape of the public network's, and
 //! `--mainnet --scale 10` the same shape and a tenth of the size: heights of forks, quiet and busy times, empty and full
-//! blocks, exchanges, and hundreds of harvesters of whom some are online. The whole takes about an hour, 2 GB of memory,
-//! and room for a store in the temporary folder.
+//! blocks, exchanges, and hundreds of harvesters of whom some are online. The whole takes more than an hour, 2 GB of
+//! memory, 6 GB for the blocks, and 10 GB for the store in the temporary folder.
 //!
 //! The chain grows on a store of its own in a temporary folder below TMPDIR: /dev/shm spares the disk and needs as much
 //! memory as the store is large. Harvesters that own a third of the currency make every block at the first second at
