@@ -51,6 +51,9 @@ impl ChainTip {
 pub struct DifficultyWindow(VecDeque<(u64, Timestamp)>);
 
 impl DifficultyWindow {
+    /// The least and the greatest difficulty.
+    pub const BOUNDS: [u64; 2] = [MIN as u64, MAX as u64];
+
     /// Loads the window that ends with the block at `height`; height 0 is before the first block.
     pub fn load(state: &impl Read, height: Height) -> Result<DifficultyWindow, StoreError> {
         let mut window = DifficultyWindow::default();

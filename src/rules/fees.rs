@@ -7,7 +7,7 @@ use crate::model::mosaic::MAX_QUANTITY;
 use crate::model::network::Forks;
 use crate::model::transaction::{AggregateModification, Transfer};
 use crate::model::units::MICRO;
-use crate::model::{Amount, Body, Height, Mosaic, MosaicId, NamespaceId, Transaction};
+use crate::model::{Amount, Body, Height, Mosaic, MosaicId, NamespaceId};
 use crate::state::{self, Exception, MosaicEntry};
 use crate::store::StoreError;
 
@@ -53,18 +53,18 @@ impl FeeSchedule {
         Amount::whole(amounts[self as usize])
     }
 
-    /// Returns the minimum fee of a transaction. `mosaic` returns definition and supply of an attached mosaic; an unknown
-    /// one is an exception.
+    /// Returns the minimum fee of a transaction with this body. `mosaic` returns definition and supply of an attached
+    /// mosaic; an unknown one is an exception.
     pub fn minimum_fee(
         self,
-        transaction: &Transaction,
+        body: &Body,
         mosaic: impl Fn(&MosaicId) -> Result<Option<MosaicEntry>, StoreError>,
     ) -> Result<Amount, Rejection> {
         let attached = |id: &MosaicId| {
             let unknown = || Exception::argument(format!("unable to find fee information for '{id}'"));
             Ok(mosaic(id)?.ok_or_else(unknown)?)
         };
-        let units = match (&transaction.body, self) {
+        let units = match (body, self) {
             (Body::Transfer(body), _) => transfer_fee(self, body, attached)?,
             (Body::AggregateModification(body), FeeSchedule::First | FeeSchedule::Second) => modification_fee(body),
             (Body::AggregateModification(_), FeeSchedule::Third) => 10,
@@ -87,7 +87,7 @@ pub fn fee_suffices(subject: &TransactionContext<'_>) -> RuleResult {
         return Ok(());
     }
     let schedule = FeeSchedule::at(context.forks(), context.height);
-    let minimum = schedule.minimum_fee(transaction, |id| state::mosaic(&context.state, id))?;
+    let minimum = schedule.minimum_fee(&transaction.body, |id| state::mosaic(&context.state, id))?;
     require(transaction.fee >= minimum, FailureInsufficientFee)?;
     let is_cosignature = matches!(transaction.body, Body::Cosignature(_));
     require(!is_cosignature || transaction.fee <= MAX_COSIGNATURE_FEE, FailureInsufficientFee)

@@ -104,7 +104,7 @@ fn transfer(intent: TransferRequest) -> Result<Transfer, TransferError> {
 /// Returns the minimum fee of a transaction, without that of an inner one. `mosaics` are the attached mosaics;
 /// `nem:xem` may be missing, any other missing mosaic is an error.
 pub fn minimum_fee(transaction: &Transaction, mosaics: &[MosaicEntry]) -> Result<Amount, Rejection> {
-    FeeSchedule::Third.minimum_fee(transaction, |id| match id.is_xem() {
+    FeeSchedule::Third.minimum_fee(&transaction.body, |id| match id.is_xem() {
         true => Ok(Some(MosaicEntry::xem())),
         false => Ok(mosaics.iter().find(|entry| entry.definition.id == *id).cloned()),
     })

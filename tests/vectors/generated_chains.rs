@@ -79,6 +79,20 @@ fn a_generated_chain_of_plain_payments_by_proof_of_stake_is_valid() {
 }
 
 #[test]
+fn a_small_chain_of_the_shape_of_the_public_networks_is_valid() {
+    let (folder, plan) = (tempfile::tempdir().expect("a folder"), Plan::mainnet(3_000));
+    let (files, statistics) = generate(&plan, folder.path());
+    assert_eq!(statistics.kinds.keys().copied().collect::<Vec<_>>(), ALL_KINDS);
+    let planned = plan.all_transactions();
+    assert!(statistics.transactions.abs_diff(planned) * 20 < planned, "{}", statistics.transactions);
+    assert!(2 * statistics.blocks[0] > plan.blocks && statistics.blocks.len() > 100, "{:?}", statistics.blocks);
+    assert!(statistics.activities[0] > 500 && statistics.activities[plan.accounts / 2] < 10);
+    assert_eq!(statistics.tenths.len(), 11);
+    assert!(statistics.other_counts["blocksByRemotes"] > plan.blocks / 2);
+    assert_is_imported(&plan, &files, folder.path());
+}
+
+#[test]
 fn the_seed_determines_the_generated_files() {
     let contents = |seed: u64| {
         let folder = tempfile::tempdir().expect("a folder");
@@ -99,5 +113,7 @@ fn impossible_chains_are_rejected_with_the_faulty_option() {
     assert!(rejection(plan(100, 100, 1)).starts_with("--accounts:"));
     assert!(rejection(Plan { accounts: 100_000, ..plan(100, 3, 1) }).starts_with("--accounts:"));
     assert!(rejection(Plan { target_time: Some(8_641), ..plan(100, 3, 1) }).starts_with("--target-time:"));
+    assert!(rejection(Plan::mainnet(0)).starts_with("--scale:"));
+    assert!(rejection(Plan::mainnet(3_001)).starts_with("--scale:"));
     assert_eq!(plan(2, 3, 1).check(), Ok(()));
 }

@@ -66,7 +66,7 @@ fn schedule(ledger: &Ledger<'_, WriteTxn<'_>>, height: u64) -> FeeSchedule {
 
 /// Returns the minimum fee of a transaction.
 fn minimum_fee(transaction: &Transaction, ledger: &Ledger<'_, WriteTxn<'_>>, height: u64) -> Amount {
-    schedule(ledger, height).minimum_fee(transaction, |id| state::mosaic(ledger.txn, id)).unwrap()
+    schedule(ledger, height).minimum_fee(&transaction.body, |id| state::mosaic(ledger.txn, id)).unwrap()
 }
 
 fn address(key: &PublicKey) -> Address {

@@ -7,11 +7,9 @@ use nisd::model::units::MICRO;
 use nisd::model::{Body, Height, Transaction};
 
 use super::growth::NextBlock;
-use super::people::{DELEGATING_HARVESTER, Role};
-use super::traffic::{Event, EventResult, FEE, FEE_UNIT, Traffic, message_fee, transfer_fee};
+use super::people::Role;
+use super::traffic::{Event, EventResult, Traffic};
 
-/// Fee of a change of cosignatories.
-const CHANGE_FEE: u64 = 10 * FEE_UNIT;
 /// Maximum number of cosignatories of an account.
 const MAX_COSIGNATORIES: usize = 6;
 /// Attempts to find a multisig account whose cosignatories have not signed yet.
@@ -23,8 +21,8 @@ const MIN_BALANCE: u64 = 5_000 * MICRO;
 pub struct Group {
     account: usize,
     cosignatories: Vec<usize>,
-    /// Required number of signatures.
-    required_signatures: usize,
+    /// Required number of signatures; `None` for those of all cosignatories.
+    required_signatures: Option<usize>,
 }
 
 /// A link between an account and its remote harvesting account.
@@ -53,9 +51,13 @@ impl Traffic<'_> {
         };
         let modifications = cosignatories.iter().map(add).collect();
         let needed = 1 + self.random.below(wanted);
-        let body = AggregateModification { modifications, min_cosignatories_change: Some(needed as i32) };
-        self.groups.push(Group { account, cosignatories, required_signatures: needed });
-        self.signed(place, account, 2, CHANGE_FEE, Body::AggregateModification(body))
+        let is_m_of_n = place.height.0 >= self.network.chain.forks.multisig_m_of_n;
+        let required_signatures = is_m_of_n.then_some(needed);
+        let min_cosignatories_change = required_signatures.map(|needed| needed as i32);
+        self.groups.push(Group { account, cosignatories, required_signatures });
+        let body = Body::AggregateModification(AggregateModification { modifications, min_cosignatories_change });
+        let fee = self.prices.minimum_fee(&body);
+        self.signed(place, account, if is_m_of_n { 2 } else { 1 }, fee, body)
     }
 
     /// Returns an account that may sign for others.
@@ -71,7 +73,8 @@ impl Traffic<'_> {
         let (index, signers) = (0..TRIES).find_map(|_| self.usable_group(place))?;
         let others = (signers.len() - 1) as u64;
         let (account, size) = (self.groups[index].account, self.groups[index].cosignatories.len());
-        let fees = FEE * (1 + others) + CHANGE_FEE;
+        let signing_fees = self.prices.multisig_fee * (1 + others);
+        let fees = signing_fees + self.prices.change_fee;
         if self.accounts.get(account).balance < fees {
             return None;
         }
@@ -79,24 +82,23 @@ impl Traffic<'_> {
             0 if size < MAX_COSIGNATORIES => self.added_cosignatory(place, index),
             _ => self.multisig_payment(place, account, fees),
         };
-        self.accounts.spend(account, FEE * (1 + others));
+        self.accounts.spend(account, signing_fees);
         // It acts once per block, as if it had signed.
         self.accounts.sign(account, place.height);
         let cosignatures =
             signers[1..].iter().map(|signer| self.cosignature(place, *signer, account, &inner)).collect();
         let body = Body::Multisig(Box::new(Multisig { inner, cosignatures }));
-        let outer = self.unsigned(place, signers[0], 1, FEE, body);
+        let outer = self.unsigned(place, signers[0], 1, self.prices.multisig_fee, body);
         Some(self.sign(place, signers[0], outer))
     }
 
     /// Returns a multisig account that has not acted in this block, with the required number of cosignatories.
     fn usable_group(&mut self, place: &NextBlock) -> Option<(usize, Vec<usize>)> {
         let index = self.random.below(self.groups.len().max(1));
-        let Group { account, cosignatories, required_signatures: needed } = self.groups.get(index)?;
+        let Group { account, cosignatories, required_signatures } = self.groups.get(index)?;
+        let needed = &required_signatures.unwrap_or(cosignatories.len());
         let nested = self.count + *needed as u64 + 1;
-        if self.accounts.has_signed(*account, place.height)
-            || nested + self.plan.transactions as u64 > self.plan.block_limit()
-        {
+        if self.accounts.has_signed(*account, place.height) || nested + self.plan.reserved() > self.plan.block_limit() {
             return None;
         }
         let (start, count) = (self.random.below(cosignatories.len()), cosignatories.len());
@@ -115,10 +117,10 @@ impl Traffic<'_> {
         let rest = self.accounts.get(account).balance - fees;
         let amount = (rest / 10).min((1 + self.random.next() % 3_000) * MICRO);
         let message = self.message();
-        let fee = transfer_fee(amount) + message_fee(message.as_ref());
-        assert!(fee <= CHANGE_FEE, "that much was put aside");
         let to = self.accounts.payee(&mut self.random);
         let body = Body::Transfer(self.payment(to, amount, message, Vec::new()));
+        let fee = self.prices.minimum_fee(&body);
+        assert!(fee <= self.prices.change_fee, "that much was put aside");
         self.accounts.pay(account, to, amount);
         self.accounts.spend(account, fee);
         self.unsigned(place, account, 1, fee, body)
@@ -135,28 +137,33 @@ impl Traffic<'_> {
         let cosignatory = self.accounts.get(more).keys.public();
         let modifications = vec![Modification { kind: ModificationKind::Add, cosignatory }];
         let body = AggregateModification { modifications, min_cosignatories_change: None };
-        self.accounts.spend(account, CHANGE_FEE);
+        let body = Body::AggregateModification(body);
+        let fee = self.prices.minimum_fee(&body);
+        self.accounts.spend(account, fee);
         self.statistics.count("cosignatoriesAdded", 1);
-        self.unsigned(place, account, 1, CHANGE_FEE, Body::AggregateModification(body))
+        self.unsigned(place, account, 1, fee, body)
     }
 
     fn cosignature(&mut self, place: &NextBlock, signer: usize, account: usize, inner: &Transaction) -> Transaction {
         let other_account = self.accounts.get(account).address;
         let body = Body::Cosignature(Cosignature { other_hash: inner.hash().into(), other_account });
-        let transaction = self.unsigned(place, signer, 1, FEE, body);
+        let transaction = self.unsigned(place, signer, 1, self.prices.multisig_fee, body);
         self.sign(place, signer, transaction)
     }
 
-    /// Lets an account delegate its importance to a new remote, if any are left. The first link is that of a harvester.
+    /// Lets an account delegate its importance to a new remote, if any are left. Harvesters are the first to do so.
     pub fn link(&mut self, place: &NextBlock) -> Option<Transaction> {
-        let is_first = self.links.is_empty();
-        if is_first && place.harvester == DELEGATING_HARVESTER {
+        let harvester = self.plan.delegating().nth(self.links.len());
+        if harvester == Some(place.harvester) {
             return None;
         }
         let remote = self.accounts.take_remote()?;
-        let owner = if is_first { DELEGATING_HARVESTER } else { self.assign_role(place, FEE, Role::Delegator) };
+        let owner = match harvester {
+            Some(harvester) => harvester,
+            None => self.assign_role(place, self.prices.multisig_fee, Role::Delegator),
+        };
         self.links.push(Link { owner, remote });
-        if !is_first {
+        if harvester.is_none() {
             self.schedule_unlink(place.height, self.links.len() - 1);
         }
         Some(self.change_link(place, self.links.len() - 1, LinkMode::Activate))
@@ -176,7 +183,7 @@ impl Traffic<'_> {
     /// Lets the owner end the delegation.
     pub fn unlink(&mut self, place: &NextBlock, link: usize) -> EventResult {
         let owner = self.links[link].owner;
-        self.run_action(place, owner, FEE, |traffic| {
+        self.run_action(place, owner, self.prices.multisig_fee, |traffic| {
             if traffic.random.coin() {
                 let again = traffic.height_of_next_change(place.height);
                 traffic.schedule(again, Event::Relink(link));
@@ -188,7 +195,7 @@ impl Traffic<'_> {
     /// Lets the owner delegate to the same remote again.
     pub fn relink(&mut self, place: &NextBlock, link: usize) -> EventResult {
         let owner = self.links[link].owner;
-        self.run_action(place, owner, FEE, |traffic| {
+        self.run_action(place, owner, self.prices.multisig_fee, |traffic| {
             traffic.statistics.count("linksMadeAgain", 1);
             traffic.schedule_unlink(place.height, link);
             traffic.change_link(place, link, LinkMode::Activate)
@@ -199,6 +206,7 @@ impl Traffic<'_> {
         let Link { owner, remote } = self.links[link];
         self.statistics.count(if mode == LinkMode::Activate { "linksMade" } else { "linksEnded" }, 1);
         let remote = self.accounts.get(remote).keys.public();
-        self.signed(place, owner, 1, FEE, Body::ImportanceTransfer(ImportanceTransfer { mode, remote }))
+        let body = Body::ImportanceTransfer(ImportanceTransfer { mode, remote });
+        self.signed(place, owner, 1, self.prices.multisig_fee, body)
     }
 }

@@ -24,6 +24,7 @@ use crate::common::Random;
 use crate::common::private_network::{self, Genesis};
 
 pub use book::Statistics;
+use book::Tenth;
 use growth::ChainBuilder;
 use people::Accounts;
 pub use plan::Plan;
@@ -31,6 +32,9 @@ use traffic::Traffic;
 
 /// Interval of progress reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Number of heights about which the summary tells more.
+const TENTHS: u64 = 10;
 
 /// Files of a chain.
 pub struct Files {
@@ -62,7 +66,7 @@ pub fn generate(plan: &Plan, folder: &Path, tell: impl FnMut(Progress)) -> Resul
     let scratch = tempfile::Builder::new().prefix("nisd-chains-").tempdir();
     let scratch = scratch.map_err(|error| format!("{}: {error}", std::env::temp_dir().display()))?;
     let store = nisd::commands::open_store(&settings, scratch.path()).map_err(|error| error.to_string())?;
-    let growth = ChainBuilder::new(&store, &settings, &people);
+    let growth = ChainBuilder::new(plan, &store, &settings, &people);
     let traffic = Traffic::new(plan, &settings.network, people, random);
     let blocks = folder.join(if plan.gzip { "blocks.bin.gz" } else { "blocks.bin" });
     let file = BufWriter::new(File::create(&blocks).map_err(failed)?);
@@ -88,6 +92,7 @@ fn write_network(plan: &Plan, people: &Accounts, folder: &Path) -> std::io::Resu
     let numbers = [u64::from(plan.target_time()), plan.rewrite_limit(), plan.block_limit(), plan.attempt_limit()];
     let [target_time, rewrite_limit, per_block, per_attempt] = numbers.map(|number| number.to_string());
     let consensus = if plan.stake { "PROOF_OF_STAKE" } else { "PROOF_OF_IMPORTANCE" };
+    let forks = if let Some(scale) = plan.scale { scaled_forks(scale, folder) } else { Vec::new() };
     let settings = [
         ("nis.blockGenerationTargetTime", target_time.as_str()),
         ("nis.blockChainRewriteLimit", &rewrite_limit),
@@ -95,10 +100,19 @@ fn write_network(plan: &Plan, people: &Accounts, folder: &Path) -> std::io::Resu
         ("nis.maxTransactions", &per_attempt),
         ("nis.blockChainFeatures", &format!("{consensus}|WB_TIME_BASED_VESTING")),
     ];
-    let written = Genesis::new(Timestamp(0), &funded).write(folder, &settings);
+    let forks: Vec<_> = forks.iter().map(|(key, height)| (*key, height.as_str())).collect();
+    let written = Genesis::new(Timestamp(0), &funded).write(folder, &[&settings, forks.as_slice()].concat());
     let config = folder.join("network.properties");
     fs::rename(written, &config)?;
     Ok(config)
+}
+
+/// Returns the settings for the public network's forks in a chain whose size is divided by `scale`.
+fn scaled_forks(scale: u64, folder: &Path) -> Vec<(&'static str, String)> {
+    let public = config::load(None, Vec::new(), Some(folder)).expect("the default network");
+    let heights = public.network.parameters().filter(|(key, _)| key.ends_with("ForkHeight"));
+    let scaled = |height: String| (height.parse::<u64>().expect("a height") / scale).max(1).to_string();
+    heights.map(|(key, height)| (key, scaled(height))).collect()
 }
 
 /// Makes all blocks after the first, adds them to the chain and writes them to the file.
@@ -127,6 +141,9 @@ fn grow(
         let bytes = block.to_bytes(SigningForm::Verifiable);
         write_block(out, &bytes)?;
         growth.push(&block, &bytes, height == plan.blocks);
+        if height == 2 || height * TENTHS / plan.blocks > (height - 1) * TENTHS / plan.blocks {
+            traffic.statistics.tenths.push(Tenth { height, time: growth.time(), eligible: growth.eligible });
+        }
         let transactions = traffic.statistics.transactions;
         if told.elapsed() >= REPORT_INTERVAL || height == plan.blocks {
             let rate = |count: u64, since: Instant| count as f64 / since.elapsed().as_secs_f64();
@@ -137,5 +154,11 @@ fn grow(
     }
     traffic.statistics.end = growth.time();
     traffic.statistics.count("mostHoldersOfAMosaic", traffic.max_holders() as u64);
+    for (what, count) in
+        ["difficultyChangesAtLimit", "leastDifficulties", "greatestDifficulties"].into_iter().zip(growth.limited)
+    {
+        traffic.statistics.count(what, count);
+    }
+    traffic.statistics.activities = traffic.accounts.activities();
     Ok(traffic.statistics)
 }

@@ -2,22 +2,20 @@
 
 use std::collections::HashMap;
 
+use nisd::crypto::PublicKey;
 use nisd::model::mosaic::LevyKind;
 use nisd::model::transaction::{MosaicDefinitionCreation, MosaicSupplyChange, ProvisionNamespace, SupplyChangeKind};
 use nisd::model::units::MICRO;
 use nisd::model::{
     Amount, Body, Height, Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Transaction,
 };
+use nisd::state::MosaicEntry;
 
 use super::growth::NextBlock;
 use super::people::Role;
-use super::traffic::{Event, EventResult, FEE, FEE_UNIT, Traffic, currency, fee_of_units, message_fee};
+use super::traffic::{Event, EventResult, FEE_UNIT, Traffic, currency, fee_of_units, message_fee};
 
-/// Rents of a root and of a sub-namespace, and creation fee of a mosaic, in micro-units.
-const ROOT_RENT: u64 = 100 * MICRO;
-const SUB_RENT: u64 = 10 * MICRO;
-const CREATION_FEE: u64 = 10 * MICRO;
-/// Balance of a founder, and the part it keeps for its rents, in micro-units.
+/// Least balance of a founder, and the part it keeps for its rents, in micro-units.
 const FOUNDER_BALANCE: u64 = 20_000 * MICRO;
 const RESERVE: u64 = 5_000 * MICRO;
 /// Supply of the currency that mosaics are valued against, in whole units.
@@ -93,6 +91,12 @@ pub struct Token {
 }
 
 impl Token {
+    /// Returns what the fee of a transfer depends on.
+    fn entry(&self, creator: PublicKey) -> MosaicEntry {
+        let (id, properties, description, levy) = (self.id.clone(), self.properties, String::new(), None);
+        MosaicEntry { definition: MosaicDefinition { creator, id, description, properties, levy }, supply: self.supply }
+    }
+
     fn quantity(&self, holder: usize) -> u64 {
         self.quantities.get(&holder).copied().unwrap_or(0)
     }
@@ -128,7 +132,7 @@ impl Traffic<'_> {
     /// Lets an account rent a new root.
     pub fn rent_root(&mut self, place: &NextBlock, lasts: bool) -> Transaction {
         let owner = match lasts {
-            true => self.assign_role(place, FOUNDER_BALANCE, Role::Founder),
+            true => self.assign_role(place, FOUNDER_BALANCE.max(RESERVE + self.prices.founding()), Role::Founder),
             false => self.namespace_owner(place),
         };
         let name = NamespaceId::parse(&self.new_name("root")).expect("a name");
@@ -143,7 +147,8 @@ impl Traffic<'_> {
 
     fn namespace_owner(&mut self, place: &NextBlock) -> usize {
         let roles = [Role::Ordinary, Role::NamespaceOwner];
-        let found = self.accounts.payer(&mut self.random, place.height, 2 * ROOT_RENT, &roles);
+        let least = (2 * self.prices.root_rent).max(self.prices.founding());
+        let found = self.accounts.payer(&mut self.random, place.height, least, &roles);
         self.accounts.get_mut(found).role = Role::NamespaceOwner;
         found
     }
@@ -178,7 +183,7 @@ impl Traffic<'_> {
             Fate::Abandoned => {}
         }
         let (owner, new_part) = (self.roots[root].owner, self.roots[root].name.to_string());
-        self.rent(place, owner, ROOT_RENT, new_part, None)
+        self.rent(place, owner, self.prices.root_rent, new_part, None)
     }
 
     fn rent(
@@ -192,7 +197,7 @@ impl Traffic<'_> {
         let (rental_fee_sink, rental_fee) = (self.network.namespace_sink(), Amount(rent));
         let body = ProvisionNamespace { rental_fee_sink, rental_fee, new_part, parent };
         self.accounts.spend(owner, rent);
-        self.signed(place, owner, 1, FEE, Body::ProvisionNamespace(body))
+        self.signed(place, owner, 1, self.prices.fee, Body::ProvisionNamespace(body))
     }
 
     /// Lets the owner rent a root again, before it expires or soon after.
@@ -201,7 +206,7 @@ impl Traffic<'_> {
         if self.roots[root].defined == height {
             return EventResult::Later;
         }
-        self.run_action(place, self.roots[root].owner, ROOT_RENT + FEE, |traffic| {
+        self.run_action(place, self.roots[root].owner, self.prices.root_rent + self.prices.fee, |traffic| {
             let entry = &mut traffic.roots[root];
             let end = entry.leased.plus(term);
             traffic.statistics.count(if end > height { "renewals" } else { "renewalsAfterExpiry" }, 1);
@@ -236,7 +241,7 @@ impl Traffic<'_> {
     /// Lets the owner of a root rent a sub-namespace in it, if possible.
     pub fn rent_sub(&mut self, place: &NextBlock, root: usize) -> Option<Transaction> {
         let owner = self.roots[root].owner;
-        if !self.accounts.can_pay(owner, place.height, SUB_RENT + FEE) {
+        if !self.accounts.can_pay(owner, place.height, self.prices.sub_rent + self.prices.fee) {
             return None;
         }
         let new_part = self.new_name("sub");
@@ -253,7 +258,7 @@ impl Traffic<'_> {
             let soon = from.plus(1 + self.random.next() % DEFINED_WITHIN);
             self.schedule(soon, Event::Define { root, sub: Some(number), popular: false });
         }
-        Some(self.rent(place, owner, SUB_RENT, new_part, Some(parent)))
+        Some(self.rent(place, owner, self.prices.sub_rent, new_part, Some(parent)))
     }
 
     /// Lets the owner of a root define a mosaic in it or in a sub-namespace.
@@ -271,7 +276,7 @@ impl Traffic<'_> {
         if *leased == place.height {
             return EventResult::Later;
         }
-        self.run_action(place, *owner, CREATION_FEE + FEE, |traffic| {
+        self.run_action(place, *owner, self.prices.creation_fee + self.prices.fee, |traffic| {
             let token = traffic.new_token(place, root, namespace, popular);
             traffic.definition_transaction(place, token)
         })
@@ -352,11 +357,11 @@ impl Traffic<'_> {
             properties: entry.properties,
             levy: entry.levy.map(levy),
         };
-        let (creation_fee_sink, creation_fee) = (self.network.mosaic_sink(), Amount(CREATION_FEE));
+        let (creation_fee_sink, creation_fee) = (self.network.mosaic_sink(), Amount(self.prices.creation_fee));
         let body = MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee };
         let creator = entry.creator;
-        self.accounts.spend(creator, CREATION_FEE);
-        self.signed(place, creator, 1, FEE, Body::MosaicDefinitionCreation(Box::new(body)))
+        self.accounts.spend(creator, self.prices.creation_fee);
+        self.signed(place, creator, 1, self.prices.fee, Body::MosaicDefinitionCreation(Box::new(body)))
     }
 
     /// Lets the creator of a mosaic change its description.
@@ -365,7 +370,7 @@ impl Traffic<'_> {
         match () {
             _ if lost || !self.is_active(root, place.height) => EventResult::Never,
             _ if defined == place.height || self.roots[root].leased == place.height => EventResult::Later,
-            _ => self.run_action(place, creator, CREATION_FEE + FEE, |traffic| {
+            _ => self.run_action(place, creator, self.prices.creation_fee + self.prices.fee, |traffic| {
                 traffic.statistics.count("redefinitions", 1);
                 traffic.definition_transaction(place, token)
             }),
@@ -394,7 +399,7 @@ impl Traffic<'_> {
         let (chance, coin) = (self.random.next(), self.random.coin());
         let token = &mut self.tokens[index];
         let (creator, multiplier) = (token.creator, token.properties.multiplier());
-        if !token.properties.supply_mutable || !self.accounts.can_pay(creator, place.height, FEE) {
+        if !token.properties.supply_mutable || !self.accounts.can_pay(creator, place.height, self.prices.fee) {
             return None;
         }
         let delta = 1 + chance % (token.supply / 100).max(1);
@@ -414,7 +419,7 @@ impl Traffic<'_> {
             }
         }
         let body = MosaicSupplyChange { mosaic: token.id.clone(), kind, delta };
-        Some(self.signed(place, creator, 1, FEE, Body::MosaicSupplyChange(body)))
+        Some(self.signed(place, creator, 1, self.prices.fee, Body::MosaicSupplyChange(body)))
     }
 
     /// Returns a holder of a mosaic that may send it: in one of three cases its creator.
@@ -460,6 +465,12 @@ impl Traffic<'_> {
         mosaics.sort_by_cached_key(|mosaic| format!("{} : {}", mosaic.id, mosaic.quantity));
         let message = self.message();
         fee += message_fee(message.as_ref());
+        let key = self.accounts.get(creator).keys.public();
+        let entries: Vec<MosaicEntry> =
+            [index].into_iter().chain(also).map(|one| self.tokens[one].entry(key)).collect();
+        let mut body = self.payment(creator, times * MICRO, message, mosaics);
+        fee = fee.max(self.prices.minimum_fee_with(&Body::Transfer(body.clone()), &entries));
+        let mosaics = &body.mosaics;
         let currency_moved: u64 = mosaics.iter().filter(|one| one.id.is_xem()).map(|one| one.quantity * times).sum();
         let currency_levy = if levy_kind == Some(LevyKind::Absolute) { ABSOLUTE } else { 0 };
         if !self.accounts.can_pay(from, place.height, fee + currency_moved + currency_levy) {
@@ -471,7 +482,7 @@ impl Traffic<'_> {
         self.move_token(index, from, to, moved);
         self.move_token(index, from, creator, levy);
         also.into_iter().for_each(|other| self.move_token(other, from, to, times));
-        let body = self.payment(to, times * MICRO, message, mosaics);
+        body.recipient = self.accounts.get(to).address;
         Some(self.signed(place, from, 2, fee, Body::Transfer(body)))
     }
 

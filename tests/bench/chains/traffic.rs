@@ -2,9 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use nisd::model::transaction::{Message, MessageKind, Transfer, wire_version};
+use nisd::crypto::PublicKey;
+use nisd::model::transaction::{
+    AggregateModification, Cosignature, Message, MessageKind, Modification, ModificationKind, MosaicSupplyChange,
+    SupplyChangeKind, Transfer, wire_version,
+};
 use nisd::model::units::MICRO;
-use nisd::model::{Amount, Body, Height, Mosaic, MosaicId, Network, Timestamp, Transaction};
+use nisd::model::{Amount, Body, Hash256, Height, Mosaic, MosaicId, NamespaceId, Network, Timestamp, Transaction};
+use nisd::rules::{FeeSchedule, max_message_length};
+use nisd::state::MosaicEntry;
 
 use super::book::Statistics;
 use super::groups::{Group, Link};
@@ -16,8 +22,6 @@ use crate::common::Random;
 
 /// Micro-units in a fee unit.
 pub const FEE_UNIT: u64 = 50_000;
-/// Fee of everything except transfers and changes of cosignatories.
-pub const FEE: u64 = 3 * FEE_UNIT;
 /// Whole units of a transfer per fee unit, and maximum number of fee units.
 const FEE_STEP: u64 = 10_000;
 const MAX_FEE_UNITS: u64 = 25;
@@ -30,8 +34,14 @@ const TTL: i32 = 7_200;
 const MAX_TTL: i32 = 86_400;
 /// Minimum of a large payment: the minimum that counts for importance.
 const LARGE_PAYMENT: u64 = 1_000;
-/// Whole units with which every tenth newcomer becomes eligible for importance.
+/// Whole units with which every tenth newcomer becomes eligible for importance; in a chain of the public network's shape
+/// one of 80.
 const ELIGIBLE_BALANCE: u64 = 12_000;
+/// Whole units below which all payments to those accounts are that begin with nothing in such a chain.
+const SMALL_PAYMENT: u64 = 500;
+
+/// Blocks from one link of a harvester to that of the next.
+const LINK_INTERVAL: u64 = 4;
 
 /// Numbers of transactions per thousand by kind; the rest are transfers.
 const MIX: [(usize, RandomKind); 8] = [
@@ -99,6 +109,68 @@ impl EventResult {
     }
 }
 
+/// Prices at a height, in micro-units, and the maximum length of a message.
+pub struct Prices {
+    schedule: FeeSchedule,
+    /// Fee of everything except the following and transfers.
+    pub fee: u64,
+    /// Fee of a multisig transaction, a cosignature or an importance transfer.
+    pub multisig_fee: u64,
+    /// Maximum fee of a change of cosignatories, or of a payment of a multisig account.
+    pub change_fee: u64,
+    pub root_rent: u64,
+    pub sub_rent: u64,
+    pub creation_fee: u64,
+    max_message: usize,
+}
+
+impl Prices {
+    fn at(height: Height, network: &Network) -> Prices {
+        let forks = &network.chain.forks;
+        let schedule = FeeSchedule::at(forks, height);
+        let supply_change = MosaicSupplyChange { mosaic: MosaicId::xem(), kind: SupplyChangeKind::Create, delta: 0 };
+        let (other_hash, other_account) = (Hash256::default().into(), network.namespace_sink());
+        let cosignature = Cosignature { other_hash, other_account };
+        let modification = Modification { kind: ModificationKind::Add, cosignatory: PublicKey([0; 32]) };
+        let (modifications, min_cosignatories_change) = (vec![modification; 4], Some(1));
+        let change = AggregateModification { modifications, min_cosignatories_change };
+        let root = NamespaceId::parse("root").expect("a name");
+        let mut prices = Prices {
+            schedule,
+            fee: 0,
+            multisig_fee: 0,
+            change_fee: 0,
+            root_rent: schedule.rental_fee(&root).0,
+            sub_rent: schedule.rental_fee(&root.child("sub").expect("a name")).0,
+            creation_fee: schedule.creation_fee().0,
+            max_message: max_message_length(forks, height),
+        };
+        prices.fee = prices.minimum_fee(&Body::MosaicSupplyChange(supply_change));
+        prices.multisig_fee = prices.minimum_fee(&Body::Cosignature(cosignature));
+        prices.change_fee = prices.minimum_fee(&Body::AggregateModification(change));
+        prices
+    }
+
+    /// Returns the minimum fee of a transaction without mosaics.
+    pub fn minimum_fee(&self, body: &Body) -> u64 {
+        self.minimum_fee_with(body, &[])
+    }
+
+    /// Returns the minimum fee of a transaction with these mosaics and perhaps the currency.
+    pub fn minimum_fee_with(&self, body: &Body, mosaics: &[MosaicEntry]) -> u64 {
+        let entry = |id: &MosaicId| match id.is_xem() {
+            true => Some(MosaicEntry::xem()),
+            false => mosaics.iter().find(|entry| entry.definition.id == *id).cloned(),
+        };
+        self.schedule.minimum_fee(body, |id| Ok(entry(id))).expect("the mosaics are there").0
+    }
+
+    /// Returns what it costs to rent a root and to define a mosaic in it.
+    pub fn founding(&self) -> u64 {
+        self.root_rent + self.creation_fee + 2 * self.fee
+    }
+}
+
 /// All accounts and their possessions.
 pub struct Traffic<'n> {
     pub plan: &'n Plan,
@@ -113,6 +185,10 @@ pub struct Traffic<'n> {
     pub groups: Vec<Group>,
     pub links: Vec<Link>,
     pub events: BTreeMap<Height, Vec<Event>>,
+    /// Prices at the height of the current block.
+    pub prices: Prices,
+    /// Transactions of the blocks before it.
+    made: u64,
     /// Transactions of the current block, including nested ones.
     pub count: u64,
     /// Makes names unique.
@@ -136,6 +212,8 @@ impl<'n> Traffic<'n> {
             groups: Vec::new(),
             links: Vec::new(),
             events: BTreeMap::new(),
+            prices: Prices::at(Height::NEMESIS, network),
+            made: 0,
             count: 0,
             names: 0,
             leases: 0,
@@ -143,12 +221,23 @@ impl<'n> Traffic<'n> {
         if !plan.plain {
             let first = [Event::Found, Event::Link, Event::Found, Event::Group, Event::Rent, Event::Rent, Event::Rent];
             first.into_iter().for_each(|event| traffic.schedule(Height::NEMESIS.next(), event));
+            for link in 1..plan.delegating().len() as u64 {
+                traffic.schedule(Height::NEMESIS.plus(LINK_INTERVAL * link), Event::Link);
+            }
         }
         traffic
     }
 
-    /// Schedules an event at a height.
+    /// Schedules an event at a height, or at the next one at which it is possible.
     pub fn schedule(&mut self, height: Height, event: Event) {
+        let forks = &self.network.chain.forks;
+        let first = match event {
+            Event::Found | Event::Rent => forks.mosaics,
+            // Earlier it would take the mosaic from its holders.
+            Event::Redefine(_) => forks.mosaic_redefinition,
+            _ => 0,
+        };
+        let height = height.max(Height(first));
         if height.0 > self.plan.blocks {
             return;
         }
@@ -157,14 +246,21 @@ impl<'n> Traffic<'n> {
 
     /// Returns all transactions of a block.
     pub fn fill(&mut self, place: &NextBlock) -> Vec<Transaction> {
-        let mut all = Vec::with_capacity(self.plan.transactions);
+        let wanted = self.plan.transactions_at(place.height, self.made, &mut self.random);
+        // The block of the treasury re-issuance must have the transactions that its network lists: none.
+        if wanted == 0 || place.height.0 == self.network.chain.forks.treasury_reissuance {
+            return Vec::new();
+        }
+        self.prices = Prices::at(place.height, self.network);
+        let mut all = Vec::with_capacity(wanted);
         self.count = 0;
-        self.run_events(place, &mut all);
-        while all.len() < self.plan.transactions {
-            let left = (self.plan.blocks - place.height.0 + 1) * self.plan.transactions as u64 - all.len() as u64;
+        self.run_events(place, wanted, &mut all);
+        while all.len() < wanted && self.count < self.plan.block_limit() {
+            let left = self.plan.all_transactions().saturating_sub(self.made + all.len() as u64);
             let transaction = self.random_transaction(place, left);
             self.add(transaction, &mut all);
         }
+        self.made += all.len() as u64;
         self.statistics.other_counts.insert("accountsSeen", self.accounts.seen() as u64);
         all
     }
@@ -175,10 +271,10 @@ impl<'n> Traffic<'n> {
     }
 
     /// Executes scheduled events first. What does not fit or is not possible now waits for the next block.
-    fn run_events(&mut self, place: &NextBlock, all: &mut Vec<Transaction>) {
+    fn run_events(&mut self, place: &NextBlock, wanted: usize, all: &mut Vec<Transaction>) {
         while let Some(entry) = self.events.first_entry().filter(|entry| *entry.key() <= place.height) {
             for event in entry.remove() {
-                let has_room = all.len() < self.plan.transactions;
+                let has_room = all.len() < wanted;
                 match if has_room { self.run_event(event, place) } else { EventResult::Later } {
                     EventResult::Now(transaction) => self.add(*transaction, all),
                     EventResult::Later => self.schedule(place.height.next(), event),
@@ -222,16 +318,20 @@ impl<'n> Traffic<'n> {
     fn random_transaction(&mut self, place: &NextBlock, left: u64) -> Transaction {
         let wish = if self.plan.plain { None } else { self.random_kind() };
         let made = wish.and_then(|wish| match wish {
-            RandomKind::Root => Some(self.rent_root(place, false)),
+            RandomKind::Root => self.has_mosaics(place).then(|| self.rent_root(place, false)),
             RandomKind::Sub => self.random_root(place.height).and_then(|root| self.rent_sub(place, root)),
             RandomKind::Link => self.link(place),
-            RandomKind::Group => (40 * self.groups.len() < self.plan.accounts).then(|| self.convert_to_multisig(place)),
+            RandomKind::Group => (self.groups.len() < self.plan.max_groups()).then(|| self.convert_to_multisig(place)),
             RandomKind::Shared => self.use_multisig(place),
             RandomKind::Supply => self.change_supply(place),
             RandomKind::Token => self.trade(place, left, false),
             RandomKind::TokenAndCurrency => self.trade(place, left, true),
         });
         made.unwrap_or_else(|| self.transfer(place, left))
+    }
+
+    fn has_mosaics(&self, place: &NextBlock) -> bool {
+        place.height.0 >= self.network.chain.forks.mosaics
     }
 
     fn random_kind(&mut self) -> Option<RandomKind> {
@@ -246,10 +346,11 @@ impl<'n> Traffic<'n> {
     }
 
     /// Returns an account to pay, and whether it is new; newcomers are so frequent that all have appeared some time
-    /// before the end.
+    /// before the end, or about at the end in a chain of the public network's shape.
     pub fn payee(&mut self, left: u64) -> (usize, bool) {
         let unseen = self.accounts.unseen() as u64;
-        match 3 * unseen > self.random.next() % left.max(1) {
+        let (unseen_parts, left_parts) = if self.plan.scale.is_some() { (5, 4) } else { (3, 1) };
+        match unseen_parts * unseen > self.random.next() % (left_parts * left).max(1) {
             true if unseen > 0 => (self.accounts.newcomer(), true),
             _ => (self.accounts.payee(&mut self.random), false),
         }
@@ -257,20 +358,38 @@ impl<'n> Traffic<'n> {
 
     fn transfer(&mut self, place: &NextBlock, left: u64) -> Transaction {
         let (to, is_new) = self.payee(left);
-        let units = match (is_new, self.random.below(20)) {
+        let units = match self.plan.scale {
+            None => self.units(is_new),
+            Some(_) => self.units_as_public(to, is_new),
+        };
+        let amount = units * MICRO + [0, self.random.next() % MICRO][self.random.below(2)];
+        let message = self.message();
+        let body = Body::Transfer(self.payment(to, amount, message, Vec::new()));
+        let fee = self.prices.minimum_fee(&body);
+        let from = self.accounts.payer(&mut self.random, place.height, amount + fee, &PAYERS);
+        self.accounts.pay(from, to, amount);
+        self.signed(place, from, 1, fee, body)
+    }
+
+    /// Returns the whole units of a payment.
+    fn units(&mut self, is_new: bool) -> u64 {
+        match (is_new, self.random.below(20)) {
             (true, 0..2) => ELIGIBLE_BALANCE + self.random.next() % ELIGIBLE_BALANCE,
             (true, _) => 50 + self.random.next() % 2_000,
             (false, 0) => 20 * LARGE_PAYMENT + self.random.next() % (20 * LARGE_PAYMENT),
             (false, 1..10) => LARGE_PAYMENT + self.random.next() % (2 * LARGE_PAYMENT),
             (false, _) => 1 + self.random.next() % LARGE_PAYMENT,
-        };
-        let amount = units * MICRO + [0, self.random.next() % MICRO][self.random.below(2)];
-        let message = self.message();
-        let fee = transfer_fee(amount) + message_fee(message.as_ref());
-        let from = self.accounts.payer(&mut self.random, place.height, amount + fee, &PAYERS);
-        let body = Body::Transfer(self.payment(to, amount, message, Vec::new()));
-        self.accounts.pay(from, to, amount);
-        self.signed(place, from, 1, fee, body)
+        }
+    }
+
+    /// Returns the whole units of a payment in a chain of the public network's shape. Payments to accounts that began with
+    /// nothing are small, so that few of them become eligible for importance later.
+    fn units_as_public(&mut self, to: usize, is_new: bool) -> u64 {
+        match is_new {
+            true if self.random.below(80) == 0 => ELIGIBLE_BALANCE + self.random.next() % ELIGIBLE_BALANCE,
+            false if to < self.plan.funded() => self.units(false),
+            _ => 1 + self.random.next() % SMALL_PAYMENT,
+        }
     }
 
     /// Builds a payment.
@@ -285,7 +404,7 @@ impl<'n> Traffic<'n> {
             6 if !self.plan.plain => (MessageKind::Secure, 48 + 16 * self.random.below(5)),
             _ => return None,
         };
-        let mut payload = vec![0; length];
+        let mut payload = vec![0; length.min(self.prices.max_message)];
         payload.chunks_mut(8).for_each(|part| {
             let length = part.len();
             part.copy_from_slice(&self.random.next().to_le_bytes()[..length]);
@@ -327,15 +446,10 @@ impl<'n> Traffic<'n> {
 
     /// Gives a new role to an ordinary account that can pay this many micro-units.
     pub fn assign_role(&mut self, place: &NextBlock, micro: u64, role: Role) -> usize {
-        let found = self.accounts.payer(&mut self.random, place.height, micro, &[Role::Ordinary]);
+        let found = self.accounts.ordinary(&mut self.random, place.height, micro);
         self.accounts.get_mut(found).role = role;
         found
     }
-}
-
-/// Returns the minimum fee of a transfer without a message.
-pub fn transfer_fee(amount: u64) -> u64 {
-    fee_of_units(amount / MICRO)
 }
 
 /// Returns the minimum fee for sending something worth this many whole units.
