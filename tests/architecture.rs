@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("store", "model codec metrics"),
     ("state", "crypto model codec store"),
     ("rules", "crypto model codec store state"),
-    ("importance", "model"),
+    ("importance", "model state"),
     ("chain", "crypto model codec store state rules importance"),
     ("mempool", "crypto model budget codec store state rules chain"),
     ("net", "metrics ip"),
@@ -94,8 +94,12 @@ fn code(file: &str, text: &str) -> String {
     if file.ends_with("/tests.rs") {
         return String::new();
     }
-    let tests = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub(super) mod "].iter().filter_map(|head| text.find(head)).min();
-    let text = tests.map_or(text, |start| &text[..start]);
+    let heads = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub(super) mod "];
+    let starts =
+        heads.iter().flat_map(|head| text.match_indices(head).map(|(start, head)| (start, start + head.len())));
+    // A test module in another file is declared without a brace, and other code follows.
+    let mut tests = starts.filter(|(_, name)| text[*name..].lines().next().is_some_and(|line| line.contains('{')));
+    let text = tests.next().map_or(text, |(start, _)| &text[..start]);
     let without_comment = |line: &str| match line.find("//") {
         Some(start) => line[..start].to_owned(),
         None => line.to_owned(),
@@ -242,4 +246,6 @@ fn the_parser_of_this_test_finds_every_form_of_use() {
     assert_eq!(layer("websocket_api/stomp/decoder.rs"), "websocket_api");
     assert_eq!(layer("clock.rs"), "clock");
     assert_eq!(code("api/tests.rs", text), "");
+    let declared = "#[cfg(test)]\nmod tests;\nuse crate::store::Read;\n";
+    assert!(uses(&code("api/mod.rs", declared)).contains("store"));
 }
