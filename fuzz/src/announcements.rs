@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use nisd::chain::ChainSnapshot;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
-use nisd::chain::{ChainUpdate, Validity, pushed_branch, rollback};
+use nisd::chain::{ChainUpdate, StakeCache, Validity, pushed_branch, rollback};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::mempool::{MAX_BYTES, Mempool, ShortId, short_id};
@@ -440,7 +440,7 @@ impl<'g> Harness<'g> {
         let part = pushed_branch(store, network, harvested.block, Some(harvested.hashes));
         let mut part = part.expect("a block that follows ours");
         loop {
-            if let Some(outcome) = part.step(now).expect("a store that works") {
+            if let Some(outcome) = part.step(now, &mut StakeCache::default()).expect("a store that works") {
                 assert_eq!(outcome.validity, Validity::Valid);
                 return Some(outcome.update.expect("a block more is a better chain"));
             }
