@@ -439,8 +439,9 @@ impl<'g> Harness<'g> {
         drop(snapshot);
         let part = pushed_branch(store, network, harvested.block, Some(harvested.hashes));
         let mut part = part.expect("a block that follows ours");
+        let mut stakes = StakeCache::default();
         loop {
-            if let Some(outcome) = part.step(now, &mut StakeCache::default()).expect("a store that works") {
+            if let Some(outcome) = part.step(now, &mut stakes).expect("a store that works") {
                 assert_eq!(outcome.validity, Validity::Valid);
                 return Some(outcome.update.expect("a block more is a better chain"));
             }

@@ -169,8 +169,9 @@ impl Node {
 
     fn offer(&self, common: Height, blocks: Vec<Block>, now: Timestamp) -> BranchOutcome {
         let mut part = CandidateBranch::new(&self.store, &self.network, common, blocks).expect("near the tip");
+        let mut stakes = StakeCache::default();
         loop {
-            if let Some(outcome) = part.step(now, &mut StakeCache::default()).expect("a store that works") {
+            if let Some(outcome) = part.step(now, &mut stakes).expect("a store that works") {
                 return outcome;
             }
         }

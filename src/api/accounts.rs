@@ -13,7 +13,7 @@ use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::PublicKey;
 use crate::model::{Address, Amount, Height};
 use crate::state::{self, Account, AccountId, AccountImportance, AccountTotals, LinkPhase, LinkRole, RemoteStatus};
-use crate::store::{Read, StoreError, StoredHeader, stored_header};
+use crate::store::{StoreError, StoredHeader, stored_header};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -65,7 +65,7 @@ impl AccountInfo {
     /// Returns the account of an address; an empty one for an address that the chain has not seen.
     fn at(chain: &ChainSnapshot<'_>, address: &Address) -> Result<AccountInfo, StoreError> {
         let cosignatories = state::cosignatories(chain.snapshot, address)?.len();
-        let (id, account) = account_with_id(chain.snapshot, address)?;
+        let (id, account) = state::account_with_id(chain.snapshot, address)?;
         AccountInfo::of(chain, address, id, &account, cosignatories)
     }
 
@@ -92,12 +92,6 @@ impl AccountInfo {
             }),
         })
     }
-}
-
-/// Returns the account of an address, and its id if it has one.
-fn account_with_id(state: &impl Read, address: &Address) -> Result<(Option<AccountId>, Account), StoreError> {
-    let id = AccountId::of(state, address)?;
-    Ok((id, id.map_or(Ok(Account::default()), |id| state::account_at(state, id))?))
 }
 
 impl View for AccountInfo {
@@ -390,7 +384,7 @@ impl AccountBody {
     /// chain does not allow it.
     pub fn new(node: &mut NodeContext<'_>, address: Address) -> Result<AccountBody, ApiError> {
         let chain = node.chain;
-        let (id, stored) = account_with_id(chain.snapshot, &address)?;
+        let (id, stored) = state::account_with_id(chain.snapshot, &address)?;
         let cosignatories = state::cosignatories(chain.snapshot, &address)?;
         node.budget.charge(cost::ACCOUNT * (1 + cosignatories.len() as u32));
         let account = AccountInfo::of(&chain, &address, id, &stored, cosignatories.len())?;

@@ -81,10 +81,9 @@ enum Stage {
     Starting,
     /// All candidate accounts are read from this number on.
     AllAccounts(Box<Calculation>, AccountId),
-    /// The candidate accounts that have changed are read: those to read, and those read, without those that lost their
-    /// stakes.
+    /// The accounts whose stakes have changed are read: those to read, and those read, with `None` for a lost stake.
     ChangedAccounts(Box<Calculation>, vec::IntoIter<AccountId>, Vec<(AccountId, Option<Stake>)>),
-    /// They are merged with those kept.
+    /// They replace those kept, and all are passed to the calculation.
     Merging(Box<Calculation>, Peekable<vec::IntoIter<(AccountId, Option<Stake>)>>, Peekable<vec::IntoIter<Stake>>),
     /// Outlinks are read from this height and index in the block on.
     Outlinks(Box<Calculation>, Height, usize),

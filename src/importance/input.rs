@@ -15,7 +15,7 @@ pub struct Accounts {
     addresses: Vec<Address>,
     /// Per account id its number plus one among the eligible accounts and then the other recipients of outlinks; 0 if it
     /// has none. Memory that no id uses is never touched.
-    numbers: Vec<u32>,
+    pub numbers: Vec<u32>,
     hashes: Vec<u32>,
     /// Vested balances in micro-units.
     pub vested: Vec<u64>,
@@ -99,12 +99,6 @@ impl Accounts {
             self.numbers.resize(id as usize + 1, 0);
         }
         self.numbers[id as usize] = number_plus_one;
-    }
-
-    /// Stage: forgets the numbers of the participants.
-    pub fn drop_numbers(&mut self) -> bool {
-        self.numbers = Vec::new();
-        true
     }
 
     /// Stage: starts with the accounts in the order of ids.

@@ -121,7 +121,7 @@ const IMPORTANCE: &[Stage<Calculation>] = &[
     |all, work| all.accounts.sort_by_digit(1, &all.buckets(), work),
     |all, work| all.accounts.sort_by_digit(2, &all.buckets(), work),
     |all, work| all.accounts.sort_buckets(&all.buckets(), work),
-    |all, _| all.accounts.drop_numbers(),
+    |all, _| set(&mut all.accounts.numbers, Vec::new()),
     |all, work| all.outlinks.append_hashes(&mut all.accounts.sorted.hashes, work),
     |all, work| all.outlinks.sort_sent(&all.accounts.sorted.index, work),
     |all, work| all.outlinks.sort_received(all.accounts.len(), work),

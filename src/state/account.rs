@@ -290,7 +290,13 @@ impl AccountTotals {
 
 /// Returns the account of an address; the default state if it is unknown.
 pub fn account(state: &impl Read, address: &Address) -> Result<Account> {
-    AccountId::of(state, address)?.map_or(Ok(Account::default()), |id| account_at(state, id))
+    Ok(account_with_id(state, address)?.1)
+}
+
+/// Returns the same, and the id of the address if it has one.
+pub fn account_with_id(state: &impl Read, address: &Address) -> Result<(Option<AccountId>, Account)> {
+    let id = AccountId::of(state, address)?;
+    Ok((id, id.map_or(Ok(Account::default()), |id| account_at(state, id))?))
 }
 
 /// Returns the account with an id.

@@ -20,8 +20,8 @@ pub mod registry;
 pub use account::put_account;
 pub use account::{
     Account, AccountId, AccountTotals, LinkPhase, LinkRole, RemoteLink, RemoteStatus, account, account_at,
-    cosignatories, cosignatory_of, cosignatory_of_after, for_each_account_after, for_each_harvest_before,
-    is_cosignatory, is_multisig, public_key,
+    account_with_id, cosignatories, cosignatory_of, cosignatory_of_after, for_each_account_after,
+    for_each_harvest_before, is_cosignatory, is_multisig, public_key,
 };
 pub use account_tx_list::{AccountTxCursor, AccountTxList, Direction, TxLocation, assign_ids, transaction_id};
 pub use balance::{

@@ -86,8 +86,9 @@ pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
 
 /// Processes a branch until it is decided.
 pub fn process_branch(mut branch: CandidateBranch<'_>, now: Timestamp) -> BranchOutcome {
+    let mut stakes = StakeCache::default();
     loop {
-        if let Some(outcome) = branch.step(now, &mut StakeCache::default()).unwrap() {
+        if let Some(outcome) = branch.step(now, &mut stakes).unwrap() {
             return outcome;
         }
     }

@@ -479,7 +479,8 @@ impl<'s> ReplayedNode<'s> {
         drop(node);
         let common = Height(blocks[0].height.0 - 1);
         let mut branch = CandidateBranch::new(store, &settings.network, common, blocks.to_vec()).expect("a branch");
-        while branch.step(time, &mut StakeCache::default()).expect("a store that works").is_none() {}
+        let mut stakes = StakeCache::default();
+        while branch.step(time, &mut stakes).expect("a store that works").is_none() {}
         ReplayedNode::start(store, settings, began, now).expect("a node")
     }
 }

@@ -305,8 +305,9 @@ fn check_equal<T: PartialEq + std::fmt::Debug>(what: &str, whose: &str, expected
 
 /// Processes a branch until it is decided.
 fn process_branch(mut part: CandidateBranch<'_>, now: i32) -> BranchOutcome {
+    let mut stakes = StakeCache::default();
     loop {
-        if let Some(outcome) = part.step(Timestamp(now), &mut StakeCache::default()).expect("a store that works") {
+        if let Some(outcome) = part.step(Timestamp(now), &mut stakes).expect("a store that works") {
             return outcome;
         }
     }

@@ -150,8 +150,8 @@ impl Run<'_, '_> {
     fn store(&mut self, block: &Block, applied: apply::AppliedBlock) {
         let network = &self.scenario.network;
         if let Some(due) = due_after(block.height) {
-            let mut recalculation = Recalculation::new(due, block.hash());
-            while recalculation.step(&mut self.txn, network, &mut StakeCache::default()).unwrap() {}
+            let (mut recalculation, mut stakes) = (Recalculation::new(due, block.hash()), StakeCache::default());
+            while recalculation.step(&mut self.txn, network, &mut stakes).unwrap() {}
         }
         let header = StoredHeader {
             height: block.height,
