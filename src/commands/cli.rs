@@ -50,7 +50,7 @@ pub enum Command {
     /// Copy the store, also of a running node, to another folder
     #[command(after_help = notes!("backup"))]
     Backup(Backup),
-    /// Print the digest of the state, to compare two nodes
+    /// Print the digest of the state, to compare two nodes of the same version
     Digest(StoreArguments),
     /// Write blocks in the recorded format
     Export(Export),

@@ -18,8 +18,8 @@ use crate::model::{Address, Hash256, Height, NamespaceId, Network};
 use crate::store::{Read, Result, StoreError, StoredHeader, Table, tip};
 
 /// Computes a Keccak-256 over the hash of the tip, all entries of the state tables in key order with their lengths, and
-/// the importances in force. Two nodes with the same chain have the same digest, and a rollback restores the previous
-/// digest.
+/// the importances in force. Two nodes with the same chain and schema have the same digest, and a rollback restores the
+/// previous digest.
 ///
 /// The tables of transaction hashes are left out. Their content follows from the blocks, which the hash of the tip
 /// covers, but their layout depends on when they were packed and on settings.

@@ -45,7 +45,7 @@ struct Arguments {
     #[arg(long, conflicts_with_all = ["blocks", "transactions", "accounts", "stake", "plain", "target_time"])]
     mainnet: bool,
     /// Divisor of the size of --mainnet
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "mainnet")]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, conflicts_with = "blocks")]
     scale: u64,
     /// Another seed generates another chain of the same size
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
