@@ -95,7 +95,7 @@ fn run_with_settings(command: &mut Command) -> Result<(), AnyError> {
     match command {
         Command::Run(run) => event_loop::run(run, settings, devnet, SYSTEM, &*reread)?,
         Command::Devnet(command) => commands::devnet(command, &settings, devnet.as_ref())?,
-        Command::Import(import) => commands::import(import, &settings, SYSTEM)?,
+        Command::Import(import) => commands::import(import, &settings, SYSTEM, stop_on_signals()?)?,
         Command::Dump(store) => ignore_broken_pipe(commands::dump(store, &settings, stop_on_signals()?))?,
         Command::Backup(backup) => commands::backup(backup, &settings, SYSTEM, stop_on_signals()?)?,
         Command::Reindex(store) => commands::reindex(store, &settings, SYSTEM)?,

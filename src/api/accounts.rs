@@ -13,7 +13,7 @@ use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::PublicKey;
 use crate::model::{Address, Amount, Height};
 use crate::state::{self, Account, AccountId, AccountImportance, AccountTotals, LinkPhase, LinkRole, RemoteStatus};
-use crate::store::{StoreError, StoredHeader, stored_header};
+use crate::store::{StoreError, StoredHeader};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -335,10 +335,8 @@ fn harvests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (mut before, mut left) = (Height(before), size);
     context.send_stream(list_stream(move |step| {
         let snapshot = step.node.chain.snapshot;
-        let Some(account) = AccountId::of(snapshot, &address)? else { return Ok(()) };
-        state::for_each_harvest_before(snapshot, account, before, |height| {
-            let block = stored_header(snapshot, height)?.ok_or(StoreError::Damaged("a harvested block"))?;
-            (before, left) = (height, left - 1);
+        state::for_each_harvest_before(snapshot, &address, before, |block| {
+            (before, left) = (block.height, left - 1);
             step.push(&HarvestInfo(&block));
             step.node.budget.charge(cost::HEADER);
             Ok(step.should_continue(left))

@@ -249,8 +249,9 @@ impl ExplorerBlock {
             None => {
                 let (block, reader) = chain.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
                 let signer = || Address::from_public_key(&block.signer, chain.network.byte);
-                let beneficiary = reader.header.beneficiary.unwrap_or_else(signer);
-                step.open(&ExplorerBlockHead { block: &block, header: &reader.header, beneficiary });
+                let header = reader.header();
+                let beneficiary = header.beneficiary.unwrap_or_else(signer);
+                step.open(&ExplorerBlockHead { block: &block, header: &header, beneficiary });
                 self.start.insert(reader.cursor)
             }
         };

@@ -53,6 +53,8 @@ pub struct AppliedBlock {
     pub beneficiary: Option<Address>,
     /// Id of its first transaction, and the first id after its last one.
     pub ids: (u64, u64),
+    /// Heights of the last blocks that its signer and its beneficiary harvested before.
+    pub previous_harvests: [Height; 2],
     /// The epoch of the hashes of its transactions.
     epoch: HashEpoch,
     /// Id and index of each of its transactions, ordered by id.
@@ -69,7 +71,7 @@ pub fn credit_block(
 ) -> Result<AppliedBlock, StateError> {
     let signer = Address::from_public_key(&block.signer, ledger.network.byte);
     ledger.record_public_key(&block.signer)?;
-    let beneficiary = ledger.harvest(&signer, block.total_fee())?;
+    let (beneficiary, previous_harvests) = ledger.harvest(&signer, block.total_fee())?;
     let first_id = parent.map_or(1, |parent| parent.ids.1);
     let epoch = state::hash_epoch(ledger.txn, first_id)?;
     let (transaction_ids, next_id) = assign_ids(block, first_id);
@@ -77,7 +79,8 @@ pub fn credit_block(
     let rows = registry::assign_row_ids(ledger.txn, block)?;
     let mut transactions: Vec<(u64, usize)> = transaction_ids.into_iter().zip(0..).collect();
     transactions.sort_unstable();
-    Ok(AppliedBlock { beneficiary: lessor, ids: (first_id, next_id), epoch, transactions, row_ids: rows })
+    let ids = (first_id, next_id);
+    Ok(AppliedBlock { beneficiary: lessor, ids, previous_harvests, epoch, transactions, row_ids: rows })
 }
 
 /// Indexes one transaction of a block: its hashes, the accounts it affects, and what it rents or defines. `number`

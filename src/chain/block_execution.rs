@@ -301,6 +301,7 @@ impl BlockExecution {
             total_fee: block.total_fee(),
             beneficiary: self.applied.beneficiary,
             ids: self.applied.ids,
+            previous_harvests: self.applied.previous_harvests,
         };
         apply::store(txn, &header, block, env.retention, env.network.chain.rewrite_limit)?;
         Ok(header)

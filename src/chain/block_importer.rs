@@ -13,10 +13,13 @@ use crate::codec::Context;
 use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_height};
 use crate::crypto::Verifier;
 use crate::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp};
-use crate::store::{Store, StoreError, StoredHeader, WriteTxn, block_row};
+use crate::store::{Store, StoreError, StoredHeader, WriteTxn, block_row, read_block_bytes};
 
 /// Default limit of changed rows per batch. Each changed row takes at most a page of memory, or a few more.
 const BATCH_ROWS: u32 = 28_000;
+
+/// Bytes of blocks kept in memory after which a batch is committed.
+const MAX_KEPT_BYTES: usize = 16 << 20;
 
 /// How blocks are imported.
 #[derive(Clone, Copy, Debug)]
@@ -71,37 +74,34 @@ fn block_error(height: Height, error: &BlockError) -> String {
     }
 }
 
-/// Reads the verifiable binary form of the block at a height of a store, if there is one.
-type BlockAt<'s> = Box<dyn Fn(Height) -> Result<Option<&'s [u8]>, StoreError> + 's>;
+/// Reads the verifiable binary form of the block at a height of a store. Returns whether there is one.
+type ReadBlock<'s> = Box<dyn Fn(Height, &mut Vec<u8>) -> Result<bool, StoreError> + 's>;
 
 /// Blocks to import, in the order of their heights.
 pub enum BlockSource<'s> {
     /// The blocks of files.
     Files(BlockFiles<'s>),
     /// The blocks of a store from a height on.
-    Store(Height, BlockAt<'s>),
+    Store(Height, ReadBlock<'s>),
 }
 
 impl<'s> BlockSource<'s> {
     /// Returns the blocks of a store from `first` on.
     pub fn stored(
         first: Height,
-        block_at: impl Fn(Height) -> Result<Option<&'s [u8]>, StoreError> + 's,
+        read: impl Fn(Height, &mut Vec<u8>) -> Result<bool, StoreError> + 's,
     ) -> BlockSource<'s> {
-        BlockSource::Store(first, Box::new(block_at))
+        BlockSource::Store(first, Box::new(read))
     }
 
     /// Reads the bytes of the next block, which follows the one at `height`. Returns whether there is one.
     fn next(&mut self, block: &mut Vec<u8>, height: Height) -> Result<bool, ImportError> {
         match self {
             BlockSource::Files(files) => files.next(block).map_err(|error| ImportError::File(height, error)),
-            BlockSource::Store(next, block_at) => {
-                let found = block_at(*next).map_err(|error| ImportError::Block(height.next(), error.into()))?;
-                let Some(bytes) = found else { return Ok(false) };
-                block.clear();
-                block.extend_from_slice(bytes);
+            BlockSource::Store(next, read) => {
+                let found = read(*next, block).map_err(|error| ImportError::Block(height.next(), error.into()))?;
                 *next = next.next();
-                Ok(true)
+                Ok(found)
             }
         }
     }
@@ -125,6 +125,7 @@ pub struct BlockImporter<'s> {
     /// Uncommitted blocks of the source, kept because the store may fail to commit them, and how many of them were read;
     /// the others are to be read again before the source.
     uncommitted: VecDeque<Vec<u8>>,
+    uncommitted_bytes: usize,
     reread: usize,
     batch: Option<WriteTxn<'s>>,
     first_of_batch: Option<Height>,
@@ -175,6 +176,7 @@ impl<'s> BlockImporter<'s> {
             buffer: Vec::new(),
             can_retry: false,
             uncommitted: VecDeque::new(),
+            uncommitted_bytes: 0,
             reread: 0,
             batch: None,
             first_of_batch: None,
@@ -306,9 +308,12 @@ impl<'s> BlockImporter<'s> {
     fn commit_full(&mut self) -> Result<ImportProgress, BlockError> {
         let was_synced = !self.store.has_unsynced_commit();
         // The commit is a step of its own, so that it can be measured.
-        match self.store.poll_sync()? && was_synced {
-            true => self.commit_by(WriteTxn::commit_deferred_sync),
-            false => Ok(ImportProgress::Syncing),
+        if !(self.store.poll_sync()? && was_synced) {
+            return Ok(ImportProgress::Syncing);
+        }
+        match self.batch.as_mut().map_or(Ok(false), WriteTxn::write_checksums_step)? {
+            true => Ok(ImportProgress::Working),
+            false => self.commit_by(WriteTxn::commit_deferred_sync),
         }
     }
 
@@ -327,7 +332,7 @@ impl<'s> BlockImporter<'s> {
         }
         commit(batch)?;
         let done = self.reread.saturating_sub(usize::from(self.current.is_some()));
-        self.uncommitted.drain(..done);
+        self.uncommitted_bytes -= self.uncommitted.drain(..done).map(|block| block.len()).sum::<usize>();
         self.reread -= done;
         let last = self.height();
         self.committed = last;
@@ -372,6 +377,7 @@ impl<'s> BlockImporter<'s> {
                     return self.check_known(height).map(|()| true);
                 }
                 if self.can_retry && !is_kept {
+                    self.uncommitted_bytes += self.buffer.len();
                     self.uncommitted.push_back(self.buffer.clone());
                     self.reread += 1;
                 }
@@ -403,9 +409,10 @@ impl<'s> BlockImporter<'s> {
             let snapshot = self.store.snapshot()?;
             // A block of an uncommitted batch came from the same file just before.
             let Some(known) = block_row(&snapshot, height)? else { return Ok(true) };
-            let hash = known.header()?.hash;
-            Ok(known.verified_bytes()? == self.buffer
-                || Block::from_bytes(&self.buffer, Context::of(self.network))?.hash() == hash)
+            let hash = known.hash;
+            let mut ours = Vec::new();
+            read_block_bytes(&snapshot, height, &mut ours)?;
+            Ok(ours == self.buffer || Block::from_bytes(&self.buffer, Context::of(self.network))?.hash() == hash)
         };
         match is_same() {
             Ok(true) => Ok(()),
@@ -445,6 +452,7 @@ impl<'s> BlockImporter<'s> {
         let first = *self.first_of_batch.get_or_insert(stored.height);
         let blocks = stored.height.0 - first.0 + 1;
         self.is_commit_due = self.steps >= self.options.batch_steps
+            || self.uncommitted_bytes >= MAX_KEPT_BYTES
             || blocks >= u64::from(self.options.batch_blocks)
             || batch.rows() >= self.batch_rows;
         self.head.push(stored);

@@ -1,11 +1,10 @@
 //! A snapshot of the chain, and its blocks as they are stored.
 
-use crate::codec::block::read_without_transactions;
 use crate::codec::transaction::stored_transaction_hash;
 use crate::codec::{Context, SigningForm};
 use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
 use crate::state::TxLocation;
-use crate::store::{BlockRow, Snapshot, StoreError, StoredHeader, block_row};
+use crate::store::{BlockRow, Snapshot, StoreError, StoredHeader, block_row, parent_hash};
 
 const DAMAGED: StoreError = StoreError::Damaged("a block");
 
@@ -36,19 +35,16 @@ impl<'a> ChainSnapshot<'a> {
     /// Returns the block at a height without its transactions, and a reader of these.
     pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockReader<'a>)>, StoreError> {
         let Some(row) = block_row(self.snapshot, height)? else { return Ok(None) };
-        let context = self.context().trusted();
-        let block = read_without_transactions(row.head(), context).map_err(|_| DAMAGED)?;
-        let header = row.header()?;
-        let cursor = BlockCursor { height, hash: header.hash, index: 0 };
-        Ok(Some((block, BlockReader { header, row, context, cursor })))
+        let block = row.block_head(parent_hash(self.snapshot, height)?);
+        let cursor = BlockCursor { height, hash: row.hash, index: 0 };
+        Ok(Some((block, BlockReader { row, context: self.context().trusted(), cursor })))
     }
 
     /// Returns a reader that continues at a cursor; `None` if the block is no longer in the chain.
     pub fn reopen_block(&self, cursor: BlockCursor) -> Result<Option<BlockReader<'a>>, StoreError> {
         let Some(row) = block_row(self.snapshot, cursor.height)? else { return Ok(None) };
-        let header = row.header()?;
         let context = self.context().trusted();
-        Ok((header.hash == cursor.hash).then_some(BlockReader { header, row, context, cursor }))
+        Ok((row.hash == cursor.hash).then_some(BlockReader { row, context, cursor }))
     }
 
     /// Returns up to `limit` transactions of the block at a height from an index on; none if there is no such block.
@@ -77,8 +73,6 @@ pub struct BlockCursor {
 
 /// Reader of the transactions of a block from a position on.
 pub struct BlockReader<'a> {
-    /// Header of the block.
-    pub header: StoredHeader,
     row: BlockRow<'a>,
     context: Context,
     /// The current position.
@@ -94,6 +88,11 @@ pub struct RawTransaction<'a> {
 }
 
 impl<'a> BlockReader<'a> {
+    /// Returns the header of the block.
+    pub fn header(&self) -> StoredHeader {
+        self.row.header()
+    }
+
     /// Returns the number of transactions of the block.
     pub fn count(&self) -> usize {
         self.row.count()
@@ -101,7 +100,7 @@ impl<'a> BlockReader<'a> {
 
     /// Returns the total size in bytes of the verifiable forms of its transactions, with their length prefixes.
     pub fn transaction_bytes(&self) -> usize {
-        self.row.bytes() - self.row.head().len()
+        self.row.transaction_bytes()
     }
 
     /// Returns the next transaction.

@@ -223,6 +223,7 @@ fn first_difference(a: &StoredHeader, b: &StoredHeader) -> Option<&'static str> 
         ("total fee", a.total_fee == b.total_fee),
         ("beneficiary", a.beneficiary == b.beneficiary),
         ("transaction ids", a.ids == b.ids),
+        ("previous harvests", a.previous_harvests == b.previous_harvests),
     ];
     members.into_iter().find(|(_, same)| !same).map(|(member, _)| member)
 }

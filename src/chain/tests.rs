@@ -70,6 +70,7 @@ impl Chain {
                 score: 0,
                 total_fee: Amount::ZERO,
                 beneficiary: None,
+                previous_harvests: [Height(0); 2],
                 ids: (1, 1),
             };
             batch.put_unjournaled(Table::Blocks, &block_key(block.height), &header.to_bytes(&block)).unwrap();
@@ -271,7 +272,7 @@ fn the_progress_of_files_is_in_bytes_and_that_of_a_store_is_unknown() {
     let mut importer = BlockImporter::new(&chain.store, &chain.network, Vec::new(), files, TRUSTED).unwrap();
     finish(&mut importer);
     assert_eq!(importer.bytes(), Some((size, size)));
-    let source = BlockSource::stored(Height(6), |_| Ok(None));
+    let source = BlockSource::stored(Height(6), |_, _| Ok(false));
     let importer = BlockImporter::from_source(&chain.store, &chain.network, Vec::new(), source, TRUSTED).unwrap();
     assert_eq!(importer.bytes(), None);
 }

@@ -161,11 +161,33 @@ impl<'a> ByteReader<'a> {
         Some(slice)
     }
 
+    /// Reads a number that [`write_varint`] wrote.
+    pub fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array()?;
+            value |= u64::from(byte & 0x7F) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
     /// Reads bytes with their length before them, as 4 little-endian bytes.
     pub fn sized(&mut self) -> Option<&'a [u8]> {
         let length = u32::from_le_bytes(self.array()?);
         self.slice(length as usize)
     }
+}
+
+/// Appends a number as a LEB128 varint: seven bits per byte, lowest first; the high bit marks a continuation.
+pub fn write_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }
 
 /// Decodes entities from bytes.

@@ -6,6 +6,11 @@ use super::{Context, Decoder, Encoder, ReadError, Readable, SigningForm, Writabl
 use crate::crypto::hash::keccak256;
 use crate::model::{Block, BlockKind, Hash256, Height};
 
+/// Bytes of the number of transactions in the binary form.
+pub const COUNT_BYTES: usize = 4;
+/// Bytes of the verifiable binary form before the transactions.
+pub const HEAD_BYTES: usize = 168;
+
 impl Block {
     /// Returns the binary form. Transactions are verifiable in both forms.
     pub fn to_bytes(&self, form: SigningForm) -> Vec<u8> {
@@ -14,16 +19,25 @@ impl Block {
         sink.into_bytes()
     }
 
-    /// Returns the verifiable binary form, and the offset of each transaction's length in it.
-    pub fn to_indexed_bytes(&self) -> (Vec<u8>, Vec<usize>) {
+    /// Returns the number of transactions ([`COUNT_BYTES`]) and the transactions in their verifiable binary form, each
+    /// after its length; and the offset of each length from the first one.
+    pub fn transactions_to_bytes(&self) -> (Vec<u8>, Vec<usize>) {
         let mut sink = BinaryEncoder::default();
         let mut starts = Vec::with_capacity(self.transactions.len());
-        write_head(&mut sink, self, SigningForm::Verifiable);
         sink.list("transactions", &self.transactions, |sink, transaction| {
-            starts.push(sink.written() - BinaryEncoder::LENGTH_BYTES);
+            starts.push(sink.written() - BinaryEncoder::LENGTH_BYTES - COUNT_BYTES);
             transaction::write(sink, transaction, SigningForm::Verifiable);
         });
         (sink.into_bytes(), starts)
+    }
+
+    /// Appends the verifiable binary form, with `count` transactions in their binary form in place of its own.
+    pub fn append_bytes(&self, (count, transactions): (usize, &[u8]), out: &mut Vec<u8>) {
+        let mut sink = BinaryEncoder::default();
+        write_head(&mut sink, self, SigningForm::Verifiable);
+        out.extend_from_slice(&sink.into_bytes());
+        out.extend_from_slice(&(count as u32).to_le_bytes());
+        out.extend_from_slice(transactions);
     }
 
     /// Returns the hash of the non-verifiable form.
@@ -93,13 +107,6 @@ fn write_head(sink: &mut impl Encoder, block: &Block, form: SigningForm) {
 
 /// Reads the fields of a block.
 pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Block, ReadError> {
-    let mut block = read_head(source, form)?;
-    block.transactions =
-        source.need_list("transactions", |source| transaction::read(source, SigningForm::Verifiable))?;
-    Ok(block)
-}
-
-fn read_head<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Block, ReadError> {
     let code = source.need_i32("type")?;
     let kind = BlockKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown block type: {code}")))?;
     Ok(Block {
@@ -113,11 +120,6 @@ fn read_head<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Bl
         },
         previous_hash: source.hash("prevBlockHash")?,
         height: source.height("height")?,
-        transactions: Vec::new(),
+        transactions: source.need_list("transactions", |source| transaction::read(source, SigningForm::Verifiable))?,
     })
-}
-
-/// Reads the fields of a block in its verifiable binary form, without its transactions.
-pub fn read_without_transactions(head: &[u8], context: Context) -> Result<Block, ReadError> {
-    read_head(&mut BinaryDecoder::new(head, context), SigningForm::Verifiable)
 }

@@ -15,7 +15,7 @@ pub mod wipe;
 
 use std::borrow::Cow;
 
-pub use binary::ByteReader;
+pub use binary::{ByteReader, write_varint};
 
 use serde_json::{Map, Value};
 

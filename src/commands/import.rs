@@ -3,6 +3,7 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use clap::Args;
 use tempfile::TempDir;
@@ -22,16 +23,14 @@ use crate::progress::{Progress, ProgressMeter, Style};
 use crate::state;
 use crate::store::{self, Options, Read, Snapshot, Store, StoreError, StoredHeader, VerifyPosition};
 
-/// Import options. Batches are so large that a page which many blocks change is rarely written, and so small that an
-/// interruption loses little work.
+/// Import options. Batches are so large that a page which many blocks change is rarely written, and so small that a crash
+/// loses about half a minute of work. LMDB keeps few changed pages in memory; the others wait in the system's page cache.
 pub const IMPORT: ImportOptions =
-    ImportOptions { batch_steps: IMPORT_ROWS, batch_blocks: 1_000, stop_at: None, trusted_below: Height(0) };
-/// Changed rows after which an import commits; nothing waits for it. The store bounds the memory of the rows.
-const IMPORT_ROWS: u32 = 160_000;
+    ImportOptions { batch_steps: 1_000_000, batch_blocks: 20_000, stop_at: None, trusted_below: Height(0) };
+/// Changed rows after which an import commits.
+const IMPORT_ROWS: u32 = 2_000_000;
 /// Import steps between two clock readings.
 const STEPS_PER_CLOCK_READ: u64 = 256;
-/// The same for `nisd check`. Batches may be larger, since nothing can be lost.
-const CHECK: ImportOptions = ImportOptions { batch_blocks: 2_000, ..IMPORT };
 /// Damaged ranges that `nisd check` lists. With more of them, no row on that disk can be trusted.
 const MAX_REPORTED_RANGES: u64 = 1_000;
 
@@ -80,7 +79,7 @@ pub struct Check {
 }
 
 /// `nisd import`.
-pub fn import(command: &Import, settings: &Settings, system: System) -> Result<(), CommandError> {
+pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let files = open_block_files(&command.blocks)?;
     let nemesis = nemesis_of_file(settings, false)?;
     let store = open_or_rebuild(settings, system)?;
@@ -95,7 +94,7 @@ pub fn import(command: &Import, settings: &Settings, system: System) -> Result<(
     let options = ImportOptions { stop_at: command.stop_at, trusted_below, ..IMPORT };
     let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
-    let height = import_blocks(importer, &clock, system, command.stop_at, |imported| {
+    let height = import_blocks(importer, &clock, system, &stop, command.stop_at, |imported| {
         imported.log();
         Ok(())
     })?;
@@ -140,14 +139,18 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     let scratch = Store::scratch(folder.path(), Options { map_size: settings.node.map_size })?;
     let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
     let mut comparison = StoreVerifier::new(&snapshot, &scratch, old_values_from, network.chain.history_from)?;
-    let block_at = |height| store::block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
-    let nemesis = block_at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
-    let source = BlockSource::stored(Height::NEMESIS.next(), block_at);
-    let options = ImportOptions { trusted_below, ..CHECK };
-    let importer = BlockImporter::from_source(&scratch, &network, nemesis.to_vec(), source, options)?;
+    let mut nemesis = Vec::new();
+    if !store::read_block_bytes(&snapshot, Height::NEMESIS, &mut nemesis)? {
+        return Err(BrokenChain::Missing(Height::NEMESIS).into());
+    }
+    let read = |height, block: &mut Vec<u8>| store::read_block_bytes(&snapshot, height, block);
+    let source = BlockSource::stored(Height::NEMESIS.next(), read);
+    let options = ImportOptions { trusted_below, ..IMPORT };
+    let importer = BlockImporter::from_source(&scratch, &network, nemesis, source, options)?;
     let importer = importer.retain_state_only(old_values_from);
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
-    let reached = import_blocks(importer, &clock, system, Some(tip.height), |imported| {
+    // A read of the store ends the check early.
+    let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(tip.height), |imported| {
         fail_on_difference(match imported {
             Imported::Block(block) => comparison.verify_block(block)?,
             Imported::Commit(_) => comparison.verify_indexes()?,
@@ -232,11 +235,13 @@ impl Imported<'_> {
 }
 
 /// Imports all blocks and shows progress: on standard error as a rewritten line on a terminal, else as log lines.
-/// `observe` may end the import with an error. Returns the height of the last commit.
+/// `observe` may end the import with an error. If it must stop, the blocks so far are committed first. Returns the height
+/// of the last commit.
 pub fn import_blocks(
     mut importer: BlockImporter<'_>,
     clock: &NetworkClock,
     system: System,
+    stop: &Stop,
     target: Option<Height>,
     mut observe: impl FnMut(Imported<'_>) -> Result<(), CommandError>,
 ) -> Result<Height, CommandError> {
@@ -250,6 +255,10 @@ pub fn import_blocks(
             let imported = importer.tip().filter(|tip| tip.height > last_height);
             last_height = importer.height();
             imported.map_or(Ok(()), |block| observe(Imported::Block(block)))?;
+            if stop.load(Ordering::Relaxed) {
+                importer.commit()?;
+                return Err(CommandError::Stopped(importer.committed()));
+            }
             match step? {
                 ImportProgress::Done => return Ok(()),
                 ImportProgress::Committed { last, .. } => {
@@ -271,10 +280,9 @@ pub fn import_blocks(
     result.map(|()| importer.committed())
 }
 
-/// Returns the progress of an import that ends at height `target` or with its files. The height is that of the last
-/// commit.
+/// Returns the progress of an import that ends at height `target` or with its files.
 fn progress_of(importer: &BlockImporter<'_>, target: Option<u64>) -> Progress {
-    Progress { height: importer.committed().0, target, bytes: importer.bytes().filter(|_| target.is_none()) }
+    Progress { height: importer.height().0, target, bytes: importer.bytes().filter(|_| target.is_none()) }
 }
 
 /// Returns how to show progress on standard error.

@@ -111,6 +111,9 @@ pub enum CommandError {
     /// The block at the trusted checkpoint has another hash in the store.
     #[error("--trust-below: the block at height {height} has the hash {1}, not {hash}", height = .0.height, hash = .0.hash)]
     CheckpointMismatch(Checkpoint, Hash256),
+    /// An import was stopped by a signal after this height.
+    #[error("stopped after height {0}; the same command continues from there")]
+    Stopped(Height),
     /// The chain does not have this height.
     #[error("there is no block at height {requested}; the chain is at height {tip}")]
     NoSuchHeight { requested: Height, tip: Height },

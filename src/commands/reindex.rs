@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::import::{IMPORT, Imported, import_blocks};
 use super::store::{StoreArguments, check_same_network, open_existing, open_store, stored_network};
-use super::{CommandError, height};
+use super::{CommandError, Stop, height};
 use crate::chain::{self, BlockImporter, BlockSource, BrokenChain, ImportOptions};
 use crate::clock::{ClockMode, NetworkClock, System};
 use crate::config::Settings;
@@ -115,17 +115,20 @@ fn import_old_blocks(
 ) -> Result<(), CommandError> {
     let blocks = replacement.old.blocks()?;
     let reached = store::tip(&replacement.new.snapshot()?)?.map_or(Height::NEMESIS, |block| block.height);
-    let (_, nemesis) = blocks.at(Height::NEMESIS)?.ok_or(BrokenChain::Missing(Height::NEMESIS))?;
-    let source = BlockSource::stored(reached.next(), |height| Ok(blocks.at(height)?.map(|(_, block)| block)));
+    let mut nemesis = Vec::new();
+    if !blocks.read(Height::NEMESIS, &mut nemesis)? {
+        return Err(BrokenChain::Missing(Height::NEMESIS).into());
+    }
+    let source = BlockSource::stored(reached.next(), |height, block: &mut Vec<u8>| blocks.read(height, block));
     let options = ImportOptions { stop_at: Some(last), ..REBUILD };
-    let importer = BlockImporter::from_source(&replacement.new, network, nemesis.to_vec(), source, options)?;
+    let importer = BlockImporter::from_source(&replacement.new, network, nemesis, source, options)?;
     let clock = NetworkClock::new(END_OF_TIME, (system.millis)());
-    let reached = import_blocks(importer, &clock, system, Some(last), |imported| {
+    let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(last), |imported| {
         imported.log();
         let Imported::Block(block) = imported else { return Ok(()) };
-        match blocks.at(block.height)? {
-            Some((hash, _)) if hash == block.hash => Ok(()),
-            _ => Err(BrokenChain::WrongBlock(block.height).into()),
+        match blocks.hash(block.height)? == Some(block.hash) {
+            true => Ok(()),
+            false => Err(BrokenChain::WrongBlock(block.height).into()),
         }
     })?;
     let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);
@@ -199,12 +202,13 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::commands::{self, Cli, Command, Stop};
+    use crate::codec::Context;
+    use crate::commands::{self, Cli, Command};
     use crate::config;
-    use crate::store::{block_key, block_row};
+    use crate::store::{block_key, legacy_row, stored_block};
 
-    /// The schemas before the present one.
-    const OLDER_SCHEMAS: [&str; 2] = ["4", "5"];
+    /// Schemas before the present one.
+    const OLDER_SCHEMAS: [&str; 3] = ["4", "5", "7"];
     const SYSTEM: System =
         System { unix_millis: || 1_800_000_000_000, millis: || 0, sleep: |_| {}, random: |_| Ok(()) };
 
@@ -225,7 +229,7 @@ mod tests {
         let arguments =
             ["--config".into(), tiny("config.json"), "--stop-at".into(), stop_at.into(), tiny("blocks.bin")];
         let (Command::Import(command), settings) = read(folder, "import", &arguments) else { unreachable!() };
-        commands::import(&command, &settings, SYSTEM)
+        commands::import(&command, &settings, SYSTEM, Stop::default())
     }
 
     /// Creates a store up to a height that is marked as written by an older version.
@@ -239,17 +243,19 @@ mod tests {
         let (store, _) = open(folder.path()).unwrap();
         let mut batch = store.begin_write().unwrap();
         batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
-        // In schema 4, rows of blocks had no index.
+        // A block is read with its parent, so the rows are replaced from the last one on.
         let last = store::tip(&batch).unwrap().unwrap().height.0;
-        for height in (1..=last).map(Height).filter(|_| schema == "4") {
-            let index = 12 + 8 * block_row(&batch, height).unwrap().unwrap().count();
-            let row = batch.get(Table::Blocks, &block_key(height)).unwrap().unwrap();
-            let row = row[..row.len() - index].to_vec();
+        for height in (1..=last).rev().map(Height) {
+            let (header, block) = stored_block(&batch, height, Context::trusted_store()).unwrap().unwrap();
+            let row = legacy_row(header.hash, &block, schema != "4");
             batch.put_unjournaled(Table::Blocks, &block_key(height), &row).unwrap();
         }
         // Nothing but the blocks is read.
-        let others = [Table::Undo, Table::Importances, Table::Checksums];
-        Table::state().chain(others).for_each(|table| batch.clear(table).unwrap());
+        let checksums = Some(Table::Checksums).filter(|_| ["4", "5"].contains(&schema));
+        Table::state()
+            .chain([Table::Undo, Table::Importances])
+            .chain(checksums)
+            .for_each(|table| batch.clear(table).unwrap());
         batch.commit().unwrap();
         folder
     }

@@ -204,11 +204,12 @@ pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), C
 fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl Write) -> Result<(), CommandError> {
     let before = store::stored_header(state, Height(first.0.saturating_sub(1)))?.map(|header| header.hash);
     let mut chain = HashChain::new(first, before);
+    let mut block = Vec::new();
     for height in (first.0..=last.0).map(Height) {
         let row = store::block_row(state, height)?.ok_or(BrokenChain::Missing(height))?;
-        let bytes = row.verified_bytes()?;
-        chain.follow(&row.header()?.hash, bytes)?;
-        block_file::write_block(out, bytes).map_err(CommandError::Output)?;
+        store::read_block_bytes(state, height, &mut block)?;
+        chain.follow(&row.hash, &block)?;
+        block_file::write_block(out, &block).map_err(CommandError::Output)?;
     }
     out.flush().map_err(CommandError::Output)
 }

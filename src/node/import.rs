@@ -13,7 +13,7 @@ use crate::store::{StoreError, tip};
 
 /// Batch limits: steps and blocks after which a commit follows regardless of the number of changed rows.
 pub const IMPORT_OPTIONS: ImportOptions =
-    ImportOptions { batch_steps: BatchSize::MAX_ROWS, batch_blocks: 256, stop_at: None, trusted_below: Height(0) };
+    ImportOptions { batch_steps: BatchSize::MAX_ROWS, batch_blocks: 20_000, stop_at: None, trusted_below: Height(0) };
 /// Downloaded blocks are committed when no further block has arrived for this long.
 const COMMIT_AFTER: Duration = Duration::from_millis(500);
 
@@ -271,7 +271,7 @@ impl Default for BatchSize {
 impl BatchSize {
     const INITIAL_ROWS: u32 = 2_000;
     const MIN_ROWS: u32 = 1_000;
-    const MAX_ROWS: u32 = 80_000;
+    const MAX_ROWS: u32 = 1_000_000;
     /// Maximum duration of a commit while clients are active, and while the node is idle.
     const MAX_COMMIT_TIME: Duration = Duration::from_millis(8);
     const MAX_COMMIT_TIME_IDLE: Duration = Duration::from_millis(30);

@@ -107,6 +107,7 @@ impl Fixture {
             score: 1,
             total_fee: Amount::ZERO,
             beneficiary: None,
+            previous_harvests: [Height(0); 2],
             ids: (1, 2),
         };
         let block = Block { height: KNOWN, signature: Some(Signature([0; 64])), ..block(self.known.clone()) };

@@ -6,13 +6,14 @@
 use super::account_tx_list::AccountTxList;
 use super::balance::VestedBalance;
 use super::bytes::{ByteReader, ByteWriter, Stored, stored};
+use super::harvests::HarvestList;
 use super::importances::{AccountImportance, chunk_after, last_recalculation};
 use crate::crypto::PublicKey;
 use crate::model::address::{ADDRESS_LENGTH, RAW_LENGTH};
 use crate::model::transaction::LinkMode;
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Height};
-use crate::store::{Read, Result, StoreError, Table, Write, block_key, next_key};
+use crate::store::{Read, Result, StoreError, Table, Write, next_key};
 
 /// Number of links that an account stores; another one replaces the oldest.
 const MAX_LINKS: usize = 2;
@@ -38,6 +39,8 @@ pub struct Account {
     pub sent: AccountTxList,
     /// List of the transactions that it received.
     pub received: AccountTxList,
+    /// The blocks that it signed or was credited with.
+    pub harvests: HarvestList,
 }
 
 /// Role of an account in an importance link.
@@ -144,7 +147,8 @@ impl Account {
     /// Encodes the account. Fields that blocks change often have fixed lengths and offsets.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = ByteWriter(Vec::with_capacity(80));
-        self.has_key.write(&mut out);
+        let has_harvested = self.harvests != HarvestList::default();
+        (u8::from(self.has_key) | u8::from(has_harvested) << 1).write(&mut out);
         self.balance.unvested.write(&mut out);
         self.balance.vested.write(&mut out);
         // Heights, and counts that heights bound, fit 32 bits for longer than any chain lasts.
@@ -153,6 +157,9 @@ impl Account {
         }
         self.sent.write(&mut out);
         self.received.write(&mut out);
+        if has_harvested {
+            self.harvests.write(&mut out);
+        }
         if self.min_cosignatories != 0 || !self.links.is_empty() {
             self.min_cosignatories.write(&mut out);
         }
@@ -163,18 +170,19 @@ impl Account {
     /// Decodes the account.
     pub fn from_bytes(bytes: &[u8]) -> Result<Account> {
         let mut input = ByteReader::new(bytes, "an account");
-        let has_key = bool::read(&mut input)?;
+        let flags = u8::read(&mut input)?;
         let (unvested, vested) = <(u64, u64)>::read(&mut input)?;
         let mut number = || u32::read(&mut input).map(u64::from);
         let balance = VestedBalance { height: number()?, unvested, vested };
         Ok(Account {
-            has_key,
+            has_key: flags & 1 != 0,
             balance: Some(balance).filter(VestedBalance::is_valid).ok_or(StoreError::Damaged("a balance"))?,
             harvested_blocks: number()?,
             references: number()?,
             first_height: number()?,
             sent: AccountTxList::read(&mut input)?,
             received: AccountTxList::read(&mut input)?,
+            harvests: if flags & 2 != 0 { HarvestList::read(&mut input)? } else { HarvestList::default() },
             min_cosignatories: Option::read(&mut input)?.unwrap_or_default(),
             links: Vec::read(&mut input)?,
         })
@@ -345,22 +353,6 @@ pub fn for_each_account_after(
         while importances.next_if(|one: &AccountImportance| one.account < id).is_some() {}
         last_id = Some(id);
         visit(id, address, importances.next_if(|one| one.account == id))
-    })
-}
-
-/// Calls `visit` with the heights below `before` of the blocks signed by or credited to an account, last first, until
-/// it returns `false`.
-pub fn for_each_harvest_before(
-    state: &impl Read,
-    id: AccountId,
-    before: Height,
-    mut visit: impl FnMut(Height) -> Result<bool>,
-) -> Result<()> {
-    let end = [id.key().as_slice(), &block_key(before)].concat();
-    state.for_each_prefix_rev(Table::Harvests, &id.key(), &end, |key, _| {
-        let (_, height) = AccountId::split_key(key)?;
-        let height = height.try_into().map_err(|_| StoreError::Damaged("the height of a harvested block"))?;
-        visit(Height(u64::from_be_bytes(height)))
     })
 }
 

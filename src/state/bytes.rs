@@ -1,6 +1,7 @@
 //! Stored form of values: fields one after another, integers little-endian.
 
 use super::expiry::ExpiryKind;
+use crate::codec::{self, write_varint};
 use crate::crypto::PublicKey;
 use crate::model::transaction::LinkMode;
 use crate::model::{Address, Height, Levy, LevyKind, MosaicId, MosaicProperties, NamespaceId};
@@ -180,13 +181,9 @@ impl Stored for MosaicId {
 pub struct ByteWriter(pub Vec<u8>);
 
 impl ByteWriter {
-    /// Writes a number as a LEB128 varint: seven bits per byte, lowest first; the high bit marks a continuation.
-    pub fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+    /// Writes a number as a varint.
+    pub fn varint(&mut self, value: u64) {
+        write_varint(&mut self.0, value);
     }
 
     pub fn array(&mut self, bytes: &[u8]) {
@@ -201,22 +198,22 @@ impl ByteWriter {
 
 /// Reads a stored value.
 pub struct ByteReader<'a> {
-    bytes: &'a [u8],
+    input: codec::ByteReader<'a>,
     what: &'static str,
 }
 
 impl<'a> ByteReader<'a> {
     pub fn new(bytes: &'a [u8], what: &'static str) -> ByteReader<'a> {
-        ByteReader { bytes, what }
+        ByteReader { input: codec::ByteReader(bytes), what }
     }
 
     /// Returns the number of bytes left.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.input.0.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.input.0.is_empty()
     }
 
     /// Returns the error for input that was never written.
@@ -225,27 +222,16 @@ impl<'a> ByteReader<'a> {
     }
 
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (array, rest) = self.bytes.split_first_chunk().ok_or(self.damaged())?;
-        self.bytes = rest;
-        Ok(*array)
+        self.input.array().ok_or(self.damaged())
     }
 
     pub fn varint(&mut self) -> Result<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = u8::read(self)?;
-            value |= u64::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(self.damaged())
+        self.input.varint().ok_or(self.damaged())
     }
 
     pub fn text(&mut self) -> Result<&'a str> {
         let length = u32::read(self)? as usize;
-        let (text, rest) = self.bytes.split_at_checked(length).ok_or(self.damaged())?;
-        self.bytes = rest;
+        let text = self.input.slice(length).ok_or(self.damaged())?;
         std::str::from_utf8(text).map_err(|_| self.damaged())
     }
 }

@@ -1,8 +1,8 @@
 //! Effects of a transaction on the state, in the order in which they are applied, and their application to the store.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 
 use super::account::{Account, AccountId, AccountTotals, LinkRole, RemoteLink, is_cosignatory, is_multisig};
 use super::account_tx_list::{BlockTxLists, Direction, TxLocation, affected_accounts};
@@ -379,19 +379,27 @@ impl<W: Write> Ledger<'_, W> {
         Ok(())
     }
 
-    /// Credits the fees of the block to the account for which its signer harvests, adds the block to the harvest indexes
-    /// of both, and returns that account. The caller then ends leases ([`super::Expiry`]) and prunes
+    /// Credits the fees of the block to the account for which its signer harvests, and adds the block to the harvested
+    /// blocks of both. Returns that account, and the heights of the blocks before it that the signer and that account
+    /// harvested (0 if there is none, or if both are the same account). The caller then ends leases ([`super::Expiry`]) and prunes
     /// ([`super::Pruning`]).
-    pub fn harvest(&mut self, signer: &Address, fees: Amount) -> StateResult<Address> {
+    pub fn harvest(&mut self, signer: &Address, fees: Amount) -> StateResult<(Address, [Height; 2])> {
         let (height, limit) = (self.block.height, self.network.chain.rewrite_limit);
         let beneficiary = self.account(signer)?.forwarded(height, limit).unwrap_or(*signer);
         self.credit(&beneficiary, fees.0)?;
         self.account(&beneficiary)?.harvested_blocks += 1;
-        for id in BTreeSet::from([self.account_id(signer)?, self.account_id(&beneficiary)?]) {
-            let key = [id.key().as_slice(), &block_key(height)].concat();
-            self.txn.insert(Table::Harvests, &key, &[])?;
-        }
-        Ok(beneficiary)
+        let of_signer = self.add_harvest(signer)?;
+        let of_beneficiary = if beneficiary == *signer { Height(0) } else { self.add_harvest(&beneficiary)? };
+        Ok((beneficiary, [of_signer, of_beneficiary]))
+    }
+
+    /// Appends the block to the harvested blocks of an account. Returns the height of the one before it.
+    fn add_harvest(&mut self, address: &Address) -> StateResult<Height> {
+        let (id, height) = (self.account_id(address)?, self.block.height);
+        let mut harvests = self.account(address)?.harvests;
+        let previous = harvests.extend(self.txn, id, height)?;
+        self.account(address)?.harvests = harvests;
+        Ok(previous)
     }
 
     /// Indexes a top-level transaction of the block by hash and by affected accounts, in the order of ids and after the

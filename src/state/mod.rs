@@ -9,6 +9,7 @@ mod balance;
 mod bytes;
 mod dump;
 mod expiry;
+mod harvests;
 mod hashes;
 mod importances;
 mod ledger;
@@ -20,8 +21,8 @@ pub mod registry;
 pub use account::put_account;
 pub use account::{
     Account, AccountId, AccountTotals, LinkPhase, LinkRole, RemoteLink, RemoteStatus, account, account_at,
-    account_with_id, cosignatories, cosignatory_of, cosignatory_of_after, for_each_account_after,
-    for_each_harvest_before, is_cosignatory, is_multisig, public_key,
+    account_with_id, cosignatories, cosignatory_of, cosignatory_of_after, for_each_account_after, is_cosignatory,
+    is_multisig, public_key,
 };
 pub use account_tx_list::{AccountTxCursor, AccountTxList, Direction, TxLocation, assign_ids, transaction_id};
 pub use balance::{
@@ -29,6 +30,7 @@ pub use balance::{
 };
 pub use dump::{digest, dump};
 pub use expiry::{ExpiredCursor, ExpiredMosaic, ExpiredRow, Expiry, ExpiryKind, Pruning};
+pub use harvests::{HarvestList, for_each_harvest_before};
 pub use hashes::{
     HashCompaction, HashEntry, HashEpoch, HashVerifier, TOTALS_KEY as HASH_TOTALS_KEY, copy_epoch_size, find_hash,
     find_remembered_hash, hash_epoch, insert_hashes, remembered_from, set_epoch_size,

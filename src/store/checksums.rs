@@ -338,16 +338,13 @@ impl ChangedRanges {
         self.tables[table as usize] = BTreeMap::from([(Vec::new(), (None, RangeSum::default()))]);
     }
 
-    /// Returns the keys of all changed checksums, in order, with the new ones; `None` for an empty range.
-    pub fn take(&mut self) -> impl Iterator<Item = (Vec<u8>, Option<RangeSum>)> + use<> {
-        let ChangedRanges { tables } = std::mem::take(self);
-        Table::ALL.into_iter().zip(tables).flat_map(|(table, ranges)| {
-            ranges.into_iter().map(move |(first, (_, sum))| {
-                // If no rows are left but the sum is not zero, a row was lost: the checksum stays as evidence.
-                let is_empty = sum == RangeSum::default();
-                (checksum_key(table, &first), Some(sum).filter(|_| !is_empty))
-            })
-        })
+    /// Takes the first range: returns the key of its checksum with the new one; `None` for an empty range.
+    pub fn pop(&mut self) -> Option<(Vec<u8>, Option<RangeSum>)> {
+        let mut tables = Table::ALL.into_iter().zip(&mut self.tables);
+        let (table, (first, (_, sum))) = tables.find_map(|(table, ranges)| Some((table, ranges.pop_first()?)))?;
+        // If no rows are left but the sum is not zero, a row was lost: the checksum stays as evidence.
+        let is_empty = sum == RangeSum::default();
+        Some((checksum_key(table, &first), Some(sum).filter(|_| !is_empty)))
     }
 }
 

@@ -17,7 +17,9 @@ mod tables;
 mod write;
 
 pub use backup::{StoreBackup, remove_backup};
-pub use blocks::{BlockRow, StoredHeader, block_key, block_row, stored_block, stored_header, tip};
+pub use blocks::{
+    BlockRow, StoredHeader, block_key, block_row, parent_hash, read_block_bytes, stored_block, stored_header, tip,
+};
 pub use durability::{BootId, SyncFile, recover_to_durable, refuse_unrecovered};
 pub use error::{Result, StoreError, folder_error_text};
 pub use files::check as check_data_file;
@@ -26,6 +28,8 @@ pub use files::{DiskSpace, FileFault, ReaderCounts, exists, free_bytes, size};
 pub use open::test_store;
 pub use open::{AccessMode, ChainIdentity, Options, Store, StoreMetrics, is_unlocked, older_schema, stored_network};
 pub use read::{Entry, Read, Snapshot, SnapshotCache, TableCursor, VerifyPosition, next_key};
+#[cfg(test)]
+pub use rebuild::legacy_row;
 pub use rebuild::{LegacyBlocks, LegacyStore, StoreRebuild, is_rebuild_pending};
 pub use tables::{SCHEMA, Table};
 pub use write::{Changes, Overlay, Write, WriteTxn, journals_equal_except};

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 
 use lmdb::{Cursor, Database, Environment, RoTransaction, Transaction};
 
-use super::blocks::{HEADER_BYTES, block_key, index_length, tip};
-use super::checksums::{CHECKSUM_BYTES, LAST, found, row_value};
+use super::blocks::{BlockRow, block_key, tip};
+use super::checksums::{LAST, found, row_value};
 use super::durability::{self, BootId};
 use super::error::StoreError;
 use super::files::{DATA_FILE, DiskSpace, LOCK_TABLE_FILE, exists, size, sync_folder};
@@ -117,7 +117,7 @@ fn resume(
     let reached = tip(&new.snapshot()?)?.map(|block| (block.height, block.hash));
     let blocks = old.blocks()?;
     let is_ours = match reached {
-        Some((height, hash)) => blocks.at(height)?.is_some_and(|(ours, _)| ours == hash),
+        Some((height, hash)) => blocks.hash(height)? == Some(hash),
         None => true,
     };
     Ok(is_ours.then_some((new, reached == blocks.tip()?)))
@@ -160,8 +160,15 @@ pub(super) fn move_files(from: &Path, to: &Path, names: &[&str]) -> io::Result<(
     sync_folder(to)
 }
 
+const DAMAGED: StoreError = StoreError::Damaged("a block");
+
 /// Schema in whose rows of `blocks` a checksum follows the block, and no index.
 const SCHEMA_WITHOUT_INDEX: &str = "4";
+
+/// Schemas in whose rows of `blocks` a header of fixed length comes before the whole block.
+const SCHEMAS_WITH_WHOLE_BLOCKS: [&str; 4] = ["7", "6", "5", SCHEMA_WITHOUT_INDEX];
+/// Length of that header.
+const HEADER_BYTES: usize = 32 + 32 + 4 + 8 + 16 + 8 + 40 + 8 + 8;
 
 /// Schemas without checksums of ranges.
 const SCHEMAS_WITHOUT_RANGES: [&str; 2] = ["5", "4"];
@@ -170,9 +177,20 @@ const SCHEMAS_WITHOUT_RANGES: [&str; 2] = ["5", "4"];
 pub struct LegacyStore {
     environment: Environment,
     blocks: Database,
-    has_index: bool,
+    rows: LegacyRows,
     network: String,
     lock: FolderLock,
+}
+
+/// Form of the rows of `blocks`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LegacyRows {
+    /// That of this version.
+    Present,
+    /// A header of fixed length, the whole block, and an index of it.
+    Indexed,
+    /// The same without the index.
+    Plain,
 }
 
 impl LegacyStore {
@@ -190,19 +208,23 @@ impl LegacyStore {
             };
             environment.begin_ro_txn().is_ok_and(is_valid)
         };
-        let has_index = schema != SCHEMA_WITHOUT_INDEX;
+        let rows = match schema.as_str() {
+            SCHEMA_WITHOUT_INDEX => LegacyRows::Plain,
+            schema if SCHEMAS_WITH_WHOLE_BLOCKS.contains(&schema) => LegacyRows::Indexed,
+            _ => LegacyRows::Present,
+        };
         let is_known = schema == SCHEMA || EARLIER_SCHEMAS.contains(&schema.as_str());
         // The first revisions with schema 4 wrote no checksums of rows.
-        if !is_known || !(has_index || has_row_checksums()) {
+        if !is_known || rows == LegacyRows::Plain && !has_row_checksums() {
             return Err(StoreError::Schema { found: schema, expected: SCHEMA.to_owned() });
         }
         if SCHEMAS_WITHOUT_RANGES.contains(&schema.as_str()) {
-            return Ok(LegacyStore { environment, blocks, has_index, network, lock });
+            return Ok(LegacyStore { environment, blocks, rows, network, lock });
         }
         log::info!("comparing the blocks in {} with their checksums", folder.display());
         let store = Store::read_only(folder, environment)?;
         store.snapshot()?.ensure_verified(Table::Blocks, &[], None)?;
-        Ok(LegacyStore { environment: store.environment, blocks, has_index, network, lock })
+        Ok(LegacyStore { environment: store.environment, blocks, rows, network, lock })
     }
 
     /// Returns the text that describes its network.
@@ -213,7 +235,7 @@ impl LegacyStore {
     /// Returns its blocks.
     pub fn blocks(&self) -> Result<LegacyBlocks<'_>, StoreError> {
         let transaction = self.environment.begin_ro_txn()?;
-        Ok(LegacyBlocks { transaction, blocks: self.blocks, has_index: self.has_index })
+        Ok(LegacyBlocks { transaction, blocks: self.blocks, rows: self.rows })
     }
 }
 
@@ -221,21 +243,40 @@ impl LegacyStore {
 pub struct LegacyBlocks<'a> {
     transaction: RoTransaction<'a>,
     blocks: Database,
-    /// Whether the rows contain the index of the block.
-    has_index: bool,
+    rows: LegacyRows,
 }
 
 impl LegacyBlocks<'_> {
-    /// Returns hash and verifiable binary form of the block at a height; `None` if there is none.
-    pub fn at(&self, height: Height) -> Result<Option<(Hash256, &[u8])>, StoreError> {
-        let row = found(self.transaction.get(self.blocks, &block_key(height)))?;
-        row.map(|row| self.parse(height, row)).transpose()
+    /// Returns the hash of the block at a height; `None` if there is none.
+    pub fn hash(&self, height: Height) -> Result<Option<Hash256>, StoreError> {
+        let row = self.row(height)?;
+        Ok(row.and_then(<[u8]>::first_chunk).map(|hash| Hash256(*hash)))
+    }
+
+    /// Replaces `out` by the verifiable binary form of the block at a height. Returns whether there is one.
+    pub fn read(&self, height: Height, out: &mut Vec<u8>) -> Result<bool, StoreError> {
+        out.clear();
+        let Some(row) = self.row(height)? else { return Ok(false) };
+        if self.rows == LegacyRows::Present {
+            let parent = match height {
+                Height::NEMESIS => Hash256::default(),
+                Height(height) => self.hash(Height(height - 1))?.ok_or(DAMAGED)?,
+            };
+            BlockRow::open(height, row)?.append_bytes(parent, out)?;
+        } else {
+            let whole = || {
+                let index_bytes = if self.rows == LegacyRows::Indexed { index_length(row)? } else { 0 };
+                row.get(HEADER_BYTES..row.len().checked_sub(index_bytes)?)
+            };
+            out.extend_from_slice(whole().ok_or(DAMAGED)?);
+        }
+        Ok(true)
     }
 
     /// Returns height and hash of the last block; `None` if there is none.
     pub fn tip(&self) -> Result<Option<(Height, Hash256)>, StoreError> {
         let last = found(self.transaction.open_ro_cursor(self.blocks)?.get(None, None, LAST))?;
-        let Some((key, row)) = last else { return Ok(None) };
+        let Some((key, _)) = last else { return Ok(None) };
         let height = key.and_then(|key| key.try_into().ok()).map(u64::from_be_bytes);
         let height = height.ok_or(StoreError::Damaged("a block's key"))?;
         // LMDB stores the number of rows elsewhere, so rows of an earlier commit do not match it.
@@ -245,21 +286,38 @@ impl LegacyBlocks<'_> {
             let first = missing.unwrap_or(block_key(Height(height))).to_vec();
             return Err(StoreError::Incomplete { table: Table::Blocks, first });
         }
-        Ok(Some((Height(height), self.parse(Height(height), row)?.0)))
+        Ok(Some((Height(height), self.hash(Height(height))?.ok_or(DAMAGED)?)))
     }
 
-    /// Returns hash and block of a row: a header that starts with the hash, the block in its verifiable binary form, its
-    /// index if the schema has one, and a checksum. The checksum is needed: a rebuild does not check signatures, and no
-    /// hash covers them.
-    fn parse<'a>(&self, height: Height, row: &'a [u8]) -> Result<(Hash256, &'a [u8]), StoreError> {
-        row_value(Table::Blocks, &block_key(height), row, true)?;
-        let parts = || {
-            let rest = row.get(HEADER_BYTES..row.len().checked_sub(CHECKSUM_BYTES)?)?;
-            let index_bytes = if self.has_index { index_length(rest)? } else { 0 };
-            Some((Hash256(*row.first_chunk()?), rest.get(..rest.len().checked_sub(index_bytes)?)?))
-        };
-        parts().ok_or(StoreError::Damaged("a block"))
+    /// Returns the row of the block at a height, which starts with its hash, after comparing it with its checksum. That is
+    /// needed: a rebuild does not check signatures, and no hash covers them.
+    fn row(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+        let key = block_key(height);
+        let row = found(self.transaction.get(self.blocks, &key))?;
+        row.map(|row| row_value(Table::Blocks, &key, row, true)).transpose()
     }
+}
+
+/// Returns the length of the index at the end of a row: 8 bytes for each transaction, the number of transactions as NIS1
+/// counts, their number, and a checksum.
+fn index_length(row: &[u8]) -> Option<usize> {
+    let [_, _, _, _, count @ .., _, _, _, _] = row.last_chunk::<12>()?;
+    (u32::from_le_bytes(*count) as usize).checked_mul(8)?.checked_add(12)
+}
+
+/// Returns the row of a block as the schemas before 8 stored it, as far as a rebuild reads it.
+#[cfg(test)]
+pub fn legacy_row(hash: Hash256, block: &crate::model::Block, has_index: bool) -> Vec<u8> {
+    let count = block.transactions.len();
+    let mut row = hash.0.to_vec();
+    row.resize(HEADER_BYTES, 0);
+    row.extend_from_slice(&block.to_bytes(crate::codec::SigningForm::Verifiable));
+    if has_index {
+        row.extend_from_slice(&vec![0; 8 * count + 4]);
+        row.extend_from_slice(&(count as u32).to_le_bytes());
+        row.extend_from_slice(&[0; 4]);
+    }
+    row
 }
 
 #[cfg(test)]
@@ -383,6 +441,7 @@ mod legacy_tests {
     use super::*;
     use crate::codec::SigningForm;
     use crate::store::blocks::tests::block;
+    use crate::store::checksums::CHECKSUM_BYTES;
     use crate::store::{Write as _, test_store};
 
     const PAGE: usize = 4096;
@@ -433,12 +492,13 @@ mod legacy_tests {
         schema: &str,
         change: impl FnOnce(Vec<u8>) -> Vec<u8>,
     ) -> (tempfile::TempDir, Hash256, Vec<u8>) {
-        let (header, block) = block(Height::NEMESIS, 2);
+        let (header, mut block) = block(Height::NEMESIS, 2);
+        block.previous_hash = Hash256::default().into();
         let (key, bytes) = (block_key(header.height), block.to_bytes(SigningForm::Verifiable));
-        let mut value = header.to_bytes(&block);
-        if schema == SCHEMA_WITHOUT_INDEX {
-            value.truncate(HEADER_BYTES + bytes.len());
-        }
+        let value = match schema {
+            SCHEMA => header.to_bytes(&block),
+            schema => legacy_row(header.hash, &block, schema != SCHEMA_WITHOUT_INDEX),
+        };
         let (store, folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         batch.put(Table::Blocks, &key, &value).unwrap();
@@ -456,12 +516,15 @@ mod legacy_tests {
 
     #[test]
     fn a_block_is_read_from_a_store_of_each_known_version() {
-        for schema in [SCHEMA, "6", "5", "4"] {
+        for schema in [SCHEMA, "7", "6", "5", "4"] {
             let (folder, hash, bytes) = store_of_one_block(schema, |row| row);
             let opened = LegacyStore::open(folder.path(), Options { map_size: 1 << 22 }).unwrap();
             let blocks = opened.blocks().unwrap();
-            assert_eq!(blocks.at(Height::NEMESIS).unwrap(), Some((hash, bytes.as_slice())), "schema {schema}");
-            assert_eq!(blocks.at(Height(2)).unwrap(), None);
+            let mut read = Vec::new();
+            assert!(blocks.read(Height::NEMESIS, &mut read).unwrap());
+            assert_eq!((blocks.hash(Height::NEMESIS).unwrap(), read), (Some(hash), bytes), "schema {schema}");
+            assert_eq!(blocks.hash(Height(2)).unwrap(), None);
+            assert!(!blocks.read(Height(2), &mut Vec::new()).unwrap());
         }
     }
 
@@ -479,7 +542,7 @@ mod legacy_tests {
     #[test]
     fn an_older_store_that_lost_its_last_blocks_is_not_migrated_as_a_shorter_chain() {
         // Schema 5 has no checksums of ranges.
-        for schema in [SCHEMA, "6", "5"] {
+        for schema in [SCHEMA, "7", "6", "5"] {
             let folder = store(schema, &[(1..=5, "block"), (6..=8, "block")]);
             assert_eq!(tip(folder.path()).unwrap(), Some(Height(8)));
             bring_back(folder.path(), "<block 5>", "<block 8>");

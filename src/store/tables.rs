@@ -1,9 +1,9 @@
 //! The tables. Numbers in keys are big-endian, so that key order is query order.
 
 /// Version of the tables, which every change to them increases. A store with another version is rejected.
-pub const SCHEMA: &str = "7";
+pub const SCHEMA: &str = "8";
 /// Earlier versions from whose stores a new one can be built, because the rows of `blocks` are still understood.
-pub(super) const EARLIER_SCHEMAS: &[&str] = &["6", "5", "4"];
+pub(super) const EARLIER_SCHEMAS: &[&str] = &["7", "6", "5", "4"];
 
 /// Declares the tables: name in LMDB, whether the journal covers the table, and where new rows go. The order gives the
 /// numbers, which are stored; so a new table comes last but one, before the checksums, with a new schema.
@@ -45,7 +45,7 @@ enum Rows {
 tables! {
     /// `schema`, `network` → version and network of the store.
     Meta: "meta", Other, Anywhere;
-    /// Height → header, block and index ([`crate::store::StoredHeader`]).
+    /// Height → block, data on it, and index of its transactions ([`crate::store::BlockRow`]).
     Blocks: "blocks", Other, Last;
     /// Height → undo journal, for the last blocks only.
     Undo: "undo", Other, Last;
@@ -103,7 +103,7 @@ tables! {
     AccountTxLists: "trails", State, Last;
     /// Account id ‖ direction ‖ transaction id → height and index in the block, for every 32nd one: a skip pointer.
     SkipPointers: "signposts", State, Anywhere;
-    /// Account id ‖ height → nothing, for every block signed by or credited to the account.
+    /// Account id ‖ height → nothing, for every 32nd block signed by or credited to the account: a skip pointer.
     Harvests: "harvests", State, Anywhere;
     /// Row id → provision of a namespace; never pruned ([`crate::state::registry::Provision`]).
     Provisions: "provisions", State, Last;

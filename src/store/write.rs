@@ -18,6 +18,8 @@ use crate::codec::ByteReader;
 
 /// Longer values take overflow pages.
 const PAGE: usize = 4096;
+/// Checksums of ranges written in one step.
+const CHECKSUMS_PER_STEP: usize = 64;
 
 /// A state that can be changed, and read with its changes.
 pub trait Write: Read {
@@ -169,9 +171,10 @@ impl WriteTxn<'_> {
         Ok(self.raw_row(table, key)?.map_or(RangeSum::default(), |row| RangeSum::of_row(table, key, row)))
     }
 
-    /// Writes the changed checksums.
-    fn write_checksums(&mut self) -> Result<(), StoreError> {
-        for (key, sum) in self.changed.take() {
+    /// Writes some of the changed checksums, as a commit does with all of them. Returns whether there may be more.
+    pub fn write_checksums_step(&mut self) -> Result<bool, StoreError> {
+        for _ in 0..CHECKSUMS_PER_STEP {
+            let Some((key, sum)) = self.changed.pop() else { return Ok(false) };
             match sum {
                 Some(sum) => drop(self.write(Table::Checksums, &key, &sum.to_bytes(), WriteFlags::empty())?),
                 None => match self.transaction.del(self.store.database(Table::Checksums), &key, None) {
@@ -180,7 +183,7 @@ impl WriteTxn<'_> {
                 },
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Sets a key, outside the journal.
@@ -298,7 +301,7 @@ impl WriteTxn<'_> {
 
     /// Makes all changes visible, but not yet durable.
     pub(super) fn commit_unsynced(mut self) -> Result<(), StoreError> {
-        self.write_checksums()?;
+        while self.write_checksums_step()? {}
         let WriteTxn { transaction, store, .. } = self;
         store.written(transaction.commit())?;
         store.durability.iter().for_each(Durability::on_commit);

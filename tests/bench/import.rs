@@ -77,7 +77,7 @@ fn import(store: &Path) {
     let (file, flags) = cli.command.take_settings().expect("settings");
     let settings = config::load(file.as_deref(), flags, None).expect("settings");
     let Command::Import(command) = &cli.command else { unreachable!() };
-    commands::import(command, &settings, SYSTEM).expect("an import");
+    commands::import(command, &settings, SYSTEM, Default::default()).expect("an import");
 }
 
 const SYSTEM: System = System { unix_millis: || 1_800_000_000_000, millis, sleep: |_| {}, random: |_| Ok(()) };

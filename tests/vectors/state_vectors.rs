@@ -189,6 +189,7 @@ fn put_block(txn: &mut WriteTxn<'_>, times: &[i32]) -> Vec<Hash256> {
         score: 0,
         total_fee: Amount::ZERO,
         beneficiary: None,
+        previous_harvests: [Height(0); 2],
         ids: (1, 1),
     };
     txn.put_unjournaled(Table::Blocks, &block_key(block.height), &stored.to_bytes(&block)).unwrap();

@@ -19,7 +19,7 @@ use crate::model::transaction::{
 };
 use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, MosaicDefinition, MosaicId, MosaicProperties,
-    NamespaceId, Network, NetworkByte, Timestamp, Transaction, WireHash,
+    NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
 use crate::net::http::{RequestReader, Response};
 use crate::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
@@ -296,7 +296,7 @@ impl Scene {
             timestamp: Timestamp(3),
             signer: key(98),
             signature: Some(Signature([3; 64])),
-            previous_hash: WireHash::from(Hash256([5; 32])),
+            previous_hash: parent.as_ref().map_or(Hash256::default(), |parent| parent.hash).into(),
             height,
             transactions,
         };
@@ -328,6 +328,7 @@ impl Scene {
             score: 0,
             total_fee: block.total_fee(),
             beneficiary: None,
+            previous_harvests: applied.previous_harvests,
             ids: applied.ids,
         };
         apply::store(&mut batch, &header, &block, apply::Retention::Chain, self.network.chain.rewrite_limit).unwrap();

@@ -90,6 +90,7 @@ impl Fixture {
             score: 0,
             total_fee: Amount::ZERO,
             beneficiary: None,
+            previous_harvests: [Height(0); 2],
             ids: (1, 1),
         };
         let mut batch = self.store.begin_write().unwrap();

@@ -40,7 +40,7 @@ impl Chain {
         let (file, flags) = cli.command.take_settings().unwrap();
         let settings = config::load(file.as_deref(), flags, Some(Path::new("unused"))).unwrap();
         let Command::Import(command) = &cli.command else { unreachable!() };
-        commands::import(command, &settings, SYSTEM).unwrap();
+        commands::import(command, &settings, SYSTEM, Default::default()).unwrap();
         Chain { folder, settings }
     }
 

@@ -198,6 +198,7 @@ fn stored(height: Height, transactions: Vec<Transaction>, ids: (u64, u64)) -> (B
         score: 0,
         total_fee: Amount::ZERO,
         beneficiary: None,
+        previous_harvests: [Height(0); 2],
         ids,
     };
     (block, header)

@@ -390,6 +390,7 @@ fn an_unreferenced_mosaic_owner_is_in_the_dump_until_the_undo() {
         score: 0,
         total_fee: Amount(0),
         beneficiary: None,
+        previous_harvests: [Height(0); 2],
         ids: (0, 0),
     };
     let dumped = |world: &World<'_, '_>| -> serde_json::Value {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nisd::model::{Address, Body, Height, Transaction};
 use nisd::state;
-use nisd::store::{Store, block_row, stored_block, tip};
+use nisd::store::{Store, read_block_bytes, stored_block, tip};
 
 use super::environment::{Environment, USERS, member_key, user_keys};
 use super::fault::{Fault, Tally};
@@ -333,9 +333,9 @@ impl NetworkRun<'_> {
     fn revalidate(&self, store: &Store) -> &Store {
         let environment = self.network.environment;
         let snapshot = store.snapshot().expect("a snapshot");
-        let block_at = |height| block_row(&snapshot, height)?.map(|row| row.verified_bytes()).transpose();
+        let read = |height, block: &mut Vec<u8>| read_block_bytes(&snapshot, height, block);
         let other = environment.open(&environment.new_folder());
-        environment.import(other, nisd::chain::BlockSource::stored(Height(2), block_at));
+        environment.import(other, nisd::chain::BlockSource::stored(Height(2), read));
         let last = self.network.running().next().map(|index| &self.network.members[index]);
         let expected = last.and_then(|member| member.running.as_ref()).expect("a member").view.tip();
         let imported = other.snapshot().expect("a snapshot");

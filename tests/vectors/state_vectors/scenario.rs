@@ -162,6 +162,7 @@ impl Run<'_, '_> {
             score: 0,
             total_fee: block.total_fee(),
             beneficiary: applied.beneficiary,
+            previous_harvests: applied.previous_harvests,
             ids: applied.ids,
         };
         apply::store(&mut self.txn, &header, block, apply::Retention::Chain, network.chain.rewrite_limit).unwrap();
