@@ -11,8 +11,10 @@ use crate::model::{Address, Height};
 use crate::state::{AccountHistory, HistoryEntry};
 
 /// Routes.
-pub const ROUTES: &[Route] =
-    &[get("/account/historical/get", history), post("/account/historical/get/batch", histories).with_large_bodies()];
+pub const ROUTES: &[Route] = &[
+    get("/account/historical/get", history).cached(),
+    post("/account/historical/get/batch", histories).with_large_bodies(),
+];
 
 /// Maximum number of heights of a request, for all accounts together.
 const MAX_POINTS: u64 = 10_000;

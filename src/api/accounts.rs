@@ -23,7 +23,7 @@ pub const ROUTES: &[Route] = &[
     get("/account/get/forwarded/from-public-key", forwarded_by_public_key),
     post("/account/get/batch", batch).with_large_bodies(),
     get("/account/status", status),
-    get("/account/harvests", harvests),
+    get("/account/harvests", harvests).cached(),
     get("/account/importances", importances),
 ];
 

@@ -16,9 +16,9 @@ use crate::store::{StoreError, StoredHeader, stored_header};
 pub const ROUTES: &[Route] = &[
     get("/chain/height", height),
     get("/chain/score", score),
-    get("/chain/last-block", last_block),
+    get("/chain/last-block", last_block).cached(),
     post("/block/at/public", block_at),
-    get("/block/get", block_by_hash),
+    get("/block/get", block_by_hash).cached(),
     post("/local/block/at", explorer_block).local(),
     post("/local/chain/blocks-after", explorer_blocks).local(),
 ];

@@ -10,6 +10,7 @@
 //! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers, views and streams |
 //! | `request_context` | what a handler receives: parameters of the request, the node, the response |
 //! | [`streams`] | streamed responses, and those in progress by connection |
+//! | `response_cache` | responses that are kept until the chain changes |
 //! | `request_history` | the recent requests, for the operator |
 
 mod account_history;
@@ -26,6 +27,7 @@ mod peers;
 mod push;
 mod request_context;
 mod request_history;
+mod response_cache;
 mod response_writer;
 pub mod routes;
 mod settings;
@@ -55,7 +57,10 @@ pub use crate::codec::Writable as View;
 pub use crate::state::{LinkPhase, RemoteStatus};
 
 use media::Accept;
+pub use response_cache::MAX_CACHED_BYTES;
+
 use request_history::RequestHistory;
+use response_cache::{CacheKey, ResponseCache};
 use response_writer::ResponseWriter;
 use routes::{BodyLimit, PathRoutes, Route};
 use streams::{PendingStreams, ResponseStream};
@@ -93,6 +98,7 @@ pub struct Api {
     json: JsonEncoder,
     pending_streams: PendingStreams,
     request_history: RequestHistory,
+    cache: ResponseCache,
 }
 
 impl Api {
@@ -104,6 +110,7 @@ impl Api {
             json: JsonEncoder::default(),
             pending_streams: PendingStreams::default(),
             request_history: history,
+            cache: ResponseCache::default(),
         }
     }
 
@@ -111,6 +118,17 @@ impl Api {
     pub fn change(&mut self, mut settings: Settings) {
         self.request_history.excluded_paths = std::mem::take(&mut settings.unaudited_paths);
         self.settings = settings;
+        self.cache.clear();
+    }
+
+    /// Drops the cached responses, as the chain has changed.
+    pub fn chain_changed(&mut self) {
+        self.cache.clear();
+    }
+
+    /// Returns the bytes of the cached responses.
+    pub fn cached_bytes(&self) -> usize {
+        self.cache.bytes()
     }
 
     /// Returns the maximum body size of a request in bytes.
@@ -142,7 +160,7 @@ impl Api {
         let Exchange { connection, client, request, .. } = *exchange;
         let stream = self.pending_streams.remove(connection).filter(|_| exchange.is_resumed);
         let client_key = ClientKey::of(&client, self.settings.ipv6_prefix);
-        let Api { settings, json, pending_streams, request_history } = self;
+        let Api { settings, json, pending_streams, request_history, cache } = self;
         request_history.begin_step();
         let path = match client.listener == settings.metrics_listener {
             true => request.path,
@@ -163,9 +181,10 @@ impl Api {
             response,
             pending,
         };
+        let mut cache_key = None;
         let result = match stream {
             Some(stream) => stream.and_then(|stream| resume(&mut context, stream)),
-            None => begin(&mut context, exchange.is_rate_limited),
+            None => begin(&mut context, exchange.is_rate_limited, cache).map(|key| cache_key = key),
         };
         let stored = result.and_then(|()| match context.pending.take() {
             Some((stream, progress)) => {
@@ -177,6 +196,9 @@ impl Api {
             context.response.failure(&error);
             Progress::Done
         });
+        if let Some(key) = cache_key.filter(|_| progress == Progress::Done && context.response.response.status == 200) {
+            cache.insert(key, &context.response.response.body);
+        }
         pending_streams.activate_queued(client_key);
         match progress {
             Progress::Done => context.request_history.finish(connection),
@@ -236,15 +258,20 @@ impl Api {
     }
 }
 
-/// Starts a response. The order of the checks decides which error the client gets.
-fn begin(context: &mut RequestContext<'_>, is_rate_limited: bool) -> Result<(), ApiError> {
+/// Starts a response. The order of the checks decides which error the client gets. Returns the key under which the
+/// response is to be cached if it is complete.
+fn begin(
+    context: &mut RequestContext<'_>,
+    is_rate_limited: bool,
+    cache: &ResponseCache,
+) -> Result<Option<CacheKey>, ApiError> {
     let is_metrics_listener = context.is_at_metrics_listener();
     let (request, writer) = (context.request, &mut context.response);
     writer.response.reset();
     writer.response.compress = context.settings.compress;
     if is_rate_limited {
         writer.too_many_requests();
-        return Ok(());
+        return Ok(None);
     }
     writer.common_headers();
     let routes = match find(context.path, is_metrics_listener) {
@@ -257,11 +284,11 @@ fn begin(context: &mut RequestContext<'_>, is_rate_limited: bool) -> Result<(), 
                 "GET" | "POST" | "HEAD" => writer.container_error(404),
                 _ => writer.response.status = 404,
             }
-            return Ok(());
+            return Ok(None);
         }
         Err(MalformedPath) => {
             writer.bad_message();
-            return Ok(());
+            return Ok(None);
         }
     };
     if request.method == "OPTIONS" {
@@ -269,7 +296,7 @@ fn begin(context: &mut RequestContext<'_>, is_rate_limited: bool) -> Result<(), 
         if !is_preflight(request) {
             writer.response.header("Allow", routes.allow());
         }
-        return Ok(());
+        return Ok(None);
     }
     let Some(route) = routes.by_method(request.method) else {
         return Err(ApiError::Internal(format!("Request method '{}' not supported", request.method).into()));
@@ -280,7 +307,15 @@ fn begin(context: &mut RequestContext<'_>, is_rate_limited: bool) -> Result<(), 
         return Err(ApiError::Unauthorized(format!("remote {peer} attempted to call local {path}")));
     }
     context.request_history.record(context.path, context.client.address, context.node.chain.now);
-    (route.handler)(context)
+    let format = context.response.accept.format.filter(|_| route.is_cached);
+    let key = format.and_then(|format| CacheKey::new(format, context.path, request.query));
+    if let Some(body) = key.as_ref().and_then(|key| cache.get(key)) {
+        context.response.begin();
+        context.node.budget.charge(cost::bytes(body.plain().len()));
+        context.response.response.shared_body = Some(body);
+        return Ok(None);
+    }
+    (route.handler)(context).map(|()| key)
 }
 
 /// Continues a response whose head is written.

@@ -21,18 +21,18 @@ use crate::store::StoreError;
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    get("/namespace/mosaic/definition/page", in_namespace),
-    get("/mosaic/definition", definition),
-    get("/mosaic/definition/last", last_definition),
-    get("/mosaic/definition/page", definitions),
-    get("/mosaic/holders", holders),
-    get("/mosaic/supply", supply),
+    get("/namespace/mosaic/definition/page", in_namespace).cached(),
+    get("/mosaic/definition", definition).cached(),
+    get("/mosaic/definition/last", last_definition).cached(),
+    get("/mosaic/definition/page", definitions).cached(),
+    get("/mosaic/holders", holders).cached(),
+    get("/mosaic/supply", supply).cached(),
     post("/mosaic/supply/batch", supplies).with_large_bodies(),
     get("/local/mosaic/definition/supply", supply_at).local(),
     get("/local/mosaics/expired", expired).local(),
-    get("/account/mosaic/definition/page", by_creator),
-    get("/account/mosaic/owned", owned),
-    get("/account/mosaic/owned/definition", owned_definitions),
+    get("/account/mosaic/definition/page", by_creator).cached(),
+    get("/account/mosaic/owned", owned).cached(),
+    get("/account/mosaic/owned/definition", owned_definitions).cached(),
     post("/account/mosaic/owned/definition/batch", owned_definitions_of_all).with_large_bodies(),
 ];
 

@@ -15,8 +15,11 @@ use crate::state::registry::{ListingIndex, Provision, ProvisionCursor};
 use crate::store::StoreError;
 
 /// Routes.
-pub const ROUTES: &[Route] =
-    &[get("/namespace", by_name), get("/namespace/root/page", roots), get("/account/namespace/page", by_owner)];
+pub const ROUTES: &[Route] = &[
+    get("/namespace", by_name).cached(),
+    get("/namespace/root/page", roots).cached(),
+    get("/account/namespace/page", by_owner).cached(),
+];
 
 /// A namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]

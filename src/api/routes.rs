@@ -67,6 +67,8 @@ pub struct Route {
     pub access: Access,
     /// Whether it writes to the mempool.
     pub writes_mempool: bool,
+    /// Whether its responses depend on nothing but the chain and the request, so that they are kept until the chain changes.
+    pub is_cached: bool,
     /// Maximum body size.
     pub body_limit: BodyLimit,
     /// Handler.
@@ -76,7 +78,8 @@ pub struct Route {
 /// Creates a public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
     let (access, body_limit) = (Access::Public, BodyLimit::Small);
-    Route { id: 0, method: Method::Get, path, access, writes_mempool: false, body_limit, handler }
+    let (writes_mempool, is_cached) = (false, false);
+    Route { id: 0, method: Method::Get, path, access, writes_mempool, is_cached, body_limit, handler }
 }
 
 /// Creates a public POST route.
@@ -98,6 +101,11 @@ impl Route {
     /// Marks the route as writing to the mempool.
     pub const fn writing_mempool(self) -> Route {
         Route { writes_mempool: true, ..self }
+    }
+
+    /// Marks the responses of a public GET route as depending on nothing but the chain and the request.
+    pub const fn cached(self) -> Route {
+        Route { is_cached: true, ..self }
     }
 
     /// Raises the body limit to [`BodyLimit::Large`].

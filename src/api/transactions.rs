@@ -21,7 +21,7 @@ use crate::store::StoreError;
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    get("/transaction/get", by_hash),
+    get("/transaction/get", by_hash).cached(),
     post("/transaction/announce", announce).with_large_bodies().writing_mempool(),
     post("/transaction/prepare-announce", prepare_announce).with_large_bodies().local().writing_mempool(),
     post("/transaction/prepare", prepare).with_large_bodies().local(),

@@ -21,9 +21,9 @@ use crate::store::StoreError;
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    get("/account/transfers/incoming", |context| of_address(context, INCOMING)),
-    get("/account/transfers/outgoing", |context| of_address(context, OUTGOING)),
-    get("/account/transfers/all", |context| of_address(context, ALL_TRANSFERS)),
+    get("/account/transfers/incoming", |context| of_address(context, INCOMING)).cached(),
+    get("/account/transfers/outgoing", |context| of_address(context, OUTGOING)).cached(),
+    get("/account/transfers/all", |context| of_address(context, ALL_TRANSFERS)).cached(),
     post("/local/account/transfers/incoming", |context| of_key(context, INCOMING)).local(),
     post("/local/account/transfers/outgoing", |context| of_key(context, OUTGOING)).local(),
     post("/local/account/transfers/all", |context| of_key(context, ALL_TRANSFERS)).local(),

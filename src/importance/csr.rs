@@ -48,11 +48,36 @@ impl Loop {
         taken
     }
 
+    /// Gives back charged units.
+    pub fn refund(&mut self, units: usize) {
+        self.budget += units as u32;
+    }
+
     /// Advances towards element `end`, one unit per element, and returns the range passed.
     pub fn advance(&mut self, end: usize) -> Range<usize> {
         let from = self.at;
         self.at += self.charge_up_to(end.saturating_sub(from));
         from..self.at
+    }
+
+    /// Passes whole groups to `visit` while the budget suffices for them; one unit for each item, and one for an empty
+    /// group. Afterwards [`Loop::next_slice`] returns a slice of the next group, if anything is left.
+    pub fn for_each_group<G: GroupAccess>(&mut self, groups: &G, mut visit: impl FnMut(usize, &[G::Item])) {
+        if self.cursor.passed > 0 {
+            return;
+        }
+        let (mut group, mut budget) = (self.cursor.group, self.budget as usize);
+        while group < groups.groups() {
+            let items = groups.group(group);
+            let cost = items.len().max(1);
+            if cost > budget {
+                break;
+            }
+            budget -= cost;
+            visit(group, items);
+            group += 1;
+        }
+        (self.cursor.group, self.budget) = (group, budget as u32);
     }
 
     /// Returns the next slice of the items of groups ([`Cursor::next_slice`]).
@@ -215,10 +240,15 @@ impl<T: Copy + Default> CountingSort<T> {
                 if self.starts.is_empty() {
                     self.starts = vec![0; groups + 2];
                 }
-                while let Some(run) = work.next_slice(source) {
-                    for (group, _) in run.items.iter().filter_map(|item| entry(run.group, item)) {
+                let mut count = |group: usize, items: &[S::Item]| {
+                    for (group, _) in items.iter().filter_map(|item| entry(group, item)) {
                         self.starts[group + 2] += 1;
                     }
+                };
+                work.for_each_group(source, &mut count);
+                while let Some(run) = work.next_slice(source) {
+                    count(run.group, run.items);
+                    work.for_each_group(source, &mut count);
                 }
                 work.cursor.at_end(source).then_some(SortStage::Sum)
             }
@@ -235,12 +265,17 @@ impl<T: Copy + Default> CountingSort<T> {
                 (work.at == total).then_some(SortStage::Place)
             }
             SortStage::Place => {
-                while let Some(run) = work.next_slice(source) {
-                    for (group, item) in run.items.iter().filter_map(|item| entry(run.group, item)) {
+                let mut place = |group: usize, items: &[S::Item]| {
+                    for (group, item) in items.iter().filter_map(|item| entry(group, item)) {
                         let place = &mut self.starts[group + 1];
                         self.items[*place as usize] = item;
                         *place += 1;
                     }
+                };
+                work.for_each_group(source, &mut place);
+                while let Some(run) = work.next_slice(source) {
+                    place(run.group, run.items);
+                    work.for_each_group(source, &mut place);
                 }
                 if !work.cursor.at_end(source) {
                     return None;

@@ -16,12 +16,15 @@ pub type SparseMatrix = Csr<(u32, f64)>;
 
 /// Continues `product = matrix · vector`; returns true when finished. The order of the additions affects the result.
 pub fn multiply(matrix: &SparseMatrix, vector: &[f64], product: &mut [f64], work: &mut Loop) -> bool {
-    while let Some(run) = work.next_slice(matrix) {
+    let add = |begun, items: &[(u32, f64)]| {
+        items.iter().fold(begun, |sum, (column, value)| sum + value * vector[*column as usize])
+    };
+    loop {
+        work.for_each_group(matrix, |row, items| product[row] = add(0.0, items));
+        let Some(run) = work.next_slice(matrix) else { return work.cursor.at_end(matrix) };
         let begun = if run.begins { 0.0 } else { product[run.group] };
-        product[run.group] =
-            run.items.iter().fold(begun, |sum, (column, value)| sum + value * vector[*column as usize]);
+        product[run.group] = add(begun, run.items);
     }
-    work.cursor.at_end(matrix)
 }
 
 /// Role of a node in the clustering.
@@ -87,7 +90,7 @@ pub struct Graph {
 }
 
 /// Senders and recipients of a node merged so far, and whether the node itself has been merged.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Merge {
     senders: usize,
     recipients: usize,
@@ -177,25 +180,30 @@ impl Graph {
 
     /// Finds the neighbours of every node. The direction of a flow does not matter.
     fn merge_neighbours(&mut self, work: &mut Loop) -> bool {
+        /// More than any node.
+        const NONE: u32 = u32::MAX;
         while work.at < self.nodes {
-            if !work.charge(1) {
-                return false;
-            }
-            let sender = self.rows.group(work.at).get(self.merge.senders).map(|entry| entry.0);
-            let recipient = self.columns.group(work.at).get(self.merge.recipients).copied();
-            let itself = (!self.merge.itself).then_some(work.at as u32);
-            match [sender, recipient, itself].into_iter().flatten().min() {
-                None => {
-                    self.neighbours.close_group();
-                    (self.merge, work.at) = (Merge::default(), work.at + 1);
+            let (senders, recipients) = (self.rows.group(work.at), self.columns.group(work.at));
+            let Merge { senders: mut passed_senders, recipients: mut passed_recipients, mut itself } = self.merge;
+            loop {
+                if !work.charge(1) {
+                    self.merge = Merge { senders: passed_senders, recipients: passed_recipients, itself };
+                    return false;
                 }
-                next => {
-                    self.neighbours.items.push(next.unwrap_or_default());
-                    self.merge.senders += usize::from(sender == next);
-                    self.merge.recipients += usize::from(recipient == next);
-                    self.merge.itself |= itself == next;
+                let sender = senders.get(passed_senders).map_or(NONE, |entry| entry.0);
+                let recipient = recipients.get(passed_recipients).copied().unwrap_or(NONE);
+                let own = if itself { NONE } else { work.at as u32 };
+                let next = sender.min(recipient).min(own);
+                if next == NONE {
+                    break;
                 }
+                self.neighbours.items.push(next);
+                passed_senders += usize::from(sender == next);
+                passed_recipients += usize::from(recipient == next);
+                itself |= own == next;
             }
+            self.neighbours.close_group();
+            (self.merge, work.at) = (Merge::default(), work.at + 1);
         }
         self.pairs = Vec::with_capacity(self.neighbours.items.len() / 2);
         (self.marks, self.counts) = (vec![0; self.nodes], vec![0; self.nodes]);
@@ -216,20 +224,24 @@ impl Graph {
                     if run.ends { Comparison::Choose { node: run.group, at: 0 } } else { Comparison::Mark }
                 }
                 Comparison::Choose { node, at } => {
-                    if !work.charge(1) {
-                        return false;
-                    }
-                    let own = self.neighbours.group(node);
-                    match own.get(at).map(|other| *other as usize) {
-                        None => Comparison::Mark,
-                        // At most all neighbours of the smaller set can be common.
-                        Some(other)
-                            if (self.neighbours.group(other).len(), other) < (own.len(), node)
-                                && self.are_similar(self.neighbours.group(other).len(), node, other) =>
-                        {
-                            Comparison::Count { node, at, passed: 0, common: 0 }
+                    let (own, from) = (self.neighbours.group(node), at);
+                    let affordable = work.charge_up_to(own.len() + 1 - from);
+                    let others = own[from..].iter().take(affordable).map(|other| *other as usize);
+                    // At most all neighbours of the smaller set can be common.
+                    let chosen = others.clone().position(|other| {
+                        let smaller = self.neighbours.group(other).len();
+                        (smaller, other) < (own.len(), node) && self.are_similar(smaller, node, other)
+                    });
+                    match chosen {
+                        Some(passed) => {
+                            work.refund(affordable - passed - 1);
+                            Comparison::Count { node, at: from + passed, passed: 0, common: 0 }
                         }
-                        Some(_) => Comparison::Choose { node, at: at + 1 },
+                        None if from + affordable == own.len() + 1 => Comparison::Mark,
+                        None => {
+                            self.comparison = Comparison::Choose { node, at: from + affordable };
+                            return false;
+                        }
                     }
                 }
                 Comparison::Count { node, at, passed, common } => {

@@ -11,6 +11,9 @@ const CROWDED_KEYS: usize = 8;
 /// Number of buckets from which on a crowded bucket no longer makes the table grow.
 const CROWDED_CAPACITY: u32 = 64;
 
+/// Empty buckets passed in one unit of work.
+const EMPTY_PER_VISIT: usize = 16;
+
 /// Returns the number of buckets of a table with `keys` keys, without growth for crowded buckets: the smallest capacity
 /// of which three quarters are at least `keys`.
 pub fn capacity(keys: u64) -> u32 {
@@ -84,6 +87,14 @@ impl JavaHashMapOrder {
 
     /// Does one unit of work of the iteration through all keys in order.
     pub fn visit(&mut self) -> Visit {
+        match self.hashes.len() {
+            0 => return Visit::End,
+            1 => {
+                self.clear();
+                return Visit::Key(0);
+            }
+            _ => {}
+        }
         let unlinked = *self.unlinked.get_or_insert(self.hashes.len());
         if let Some(key) = unlinked.checked_sub(1) {
             let bucket = (self.hashes[key] & (self.capacity - 1)) as usize;
@@ -92,19 +103,28 @@ impl JavaHashMapOrder {
             return Visit::Pending;
         }
         if self.bucket == self.capacity as usize {
-            self.hashes.clear();
-            self.next.clear();
-            (self.capacity, self.unlinked, self.bucket) = (MIN_CAPACITY, None, 0);
+            self.clear();
             return Visit::End;
         }
-        let head = &mut self.heads[self.bucket];
-        let Some(key) = head.checked_sub(1) else {
-            self.bucket += 1;
+        // Several empty buckets are one unit of work.
+        let end = self.capacity as usize;
+        let ahead = &self.heads[self.bucket..end.min(self.bucket + EMPTY_PER_VISIT)];
+        let empty = ahead.iter().take_while(|head| **head == 0).count();
+        self.bucket += empty;
+        if empty == ahead.len() {
             return Visit::Pending;
-        };
+        }
+        let head = &mut self.heads[self.bucket];
+        let key = *head - 1;
         // Removing keys while visiting them leaves the buckets empty for the next table.
         *head = self.next[key as usize];
         Visit::Key(key as usize)
+    }
+
+    fn clear(&mut self) {
+        self.hashes.clear();
+        self.next.clear();
+        (self.capacity, self.unlinked, self.bucket) = (MIN_CAPACITY, None, 0);
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use super::Node;
-use crate::api::ROUTES;
 use crate::api::routes::Method;
+use crate::api::{self, ROUTES};
 use crate::mempool;
 use crate::metrics::{Exposition, Labels, Value};
 use crate::model::Height;
@@ -263,6 +263,7 @@ impl Node<'_> {
         let mut loads = vec![
             LimitUsage::new("unconfirmed transactions", pool.len(), mempool::max_transactions(&self.network.chain)),
             LimitUsage::new("bytes of the mempool", pool.bytes(), mempool::MAX_BYTES),
+            LimitUsage::new("bytes of cached responses", self.api.cached_bytes(), api::MAX_CACHED_BYTES),
             LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
         ];
         loads.extend(self.block_processor.limit_usage());

@@ -176,6 +176,7 @@ impl Node<'_> {
     pub(super) fn set_tip(&mut self, common: Height, last: Height) -> Result<(), StoreError> {
         self.reader.release();
         self.height = last;
+        self.api.chain_changed();
         self.broker.chain_changed(common, last);
         if let Some(tip) = tip(self.reader.snapshot()?)? {
             self.tip_time = tip.timestamp;

@@ -88,6 +88,35 @@ fn a_batch_shows_accounts_in_request_order_with_duplicates() {
 }
 
 #[test]
+fn a_response_that_depends_on_the_chain_alone_is_cached_until_the_chain_changes() {
+    let scene = Scene::new();
+    let (mut api, mut node) = (Api::new(settings()), TestNode::default());
+    let line = format!("GET /account/harvests?address={}", address(98));
+    let request = TestRequest { may_be_cached: true, ..TestRequest::new(&line) };
+    let mut send = |api: &mut Api, request: &TestRequest<'_>| request.send_to_node(api, &scene, &mut node);
+    let first = send(&mut api, &request);
+    assert!(first.status == 200 && api.cached_bytes() > first.body.len());
+    scene.add_block(Vec::new());
+    let cached = send(&mut api, &request);
+    assert_eq!((cached.status, text_of(&cached), cached.headers), (200, text_of(&first), first.headers.clone()));
+    let binary = TestRequest { headers: &BINARY, ..request };
+    assert_ne!(send(&mut api, &binary).plain_body(), first.plain_body());
+    api.chain_changed();
+    assert_eq!(api.cached_bytes(), 0);
+    let ids = |response: &Response| json(response)["data"].as_array().unwrap().len();
+    let after = send(&mut api, &request);
+    assert_eq!(ids(&after), ids(&first) + 1);
+    // Errors, and what depends on more than the chain, are not cached.
+    let used = api.cached_bytes();
+    for line in ["GET /account/harvests?address=T", &format!("GET /account/get?address={}", address(1))] {
+        send(&mut api, &TestRequest { may_be_cached: true, ..TestRequest::new(line) });
+    }
+    assert_eq!(api.cached_bytes(), used);
+    api.change(settings());
+    assert_eq!(api.cached_bytes(), 0);
+}
+
+#[test]
 fn harvested_blocks_are_paged_only_from_existing_block_ids() {
     let scene = Scene::new();
     for _ in 0..11 {

@@ -476,6 +476,8 @@ pub struct TestRequest<'a> {
     pub client: Client,
     pub connection: ConnectionId,
     pub is_rate_limited: bool,
+    /// Whether the response may come from the cache. Scenes change their chains without telling the interface.
+    pub may_be_cached: bool,
 }
 
 impl<'a> TestRequest<'a> {
@@ -489,6 +491,7 @@ impl<'a> TestRequest<'a> {
             client: caller,
             connection: ConnectionId(1),
             is_rate_limited: false,
+            may_be_cached: false,
         }
     }
 
@@ -546,6 +549,9 @@ impl<'a> TestRequest<'a> {
         let TestRequest { connection, client, is_rate_limited, .. } = *self;
         let snapshot = scene.store.snapshot().unwrap();
         let context = node.context(scene.view(&snapshot, height), scene.status, request.body, units);
+        if !is_resumed && !self.may_be_cached {
+            api.chain_changed();
+        }
         let mut exchange = Exchange { connection, client, request: &request, response, is_resumed, is_rate_limited };
         let answer = api.answer(&mut exchange, context);
         node.commands.extend(answer.command);
@@ -607,7 +613,7 @@ pub fn failure_in(response: &Response) -> (u16, String) {
 }
 
 pub fn text_of(response: &Response) -> String {
-    String::from_utf8(response.body.clone()).unwrap()
+    String::from_utf8(response.plain_body().to_vec()).unwrap()
 }
 
 pub fn headers<'a>(response: &'a Response, name: &str) -> Vec<&'a str> {

@@ -13,7 +13,7 @@ use thiserror::Error;
 pub(in crate::net) use body::{Body, ChunkedBody, Extent};
 pub use request::{HEAD_LIMIT, MAX_HEADERS, Request, RequestReader};
 pub(in crate::net) use request::{decimal, may_end};
-pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, StaticText, accepts_gzip};
+pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, SharedBody, StaticText, accepts_gzip};
 
 /// A message that cannot be answered by a service. The connection is closed after the response, because the start of
 /// the next request is unknown.

@@ -1,7 +1,9 @@
 //! Responses: filled by a service, written as bytes; their compression; and texts that are sent often.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::io::Write;
+use std::rc::Rc;
 use std::sync::OnceLock;
 
 use flate2::write::GzEncoder;
@@ -31,6 +33,8 @@ pub struct Response {
     pub headers: Vec<(Cow<'static, str>, Cow<'static, str>)>,
     /// Uncompressed body. For HEAD only its length is sent.
     pub body: Vec<u8>,
+    /// A body that is sent in place of `body`.
+    pub shared_body: Option<Rc<SharedBody>>,
     /// Streams the response in chunks without a known length; `body` holds the next chunk. Set before the first chunk,
     /// as are status and headers, and not changed later.
     pub is_streaming: bool,
@@ -64,6 +68,7 @@ impl Response {
         if self.body.capacity() > MAX_SPARE_BODY_BYTES {
             self.body = Vec::new();
         }
+        self.shared_body = None;
         self.is_streaming = false;
         self.close = false;
         self.upgrade = None;
@@ -101,16 +106,16 @@ impl Response {
         if may_shrink {
             out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
         }
-        let packed = if may_shrink && !is_head {
-            let wanted = accepts_gzip(request.header_values("Accept-Encoding"));
-            wanted.then(|| gzip.compress(&self.body)).flatten()
-        } else {
-            None
+        let accepts_packed = may_shrink && !is_head && accepts_gzip(request.header_values("Accept-Encoding"));
+        let packed = match &self.shared_body {
+            _ if !accepts_packed => None,
+            Some(shared) => shared.gzipped(gzip),
+            None => gzip.compress(&self.body),
         };
         if packed.is_some() {
             out.extend_from_slice(b"Content-Encoding: gzip\r\n");
         }
-        let body = packed.unwrap_or(&self.body);
+        let body = packed.unwrap_or(self.plain_body());
         self.write_head_end(connection, body.len(), out);
         if !is_head && has_body(self.status) {
             out.extend_from_slice(body);
@@ -157,10 +162,15 @@ impl Response {
         out.extend_from_slice(&response.body);
     }
 
+    /// Returns the uncompressed body.
+    pub fn plain_body(&self) -> &[u8] {
+        self.shared_body.as_ref().map_or(&self.body, |shared| &shared.plain)
+    }
+
     /// Returns whether this response is sent compressed to a client that accepts gzip.
     fn is_compressible(&self, request: &Request<'_>, is_head: bool) -> bool {
         self.compress
-            && (GZIP_MIN_BYTES..=GZIP_MAX_BYTES).contains(&self.body.len())
+            && (GZIP_MIN_BYTES..=GZIP_MAX_BYTES).contains(&self.plain_body().len())
             && has_body(self.status)
             && (is_head || request.method == "GET")
     }
@@ -189,6 +199,30 @@ impl Response {
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A body that is sent several times, and its compressed form.
+#[derive(Debug)]
+pub struct SharedBody {
+    plain: Vec<u8>,
+    /// Compressed form, created on first use; `None` if it is not shorter.
+    gzipped: OnceCell<Option<Vec<u8>>>,
+}
+
+impl SharedBody {
+    /// Returns a body that is not compressed yet.
+    pub fn new(plain: Vec<u8>) -> SharedBody {
+        SharedBody { plain, gzipped: OnceCell::new() }
+    }
+
+    /// Returns the uncompressed body.
+    pub fn plain(&self) -> &[u8] {
+        &self.plain
+    }
+
+    fn gzipped(&self, gzip: &mut Gzip) -> Option<&[u8]> {
+        self.gzipped.get_or_init(|| gzip.compress(&self.plain).map(<[u8]>::to_vec)).as_deref()
     }
 }
 

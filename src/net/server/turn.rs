@@ -180,7 +180,7 @@ impl<S: Socket> Server<S> {
         let progress = service.handle(Event::Request(exchange), self.time, self);
         // The bytes of a forwarded request were not charged when read from the proxy.
         let forwarded_bytes = if client.is_forwarded && !is_resumed { request.body.len() } else { 0 };
-        let bytes = current.response.body.len() + forwarded_bytes;
+        let bytes = current.response.plain_body().len() + forwarded_bytes;
         self.charge(id, UNITS_PER_INPUT + (bytes / BYTES_PER_UNIT) as u32);
         current.response.close |= self.is_draining || rate == RateLimit::Ban;
         let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
