@@ -19,7 +19,7 @@ const LAYERS: &[(&str, &str)] = &[
     // Networks of IP addresses, for clients and peers.
     ("ip", ""),
     ("codec", "crypto model"),
-    ("store", "model codec metrics"),
+    ("store", "crypto model codec metrics"),
     ("state", "crypto model codec store"),
     ("rules", "crypto model codec store state"),
     ("importance", "model state"),

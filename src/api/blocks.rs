@@ -17,7 +17,7 @@ pub const ROUTES: &[Route] = &[
     get("/chain/height", height),
     get("/chain/score", score),
     get("/chain/last-block", last_block).cached(),
-    post("/block/at/public", block_at),
+    post("/block/at/public", block_at).cached(),
     get("/block/get", block_by_hash).cached(),
     post("/local/block/at", explorer_block).local(),
     post("/local/chain/blocks-after", explorer_blocks).local(),

@@ -8,14 +8,14 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use super::Format;
-use crate::net::http::SharedBody;
+use crate::net::http::{Request, SharedBody};
 
 /// Maximum memory of all responses in bytes.
 pub const MAX_CACHED_BYTES: usize = 8 << 20;
 /// Maximum size of a cached body in bytes. Longer ones are rare, and would displace many others.
 const MAX_BODY_BYTES: usize = 128 << 10;
-/// Maximum length of a request target whose response is cached.
-const MAX_TARGET_BYTES: usize = 512;
+/// Maximum length of the parts of a request that identify its response, if that is cached.
+const MAX_KEY_BYTES: usize = 512;
 /// Memory in bytes that an entry takes besides its key and its body.
 const ENTRY_BYTES: usize = 200;
 
@@ -28,19 +28,27 @@ pub struct ResponseCache {
     bytes: usize,
 }
 
-/// Identifies a response: format, path and query, as sent.
+/// Identifies a response: its format, and path, query, content type and body of the request, as sent.
 pub struct CacheKey(Vec<u8>);
 
 impl CacheKey {
-    /// Creates the key of a GET request; `None` if its target is too long to be kept.
-    pub fn new(format: Format, path: &str, query: Option<&str>) -> Option<CacheKey> {
-        let length = path.len() + query.map_or(0, str::len);
-        let mut key = Vec::with_capacity(length + 2);
+    /// Creates the key of a request; `None` if it is too long to be kept.
+    pub fn new(format: Format, path: &str, request: &Request<'_>) -> Option<CacheKey> {
+        let content_type = request.header("Content-Type").filter(|_| !request.body.is_empty());
+        // None of the first three contains a line feed.
+        let texts = [path, request.query.unwrap_or_default(), content_type.unwrap_or_default()];
+        let parts = texts.map(str::as_bytes).into_iter().chain([request.body]);
+        let length: usize = parts.clone().map(|part| part.len() + 1).sum();
+        if length > MAX_KEY_BYTES {
+            return None;
+        }
+        let mut key = Vec::with_capacity(length + 1);
         key.push(format as u8);
-        key.extend_from_slice(path.as_bytes());
-        key.extend(query.map(|_| b'?'));
-        key.extend_from_slice(query.unwrap_or_default().as_bytes());
-        (length <= MAX_TARGET_BYTES).then_some(CacheKey(key))
+        for part in parts {
+            key.extend_from_slice(part);
+            key.push(b'\n');
+        }
+        Some(CacheKey(key))
     }
 }
 
@@ -90,45 +98,68 @@ fn entry_bytes(key: &[u8], body: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::http::RequestReader;
 
-    fn key(path: &str) -> CacheKey {
-        CacheKey::new(Format::Json, path, None).unwrap()
+    fn key(format: Format, target: &str, content_type: &str, body: &str) -> Option<CacheKey> {
+        let mut reader = RequestReader::new(1 << 20);
+        let length = body.len();
+        let text =
+            format!("POST {target} HTTP/1.0\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}");
+        reader.receive(text.as_bytes());
+        let request = reader.next_request().unwrap().unwrap();
+        CacheKey::new(format, request.path, &request)
     }
 
-    fn body(cache: &ResponseCache, path: &str) -> Option<Vec<u8>> {
-        cache.get(&key(path)).map(|body| body.plain().to_vec())
+    fn get(target: &str) -> CacheKey {
+        key(Format::Json, target, "", "").unwrap()
+    }
+
+    fn body(cache: &ResponseCache, key: &CacheKey) -> Option<Vec<u8>> {
+        cache.get(key).map(|body| body.plain().to_vec())
     }
 
     #[test]
-    fn a_response_is_found_by_its_format_path_and_query_until_the_cache_is_cleared() {
+    fn a_response_is_found_by_all_that_identifies_it_until_the_cache_is_cleared() {
         let mut cache = ResponseCache::default();
-        let key = |format, query| CacheKey::new(format, "/a", query).unwrap();
-        cache.insert(key(Format::Json, Some("b=1")), b"one");
-        let found =
-            |cache: &ResponseCache, format, query| cache.get(&key(format, query)).map(|body| body.plain().to_vec());
-        assert_eq!(found(&cache, Format::Json, Some("b=1")), Some(b"one".to_vec()));
-        assert_eq!(found(&cache, Format::Binary, Some("b=1")), None);
-        assert_eq!(found(&cache, Format::Json, Some("b=2")), None);
-        assert_eq!(found(&cache, Format::Json, None), None);
-        cache.insert(key(Format::Json, Some("b=1")), b"other");
-        assert_eq!(found(&cache, Format::Json, Some("b=1")), Some(b"other".to_vec()));
-        assert_eq!(cache.bytes(), entry_bytes(b"./a?b=1", 5));
+        let keys = || {
+            [
+                get("/a?b=1"),
+                get("/a?b=2"),
+                get("/a"),
+                get("/b?b=1"),
+                key(Format::Binary, "/a?b=1", "", "").unwrap(),
+                key(Format::Json, "/a?b=1", "", "x").unwrap(),
+                key(Format::Json, "/a?b=1", "text", "x").unwrap(),
+                key(Format::Json, "/a?b=1", "text", "y").unwrap(),
+            ]
+        };
+        for (number, key) in (0u8..).zip(keys()) {
+            assert_eq!(body(&cache, &key), None, "{number}");
+            cache.insert(key, &[number]);
+        }
+        for (number, key) in (0u8..).zip(keys()) {
+            assert_eq!(body(&cache, &key), Some(vec![number]));
+        }
+        let before = cache.bytes();
+        cache.insert(get("/a?b=1"), b"longer");
+        assert_eq!((body(&cache, &get("/a?b=1")), cache.bytes()), (Some(b"longer".to_vec()), before + 10));
         cache.clear();
-        assert_eq!((found(&cache, Format::Json, Some("b=1")), cache.bytes()), (None, 0));
+        assert_eq!((body(&cache, &get("/a?b=1")), cache.bytes()), (None, 0));
     }
 
     #[test]
     fn a_full_cache_drops_its_oldest_responses_and_takes_no_long_ones() {
         let mut cache = ResponseCache::default();
+        let numbered = |number: usize| get(&format!("/{number}"));
         for number in 0..200 {
-            cache.insert(key(&format!("/{number}")), &[7; 100_000]);
+            cache.insert(numbered(number), &[7; 100_000]);
             assert!(cache.bytes() <= MAX_CACHED_BYTES);
         }
-        let kept = (0..200).filter(|number| body(&cache, &format!("/{number}")).is_some()).collect::<Vec<_>>();
+        let kept: Vec<usize> = (0..200).filter(|number| body(&cache, &numbered(*number)).is_some()).collect();
         assert_eq!(kept, (200 - kept.len()..200).collect::<Vec<_>>());
         assert!(kept.len() > 30 && cache.keys.len() == kept.len());
-        cache.insert(key("/long"), &vec![7; MAX_BODY_BYTES + 1]);
-        assert_eq!(body(&cache, "/long"), None);
-        assert!(CacheKey::new(Format::Json, &"/".repeat(MAX_TARGET_BYTES + 1), None).is_none());
+        cache.insert(get("/long"), &vec![7; MAX_BODY_BYTES + 1]);
+        assert_eq!(body(&cache, &get("/long")), None);
+        assert!(key(Format::Json, "/", "", &"x".repeat(MAX_KEY_BYTES)).is_none());
     }
 }

@@ -103,7 +103,7 @@ impl Route {
         Route { writes_mempool: true, ..self }
     }
 
-    /// Marks the responses of a public GET route as depending on nothing but the chain and the request.
+    /// Marks the responses of a public route as depending on nothing but the chain and the request.
     pub const fn cached(self) -> Route {
         Route { is_cached: true, ..self }
     }

@@ -6,7 +6,7 @@ use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, Transaction};
 use crate::state::registry::{self, ListingUpdate};
 use crate::state::{self, BlockContext, Effect, HashEpoch, Ledger, StateError, TxLocation, assign_ids};
-use crate::store::{Read, StoreError, StoredHeader, Table, Write, WriteTxn, block_key, tip};
+use crate::store::{Read, StoreError, StoredHeader, Table, Write, WriteTxn, block_key, pack_blocks, tip};
 
 /// Old blocks deleted for each stored block where only the state is kept.
 const PRUNED_PER_BLOCK: usize = 2;
@@ -123,6 +123,7 @@ pub fn store(
         Retention::Chain => {
             if let Some(old) = header.height.0.checked_sub(rewrite_limit) {
                 txn.delete_unjournaled(Table::Undo, &block_key(Height(old)))?;
+                pack_blocks(txn, Height(old))?;
             }
             Height(0)
         }

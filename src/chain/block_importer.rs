@@ -100,7 +100,9 @@ impl<'s> BlockSource<'s> {
             BlockSource::Files(files) => files.next(block).map_err(|error| ImportError::File(height, error)),
             BlockSource::Store(next, read) => {
                 let found = read(*next, block).map_err(|error| ImportError::Block(height.next(), error.into()))?;
-                *next = next.next();
+                if found {
+                    *next = next.next();
+                }
                 Ok(found)
             }
         }

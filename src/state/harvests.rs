@@ -179,12 +179,15 @@ mod tests {
 
     impl Read for RemovedAbove<'_, '_> {
         fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>> {
-            let is_removed = table == Table::Blocks && *key > *block_key(Height(self.height)).as_slice();
-            if is_removed { Ok(None) } else { self.txn.lookup(table, key, is_checked) }
+            self.txn.lookup(table, key, is_checked)
         }
 
         fn cursor(&self, table: Table) -> Result<crate::store::TableCursor<'_>> {
             self.txn.cursor(table)
+        }
+
+        fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
+            if height.0 > self.height { Ok(None) } else { self.txn.block_bytes(height) }
         }
     }
 

@@ -1,12 +1,16 @@
 //! Stored blocks.
 //!
-//! A row consists of the fields of the block and data on it, its transactions in their verifiable binary form, and an
-//! index of them. What the rest of the chain tells is left out: the height, and the hash of the parent, which is stored
-//! with the parent. Everything but the transactions shares a checksum, and each transaction has its own, so that a reader
-//! reads and verifies only what it needs of a block of possibly several megabytes.
+//! A stored block consists of its fields and data on it, its transactions in their verifiable binary form, and an index of
+//! them. What the rest of the chain tells is left out: the height, and the hash of the parent, which is stored with the
+//! parent. Everything but the transactions shares a checksum, and each transaction has its own, so that a reader reads and
+//! verifies only what it needs of a block of possibly several megabytes.
+//!
+//! A row holds one or more consecutive blocks; its key is the height of the last one. A new block gets a row of its own.
+//! Blocks that no rollback reaches are packed into rows of many blocks: LMDB stores a long row in whole pages, and a row of
+//! one block would leave half a page empty.
 
 use super::checksums::checksum;
-use super::{Read, StoreError, Table};
+use super::{Read, StoreError, Table, WriteTxn};
 use crate::codec::block::{COUNT_BYTES, HEAD_BYTES};
 use crate::codec::{ByteReader, Context, SigningForm, write_varint};
 use crate::crypto::{PublicKey, Signature};
@@ -43,16 +47,26 @@ pub struct StoredHeader {
 const SCORE_BYTES: usize = 12;
 /// Bytes of an index entry: offset of the transaction's length among the transactions, and the transaction's checksum.
 const ENTRY_BYTES: usize = 4 + 4;
-/// Bytes after the entries: the checksum of everything but the transactions.
+/// Bytes before all others: the checksum of everything but the transactions. At the end it would make the checksum of the
+/// whole row the same for all blocks: that is the nature of a CRC.
 const SUM_BYTES: usize = 4;
+/// Bytes at the end of a row: the number of its blocks after the first one. Before it are the offsets of these blocks.
+const MORE_BYTES: usize = 2;
+/// Bytes of the offset of a block in its row.
+const OFFSET_BYTES: usize = 4;
+/// Bytes of blocks from which on they are packed.
+const PACKED_BYTES: usize = 64 << 10;
+/// Heights from one attempt to pack blocks to the next.
+const PACK_EVERY: u64 = 16;
 
 impl StoredHeader {
-    /// Returns the row of a block.
+    /// Returns the row of the block alone.
     pub fn to_bytes(&self, block: &Block) -> Vec<u8> {
         let key = block_key(self.height);
         let (transactions, starts) = block.transactions_to_bytes();
         let transactions = &transactions[COUNT_BYTES..];
         let mut out = Vec::with_capacity(256 + transactions.len() + starts.len() * ENTRY_BYTES);
+        out.extend_from_slice(&[0; SUM_BYTES]);
         out.extend_from_slice(&self.hash.0);
         out.extend_from_slice(&self.generation_hash.0);
         out.extend_from_slice(&block.signature.as_ref().map_or([0; 64], |signature| signature.0));
@@ -88,13 +102,14 @@ impl StoredHeader {
             out.extend_from_slice(&(*start as u32).to_le_bytes());
             out.extend_from_slice(&checksum(Table::Blocks, &key, &[&transactions[*start..end]]).to_le_bytes());
         }
-        let sum = checksum(Table::Blocks, &key, &[&out[..head], &out[behind..]]);
-        out.extend_from_slice(&sum.to_le_bytes());
+        let sum = checksum(Table::Blocks, &key, &[&out[SUM_BYTES..head], &out[behind..]]);
+        out[..SUM_BYTES].copy_from_slice(&sum.to_le_bytes());
+        out.extend_from_slice(&[0; MORE_BYTES]);
         out
     }
 }
 
-/// The row of a block. Everything but the transactions is verified when it is opened, each transaction when it is read.
+/// A stored block. Everything but the transactions is verified when it is opened, each transaction when it is read.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRow<'a> {
     height: Height,
@@ -119,13 +134,14 @@ pub struct BlockRow<'a> {
 }
 
 impl<'a> BlockRow<'a> {
-    pub(super) fn open(height: Height, row: &'a [u8]) -> Result<BlockRow<'a>, StoreError> {
-        BlockRow::parse(height, row).ok_or_else(|| corrupt(height))
+    /// Opens the block at a height from its bytes.
+    pub(super) fn open(height: Height, bytes: &'a [u8]) -> Result<BlockRow<'a>, StoreError> {
+        BlockRow::parse(height, bytes).ok_or_else(|| corrupt(height))
     }
 
-    /// Splits a row, and compares everything but the transactions with its checksum.
+    /// Splits a stored block, and compares everything but the transactions with its checksum.
     fn parse(height: Height, bytes: &'a [u8]) -> Option<BlockRow<'a>> {
-        let (rest, sum) = bytes.split_last_chunk::<SUM_BYTES>()?;
+        let (sum, rest) = bytes.split_first_chunk::<SUM_BYTES>()?;
         let mut input = ByteReader(rest);
         let (hash, generation_hash) = (Hash256(input.array()?), Hash256(input.array()?));
         let (signature, signer) = (Signature(input.array()?), PublicKey(input.array()?));
@@ -273,10 +289,73 @@ pub fn block_key(height: Height) -> [u8; 8] {
     height.0.to_be_bytes()
 }
 
-/// Returns the row of the block at a height.
+/// Returns the bytes of the block at a height from a row with its key; `None` if the block is not in that row.
+pub(super) fn block_in<'a>(key: &[u8], row: &'a [u8], height: Height) -> Result<Option<&'a [u8]>, StoreError> {
+    let last = last_of(key)?;
+    let find = || {
+        let (rest, more) = row.split_last_chunk::<MORE_BYTES>()?;
+        let more = usize::from(u16::from_le_bytes(*more));
+        let index = more.checked_sub(usize::try_from(last.0.checked_sub(height.0)?).ok()?)?;
+        let (blocks, offsets) = rest.split_at_checked(rest.len().checked_sub(more * OFFSET_BYTES)?)?;
+        let (offsets, _) = offsets.as_chunks::<OFFSET_BYTES>();
+        let offset = |index: usize| offsets.get(index).map(|offset| u32::from_le_bytes(*offset) as usize);
+        let start = if index == 0 { 0 } else { offset(index - 1)? };
+        blocks.get(start..offset(index).unwrap_or(blocks.len()))
+    };
+    Ok(find())
+}
+
+/// Returns the height of the last block of a row.
+fn last_of(key: &[u8]) -> Result<Height, StoreError> {
+    let height = key.try_into().map_err(|_| StoreError::Damaged("a block's key"))?;
+    Ok(Height(u64::from_be_bytes(height)))
+}
+
+/// Returns the block at a height as it is stored.
 pub fn block_row(state: &(impl Read + ?Sized), height: Height) -> Result<Option<BlockRow<'_>>, StoreError> {
-    let row = state.get_unverified(Table::Blocks, &block_key(height))?;
-    row.map(|row| BlockRow::open(height, row)).transpose()
+    state.block_bytes(height)?.map(|bytes| BlockRow::open(height, bytes)).transpose()
+}
+
+/// Packs blocks up to `last`, which no rollback reaches, once there are enough of them. Rows are at least
+/// [`PACKED_BYTES`] long and about as long as that, unless a block is longer.
+pub fn pack_blocks(txn: &mut WriteTxn<'_>, last: Height) -> Result<(), StoreError> {
+    if !last.0.is_multiple_of(PACK_EVERY) {
+        return Ok(());
+    }
+    // The rows of one block at the end, newest first.
+    let (mut cursor, mut first, mut bytes) = (txn.cursor(Table::Blocks)?, None, 0);
+    let mut row = cursor.seek(&block_key(last))?;
+    while let Some((key, value)) = row.filter(|(_, value)| value.ends_with(&[0; MORE_BYTES])) {
+        (first, bytes) = (Some(key.to_vec()), bytes + value.len());
+        row = cursor.previous()?;
+    }
+    let Some(first) = first.filter(|_| bytes >= PACKED_BYTES) else { return Ok(()) };
+    let mut packed = Vec::new();
+    let mut row = cursor.seek(&first)?;
+    while let Some((key, value)) = row.filter(|(key, _)| *key <= block_key(last).as_slice()) {
+        packed.push((last_of(key)?, value[..value.len() - MORE_BYTES].to_vec()));
+        row = cursor.next()?;
+    }
+    drop(cursor);
+    let mut blocks = packed.into_iter();
+    while let Some((first, mut row)) = blocks.next() {
+        let (mut offsets, mut end) = (Vec::new(), first);
+        while row.len() < PACKED_BYTES
+            && let Some((height, block)) = blocks.next()
+        {
+            offsets.push(row.len() as u32);
+            row.extend_from_slice(&block);
+            end = height;
+        }
+        if row.len() < PACKED_BYTES || offsets.is_empty() {
+            continue;
+        }
+        offsets.iter().for_each(|offset| row.extend_from_slice(&offset.to_le_bytes()));
+        row.extend_from_slice(&(offsets.len() as u16).to_le_bytes());
+        txn.delete_range_unjournaled(Table::Blocks, &block_key(first), &block_key(Height(end.0 - 1)))?;
+        txn.put_unjournaled(Table::Blocks, &block_key(end), &row)?;
+    }
+    Ok(())
 }
 
 /// Returns the header of the block at a height.
@@ -320,8 +399,9 @@ pub fn stored_block(
 /// Returns the header of the last block; `None` if there is none.
 pub fn tip(state: &impl Read) -> Result<Option<StoredHeader>, StoreError> {
     let Some((key, row)) = state.cursor(Table::Blocks)?.last()? else { return Ok(None) };
-    let height = key.try_into().map_err(|_| StoreError::Damaged("a block's key"))?;
-    Ok(Some(BlockRow::open(Height(u64::from_be_bytes(height)), row)?.header()))
+    let last = last_of(key)?;
+    let bytes = block_in(key, row, last)?.ok_or_else(|| corrupt(last))?;
+    Ok(Some(BlockRow::open(last, bytes)?.header()))
 }
 
 #[cfg(test)]
@@ -332,7 +412,7 @@ pub(super) mod tests {
     use crate::model::network::NAMESPACE_SINK;
     use crate::model::transaction::{Transfer, wire_version};
     use crate::model::{Body, NetworkByte};
-    use crate::store::test_store;
+    use crate::store::{ChainIdentity, Options, Store, test_store};
 
     const BYTE: NetworkByte = NetworkByte::TESTNET;
     /// Hash of the parent of a block of these tests.
@@ -378,6 +458,12 @@ pub(super) mod tests {
         (header, block)
     }
 
+    /// Opens the block at a height in a row of one block.
+    fn open(height: Height, row: &[u8]) -> Result<BlockRow<'_>, StoreError> {
+        let bytes = block_in(&block_key(height), row, height)?;
+        bytes.map_or_else(|| Err(corrupt(height)), |bytes| BlockRow::open(height, bytes))
+    }
+
     /// Stores a block of a height with its parent. Returns its row.
     fn stored(txn: &mut crate::store::WriteTxn<'_>, header: &StoredHeader, block: &Block) -> Vec<u8> {
         let parent = Height(header.height.0 - 1);
@@ -396,7 +482,7 @@ pub(super) mod tests {
             let (header, block) = block(Height(7), count);
             let mut batch = store.begin_write().unwrap();
             let bytes = stored(&mut batch, &header, &block);
-            let row = BlockRow::open(header.height, &bytes).unwrap();
+            let row = open(header.height, &bytes).unwrap();
             assert_eq!(row.header(), header);
             let (mut read, whole) = (Vec::new(), block.to_bytes(SigningForm::Verifiable));
             assert!(read_block_bytes(&batch, header.height, &mut read).unwrap());
@@ -413,8 +499,19 @@ pub(super) mod tests {
             }
             assert_eq!(row.transaction(count).unwrap(), None);
             assert_eq!(row.transactions().count(), count);
-            assert!(BlockRow::open(Height(8), &bytes).is_err());
+            assert!(open(Height(8), &bytes).is_err());
         }
+    }
+
+    #[test]
+    fn different_blocks_at_a_height_have_different_checksums() {
+        let row_checksum = |hash: u8| {
+            let (mut header, block) = block(Height(7), 0);
+            header.hash = Hash256([hash; 32]);
+            checksum(Table::Blocks, &block_key(Height(7)), &[&header.to_bytes(&block)])
+        };
+        let different: std::collections::BTreeSet<u32> = (0..=255).map(row_checksum).collect();
+        assert_eq!(different.len(), 256);
     }
 
     #[test]
@@ -425,6 +522,51 @@ pub(super) mod tests {
         header.ids = (30_000_000, 30_000_000);
         header.score = 1 << 72;
         assert!(header.to_bytes(&block).len() <= 235, "{}", header.to_bytes(&block).len());
+    }
+
+    #[test]
+    fn blocks_are_found_and_counted_alike_before_and_after_they_are_packed() {
+        const LAST: u64 = 1_000;
+        let folder = tempfile::tempdir().unwrap();
+        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
+        let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 26 }).unwrap();
+        let mut batch = store.begin_write().unwrap();
+        let stored = |height: u64| {
+            // Some are longer than a packed row, most are empty.
+            let (mut header, block) = block(Height(height), [0, 0, 3, 0, 40, 0, 0, 400][height as usize * 7 % 97 % 8]);
+            header.hash = Hash256([height as u8; 32]);
+            (header, block)
+        };
+        let pack_at = |batch: &mut WriteTxn<'_>, height: u64| pack_blocks(batch, Height(height)).unwrap();
+        for height in 1..=LAST {
+            let (header, block) = stored(height);
+            batch.put_unjournaled(Table::Blocks, &block_key(header.height), &header.to_bytes(&block)).unwrap();
+            pack_at(&mut batch, height.saturating_sub(100));
+        }
+        let rows = batch.keys_with_prefix(Table::Blocks, &[]).unwrap();
+        assert!(rows.len() < 300, "{}", rows.len());
+        for height in LAST - 99..=LAST {
+            assert!(rows.contains(&block_key(Height(height)).to_vec()), "{height} can be undone");
+        }
+        batch.commit().unwrap();
+        let snapshot = store.snapshot().unwrap();
+        let mut before = Hash256::default();
+        for height in 1..=LAST {
+            let (header, mut block) = stored(height);
+            block.previous_hash = before.into();
+            before = header.hash;
+            let found = stored_block(&snapshot, header.height, Context::trusted_store()).unwrap();
+            assert_eq!(found, Some((header, block)), "{height}");
+        }
+        assert_eq!(tip(&snapshot).unwrap().map(|tip| tip.height), Some(Height(LAST)));
+        assert!(block_row(&snapshot, Height(0)).unwrap().is_none());
+        assert!(block_row(&snapshot, Height(LAST + 1)).unwrap().is_none());
+        snapshot.verify_all().unwrap();
+        // Packing again changes nothing.
+        drop(snapshot);
+        let mut batch = store.begin_write().unwrap();
+        (0..LAST - 100).for_each(|height| pack_at(&mut batch, height));
+        assert_eq!(batch.keys_with_prefix(Table::Blocks, &[]).unwrap(), rows);
     }
 
     #[test]
@@ -459,7 +601,7 @@ pub(super) mod tests {
                 header.previous_harvests[1] = Height(if previous[1] { 1 } else { 0 });
             }
             let bytes = header.to_bytes(&block);
-            prop_assert_eq!(BlockRow::open(header.height, &bytes).unwrap().header(), header);
+            prop_assert_eq!(open(header.height, &bytes).unwrap().header(), header);
         }
 
         #[test]
@@ -470,10 +612,10 @@ pub(super) mod tests {
             let transactions = transactions.len() - COUNT_BYTES;
             let bit = place.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let first = bytes.len() - SUM_BYTES - count * ENTRY_BYTES - transactions;
+            let first = bytes.len() - MORE_BYTES - count * ENTRY_BYTES - transactions;
             let in_transactions = (bit / 8).checked_sub(first).filter(|at| *at < transactions);
             let changed = in_transactions.and_then(|at| starts.iter().rposition(|start| *start <= at));
-            match (BlockRow::open(header.height, &bytes), changed) {
+            match (open(header.height, &bytes), changed) {
                 (Err(_), None) => {}
                 (Ok(row), Some(changed)) => {
                     prop_assert!(row.append_bytes(PARENT, &mut Vec::new()).is_err());
@@ -486,9 +628,9 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_are_rejected_as_a_block_row(start in prop::sample::select(vec![0usize, 189]), bytes: Vec<u8>) {
+        fn arbitrary_bytes_are_rejected_as_a_block_row(start in prop::sample::select(vec![0usize, 193]), bytes: Vec<u8>) {
             let row = [&vec![0; start], bytes.as_slice()].concat();
-            prop_assert!(BlockRow::open(Height(1), &row).is_err());
+            prop_assert!(open(Height(1), &row).is_err());
         }
     }
 }

@@ -18,7 +18,8 @@ mod write;
 
 pub use backup::{StoreBackup, remove_backup};
 pub use blocks::{
-    BlockRow, StoredHeader, block_key, block_row, parent_hash, read_block_bytes, stored_block, stored_header, tip,
+    BlockRow, StoredHeader, block_key, block_row, pack_blocks, parent_hash, read_block_bytes, stored_block,
+    stored_header, tip,
 };
 pub use durability::{BootId, SyncFile, recover_to_durable, refuse_unrecovered};
 pub use error::{Result, StoreError, folder_error_text};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lmdb::{Cursor as _, InactiveTransaction, RoCursor, RoTransaction, Transaction};
 
+use super::blocks::{block_in, block_key};
 use super::checksums::{
     self, FIRST, LAST, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start, row_value,
 };
@@ -13,6 +14,7 @@ use super::error::StoreError;
 use super::open::Store;
 use super::tables::Table;
 use super::write::TableChanges;
+use crate::model::Height;
 
 /// A readable state: a snapshot, or a write transaction with its own changes.
 pub trait Read {
@@ -30,6 +32,12 @@ pub trait Read {
     /// Returns the value of a key without verifying its checksum, for callers that read a part of it and verify that.
     fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         self.lookup(table, key, false)
+    }
+
+    /// Returns the bytes of the block at a height. They have checksums of their own, which are not verified here.
+    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+        let row = self.cursor(Table::Blocks)?.seek(&block_key(height))?;
+        row.map_or(Ok(None), |(key, row)| block_in(key, row, height))
     }
 
     /// Returns whether a key is present.
@@ -134,6 +142,10 @@ impl<R: Read + ?Sized> Read for &R {
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
         (**self).cursor(table)
+    }
+
+    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+        (**self).block_bytes(height)
     }
 }
 
@@ -398,6 +410,23 @@ pub trait Verify {
             None => Ok(None),
         }
     }
+
+    /// Returns the bytes of the block at a height ([`Read::block_bytes`]). Blocks that can be undone are in rows of their
+    /// own, whose ranges are verified; so are the rows that could hold a block that is not found.
+    fn verified_block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+        let (table, key) = (Table::Blocks, block_key(height));
+        check_stop(self.stop())?;
+        self.ensure_row_verified(table, &key)?;
+        let (last, block) = match found(self.raw_cursor(table)?.get(Some(&key), None, SET_RANGE))? {
+            Some((Some(last), row)) => (Some(last), block_in(last, row_value(table, last, row, false)?, height)?),
+            Some((None, _)) => return Err(StoreError::Damaged("an entry without a key")),
+            None => (None, None),
+        };
+        if block.is_none() {
+            self.ensure_verified(table, &key, last)?;
+        }
+        Ok(block)
+    }
 }
 
 /// A snapshot of the last commit at its creation. Cheap, but to be dropped soon: LMDB keeps old pages for it.
@@ -431,6 +460,10 @@ impl Read for Snapshot<'_> {
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
         Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop(), Some(self)))
+    }
+
+    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+        self.verified_block_bytes(height)
     }
 }
 

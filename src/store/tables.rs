@@ -45,7 +45,8 @@ enum Rows {
 tables! {
     /// `schema`, `network` → version and network of the store.
     Meta: "meta", Other, Anywhere;
-    /// Height → block, data on it, and index of its transactions ([`crate::store::BlockRow`]).
+    /// Height of the last block of the row → blocks, data on them, and indexes of their transactions
+    /// ([`crate::store::BlockRow`]).
     Blocks: "blocks", Other, Last;
     /// Height → undo journal, for the last blocks only.
     Undo: "undo", Other, Last;

@@ -15,6 +15,7 @@ use super::open::Store;
 use super::read::{Read, Snapshot, TableCursor, Verify};
 use super::tables::Table;
 use crate::codec::ByteReader;
+use crate::model::Height;
 
 /// Longer values take overflow pages.
 const PAGE: usize = 4096;
@@ -334,6 +335,10 @@ impl Read for WriteTxn<'_> {
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
         Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop(), Some(self)))
+    }
+
+    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+        self.verified_block_bytes(height)
     }
 }
 

@@ -593,7 +593,8 @@ fn a_check_finds_a_flipped_bit_in_every_table() {
     let history = ["--set", "nis.optionalFeatures=HISTORICAL_ACCOUNT_DATA"];
     import_all(&place, &history).expect_success();
     let empty = empty_or_checked(&place, tables);
-    assert_eq!(empty, ["hash-runs", "expired-mosaics", "signposts"], "tables that the chain does not touch");
+    let untouched = ["hash-runs", "expired-mosaics", "signposts", "harvests"];
+    assert_eq!(empty, untouched, "tables that the chain does not touch");
 }
 
 #[test]
@@ -660,26 +661,16 @@ fn a_check_may_trust_blocks_below_a_checkpoint() {
 
 #[test]
 fn a_corrupt_block_is_never_exported() {
-    // Type to signer, and the previous block's hash to the end of the transactions; not the signature.
-    const SIGNATURE: usize = 4 + 4 + 4 + (4 + 32);
     let place = full();
     let whole = place.data_file();
     let blocks = rows(&place, Table::Blocks);
-    let file = fs::read(tiny("blocks.bin")).expect("the chain");
     for (height, (key, value)) in (1..).zip(&blocks).skip(1).step_by(7) {
-        let start = block_offset(&file, height);
-        let length = u32::from_le_bytes(*file[start - 4..].first_chunk().expect("a length")) as usize;
-        let (block, end) = (value.len() - length, length);
-        for at in [0, 9, 20, SIGNATURE + 68 + 10, SIGNATURE + 68 + 40, end - 1] {
-            flip(&place, Table::Blocks, &(key.clone(), value.clone()), block + at);
-            place.run("export", &[]).expect_failure(1, &[&format!("height {height}"), "damaged"]);
+        for at in (0..value.len()).step_by(value.len() / 7) {
+            flip(&place, Table::Blocks, &(key.clone(), value.clone()), at);
+            let words = [&format!("height {height}"), "damaged"];
+            place.run("export", &["--from", &height.to_string()]).expect_failure(1, &words);
             restore(&place, &whole);
         }
-        // And its hash, at the start of its stored header.
-        flip(&place, Table::Blocks, &(key.clone(), value.clone()), 5);
-        let words = [&format!("height {height}"), "damaged"];
-        place.run("export", &["--from", &height.to_string()]).expect_failure(1, &words);
-        restore(&place, &whole);
     }
     // A missing block.
     place.change(|batch| batch.delete_unjournaled(Table::Blocks, &blocks[29].0).expect("a row"));

@@ -111,6 +111,8 @@ fn replay(chain: &str, recording: &str) {
         let Ok(Some(request)) = reader.next_request() else { continue };
         let address = recorded.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let caller = Client { listener: ListenerId(0), address, is_forwarded: false, is_unidentified: false };
+        // Cached responses would take one step.
+        [&mut api, &mut stepping].into_iter().for_each(Api::chain_changed);
         let (whole, _) = answer(&mut api, &chain, &store, &request, caller, UNLIMITED);
         let (stepped, steps) = answer(&mut stepping, &chain, &store, &request, caller, 1);
         assert!(stepped.body == whole.body, "{}", recorded.line());

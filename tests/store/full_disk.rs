@@ -217,13 +217,13 @@ mount -o remount,size=64m "$DISK"
 }
 
 #[test]
-fn a_disk_that_fills_up_during_a_reindex_ends_it_and_the_next_one_continues() {
+fn a_disk_that_fills_up_during_a_reindex_ends_it_and_the_next_one_succeeds() {
     let Some(disk) = Disk::new() else { return };
-    // There is just enough space, and something else uses it once the new store has begun to grow.
+    // There is just enough space, and something else uses it once the new store exists.
     let script = r#"
 head -c $(($(stat -f -c '%a * %S' "$DISK") - 25000000)) /dev/zero >"$DISK/filler"
 "$1" reindex --data "$2" & reindex=$!
-while [ ! -e "$2/reindex/data.mdb" ] || [ $(stat -c %s "$2/reindex/data.mdb") -lt 500000 ]; do sleep 0.01; done
+while [ ! -e "$2/reindex/data.mdb" ]; do sleep 0.01; done
 cat /dev/zero >>"$DISK/filler" 2>/dev/null || true
 if wait $reindex; then exit 5; fi
 "$1" digest --data "$2"
@@ -233,7 +233,7 @@ rm "$DISK/filler"
 "#;
     let (lines, log) = in_a_shell(&disk, "256m", "all-forks", script);
     assert!(lines.len() == 3 && lines[1] == lines[0] && lines[2] == lines[0], "{lines:?}");
-    assert!(log.contains(FULL) && log.contains("from height"), "{log}");
+    assert!(log.contains(FULL), "{log}");
 }
 
 #[test]
