@@ -291,18 +291,18 @@ pub fn block_key(height: Height) -> [u8; 8] {
 
 /// Returns the bytes of the block at a height from a row with its key; `None` if the block is not in that row.
 pub(super) fn block_in<'a>(key: &[u8], row: &'a [u8], height: Height) -> Result<Option<&'a [u8]>, StoreError> {
-    let last = last_of(key)?;
+    let Some(back) = last_of(key)?.0.checked_sub(height.0) else { return Ok(None) };
+    let (rest, more) = row.split_last_chunk::<MORE_BYTES>().ok_or_else(|| corrupt(height))?;
+    let more = usize::from(u16::from_le_bytes(*more));
+    let Some(index) = usize::try_from(back).ok().and_then(|back| more.checked_sub(back)) else { return Ok(None) };
     let find = || {
-        let (rest, more) = row.split_last_chunk::<MORE_BYTES>()?;
-        let more = usize::from(u16::from_le_bytes(*more));
-        let index = more.checked_sub(usize::try_from(last.0.checked_sub(height.0)?).ok()?)?;
         let (blocks, offsets) = rest.split_at_checked(rest.len().checked_sub(more * OFFSET_BYTES)?)?;
         let (offsets, _) = offsets.as_chunks::<OFFSET_BYTES>();
         let offset = |index: usize| offsets.get(index).map(|offset| u32::from_le_bytes(*offset) as usize);
         let start = if index == 0 { 0 } else { offset(index - 1)? };
         blocks.get(start..offset(index).unwrap_or(blocks.len()))
     };
-    Ok(find())
+    find().map(Some).ok_or_else(|| corrupt(height))
 }
 
 /// Returns the height of the last block of a row.
@@ -460,8 +460,7 @@ pub(super) mod tests {
 
     /// Opens the block at a height in a row of one block.
     fn open(height: Height, row: &[u8]) -> Result<BlockRow<'_>, StoreError> {
-        let bytes = block_in(&block_key(height), row, height)?;
-        bytes.map_or_else(|| Err(corrupt(height)), |bytes| BlockRow::open(height, bytes))
+        block_in(&block_key(height), row, height)?.map_or(Err(corrupt(height)), |bytes| BlockRow::open(height, bytes))
     }
 
     /// Stores a block of a height with its parent. Returns its row.
