@@ -34,6 +34,7 @@ mod settings;
 pub mod streams;
 #[cfg(test)]
 mod tests;
+mod transaction_status;
 mod transactions;
 mod transfers;
 pub(crate) mod url;

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::{ApiError, RequestContext};
 use super::{
-    account_history, accounts, blocks, harvesting, mosaics, namespaces, node, peer_requests, peers, push, transactions,
-    transfers,
+    account_history, accounts, blocks, harvesting, mosaics, namespaces, node, peer_requests, peers, push,
+    transaction_status, transactions, transfers,
 };
 
 /// Maximum size of a request body.
@@ -126,6 +126,7 @@ const RESOURCES: &[&[Route]] = &[
     transfers::ROUTES,
     account_history::ROUTES,
     transactions::ROUTES,
+    transaction_status::ROUTES,
     harvesting::ROUTES,
     namespaces::ROUTES,
     mosaics::ROUTES,

@@ -15,7 +15,7 @@ use crate::crypto::Verifier;
 use crate::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp};
 use crate::store::{Store, StoreError, StoredHeader, WriteTxn, block_row, read_block_bytes};
 
-/// Default limit of changed rows per batch. Each changed row takes at most a page of memory, or a few more.
+/// Default limit of changed rows per batch. LMDB bounds the memory that they take.
 const BATCH_ROWS: u32 = 28_000;
 
 /// Bytes of blocks kept in memory after which a batch is committed.

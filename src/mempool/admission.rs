@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::{ChainSnapshot, ContentHash, MAX_BYTES, MAX_CLASS_BLOCKS, Mempool, MempoolContent, MempoolEntry};
+use super::{ChainSnapshot, ContentHash, Fate, MAX_BYTES, MAX_CLASS_BLOCKS, Mempool, MempoolContent, MempoolEntry};
 use crate::codec::SigningForm;
 use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
@@ -48,13 +48,25 @@ impl Mempool {
     /// a copy with a wrong signature does not keep the valid transaction out. Completes a pending rebuild first.
     pub fn add(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult {
         self.finish_rebuild(confirmed)?;
-        let root = MempoolEntry::new(transaction, confirmed.network.byte);
+        let root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
         require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;
-        let has_room = self.content.has_room_for(&root, confirmed)?;
-        require(has_room, ValidationResult::FailureTransactionCacheTooFull)?;
+        if !self.content.has_room_for(&root, confirmed)? {
+            // A copy with another signature has the same hash: it must not tell what became of the transaction.
+            if check_signatures(&root, confirmed, &mut self.verifier).is_ok() {
+                self.fates.reject(&root.hashes, Fate::Displaced, confirmed.now);
+            }
+            return Err(ValidationResult::FailureTransactionCacheTooFull.into());
+        }
         rules::transactions_are_new(std::slice::from_ref(&root.hashes), confirmed.snapshot)?;
         check_signatures(&root, confirmed, &mut self.verifier)?;
-        self.content.insert(root, confirmed, &mut self.newly_accepted)
+        let hashes = root.hashes.clone();
+        let outcome = self.content.insert(root, confirmed, &mut self.newly_accepted);
+        if let Err(Rejection::Result(result)) = &outcome
+            && *result != ValidationResult::Neutral
+        {
+            self.fates.reject(&hashes, Fate::Rejected(*result), confirmed.now);
+        }
+        outcome
     }
 }
 
@@ -137,7 +149,7 @@ impl MempoolContent {
 
     /// Attaches a cosignature. A second one of the same signer is accepted and pays like the first, but is not stored.
     fn attach(&mut self, number: u64, cosignature: &MempoolEntry, confirmed: &ChainSnapshot<'_>) {
-        self.children.insert(cosignature.hashes.own);
+        self.children.insert(cosignature.hashes.own, number);
         self.bytes += cosignature.bytes;
         if let Some(mut multisig) = self.entries.remove(&number) {
             multisig.attach(cosignature, confirmed.network.byte);

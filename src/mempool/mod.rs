@@ -5,6 +5,7 @@
 //! step; meanwhile queries return the previous content.
 
 mod admission;
+mod fates;
 mod rebuild;
 mod recent_results;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use fates::{Fate, FateRecord, Fates, MAX_FATES};
 pub use recent_results::{ContentHash, MAX_RESULTS, RecentResults};
 
 use self::rebuild::{AddedBlocks, Rebuild};
@@ -52,12 +54,14 @@ pub struct MempoolEntry {
     pub accounts: Vec<Address>,
     /// Size in bytes.
     pub bytes: usize,
+    /// When it arrived, in network time.
+    pub since: Timestamp,
     number: u64,
 }
 
 impl MempoolEntry {
-    /// Creates an entry.
-    pub fn new(transaction: Transaction, network: NetworkByte) -> MempoolEntry {
+    /// Creates an entry of a transaction that arrives at the time `since`.
+    pub fn new(transaction: Transaction, network: NetworkByte, since: Timestamp) -> MempoolEntry {
         let hashes = transaction.hashes();
         let fee_payer = match &transaction.body {
             Body::Multisig(body) => body.inner.signer_address(network),
@@ -66,7 +70,7 @@ impl MempoolEntry {
         };
         let accounts = rules::participants(&transaction, network);
         let bytes = transaction.to_bytes(SigningForm::Verifiable).len();
-        MempoolEntry { transaction: Rc::new(transaction), hashes, fee_payer, accounts, bytes, number: 0 }
+        MempoolEntry { transaction: Rc::new(transaction), hashes, fee_payer, accounts, bytes, since, number: 0 }
     }
 
     /// Returns its sort key in the order of selection for a block.
@@ -108,6 +112,8 @@ pub struct Mempool {
     verifier: Verifier,
     /// Results of recent pushes.
     recent_results: RecentResults,
+    /// What became of transactions that are neither here nor in the chain.
+    pub fates: Fates,
     /// Accepted transactions that are not published yet, oldest first, as they arrived, from whatever source: a multisig
     /// transaction without cosignatures attached since, a cosignature separately. Transactions that a rebuild takes over
     /// are not repeated.
@@ -133,8 +139,8 @@ struct MempoolContent {
     importance_transfers: BTreeSet<(Address, u64)>,
     /// Number of transactions that an account pays for, by class: multisig or not.
     by_fee_payer: BTreeMap<(bool, Address), usize>,
-    /// Hashes of all children, including surplus cosignatures.
-    children: BTreeSet<Hash256>,
+    /// Numbers of the transactions by the hashes of their children, including surplus cosignatures.
+    children: BTreeMap<Hash256, u64>,
     /// Bytes of all transactions, including surplus cosignatures.
     bytes: usize,
     changes: Changes,
@@ -167,14 +173,14 @@ impl Mempool {
     /// Adds a transaction without validation.
     #[cfg(test)]
     pub fn add_unchecked(&mut self, transaction: Transaction, network: NetworkByte) {
-        self.content.push(MempoolEntry::new(transaction, network));
+        self.content.push(MempoolEntry::new(transaction, network, Timestamp(0)));
     }
 }
 
 impl MempoolContent {
     /// Returns whether a transaction or a child of it is contained, also as a child.
     fn contains(&self, hashes: &Hashes) -> bool {
-        hashes.all().any(|hash| self.by_hash.contains_key(hash) || self.children.contains(hash))
+        hashes.all().any(|hash| self.by_hash.contains_key(hash) || self.children.contains_key(hash))
     }
 
     fn push(&mut self, mut root: MempoolEntry) {
@@ -186,7 +192,7 @@ impl MempoolContent {
         self.by_fee.insert(root.rank());
         self.index(&root);
         *self.by_fee_payer.entry((root.is_multisig(), root.fee_payer)).or_default() += 1;
-        self.children.extend(&root.hashes.children);
+        self.children.extend(root.hashes.children.iter().map(|child| (*child, number)));
         self.entries.insert(number, root);
     }
 
@@ -246,6 +252,12 @@ impl Mempool {
         }
         let found = found.iter().take(limit).filter_map(|(_, number)| self.content.entries.get(number));
         Ok(found.map(|root| Rc::clone(&root.transaction)).collect())
+    }
+
+    /// Returns the transaction with a hash, or the one that contains it.
+    pub fn by_hash(&self, hash: &Hash256) -> Option<&MempoolEntry> {
+        let MempoolContent { by_hash, children, entries, .. } = &self.content;
+        by_hash.get(hash).or_else(|| children.get(hash)).and_then(|number| entries.get(number))
     }
 
     /// Returns whether an importance transfer that affects an account is unconfirmed.

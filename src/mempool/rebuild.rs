@@ -5,10 +5,10 @@ use std::mem;
 use std::time::Duration;
 
 use super::admission::check_signatures;
-use super::{ChainSnapshot, Mempool, MempoolContent, MempoolEntry};
+use super::{ChainSnapshot, Fate, Mempool, MempoolContent, MempoolEntry};
 use crate::budget::Budget;
 use crate::model::{Hash256, Height, Timestamp, Transaction};
-use crate::rules::Rejection;
+use crate::rules::{Rejection, ValidationResult};
 use crate::store::{StoreError, stored_block};
 
 /// Interval between two removals of expired transactions.
@@ -41,6 +41,7 @@ impl Mempool {
 
     /// Removes expired transactions once a second; `uptime` is the time since the start.
     pub fn tick(&mut self, now: Timestamp, uptime: Duration) {
+        self.fates.tick(now);
         if uptime >= self.next_expiry {
             self.next_expiry = uptime + EXPIRY_INTERVAL;
             self.drop_expired(now);
@@ -102,8 +103,14 @@ impl Mempool {
 
     /// Removes expired transactions and those that depend on them.
     pub fn drop_expired(&mut self, now: Timestamp) {
-        let count = self.len();
-        self.content.entries.retain(|_, root| !root.transaction.is_expired(now));
+        let (count, fates) = (self.len(), &mut self.fates);
+        self.content.entries.retain(|_, root| {
+            let is_expired = root.transaction.is_expired(now);
+            if is_expired {
+                fates.drop(&root.hashes, Fate::Expired, now);
+            }
+            !is_expired
+        });
         if self.len() < count {
             self.begin_rebuild(self.content.entries.keys().copied().collect(), Vec::new());
         }
@@ -125,12 +132,15 @@ impl Mempool {
     /// Performs one step of the rebuild: takes over one transaction.
     pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
+        let (hashes, is_returned);
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
             let Some(root) = self.content.entries.get(&number).cloned() else { return Ok(()) };
+            (hashes, is_returned) = (root.hashes.clone(), false);
             // Its signatures were checked when it arrived, and it is not published again.
             rebuild.content.insert(root, confirmed, &mut VecDeque::new())
         } else if let Some(transaction) = rebuild.returned.pop_front() {
-            let root = MempoolEntry::new(transaction, confirmed.network.byte);
+            let root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
+            (hashes, is_returned) = (root.hashes.clone(), true);
             let good = check_signatures(&root, confirmed, &mut self.verifier);
             let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed, &mut self.newly_accepted));
             if outcome.is_ok() {
@@ -144,10 +154,15 @@ impl Mempool {
             return Ok(());
         };
         match outcome {
-            Err(Rejection::Store(error)) => Err(error),
-            // Otherwise it has become invalid and is dropped.
-            _ => Ok(()),
+            Err(Rejection::Store(error)) => return Err(error),
+            // It has become invalid and is dropped.
+            Err(Rejection::Result(result)) if result != ValidationResult::Neutral => {
+                let fate = if is_returned { Fate::Replaced(result) } else { Fate::Rejected(result) };
+                self.fates.drop(&hashes, fate, confirmed.now);
+            }
+            _ => {}
         }
+        Ok(())
     }
 
     pub(super) fn finish_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {

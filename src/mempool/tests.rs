@@ -282,3 +282,96 @@ fn a_surplus_cosignature_is_neutral_when_repeated() {
     assert!(is_rejected_with(ValidationResult::Neutral, &scene.add_remote(&dearer)));
     assert_eq!(scene.pool.in_fee_order()[0].cosignatures(), [agreed]);
 }
+
+/// What became of a transaction, by all its hashes.
+fn fate(scene: &Scene, transaction: &Transaction) -> Option<Fate> {
+    let hashes = transaction.hashes();
+    let fates: BTreeSet<_> = hashes.all().map(|hash| format!("{:?}", scene.pool.fates.get(hash, NOW))).collect();
+    assert_eq!(fates.len(), 1, "all its hashes have the same: {fates:?}");
+    scene.pool.fates.get(&hashes.own, NOW).map(|record| record.fate)
+}
+
+#[test]
+fn the_fate_of_a_rejected_transaction_is_its_result_unless_only_a_copy_was_rejected() {
+    let mut scene = Scene::new();
+    let (too_much, small) = (payment(1, 1_000), payment(1, 1));
+    assert!(scene.announce(&too_much).is_err());
+    assert_eq!(fate(&scene, &too_much), Some(Fate::Rejected(ValidationResult::FailureInsufficientBalance)));
+    // A copy with a wrong signature has the same hash.
+    let forged = Transaction { signature: payment(2, 1).signature, ..payment(1, 2) };
+    assert!(scene.announce(&forged).is_err());
+    assert_eq!(fate(&scene, &forged), None);
+    assert!(scene.announce(&small).is_ok());
+    assert!(scene.add_remote(&small).is_err(), "it is there already");
+    assert_eq!(fate(&scene, &small), None);
+    assert_eq!(scene.pool.by_hash(&small.hash()).map(|entry| entry.since), Some(NOW));
+}
+
+#[test]
+fn a_multisig_transaction_is_found_by_the_hashes_of_its_children() {
+    let mut scene = Scene::new();
+    let begun = multisig();
+    let agreed = cosignature(2, &begun);
+    assert!(scene.announce(&begun).is_ok() && scene.announce(&agreed).is_ok());
+    for hash in [begun.hash(), begun.inner().unwrap().hash(), agreed.hash()] {
+        assert_eq!(scene.pool.by_hash(&hash).map(|entry| entry.hashes.own), Some(begun.hash()));
+    }
+    assert!(scene.pool.by_hash(&payment(1, 1).hash()).is_none());
+}
+
+#[test]
+fn the_fate_of_a_transaction_whose_deadline_passes_is_expired_for_all_its_hashes() {
+    let mut scene = Scene::new();
+    let begun = multisig();
+    assert!(scene.announce(&begun).is_ok() && scene.announce(&cosignature(2, &begun)).is_ok());
+    let later = Timestamp(NOW.0 + 4_000);
+    scene.pool.tick(later, Duration::from_secs(10));
+    for hash in [begun.hash(), begun.inner().unwrap().hash(), cosignature(2, &begun).hash()] {
+        let record = scene.pool.fates.get(&hash, later);
+        assert_eq!(record, Some(FateRecord { fate: Fate::Expired, at: later }));
+    }
+}
+
+#[test]
+fn the_fate_of_a_transaction_that_a_block_makes_invalid_is_its_result() {
+    let mut scene = Scene::new();
+    let (first, second) = (payment(1, 60), payment(1, 30));
+    assert!(scene.announce(&first).is_ok() && scene.announce(&second).is_ok());
+    // A block spends the funds otherwise.
+    let mut batch = scene.store.begin_write().unwrap();
+    let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(70).0 };
+    put_account(&mut batch, &address(1), &Account { first_height: 1, balance, ..Account::default() }).unwrap();
+    batch.commit().unwrap();
+    scene.pool.chain_changed(BTreeSet::new(), Vec::new());
+    scene.published();
+    let fates = [&first, &second].map(|one| fate(&scene, one));
+    let invalid = Some(Fate::Rejected(ValidationResult::FailureInsufficientBalance));
+    assert!(fates == [None, invalid] || fates == [invalid, None], "{fates:?}");
+}
+
+#[test]
+fn the_fate_of_a_rolled_back_transaction_that_is_invalid_on_the_new_branch_is_replaced() {
+    let mut scene = Scene::new();
+    let returned = payment(1, 1_000);
+    let valid = payment(1, 1);
+    scene.pool.chain_changed(BTreeSet::new(), vec![returned.clone(), valid.clone()]);
+    scene.published();
+    assert_eq!(fate(&scene, &returned), Some(Fate::Replaced(ValidationResult::FailureInsufficientBalance)));
+    assert_eq!(fate(&scene, &valid), None);
+    assert!(scene.pool.by_hash(&valid.hash()).is_some());
+}
+
+#[test]
+fn the_fate_of_a_signed_transaction_that_finds_the_mempool_full_is_displaced() {
+    let mut scene = Scene::new();
+    let per_block = scene.network.chain.max_transactions_per_block;
+    // The spam filter applies once the mempool holds one block.
+    (0..per_block).for_each(|number| scene.pool.add_unchecked(payment(2, u64::from(number)), BYTE));
+    let full = paying(3, 1, 1);
+    let forged = Transaction { signature: payment(2, 1).signature, ..full.clone() };
+    for (sent, expected) in [(&forged, None), (&full, Some(Fate::Displaced))] {
+        let result = scene.announce(sent);
+        assert!(is_rejected_with(ValidationResult::FailureTransactionCacheTooFull, &result), "{result:?}");
+        assert_eq!(fate(&scene, sent), expected);
+    }
+}

@@ -113,6 +113,40 @@ impl ValidationResult {
         Self::ALL.get(place).copied()
     }
 
+    /// Explains the result in plain words.
+    pub fn explanation(self) -> String {
+        use ValidationResult::*;
+        let words = self.name().trim_start_matches("FAILURE_").replace('_', " ").to_lowercase();
+        let advice = match self {
+            Success => "the node has accepted the transaction and relays it; it is not confirmed yet",
+            Neutral => "the node already knows this transaction; look it up instead of sending it again",
+            FailurePastDeadline => "check the clock, or give a later deadline",
+            FailureFutureDeadline => "the deadline can be at most 24 hours after the time stamp",
+            FailureInsufficientBalance => "the account does not have enough for the amount and the fee",
+            FailureInsufficientFee => "the fee is below the minimum",
+            FailureMessageTooLarge => "shorten the message",
+            FailureHashExists => "this transaction is already in the chain",
+            FailureSignatureNotVerifiable => "sign it again, with another time stamp",
+            FailureTimestampTooFarInPast | FailureTimestampTooFarInFuture => {
+                "the clock of this machine or that of the node is wrong"
+            }
+            FailureEntityUnusableOutOfSync => "the node is still synchronising; try again later",
+            FailureTransactionCacheTooFull => {
+                "the node is full and prefers higher fees and importances; try again later"
+            }
+            FailureWrongNetwork => "the transaction was made for another network than the node's",
+            FailureMultisigNotACosigner => "the signer is no cosignatory of that account",
+            FailureMultisigNoMatchingMultisig => "the node does not know the transaction that this one cosigns",
+            FailureTransactionNotAllowedForMultisig => {
+                "this is a multisig account; one of its cosignatories must send for it"
+            }
+            FailureMosaicUnknown => "check the name of the mosaic",
+            FailureMosaicNotTransferable => "only its creator may transfer this mosaic",
+            _ => return words,
+        };
+        format!("{words}: {advice}")
+    }
+
     /// Returns whether the entity is valid.
     pub fn is_success(self) -> bool {
         self == ValidationResult::Success

@@ -309,37 +309,13 @@ impl fmt::Display for AnnounceResult {
 
 /// Explains a result and gives advice.
 pub fn explain_result(code: i32) -> String {
-    use ValidationResult::*;
-    let Some(result) = ValidationResult::from_code(code) else {
-        return "a result that is unknown to this program".to_owned();
-    };
-    let words = result.name().trim_start_matches("FAILURE_").replace('_', " ").to_lowercase();
-    let advice = match result {
-        Success => "the node has accepted the transaction and relays it; it is not confirmed yet",
-        Neutral => "the node already knows this transaction; look it up instead of sending it again",
-        FailurePastDeadline => "check the clock, or give a later --deadline",
-        FailureFutureDeadline => "the deadline can be at most 24 hours after the time stamp",
-        FailureInsufficientBalance => "the account does not have enough for the amount and the fee",
-        FailureInsufficientFee => "omit --fee to pay the minimum fee",
-        FailureMessageTooLarge => "shorten the message",
-        FailureHashExists => "this transaction is already in the chain",
-        FailureSignatureNotVerifiable => "sign it again, with another time stamp",
-        FailureTimestampTooFarInPast | FailureTimestampTooFarInFuture => {
-            "the clock of this machine or that of the node is wrong"
+    match ValidationResult::from_code(code) {
+        None => "a result that is unknown to this program".to_owned(),
+        Some(ValidationResult::FailureInsufficientFee) => {
+            "insufficient fee: omit --fee to pay the minimum fee".to_owned()
         }
-        FailureEntityUnusableOutOfSync => "the node is still synchronising; try again later",
-        FailureTransactionCacheTooFull => "the node is full and prefers higher fees and importances; try again later",
-        FailureWrongNetwork => "the transaction was made for another network than the node's",
-        FailureMultisigNotACosigner => "the signer is no cosignatory of that account",
-        FailureMultisigNoMatchingMultisig => "the node does not know the transaction that this one cosigns",
-        FailureTransactionNotAllowedForMultisig => {
-            "this is a multisig account; one of its cosignatories must send, with --multisig-account"
-        }
-        FailureMosaicUnknown => "check the name of the mosaic",
-        FailureMosaicNotTransferable => "only its creator may transfer this mosaic",
-        _ => return words,
-    };
-    format!("{words}: {advice}")
+        Some(result) => result.explanation(),
+    }
 }
 
 #[cfg(test)]

@@ -440,3 +440,83 @@ fn a_get_request_of_a_foreign_page_changes_nothing() {
     TestRequest::new("GET /shutdown").send_to_node(&mut Api::new(named_host_settings()), &scene, &mut node);
     assert!(is_changed(&node));
 }
+
+#[test]
+fn the_status_of_a_transaction_names_where_it_is_or_what_became_of_it() {
+    let scene = Scene::new();
+    let (mut api, mut node) = (Api::new(settings()), TestNode::default());
+    let confirmed = multisig();
+    let height = scene.add_block(Vec::new());
+    let mut unfunded = acceptable(1);
+    unfunded.signature = Some(pair().sign(&unfunded.signed_bytes()));
+    let unconfirmed = multisig_with_cosignatures(7);
+    node.mempool.add_unchecked(unconfirmed.clone(), NETWORK);
+    let body = announcement(&unfunded, &hex::encode(unfunded.signature.unwrap().0));
+    TestRequest::new("POST /transaction/announce").json(&body).send_to_node(&mut api, &scene, &mut node);
+    let mut status = |hash: &str| {
+        let line = format!("GET /transaction/status?hash={hash}");
+        json(&TestRequest::new(&line).send_to_node(&mut api, &scene, &mut node))
+    };
+    for hash in [confirmed.hash(), confirmed.inner().unwrap().hash()] {
+        let found = status(&hash.to_string());
+        assert_eq!((&found["status"], &found["hash"]), (&"confirmed".into(), &hash.to_string().into()));
+        assert_eq!(
+            found["confirmations"].as_u64().zip(found["height"].as_u64()).map(|(a, b)| a + b),
+            Some(height.0 + 1)
+        );
+        let block = scene.block(Height(found["height"].as_u64().unwrap()));
+        assert_eq!(found["blockHash"], block.hash().to_string());
+        assert_eq!(block.transactions[found["index"].as_u64().unwrap() as usize].hash(), confirmed.hash());
+    }
+    for hash in std::iter::once(unconfirmed.hash()).chain(unconfirmed.children().map(Transaction::hash)) {
+        let found = status(&hash.to_string());
+        assert_eq!(found["status"], "unconfirmed", "{found}");
+        let signed = found["multisig"]["signed"].as_array().unwrap().len();
+        assert_eq!(signed, 1 + unconfirmed.cosignatures().len());
+    }
+    let rejected = status(&unfunded.hash().to_string());
+    assert_eq!(
+        (&rejected["status"], &rejected["message"]),
+        (&"rejected".into(), &"FAILURE_INSUFFICIENT_BALANCE".into())
+    );
+    assert_eq!((&rejected["code"], &rejected["since"]), (&5.into(), &NOW.network.0.into()));
+    assert!(rejected["reason"].as_str().is_some_and(|reason| reason.starts_with("insufficient balance")), "{rejected}");
+    let unknown = status(&"ab".repeat(32));
+    assert_eq!((&unknown["status"], &unknown["knownSince"]), (&"unknown".into(), &NOW.network.0.into()));
+    for (query, message) in [
+        ("", "the parameter hash is missing"),
+        ("?hash=ab", "hash must have 64 hex digits"),
+        ("?hash=xyz", "hash must have 64 hex digits"),
+    ] {
+        let line = format!("GET /transaction/status{query}");
+        assert_eq!(TestRequest::new(&line).status_and_error(&scene), (400, message.to_owned()));
+    }
+}
+
+#[test]
+fn a_batch_of_statuses_is_in_the_order_of_the_request_and_has_at_most_512() {
+    let scene = Scene::new();
+    let hashes = [multisig().hash().to_string(), "ab".repeat(32), multisig().hash().to_string()];
+    let body = |hashes: &[String]| {
+        let list: Vec<_> = hashes.iter().map(|hash| serde_json::json!({ "hash": hash })).collect();
+        serde_json::json!({ "data": list }).to_string()
+    };
+    let sent = body(&hashes);
+    let found = json(&TestRequest::new("POST /transaction/status/batch").json(&sent).send(&scene));
+    let found: Vec<_> = found["data"].as_array().unwrap().iter().map(|one| (&one["hash"], &one["status"])).collect();
+    let expected = ["confirmed", "unknown", "confirmed"].map(serde_json::Value::from);
+    assert!(found.iter().map(|(_, status)| *status).eq(&expected), "{found:?}");
+    assert!(found.iter().map(|(hash, _)| hash.as_str().unwrap()).eq(hashes.iter().map(String::as_str)));
+    for (count, status) in [(512, 200), (513, 400)] {
+        let sent = body(&vec!["cd".repeat(32); count]);
+        assert_eq!(
+            TestRequest::new("POST /transaction/status/batch").json(&sent).send(&scene).status,
+            status,
+            "{count}"
+        );
+    }
+}
+
+fn json(response: &Response) -> serde_json::Value {
+    serde_json::from_slice(&response.body).unwrap_or_else(|_| panic!("{}", text_of(response)))
+}

@@ -1,0 +1,193 @@
+//! `/transaction/status`: what became of a transaction, wherever it is. NIS1 does not have this.
+
+use super::request_context::{NodeContext, RequestContext};
+use super::routes::{Route, get, post};
+use super::streams::list_stream;
+use super::{ApiError, View};
+use crate::budget::cost;
+use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
+use crate::crypto::hex_text::decode_hex;
+use crate::mempool::{Fate, FateRecord, MempoolEntry};
+use crate::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
+use crate::rules::ValidationResult;
+use crate::state;
+use crate::store::{StoreError, stored_header};
+
+/// Routes.
+pub const ROUTES: &[Route] =
+    &[get("/transaction/status", status), post("/transaction/status/batch", statuses).with_large_bodies()];
+
+const BAD_HASH: &str = "hash must have 64 hex digits";
+/// Maximum number of hashes of a batch.
+const MAX_HASHES: usize = 512;
+
+/// What became of a transaction.
+enum Status {
+    /// It is in the mempool.
+    Unconfirmed {
+        /// When it arrived, in network time.
+        since: Timestamp,
+        deadline: Timestamp,
+        /// Of a multisig transaction, who has signed it and who may still sign.
+        signatures: Option<Signatures>,
+    },
+    /// It is in the chain.
+    Confirmed { height: Height, index: u32, block: Hash256, confirmations: u64 },
+    /// It is neither, and it is known why.
+    Ended(FateRecord),
+    /// Nothing is known of it.
+    Unknown {
+        /// Since when the node would know.
+        known_since: Timestamp,
+    },
+}
+
+/// Signatures of a multisig transaction. All lists are ordered by address.
+struct Signatures {
+    signed: Vec<Address>,
+    missing: Vec<Address>,
+    /// How many signatures it needs.
+    required: usize,
+}
+
+/// A hash, and what became of its transaction.
+struct TransactionStatus {
+    hash: Hash256,
+    status: Status,
+}
+
+impl View for TransactionStatus {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.bytes("hash", Some(&self.hash.0));
+        let word = match &self.status {
+            Status::Unconfirmed { .. } => "unconfirmed",
+            Status::Confirmed { .. } => "confirmed",
+            Status::Ended(record) => match record.fate {
+                Fate::Rejected(_) => "rejected",
+                Fate::Expired => "expired",
+                Fate::Displaced => "displaced",
+                Fate::Replaced(_) => "replaced",
+            },
+            Status::Unknown { .. } => "unknown",
+        };
+        sink.string("status", Some(word));
+        match &self.status {
+            Status::Unconfirmed { since, deadline, signatures } => {
+                sink.i32("since", since.0);
+                sink.i32("deadline", deadline.0);
+                if let Some(signatures) = signatures {
+                    sink.object("multisig", |sink| signatures.write(sink));
+                }
+            }
+            Status::Confirmed { height, index, block, confirmations } => {
+                sink.u64("height", height.0);
+                sink.i32("index", *index as i32);
+                sink.bytes("blockHash", Some(&block.0));
+                sink.u64("confirmations", *confirmations);
+            }
+            Status::Ended(FateRecord { fate, at }) => {
+                sink.i32("since", at.0);
+                let result = match fate {
+                    Fate::Rejected(result) | Fate::Replaced(result) => *result,
+                    Fate::Expired => ValidationResult::FailurePastDeadline,
+                    Fate::Displaced => ValidationResult::FailureTransactionCacheTooFull,
+                };
+                sink.i32("code", result.code());
+                sink.string("message", Some(result.name()));
+                sink.string("reason", Some(&result.explanation()));
+            }
+            Status::Unknown { known_since } => sink.i32("knownSince", known_since.0),
+        }
+    }
+}
+
+impl View for Signatures {
+    fn write(&self, sink: &mut impl Encoder) {
+        let address = |sink: &mut _, address: &Address| Encoder::string(sink, "address", Some(address.as_str()));
+        sink.list("signed", &self.signed, address);
+        sink.list("missing", &self.missing, address);
+        sink.i32("required", self.required as i32);
+    }
+}
+
+/// `GET /transaction/status`
+fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let text = context.parameter("hash")?.ok_or(ApiError::argument("the parameter hash is missing"))?;
+    let hash = parse_hash(&text).ok_or(ApiError::argument(BAD_HASH))?;
+    let status = look_up(&hash, &mut context.node, context.settings.prunes_hashes)?;
+    context.response.send(&TransactionStatus { hash, status })
+}
+
+fn parse_hash(text: &str) -> Option<Hash256> {
+    Hash256::try_from(decode_hex(text).ok()?.as_slice()).ok()
+}
+
+/// The hashes of a batch: `{"data": [{"hash": hex}, ...]}`.
+struct HashBatch(Vec<Hash256>);
+
+impl Readable for HashBatch {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+        let hashes = source.need_list("data", |source| {
+            let text = source.need_string("hash", limits::MAX_TEXT_UTF16)?;
+            parse_hash(&text).ok_or_else(|| ReadError::Argument(BAD_HASH.to_owned()))
+        })?;
+        match hashes.len() <= MAX_HASHES {
+            true => Ok(HashBatch(hashes)),
+            false => Err(ReadError::Argument(format!("a batch may name at most {MAX_HASHES} hashes"))),
+        }
+    }
+}
+
+/// `POST /transaction/status/batch`
+fn statuses(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let HashBatch(hashes) = context.body()?;
+    let (prunes, held_bytes) = (context.settings.prunes_hashes, hashes.len() * size_of::<Hash256>());
+    let mut hashes = hashes.into_iter();
+    let list = list_stream(move |step| {
+        while let Some(hash) = hashes.next() {
+            let status = look_up(&hash, step.node, prunes)?;
+            step.push(&TransactionStatus { hash, status });
+            if !step.should_continue(hashes.len()) {
+                break;
+            }
+        }
+        Ok(())
+    });
+    context.send_stream(list.holding(held_bytes))
+}
+
+/// Looks for a transaction in the mempool, in the chain, and among those that have left both.
+fn look_up(hash: &Hash256, node: &mut NodeContext<'_>, prunes_hashes: bool) -> Result<Status, StoreError> {
+    node.budget.charge(cost::TRANSACTION);
+    let (chain, now) = (node.chain, node.chain.now);
+    let found = match prunes_hashes {
+        true => state::find_remembered_hash(chain.snapshot, hash),
+        false => state::find_hash(chain.snapshot, hash),
+    };
+    if let Some(entry) = found? {
+        let header = stored_header(chain.snapshot, entry.height)?.ok_or(StoreError::Damaged("a block is missing"))?;
+        let confirmations = chain.height.0.saturating_sub(entry.height.0) + 1;
+        return Ok(Status::Confirmed { height: entry.height, index: entry.index, block: header.hash, confirmations });
+    }
+    if let Some(entry) = node.mempool.by_hash(hash) {
+        let (since, deadline) = (entry.since, entry.transaction.deadline);
+        return Ok(Status::Unconfirmed { since, deadline, signatures: signatures_of(entry, node)? });
+    }
+    let fate = node.mempool.fates.get(hash, now).map(Status::Ended);
+    Ok(fate.unwrap_or(Status::Unknown { known_since: node.mempool.fates.remembered_since(now) }))
+}
+
+/// Returns who has signed a multisig transaction and who has not.
+fn signatures_of(entry: &MempoolEntry, node: &NodeContext<'_>) -> Result<Option<Signatures>, StoreError> {
+    let Body::Multisig(body) = &entry.transaction.body else { return Ok(None) };
+    let (chain, network) = (node.chain, node.chain.network.byte);
+    let account = body.inner.signer_address(network);
+    let needed = state::account(chain.snapshot, &account)?.min_cosignatories as usize;
+    let cosignatories = state::cosignatories(chain.snapshot, &account)?;
+    let signers = std::iter::once(&*entry.transaction).chain(&body.cosignatures);
+    let mut signed: Vec<Address> = signers.map(|one: &Transaction| one.signer_address(network)).collect();
+    signed.sort_unstable();
+    let missing: Vec<Address> = cosignatories.iter().filter(|one| !signed.contains(one)).copied().collect();
+    let required = if needed == 0 { cosignatories.len() } else { needed };
+    Ok(Some(Signatures { signed, missing, required }))
+}

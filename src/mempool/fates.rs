@@ -1,0 +1,166 @@
+//! What became of transactions that are neither in the chain nor in the mempool.
+//!
+//! Each is remembered for a day, within a limit. Transactions that were never accepted cost their senders nothing, so
+//! they have a limit of their own: however many of them arrive, what became of accepted transactions stays known.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::model::transaction::Hashes;
+use crate::model::{Hash256, Timestamp};
+use crate::rules::ValidationResult;
+
+/// How long a fate is remembered, in seconds.
+const REMEMBERED_SECONDS: i32 = 24 * 60 * 60;
+/// Maximum number of hashes of rejected transactions, and of accepted ones: about 3 MB each.
+pub const MAX_FATES: usize = 20_000;
+
+/// Why a transaction is not in the mempool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is invalid with this result: it was never accepted, or a block made it invalid later.
+    Rejected(ValidationResult),
+    /// Its deadline passed before it was confirmed.
+    Expired,
+    /// The mempool was full, and others have higher fees or importances.
+    Displaced,
+    /// It was confirmed, its block was rolled back, and with this result it is invalid in the chain that replaced it.
+    Replaced(ValidationResult),
+}
+
+/// A fate, and when it came, in network time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FateRecord {
+    /// The fate.
+    pub fate: Fate,
+    /// When it came.
+    pub at: Timestamp,
+}
+
+/// The fates of transactions, by their hashes and those of their children.
+#[derive(Debug, Default)]
+pub struct Fates {
+    rejected: Records,
+    accepted: Records,
+    /// Since when fates are known; `None` before the first tick.
+    since: Option<Timestamp>,
+}
+
+#[derive(Debug, Default)]
+struct Records {
+    by_hash: HashMap<Hash256, FateRecord>,
+    /// Hashes by age, oldest first. A hash is in it once for each record that it has had.
+    order: VecDeque<(Timestamp, Hash256)>,
+}
+
+impl Records {
+    fn insert(&mut self, hash: Hash256, record: FateRecord) {
+        self.by_hash.insert(hash, record);
+        self.order.push_back((record.at, hash));
+        let oldest = Timestamp(record.at.0.saturating_sub(REMEMBERED_SECONDS));
+        while let Some((at, hash)) = self.order.front().copied()
+            && (self.order.len() > MAX_FATES || at < oldest)
+        {
+            self.order.pop_front();
+            if self.by_hash.get(&hash).is_some_and(|record| record.at == at) {
+                self.by_hash.remove(&hash);
+            }
+        }
+    }
+}
+
+impl Fates {
+    /// Records the fate of a transaction that was not accepted.
+    pub fn reject(&mut self, hashes: &Hashes, fate: Fate, at: Timestamp) {
+        hashes.all().for_each(|hash| self.rejected.insert(*hash, FateRecord { fate, at }));
+    }
+
+    /// Records the fate of a transaction that had been accepted.
+    pub fn drop(&mut self, hashes: &Hashes, fate: Fate, at: Timestamp) {
+        hashes.all().for_each(|hash| self.accepted.insert(*hash, FateRecord { fate, at }));
+    }
+
+    /// Notes the time; fates are known from the first call on.
+    pub fn tick(&mut self, now: Timestamp) {
+        self.since.get_or_insert(now);
+    }
+
+    /// Returns the fate of the transaction with a hash, outer or nested, if it is known. The caller looks into the chain and
+    /// the mempool first.
+    pub fn get(&self, hash: &Hash256, now: Timestamp) -> Option<FateRecord> {
+        let records = [&self.accepted, &self.rejected].map(|records| records.by_hash.get(hash).copied());
+        // A transaction that was accepted once may have been rejected when it came again, for having expired.
+        records.into_iter().flatten().find(|record| record.at >= self.remembered_since(now))
+    }
+
+    /// Returns since when all fates are known, unless there were more than [`MAX_FATES`].
+    pub fn remembered_since(&self, now: Timestamp) -> Timestamp {
+        Timestamp(self.since.unwrap_or(now).0.max(now.0.saturating_sub(REMEMBERED_SECONDS)))
+    }
+
+    /// Returns the number of hashes.
+    pub fn len(&self) -> usize {
+        self.rejected.order.len() + self.accepted.order.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hashes(number: u32) -> Hashes {
+        let hash = |kind: u8| {
+            let mut bytes = [kind; 32];
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
+            Hash256(bytes)
+        };
+        Hashes { own: hash(1), children: vec![hash(2)] }
+    }
+
+    fn fate(fates: &Fates, number: u32, now: i32) -> Option<Fate> {
+        let found: Vec<_> = hashes(number).all().map(|hash| fates.get(hash, Timestamp(now))).collect();
+        assert_eq!(found[0], found[1], "the children share it");
+        found[0].map(|record| record.fate)
+    }
+
+    #[test]
+    fn a_fate_is_remembered_for_a_day_by_all_hashes() {
+        let mut fates = Fates::default();
+        fates.tick(Timestamp(100));
+        fates.drop(&hashes(1), Fate::Expired, Timestamp(100));
+        let rejected = Fate::Rejected(ValidationResult::FailureInsufficientBalance);
+        fates.reject(&hashes(2), rejected, Timestamp(200));
+        assert_eq!([1, 2, 3].map(|number| fate(&fates, number, 200)), [Some(Fate::Expired), Some(rejected), None]);
+        assert_eq!(fates.remembered_since(Timestamp(200)), Timestamp(100));
+        let later = 100 + REMEMBERED_SECONDS;
+        assert_eq!([1, 2].map(|number| fate(&fates, number, later)), [Some(Fate::Expired), Some(rejected)]);
+        assert_eq!([1, 2].map(|number| fate(&fates, number, later + 1)), [None, Some(rejected)]);
+        assert_eq!(fates.remembered_since(Timestamp(later + 1)), Timestamp(101));
+        // The next fate of the same list removes it.
+        fates.drop(&hashes(3), Fate::Displaced, Timestamp(later + 1));
+        assert_eq!(fates.len(), 4);
+    }
+
+    #[test]
+    fn many_rejected_transactions_do_not_displace_the_fates_of_accepted_ones() {
+        let mut fates = Fates::default();
+        fates.tick(Timestamp(1));
+        fates.drop(&hashes(u32::MAX), Fate::Expired, Timestamp(1));
+        let rejected = Fate::Rejected(ValidationResult::FailurePastDeadline);
+        (0..MAX_FATES as u32).for_each(|number| fates.reject(&hashes(number), rejected, Timestamp(1)));
+        assert_eq!(fates.len(), MAX_FATES + 2);
+        assert_eq!(fate(&fates, u32::MAX, 1), Some(Fate::Expired));
+        assert_eq!(fate(&fates, 0, 1), None);
+        assert_eq!(fate(&fates, MAX_FATES as u32 - 1, 1), Some(rejected));
+    }
+
+    #[test]
+    fn the_last_fate_counts_and_outlives_the_first_one() {
+        let mut fates = Fates::default();
+        fates.tick(Timestamp(1));
+        let replaced = Fate::Replaced(ValidationResult::FailureInsufficientBalance);
+        fates.drop(&hashes(1), Fate::Displaced, Timestamp(1));
+        fates.drop(&hashes(1), replaced, Timestamp(50));
+        fates.drop(&hashes(2), Fate::Expired, Timestamp(2 + REMEMBERED_SECONDS));
+        assert_eq!(fate(&fates, 1, 2 + REMEMBERED_SECONDS), Some(replaced));
+    }
+}
