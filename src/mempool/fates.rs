@@ -98,7 +98,7 @@ impl Fates {
     }
 
     /// Returns the number of hashes.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.rejected.order.len() + self.accepted.order.len()
     }
 }
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(fates.remembered_since(Timestamp(later + 1)), Timestamp(101));
         // The next fate of the same list removes it.
         fates.drop(&hashes(3), Fate::Displaced, Timestamp(later + 1));
-        assert_eq!(fates.len(), 4);
+        assert_eq!(fates.count(), 4);
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         fates.drop(&hashes(u32::MAX), Fate::Expired, Timestamp(1));
         let rejected = Fate::Rejected(ValidationResult::FailurePastDeadline);
         (0..MAX_FATES as u32).for_each(|number| fates.reject(&hashes(number), rejected, Timestamp(1)));
-        assert_eq!(fates.len(), MAX_FATES + 2);
+        assert_eq!(fates.count(), MAX_FATES + 2);
         assert_eq!(fate(&fates, u32::MAX, 1), Some(Fate::Expired));
         assert_eq!(fate(&fates, 0, 1), None);
         assert_eq!(fate(&fates, MAX_FATES as u32 - 1, 1), Some(rejected));

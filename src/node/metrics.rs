@@ -263,7 +263,7 @@ impl Node<'_> {
         let mut loads = vec![
             LimitUsage::new("unconfirmed transactions", pool.len(), mempool::max_transactions(&self.network.chain)),
             LimitUsage::new("bytes of the mempool", pool.bytes(), mempool::MAX_BYTES),
-            LimitUsage::new("fates of transactions", pool.fates.len(), 2 * mempool::MAX_FATES),
+            LimitUsage::new("fates of transactions", pool.fates.count(), 2 * mempool::MAX_FATES),
             LimitUsage::new("bytes of cached responses", self.api.cached_bytes(), api::MAX_CACHED_BYTES),
             LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
         ];
