@@ -317,7 +317,7 @@ pub fn block_row(state: &(impl Read + ?Sized), height: Height) -> Result<Option<
 }
 
 /// Packs blocks up to `last`, which no rollback reaches, once there are enough of them. Rows are at least
-/// [`PACKED_BYTES`] long and about as long as that, unless a block is longer.
+/// `PACKED_BYTES` long and about as long as that, unless a block is longer.
 pub fn pack_blocks(txn: &mut WriteTxn<'_>, last: Height) -> Result<(), StoreError> {
     if !last.0.is_multiple_of(PACK_EVERY) {
         return Ok(());
