@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 
 use lmdb::{Cursor, Database, Environment, RoTransaction, Transaction};
 
-use super::blocks::{BlockRow, block_in, block_key, tip};
-use super::checksums::{LAST, SET_RANGE, found, row_value};
+use super::blocks::{BlockRow, block_in, block_key, heights_of, tip};
+use super::checksums::{FIRST, LAST, NEXT, SET_RANGE, found, row_value};
 use super::durability::{self, BootId};
 use super::error::StoreError;
 use super::files::{DATA_FILE, DiskSpace, LOCK_TABLE_FILE, exists, size, sync_folder};
@@ -283,15 +283,29 @@ impl LegacyBlocks<'_> {
         let Some((key, _)) = last else { return Ok(None) };
         let height = key.and_then(|key| key.try_into().ok()).map(u64::from_be_bytes);
         let height = height.ok_or(StoreError::Damaged("a block's key"))?;
-        // LMDB stores the number of rows elsewhere, so rows of an earlier commit do not match it. Rows of this version hold
-        // several blocks, but their ranges are verified.
-        if self.rows != LegacyRows::Present && self.transaction.stat(self.blocks)?.entries() as u64 != height {
-            let is_missing = |key: &[u8; 8]| self.transaction.get(self.blocks, key).is_err();
-            let missing = (1..height).map(|height| block_key(Height(height))).find(is_missing);
-            let first = missing.unwrap_or(block_key(Height(height))).to_vec();
-            return Err(StoreError::Incomplete { table: Table::Blocks, first });
-        }
+        self.check_complete(Height(height))?;
         Ok(Some((Height(height), self.hash(Height(height))?.ok_or(DAMAGED)?)))
+    }
+
+    /// Checks that no block up to `last` is missing.
+    fn check_complete(&self, last: Height) -> Result<(), StoreError> {
+        let missing = |height| StoreError::Incomplete { table: Table::Blocks, first: block_key(height).to_vec() };
+        if self.rows == LegacyRows::Present {
+            let cursor = self.transaction.open_ro_cursor(self.blocks)?;
+            let (mut next, mut row) = (Height::NEMESIS, found(cursor.get(None, None, FIRST))?);
+            while let Some((Some(key), value)) = row {
+                let (first, last) = heights_of(key, row_value(Table::Blocks, key, value, false)?)?;
+                if first != next {
+                    return Err(missing(next));
+                }
+                (next, row) = (last.next(), found(cursor.get(None, None, NEXT))?);
+            }
+        // LMDB stores the number of rows elsewhere, so rows of an earlier commit do not match it.
+        } else if self.transaction.stat(self.blocks)?.entries() as u64 != last.0 {
+            let is_missing = |height: &Height| self.transaction.get(self.blocks, &block_key(*height)).is_err();
+            return Err(missing((1..last.0).map(Height).find(is_missing).unwrap_or(last)));
+        }
+        Ok(())
     }
 
     /// Returns the block at a height from rows of this version.
