@@ -10,7 +10,7 @@
 //! one block would leave half a page empty.
 
 use super::checksums::checksum;
-use super::{Read, StoreError, Table, WriteTxn};
+use super::{Entry, Read, StoreError, Table, WriteTxn};
 use crate::codec::block::{COUNT_BYTES, HEAD_BYTES};
 use crate::codec::{ByteReader, Context, SigningForm, write_varint};
 use crate::crypto::{PublicKey, Signature};
@@ -324,20 +324,32 @@ pub fn block_row(state: &(impl Read + ?Sized), height: Height) -> Result<Option<
     state.block_bytes(height)?.map(|bytes| BlockRow::open(height, bytes)).transpose()
 }
 
-/// Packs blocks up to `last`, which no rollback reaches, once there are enough of them. Rows are at least
-/// `PACKED_BYTES` long and about as long as that, unless a block is longer.
+/// Returns the key of the first of the rows that end with the block at `last` and are still to be packed, and the bytes of
+/// these rows. What was there at the last attempt, `PACK_EVERY` heights ago, was packed but for a few short blocks at its
+/// end. So a long row of that time ends the walk, which is short however many such rows there are.
+fn unpacked_rows(state: &impl Read, last: Height) -> Result<(Option<Vec<u8>>, usize), StoreError> {
+    let (mut cursor, mut first, mut bytes) = (state.cursor(Table::Blocks)?, None, 0);
+    let seen = block_key(Height(last.0.saturating_sub(PACK_EVERY)));
+    let is_unpacked = |(key, value): &Entry<'_>| {
+        value.ends_with(&[0; MORE_BYTES]) && (value.len() < PACKED_BYTES || *key > seen.as_slice())
+    };
+    let mut row = cursor.seek(&block_key(last))?;
+    while let Some((key, value)) = row.filter(is_unpacked) {
+        (first, bytes) = (Some(key.to_vec()), bytes + value.len());
+        row = cursor.previous()?;
+    }
+    Ok((first, bytes))
+}
+
+/// Packs blocks up to `last`, which no rollback reaches, once there are enough of them. Rows become at least
+/// `PACKED_BYTES` long and less than twice as long, unless a block is longer.
 pub fn pack_blocks(txn: &mut WriteTxn<'_>, last: Height) -> Result<(), StoreError> {
     if !last.0.is_multiple_of(PACK_EVERY) {
         return Ok(());
     }
-    // The rows of one block at the end, newest first.
-    let (mut cursor, mut first, mut bytes) = (txn.cursor(Table::Blocks)?, None, 0);
-    let mut row = cursor.seek(&block_key(last))?;
-    while let Some((key, value)) = row.filter(|(_, value)| value.ends_with(&[0; MORE_BYTES])) {
-        (first, bytes) = (Some(key.to_vec()), bytes + value.len());
-        row = cursor.previous()?;
-    }
+    let (first, bytes) = unpacked_rows(txn, last)?;
     let Some(first) = first.filter(|_| bytes >= PACKED_BYTES) else { return Ok(()) };
+    let mut cursor = txn.cursor(Table::Blocks)?;
     let mut packed = Vec::new();
     let mut row = cursor.seek(&first)?;
     while let Some((key, value)) = row.filter(|(key, _)| *key <= block_key(last).as_slice()) {
@@ -574,6 +586,29 @@ pub(super) mod tests {
         let mut batch = store.begin_write().unwrap();
         (0..LAST - 100).for_each(|height| pack_at(&mut batch, height));
         assert_eq!(batch.keys_with_prefix(Table::Blocks, &[]).unwrap(), rows);
+    }
+
+    #[test]
+    fn many_long_blocks_are_not_walked_again_and_short_ones_behind_them_are_packed() {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
+        let store = Store::open(folder.path(), &identity, Options { map_size: 1 << 26 }).unwrap();
+        let mut batch = store.begin_write().unwrap();
+        let (long, short, mut longest) = (64, 320, 0);
+        for height in 1..=long + short {
+            let (header, block) = block(Height(height), if height <= long { 400 } else { 1 });
+            let row = header.to_bytes(&block);
+            assert_eq!(row.len() >= PACKED_BYTES, height <= long);
+            batch.put_unjournaled(Table::Blocks, &block_key(header.height), &row).unwrap();
+            let (_, bytes) = unpacked_rows(&batch, header.height).unwrap();
+            // The rows since the last attempt, and a few short ones before.
+            longest = row.len().max(longest);
+            assert!(bytes < PACKED_BYTES + PACK_EVERY as usize * longest, "{height}: {bytes}");
+            pack_blocks(&mut batch, header.height).unwrap();
+        }
+        let rows = batch.keys_with_prefix(Table::Blocks, &[]).unwrap().len() as u64;
+        assert!(rows < long + short, "{rows}");
+        assert!((1..=long + short).all(|height| block_row(&batch, Height(height)).unwrap().is_some()));
     }
 
     #[test]
