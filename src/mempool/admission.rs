@@ -53,18 +53,18 @@ impl Mempool {
         if !self.content.has_room_for(&root, confirmed)? {
             // A copy with another signature has the same hash: it must not tell what became of the transaction.
             if check_signatures(&root, confirmed, &mut self.verifier).is_ok() {
-                self.fates.reject(&root.hashes, Fate::Displaced, confirmed.now);
+                self.fates.reject(root.hashes.own, Fate::Displaced, confirmed.now);
             }
             return Err(ValidationResult::FailureTransactionCacheTooFull.into());
         }
         rules::transactions_are_new(std::slice::from_ref(&root.hashes), confirmed.snapshot)?;
         check_signatures(&root, confirmed, &mut self.verifier)?;
-        let hashes = root.hashes.clone();
+        let hash = root.hashes.own;
         let outcome = self.content.insert(root, confirmed, &mut self.newly_accepted);
         if let Err(Rejection::Result(result)) = &outcome
             && *result != ValidationResult::Neutral
         {
-            self.fates.reject(&hashes, Fate::Rejected(*result), confirmed.now);
+            self.fates.reject(hash, Fate::Rejected(*result), confirmed.now);
         }
         outcome
     }

@@ -36,7 +36,7 @@ pub struct FateRecord {
     pub at: Timestamp,
 }
 
-/// The fates of transactions, by their hashes and those of their children.
+/// The fates of transactions by their hashes; of accepted ones also by those of their children.
 #[derive(Debug, Default)]
 pub struct Fates {
     rejected: Records,
@@ -69,9 +69,10 @@ impl Records {
 }
 
 impl Fates {
-    /// Records the fate of a transaction that was not accepted.
-    pub fn reject(&mut self, hashes: &Hashes, fate: Fate, at: Timestamp) {
-        hashes.all().for_each(|hash| self.rejected.insert(*hash, FateRecord { fate, at }));
+    /// Records the fate of a transaction that was not accepted, by its own hash alone: anybody can wrap the inner transaction
+    /// of another into a multisig transaction that is invalid.
+    pub fn reject(&mut self, hash: Hash256, fate: Fate, at: Timestamp) {
+        self.rejected.insert(hash, FateRecord { fate, at });
     }
 
     /// Records the fate of a transaction that had been accepted.
@@ -118,8 +119,10 @@ mod tests {
 
     fn fate(fates: &Fates, number: u32, now: i32) -> Option<Fate> {
         let found: Vec<_> = hashes(number).all().map(|hash| fates.get(hash, Timestamp(now))).collect();
-        assert_eq!(found[0], found[1], "the children share it");
-        found[0].map(|record| record.fate)
+        let fate = found[0].map(|record| record.fate);
+        let is_shared = fate.is_some_and(|fate| !matches!(fate, Fate::Rejected(_)));
+        assert_eq!(found[1].map(|record| record.fate), fate.filter(|_| is_shared), "the children share it if accepted");
+        fate
     }
 
     #[test]
@@ -128,7 +131,7 @@ mod tests {
         fates.tick(Timestamp(100));
         fates.drop(&hashes(1), Fate::Expired, Timestamp(100));
         let rejected = Fate::Rejected(ValidationResult::FailureInsufficientBalance);
-        fates.reject(&hashes(2), rejected, Timestamp(200));
+        fates.reject(hashes(2).own, rejected, Timestamp(200));
         assert_eq!([1, 2, 3].map(|number| fate(&fates, number, 200)), [Some(Fate::Expired), Some(rejected), None]);
         assert_eq!(fates.remembered_since(Timestamp(200)), Timestamp(100));
         let later = 100 + REMEMBERED_SECONDS;
@@ -137,7 +140,7 @@ mod tests {
         assert_eq!(fates.remembered_since(Timestamp(later + 1)), Timestamp(101));
         // The next fate of the same list removes it.
         fates.drop(&hashes(3), Fate::Displaced, Timestamp(later + 1));
-        assert_eq!(fates.count(), 4);
+        assert_eq!(fates.count(), 3);
     }
 
     #[test]
@@ -146,9 +149,10 @@ mod tests {
         fates.tick(Timestamp(1));
         fates.drop(&hashes(u32::MAX), Fate::Expired, Timestamp(1));
         let rejected = Fate::Rejected(ValidationResult::FailurePastDeadline);
-        (0..MAX_FATES as u32).for_each(|number| fates.reject(&hashes(number), rejected, Timestamp(1)));
+        (0..MAX_FATES as u32).for_each(|number| fates.reject(hashes(number).own, rejected, Timestamp(1)));
         assert_eq!(fates.count(), MAX_FATES + 2);
         assert_eq!(fate(&fates, u32::MAX, 1), Some(Fate::Expired));
+        fates.reject(hashes(MAX_FATES as u32).own, rejected, Timestamp(1));
         assert_eq!(fate(&fates, 0, 1), None);
         assert_eq!(fate(&fates, MAX_FATES as u32 - 1, 1), Some(rejected));
     }
