@@ -309,13 +309,16 @@ impl fmt::Display for AnnounceResult {
 
 /// Explains a result and gives advice.
 pub fn explain_result(code: i32) -> String {
-    match ValidationResult::from_code(code) {
-        None => "a result that is unknown to this program".to_owned(),
-        Some(ValidationResult::FailureInsufficientFee) => {
-            "insufficient fee: omit --fee to pay the minimum fee".to_owned()
-        }
-        Some(result) => result.explanation(),
-    }
+    let Some(result) = ValidationResult::from_code(code) else {
+        return "a result that is unknown to this program".to_owned();
+    };
+    let option = match result {
+        ValidationResult::FailurePastDeadline => " (--deadline)",
+        ValidationResult::FailureInsufficientFee => "; omit --fee to pay it",
+        ValidationResult::FailureTransactionNotAllowedForMultisig => ", with --multisig-account",
+        _ => "",
+    };
+    result.explanation() + option
 }
 
 #[cfg(test)]
