@@ -47,6 +47,7 @@ pub use namespaces::RentedNamespaces;
 pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, OPENAPI, RequestResult, ResultKind};
 pub use peers::date_and_time;
 pub use request_context::{Command, NodeContext, Page, RequestContext};
+pub use response_cache::MAX_CACHED_BYTES;
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
 pub use transactions::{TransactionMeta, TransactionPair};
@@ -58,8 +59,6 @@ pub use crate::codec::Writable as View;
 pub use crate::state::{LinkPhase, RemoteStatus};
 
 use media::Accept;
-pub use response_cache::MAX_CACHED_BYTES;
-
 use request_history::RequestHistory;
 use response_cache::{CacheKey, ResponseCache};
 use response_writer::ResponseWriter;

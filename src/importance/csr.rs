@@ -245,10 +245,10 @@ impl<T: Copy + Default> CountingSort<T> {
                         self.starts[group + 2] += 1;
                     }
                 };
-                work.for_each_group(source, &mut count);
-                while let Some(run) = work.next_slice(source) {
-                    count(run.group, run.items);
+                loop {
                     work.for_each_group(source, &mut count);
+                    let Some(run) = work.next_slice(source) else { break };
+                    count(run.group, run.items);
                 }
                 work.cursor.at_end(source).then_some(SortStage::Sum)
             }
@@ -272,10 +272,10 @@ impl<T: Copy + Default> CountingSort<T> {
                         *place += 1;
                     }
                 };
-                work.for_each_group(source, &mut place);
-                while let Some(run) = work.next_slice(source) {
-                    place(run.group, run.items);
+                loop {
                     work.for_each_group(source, &mut place);
+                    let Some(run) = work.next_slice(source) else { break };
+                    place(run.group, run.items);
                 }
                 if !work.cursor.at_end(source) {
                     return None;
