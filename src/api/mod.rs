@@ -10,6 +10,7 @@
 //! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers, views and streams |
 //! | `request_context` | what a handler receives: parameters of the request, the node, the response |
 //! | [`streams`] | streamed responses, and those in progress by connection |
+//! | [`events`] | the stream of events, and what all such streams share |
 //! | `response_cache` | responses that are kept until the chain changes |
 //! | `request_history` | the recent requests, for the operator |
 
@@ -17,6 +18,7 @@ mod account_history;
 mod accounts;
 mod blocks;
 mod error;
+pub mod events;
 mod harvesting;
 pub mod media;
 mod mosaics;
@@ -42,6 +44,7 @@ pub(crate) mod url;
 pub use accounts::{AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigInfo};
 pub use blocks::BlockBody;
 pub use error::ApiError;
+pub use events::EventFeed;
 pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of};
 pub use namespaces::RentedNamespaces;
 pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, OPENAPI, RequestResult, ResultKind};
@@ -201,7 +204,10 @@ impl Api {
         }
         pending_streams.activate_queued(client_key);
         match progress {
-            Progress::Done => context.request_history.finish(connection),
+            Progress::Done => {
+                context.node.events.remove(connection);
+                context.request_history.finish(connection);
+            }
             _ => context.request_history.suspend(connection),
         }
         Answer { progress, command: context.command, used_units: context.node.budget.used() }
@@ -302,6 +308,9 @@ fn begin(
         return Err(ApiError::Internal(format!("Request method '{}' not supported", request.method).into()));
     };
     context.response.response.route_id = route.id;
+    if route.takes_any_accept {
+        context.response.accept = Accept::JSON;
+    }
     if !context.may_use(route.access) {
         let (peer, path) = (context.client.address, context.path);
         return Err(ApiError::Unauthorized(format!("remote {peer} attempted to call local {path}")));
@@ -329,6 +338,9 @@ fn resume(context: &mut RequestContext<'_>, stream: Box<dyn ResponseStream>) -> 
 fn accept_of<'a>(request: &'a Request<'a>, path: &str) -> Accept<'a> {
     match find(path, false) {
         Ok(Some((_, Some(accept)))) => accept,
+        Ok(Some((routes, _))) if routes.by_method(request.method).is_some_and(|route| route.takes_any_accept) => {
+            Accept::JSON
+        }
         _ => Accept::by_accept(request.header("Accept")),
     }
 }
@@ -346,10 +358,13 @@ fn store_stream(
         Format::Json => STREAM_THRESHOLD_BYTES,
         Format::Binary => BINARY_STREAM_THRESHOLD_BYTES,
     });
-    let bytes = rest.held_bytes() + reply.body.len();
+    // What a stream of events has written is sent at once.
+    let is_endless = progress == Progress::Streaming;
+    let bytes = rest.held_bytes() + if is_endless { 0 } else { reply.body.len() };
     let stored = unfinished.insert(connection, client, rest, bytes, progress)?;
     // A parked response must not be sent yet.
-    reply.is_streaming |= stored == Progress::Yield && threshold.is_some_and(|least| reply.body.len() >= least);
+    reply.is_streaming |=
+        is_endless || stored == Progress::Yield && threshold.is_some_and(|least| reply.body.len() >= least);
     Ok(stored)
 }
 

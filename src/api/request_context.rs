@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use super::events::EventFeed;
 use super::media::body_format;
 use super::request_history::RequestHistory;
 use super::response_writer::ResponseWriter;
@@ -56,6 +57,8 @@ pub struct NodeContext<'a> {
     pub keys: &'a KeyPair,
     /// Reorgs since the start.
     pub reorgs: &'a ReorgLog,
+    /// What the event streams share.
+    pub events: &'a mut EventFeed,
     /// Source of random numbers.
     pub randomness: &'a mut Randomness,
     /// Body of the request, which a stream may read in steps.
@@ -144,6 +147,19 @@ impl<'a> RequestContext<'a> {
                 self.response.container_error(406);
                 Ok(())
             }
+        }
+    }
+
+    /// Responds with a stream of events. Proxies must not hold it back.
+    pub fn send_events(&mut self, stream: impl ResponseStream + 'static) -> Result<(), ApiError> {
+        let response = &mut *self.response.response;
+        response.compress = false;
+        response.header("Content-Type", "text/event-stream");
+        response.header("Cache-Control", "no-store");
+        response.header("X-Accel-Buffering", "no");
+        match self.request.method {
+            "HEAD" => Ok(()),
+            _ => self.run_stream(Box::new(stream)),
         }
     }
 

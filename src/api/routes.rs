@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::{ApiError, RequestContext};
 use super::{
-    account_history, accounts, blocks, harvesting, mosaics, namespaces, node, peer_requests, peers, push,
+    account_history, accounts, blocks, events, harvesting, mosaics, namespaces, node, peer_requests, peers, push,
     transaction_status, transactions, transfers,
 };
 
@@ -18,6 +18,8 @@ pub enum BodyLimit {
     Large,
     /// [`pushed_bytes`](super::Settings::max_pushed_bytes), for a block or a list of a peer.
     Pushed,
+    /// 512 KiB, for 10,000 addresses.
+    Addresses,
 }
 
 impl BodyLimit {
@@ -27,6 +29,7 @@ impl BodyLimit {
             BodyLimit::Small => 8 << 10,
             BodyLimit::Large => 64 << 10,
             BodyLimit::Pushed => pushed_bytes,
+            BodyLimit::Addresses => 512 << 10,
         }
     }
 }
@@ -69,6 +72,8 @@ pub struct Route {
     pub writes_mempool: bool,
     /// Whether its responses depend on nothing but the chain and the request, so that they are kept until the chain changes.
     pub is_cached: bool,
+    /// Whether a client gets the response whatever it accepts.
+    pub takes_any_accept: bool,
     /// Maximum body size.
     pub body_limit: BodyLimit,
     /// Handler.
@@ -78,8 +83,8 @@ pub struct Route {
 /// Creates a public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
     let (access, body_limit) = (Access::Public, BodyLimit::Small);
-    let (writes_mempool, is_cached) = (false, false);
-    Route { id: 0, method: Method::Get, path, access, writes_mempool, is_cached, body_limit, handler }
+    let (writes_mempool, is_cached, takes_any_accept) = (false, false, false);
+    Route { id: 0, method: Method::Get, path, access, writes_mempool, is_cached, takes_any_accept, body_limit, handler }
 }
 
 /// Creates a public POST route.
@@ -108,6 +113,16 @@ impl Route {
         Route { is_cached: true, ..self }
     }
 
+    /// Answers a client whatever it accepts.
+    pub const fn with_any_accept(self) -> Route {
+        Route { takes_any_accept: true, ..self }
+    }
+
+    /// Raises the body limit to [`BodyLimit::Addresses`].
+    pub const fn with_address_bodies(self) -> Route {
+        Route { body_limit: BodyLimit::Addresses, ..self }
+    }
+
     /// Raises the body limit to [`BodyLimit::Large`].
     pub const fn with_large_bodies(self) -> Route {
         Route { body_limit: BodyLimit::Large, ..self }
@@ -127,6 +142,7 @@ const RESOURCES: &[&[Route]] = &[
     account_history::ROUTES,
     transactions::ROUTES,
     transaction_status::ROUTES,
+    events::ROUTES,
     harvesting::ROUTES,
     namespaces::ROUTES,
     mosaics::ROUTES,

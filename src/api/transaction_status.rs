@@ -43,7 +43,7 @@ enum Status {
 }
 
 /// Signatures of a multisig transaction. All lists are ordered by address.
-struct Signatures {
+pub(super) struct Signatures {
     signed: Vec<Address>,
     missing: Vec<Address>,
     /// How many signatures it needs.
@@ -51,9 +51,16 @@ struct Signatures {
 }
 
 /// A hash, and what became of its transaction.
-struct TransactionStatus {
+pub(super) struct TransactionStatus {
     hash: Hash256,
     status: Status,
+}
+
+impl TransactionStatus {
+    /// Returns the status of a transaction that has left the mempool without being confirmed.
+    pub fn ended(hash: Hash256, fate: FateRecord) -> TransactionStatus {
+        TransactionStatus { hash, status: Status::Ended(fate) }
+    }
 }
 
 impl View for TransactionStatus {
@@ -178,7 +185,7 @@ fn look_up(hash: &Hash256, node: &mut NodeContext<'_>, prunes_hashes: bool) -> R
 }
 
 /// Returns who has signed a multisig transaction and who has not.
-fn signatures_of(entry: &MempoolEntry, node: &NodeContext<'_>) -> Result<Option<Signatures>, StoreError> {
+pub(super) fn signatures_of(entry: &MempoolEntry, node: &NodeContext<'_>) -> Result<Option<Signatures>, StoreError> {
     let Body::Multisig(body) = &entry.transaction.body else { return Ok(None) };
     let (chain, network) = (node.chain, node.chain.network.byte);
     let account = body.inner.signer_address(network);

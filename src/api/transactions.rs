@@ -52,7 +52,7 @@ impl View for TransactionMeta {
     }
 }
 
-fn write_hash(sink: &mut impl Encoder, label: &'static str, hash: Option<&Hash256>) {
+pub(super) fn write_hash(sink: &mut impl Encoder, label: &'static str, hash: Option<&Hash256>) {
     match hash {
         Some(hash) => sink.hash(label, &hash.0),
         None => sink.null_object(label),

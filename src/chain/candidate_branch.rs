@@ -8,15 +8,14 @@ use std::collections::{BTreeSet, VecDeque};
 use super::apply::{Retention, RollbackError, check_undoable, undo_tip};
 use super::block_execution::{BlockExecution, ExecutionContext, check_block_signature};
 use super::chain_tip::ChainTip;
+use super::confirmed_block::ConfirmedBlock;
 use super::error::BlockError;
 use super::recalculation::StakeCache;
-use super::reorgs::ReplacedBlock;
-use crate::codec::Context;
 use crate::crypto::Verifier;
 use crate::model::transaction::{Hashes, wire_network};
 use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{Exception, Rejection, ValidationResult};
-use crate::store::{Read, Store, StoreError, WriteTxn, stored_block, stored_header, tip};
+use crate::store::{Read, Store, StoreError, WriteTxn, stored_header, tip};
 
 /// Validation result of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +46,8 @@ pub struct ChainUpdate {
     pub common: Height,
     /// The new tip.
     pub tip: Height,
-    /// Our replaced blocks, lowest first.
-    pub replaced: Vec<ReplacedBlock>,
+    /// Our replaced blocks, highest first.
+    pub undone: Vec<ConfirmedBlock>,
     /// Hashes of the branch's top-level transactions.
     pub confirmed: BTreeSet<Hash256>,
     /// Top-level transactions of our replaced blocks that the branch does not contain, in the order in which they
@@ -88,7 +87,7 @@ pub struct CandidateBranch<'s> {
     seen: BTreeSet<Hash256>,
     common: Height,
     /// Our undone blocks, highest first.
-    undone: Vec<Block>,
+    undone: Vec<ConfirmedBlock>,
     our_score: i128,
     common_score: i128,
     /// Its blocks that are not stored yet.
@@ -178,8 +177,7 @@ impl<'s> CandidateBranch<'s> {
         let Some(head) = &mut self.tip else {
             let last = tip(txn)?.ok_or(StoreError::Empty)?.height;
             if last > self.common {
-                let block = stored_block(txn, last, Context::of(self.network))?;
-                self.undone.extend(block.map(|(_, block)| block));
+                self.undone.extend(ConfirmedBlock::read(txn, last, self.network)?);
                 undo_tip(txn, last)?;
                 return Ok(false);
             }
@@ -222,10 +220,9 @@ impl<'s> CandidateBranch<'s> {
         let mut outcome = BranchOutcome { validity: Validity::Valid, scores: Some((ours, theirs)), update: None };
         if is_better(ours, theirs) {
             let (undone, confirmed) = (std::mem::take(&mut self.undone), std::mem::take(&mut self.confirmed));
-            let replaced = undone.iter().rev().map(replaced).collect();
-            let returned = returned(undone, &confirmed);
+            let returned = returned(&undone, &confirmed);
             txn.commit_deferred_sync()?;
-            outcome.update = Some(ChainUpdate { common: self.common, tip: last.height, replaced, confirmed, returned });
+            outcome.update = Some(ChainUpdate { common: self.common, tip: last.height, undone, confirmed, returned });
         }
         Ok(outcome)
     }
@@ -303,23 +300,14 @@ impl Validity {
     }
 }
 
-fn replaced(block: &Block) -> ReplacedBlock {
-    ReplacedBlock {
-        height: block.height,
-        hash: block.hash(),
-        signer: block.signer,
-        timestamp: block.timestamp,
-        transactions: block.transactions.len(),
-        is_own: false,
-    }
-}
-
 /// Returns the transactions of replaced blocks that return to the mempool, those of each block in the order of kinds.
-fn returned(undone: Vec<Block>, kept: &BTreeSet<Hash256>) -> Vec<Transaction> {
+fn returned(undone: &[ConfirmedBlock], kept: &BTreeSet<Hash256>) -> Vec<Transaction> {
     let mut returned = Vec::new();
-    for mut block in undone {
-        block.transactions.sort_by_key(|transaction| transaction.body.kind());
-        returned.extend(block.transactions.into_iter().filter(|transaction| !kept.contains(&transaction.hash())));
+    for block in undone {
+        let mut transactions: Vec<&Transaction> =
+            block.transactions.iter().map(|(_, transaction)| transaction).collect();
+        transactions.sort_by_key(|transaction| transaction.body.kind());
+        returned.extend(transactions.into_iter().filter(|transaction| !kept.contains(&transaction.hash())).cloned());
     }
     returned
 }
@@ -341,7 +329,7 @@ mod tests {
         let update = ChainUpdate {
             common: Height(1),
             tip: Height(2),
-            replaced: vec![],
+            undone: vec![],
             confirmed: BTreeSet::new(),
             returned: vec![],
         };

@@ -5,6 +5,7 @@ mod block_execution;
 mod block_importer;
 mod candidate_branch;
 mod chain_tip;
+mod confirmed_block;
 mod error;
 pub mod harvest;
 mod hash_chain;
@@ -25,6 +26,7 @@ pub use candidate_branch::{
     BranchOutcome, CandidateBranch, ChainUpdate, Validity, check_pushed, is_better, pushed_branch,
 };
 pub use chain_tip::DifficultyWindow;
+pub use confirmed_block::ConfirmedBlock;
 pub use error::BlockError;
 pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
 pub use recalculation::{Recalculation, StakeCache, due_after};

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::candidate_branch::ChainUpdate;
+use super::confirmed_block::ConfirmedBlock;
 use crate::crypto::PublicKey;
 use crate::model::{Hash256, Height, Timestamp};
 
@@ -27,6 +28,15 @@ pub struct ReplacedBlock {
     pub is_own: bool,
 }
 
+impl ReplacedBlock {
+    fn of(block: &ConfirmedBlock) -> ReplacedBlock {
+        let (header, signer) = (&block.header, block.signer);
+        let transactions = block.transactions.len();
+        let (height, hash, timestamp) = (header.height, header.hash, header.timestamp);
+        ReplacedBlock { height, hash, signer, timestamp, transactions, is_own: false }
+    }
+}
+
 /// A change of our chain that replaced blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reorg {
@@ -45,8 +55,11 @@ pub struct Reorg {
 impl Reorg {
     /// Creates the reorg of a change of the chain; `None` if it replaced nothing.
     pub fn of(update: &ChainUpdate, time: Timestamp, is_own: impl Fn(&ReplacedBlock) -> bool) -> Option<Reorg> {
-        let mark = |replaced: &ReplacedBlock| ReplacedBlock { is_own: is_own(replaced), ..*replaced };
-        let replaced: Vec<_> = update.replaced.iter().map(mark).collect();
+        let replaced = update.undone.iter().rev().map(|block| {
+            let replaced = ReplacedBlock::of(block);
+            ReplacedBlock { is_own: is_own(&replaced), ..replaced }
+        });
+        let replaced: Vec<_> = replaced.collect();
         let (common, last, returned) = (update.common, update.tip, update.returned.len());
         (!replaced.is_empty()).then_some(Reorg { time, common, tip: last, replaced, returned })
     }
@@ -106,9 +119,12 @@ impl ReorgLog {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeSet, HashMap};
 
     use super::*;
+    use crate::model::transaction::{ProvisionNamespace, wire_version};
+    use crate::model::{Address, Amount, Body, NetworkByte, Transaction};
+    use crate::store::StoredHeader;
 
     fn reorg(first: u64, blocks: u64) -> Reorg {
         let block = |height| ReplacedBlock {
@@ -125,6 +141,44 @@ mod tests {
             tip: Height(first + blocks),
             replaced: (first..first + blocks).map(block).collect(),
             returned: 1,
+        }
+    }
+
+    fn confirmed(block: &ReplacedBlock) -> ConfirmedBlock {
+        let body = ProvisionNamespace {
+            rental_fee_sink: Address::from_public_key(&block.signer, NetworkByte::TESTNET),
+            rental_fee: Amount(0),
+            new_part: "name".to_owned(),
+            parent: None,
+        };
+        let transaction = Transaction {
+            version: wire_version(NetworkByte::TESTNET, 1),
+            timestamp: block.timestamp,
+            signer: block.signer,
+            signature: None,
+            fee: Amount(1),
+            deadline: Timestamp(9),
+            body: Body::ProvisionNamespace(body),
+        };
+        let header = StoredHeader {
+            height: block.height,
+            hash: block.hash,
+            generation_hash: Hash256::default(),
+            timestamp: block.timestamp,
+            difficulty: 1,
+            score: 1,
+            total_fee: Amount(0),
+            beneficiary: None,
+            ids: (1, 3),
+            previous_harvests: [Height(0); 2],
+        };
+        ConfirmedBlock {
+            header,
+            parent: Hash256::default(),
+            signer: block.signer,
+            harvester: Address::from_public_key(&block.signer, NetworkByte::TESTNET),
+            transactions: (1..).zip(vec![transaction; block.transactions]).collect(),
+            by_account: HashMap::new(),
         }
     }
 
@@ -145,13 +199,13 @@ mod tests {
         let mut update = ChainUpdate {
             common: made.common,
             tip: made.tip,
-            replaced: made.replaced.iter().map(|block| ReplacedBlock { is_own: false, ..*block }).collect(),
+            undone: made.replaced.iter().rev().map(confirmed).collect(),
             confirmed: BTreeSet::new(),
             returned: Vec::new(),
         };
         let is_own = |block: &ReplacedBlock| block.height.0.is_multiple_of(2);
         assert_eq!(Reorg::of(&update, made.time, is_own), Some(Reorg { returned: 0, ..made }));
-        update.replaced.clear();
+        update.undone.clear();
         assert_eq!(Reorg::of(&update, Timestamp(9), is_own), None);
     }
 

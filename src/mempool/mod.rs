@@ -13,6 +13,7 @@ mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -118,6 +119,8 @@ pub struct Mempool {
     /// transaction without cosignatures attached since, a cosignature separately. Transactions that a rebuild takes over
     /// are not repeated.
     pub newly_accepted: VecDeque<Rc<Transaction>>,
+    /// Transactions that have left without being confirmed and are not published yet.
+    pub newly_left: VecDeque<(MempoolEntry, FateRecord)>,
 }
 
 /// Transactions, and the state in which they are applied. A removed transaction is gone from `entries`; its number stays
@@ -258,6 +261,13 @@ impl Mempool {
     pub fn by_hash(&self, hash: &Hash256) -> Option<&MempoolEntry> {
         let MempoolContent { by_hash, children, entries, .. } = &self.content;
         by_hash.get(hash).or_else(|| children.get(hash)).and_then(|number| entries.get(number))
+    }
+
+    /// Returns the transaction with the lowest hash above one, or the lowest of all after the hash 0.
+    pub fn after(&self, hash: &Hash256) -> Option<&MempoolEntry> {
+        let MempoolContent { by_hash, entries, .. } = &self.content;
+        let mut later = by_hash.range((Bound::Excluded(*hash), Bound::Unbounded));
+        later.find_map(|(_, number)| entries.get(number))
     }
 
     /// Returns whether an importance transfer that affects an account is unconfirmed.

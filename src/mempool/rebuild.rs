@@ -5,7 +5,7 @@ use std::mem;
 use std::time::Duration;
 
 use super::admission::check_signatures;
-use super::{ChainSnapshot, Fate, Mempool, MempoolContent, MempoolEntry};
+use super::{ChainSnapshot, Fate, FateRecord, Mempool, MempoolContent, MempoolEntry};
 use crate::budget::Budget;
 use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::rules::{Rejection, ValidationResult};
@@ -103,17 +103,26 @@ impl Mempool {
 
     /// Removes expired transactions and those that depend on them.
     pub fn drop_expired(&mut self, now: Timestamp) {
-        let (count, fates) = (self.len(), &mut self.fates);
-        self.content.entries.retain(|_, root| {
-            let is_expired = root.transaction.is_expired(now);
-            if is_expired {
-                fates.drop(&root.hashes, Fate::Expired, now);
-            }
-            !is_expired
-        });
-        if self.len() < count {
+        let expired: Vec<u64> = self
+            .content
+            .entries
+            .iter()
+            .filter(|(_, root)| root.transaction.is_expired(now))
+            .map(|(number, _)| *number)
+            .collect();
+        let has_expired = !expired.is_empty();
+        for root in expired.iter().filter_map(|number| self.content.entries.remove(number)).collect::<Vec<_>>() {
+            self.drop(root, Fate::Expired, now);
+        }
+        if has_expired {
             self.begin_rebuild(self.content.entries.keys().copied().collect(), Vec::new());
         }
+    }
+
+    /// Records that an accepted transaction has left.
+    fn drop(&mut self, root: MempoolEntry, fate: Fate, now: Timestamp) {
+        self.fates.drop(&root.hashes, fate, now);
+        self.newly_left.push_back((root, FateRecord { fate, at: now }));
     }
 
     fn begin_rebuild(&mut self, pending: VecDeque<u64>, returned: Vec<Transaction>) {
@@ -132,20 +141,19 @@ impl Mempool {
     /// Performs one step of the rebuild: takes over one transaction.
     pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
-        let (hashes, is_returned);
+        let (root, is_returned);
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
-            let Some(root) = self.content.entries.get(&number).cloned() else { return Ok(()) };
-            (hashes, is_returned) = (root.hashes.clone(), false);
+            let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
+            (root, is_returned) = (known, false);
             // Its signatures were checked when it arrived, and it is not published again.
-            rebuild.content.insert(root, confirmed, &mut VecDeque::new())
+            rebuild.content.insert(root.clone(), confirmed, &mut VecDeque::new())
         } else if let Some(transaction) = rebuild.returned.pop_front() {
-            let root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
-            (hashes, is_returned) = (root.hashes.clone(), true);
+            (root, is_returned) = (MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now), true);
             let good = check_signatures(&root, confirmed, &mut self.verifier);
             let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed, &mut self.newly_accepted));
             if outcome.is_ok() {
                 // If the rebuild restarts, it is taken over without being published again.
-                self.content.push(root);
+                self.content.push(root.clone());
             }
             outcome
         } else {
@@ -158,7 +166,7 @@ impl Mempool {
             // It has become invalid and is dropped.
             Err(Rejection::Result(result)) if result != ValidationResult::Neutral => {
                 let fate = if is_returned { Fate::Replaced(result) } else { Fate::Rejected(result) };
-                self.fates.drop(&hashes, fate, confirmed.now);
+                self.drop(root, fate, confirmed.now);
             }
             _ => {}
         }

@@ -81,7 +81,7 @@ pub struct Exchange<'a> {
     pub connection: ConnectionId,
     /// The client.
     pub client: Client,
-    /// The request; the same each time the exchange is resumed.
+    /// The request; the same each time the exchange is resumed, but without its body after [`Progress::Streaming`].
     pub request: &'a Request<'a>,
     /// The response. A resumed exchange has it as the service left it, less the chunks already sent.
     pub response: &'a mut Response,

@@ -247,7 +247,7 @@ impl<'s> Node<'s> {
     /// Updates the node's state after a commit of blocks has become visible.
     fn on_committed(&mut self, first: Height, last: Height) -> Result<(), StoreError> {
         self.write_backoff.record_success();
-        self.set_tip(Height(first.0.saturating_sub(1)), last)?;
+        self.set_tip(Height(first.0.saturating_sub(1)), last, Vec::new())?;
         self.mempool.blocks_added(first, last);
         Ok(())
     }

@@ -43,7 +43,7 @@ use self::harvester::Harvester;
 use self::identity::Identity;
 use self::store_health::{StoreBackoff, Verification};
 use self::warnings::{ClockMonitor, WarningTimes};
-use crate::api::{self, Api, NodeStatus};
+use crate::api::{self, Api, EventFeed, NodeStatus};
 use crate::chain::{ChainSnapshot, ReorgLog};
 use crate::clock::NetworkClock;
 use crate::codec::{Context, Format};
@@ -118,6 +118,8 @@ pub struct Node<'s> {
     known: Vec<PreTrustedPeer>,
     /// Reorgs since the start.
     reorgs: ReorgLog,
+    /// What the event streams share.
+    events: EventFeed,
     /// Peer data that survives a restart, and when it was last handed out.
     kept: SavedPeers,
     /// Blocks that this node accepted or harvested, to be relayed.
@@ -188,6 +190,7 @@ impl<'s> Node<'s> {
             settings,
             known,
             reorgs: ReorgLog::default(),
+            events: EventFeed::default(),
             kept: SavedPeers::read(&kept),
             relay_queue: Vec::new(),
             import,
@@ -327,8 +330,8 @@ impl Service for Node<'_> {
         };
         if self.has_pending_work() {
             effects.wake_at(now.monotonic);
-        } else if let Some(due) = self.broker.next_due() {
-            effects.wake_at(due);
+        } else if let Some(due) = self.broker.next_due().into_iter().chain(self.events.next_due()).min() {
+            effects.wake_at(due.max(now.monotonic));
         }
         progress
     }

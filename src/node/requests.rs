@@ -148,7 +148,19 @@ impl Node<'_> {
         let (status, clock, now) = (self.status(), self.clock_state(now), self.peer_now(now));
         let keys = self.identity.keys();
         let Node {
-            reader, network, height, api, broker, mempool, harvester, peers, identity, randomness, reorgs, ..
+            reader,
+            network,
+            height,
+            api,
+            broker,
+            mempool,
+            harvester,
+            peers,
+            identity,
+            randomness,
+            reorgs,
+            events,
+            ..
         } = self;
         let context = NodeContext {
             chain: ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network },
@@ -161,6 +173,7 @@ impl Node<'_> {
             description: &identity.description,
             keys: &keys,
             reorgs,
+            events,
             randomness,
             request_body,
             budget,
@@ -179,6 +192,7 @@ impl Node<'_> {
     pub(super) fn on_disconnect(&mut self, connection: ConnectionId, now: LoopTime, effects: &mut dyn Effects) {
         self.waiting_announcements.remove(&connection);
         self.api.on_disconnect(connection);
+        self.events.remove(connection);
         self.resume_due(effects);
         self.peers.iter_mut().for_each(|peers| peers.forget_client(connection));
         self.broker.on_disconnect(connection, now.monotonic, effects);

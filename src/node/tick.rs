@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::block_processor::BlockOrigin;
 use super::query_context::QueryContext;
 use super::{Import, Node, UNITS_PER_STEP};
+use crate::api::events::pending_cosignatories;
 use crate::budget::Budget;
-use crate::chain::{ChainSnapshot, ChainUpdate};
+use crate::chain::{ChainSnapshot, ChainUpdate, ConfirmedBlock};
 use crate::model::{Height, Timestamp};
 use crate::net::service::{Effects, LoopTime};
 use crate::peer::Manager;
@@ -56,14 +57,33 @@ impl Node<'_> {
             let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
             mempool.work(&chain, &mut Budget::new(budget))?;
         }
-        while let Some(transaction) = self.mempool.newly_accepted.pop_front() {
-            self.broker.on_transaction(transaction);
-        }
+        self.tell_mempool_changes(time)?;
         self.publish(budget, now, effects)?;
+        self.events.take_due(now.monotonic).into_iter().for_each(|connection| effects.resume(connection));
         if self.can_accept_announcements() {
             std::mem::take(&mut self.waiting_announcements)
                 .into_iter()
                 .for_each(|connection| effects.resume(connection));
+        }
+        Ok(())
+    }
+
+    /// Hands the changes of the mempool to the websocket API and to the event streams.
+    fn tell_mempool_changes(&mut self, time: Timestamp) -> Result<(), StoreError> {
+        let Node { reader, network, height, mempool, events, broker, .. } = self;
+        let tells_events = events.tells_mempool();
+        while let Some(transaction) = mempool.newly_accepted.pop_front() {
+            if tells_events && let Some(entry) = mempool.by_hash(&transaction.hash()) {
+                let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
+                events.mempool_changed(entry, pending_cosignatories(entry, &chain)?, None);
+            }
+            broker.on_transaction(transaction);
+        }
+        while let Some((entry, fate)) = mempool.newly_left.pop_front() {
+            if tells_events {
+                let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
+                events.mempool_changed(&entry, pending_cosignatories(&entry, &chain)?, Some(fate));
+            }
         }
         Ok(())
     }
@@ -149,7 +169,7 @@ impl Node<'_> {
     fn on_chain_update(&mut self, chain_update: ChainUpdate, time: Timestamp) -> Result<(), StoreError> {
         self.write_backoff.record_success();
         self.note_reorg(&chain_update, time);
-        self.set_tip(chain_update.common, chain_update.tip)?;
+        self.set_tip(chain_update.common, chain_update.tip, chain_update.undone)?;
         self.mempool.chain_changed(chain_update.confirmed, chain_update.returned);
         Ok(())
     }
@@ -162,7 +182,7 @@ impl Node<'_> {
             Ok(Some(last)) if last.height > self.height => {
                 let before = self.height;
                 self.mempool.blocks_added(before.next(), last.height);
-                self.set_tip(before, last.height)
+                self.set_tip(before, last.height, Vec::new())
             }
             Ok(_) => Ok(()),
             Err(error) => Err(error),
@@ -172,8 +192,13 @@ impl Node<'_> {
         }
     }
 
-    /// Sets the tip to `last`; the chain is unchanged up to `common`.
-    pub(super) fn set_tip(&mut self, common: Height, last: Height) -> Result<(), StoreError> {
+    /// Sets the tip to `last`; the chain is unchanged up to `common`, and `undone` blocks, highest first, are no longer in it.
+    pub(super) fn set_tip(
+        &mut self,
+        common: Height,
+        last: Height,
+        undone: Vec<ConfirmedBlock>,
+    ) -> Result<(), StoreError> {
         self.reader.release();
         self.height = last;
         self.api.chain_changed();
@@ -181,6 +206,9 @@ impl Node<'_> {
         if let Some(tip) = tip(self.reader.snapshot()?)? {
             self.tip_time = tip.timestamp;
         }
+        let Node { reader, network, height, tip_time, events, .. } = self;
+        let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: *tip_time };
+        events.chain_changed(common, undone, &chain)?;
         Ok(())
     }
 
@@ -216,6 +244,7 @@ impl Node<'_> {
             || self.peers.as_ref().is_some_and(Manager::has_work);
         let peers_due = self.peers.as_ref().and_then(Manager::next_due).unwrap_or(Duration::MAX);
         let due = self.mempool.next_expiry.min(self.broker.next_due().unwrap_or(Duration::MAX)).min(peers_due);
+        let due = due.min(self.events.next_due().unwrap_or(Duration::MAX));
         let due = due.min(self.verification.due());
         let other_work_at = if is_busy { now.monotonic } else { due };
         for_chain.min(other_work_at).max(self.read_backoff.retry_at()).min(self.shutdown_at.unwrap_or(Duration::MAX))

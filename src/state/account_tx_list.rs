@@ -239,6 +239,26 @@ impl AccountTxCursor {
     }
 }
 
+/// Returns, for each transaction of a block, its id and the accounts that it affects.
+pub fn affected_in_block(state: &impl Read, height: Height) -> Result<Vec<(u64, Vec<AccountId>)>> {
+    let Some(row) = state.get(Table::AccountTxLists, &block_key(height))? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    while let Some(mut input) = entry_at(row, found.len() as u32) {
+        let (id, parties) = (input.varint()?, input.varint()?);
+        let mut accounts = Vec::new();
+        for _ in 0..parties {
+            let account = u32::try_from(input.varint()? >> 1).map_err(|_| DAMAGED)?;
+            if input.varint()? > 0 {
+                input.varint()?;
+            }
+            accounts.push(AccountId(account));
+        }
+        accounts.dedup();
+        found.push((id, accounts));
+    }
+    Ok(found)
+}
+
 /// Assigns ids to the transactions of a block, starting at `first`. Returns the ids of the top-level transactions by
 /// index, and the id after the last.
 ///
@@ -355,6 +375,21 @@ mod tests {
             txn.put(Table::Accounts, &number.key(), &account.to_bytes()).unwrap();
         }
         model
+    }
+
+    #[test]
+    fn the_row_of_a_block_names_the_accounts_of_each_transaction_once() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let blocks = [vec![vec![(0, true), (0, false), (2, false)], vec![]], vec![], vec![vec![(3, true), (1, false)]]];
+        build(&mut batch, &blocks);
+        let of = |height| {
+            let found = affected_in_block(&batch, Height(height)).unwrap();
+            found.into_iter().map(|(id, accounts)| (id, accounts.iter().map(|one| one.0).collect())).collect::<Vec<_>>()
+        };
+        // The helper assigns the ids from the last transaction to the first.
+        assert_eq!(of(1), [(106, vec![0, 2]), (103, vec![])]);
+        assert_eq!([of(2), of(3), of(4)], [vec![], vec![(109, vec![1, 3])], vec![]]);
     }
 
     #[test]

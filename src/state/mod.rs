@@ -24,7 +24,9 @@ pub use account::{
     account_with_id, cosignatories, cosignatory_of, cosignatory_of_after, for_each_account_after, is_cosignatory,
     is_multisig, public_key,
 };
-pub use account_tx_list::{AccountTxCursor, AccountTxList, Direction, TxLocation, assign_ids, transaction_id};
+pub use account_tx_list::{
+    AccountTxCursor, AccountTxList, Direction, TxLocation, affected_in_block, assign_ids, transaction_id,
+};
 pub use balance::{
     AccountHistory, HistoryEntry, HistoryRange, MAX_BALANCE, VestedBalance, clear_history, history_from, history_height,
 };

@@ -1,6 +1,7 @@
 //! Tests of the interface as a whole, on a small chain in a store.
 
 mod actions;
+mod events;
 mod form;
 mod objects;
 mod operators;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::api::{Api, ClockState, Command, Features, NodeContext, NodeDescription, NodeStatus, Settings};
+use crate::api::{Api, ClockState, Command, EventFeed, Features, NodeContext, NodeDescription, NodeStatus, Settings};
 use crate::budget::Budget;
 use crate::chain::harvest::{UnlockResult, UnlockedAccounts};
-use crate::chain::{ChainSnapshot, ReorgLog, apply};
+use crate::chain::{ChainSnapshot, ConfirmedBlock, ReorgLog, apply};
 use crate::codec::Context;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Randomness, Signature};
 use crate::mempool::Mempool;
@@ -336,6 +336,24 @@ impl Scene {
         height
     }
 
+    /// Undoes all blocks above a height and returns them, highest first.
+    pub fn undo_above(&self, height: Height) -> Vec<ConfirmedBlock> {
+        let mut batch = self.store.begin_write().unwrap();
+        let last = tip(&batch).unwrap().unwrap().height;
+        let heights = (height.0 + 1..=last.0).rev().map(Height);
+        let undone = heights.map(|height| ConfirmedBlock::read(&batch, height, &self.network).unwrap().unwrap());
+        let undone = undone.collect();
+        crate::chain::rollback(&mut batch, height).unwrap();
+        batch.commit().unwrap();
+        undone
+    }
+
+    /// Limits how deep blocks can be replaced.
+    pub fn with_rewrite_limit(mut self, limit: u64) -> Scene {
+        self.network.chain.rewrite_limit = limit;
+        self
+    }
+
     pub fn remove_last_block(&self) {
         let height = tip(&self.store.snapshot().unwrap()).unwrap().unwrap().height;
         self.write(|batch| batch.delete(Table::Blocks, &crate::store::block_key(height)).unwrap());
@@ -378,6 +396,8 @@ pub struct TestNode {
     pub description: NodeDescription,
     pub keys: KeyPair,
     pub reorgs: ReorgLog,
+    pub events: EventFeed,
+    pub now: Now,
     pub randomness: Randomness,
     /// What the handlers have left to the node.
     pub commands: Vec<Command>,
@@ -392,6 +412,8 @@ impl Default for TestNode {
             description: description(),
             keys: KeyPair::new(&PrivateKey::from_seed(&[7; 32])),
             reorgs: ReorgLog::default(),
+            events: EventFeed::default(),
+            now: NOW,
             randomness: Randomness::new(&[5; 32]),
             commands: Vec::new(),
         }
@@ -409,7 +431,7 @@ impl TestNode {
         NodeContext {
             chain,
             status,
-            now: NOW,
+            now: self.now,
             clock: ClockState { chain_ahead: 3, jumps: 2, is_unreliable: true },
             mempool: &mut self.mempool,
             unlocked: &mut self.unlocked,
@@ -417,6 +439,7 @@ impl TestNode {
             description: &self.description,
             keys: &self.keys,
             reorgs: &self.reorgs,
+            events: &mut self.events,
             randomness: &mut self.randomness,
             request_body,
             budget: Budget::new(units),

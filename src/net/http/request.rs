@@ -160,6 +160,16 @@ impl RequestReader {
         }
     }
 
+    /// The same, without the body, whose memory is freed.
+    pub fn restore_last_head(&mut self) {
+        self.restore_last();
+        if let Stage::Complete(whole) = &mut self.stage {
+            self.buffer.remove(whole.body.clone());
+            whole.end -= whole.body.len();
+            whole.body.end = whole.body.start;
+        }
+    }
+
     /// Returns whether to send `100 Continue` now because the client waits for it before sending the body. True at most
     /// once per request.
     pub fn take_continue(&mut self) -> bool {

@@ -193,7 +193,10 @@ impl<S: Socket> Server<S> {
                 self.spare_body = mem::take(&mut current.response.body);
                 trim(&mut self.spare_body);
             }
-            reader.restore_last();
+            match progress {
+                Progress::Streaming => reader.restore_last_head(),
+                _ => reader.restore_last(),
+            }
             connection.request_since.get_or_insert(self.time.monotonic);
             *pending = Some(current);
             return if connection.is_suspended() { Step::Waiting } else { Step::Exhausted };

@@ -433,6 +433,11 @@ impl Manager {
         self.height_check.is_synchronised()
     }
 
+    /// Returns the largest height that active peers have reported.
+    pub fn reported_height(&self) -> Option<Height> {
+        self.table.in_state(State::Active).filter_map(|(_, peer)| peer.height).max()
+    }
+
     /// Returns whether any peer is active.
     pub fn has_active_node(&self) -> bool {
         self.table.in_state(State::Active).next().is_some()

@@ -1,0 +1,270 @@
+//! What all event streams share: the blocks that they tell, the blocks that were undone, the changes of the mempool, and
+//! when each stream goes on.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::place::{BlockName, ShortHash, short};
+use crate::chain::{ChainSnapshot, ConfirmedBlock};
+use crate::mempool::{FateRecord, MempoolEntry};
+use crate::model::transaction::Hashes;
+use crate::model::{Address, Hash256, Height, Transaction};
+use crate::net::service::ConnectionId;
+use crate::store::StoreError;
+
+/// Maximum bytes of the blocks that were told last. Streams that are further behind read blocks from the store.
+const MAX_RECENT_BYTES: usize = 4 << 20;
+/// Maximum bytes of undone blocks, the newest of which are kept. A stream that has told an older one is told only down to
+/// which height everything is undone.
+pub const MAX_UNDONE_BYTES: usize = 16 << 20;
+/// Maximum bytes of the last changes of the mempool. A stream that is further behind is told the whole mempool again.
+pub const MAX_CHANGE_BYTES: usize = 2 << 20;
+/// Time without output after which a stream sends a sign of life.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Memory of a block and of a transaction besides their bytes, estimated generously.
+const OVERHEAD: usize = 1024;
+
+/// A block, and the texts that all streams share.
+pub struct FeedBlock {
+    /// The block.
+    pub block: ConfirmedBlock,
+    /// Its name.
+    pub name: Rc<BlockName>,
+    /// The data of each transaction, written when it is first told.
+    pub texts: Vec<OnceCell<Rc<[u8]>>>,
+    bytes: usize,
+}
+
+impl FeedBlock {
+    fn new(block: ConfirmedBlock, name: BlockName) -> FeedBlock {
+        let texts = vec![OnceCell::new(); block.transactions.len()];
+        // A transaction and its text take some times the bytes that it has in the chain.
+        let sizes = block.transactions.iter().map(|(_, transaction)| OVERHEAD + 4 * transaction_bytes(transaction));
+        let bytes = OVERHEAD + sizes.sum::<usize>();
+        FeedBlock { block, name: Rc::new(name), texts, bytes }
+    }
+}
+
+fn transaction_bytes(transaction: &Transaction) -> usize {
+    transaction.self_and_children().map(|one| one.signed_bytes().len()).sum()
+}
+
+/// A change of the mempool.
+pub struct MempoolChange {
+    /// The top-level transaction.
+    pub transaction: Rc<Transaction>,
+    /// Its hash and those of its children.
+    pub hashes: Hashes,
+    /// The accounts that it affects, ascending.
+    pub accounts: Vec<Address>,
+    /// Why it left; `None` of one that arrived, or got a cosignature.
+    pub fate: Option<FateRecord>,
+    /// Its data, written when it is first told.
+    pub text: OnceCell<Rc<[u8]>>,
+    bytes: usize,
+}
+
+/// A stream that waits.
+struct WaitingStream {
+    heartbeat: Duration,
+    tells_mempool: bool,
+}
+
+/// What the event streams share.
+#[derive(Default)]
+pub struct EventFeed {
+    /// Least recently told first.
+    recent: VecDeque<Rc<FeedBlock>>,
+    recent_bytes: usize,
+    /// Oldest first.
+    undone: VecDeque<Rc<FeedBlock>>,
+    undone_bytes: usize,
+    changes: VecDeque<Rc<MempoolChange>>,
+    change_bytes: usize,
+    /// Number of the first of `changes`.
+    first_change: u64,
+    waiting: HashMap<ConnectionId, WaitingStream>,
+    heartbeats: BTreeSet<(Duration, ConnectionId)>,
+    /// Streams that have more to tell at once.
+    ready: Vec<ConnectionId>,
+    has_new_blocks: bool,
+    has_new_changes: bool,
+}
+
+/// Blocks.
+impl EventFeed {
+    /// Returns the block at a height of the chain.
+    pub fn block(&mut self, height: Height, chain: &ChainSnapshot<'_>) -> Result<Rc<FeedBlock>, StoreError> {
+        if let Some(place) = self.recent.iter().rposition(|known| known.block.header.height == height)
+            && let Some(known) = self.recent.remove(place)
+        {
+            self.recent.push_back(Rc::clone(&known));
+            return Ok(known);
+        }
+        let block = ConfirmedBlock::read(chain.snapshot, height, chain.network)?;
+        let block = block.ok_or(StoreError::Damaged("a block is missing"))?;
+        let name = BlockName::of(&block.header, chain)?;
+        let block = Rc::new(FeedBlock::new(block, name));
+        self.recent_bytes += block.bytes;
+        self.recent.push_back(Rc::clone(&block));
+        while self.recent_bytes > MAX_RECENT_BYTES && self.recent.len() > 1 {
+            self.recent_bytes -= self.recent.pop_front().map_or(0, |oldest| oldest.bytes);
+        }
+        Ok(block)
+    }
+
+    /// Returns an undone block.
+    pub fn undone(&self, height: Height, hash: &ShortHash) -> Option<Rc<FeedBlock>> {
+        let is_it = |known: &&Rc<FeedBlock>| known.block.header.height == height && known.name.hash() == *hash;
+        self.undone.iter().rfind(is_it).cloned()
+    }
+
+    /// Records that the chain has changed: blocks above the height `common` were added, and `undone` ones, highest first,
+    /// are no longer in it. `chain` is the new one.
+    pub fn chain_changed(
+        &mut self,
+        common: Height,
+        undone: Vec<ConfirmedBlock>,
+        chain: &ChainSnapshot<'_>,
+    ) -> Result<(), StoreError> {
+        self.has_new_blocks = true;
+        let EventFeed { recent, recent_bytes, .. } = self;
+        recent.retain(|known| {
+            let stays = known.block.header.height <= common;
+            *recent_bytes -= if stays { 0 } else { known.bytes };
+            stays
+        });
+        let hashes: HashMap<Height, Hash256> =
+            undone.iter().map(|block| (block.header.height, block.header.hash)).collect();
+        for block in undone.into_iter().rev() {
+            let ancestor = |height| match hashes.get(&height) {
+                Some(hash) => Ok(Some(*hash)),
+                None => {
+                    crate::store::stored_header(chain.snapshot, height).map(|found| found.map(|header| header.hash))
+                }
+            };
+            let name = BlockName::with_ancestors(&block.header, chain, ancestor)?;
+            let block = Rc::new(FeedBlock::new(block, name));
+            self.undone_bytes += block.bytes;
+            self.undone.push_back(block);
+        }
+        while self.undone_bytes > MAX_UNDONE_BYTES && self.undone.len() > 1 {
+            self.undone_bytes -= self.undone.pop_front().map_or(0, |oldest| oldest.bytes);
+        }
+        Ok(())
+    }
+
+    /// Returns the height of the last block of the chain before an undone one, if all undone blocks down to it are known.
+    pub fn common_of(&self, undone: &FeedBlock, chain: &ChainSnapshot<'_>) -> Result<Option<Height>, StoreError> {
+        let (mut height, mut parent) = (undone.block.header.height, undone.block.parent);
+        loop {
+            height = Height(height.0.saturating_sub(1));
+            let header = crate::store::stored_header(chain.snapshot, height)?;
+            if header.is_some_and(|header| header.hash == parent) {
+                return Ok(Some(height));
+            }
+            let Some(before) = self.undone(height, &short(&parent)) else { return Ok(None) };
+            parent = before.block.parent;
+        }
+    }
+}
+
+/// The mempool.
+impl EventFeed {
+    /// Records that a transaction has arrived or got a cosignature, or left (`fate`).
+    pub fn mempool_changed(&mut self, entry: &MempoolEntry, cosignatories: Vec<Address>, fate: Option<FateRecord>) {
+        let mut accounts = entry.accounts.clone();
+        accounts.extend(cosignatories);
+        accounts.sort_unstable();
+        accounts.dedup();
+        let bytes = OVERHEAD + 4 * entry.bytes + accounts.len() * size_of::<Address>();
+        let (transaction, hashes) = (Rc::clone(&entry.transaction), entry.hashes.clone());
+        let change = MempoolChange { transaction, hashes, accounts, fate, text: OnceCell::new(), bytes };
+        self.changes.push_back(Rc::new(change));
+        self.change_bytes += bytes;
+        while self.change_bytes > MAX_CHANGE_BYTES && self.changes.len() > 1 {
+            self.change_bytes -= self.changes.pop_front().map_or(0, |oldest| oldest.bytes);
+            self.first_change += 1;
+        }
+        self.has_new_changes = true;
+    }
+
+    /// Returns the number of the next change to come.
+    pub fn next_change(&self) -> u64 {
+        self.first_change + self.changes.len() as u64
+    }
+
+    /// Returns a change; the error means that it is no longer known.
+    pub fn change(&self, number: u64) -> Result<Option<Rc<MempoolChange>>, ForgottenChange> {
+        let index = number.checked_sub(self.first_change).ok_or(ForgottenChange)?;
+        Ok(usize::try_from(index).ok().and_then(|index| self.changes.get(index)).cloned())
+    }
+
+    /// Returns whether a stream that tells the mempool is open.
+    pub fn tells_mempool(&self) -> bool {
+        self.waiting.values().any(|stream| stream.tells_mempool)
+    }
+}
+
+/// A change of the mempool is no longer known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForgottenChange;
+
+/// Streams.
+impl EventFeed {
+    /// Lets a stream wait for news, or until its `heartbeat` is due; one that `has_more` goes on in its next turn.
+    pub fn wait(&mut self, connection: ConnectionId, heartbeat: Duration, tells_mempool: bool, has_more: bool) {
+        let before = self.waiting.insert(connection, WaitingStream { heartbeat, tells_mempool });
+        if let Some(before) = before {
+            self.heartbeats.remove(&(before.heartbeat, connection));
+        }
+        self.heartbeats.insert((heartbeat, connection));
+        if has_more {
+            self.ready.push(connection);
+        }
+    }
+
+    /// Forgets a stream that has ended.
+    pub fn remove(&mut self, connection: ConnectionId) {
+        if let Some(stream) = self.waiting.remove(&connection) {
+            self.heartbeats.remove(&(stream.heartbeat, connection));
+        }
+    }
+
+    /// Returns the streams that go on now.
+    pub fn take_due(&mut self, now: Duration) -> Vec<ConnectionId> {
+        let mut due = std::mem::take(&mut self.ready);
+        let has_new_changes = std::mem::take(&mut self.has_new_changes);
+        if std::mem::take(&mut self.has_new_blocks) {
+            return self.waiting.keys().copied().collect();
+        }
+        if has_new_changes {
+            due.extend(
+                self.waiting.iter().filter(|(_, stream)| stream.tells_mempool).map(|(connection, _)| *connection),
+            );
+        }
+        let with_heartbeat = self.heartbeats.iter().take_while(|(at, _)| *at <= now);
+        due.extend(with_heartbeat.map(|(_, connection)| *connection));
+        due
+    }
+
+    /// Returns when a stream goes on next, unless there are news.
+    pub fn next_due(&self) -> Option<Duration> {
+        match !self.ready.is_empty() || (!self.waiting.is_empty() && (self.has_new_blocks || self.has_new_changes)) {
+            true => Some(Duration::ZERO),
+            false => self.heartbeats.first().map(|(at, _)| *at),
+        }
+    }
+
+    /// Returns the number of open streams.
+    pub fn streams(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns the bytes of blocks and changes.
+    pub fn bytes(&self) -> usize {
+        self.recent_bytes + self.undone_bytes + self.change_bytes
+    }
+}

@@ -1,0 +1,514 @@
+//! An event stream.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::super::streams::{BodyWriter, ResponseStream};
+use super::super::transaction_status::signatures_of;
+use super::super::{ApiError, NodeContext, NodeStatus, View};
+use super::feed::{FeedBlock, HEARTBEAT, MempoolChange};
+use super::filter::Filter;
+use super::place::{END, Place, Position};
+use super::views::{BlockEvent, Rollback, SyncState, TransactionEvent, UnconfirmedEvent, left};
+use crate::budget::cost;
+use crate::chain::ChainSnapshot;
+use crate::codec::json::JsonEncoder;
+use crate::mempool::MempoolEntry;
+use crate::model::{Address, Body, Hash256, Height};
+use crate::net::service::{ConnectionId, Progress};
+use crate::peer::Manager;
+use crate::state::{self, AccountTxCursor, Direction, TxLocation};
+use crate::store::{StoreError, stored_header};
+
+/// Blocks between a stream and the blocks that can still be replaced from which on it follows the transaction lists of its
+/// accounts.
+const FAR: u64 = 64;
+/// Transactions that a stream finds in transaction lists before it tells them.
+const MAX_FOUND: usize = 1024;
+/// Bytes of output after which a step ends.
+const STEP_BYTES: usize = 32 << 10;
+const FOREIGN: ApiError =
+    ApiError::argument("the id is of no block of this chain; begin again with from= and a height");
+const ABOVE: ApiError = ApiError::argument("from must not be above the next block");
+const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
+
+/// Where a stream begins.
+pub enum Start {
+    /// After the event with this place.
+    After(Place),
+    /// With the block at this height.
+    From(Height),
+    /// With the next news.
+    Now,
+}
+
+/// Transactions of some accounts between two heights, in blocks that no rollback reaches.
+struct Window {
+    end: Height,
+    /// Number of accounts that were searched.
+    searched: usize,
+    found: VecDeque<TxLocation>,
+}
+
+/// What a stream has told of the mempool.
+#[derive(Clone, Copy)]
+enum MempoolPlace {
+    /// Nothing yet.
+    Start,
+    /// The transactions with hashes up to this one; the changes from this number on are told afterwards.
+    Listing(Hash256, u64),
+    /// The changes before this number.
+    Changes(u64),
+}
+
+/// A stream.
+pub struct EventStream {
+    connection: ConnectionId,
+    /// Addresses that are not validated yet.
+    names: Vec<String>,
+    filter: Filter,
+    /// Where it begins, until the first output.
+    start: Option<Start>,
+    place: Place,
+    /// Down to which height a rollback was announced, while undone transactions are told.
+    rollback: Option<Height>,
+    window: Option<Window>,
+    /// Blocks of the next window.
+    span: u64,
+    mempool: MempoolPlace,
+    status: &'static str,
+    heartbeat: Duration,
+}
+
+/// The output of one step.
+struct Output<'a, 'w> {
+    writer: &'a mut BodyWriter<'w>,
+}
+
+impl Output<'_, '_> {
+    /// Appends an event whose data is `head`, then `rest`.
+    fn event(&mut self, kind: &str, place: &Place, head: &[u8], rest: &[u8]) {
+        let body = &mut self.writer.body;
+        body.extend_from_slice(format!("id: {place}\nevent: {kind}\ndata: ").as_bytes());
+        body.extend_from_slice(head);
+        body.extend_from_slice(rest);
+        body.extend_from_slice(b"\n\n");
+    }
+
+    fn view(&mut self, kind: &str, place: &Place, view: &impl View) {
+        self.event(kind, place, &text(view), b"");
+    }
+
+    /// Appends a transaction that has confirmations.
+    fn transaction(&mut self, place: &Place, confirmations: u64, text: &[u8]) {
+        let head = format!("{{\"confirmations\":{confirmations},");
+        self.event("transaction", place, head.as_bytes(), text.get(1..).unwrap_or_default());
+    }
+}
+
+fn text(view: &impl View) -> Vec<u8> {
+    JsonEncoder::document(|sink| view.write(sink))
+}
+
+/// Returns the data of a transaction of a block, which all streams share.
+fn transaction_text(of: &FeedBlock, index: u32) -> Option<Rc<[u8]>> {
+    let (id, transaction) = of.block.transactions.get(index as usize)?;
+    let cell = of.texts.get(index as usize)?;
+    let make = || {
+        let event =
+            TransactionEvent { header: &of.block.header, index, id: *id, hash: transaction.hash(), transaction };
+        Rc::from(text(&event))
+    };
+    Some(Rc::clone(cell.get_or_init(make)))
+}
+
+impl ResponseStream for EventStream {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        if !self.read_names(node)? {
+            return Ok(Progress::Yield);
+        }
+        let mut out = Output { writer };
+        if let Some(start) = self.start.take() {
+            self.begin(start, node)?;
+            out.writer.body.extend_from_slice(b"retry: 3000\n\n");
+        }
+        let state = sync_state(node);
+        if state.status != self.status || (state.status == SYNCHRONISING && node.now.monotonic >= self.heartbeat) {
+            self.status = state.status;
+            out.view("synchronising", &self.place, &state);
+        }
+        let has_more = self.tell(node, &mut out)?;
+        let is_silent = out.writer.body.is_empty();
+        if is_silent && node.now.monotonic >= self.heartbeat {
+            out.writer.body.extend_from_slice(b":\n\n");
+        }
+        if !out.writer.body.is_empty() || self.heartbeat == Duration::ZERO {
+            self.heartbeat = node.now.monotonic + HEARTBEAT;
+        }
+        node.events.wait(self.connection, self.heartbeat, self.filter.tells_mempool(), has_more);
+        Ok(Progress::Streaming)
+    }
+
+    fn held_bytes(&self) -> usize {
+        let addresses = self.filter.addresses.as_ref().map_or(0, |addresses| addresses.len() * size_of::<Address>());
+        let names: usize = self.names.iter().map(|name| name.capacity() + size_of::<String>()).sum();
+        let found = self.window.as_ref().map_or(0, |window| window.found.capacity() * size_of::<TxLocation>());
+        size_of::<EventStream>() + addresses + names + found
+    }
+}
+
+impl EventStream {
+    /// Creates a stream for the accounts with these addresses, which are validated in its first steps, or for all accounts.
+    pub fn new(connection: ConnectionId, names: Option<Vec<String>>, filter: Filter, start: Start) -> EventStream {
+        let addresses = names.as_ref().map(|_| Box::default());
+        EventStream {
+            connection,
+            names: names.unwrap_or_default(),
+            filter: Filter { addresses, ..filter },
+            start: Some(start),
+            place: Place::start(),
+            rollback: None,
+            window: None,
+            span: u64::MAX,
+            mempool: MempoolPlace::Start,
+            status: "",
+            heartbeat: Duration::ZERO,
+        }
+    }
+
+    /// Validates addresses within the budget. Returns whether all are valid.
+    fn read_names(&mut self, node: &mut NodeContext<'_>) -> Result<bool, ApiError> {
+        if self.names.is_empty() {
+            return Ok(true);
+        }
+        let mut addresses = self.filter.addresses.take().unwrap_or_default().into_vec();
+        while let Some(name) = self.names.pop() {
+            node.budget.charge(cost::ADDRESS);
+            let bad = || ApiError::Argument(format!("{name:.80} is not an address of this network").into());
+            addresses.push(Address::parse(&name.replace('-', ""), node.chain.network.byte).ok_or_else(bad)?);
+            if node.budget.is_exhausted() {
+                break;
+            }
+        }
+        if self.names.is_empty() {
+            addresses.sort_unstable();
+            addresses.dedup();
+            self.names = Vec::new();
+        }
+        self.filter.addresses = Some(addresses.into());
+        Ok(self.names.is_empty())
+    }
+
+    /// Takes the place where the stream begins.
+    fn begin(&mut self, start: Start, node: &mut NodeContext<'_>) -> Result<(), ApiError> {
+        let (chain, told) = (&node.chain, self.told_height(node));
+        self.place = match start {
+            Start::After(place) => match place.position(chain, node.events)? {
+                Position::Foreign => return Err(FOREIGN),
+                _ => place,
+            },
+            Start::From(height) if height.0 > chain.height.0 + 1 => return Err(ABOVE),
+            Start::From(height) => Place::after(Height(height.0 - 1), chain)?,
+            Start::Now => Place::after(told, chain)?,
+        };
+        Ok(())
+    }
+
+    /// Returns the last height whose blocks have enough confirmations.
+    fn told_height(&self, node: &NodeContext<'_>) -> Height {
+        Height((node.chain.height.0 + 1).saturating_sub(self.filter.confirmations.max(1)))
+    }
+
+    /// Tells what is to be told. Returns whether there is more.
+    fn tell(&mut self, node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) -> Result<bool, ApiError> {
+        loop {
+            if node.budget.is_exhausted() || out.writer.body.len() >= STEP_BYTES {
+                return Ok(true);
+            }
+            node.budget.charge(cost::HEADER);
+            match self.place.position(&node.chain, node.events)? {
+                Position::InChain => break,
+                Position::Ahead => return Ok(false),
+                Position::Undone(block) => self.tell_undone(&block, node, out)?,
+                Position::Forked(height) => self.tell_unknown_rollback(height, node, out)?,
+                Position::Foreign => return Err(FOREIGN),
+            }
+        }
+        self.rollback = None;
+        let target = self.told_height(node);
+        while !node.budget.is_exhausted() && out.writer.body.len() < STEP_BYTES {
+            if self.window.is_some() {
+                self.tell_window(node, out)?;
+            } else if let Some(end) = self.window_end(target, node) {
+                let last = Height(end.0.min(self.place.height.0.saturating_add(self.span)));
+                self.window = Some(Window { end: last, searched: 0, found: VecDeque::new() });
+            } else if self.place.height > target || (self.place.height == target && self.place.next == END) {
+                return self.tell_mempool(node, out);
+            } else {
+                self.tell_block(target, node, out)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns the end of the blocks that are told along transaction lists, if the stream is that far behind.
+    fn window_end(&self, target: Height, node: &NodeContext<'_>) -> Option<Height> {
+        let is_possible = self.filter.addresses.is_some() && !self.filter.kinds.blocks;
+        let last = target.0.min(node.chain.height.0.saturating_sub(node.chain.network.chain.rewrite_limit));
+        (is_possible && self.place.height.0 + FAR < last).then_some(Height(last))
+    }
+
+    /// Tells the last transaction of an undone block that was told, or goes on with its parent.
+    fn tell_undone(
+        &mut self,
+        of: &Rc<FeedBlock>,
+        node: &mut NodeContext<'_>,
+        out: &mut Output<'_, '_>,
+    ) -> Result<(), ApiError> {
+        let Some(common) = node.events.common_of(of, &node.chain)? else {
+            return match self.place.position_by_ancestors(&node.chain)? {
+                Position::Forked(height) => self.tell_unknown_rollback(height, node, out),
+                _ => Err(FOREIGN),
+            };
+        };
+        if self.rollback.is_none_or(|told| common < told) {
+            self.rollback = Some(common);
+            out.view("rollback", &self.place, &Rollback { height: common, is_listed: true });
+        }
+        let indexes = self.filter.indexes(of);
+        node.budget.charge(cost::HEADER + cost::SKIP * indexes.len() as u32);
+        for index in indexes.into_iter().rev().filter(|index| *index < self.place.next).collect::<Vec<_>>() {
+            self.place.next = index;
+            if let Some(text) = transaction_text(of, index) {
+                node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
+                out.event("undone", &self.place, &text, b"");
+            }
+            if node.budget.is_exhausted() || out.writer.body.len() >= STEP_BYTES {
+                return Ok(());
+            }
+        }
+        let before = Height(of.block.header.height.0.saturating_sub(1));
+        let parent = super::place::short(&of.block.parent);
+        self.place = match node.events.undone(before, &parent) {
+            Some(parent) if before > common => Place { height: before, next: END, block: Rc::clone(&parent.name) },
+            _ => Place::after(before, &node.chain)?,
+        };
+        Ok(())
+    }
+
+    /// Tells that everything above a height is undone, without saying what.
+    fn tell_unknown_rollback(
+        &mut self,
+        height: Height,
+        node: &mut NodeContext<'_>,
+        out: &mut Output<'_, '_>,
+    ) -> Result<(), ApiError> {
+        self.place = Place::after(height, &node.chain)?;
+        out.view("rollback", &self.place, &Rollback { height, is_listed: false });
+        Ok(())
+    }
+
+    /// Tells the rest of the block of the place, or goes on to the next block.
+    fn tell_block(
+        &mut self,
+        target: Height,
+        node: &mut NodeContext<'_>,
+        out: &mut Output<'_, '_>,
+    ) -> Result<(), ApiError> {
+        if self.place.next == END {
+            let next = node.events.block(self.place.height.next(), &node.chain)?;
+            node.budget.charge(cost::HEADER);
+            self.place = Place { height: self.place.height.next(), next: 0, block: Rc::clone(&next.name) };
+            if self.filter.kinds.blocks {
+                let confirmations = node.chain.height.0 - self.place.height.0 + 1;
+                out.view("block", &self.place, &BlockEvent { block: &next, confirmations });
+            }
+        }
+        debug_assert!(self.place.height <= target);
+        let of = node.events.block(self.place.height, &node.chain)?;
+        let confirmations = (node.chain.height.0 + 1).saturating_sub(self.place.height.0);
+        let indexes = self.filter.indexes(&of);
+        node.budget.charge(cost::SKIP + cost::SKIP * indexes.len() as u32);
+        for index in indexes.into_iter().filter(|index| *index >= self.place.next).collect::<Vec<_>>() {
+            self.place.next = index + 1;
+            if let Some(text) = transaction_text(&of, index) {
+                node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
+                out.transaction(&self.place, confirmations, &text);
+            }
+            if node.budget.is_exhausted() || out.writer.body.len() >= STEP_BYTES {
+                return Ok(());
+            }
+        }
+        self.place.next = END;
+        Ok(())
+    }
+
+    /// Searches the window, or tells what was found in it.
+    fn tell_window(&mut self, node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) -> Result<(), ApiError> {
+        let Some(window) = &mut self.window else { return Ok(()) };
+        let addresses = self.filter.addresses.as_deref().unwrap_or_default();
+        let chain = node.chain;
+        if let Some(address) = addresses.get(window.searched) {
+            let first = TxLocation {
+                height: if self.place.next == END { self.place.height.next() } else { self.place.height },
+                index: if self.place.next == END { 0 } else { self.place.next },
+            };
+            let last = stored_header(chain.snapshot, window.end)?.ok_or(DAMAGED)?;
+            for direction in [Direction::Incoming, Direction::Outgoing] {
+                node.budget.charge(cost::TX_LIST);
+                let mut list = AccountTxCursor::new(chain.snapshot, address, direction, last.ids.1)?;
+                while let Some((_, location)) = list.peek().filter(|(_, location)| *location >= first) {
+                    node.budget.charge(cost::SKIP);
+                    window.found.push_back(location);
+                    list.advance(chain.snapshot)?;
+                    if window.found.len() > MAX_FOUND && window.end.0 > self.place.height.0 + 1 {
+                        // A smaller window is searched instead.
+                        self.span = (window.end.0 - self.place.height.0) / 2;
+                        self.window = None;
+                        return Ok(());
+                    }
+                }
+            }
+            window.searched += 1;
+            if window.searched == addresses.len() {
+                window.found.make_contiguous().sort_unstable();
+                let mut found: Vec<_> = std::mem::take(&mut window.found).into();
+                found.dedup();
+                window.found = found.into();
+            }
+            return Ok(());
+        }
+        let Some(location) = window.found.pop_front() else {
+            self.span = (window.end.0 - self.place.height.0).max(1).saturating_mul(2);
+            self.place = Place::after(window.end, &chain)?;
+            self.window = None;
+            return Ok(());
+        };
+        let header = stored_header(chain.snapshot, location.height)?.ok_or(DAMAGED)?;
+        let raw = chain.transaction(location)?.ok_or(DAMAGED)?;
+        let (transaction, id) = (raw.read()?, state::transaction_id(chain.snapshot, location)?.ok_or(DAMAGED)?);
+        node.budget.charge(cost::TRANSACTION + cost::SKIP + cost::bytes(2 * raw.bytes.len()));
+        if location.height > self.place.height {
+            self.place = Place::after(location.height, &chain)?;
+        }
+        self.place.next = location.index + 1;
+        if self.filter.kinds.transactions && self.filter.moves_mosaic(&transaction) {
+            let (hash, index) = (raw.hash(&transaction), location.index);
+            let event = TransactionEvent { header: &header, index, id, hash, transaction: &transaction };
+            out.transaction(&self.place, chain.height.0 - location.height.0 + 1, &text(&event));
+        }
+        Ok(())
+    }
+
+    /// Tells the mempool, once the chain is told. Returns whether there is more.
+    fn tell_mempool(&mut self, node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) -> Result<bool, ApiError> {
+        if !self.filter.tells_mempool() {
+            return Ok(false);
+        }
+        loop {
+            if node.budget.is_exhausted() || out.writer.body.len() >= STEP_BYTES {
+                return Ok(true);
+            }
+            node.budget.charge(cost::SKIP);
+            match self.mempool {
+                MempoolPlace::Start => {
+                    self.mempool = MempoolPlace::Listing(Hash256::default(), node.events.next_change());
+                }
+                MempoolPlace::Listing(last, changes) => match node.mempool.after(&last).cloned() {
+                    None => self.mempool = MempoolPlace::Changes(changes),
+                    Some(entry) => {
+                        self.mempool = MempoolPlace::Listing(entry.hashes.own, changes);
+                        let mut accounts = entry.accounts.clone();
+                        accounts.extend(pending_cosignatories(&entry, &node.chain)?);
+                        if self.tells_unconfirmed(&accounts, &entry) {
+                            self.tell_unconfirmed(&entry, None, node, out)?;
+                        }
+                    }
+                },
+                MempoolPlace::Changes(number) => match node.events.change(number) {
+                    Err(_) => self.mempool = MempoolPlace::Start,
+                    Ok(None) => return Ok(false),
+                    Ok(Some(change)) => {
+                        self.mempool = MempoolPlace::Changes(number + 1);
+                        self.tell_change(&change, node, out)?;
+                    }
+                },
+            }
+        }
+    }
+
+    fn tells_unconfirmed(&self, accounts: &[Address], entry: &MempoolEntry) -> bool {
+        self.filter.kinds.unconfirmed
+            && self.filter.has_one_of(accounts)
+            && self.filter.moves_mosaic(&entry.transaction)
+    }
+
+    fn tell_change(
+        &mut self,
+        change: &Rc<MempoolChange>,
+        node: &mut NodeContext<'_>,
+        out: &mut Output<'_, '_>,
+    ) -> Result<(), ApiError> {
+        if let Some(fate) = change.fate {
+            let is_told = self.filter.kinds.left
+                && self.filter.has_one_of(&change.accounts)
+                && self.filter.moves_mosaic(&change.transaction);
+            if is_told {
+                let text = change.text.get_or_init(|| left(change.hashes.own, fate).into());
+                out.event("left", &self.place, text, b"");
+            }
+            return Ok(());
+        }
+        // One that is not there any more has been confirmed, or its end follows.
+        let Some(entry) = node.mempool.by_hash(&change.hashes.own).cloned() else { return Ok(()) };
+        if self.tells_unconfirmed(&change.accounts, &entry) {
+            self.tell_unconfirmed(&entry, Some(change), node, out)?;
+        }
+        Ok(())
+    }
+
+    fn tell_unconfirmed(
+        &mut self,
+        entry: &MempoolEntry,
+        change: Option<&MempoolChange>,
+        node: &mut NodeContext<'_>,
+        out: &mut Output<'_, '_>,
+    ) -> Result<(), ApiError> {
+        let shared = change.and_then(|change| change.text.get());
+        let text = match shared {
+            Some(text) => Rc::clone(text),
+            None => {
+                let signatures = signatures_of(entry, node)?;
+                let (transaction, hashes, since) = (&*entry.transaction, &entry.hashes, entry.since);
+                Rc::from(text(&UnconfirmedEvent { transaction, hashes, since, signatures }))
+            }
+        };
+        change.into_iter().for_each(|change| _ = change.text.set(Rc::clone(&text)));
+        node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
+        out.event("unconfirmed", &self.place, &text, b"");
+        Ok(())
+    }
+}
+
+/// Returns the cosignatories of the account of a multisig transaction of the mempool.
+pub fn pending_cosignatories(entry: &MempoolEntry, chain: &ChainSnapshot<'_>) -> Result<Vec<Address>, StoreError> {
+    let Body::Multisig(body) = &entry.transaction.body else { return Ok(Vec::new()) };
+    state::cosignatories(chain.snapshot, &body.inner.signer_address(chain.network.byte))
+}
+
+const SYNCHRONISING: &str = "synchronising";
+
+fn sync_state(node: &NodeContext<'_>) -> SyncState {
+    let status = match node.status {
+        NodeStatus::Running => "not booted",
+        NodeStatus::Booting => "booting",
+        NodeStatus::Booted => SYNCHRONISING,
+        NodeStatus::Synchronized => "synchronised",
+        NodeStatus::NoRemoteNode => "no peers",
+    };
+    let reported = node.peers.as_deref().and_then(Manager::reported_height);
+    let network_height =
+        reported.filter(|_| status == SYNCHRONISING).map_or(node.chain.height, |height| height.max(node.chain.height));
+    SyncState { height: node.chain.height, network_height, status }
+}

@@ -1,0 +1,551 @@
+//! Tests of the event stream.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::scene::*;
+use crate::api::Api;
+use crate::crypto::Signature;
+use crate::mempool::{Fate, FateRecord, MempoolEntry};
+use crate::model::{Address, Amount, Body, Height, Timestamp, Transaction};
+use crate::net::http::Response;
+use crate::net::service::{ConnectionId, Progress};
+use crate::rules::ValidationResult;
+
+/// Budget of a step: small, so that streams are continued anywhere.
+const STEP: u32 = 20;
+
+/// An event as a client sees it.
+#[derive(Clone, Debug, PartialEq)]
+struct Event {
+    id: String,
+    kind: String,
+    data: Value,
+}
+
+impl Event {
+    fn number(&self, name: &str) -> u64 {
+        self.data[name].as_u64().unwrap_or_else(|| panic!("{name} in {self:?}"))
+    }
+
+    /// Returns kind, height and index.
+    fn place(&self) -> (&str, u64, u64) {
+        (&self.kind, self.number("height"), self.data["index"].as_u64().unwrap_or(99))
+    }
+
+    fn hash(&self) -> String {
+        self.data["meta"]["hash"]["data"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// Splits the text of a stream, and checks its form.
+fn parse(text: &str) -> Vec<Event> {
+    assert!(text.is_empty() || text.ends_with("\n\n"), "{text:?}");
+    let mut events = Vec::new();
+    for block in text.split("\n\n").filter(|block| !block.is_empty()) {
+        let mut fields = BTreeMap::new();
+        for line in block.split('\n') {
+            assert!(!line.contains('\r'), "{line:?}");
+            let (name, value) = line.split_once(':').unwrap();
+            assert!(fields.insert(name, value.trim_start()).is_none(), "{block:?}");
+        }
+        let Some(data) = fields.get("data") else { continue };
+        let data = serde_json::from_str(data).unwrap();
+        events.push(Event { id: fields["id"].to_owned(), kind: fields["event"].to_owned(), data });
+    }
+    events
+}
+
+/// A node with one stream.
+struct Stream<'a> {
+    scene: &'a Scene,
+    api: Api,
+    node: TestNode,
+    line: String,
+    body: Vec<u8>,
+    id: Option<String>,
+    reply: Response,
+    is_open: bool,
+    /// Steps so far.
+    steps: usize,
+    text: String,
+}
+
+impl<'a> Stream<'a> {
+    fn new(scene: &'a Scene, query: &str) -> Stream<'a> {
+        Stream {
+            scene,
+            api: Api::new(settings()),
+            node: TestNode::default(),
+            line: format!("GET /events?{query}"),
+            body: Vec::new(),
+            id: None,
+            reply: Response::new(),
+            is_open: false,
+            steps: 0,
+            text: String::new(),
+        }
+    }
+
+    fn posting(self, addresses: &[String]) -> Stream<'a> {
+        let list = serde_json::json!({ "addresses": addresses });
+        Stream { line: self.line.replace("GET", "POST"), body: list.to_string().into_bytes(), ..self }
+    }
+
+    /// A new connection to the same node that goes on after an event.
+    fn reconnect(&mut self, id: &str) {
+        (self.id, self.is_open) = (Some(id.to_owned()), false);
+        self.node.events.remove(ConnectionId(1));
+        self.reply = Response::new();
+        self.api.on_disconnect(ConnectionId(1));
+    }
+
+    /// Goes on until the stream waits; returns the events.
+    fn run(&mut self) -> Vec<Event> {
+        self.text.clear();
+        loop {
+            let body = if self.is_open { Vec::new() } else { self.body.clone() };
+            let id = self.id.clone().unwrap_or_default();
+            let headers = [("Accept", "text/event-stream"), ("Last-Event-ID", id.as_str()), ("Host", "a")];
+            let request = TestRequest { body: &body, ..TestRequest::new(&self.line).with(&headers) };
+            let step = request.step(&mut self.api, self.scene, &mut self.node, &mut self.reply, self.is_open, STEP);
+            let (progress, _) = step.unwrap();
+            self.steps += 1;
+            self.is_open = true;
+            match progress {
+                Progress::Yield => continue,
+                Progress::Streaming => {}
+                other => panic!("{other:?}: {} {}", self.reply.status, text_of(&self.reply)),
+            }
+            assert!(self.reply.is_streaming);
+            self.text.push_str(std::str::from_utf8(&self.reply.body).unwrap());
+            self.reply.body.clear();
+            if self.node.events.take_due(Duration::ZERO).is_empty() {
+                return parse(&self.text);
+            }
+        }
+    }
+
+    /// The same without the report of the node's state.
+    fn news(&mut self) -> Vec<Event> {
+        self.run().into_iter().filter(|event| event.kind != "synchronising").collect()
+    }
+
+    /// Sends what must be an error.
+    fn error(mut self) -> (u16, String) {
+        loop {
+            let id = self.id.clone().unwrap_or_default();
+            let headers = [("Accept", "text/event-stream"), ("Last-Event-ID", id.as_str()), ("Host", "a")];
+            let request = TestRequest { body: &self.body, ..TestRequest::new(&self.line).with(&headers) };
+            let step = request.step(&mut self.api, self.scene, &mut self.node, &mut self.reply, self.is_open, STEP);
+            let (progress, _) = step.unwrap();
+            self.is_open = true;
+            if progress == Progress::Done {
+                return failure_in(&self.reply);
+            }
+            assert_eq!(progress, Progress::Yield);
+        }
+    }
+
+    fn add_block(&mut self, transactions: Vec<Transaction>) -> Height {
+        let height = self.scene.add_block(transactions);
+        self.changed(Height(height.0 - 1), Vec::new());
+        height
+    }
+
+    /// Replaces the blocks above a height.
+    fn replace(&mut self, common: Height, blocks: Vec<Vec<Transaction>>) {
+        let undone = self.scene.undo_above(common);
+        blocks.into_iter().for_each(|block| _ = self.scene.add_block(block));
+        self.changed(common, undone);
+    }
+
+    fn changed(&mut self, common: Height, undone: Vec<crate::chain::ConfirmedBlock>) {
+        let events = &mut self.node.events;
+        self.scene.with_view(|chain| events.chain_changed(common, undone, chain)).unwrap();
+    }
+
+    fn announce(&mut self, transaction: Transaction) {
+        let node = &mut self.node;
+        self.scene.with_view(|chain| node.mempool.add(transaction, chain)).unwrap();
+        while let Some(transaction) = node.mempool.newly_accepted.pop_front() {
+            if let Some(entry) = node.mempool.by_hash(&transaction.hash()) {
+                let cosignatories =
+                    self.scene.with_view(|chain| crate::api::events::pending_cosignatories(entry, chain));
+                node.events.mempool_changed(entry, cosignatories.unwrap(), None);
+            }
+        }
+    }
+}
+
+/// A transfer of the first account.
+fn pay(recipient: u8, number: i32) -> Transaction {
+    let Body::Transfer(body) = transfer(Some(Signature([3; 64]))).body else { unreachable!() };
+    let body = crate::model::transaction::Transfer { recipient: address(recipient), ..body };
+    Transaction {
+        timestamp: Timestamp(1000 + number),
+        fee: Amount(0),
+        ..transaction(Some(Signature([3; 64])), Body::Transfer(body))
+    }
+}
+
+/// Blocks with payments to accounts 2 and 3: each third one is empty.
+fn with_payments(blocks: i32) -> Scene {
+    let scene = Scene::empty();
+    scene.add_block(Vec::new());
+    scene.fund(1);
+    for number in 0..blocks {
+        let payments = [pay(2, 10 * number), pay(3, 10 * number + 1), pay(2, 10 * number + 2)];
+        scene.add_block(payments.into_iter().take((number % 3) as usize).collect());
+    }
+    scene
+}
+
+fn of(byte: u8) -> String {
+    address(byte).to_string()
+}
+
+#[test]
+fn a_stream_tells_the_history_of_an_account_in_order_and_then_what_comes() {
+    let scene = with_payments(9);
+    let mut stream = Stream::new(&scene, &format!("from=1&address={}", of(2)));
+    let told = stream.run();
+    assert_eq!(told[0].kind, "synchronising");
+    assert_eq!(told[0].data["status"], "no peers");
+    let transactions: Vec<_> = told[1..].iter().map(Event::place).collect();
+    let expected: Vec<_> = [3, 4, 6, 7, 9, 10].into_iter().map(|height| ("transaction", height, 0)).collect();
+    assert_eq!(transactions, expected);
+    assert_eq!(told[1].number("confirmations"), 8);
+    assert_eq!(told[1].data["transaction"]["recipient"], of(2).as_str());
+    assert_eq!(told[1].data["meta"]["height"], 3);
+    assert_eq!(stream.run(), []);
+    stream.add_block(vec![pay(3, 1000)]);
+    assert_eq!(stream.run(), []);
+    stream.add_block(vec![pay(3, 1001), pay(2, 1002)]);
+    let told = stream.run();
+    assert_eq!(told.iter().map(Event::place).collect::<Vec<_>>(), [("transaction", 12, 1)]);
+    assert_eq!(told[0].number("confirmations"), 1);
+    assert_eq!(told[0].hash(), hex::encode(pay(2, 1002).hash().0));
+}
+
+#[test]
+fn a_stream_is_resumed_exactly_after_any_of_its_events() {
+    let scene = with_payments(12).with_rewrite_limit(3);
+    for query in [
+        "from=1".to_owned(),
+        format!("from=1&address={},{}", of(2), of(3)),
+        format!("from=1&address={}&kinds=transaction,block", of(3)),
+    ] {
+        let mut stream = Stream::new(&scene, &query);
+        let told = stream.news();
+        assert!(told.len() > 5, "{query}");
+        for (index, event) in told.iter().enumerate() {
+            stream.reconnect(&event.id);
+            assert_eq!(stream.news(), told[index + 1..], "{query} after {}", event.id);
+            // A node that has never heard of the stream goes on just as well, also by the parameter.
+            let mut other = Stream::new(&scene, &format!("{query}&after={}", event.id));
+            assert_eq!(other.news(), told[index + 1..]);
+        }
+    }
+}
+
+#[test]
+fn the_first_event_carries_the_place_from_which_a_client_that_was_told_nothing_goes_on() {
+    let scene = with_payments(3);
+    let mut stream = Stream::new(&scene, &format!("address={}", of(2)));
+    let first = stream.run();
+    assert_eq!(first.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["synchronising"]);
+    stream.add_block(vec![pay(2, 500)]);
+    stream.reconnect(&first[0].id);
+    assert_eq!(stream.news().iter().map(Event::place).collect::<Vec<_>>(), [("transaction", 5, 0)]);
+}
+
+#[test]
+fn what_a_reorg_undoes_is_told_backwards_before_anything_new() {
+    let scene = with_payments(9);
+    let mut stream = Stream::new(&scene, &format!("from=1&address={},{}", of(2), of(3)));
+    let told = stream.news();
+    let undone: Vec<_> = told.iter().rev().take_while(|event| event.number("height") > 6).collect();
+    stream.replace(Height(6), vec![vec![], vec![pay(3, 700)], vec![], vec![], vec![pay(2, 701)]]);
+    let after = stream.news();
+    assert_eq!((after[0].kind.as_str(), after[0].number("height")), ("rollback", 6));
+    assert_eq!(after[0].data["transactions"], "listed");
+    let count = undone.len();
+    assert_eq!(count, 5);
+    for (event, before) in after[1..=count].iter().zip(&undone) {
+        assert_eq!((event.kind.as_str(), event.hash()), ("undone", before.hash()));
+        assert_eq!(event.data["transaction"], before.data["transaction"]);
+    }
+    let new: Vec<_> = after[count + 1..].iter().map(Event::place).collect();
+    assert_eq!(new, [("transaction", 8, 0), ("transaction", 11, 0)]);
+    // Whoever lost the connection in between goes on there.
+    for (index, event) in told.iter().chain(&after).enumerate() {
+        stream.reconnect(&event.id);
+        let rest = stream.news();
+        if index < told.len() {
+            let height = event.number("height");
+            let undone = undone.iter().filter(|one| one.number("height") < height || one.place() <= event.place());
+            let undone: Vec<_> = undone.map(|one| one.hash()).collect();
+            let heard: Vec<_> = rest.iter().filter(|one| one.kind == "undone").map(Event::hash).collect();
+            assert_eq!(heard, if height > 6 { undone } else { Vec::new() }, "after {}", event.id);
+            assert_eq!(rest[0].kind == "rollback", height > 6);
+        } else {
+            let expected: Vec<_> =
+                after[index - told.len() + 1..].iter().filter(|one| one.kind != "rollback").collect();
+            let rest: Vec<_> = rest.iter().filter(|one| one.kind != "rollback").collect();
+            assert_eq!(rest, expected, "after {}", event.id);
+        }
+    }
+}
+
+#[test]
+fn a_node_that_never_had_the_replaced_blocks_tells_down_to_where_all_is_undone() {
+    let scene = with_payments(9);
+    let mut stream = Stream::new(&scene, &format!("from=1&address={}", of(2)));
+    let told = stream.news();
+    stream.replace(Height(6), vec![vec![], vec![pay(2, 700)], vec![], vec![], vec![]]);
+    for event in &told {
+        let mut other = Stream::new(&scene, &format!("address={}&after={}", of(2), event.id));
+        let rest = other.news();
+        if event.number("height") <= 6 {
+            assert_ne!(rest[0].kind, "rollback");
+            continue;
+        }
+        assert_eq!((rest[0].kind.as_str(), &rest[0].data["transactions"]), ("rollback", &"unknown".into()));
+        let down_to = rest[0].number("height");
+        assert!(down_to <= 6 && down_to >= 2, "{down_to} of {}", event.id);
+        // What is told again is all that the chain has above it.
+        let again: Vec<_> = rest[1..].iter().map(|one| one.number("height")).collect();
+        let expected: Vec<u64> = [3, 4, 6, 8].into_iter().filter(|height| *height > down_to).collect();
+        assert_eq!(again, expected);
+    }
+}
+
+#[test]
+fn an_id_above_the_tip_waits_for_the_chain_and_one_of_another_chain_is_an_error() {
+    let scene = with_payments(9).with_rewrite_limit(4);
+    let mut stream = Stream::new(&scene, "from=1");
+    let last = stream.news().pop().unwrap();
+    let blocks = scene.undo_above(Height(7));
+    // The node is behind.
+    let mut behind = Stream::new(&scene, &format!("after={}", last.id));
+    assert_eq!(behind.news(), []);
+    assert_eq!(blocks.len(), 3);
+    for number in [6, 7, 8] {
+        let payments = [pay(2, 10 * number), pay(3, 10 * number + 1), pay(2, 10 * number + 2)];
+        behind.add_block(payments.into_iter().take((number % 3) as usize).collect());
+        assert_eq!(behind.news(), [], "it was told before");
+    }
+    behind.add_block(vec![pay(2, 900)]);
+    assert_eq!(behind.news().len(), 1);
+    let foreign = "6.end.0123456789abcdef.0123456789abcdef.0123456789abcdef.0123456789abcdef";
+    let (status, message) = Stream::new(&scene, &format!("after={foreign}")).error();
+    assert_eq!(status, 400);
+    assert!(message.contains("begin again with from="), "{message}");
+}
+
+#[test]
+fn a_transaction_is_told_once_it_has_the_confirmations_and_is_not_taken_back_within_them() {
+    let scene = with_payments(0);
+    let mut stream = Stream::new(&scene, "confirmations=3");
+    assert_eq!(stream.news(), []);
+    stream.add_block(vec![pay(2, 1)]);
+    stream.add_block(vec![]);
+    assert_eq!(stream.news(), []);
+    stream.add_block(vec![]);
+    let told = stream.news();
+    assert_eq!(
+        told.iter().map(|event| (event.place(), event.number("confirmations"))).collect::<Vec<_>>(),
+        [(("transaction", 2, 0), 3)]
+    );
+    stream.add_block(vec![pay(2, 2)]);
+    stream.replace(Height(4), vec![vec![], vec![pay(2, 3)], vec![], vec![]]);
+    assert_eq!(stream.news().iter().map(Event::place).collect::<Vec<_>>(), [("transaction", 6, 0)]);
+    stream.replace(Height(1), vec![vec![]; 8]);
+    let told: Vec<_> = stream.news().iter().map(|event| event.kind.clone()).collect();
+    assert_eq!(told, ["rollback", "undone", "undone"]);
+}
+
+#[test]
+fn far_behind_the_tip_the_lists_of_the_accounts_tell_what_the_blocks_tell() {
+    let scene = with_payments(200).with_rewrite_limit(5);
+    let whole = format!("from=1&address={},{}", of(2), of(3));
+    let mut along_lists = Stream::new(&scene, &whole);
+    let mut along_blocks = Stream::new(&scene, &format!("{whole}&kinds=transaction,block"));
+    let by_lists = along_lists.news();
+    let by_blocks: Vec<_> = along_blocks.news().into_iter().filter(|event| event.kind != "block").collect();
+    let data = |events: &[Event]| events.iter().map(|event| event.data.clone()).collect::<Vec<_>>();
+    assert_eq!(by_lists.len(), 199);
+    assert_eq!(data(&by_lists), data(&by_blocks));
+    // One account of few transactions is not searched block by block.
+    scene.add_block(vec![pay(4, 9000)]);
+    (0..100).for_each(|_| _ = scene.add_block(Vec::new()));
+    let mut rare = Stream::new(&scene, &format!("from=1&address={}", of(4)));
+    assert_eq!(rare.news().iter().map(|event| event.number("height")).collect::<Vec<_>>(), [202]);
+    assert!(rare.steps < 30, "{} steps", rare.steps);
+}
+
+#[test]
+fn blocks_are_told_before_their_transactions_with_who_earned_the_fees() {
+    let scene = with_payments(2);
+    let mut stream = Stream::new(&scene, "from=2&kinds=block,transaction");
+    let told = stream.news();
+    let kinds: Vec<_> = told.iter().map(|event| (event.kind.as_str(), event.number("height"))).collect();
+    assert_eq!(kinds, [("block", 2), ("block", 3), ("transaction", 3)]);
+    let block = &told[1].data;
+    assert_eq!((&block["transactions"], &block["totalFee"]), (&1.into(), &0.into()));
+    assert!(block["harvester"].as_str().is_some_and(|address| address.len() == 40));
+    assert_eq!(block["hash"].as_str().map(str::len), Some(64));
+}
+
+#[test]
+fn only_transactions_that_move_the_mosaic_are_told() {
+    let scene = Scene::with_mosaics();
+    let all = Stream::new(&scene, "from=1").news();
+    let mut xem = Stream::new(&scene, "from=1&mosaic=nem:xem");
+    let xem = xem.news();
+    assert!(!xem.is_empty() && xem.len() < all.len());
+    let is_transfer = |event: &Event| {
+        let transaction = &event.data["transaction"];
+        [&transaction["type"], &transaction["otherTrans"]["type"]].contains(&&257.into())
+    };
+    assert!(xem.iter().all(is_transfer));
+    assert!(!all.iter().any(|event| !xem.contains(event) && is_transfer(event)));
+    assert_eq!(Stream::new(&scene, "from=1&mosaic=no:such").news(), []);
+}
+
+#[test]
+fn the_mempool_is_told_with_zero_confirmations_what_is_there_what_comes_and_what_leaves() {
+    let scene = with_payments(1);
+    let sender = address_of(&pair().public());
+    scene.fund_address(sender);
+    let mut stream = Stream::new(&scene, &format!("confirmations=0&address={sender}"));
+    stream.announce(acceptable(1));
+    let told = stream.news();
+    assert_eq!(told.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["unconfirmed"]);
+    assert_eq!(told[0].data["meta"]["hash"]["data"], hex::encode(acceptable(1).hash().0));
+    assert_eq!(told[0].data["since"], NOW.network.0);
+    stream.announce(acceptable(2));
+    let told = stream.news();
+    assert_eq!(told.len(), 1);
+    // Another account hears of its own ones only.
+    let mut other = Stream::new(&scene, &format!("confirmations=0&address={}", of(77)));
+    other.announce(acceptable(1));
+    assert_eq!(other.news(), []);
+    // It leaves.
+    let entry = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
+    let fate = Fate::Rejected(ValidationResult::FailureInsufficientBalance);
+    stream.node.events.mempool_changed(&entry, Vec::new(), Some(FateRecord { fate, at: Timestamp(9) }));
+    let told = stream.news();
+    assert_eq!((told[0].kind.as_str(), told.len()), ("left", 1));
+    assert_eq!(told[0].data["status"], "rejected");
+    assert_eq!(told[0].data["message"], "FAILURE_INSUFFICIENT_BALANCE");
+    // After a reconnection all that is there is told again.
+    stream.reconnect(&told[0].id);
+    assert_eq!(stream.news().len(), 2);
+    // Without zero confirmations nothing of it is told.
+    let mut confirmed = Stream::new(&scene, "confirmations=1");
+    confirmed.announce(acceptable(1));
+    assert_eq!(confirmed.news(), []);
+    assert!(!confirmed.node.events.tells_mempool());
+}
+
+#[test]
+fn a_stream_that_missed_changes_of_the_mempool_is_told_the_whole_again() {
+    let scene = with_payments(1);
+    scene.fund_address(address_of(&pair().public()));
+    let mut stream = Stream::new(&scene, "confirmations=0&kinds=unconfirmed");
+    stream.announce(acceptable(1));
+    assert_eq!(stream.news().len(), 1);
+    let long = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
+    let count = crate::api::events::MAX_CHANGE_BYTES / 1024;
+    (0..count).for_each(|_| stream.node.events.mempool_changed(&long, Vec::new(), None));
+    assert!(stream.node.events.bytes() <= crate::api::events::MAX_CHANGE_BYTES);
+    let told = stream.news();
+    assert_eq!(told.iter().map(Event::hash).collect::<Vec<_>>(), [hex::encode(acceptable(1).hash().0)]);
+}
+
+#[test]
+fn a_silent_stream_sends_a_sign_of_life_every_fifteen_seconds() {
+    let scene = with_payments(1);
+    let mut stream = Stream::new(&scene, "address=&confirmations=1".trim_start_matches("address=&"));
+    stream.run();
+    let start = NOW.monotonic;
+    assert_eq!(stream.node.events.next_due(), Some(start + Duration::from_secs(15)));
+    assert!(stream.node.events.take_due(start + Duration::from_secs(14)).is_empty());
+    stream.node.now.monotonic = start + Duration::from_secs(15);
+    assert_eq!(stream.node.events.take_due(start + Duration::from_secs(15)), [ConnectionId(1)]);
+    assert_eq!((stream.run(), stream.text.as_str()), (vec![], ":\n\n"));
+    assert_eq!(stream.node.events.next_due(), Some(start + Duration::from_secs(30)));
+    stream.node.events.remove(ConnectionId(1));
+    assert_eq!((stream.node.events.next_due(), stream.node.events.streams()), (None, 0));
+}
+
+#[test]
+fn ten_thousand_addresses_are_read_in_steps_and_a_bad_one_is_an_error_that_names_it() {
+    let scene = with_payments(3);
+    let many = |count: u32| {
+        let key = |number: u32| {
+            let mut seed = [9; 32];
+            seed[..4].copy_from_slice(&number.to_be_bytes());
+            crate::crypto::PublicKey(seed)
+        };
+        (0..count).map(|number| address_of(&key(number)).to_string()).chain([of(2)]).collect::<Vec<_>>()
+    };
+    let mut stream = Stream::new(&scene, "from=1").posting(&many(9_999));
+    assert_eq!(stream.news().len(), 2);
+    assert!(stream.steps > 500, "{}", stream.steps);
+    let (status, message) = Stream::new(&scene, "").posting(&many(10_000)).error();
+    assert_eq!((status, message.contains("10000 addresses")), (400, true), "{message}");
+    let mut addresses = many(100);
+    addresses[0] = "TALICE".to_owned();
+    let (status, message) = Stream::new(&scene, "").posting(&addresses).error();
+    assert_eq!((status, message.contains("TALICE is not an address")), (400, true), "{message}");
+}
+
+#[test]
+fn bad_parameters_are_errors_that_say_what_to_do() {
+    let scene = with_payments(3);
+    for (query, part) in [
+        ("from=0", "height must be positive"),
+        ("from=7", "from must not be above the next block"),
+        ("from=x", "from must be the height of a block"),
+        ("confirmations=-1", "from 0 to 1000000"),
+        ("confirmations=1000001", "from 0 to 1000000"),
+        ("kinds=blocks", "some of transaction, block, unconfirmed and left"),
+        ("mosaic=xem", ""),
+        ("after=1.2", "must be one that a stream sent"),
+        ("after=1.2.zz", "must be one that a stream sent"),
+        ("address=TALICE", "TALICE is not an address"),
+        ("address=", " is not an address"),
+    ] {
+        let (status, message) = Stream::new(&scene, query).error();
+        assert_eq!(status, 400, "{query}: {message}");
+        assert!(message.contains(part), "{query}: {message}");
+    }
+    let mut bad = Stream::new(&scene, "");
+    (bad.line, bad.body) = ("POST /events".to_owned(), b"{}".to_vec());
+    let (status, message) = bad.error();
+    assert_eq!((status, message.contains("{\"addresses\": [\"...\"]}")), (400, true), "{message}");
+}
+
+#[test]
+fn a_head_request_gets_the_head_alone() {
+    let scene = with_payments(1);
+    let reply = TestRequest::new("HEAD /events").send(&scene);
+    assert_eq!((reply.status, reply.body.len()), (200, 0));
+    assert_eq!(headers(&reply, "Content-Type"), ["text/event-stream"]);
+    assert_eq!(headers(&reply, "X-Accel-Buffering"), ["no"]);
+}
+
+#[test]
+fn addresses_may_have_hyphens() {
+    let scene = with_payments(2);
+    let address: Address = address(2);
+    let text: Vec<String> =
+        address.as_str().as_bytes().chunks(6).map(|part| String::from_utf8_lossy(part).into()).collect();
+    let mut stream = Stream::new(&scene, &format!("from=1&address={}", text.join("-")));
+    assert_eq!(stream.news().len(), 1);
+}
