@@ -517,7 +517,7 @@ fn sync_state(node: &NodeContext<'_>) -> SyncState {
         NodeStatus::Synchronized => "synchronised",
         NodeStatus::NoRemoteNode => "no peers",
     };
-    let reported = node.peers.as_deref().and_then(Manager::reported_height);
+    let reported = node.peers.as_deref().and_then(Manager::network_height);
     let network_height =
         reported.filter(|_| status == SYNCHRONISING).map_or(node.chain.height, |height| height.max(node.chain.height));
     SyncState { height: node.chain.height, network_height, status }
