@@ -57,9 +57,21 @@ impl<'a> ChainSnapshot<'a> {
 
     /// Returns the transaction at a location in the chain.
     pub fn transaction(&self, location: TxLocation) -> Result<Option<RawTransaction<'a>>, StoreError> {
+        Ok(self.in_block(location)?.map(|(_, transaction)| transaction))
+    }
+
+    /// The same with the header of its block.
+    pub fn transaction_and_header(
+        &self,
+        location: TxLocation,
+    ) -> Result<Option<(StoredHeader, RawTransaction<'a>)>, StoreError> {
+        Ok(self.in_block(location)?.map(|(row, transaction)| (row.header(), transaction)))
+    }
+
+    fn in_block(&self, location: TxLocation) -> Result<Option<(BlockRow<'a>, RawTransaction<'a>)>, StoreError> {
         let Some(row) = block_row(self.snapshot, location.height)? else { return Ok(None) };
         let context = self.context().trusted();
-        Ok(row.transaction(location.index as usize)?.map(|bytes| RawTransaction { bytes, context }))
+        Ok(row.transaction(location.index as usize)?.map(|bytes| (row, RawTransaction { bytes, context })))
     }
 }
 

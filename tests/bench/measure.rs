@@ -12,6 +12,7 @@ mod footprint;
 mod generate_chain;
 mod import;
 mod importance;
+mod in_step;
 mod latency;
 mod load;
 mod random_transactions;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 /// A name, what is measured, and the function that measures it; it is handed further arguments.
 type Measurement = (&'static str, &'static str, fn(&[String]) -> ExitCode);
 
-const MEASUREMENTS: [Measurement; 14] = [
+const MEASUREMENTS: [Measurement; 15] = [
     ("import", "a whole import against verifying its signatures only", import::run),
     ("first_synchronisation", "block download from one and three peers against an import", first_synchronisation::run),
     ("latency", "queries while blocks are imported at full speed", latency::run),
@@ -41,6 +42,7 @@ const MEASUREMENTS: [Measurement; 14] = [
     ("footprint", "time to the first answer, memory, size of the program", footprint::run),
     ("attacks", "hostile clients: their cost, and the effect on others; needs ulimit -n 20000", attacks::run),
     ("random_transactions", "whether each rule rejects what breaks it, and how often", random_transactions::run),
+    ("in_step", "bytes that blocks write to the disk when each is committed alone", in_step::run),
     ("chains", "makes long chains of all kinds of transactions, to measure imports with", generate_chain::run),
 ];
 

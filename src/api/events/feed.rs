@@ -25,6 +25,9 @@ const MAX_UNDONE_BYTES: usize = 16 << 20;
 pub const MAX_CHANGE_BYTES: usize = 2 << 20;
 /// Time without output after which a stream sends a sign of life.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Time that passes between two changes of the mempool that are told, for each stream that tells them: with many streams
+/// they are told together, so that their cost follows the time and not the changes.
+const CHANGE_INTERVAL: Duration = Duration::from_micros(100);
 /// Memory of a block and of a transaction besides their bytes, estimated generously.
 const OVERHEAD: usize = 1024;
 
@@ -95,6 +98,8 @@ pub struct EventFeed {
     ready: Vec<ConnectionId>,
     has_new_blocks: bool,
     has_new_changes: bool,
+    /// When changes of the mempool are told next at the earliest.
+    changes_due: Duration,
 }
 
 /// Blocks.
@@ -240,11 +245,15 @@ impl EventFeed {
     /// Returns the streams that go on now.
     pub fn take_due(&mut self, now: Duration) -> Vec<ConnectionId> {
         let mut due = std::mem::take(&mut self.ready);
-        let has_new_changes = std::mem::take(&mut self.has_new_changes);
+        let tells_changes = self.has_new_changes && now >= self.changes_due;
+        if tells_changes || self.has_new_blocks {
+            self.has_new_changes = false;
+            self.changes_due = now + CHANGE_INTERVAL * self.mempool_streams as u32;
+        }
         if std::mem::take(&mut self.has_new_blocks) {
             return self.waiting.keys().copied().collect();
         }
-        if has_new_changes {
+        if tells_changes {
             due.extend(
                 self.waiting.iter().filter(|(_, stream)| stream.tells_mempool).map(|(connection, _)| *connection),
             );
@@ -256,9 +265,11 @@ impl EventFeed {
 
     /// Returns when a stream goes on next, unless there are news.
     pub fn next_due(&self) -> Option<Duration> {
-        match !self.ready.is_empty() || (!self.waiting.is_empty() && (self.has_new_blocks || self.has_new_changes)) {
+        let heartbeat = self.heartbeats.first().map(|(at, _)| *at)?;
+        match self.has_new_blocks || !self.ready.is_empty() {
             true => Some(Duration::ZERO),
-            false => self.heartbeats.first().map(|(at, _)| *at),
+            false if self.has_new_changes => Some(heartbeat.min(self.changes_due)),
+            false => Some(heartbeat),
         }
     }
 

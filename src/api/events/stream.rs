@@ -9,7 +9,7 @@ use super::super::transaction_status::signatures_of;
 use super::super::{ApiError, NodeContext, NodeStatus, View};
 use super::feed::{FeedBlock, HEARTBEAT, MempoolChange};
 use super::filter::Filter;
-use super::place::{END, Place, Position};
+use super::place::{BlockName, END, Place, Position};
 use super::views::{BlockEvent, Rollback, SyncState, TransactionEvent, UnconfirmedEvent, left};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -394,12 +394,12 @@ impl EventStream {
             self.window = None;
             return Ok(());
         };
-        let header = stored_header(chain.snapshot, location.height)?.ok_or(DAMAGED)?;
-        let raw = chain.transaction(location)?.ok_or(DAMAGED)?;
+        let (header, raw) = chain.transaction_and_header(location)?.ok_or(DAMAGED)?;
         let (transaction, id) = (raw.read()?, state::transaction_id(chain.snapshot, location)?.ok_or(DAMAGED)?);
         node.budget.charge(cost::TRANSACTION + cost::SKIP + cost::bytes(2 * raw.bytes.len()));
         if location.height > self.place.height {
-            self.place = Place::after(location.height, &chain)?;
+            let block = Rc::new(BlockName::of(&header, &chain)?);
+            self.place = Place { height: location.height, next: END, block };
         }
         self.place.next = location.index + 1;
         if self.filter.kinds.transactions && self.filter.moves_mosaic(&transaction) {

@@ -468,6 +468,24 @@ fn a_stream_that_missed_changes_of_the_mempool_is_told_the_whole_again() {
 }
 
 #[test]
+fn changes_of_the_mempool_are_told_together_so_that_many_streams_do_not_multiply_them() {
+    let scene = with_payments(1);
+    let mut stream = Stream::new(&scene, "confirmations=0");
+    stream.run();
+    let (events, second) = (&mut stream.node.events, Duration::from_secs(1));
+    (2..=1_000).for_each(|number| events.wait(ConnectionId(number), 3_600 * second, true, false));
+    let entry = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
+    let mut told = 0;
+    for millisecond in 0..1_000 {
+        let now = second + Duration::from_millis(millisecond);
+        events.mempool_changed(&entry, Vec::new(), None);
+        assert!(events.next_due().is_some_and(|due| due <= now + second / 10));
+        told += events.take_due(now).len();
+    }
+    assert_eq!(told, 10 * 1_000, "ten times a second, for a thousand streams");
+}
+
+#[test]
 fn a_silent_stream_sends_a_sign_of_life_every_fifteen_seconds() {
     let scene = with_payments(1);
     let mut stream = Stream::new(&scene, "address=&confirmations=1".trim_start_matches("address=&"));
