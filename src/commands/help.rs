@@ -53,6 +53,7 @@ const TOPICS: &[Topic] = &[
     topic!("limits.md", "limits", "Every limit and its effect", is_page: true),
     topic!("interface.md", "interface", "HTTP, websocket, SockJS", is_page: true),
     topic!("coming-from-nis1.md", "coming-from-nis1", "Differences, for operators and for client authors", is_page: true),
+    topic!("changes.md", "changes", "What is new in each version, for operators and for client authors", is_page: true),
     topic!("wallet.md", "wallet", "Keys, transactions and notarised files on the command line", is_page: true),
     topic!("architecture.md", "architecture", "How it is built, tested and measured", is_page: true),
     Topic {

@@ -279,7 +279,7 @@ fn short(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    const PAGE: &str = r#"nisd_info{version="0.1.0",network="devnet"} 1
+    const PAGE: &str = r#"nisd_info{version="1.0.0",network="devnet"} 1
 nisd_uptime_seconds 7300
 nisd_status 6
 nisd_height 1234567
@@ -306,7 +306,7 @@ nisd_store_map_bytes 68719476736
     #[test]
     fn the_screen_shows_known_metrics_and_omits_missing_ones() {
         let expected = "\
-nisd 0.1.0 on devnet, http://a, up 2 h
+nisd 1.0.0 on devnet, http://a, up 2 h
 
 Chain        height 1,234,567, last block 12 s ago, synchronised, 1 block behind
 Peers        2 busy
