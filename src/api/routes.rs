@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::{ApiError, RequestContext};
 use super::{
-    account_history, accounts, blocks, harvesting, mosaics, namespaces, node, peer_requests, peers, push,
+    account_history, accounts, blocks, harvesting, mempool, mosaics, namespaces, node, peer_requests, peers, push,
     transaction_status, transactions, transfers,
 };
 
@@ -65,8 +65,8 @@ pub struct Route {
     pub path: &'static str,
     /// Required access.
     pub access: Access,
-    /// Whether it writes to the mempool.
-    pub writes_mempool: bool,
+    /// Whether it waits until the mempool is up to date with the chain.
+    pub needs_mempool: bool,
     /// Whether its responses depend on nothing but the chain and the request, so that they are kept until the chain changes.
     pub is_cached: bool,
     /// Maximum body size.
@@ -78,8 +78,8 @@ pub struct Route {
 /// Creates a public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
     let (access, body_limit) = (Access::Public, BodyLimit::Small);
-    let (writes_mempool, is_cached) = (false, false);
-    Route { id: 0, method: Method::Get, path, access, writes_mempool, is_cached, body_limit, handler }
+    let (needs_mempool, is_cached) = (false, false);
+    Route { id: 0, method: Method::Get, path, access, needs_mempool, is_cached, body_limit, handler }
 }
 
 /// Creates a public POST route.
@@ -98,9 +98,9 @@ impl Route {
         Route { access: Access::Metrics, ..self }
     }
 
-    /// Marks the route as writing to the mempool.
-    pub const fn writing_mempool(self) -> Route {
-        Route { writes_mempool: true, ..self }
+    /// Makes requests wait until the mempool is up to date with the chain.
+    pub const fn needing_mempool(self) -> Route {
+        Route { needs_mempool: true, ..self }
     }
 
     /// Marks the responses of a public route as depending on nothing but the chain and the request.
@@ -126,6 +126,7 @@ const RESOURCES: &[&[Route]] = &[
     transfers::ROUTES,
     account_history::ROUTES,
     transactions::ROUTES,
+    mempool::ROUTES,
     transaction_status::ROUTES,
     harvesting::ROUTES,
     namespaces::ROUTES,

@@ -139,13 +139,16 @@ impl Mempool {
             // Its signatures were checked when it arrived, and it is not published again.
             rebuild.content.insert(root, confirmed, &mut VecDeque::new())
         } else if let Some(transaction) = rebuild.returned.pop_front() {
+            self.last_id += 1;
             let root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
+            let root = MempoolEntry { id: self.last_id, ..root };
             (hashes, is_returned) = (root.hashes.clone(), true);
             let good = check_signatures(&root, confirmed, &mut self.verifier);
             let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed, &mut self.newly_accepted));
             if outcome.is_ok() {
                 // If the rebuild restarts, it is taken over without being published again.
                 self.content.push(root);
+                self.fates.changed.extend(hashes.all());
             }
             outcome
         } else {

@@ -2,10 +2,12 @@
 
 mod actions;
 mod form;
+mod mempool;
 mod objects;
 mod operators;
 mod peers;
 mod scene;
 mod secrets;
+mod statuses;
 mod streams;
 mod transfers;
