@@ -276,12 +276,13 @@ impl QueryQueue {
         let Some(session) = context.table.session_mut(id) else {
             return self.round_robin.remove(client, id);
         };
-        // One of a replaced block may be on its way back into the mempool.
-        let waits_for_mempool = !context.is_mempool_current && matches!(session.queries.front(), Some(Item::Status(_)));
+        let is_paused = self.answers.contains_key(&id);
+        // A transaction of a replaced block may be on its way back into the mempool.
+        let is_about_mempool = !is_paused && matches!(session.queries.front(), Some(Item::Status(_)));
+        let waits_for_mempool = is_about_mempool && !context.is_mempool_current;
         if waits_for_mempool || session.transport.backlog(context.effects) >= max_backlog {
             return self.set_backlogged(client, id, now);
         }
-        let is_paused = self.answers.contains_key(&id);
         if !is_paused && let Some(query) = session.queries.pop_front() {
             self.answers.insert(id, (client, PublishJob::new(query, Some(id))));
         }

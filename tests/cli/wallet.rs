@@ -535,7 +535,7 @@ fn waiting_ends_when_the_transaction_is_confirmed() {
 
 /// The answer of a node to a request for the status of a transaction.
 fn status_response(request: &SeenRequest, status: Value) -> Option<MockResponse> {
-    request.line.starts_with("GET /transaction/status?hash=").then(|| MockResponse::Json(200, status))
+    request.line.starts_with("GET /transaction/status?hash=").then_some(MockResponse::Json(200, status))
 }
 
 #[test]

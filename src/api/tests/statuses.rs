@@ -61,6 +61,8 @@ struct World {
     node: TestNode,
     now: Timestamp,
     uptime: Duration,
+    /// The hashes of transactions whose statuses have been published.
+    told: BTreeSet<Hash256>,
 }
 
 impl World {
@@ -77,7 +79,8 @@ impl World {
             let cosignatory = address_of(&pair_of(cosignatory).public());
             scene.put_cosignatory_of(address_of(&pair_of(MULTISIG).public()), cosignatory);
         }
-        let mut world = World { scene, node: TestNode::default(), now: NOW.network, uptime: Duration::ZERO };
+        let mut world =
+            World { scene, node: TestNode::default(), now: NOW.network, uptime: Duration::ZERO, told: BTreeSet::new() };
         world.pass(0);
         world
     }
@@ -120,6 +123,7 @@ impl World {
         txn.commit().unwrap();
         let confirmed: BTreeSet<_> = blocks.iter().flatten().map(Transaction::hash).collect();
         for block in blocks {
+            self.told.extend(block.iter().flat_map(|one| one.hashes().all().copied().collect::<Vec<_>>()));
             self.scene.add_block(block);
         }
         let undone = undone.into_iter().rev().flat_map(|block| block.transactions);
@@ -274,6 +278,8 @@ struct Oracle {
     cosigned: BTreeSet<usize>,
     /// When the node was started last.
     restarted: Timestamp,
+    /// What was told last, without the number of confirmations.
+    statuses: BTreeMap<Hash256, Value>,
 }
 
 impl Oracle {
@@ -425,6 +431,8 @@ impl Oracle {
 
     fn restart(&mut self) {
         self.world.restart();
+        // Nobody stays connected.
+        self.statuses.clear();
         self.restarted = self.world.now;
         for one in &mut self.known {
             one.was_accepted = false;
@@ -461,8 +469,10 @@ impl Oracle {
         }
     }
 
-    /// Compares what the node tells of every transaction with what the oracle knows.
+    /// Compares what the node tells of every transaction with what the oracle knows. Every change must have been told.
     fn check(&mut self) {
+        let mut told = std::mem::take(&mut self.world.told);
+        told.extend(std::mem::take(&mut self.world.node.mempool.fates.changed));
         let tip = self.world.height();
         for place in 0..self.known.len() {
             let Followed { transaction, known, was_accepted, .. } = self.known[place].clone();
@@ -504,6 +514,10 @@ impl Oracle {
                     expected["multisig"] = json!({"signed": list(has), "missing": list(lacks), "required": 2});
                 }
                 assert_eq!(status, expected, "{place} {known:?}");
+                expected["confirmations"] = Value::Null;
+                let before = self.statuses.insert(*hash, expected.clone());
+                let is_same = before.is_none_or(|before| before == expected);
+                assert!(is_same || told.contains(hash), "{place} {known:?} is not published");
             }
         }
     }
@@ -515,7 +529,8 @@ fn the_status_of_every_transaction_agrees_with_an_oracle_over_random_histories()
     for seed in 0..8 {
         let world = World::new();
         let restarted = world.now;
-        let mut oracle = Oracle { world, seed, known: Vec::new(), cosigned: BTreeSet::new(), restarted };
+        let mut oracle =
+            Oracle { world, seed, known: Vec::new(), cosigned: BTreeSet::new(), restarted, statuses: BTreeMap::new() };
         for _ in 0..80 {
             oracle.step();
             oracle.check();
