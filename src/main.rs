@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     }
     let matches = Cli::command().long_version(&*long_version().leak()).get_matches();
     let code = match Cli::from_arg_matches(&matches).map(|cli| run(cli.command)) {
-        Ok(Ok(())) => EXIT_OK,
+        Ok(Ok(code)) => code,
         Ok(Err(error)) => {
             logging::eprint_line(&format!("nisd: {error}"));
             if is_usage(&*error) { EXIT_USAGE } else { EXIT_FAILURE }
@@ -63,8 +63,8 @@ fn is_usage(error: &(dyn std::error::Error + 'static)) -> bool {
         || error.downcast_ref().is_some_and(WalletError::is_usage)
 }
 
-/// Runs a command.
-fn run(mut command: Command) -> Result<(), AnyError> {
+/// Runs a command. Returns its exit code.
+fn run(mut command: Command) -> Result<u8, AnyError> {
     match &command {
         Command::Settings(command) => commands::print_settings(command),
         Command::Help(help) => commands::print_help(help)?,
@@ -74,9 +74,10 @@ fn run(mut command: Command) -> Result<(), AnyError> {
         Command::Man(man) => commands::write_man_pages(&man.folder)?,
         Command::Completions(completions) => ignore_broken_pipe(commands::print_completions(completions.shell))?,
         Command::Wallet(command) => wallet::execute(command, SYSTEM)?,
-        _ => return run_with_settings(&mut command),
+        Command::StatusOf(command) => return Ok(commands::status_of(command, SYSTEM)?),
+        _ => run_with_settings(&mut command)?,
     }
-    Ok(())
+    Ok(EXIT_OK)
 }
 
 /// Runs a command that needs settings.

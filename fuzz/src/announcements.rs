@@ -511,6 +511,7 @@ impl<'g> Harness<'g> {
                 expected.sort_by_key(|one| Reverse(one.timestamp));
                 expected.truncate(MAX_SHOWN);
                 let shown = pool.most_recent(&account, MAX_SHOWN, confirmed).expect("a store that works");
+                let shown: Vec<_> = shown.into_iter().map(|entry| Rc::clone(&entry.transaction)).collect();
                 assert!(shown.iter().map(|one| &**one).eq(expected), "what an account is shown");
                 if !pool.is_rebuilding() {
                     let is_new = |one: &Rc<Transaction>| {

@@ -337,6 +337,7 @@ impl ChainSource for Chain {
                 br#"{"quantity":1}"#.to_vec()
             }
             Item::NodeInfo => br#"{"metaData":{}}"#.to_vec(),
+            Item::Status(hash) => format!("{{\"hash\":\"{hash}\",\"status\":\"unknown\"}}").into_bytes(),
             other => panic!("the broker makes the body of {other:?}"),
         };
         Ok(Poll::Ready(Some(text)))

@@ -21,6 +21,7 @@ mod error;
 pub mod events;
 mod harvesting;
 pub mod media;
+mod mempool;
 mod mosaics;
 mod namespaces;
 mod node;
@@ -53,6 +54,7 @@ pub use request_context::{Command, NodeContext, Page, RequestContext};
 pub use response_cache::MAX_CACHED_BYTES;
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
+pub use transaction_status::TransactionStatus;
 pub use transactions::{TransactionMeta, TransactionPair};
 pub use transfers::{ALL_TRANSFERS, transfer_page};
 
@@ -145,9 +147,9 @@ impl Api {
         settings::is_local(client, request, &self.settings)
     }
 
-    /// Returns whether the route of a request writes to the mempool.
-    pub fn writes_mempool(&self, method: &str, path: &str) -> bool {
-        self.route(method, path).is_some_and(|route| route.writes_mempool)
+    /// Returns whether a request waits until the mempool is up to date with the chain.
+    pub fn needs_mempool(&self, method: &str, path: &str) -> bool {
+        self.route(method, path).is_some_and(|route| route.needs_mempool)
     }
 
     fn route(&self, method: &str, path: &str) -> Option<Route> {

@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 
 use super::blocks::{BlockBody, REPLACED, chain_score};
+use super::mempool::{Bare, list_of};
 use super::node::time_stamps;
 use super::peers::AnswerOfPeers;
 use super::routes::{Route, post};
 use super::streams::{DataListHead, ListSize, ResponseStream, list_stream};
-use super::transactions::{Data, unconfirmed_list};
+use super::transactions::Data;
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -166,7 +167,7 @@ fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let signature = sign(context, &challenge)?;
     let transactions = context.node.mempool.unknown_to(&known.into_iter().collect());
     context.node.budget.charge(cost::listed(transactions.len()));
-    context.send_stream(unconfirmed_list(transactions, Some(signature)))
+    context.send_stream(list_of(transactions.into_iter().map(Bare).collect(), Some(signature)))
 }
 
 /// `POST /node/sign-of-life`

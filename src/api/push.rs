@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::vec;
 
+use super::mempool::TRANSACTION_BYTES;
 use super::routes::{Route, post};
 use super::streams::{BodyWriter, ResponseStream};
-use super::transactions::{TRANSACTION_BYTES, submit};
+use super::transactions::submit;
 use super::{ApiError, Command, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::binary::BinaryDecoder;
@@ -18,8 +19,8 @@ use crate::peer::wire::{List, SecureEntity};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    post("/push/transaction", transaction).with_large_bodies().writing_mempool(),
-    post("/push/transactions", transactions).with_pushed_bodies().writing_mempool(),
+    post("/push/transaction", transaction).with_large_bodies().needing_mempool(),
+    post("/push/transactions", transactions).with_pushed_bodies().needing_mempool(),
     post("/push/block", block).with_pushed_bodies(),
 ];
 

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::{ApiError, RequestContext};
 use super::{
-    account_history, accounts, blocks, events, harvesting, mosaics, namespaces, node, peer_requests, peers, push,
-    transaction_status, transactions, transfers,
+    account_history, accounts, blocks, events, harvesting, mempool, mosaics, namespaces, node, peer_requests, peers,
+    push, transaction_status, transactions, transfers,
 };
 
 /// Maximum size of a request body.
@@ -68,8 +68,8 @@ pub struct Route {
     pub path: &'static str,
     /// Required access.
     pub access: Access,
-    /// Whether it writes to the mempool.
-    pub writes_mempool: bool,
+    /// Whether it waits until the mempool is up to date with the chain.
+    pub needs_mempool: bool,
     /// Whether its responses depend on nothing but the chain and the request, so that they are kept until the chain changes.
     pub is_cached: bool,
     /// Whether a client gets the response whatever it accepts.
@@ -83,8 +83,8 @@ pub struct Route {
 /// Creates a public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
     let (access, body_limit) = (Access::Public, BodyLimit::Small);
-    let (writes_mempool, is_cached, takes_any_accept) = (false, false, false);
-    Route { id: 0, method: Method::Get, path, access, writes_mempool, is_cached, takes_any_accept, body_limit, handler }
+    let (needs_mempool, is_cached, takes_any_accept) = (false, false, false);
+    Route { id: 0, method: Method::Get, path, access, needs_mempool, is_cached, takes_any_accept, body_limit, handler }
 }
 
 /// Creates a public POST route.
@@ -103,9 +103,9 @@ impl Route {
         Route { access: Access::Metrics, ..self }
     }
 
-    /// Marks the route as writing to the mempool.
-    pub const fn writing_mempool(self) -> Route {
-        Route { writes_mempool: true, ..self }
+    /// Makes requests wait until the mempool is up to date with the chain.
+    pub const fn needing_mempool(self) -> Route {
+        Route { needs_mempool: true, ..self }
     }
 
     /// Marks the responses of a public route as depending on nothing but the chain and the request.
@@ -141,6 +141,7 @@ const RESOURCES: &[&[Route]] = &[
     transfers::ROUTES,
     account_history::ROUTES,
     transactions::ROUTES,
+    mempool::ROUTES,
     transaction_status::ROUTES,
     events::ROUTES,
     harvesting::ROUTES,

@@ -14,8 +14,10 @@ use crate::state;
 use crate::store::{StoreError, stored_header};
 
 /// Routes.
-pub const ROUTES: &[Route] =
-    &[get("/transaction/status", status), post("/transaction/status/batch", statuses).with_large_bodies()];
+pub const ROUTES: &[Route] = &[
+    get("/transaction/status", status).needing_mempool(),
+    post("/transaction/status/batch", statuses).with_large_bodies().needing_mempool(),
+];
 
 const BAD_HASH: &str = "hash must have 64 hex digits";
 /// Maximum number of hashes of a batch.
@@ -51,7 +53,7 @@ pub(super) struct Signatures {
 }
 
 /// A hash, and what became of its transaction.
-pub(super) struct TransactionStatus {
+pub struct TransactionStatus {
     hash: Hash256,
     status: Status,
 }
@@ -121,8 +123,8 @@ impl View for Signatures {
 fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let text = context.parameter("hash")?.ok_or(ApiError::argument("the parameter hash is missing"))?;
     let hash = parse_hash(&text).ok_or(ApiError::argument(BAD_HASH))?;
-    let status = look_up(&hash, &mut context.node, context.settings.prunes_hashes)?;
-    context.response.send(&TransactionStatus { hash, status })
+    let status = TransactionStatus::look_up(hash, &mut context.node, context.settings.prunes_hashes)?;
+    context.response.send(&status)
 }
 
 fn parse_hash(text: &str) -> Option<Hash256> {
@@ -152,8 +154,8 @@ fn statuses(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let mut hashes = hashes.into_iter();
     let list = list_stream(move |step| {
         while let Some(hash) = hashes.next() {
-            let status = look_up(&hash, step.node, prunes)?;
-            step.push(&TransactionStatus { hash, status });
+            let status = TransactionStatus::look_up(hash, step.node, prunes)?;
+            step.push(&status);
             if !step.should_continue(hashes.len()) {
                 break;
             }
@@ -163,7 +165,18 @@ fn statuses(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.send_stream(list.holding(held_bytes))
 }
 
-/// Looks for a transaction in the mempool, in the chain, and among those that have left both.
+impl TransactionStatus {
+    /// Looks for a transaction in the mempool, in the chain, and among those that have left both. `prunes_hashes`: old ones
+    /// of the chain are not found.
+    pub fn look_up(
+        hash: Hash256,
+        node: &mut NodeContext<'_>,
+        prunes_hashes: bool,
+    ) -> Result<TransactionStatus, StoreError> {
+        Ok(TransactionStatus { hash, status: look_up(&hash, node, prunes_hashes)? })
+    }
+}
+
 fn look_up(hash: &Hash256, node: &mut NodeContext<'_>, prunes_hashes: bool) -> Result<Status, StoreError> {
     node.budget.charge(cost::TRANSACTION);
     let (chain, now) = (node.chain, node.chain.now);

@@ -1,9 +1,6 @@
-//! Transactions: handlers that look up, submit, prepare and list them.
-
-use std::rc::Rc;
+//! Transactions: handlers that look up, submit and prepare them.
 
 use super::routes::{Route, get, post};
-use super::streams::{DataListHead, ResponseStream, list_stream};
 use super::{ApiError, NodeContext, RequestContext, RequestResult, ResultKind, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -13,7 +10,6 @@ use crate::codec::{Decoder, Encoder, ReadError, Readable, SigningForm, limits, t
 use crate::crypto::{KeyPair, PrivateKey, Signature, verify};
 use crate::model::transaction::wire_network;
 use crate::model::{Hash256, Height, Transaction};
-use crate::peer::wire::AuthenticatedResponse;
 use crate::rules;
 use crate::rules::{Purpose, Rejection, RuleResult, ValidationContext, ValidationResult};
 use crate::state::{self, TxLocation};
@@ -22,10 +18,9 @@ use crate::store::StoreError;
 /// Routes.
 pub const ROUTES: &[Route] = &[
     get("/transaction/get", by_hash).cached(),
-    post("/transaction/announce", announce).with_large_bodies().writing_mempool(),
-    post("/transaction/prepare-announce", prepare_announce).with_large_bodies().local().writing_mempool(),
+    post("/transaction/announce", announce).with_large_bodies().needing_mempool(),
+    post("/transaction/prepare-announce", prepare_announce).with_large_bodies().local().needing_mempool(),
     post("/transaction/prepare", prepare).with_large_bodies().local(),
-    get("/account/unconfirmedTransactions", unconfirmed),
 ];
 
 pub(super) const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
@@ -92,17 +87,6 @@ impl View for AnnounceResult {
     }
 }
 
-/// An unconfirmed transaction.
-struct Unconfirmed<'a>(&'a Transaction);
-
-impl View for Unconfirmed<'_> {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.object("transaction", |sink| self.0.write(sink));
-        let inner_hash = self.0.inner().map(Transaction::hash);
-        sink.object("meta", |sink| sink.bytes("data", inner_hash.as_ref().map(|hash| hash.0.as_slice())));
-    }
-}
-
 /// `{"data": hex}`.
 pub(super) struct Data<'a>(pub &'a [u8]);
 
@@ -139,9 +123,6 @@ fn by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let meta = TransactionMeta { height: entry.height, id, hash, inner_hash };
     context.response.send(&TransactionPair { transaction: &transaction, meta })
 }
-
-/// Maximum number of unconfirmed transactions that are shown of an account.
-const MAX_SHOWN: usize = 25;
 
 /// The bytes of a transaction, and its signature, which is parsed only after the transaction.
 struct Signed {
@@ -288,43 +269,4 @@ fn result_of(outcome: RuleResult) -> Result<ValidationResult, ApiError> {
         Err(Rejection::Exception(exception)) => Err(exception.into()),
         Err(Rejection::Store(error)) => Err(error.into()),
     }
-}
-
-/// `GET /account/unconfirmedTransactions`
-fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let address = context.address()?;
-    let transactions = context.node.mempool.most_recent(&address, MAX_SHOWN, &context.node.chain)?;
-    context.send_stream(unconfirmed_list(transactions, None))
-}
-
-/// Approximate memory in bytes of a transaction that the mempool does not hold.
-pub(super) const TRANSACTION_BYTES: usize = 2048;
-
-/// Unconfirmed transactions in this order: as clients see them, or bare and signed for a peer.
-pub(super) fn unconfirmed_list(
-    transactions: Vec<Rc<Transaction>>,
-    signature: Option<Signature>,
-) -> impl ResponseStream {
-    let held_bytes = transactions.len() * TRANSACTION_BYTES;
-    let mut waiting = transactions.into_iter();
-    let list = list_stream(move |step| {
-        if let Some(signature) = signature {
-            step.open(&AuthenticatedResponse { entity: DataListHead, signature });
-        }
-        while let Some(transaction) = waiting.next() {
-            let start = step.written();
-            match signature {
-                Some(_) => step.push(&*transaction),
-                None => step.push(&Unconfirmed(&transaction)),
-            }
-            *step.held_bytes = waiting.len() * TRANSACTION_BYTES;
-            let written = step.written() - start;
-            step.node.budget.charge(cost::TRANSACTION + cost::bytes(written));
-            if !step.should_continue(waiting.len()) {
-                break;
-            }
-        }
-        Ok(())
-    });
-    list.holding(held_bytes)
 }

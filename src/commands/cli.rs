@@ -14,6 +14,7 @@ use super::peers::Peers;
 use super::reindex::Rollback;
 use super::service::Service;
 use super::status::Status;
+use super::status_of::StatusOf;
 use super::store::{Export, StoreArguments};
 use super::{CommandError, Common, flag_override};
 use crate::config::Override;
@@ -73,6 +74,9 @@ pub enum Command {
     /// Show the status of a running node, or of its store while no node runs
     #[command(after_help = notes!("status"))]
     Status(Status),
+    /// Ask a node what became of a transaction
+    #[command(after_help = notes!("status-of"))]
+    StatusOf(StatusOf),
     /// Show a private network, or export what other nodes need to join it
     #[command(subcommand, after_help = notes!("devnet"))]
     Devnet(DevnetCommand),

@@ -13,6 +13,7 @@ mod peers;
 mod reindex;
 mod service;
 mod status;
+mod status_of;
 mod store;
 
 use std::convert::Infallible;
@@ -44,6 +45,7 @@ pub use self::peers::peers;
 pub use self::reindex::{open_or_rebuild, reindex, rollback};
 pub use self::service::{DATA, Service, print_unit, unit};
 pub use self::status::status;
+pub use self::status_of::status_of;
 pub use self::store::{
     check_block_files, digest, dump, export, has_chain, nemesis_of_file, open_block_files, open_store,
 };

@@ -48,7 +48,7 @@ impl Mempool {
     /// a copy with a wrong signature does not keep the valid transaction out. Completes a pending rebuild first.
     pub fn add(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult {
         self.finish_rebuild(confirmed)?;
-        let root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
+        let mut root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
         require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;
         if !self.content.has_room_for(&root, confirmed)? {
             // A copy with another signature has the same hash: it must not tell what became of the transaction.
@@ -59,12 +59,20 @@ impl Mempool {
         }
         rules::transactions_are_new(std::slice::from_ref(&root.hashes), confirmed.snapshot)?;
         check_signatures(&root, confirmed, &mut self.verifier)?;
+        root.id = self.next_id();
         let hash = root.hashes.own;
         let outcome = self.content.insert(root, confirmed, &mut self.newly_accepted);
-        if let Err(Rejection::Result(result)) = &outcome
-            && *result != ValidationResult::Neutral
-        {
-            self.fates.reject(hash, Fate::Rejected(*result), confirmed.now);
+        match &outcome {
+            // A cosignature also changes what is known of its multisig transaction.
+            Ok(()) => {
+                self.fates.changed.push(hash);
+                let accepted = self.content.by_hash(&hash);
+                self.fates.changed.extend(accepted.into_iter().flat_map(|entry| entry.hashes.all()));
+            }
+            Err(Rejection::Result(result)) if *result != ValidationResult::Neutral => {
+                self.fates.reject(hash, Fate::Rejected(*result), confirmed.now);
+            }
+            Err(_) => {}
         }
         outcome
     }

@@ -43,6 +43,9 @@ pub struct Fates {
     accepted: Records,
     /// Since when fates are known; `None` before the first tick.
     since: Option<Timestamp>,
+    /// Hashes of the transactions that entered the mempool or left it other than into a block, and of those that were
+    /// rejected, until the node takes them in its next tick.
+    pub changed: Vec<Hash256>,
 }
 
 #[derive(Debug, Default)]
@@ -73,11 +76,13 @@ impl Fates {
     /// of another into a multisig transaction that is invalid.
     pub fn reject(&mut self, hash: Hash256, fate: Fate, at: Timestamp) {
         self.rejected.insert(hash, FateRecord { fate, at });
+        self.changed.push(hash);
     }
 
     /// Records the fate of a transaction that had been accepted.
     pub fn drop(&mut self, hashes: &Hashes, fate: Fate, at: Timestamp) {
         hashes.all().for_each(|hash| self.accepted.insert(*hash, FateRecord { fate, at }));
+        self.changed.extend(hashes.all());
     }
 
     /// Notes the time; fates are known from the first call on.

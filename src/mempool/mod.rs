@@ -57,6 +57,8 @@ pub struct MempoolEntry {
     pub bytes: usize,
     /// When it arrived, in network time.
     pub since: Timestamp,
+    /// Its place in the order of arrival since the start of the node, from 1 on.
+    pub id: u64,
     number: u64,
 }
 
@@ -71,12 +73,17 @@ impl MempoolEntry {
         };
         let accounts = rules::participants(&transaction, network);
         let bytes = transaction.to_bytes(SigningForm::Verifiable).len();
-        MempoolEntry { transaction: Rc::new(transaction), hashes, fee_payer, accounts, bytes, since, number: 0 }
+        MempoolEntry { transaction: Rc::new(transaction), hashes, fee_payer, accounts, bytes, since, id: 0, number: 0 }
     }
 
     /// Returns its sort key in the order of selection for a block.
     fn rank(&self) -> (Reverse<Amount>, Timestamp, u64) {
         (Reverse(self.transaction.fee), self.transaction.timestamp, self.number)
+    }
+
+    /// Returns the hash of the inner transaction of a multisig transaction.
+    pub fn inner_hash(&self) -> Option<&Hash256> {
+        self.hashes.children.last().filter(|_| self.is_multisig())
     }
 
     /// Returns whether it is a multisig transaction; these have a separate limit.
@@ -105,6 +112,8 @@ impl MempoolEntry {
 #[derive(Default)]
 pub struct Mempool {
     content: MempoolContent,
+    /// Id of the transaction that arrived last.
+    last_id: u64,
     /// Added blocks whose transactions are still to be removed.
     added_blocks: Option<AddedBlocks>,
     rebuild: Option<Rebuild>,
@@ -132,6 +141,8 @@ struct MempoolContent {
     next_number: u64,
     /// Numbers by hash.
     by_hash: BTreeMap<Hash256, u64>,
+    /// Numbers by id.
+    by_id: BTreeMap<u64, u64>,
     /// Numbers in the order of selection for a block: highest fee first, then oldest first.
     by_fee: BTreeSet<(Reverse<Amount>, Timestamp, u64)>,
     /// Transactions by affected account, the youngest of each first.
@@ -173,10 +184,16 @@ impl Mempool {
         self.recent_results.len()
     }
 
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
     /// Adds a transaction without validation.
     #[cfg(test)]
     pub fn add_unchecked(&mut self, transaction: Transaction, network: NetworkByte) {
-        self.content.push(MempoolEntry::new(transaction, network, Timestamp(0)));
+        let id = self.next_id();
+        self.content.push(MempoolEntry { id, ..MempoolEntry::new(transaction, network, Timestamp(0)) });
     }
 }
 
@@ -192,6 +209,7 @@ impl MempoolContent {
         root.number = number;
         self.bytes += root.bytes;
         self.by_hash.insert(root.hashes.own, number);
+        self.by_id.insert(root.id, number);
         self.by_fee.insert(root.rank());
         self.index(&root);
         *self.by_fee_payer.entry((root.is_multisig(), root.fee_payer)).or_default() += 1;
@@ -244,7 +262,7 @@ impl Mempool {
         account: &Address,
         limit: usize,
         confirmed: &ChainSnapshot<'_>,
-    ) -> Result<Vec<Rc<Transaction>>, StoreError> {
+    ) -> Result<Vec<&MempoolEntry>, StoreError> {
         if self.is_empty() {
             return Ok(Vec::new());
         }
@@ -254,13 +272,18 @@ impl Mempool {
             found.extend(self.content.youngest(&self.content.multisigs_by_age, &multisig).take(limit));
         }
         let found = found.iter().take(limit).filter_map(|(_, number)| self.content.entries.get(number));
-        Ok(found.map(|root| Rc::clone(&root.transaction)).collect())
+        Ok(found.collect())
+    }
+
+    /// Returns the transactions that arrived after the one with an id, in the order of arrival.
+    pub fn arrived_after(&self, id: u64) -> impl Iterator<Item = &MempoolEntry> {
+        let MempoolContent { by_id, entries, .. } = &self.content;
+        by_id.range((Bound::Excluded(id), Bound::Unbounded)).filter_map(|(_, number)| entries.get(number))
     }
 
     /// Returns the transaction with a hash, or the one that contains it.
     pub fn by_hash(&self, hash: &Hash256) -> Option<&MempoolEntry> {
-        let MempoolContent { by_hash, children, entries, .. } = &self.content;
-        by_hash.get(hash).or_else(|| children.get(hash)).and_then(|number| entries.get(number))
+        self.content.by_hash(hash)
     }
 
     /// Returns the transaction with the lowest hash above one, or the lowest of all after the hash 0.
@@ -315,6 +338,11 @@ impl Mempool {
 }
 
 impl MempoolContent {
+    fn by_hash(&self, hash: &Hash256) -> Option<&MempoolEntry> {
+        let number = self.by_hash.get(hash).or_else(|| self.children.get(hash));
+        number.and_then(|number| self.entries.get(number))
+    }
+
     /// Returns time and number of an account's transactions in an index, youngest first.
     fn youngest(&self, index: &BTreeSet<ByAge>, account: &Address) -> impl Iterator<Item = (Reverse<Timestamp>, u64)> {
         let oldest = (*account, Reverse(Timestamp(i32::MIN)), u64::MAX);

@@ -148,12 +148,15 @@ impl Mempool {
             // Its signatures were checked when it arrived, and it is not published again.
             rebuild.content.insert(root.clone(), confirmed, &mut VecDeque::new())
         } else if let Some(transaction) = rebuild.returned.pop_front() {
-            (root, is_returned) = (MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now), true);
+            self.last_id += 1;
+            let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
+            (root, is_returned) = (MempoolEntry { id: self.last_id, ..entry }, true);
             let good = check_signatures(&root, confirmed, &mut self.verifier);
             let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed, &mut self.newly_accepted));
             if outcome.is_ok() {
                 // If the rebuild restarts, it is taken over without being published again.
                 self.content.push(root.clone());
+                self.fates.changed.extend(root.hashes.all());
             }
             outcome
         } else {

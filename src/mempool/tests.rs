@@ -375,3 +375,61 @@ fn the_fate_of_a_signed_transaction_that_finds_the_mempool_full_is_displaced() {
         assert_eq!(fate(&scene, sent), expected);
     }
 }
+
+/// Ids and hashes of the transactions, in the order of arrival.
+fn arrivals(scene: &Scene) -> Vec<(u64, Hash256)> {
+    scene.pool.arrived_after(0).map(|entry| (entry.id, entry.hashes.own)).collect()
+}
+
+#[test]
+fn a_transaction_keeps_its_place_in_the_order_of_arrival_over_a_rebuild() {
+    let mut scene = Scene::new();
+    // The order in blocks, by fee, is another one.
+    let [first, second, third] = [1_000_000, 3_000_000, 2_000_000].map(|fee| paying(1, 1, fee));
+    let (begun, returned) = (multisig(), payment(2, 1));
+    for one in [&first, &second, &begun, &cosignature(2, &begun), &third] {
+        assert!(scene.announce(one).is_ok());
+    }
+    let before = arrivals(&scene);
+    assert!(before.iter().map(|(_, hash)| *hash).eq([&first, &second, &begun, &third].map(Transaction::hash)));
+    let place = before[1].0;
+    assert!(scene.pool.arrived_after(place).map(|entry| entry.id).eq(before[2..].iter().map(|(id, _)| *id)));
+    scene.pool.chain_changed(hashes(&[&second]), vec![returned.clone()]);
+    // Also while the rebuild is in progress, and if it begins anew.
+    let kept = [before[0], before[2], before[3]];
+    assert_eq!(arrivals(&scene), kept);
+    (0..5).for_each(|_| scene.work());
+    scene.pool.chain_changed(BTreeSet::new(), Vec::new());
+    scene.published();
+    let after = arrivals(&scene);
+    assert_eq!(after[..3], kept);
+    assert_eq!((after.len(), after[3].1), (4, returned.hash()));
+    assert!(after[3].0 > after[2].0);
+    assert_eq!(scene.pool.by_hash(&begun.hash()).and_then(MempoolEntry::inner_hash), begun.hashes().children.last());
+}
+
+#[test]
+fn every_change_of_a_status_is_noted_and_a_rebuild_alone_is_none() {
+    let mut scene = Scene::new();
+    let changed = |scene: &mut Scene| -> BTreeSet<Hash256> {
+        std::mem::take(&mut scene.pool.fates.changed).into_iter().collect()
+    };
+    let all = |transaction: &Transaction| -> BTreeSet<Hash256> { transaction.hashes().all().copied().collect() };
+    let (begun, rejected, kept) = (multisig(), payment(1, 1_000), payment(2, 1));
+    let agreed = cosignature(2, &begun);
+    assert!(scene.announce(&kept).is_ok() && scene.announce(&begun).is_ok());
+    assert_eq!(changed(&mut scene), &all(&kept) | &all(&begun));
+    assert!(scene.announce(&agreed).is_ok());
+    assert_eq!(changed(&mut scene), &all(&begun) | &all(&agreed), "a signature changes the status of all of them");
+    assert!(scene.announce(&rejected).is_err() && scene.announce(&kept).is_err());
+    assert_eq!(changed(&mut scene), all(&rejected), "a repeated one changes nothing");
+    scene.pool.chain_changed(BTreeSet::new(), Vec::new());
+    scene.published();
+    assert_eq!(changed(&mut scene), BTreeSet::new());
+    let (returned, replaced) = (payment(3, 1), payment(3, 1_000));
+    scene.pool.chain_changed(BTreeSet::new(), vec![returned.clone(), replaced.clone()]);
+    scene.published();
+    assert_eq!(changed(&mut scene), &all(&returned) | &all(&replaced));
+    scene.pool.tick(Timestamp(NOW.0 + 4_000), Duration::from_secs(10));
+    assert_eq!(changed(&mut scene), [&kept, &begun, &agreed, &returned].into_iter().flat_map(|one| all(one)).collect());
+}

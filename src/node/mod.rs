@@ -280,7 +280,10 @@ impl<'s> Node<'s> {
 
     /// Returns whether an event left work to do.
     fn has_pending_work(&self) -> bool {
-        !self.mempool.newly_accepted.is_empty() || self.broker.has_work(!self.mempool.has_work())
+        let mempool = &self.mempool;
+        !mempool.newly_accepted.is_empty()
+            || !mempool.fates.changed.is_empty()
+            || self.broker.has_work(!self.mempool.has_work())
     }
 
     /// Returns whether no client has made a request for [`IDLE_AFTER`] and no websocket session is open.

@@ -7,7 +7,7 @@ use std::task::Poll;
 use crate::api::streams::{BodyWriter, ItemSource};
 use crate::api::{
     ALL_TRANSFERS, AccountBody, ApiError, BlockBody, DefinitionAndSupply, Format, NodeContext, OwnedDefinitions,
-    OwnedMosaics, Page, RentedNamespaces, View, supply_of, transfer_page,
+    OwnedMosaics, Page, RentedNamespaces, TransactionStatus, View, supply_of, transfer_page,
 };
 use crate::budget::Budget;
 use crate::codec::json::JsonEncoder;
@@ -25,6 +25,8 @@ const MAX_RENTS: usize = 1_000;
 /// The node's implementation of [`ChainSource`].
 pub struct QueryContext<'a> {
     pub node: NodeContext<'a>,
+    /// Old confirmed transactions are not found by their hashes.
+    pub prunes_hashes: bool,
 }
 
 impl QueryContext<'_> {
@@ -55,6 +57,10 @@ impl QueryContext<'_> {
         if matches!(item, Item::NodeInfo) {
             self.node.require_joined()?;
             return Ok(Poll::Ready(Some(text_of(&self.node.description.info))));
+        }
+        if let Item::Status(hash) = item {
+            let status = TransactionStatus::look_up(*hash, &mut self.node, self.prunes_hashes)?;
+            return Ok(Poll::Ready(Some(text_of(&status))));
         }
         let BodyProgress { text, rest } = progress;
         let rest = match rest {
@@ -122,7 +128,8 @@ impl ChainSource for QueryContext<'_> {
     }
 
     fn unconfirmed(&self, address: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, ChainSourceError> {
-        self.node.mempool.most_recent(address, limit, &self.node.chain).map_err(store_error)
+        let found = self.node.mempool.most_recent(address, limit, &self.node.chain).map_err(store_error)?;
+        Ok(found.into_iter().map(|entry| Rc::clone(&entry.transaction)).collect())
     }
 }
 

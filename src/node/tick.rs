@@ -58,6 +58,7 @@ impl Node<'_> {
             mempool.work(&chain, &mut Budget::new(budget))?;
         }
         self.tell_mempool_changes(time)?;
+        std::mem::take(&mut self.mempool.fates.changed).iter().for_each(|hash| self.broker.status_changed(hash));
         self.publish(budget, now, effects)?;
         self.events.take_due(now.monotonic).into_iter().for_each(|connection| effects.resume(connection));
         if self.can_accept_announcements() {
@@ -216,12 +217,13 @@ impl Node<'_> {
     /// account's data shows what waits in the mempool, and transactions that a reorg returned to the mempool are
     /// published before the blocks that replace theirs.
     fn publish(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) -> Result<(), StoreError> {
-        let (may_publish_blocks, time) = (!self.mempool.has_work(), self.peer_now(now));
-        if !self.broker.has_work(may_publish_blocks) {
+        let (is_mempool_current, time) = (!self.mempool.has_work(), self.peer_now(now));
+        if !self.broker.has_work(is_mempool_current) {
             return Ok(());
         }
+        let prunes_hashes = self.settings.node.forgets_hashes;
         self.with_context(&[], Budget::new(budget), now, |_, broker, node| {
-            broker.work(may_publish_blocks, &mut QueryContext { node }, time, budget, effects);
+            broker.work(is_mempool_current, &mut QueryContext { node, prunes_hashes }, time, budget, effects);
         })
     }
 

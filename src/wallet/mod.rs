@@ -10,6 +10,7 @@
 //! | [`transfer`] | building transfers |
 //! | [`SignedTransaction`] | a signed transaction for announcement, and its description |
 //! | [`NodeClient`] | requests to a node |
+//! | [`TransactionStatus`] | what became of a transaction |
 //!
 //! Results go to standard output; descriptions of what a command will do, and warnings, go to standard error. No command
 //! takes a private key on the command line, where other users can read it.
@@ -20,12 +21,15 @@ mod keys;
 mod node;
 mod send;
 mod signed_transaction;
+mod status;
 pub mod transfer;
 pub mod values;
 
 pub use apostille::ApostilleError;
 pub use node::{AnnounceResult, NodeClient, NodeError, explain_result};
+pub use send::{DEFAULT_NODE, MAX_LIFETIME};
 pub use signed_transaction::{SignedTransaction, SignedTransactionError, context, read_transaction};
+pub use status::{TransactionStatus, await_end};
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -115,6 +119,9 @@ pub enum WalletError {
     /// The node rejected the transaction.
     #[error("the node rejected the transaction ({}): {}", .0.name, explain_result(.0.code))]
     Rejected(AnnounceResult),
+    /// The transaction was accepted and will not be confirmed, as far as the node knows.
+    #[error("the transaction is not in the chain: {0}")]
+    Failed(TransactionStatus),
     /// The transaction was not confirmed before its deadline.
     #[error(
         "the transaction is not in the chain although its deadline has passed; it can no longer be confirmed, \

@@ -1,5 +1,6 @@
 //! Requests to a node, and its answer to an announcement in plain words.
 
+use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::signed_transaction::{SignedTransaction, context, transaction_of};
+use super::status::TransactionStatus;
 use crate::codec::json::JsonDecoder;
 use crate::codec::{lenient_json, mosaic::read_definition};
 use crate::crypto::PublicKey;
@@ -76,6 +78,8 @@ impl NodeError {
 /// A node that is queried over HTTP.
 pub struct NodeClient {
     client: BlockingClient,
+    /// The node does not tell what became of transactions, like NIS1.
+    lacks_statuses: Cell<bool>,
 }
 
 /// A transaction and the height of its block.
@@ -89,7 +93,8 @@ pub struct Confirmed {
 impl NodeClient {
     /// Creates a client for the node at a URL. The error describes what is wrong with the URL.
     pub fn at(url: &str) -> Result<NodeClient, &'static str> {
-        Ok(NodeClient { client: BlockingClient::new(Endpoint::parse(url, DEFAULT_PORT)?, REQUEST_TIMEOUT) })
+        let client = BlockingClient::new(Endpoint::parse(url, DEFAULT_PORT)?, REQUEST_TIMEOUT);
+        Ok(NodeClient { client, lacks_statuses: Cell::new(false) })
     }
 
     /// Returns the node's URL.
@@ -186,8 +191,21 @@ impl NodeClient {
         self.invalid_answer(PEERS, reason)
     }
 
+    /// Returns what became of a transaction. A node that does not tell it, like NIS1, only knows whether it is confirmed.
+    pub fn status(&self, hash: &Hash256) -> Result<TransactionStatus, NodeError> {
+        const ROUTE: &str = "/transaction/status";
+        if !self.lacks_statuses.get() {
+            match self.client.get(&format!("{ROUTE}?hash={hash}")) {
+                Ok(Response { status: 404, .. }) => self.lacks_statuses.set(true),
+                answer => return self.read(ROUTE, answer, ""),
+            }
+        }
+        let height = self.height_of(hash)?;
+        Ok(height.map_or(TransactionStatus::Unknown { known_since: None }, TransactionStatus::at_height))
+    }
+
     /// Returns the height of the block with this transaction; `None` if it is not confirmed.
-    pub fn height_of(&self, hash: &Hash256) -> Result<Option<Height>, NodeError> {
+    fn height_of(&self, hash: &Hash256) -> Result<Option<Height>, NodeError> {
         let answer = self.transaction(hash)?;
         answer.map(|answer| self.parse(TRANSACTION, &answer, "/meta/height").map(Height)).transpose()
     }
@@ -275,7 +293,7 @@ impl NodeClient {
 }
 
 /// Replaces control characters in a node's message, which could disturb the terminal, and cuts it to [`MAX_SHOWN`].
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SHOWN).collect()
 }
 

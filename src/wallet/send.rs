@@ -11,7 +11,10 @@ use super::node::NodeClient;
 use super::signed_transaction::{SignedTransaction, describe, is_signed_transaction, read_transaction};
 use super::transfer::{TransferRequest, build, minimum_fee};
 use super::values::{self, currency, decimal};
-use super::{WalletError, load_key, node, print, print_note, print_stderr, public_key, random_bytes};
+use super::{
+    TransactionStatus, WalletError, await_end, load_key, node, print, print_note, print_stderr, public_key,
+    random_bytes,
+};
 use crate::clock::System;
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, cipher};
@@ -21,8 +24,6 @@ use crate::state::MosaicEntry;
 
 /// Maximum bytes of a file with a transaction.
 const MAX_INPUT_BYTES: u64 = 256 * 1024;
-/// Poll interval while waiting for confirmation.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Time after the deadline in which a block made before it may still arrive.
 const CONFIRMATION_GRACE: Duration = Duration::from_secs(60);
 
@@ -35,11 +36,13 @@ pub(super) fn with_transactions(examples: &str) -> String {
 }
 
 /// URL of the node that is used by default.
-pub(super) const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
+pub const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
 /// Default deadline, in seconds.
 const DEFAULT_DEADLINE_SECONDS: i32 = 3600;
 /// Longest time between time stamp and deadline that nodes accept, in seconds.
 const MAX_DEADLINE_SECONDS: i32 = 86_400;
+/// Longest time in which an announced transaction may still be confirmed.
+pub const MAX_LIFETIME: Duration = Duration::from_secs(MAX_DEADLINE_SECONDS as u64).saturating_add(CONFIRMATION_GRACE);
 
 /// `nisd send`.
 #[derive(Args, Debug)]
@@ -259,22 +262,16 @@ fn warn_if_only_harvester(node: &NodeClient, transaction: &Transaction, network:
     }
 }
 
-/// Polls until the transaction is confirmed or has expired.
+/// Waits until the transaction is confirmed, or will not be.
 fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result<(), WalletError> {
     let transaction = packet.transaction();
     let seconds = transaction.deadline.0.saturating_sub(transaction.timestamp.0);
     let limit = Duration::from_secs(seconds.unsigned_abs().into()) + CONFIRMATION_GRACE;
-    let end = (system.millis)().saturating_add(limit.as_millis() as u64);
-    let hash = packet.hash();
     print_stderr("waiting until it is confirmed\n");
-    loop {
-        let last = (system.millis)() >= end;
-        match node.height_of(&hash) {
-            Ok(Some(height)) => return print(&format!("confirmed at height: {height}\n")),
-            Err(error) if last || !error.is_temporary() => return Err(error.into()),
-            Ok(None) if last => return Err(WalletError::NotConfirmed),
-            Ok(None) | Err(_) => (system.sleep)(POLL_INTERVAL),
-        }
+    match await_end(node, &packet.hash(), limit, system, |_| ())? {
+        TransactionStatus::Confirmed { height, .. } => print(&format!("confirmed at height: {height}\n")),
+        failed if failed.is_failure() => Err(WalletError::Failed(failed)),
+        _ => Err(WalletError::NotConfirmed),
     }
 }
 

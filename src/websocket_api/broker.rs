@@ -10,7 +10,7 @@ use super::session::{SessionId, SessionTransport};
 use super::session_table::{SessionTable, TOO_MANY_SESSIONS};
 use super::{Counts, Settings, sockjs};
 use crate::budget::Budget;
-use crate::model::{Height, NetworkByte, Transaction};
+use crate::model::{Hash256, Height, NetworkByte, Transaction};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{Client, ConnectionId, Effects, Message, Progress};
 use crate::peer::io::Now;
@@ -183,23 +183,31 @@ impl Broker {
         self.news.on_transaction(transaction);
     }
 
+    /// Publishes what became of a transaction, as its entry into the mempool or its exit has changed it. Those of new blocks
+    /// are published with them.
+    pub fn status_changed(&mut self, hash: &Hash256) {
+        if self.table.topics.has_status_of(hash) {
+            self.news.on_status(*hash);
+        }
+    }
+
     /// Returns whether so many unconfirmed transactions wait to be published that no more should be accepted.
     pub fn is_behind(&self) -> bool {
         self.news.is_behind()
     }
 
     /// Returns whether [`work`](Self::work) has anything to do.
-    pub fn has_work(&self, may_publish_blocks: bool) -> bool {
-        self.news.has_work(may_publish_blocks) || self.queries.has_work()
+    pub fn has_work(&self, is_mempool_current: bool) -> bool {
+        self.news.has_work(is_mempool_current) || self.queries.has_work()
     }
 
-    /// Publishes news and answers queries with a budget of `units`; each of the two is guaranteed half of it. Blocks are
-    /// published only if `may_publish_blocks`, that is, once the mempool is up to date with them: an account's data shows
-    /// what waits in the mempool, and transactions that a reorg returned to the mempool are published before the blocks
-    /// that replace theirs.
+    /// Publishes news and answers queries with a budget of `units`; each of the two is guaranteed half of it. Blocks and
+    /// statuses are published only if `is_mempool_current`, that is, once the mempool is up to date with the chain: an
+    /// account's data shows what waits in the mempool, and transactions that a reorg returned to the mempool are published
+    /// before the blocks that replace theirs.
     pub fn work(
         &mut self,
-        may_publish_blocks: bool,
+        is_mempool_current: bool,
         source: &mut dyn ChainSource,
         now: Now,
         units: u32,
@@ -207,10 +215,10 @@ impl Broker {
     ) {
         self.table.now = now;
         let budget = Budget::new(units / 2);
-        let mut context = PublishContext { table: &mut self.table, source, effects, budget };
+        let mut context = PublishContext { table: &mut self.table, source, effects, is_mempool_current, budget };
         self.queries.work(&mut context);
         context.budget = Budget::new(context.budget.left() + units.div_ceil(2));
-        self.news.work(may_publish_blocks, &mut context);
+        self.news.work(&mut context);
         self.queries.work(&mut context);
     }
 

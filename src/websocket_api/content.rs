@@ -15,7 +15,7 @@ use crate::budget::Budget;
 use crate::codec::json::JsonEncoder;
 use crate::codec::limits;
 use crate::codec::text::{truncate_utf16, write_json_string};
-use crate::model::{Address, Height, MosaicId, Timestamp, Transaction};
+use crate::model::{Address, Hash256, Height, MosaicId, Timestamp, Transaction};
 use crate::net::{SharedBytes, SharedBytesCounter};
 
 /// Bytes of JSON written per work unit.
@@ -50,6 +50,8 @@ pub enum Item {
     Owned(OwnedKind, Address),
     /// The local node, on `/node/info`.
     NodeInfo,
+    /// What became of a transaction, on `/status/<HASH>`.
+    Status(Hash256),
 }
 
 impl Item {
@@ -77,6 +79,7 @@ impl Item {
             Item::RecentTransfers(address) => format!("/recenttransactions/{address}"),
             Item::Owned(kind, address) => kind.topic_of(address),
             Item::NodeInfo => "/node/info".to_owned(),
+            Item::Status(hash) => topics::status_topic(hash),
             Item::LastBlock | Item::Transactions(..) | Item::Confirmed(..) | Item::UnconfirmedOf(_) => return None,
         })
     }
@@ -108,7 +111,7 @@ pub trait ChainSource {
     fn block_signer(&self, height: Height) -> Result<Option<Address>, ChainSourceError>;
     /// Returns up to `max` transactions of the block at a height, starting at index `from`; none at its end.
     fn transactions(&self, height: Height, from: usize, max: usize) -> Result<Vec<Transaction>, ChainSourceError>;
-    /// Returns the JSON of a block, an account, its newest transactions or the node, or of the next item that an account
+    /// Returns the JSON of a block, an account, its newest transactions, the node or a transaction's status, or of the next item that an account
     /// owns, as in the HTTP API; [`Poll::Pending`] if the budget is used up first.
     fn next_body(
         &mut self,

@@ -120,6 +120,9 @@ impl Broker {
             if let Err(rejection) = subscribed {
                 return self.send_error(rejection, context);
             }
+            if let Some(hash) = topics::transaction_of(&destination) {
+                self.queue_query(Item::Status(hash), context.session);
+            }
         }
         self.acknowledge(receipt, context);
     }
@@ -174,12 +177,16 @@ impl Broker {
                     Item::Account(address) => self.table.register(*id, address, true, *effects),
                     _ => Ok(()),
                 };
-                if let Some(session) = self.table.session_mut(*id) {
-                    session.queries.push_back(query);
-                    self.queries.add(session.client, *id);
-                }
+                self.queue_query(query, *id);
                 registered
             }
+        }
+    }
+
+    fn queue_query(&mut self, query: Item, id: SessionId) {
+        if let Some(session) = self.table.session_mut(id) {
+            session.queries.push_back(query);
+            self.queries.add(session.client, id);
         }
     }
 

@@ -33,6 +33,8 @@ pub struct PublishContext<'a> {
     pub source: &'a mut dyn ChainSource,
     /// Receives the outgoing messages.
     pub effects: &'a mut dyn Effects,
+    /// Whether the mempool is up to date with the chain.
+    pub is_mempool_current: bool,
     /// Budget of the step.
     pub budget: Budget,
 }
@@ -131,6 +133,7 @@ impl PublishJob {
             Item::Transactions(height, from) => self.read_transactions(*height, *from, context)?,
             Item::Confirmed(transaction, height) => {
                 self.record_owners(transaction, context);
+                self.publish_statuses(transaction, context);
                 let affected = self.publish_to_accounts(transaction, *height, topics::TRANSACTIONS_OF, context);
                 self.accounts.extend(affected);
             }
@@ -141,7 +144,7 @@ impl PublishJob {
                 let unconfirmed = context.source.unconfirmed(address, MAX_UNCONFIRMED_IN_ANSWER)?;
                 self.queue.extend(unconfirmed.into_iter().map(Item::Unconfirmed));
             }
-            Item::TransactionOf(..) | Item::Account(_) | Item::Owned(..) | Item::NodeInfo => {}
+            Item::TransactionOf(..) | Item::Account(_) | Item::Owned(..) | Item::NodeInfo | Item::Status(_) => {}
         }
         self.delivery = item.topic().map(|topic| Delivery::new(topic, item, self.only, context.table));
         Ok(())
@@ -154,7 +157,8 @@ impl PublishJob {
         from: usize,
         context: &mut PublishContext<'_>,
     ) -> Result<(), ChainSourceError> {
-        if context.table.registered.is_empty() && !has_owner_subscribers(context.table) {
+        let has_statuses = self.only.is_none() && context.table.topics.has_statuses();
+        if context.table.registered.is_empty() && !has_owner_subscribers(context.table) && !has_statuses {
             return Ok(());
         }
         let read = context.source.transactions(height, from, TRANSACTIONS_AT_A_TIME)?;
@@ -189,6 +193,21 @@ impl PublishJob {
             self.queue.push_front(Item::TransactionOf(format!("{topic}{address}"), Rc::clone(&pair)));
         }
         affected
+    }
+
+    /// Adds the statuses of a confirmed transaction and of those that it contains, if they have subscribers. An answer to a
+    /// query has none.
+    fn publish_statuses(&mut self, transaction: &Transaction, context: &mut PublishContext<'_>) {
+        if self.only.is_some() || !context.table.topics.has_statuses() {
+            return;
+        }
+        let hashes = transaction.hashes();
+        for hash in hashes.all() {
+            context.budget.charge(1);
+            if context.table.topics.has_status_of(hash) {
+                self.queue.push_front(Item::Status(*hash));
+            }
+        }
     }
 
     /// Records the accounts whose owned items a transaction changes, registered or not, if they have subscribers.

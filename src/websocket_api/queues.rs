@@ -9,7 +9,7 @@ use super::content::Item;
 use super::publish_job::{PublishContext, PublishJob};
 use super::session::SessionId;
 use super::session_table::SessionTable;
-use crate::model::{Height, Transaction};
+use crate::model::{Hash256, Height, Transaction};
 use crate::net::ClientKey;
 
 /// Number of queued transactions at which announcements have to wait.
@@ -19,7 +19,7 @@ const MAX_ARRIVALS: usize = 5_000;
 
 /// Work units for starting a query.
 const QUERY_UNITS: u32 = 5;
-/// Pause before a session with a full send queue is tried again.
+/// Pause before a session with a full send queue, or one that waits for the mempool, is tried again.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(50);
 /// Limits of paused answers: in total, per client, and in bytes together. An answer pauses when its session's send
 /// queue is full or when other clients wait. Beyond the limits an answer runs to its end without pausing.
@@ -36,7 +36,9 @@ pub struct NewsQueue {
     first_blocks: BTreeSet<Height>,
     /// Unconfirmed transactions to publish, the oldest first.
     arrivals: VecDeque<Rc<Transaction>>,
-    /// How many of them precede the blocks, among them those that the update made unconfirmed again. `None` until the
+    /// Transactions whose statuses are to be published, other than those of the blocks. Each had a subscriber.
+    statuses: BTreeSet<Hash256>,
+    /// How many of the unconfirmed transactions precede the blocks, among them those that the update made unconfirmed again. `None` until the
     /// blocks may be published.
     before_blocks: Option<usize>,
     /// The last item was a block, so that a waiting transaction comes next.
@@ -77,21 +79,27 @@ impl NewsQueue {
         self.dropped += 1;
     }
 
+    /// Queues the status of a transaction that has a subscriber.
+    pub fn on_status(&mut self, hash: Hash256) {
+        self.statuses.insert(hash);
+    }
+
     /// Returns whether so many transactions are queued that no more should be accepted for now.
     pub fn is_behind(&self) -> bool {
         self.arrivals.len() >= BACKPRESSURE_ARRIVALS
     }
 
-    /// Returns whether there is anything to publish; blocks count only if `may_publish_blocks`.
-    pub fn has_work(&self, may_publish_blocks: bool) -> bool {
-        self.job.is_some() || !self.arrivals.is_empty() || (may_publish_blocks && self.blocks.is_some())
+    /// Returns whether there is anything to publish; blocks and statuses count only if the mempool is up to date with the
+    /// chain.
+    pub fn has_work(&self, is_mempool_current: bool) -> bool {
+        let waits_for_mempool = self.blocks.is_some() || !self.statuses.is_empty();
+        self.job.is_some() || !self.arrivals.is_empty() || (is_mempool_current && waits_for_mempool)
     }
 
-    /// Publishes until the budget is used up. A block starts only if `may_publish_blocks`, that is, once the mempool is up to
-    /// date with it.
-    pub fn work(&mut self, may_publish_blocks: bool, context: &mut PublishContext<'_>) {
+    /// Publishes until the budget is used up. A block or a status starts only once the mempool is up to date with it.
+    pub fn work(&mut self, context: &mut PublishContext<'_>) {
         while !context.budget.is_exhausted() {
-            let Some(mut job) = self.job.take().or_else(|| self.next(may_publish_blocks, context)) else { return };
+            let Some(mut job) = self.job.take().or_else(|| self.next(context)) else { return };
             if !job.work(context) {
                 self.job = Some(job);
             }
@@ -99,17 +107,23 @@ impl NewsQueue {
     }
 
     /// Returns the next job.
-    fn next(&mut self, may_publish_blocks: bool, context: &PublishContext<'_>) -> Option<PublishJob> {
+    fn next(&mut self, context: &PublishContext<'_>) -> Option<PublishJob> {
         if context.table.topics.is_empty() {
             // There are no subscribers.
             self.arrivals.clear();
-            if may_publish_blocks {
+            self.statuses.clear();
+            if context.is_mempool_current {
                 self.blocks = None;
                 self.first_blocks.clear();
             }
             return None;
         }
-        if may_publish_blocks && self.blocks.is_some() {
+        if context.is_mempool_current
+            && let Some(hash) = self.statuses.pop_first()
+        {
+            return Some(PublishJob::new(Item::Status(hash), None));
+        }
+        if context.is_mempool_current && self.blocks.is_some() {
             let before = *self.before_blocks.get_or_insert(self.arrivals.len());
             if before == 0 && (!self.last_was_block || self.arrivals.is_empty()) {
                 return self.next_block();
@@ -138,7 +152,7 @@ pub struct QueryQueue {
     answers: BTreeMap<SessionId, (ClientKey, PublishJob)>,
     /// The session whose answer is in progress; all other answers are paused.
     current: Option<SessionId>,
-    /// Sessions whose send queue is full, and when to try them again.
+    /// Sessions whose send queue is full, or whose query waits for the mempool, and when to try them again.
     backlogged: BTreeSet<(ClientKey, SessionId)>,
     retry_at: Duration,
 }
@@ -182,7 +196,7 @@ impl QueryQueue {
         (!self.backlogged.is_empty()).then_some(self.retry_at)
     }
 
-    /// Makes the sessions that had a full send queue wait for their turn again, if it is time.
+    /// Makes the sessions that had a full send queue or waited for the mempool wait for their turn again, if it is time.
     pub fn on_timer(&mut self, now: Duration) {
         if now >= self.retry_at {
             for (client, session) in std::mem::take(&mut self.backlogged) {
@@ -262,10 +276,13 @@ impl QueryQueue {
         let Some(session) = context.table.session_mut(id) else {
             return self.round_robin.remove(client, id);
         };
-        if session.transport.backlog(context.effects) >= max_backlog {
+        let is_paused = self.answers.contains_key(&id);
+        // A transaction of a replaced block may be on its way back into the mempool.
+        let is_about_mempool = !is_paused && matches!(session.queries.front(), Some(Item::Status(_)));
+        let waits_for_mempool = is_about_mempool && !context.is_mempool_current;
+        if waits_for_mempool || session.transport.backlog(context.effects) >= max_backlog {
             return self.set_backlogged(client, id, now);
         }
-        let is_paused = self.answers.contains_key(&id);
         if !is_paused && let Some(query) = session.queries.pop_front() {
             self.answers.insert(id, (client, PublishJob::new(query, Some(id))));
         }

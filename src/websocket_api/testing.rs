@@ -170,6 +170,8 @@ pub struct FakeNode {
     pub blocks: BTreeMap<u64, Block>,
     /// Its mempool.
     pub pool: Vec<Rc<Transaction>>,
+    /// Statuses of transactions other than `unknown`.
+    pub statuses: BTreeMap<Hash256, &'static str>,
     /// The account for which it fails.
     pub broken: Option<Address>,
     /// Number of items that accounts own.
@@ -231,6 +233,10 @@ impl ChainSource for FakeNode {
             Item::Owned(kind, address) => {
                 budget.charge(4);
                 if self.broken == Some(*address) { broken } else { Ok(self.next_owned((*kind, *address))) }
+            }
+            Item::Status(hash) => {
+                let status = self.statuses.get(hash).copied().unwrap_or("unknown");
+                Ok(Poll::Ready(Some(format!("{{\"hash\":\"{hash}\",\"status\":\"{status}\"}}").into_bytes())))
             }
             Item::NodeInfo if self.is_booting => Err(ChainSourceError("NIS_ILLEGAL_STATE_NOT_BOOTED".into())),
             Item::NodeInfo => Ok(Poll::Ready(Some(b"{\"node\":1}".to_vec()))),

@@ -7,6 +7,7 @@ mod quotas;
 mod registration;
 mod sessions;
 mod sockjs;
+mod statuses;
 mod steps;
 mod subscriptions;
 

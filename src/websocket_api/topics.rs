@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::session::SessionId;
 use crate::metrics::subtract;
-use crate::model::Address;
+use crate::model::{Address, Hash256};
 
 /// Topic of failed queries.
 pub const ERRORS: &str = "/errors";
@@ -25,6 +25,9 @@ pub const MOSAICS_OF: &str = "/account/mosaic/owned/";
 /// Prefix of the topics of the definitions of an account's mosaics.
 pub const DEFINITIONS_OF: &str = "/account/mosaic/owned/definition/";
 
+/// Prefix of the topics of what became of transactions.
+pub const STATUS_OF: &str = "/status/";
+
 /// Prefixes of the destinations to which clients may subscribe, compared as plain text.
 const BROKER_PREFIXES: [&str; 7] =
     ["/blocks", "/unconfirmed", "/errors", "/account", "/transactions", "/recenttransactions", "/node"];
@@ -35,7 +38,19 @@ pub const MAX_DESTINATION_BYTES: usize = 128;
 
 /// Returns whether the broker accepts subscriptions to `destination`.
 pub fn is_broker_destination(destination: &str) -> bool {
-    BROKER_PREFIXES.iter().any(|prefix| destination.starts_with(prefix)) && destination.len() <= MAX_DESTINATION_BYTES
+    let is_known = BROKER_PREFIXES.iter().any(|prefix| destination.starts_with(prefix));
+    is_known && destination.len() <= MAX_DESTINATION_BYTES || transaction_of(destination).is_some()
+}
+
+/// Returns the hash in the topic of what became of a transaction. Its digits are in lower case; no pattern matches it.
+pub fn transaction_of(destination: &str) -> Option<Hash256> {
+    let text = destination.strip_prefix(STATUS_OF)?;
+    Hash256::from_hex(text).filter(|_| !text.contains(|digit: char| digit.is_ascii_uppercase()))
+}
+
+/// Returns the topic of what became of a transaction.
+pub fn status_topic(hash: &Hash256) -> String {
+    format!("{STATUS_OF}{hash}")
 }
 
 /// Returns the address part of a destination whose subscription registers an address.
@@ -351,8 +366,22 @@ impl Topics {
 
     /// Returns whether any session may be subscribed to a topic with this prefix.
     pub fn has_prefix(&self, start: &str) -> bool {
+        !self.patterns.is_empty() || self.has_exact_prefix(start)
+    }
+
+    fn has_exact_prefix(&self, start: &str) -> bool {
         let first = self.exact.range((Rc::from(start), SessionId(0))..).next();
-        !self.patterns.is_empty() || first.is_some_and(|(topic, _)| topic.starts_with(start))
+        first.is_some_and(|(topic, _)| topic.starts_with(start))
+    }
+
+    /// Returns whether any session is subscribed to what became of any transaction.
+    pub fn has_statuses(&self) -> bool {
+        self.has_exact_prefix(STATUS_OF)
+    }
+
+    /// Returns whether any session is subscribed to what became of a transaction.
+    pub fn has_status_of(&self, hash: &Hash256) -> bool {
+        self.has_statuses() && self.subscribed(&Rc::from(status_topic(hash)), SessionId(0)).next().is_some()
     }
 
     /// Number of pairs of session and topic; patterns do not count.

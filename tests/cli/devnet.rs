@@ -309,6 +309,37 @@ fn a_network_with_demo_keys_listens_only_on_this_machine_by_default() {
 }
 
 #[test]
+fn the_status_of_a_payment_is_published_and_told_on_the_command_line() {
+    let place = DevnetFolder::new();
+    place.create_fast(&[]);
+    let accounts = addresses(&run(["devnet", "show", "--data", &place.data]).expect_success().text());
+    let node = place.start(&[]);
+    let url = format!("http://{}", node.http);
+    Client::connect(node.http).wait_for_height(2);
+    let key = place.text("alice.key");
+    let bob = address(&accounts, "bob");
+    let signed = run(["send", "--from-key-file", &key, "--to", bob, "--amount", "1", "--dry-run", "--node", &url]);
+    let hash = signed.stderr.lines().find_map(|line| line.strip_prefix("hash")).expect("a hash").trim().to_owned();
+    let topic = format!("/status/{hash}");
+    let mut socket = Socket::connected(node.websocket);
+    socket.subscribe("s", &topic);
+    assert_eq!(socket.next_stomp().json(&topic, "s")["status"], "unknown");
+    assert_eq!(run(["status-of", &hash, "--node", &url]).code, Some(8));
+    fs::write(place.path("signed.json"), signed.text()).expect("room");
+    run(["announce", &place.text("signed.json"), "--node", &url]).expect_success();
+    assert_eq!(socket.next_stomp().json(&topic, "s")["status"], "unconfirmed");
+    let told = run(["status-of", &hash, "--wait", "--node", &url]).expect_success().text();
+    assert!(told.starts_with("confirmed at height "), "{told}");
+    let confirmed = socket.next_stomp().json(&topic, "s");
+    let line = format!("/transaction/status?hash={hash}");
+    let answer = Client::connect(node.http).get(&line).json();
+    for member in ["hash", "status", "height", "index", "blockHash"] {
+        assert_eq!(confirmed[member], answer[member], "{member}");
+    }
+    assert_eq!(confirmed["confirmations"], 1);
+}
+
+#[test]
 fn a_payment_is_published_as_unconfirmed_and_as_confirmed() {
     let place = DevnetFolder::new();
     place.create_fast(&[]);

@@ -533,6 +533,105 @@ fn waiting_ends_when_the_transaction_is_confirmed() {
     ended.expect_failure(1, &["does not support transaction lookup"]);
 }
 
+/// The answer of a node to a request for the status of a transaction.
+fn status_response(request: &SeenRequest, status: Value) -> Option<MockResponse> {
+    request.line.starts_with("GET /transaction/status?hash=").then_some(MockResponse::Json(200, status))
+}
+
+#[test]
+fn waiting_ends_with_the_reason_when_the_transaction_fails() {
+    let asked = Mutex::new(0);
+    let node = MockNode::start(move |request| {
+        let unconfirmed = json!({"status": "unconfirmed", "since": 300000050, "deadline": 300003650});
+        let expired = json!({"status": "expired", "since": 300003651, "code": 3, "message": "FAILURE_PAST_DEADLINE",
+                             "reason": "past deadline"});
+        let mut asked = asked.lock().expect("no panic");
+        *asked += usize::from(request.line.starts_with("GET /transaction/status"));
+        status_response(request, if *asked < 2 { unconfirmed } else { expired })
+    });
+    let ended = node.send(&["--amount", "1", "--wait"]);
+    ended.expect_failure(1, &["not in the chain: expired since 2024-09-29 06:27:16 UTC: past deadline (FAILURE_PAST"]);
+    assert!(!node.lines().iter().any(|line| line.starts_with("GET /transaction/get")), "{:?}", node.lines());
+}
+
+#[test]
+fn the_status_of_a_transaction_is_told_in_words_and_by_the_exit_code() {
+    let hash = "8F5AC2C162C6CCA1832B0A142E2B844E674DCF6E43AC2E9974885C803C30BC42";
+    let reason = |status| {
+        json!({"status": status, "since": 300000050, "code": 5, "message": "FAILURE_INSUFFICIENT_BALANCE",
+               "reason": "insufficient balance"})
+    };
+    let signatures = json!({"signed": [{"address": BOB}], "missing": [{"address": SINK_ON_MAINNET}], "required": 2});
+    let cases = [
+        (
+            json!({"status": "confirmed", "height": 55, "index": 1, "blockHash": "0f", "confirmations": 6}),
+            (0, "confirmed at height 55, transaction 1 of block 0f, confirmations: 6\n"),
+        ),
+        (
+            json!({"status": "unconfirmed", "since": 300000050, "deadline": 300003650, "multisig": signatures}),
+            (3, "NAMESPACEWH4MKFMBCVFERDPOOP4FK7MTBXDPZZA\n"),
+        ),
+        (reason("rejected"), (4, "rejected since 2024-09-29 05:27:15 UTC: insufficient balance (FAILURE_INSUFFI")),
+        (reason("expired"), (5, "expired since")),
+        (reason("displaced"), (6, "displaced since")),
+        (reason("replaced"), (7, "replaced since")),
+        (json!({"status": "unknown", "knownSince": 300000050}), (8, "unknown: ")),
+    ];
+    for (status, (code, words)) in cases {
+        let (shown, line) = (status.clone(), format!("GET /transaction/status?hash={}", hash.to_lowercase()));
+        let node = MockNode::start(move |request| status_response(request, shown.clone()));
+        let told = run(["status-of", hash, "--node", &node.url]);
+        assert_eq!((told.code, node.lines()), (Some(code), vec![line]), "{}", told.stderr);
+        assert_contains(&told.text(), &[words]);
+        assert!(told.stderr.is_empty(), "{}", told.stderr);
+        let told = run(["status-of", hash, "--json", "--node", &node.url]);
+        let mut expected = status;
+        expected["hash"] = json!(hash.to_lowercase());
+        assert_eq!(serde_json::from_str::<Value>(&told.text()).expect("JSON"), expected);
+    }
+    for wrong in ["ab", &hash[1..], &format!("{hash}0"), "xyz"] {
+        run(["status-of", wrong]).expect_failure(2, &["a hash has 64 hex digits"]);
+    }
+    run(["status-of", hash, "--node", "https://a"]).expect_failure(2, &["https is not supported"]);
+    let port = closed_port();
+    run(["status-of", hash, "--node", &format!("http://127.0.0.1:{port}")]).expect_failure(1, &["does not answer"]);
+}
+
+#[test]
+fn a_node_that_does_not_tell_statuses_is_asked_for_the_transaction() {
+    let hash = "8f5ac2c162c6cca1832b0a142e2b844e674dcf6e43ac2e9974885c803c30bc42";
+    let node = MockNode::start(|request| {
+        let is_asked = request.line.starts_with("GET /transaction/get");
+        is_asked.then(|| MockResponse::Json(200, json!({"meta": {"height": 48}, "transaction": {}})))
+    });
+    assert_eq!(run(["status-of", hash, "--node", &node.url]).expect_success().text(), "confirmed at height 48\n");
+    let node = MockNode::start(|request| match request.line.as_str() {
+        line if line.starts_with("GET /transaction/get") => failure(400, "Hash was not found in cache"),
+        _ => None,
+    });
+    let told = run(["status-of", hash, "--node", &node.url]);
+    assert_eq!(told.code, Some(8));
+    assert_contains(&told.text(), &["unknown: it is not in the chain"]);
+}
+
+#[test]
+fn waiting_for_a_status_shows_what_changes_until_the_end() {
+    let asked = Mutex::new(0);
+    let node = MockNode::start(move |request| {
+        let mut asked = asked.lock().expect("no panic");
+        *asked += 1;
+        let status = match *asked {
+            1 => json!({"status": "unknown", "knownSince": 300000050}),
+            2 => json!({"status": "unconfirmed", "since": 300000060, "deadline": 300003650}),
+            _ => json!({"status": "confirmed", "height": 5, "index": 0, "blockHash": "0f", "confirmations": 1}),
+        };
+        status_response(request, status)
+    });
+    let told = run(["status-of", &"ab".repeat(32), "--wait", "--node", &node.url]).expect_success();
+    assert_contains(&told.stderr, &["unknown: ", "unconfirmed since"]);
+    assert!(told.text().starts_with("confirmed at height 5,") && told.text().lines().count() == 1, "{}", told.text());
+}
+
 /// The SHA-256 of the notarised file, which contains "abc".
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 

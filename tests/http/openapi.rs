@@ -177,7 +177,11 @@ fn result_codes_and_messages_match_the_rules() {
 }
 
 /// Parameters that neither NIS1 nor NEM's description has.
-const OWN_PARAMETERS: [(&str, &str); 1] = [("/transaction/get", "nested")];
+const OWN_PARAMETERS: [(&str, &str); 3] = [
+    ("/transaction/get", "nested"),
+    ("/account/unconfirmedTransactions", "hashes"),
+    ("/account/unconfirmedTransactions", "pageSize"),
+];
 
 /// Clients generated from NEM's own description of 2026 find the same names here.
 #[test]

@@ -225,12 +225,12 @@ fn a_path_outside_the_context_is_unknown() {
     ] {
         assert_eq!(TestRequest::new(line).send_to(&mut api, &scene).status, status, "{line}");
     }
-    assert!(api.writes_mempool("POST", "/nis/transaction/announce"));
-    assert!(!api.writes_mempool("POST", "/transaction/announce"));
+    assert!(api.needs_mempool("POST", "/nis/transaction/announce"));
+    assert!(!api.needs_mempool("POST", "/transaction/announce"));
 }
 
 #[test]
-fn routes_that_write_the_mempool_are_recognised_in_every_path_spelling() {
+fn routes_that_need_the_mempool_are_recognised_in_every_path_spelling() {
     let api = Api::new(settings());
     for path in [
         "/transaction/announce",
@@ -240,7 +240,9 @@ fn routes_that_write_the_mempool_are_recognised_in_every_path_spelling() {
         "/transaction/announce.json",
         "/transaction/prepare-announce",
     ] {
-        assert!(api.writes_mempool("POST", path), "{path}");
+        assert!(api.needs_mempool("POST", path), "{path}");
+        let status = path.replace("announce", "status").replace("%61nnounce", "%73tatus");
+        assert_eq!(api.needs_mempool("GET", &status), !path.contains("prepare"), "{status}");
     }
     for (method, path) in [
         ("GET", "/transaction/announce"),
@@ -249,7 +251,7 @@ fn routes_that_write_the_mempool_are_recognised_in_every_path_spelling() {
         ("POST", "/nosuch"),
         ("GET", "/%"),
     ] {
-        assert!(!api.writes_mempool(method, path), "{path}");
+        assert!(!api.needs_mempool(method, path), "{path}");
     }
 }
 

@@ -3,10 +3,12 @@
 mod actions;
 mod events;
 mod form;
+mod mempool;
 mod objects;
 mod operators;
 mod peers;
 mod scene;
 mod secrets;
+mod statuses;
 mod streams;
 mod transfers;

@@ -246,8 +246,11 @@ impl Scene {
     }
 
     pub fn put_cosignatory(&self, multisig: u8, cosignatory: Address) {
+        self.put_cosignatory_of(address(multisig), cosignatory);
+    }
+
+    pub fn put_cosignatory_of(&self, multisig: Address, cosignatory: Address) {
         let pair = |a: &Address, b: &Address| [a.as_bytes().as_slice(), b.as_bytes()].concat();
-        let multisig = address(multisig);
         self.write(|batch| {
             batch.put(Table::Cosignatories, &pair(&multisig, &cosignatory), &[]).unwrap();
             batch.put(Table::CosignatoryOf, &pair(&cosignatory, &multisig), &[]).unwrap();

@@ -1,0 +1,135 @@
+//! Unconfirmed transactions: handlers, views and streams.
+
+use std::rc::Rc;
+
+use super::request_context::parse_page;
+use super::routes::{Route, get};
+use super::streams::{DataListHead, ResponseStream, list_stream};
+use super::transactions::write_hash;
+use super::{ApiError, RequestContext, View};
+use crate::budget::cost;
+use crate::codec::Encoder;
+use crate::crypto::Signature;
+use crate::mempool::MempoolEntry;
+use crate::model::{Hash256, Timestamp, Transaction};
+use crate::peer::wire::AuthenticatedResponse;
+
+/// Routes. NIS1 does not have the second one.
+pub const ROUTES: &[Route] =
+    &[get("/account/unconfirmedTransactions", of_account), get("/mempool/transactions", all).local()];
+
+/// An unconfirmed transaction alone, as peers send it.
+pub(super) struct Bare(pub Rc<Transaction>);
+
+impl View for Bare {
+    fn write(&self, sink: &mut impl Encoder) {
+        self.0.write(sink);
+    }
+}
+
+/// An unconfirmed transaction as NIS1 shows it.
+struct Unconfirmed(Rc<Transaction>);
+
+impl View for Unconfirmed {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("transaction", |sink| self.0.write(sink));
+        let inner_hash = self.0.inner().map(Transaction::hash);
+        sink.object("meta", |sink| write_data(sink, inner_hash.as_ref()));
+    }
+}
+
+fn write_data(sink: &mut impl Encoder, inner_hash: Option<&Hash256>) {
+    sink.bytes("data", inner_hash.map(|hash| hash.0.as_slice()));
+}
+
+/// An unconfirmed transaction with its hashes.
+struct WithHashes {
+    transaction: Rc<Transaction>,
+    hash: Hash256,
+    inner_hash: Option<Hash256>,
+    /// Its id and when it arrived, in the list of the whole mempool.
+    arrival: Option<(u64, Timestamp)>,
+}
+
+impl WithHashes {
+    fn of(entry: &MempoolEntry) -> WithHashes {
+        let (transaction, hash) = (Rc::clone(&entry.transaction), entry.hashes.own);
+        WithHashes { transaction, hash, inner_hash: entry.inner_hash().copied(), arrival: None }
+    }
+
+    fn with_arrival(entry: &MempoolEntry) -> WithHashes {
+        WithHashes { arrival: Some((entry.id, entry.since)), ..WithHashes::of(entry) }
+    }
+}
+
+impl View for WithHashes {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("transaction", |sink| self.transaction.write(sink));
+        sink.object("meta", |sink| {
+            match self.arrival {
+                Some((id, since)) => {
+                    sink.u64("id", id);
+                    sink.i32("since", since.0);
+                }
+                None => write_data(sink, self.inner_hash.as_ref()),
+            }
+            sink.hash("hash", &self.hash.0);
+            write_hash(sink, "innerHash", self.inner_hash.as_ref());
+        });
+    }
+}
+
+/// `GET /account/unconfirmedTransactions`; with `hashes=true` also their hashes. NIS1 has neither that nor `pageSize`.
+fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let address = context.address()?;
+    let has_hashes = match context.parameter("hashes")?.as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(ApiError::argument("hashes must be true or false")),
+    };
+    let limit = parse_page(None, context.parameter("pageSize")?.as_deref())?.size;
+    let found = context.node.mempool.most_recent(&address, limit, &context.node.chain)?;
+    if has_hashes {
+        let found = found.into_iter().map(WithHashes::of).collect();
+        return context.send_stream(list_of(found, None));
+    }
+    let found = found.into_iter().map(|entry| Unconfirmed(Rc::clone(&entry.transaction))).collect();
+    context.send_stream(list_of(found, None))
+}
+
+/// `GET /mempool/transactions`: a page of all, in the order of arrival, from the one after the id `after` on.
+fn all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let after = match context.parameter("after")? {
+        Some(_) => u64::try_from(context.number("after")?).unwrap_or(0),
+        None => 0,
+    };
+    let limit = parse_page(None, context.parameter("pageSize")?.as_deref())?.size;
+    let found = context.node.mempool.arrived_after(after).take(limit).map(WithHashes::with_arrival).collect();
+    context.send_stream(list_of(found, None))
+}
+
+/// Approximate memory in bytes of a transaction that the mempool does not hold.
+pub(super) const TRANSACTION_BYTES: usize = 2048;
+
+/// A list of unconfirmed transactions, signed for a peer if there is a signature.
+pub(super) fn list_of<T: View + 'static>(transactions: Vec<T>, signature: Option<Signature>) -> impl ResponseStream {
+    let held_bytes = transactions.len() * TRANSACTION_BYTES;
+    let mut waiting = transactions.into_iter();
+    let list = list_stream(move |step| {
+        if let Some(signature) = signature {
+            step.open(&AuthenticatedResponse { entity: DataListHead, signature });
+        }
+        while let Some(transaction) = waiting.next() {
+            let start = step.written();
+            step.push(&transaction);
+            *step.held_bytes = waiting.len() * TRANSACTION_BYTES;
+            let written = step.written() - start;
+            step.node.budget.charge(cost::TRANSACTION + cost::bytes(written));
+            if !step.should_continue(waiting.len()) {
+                break;
+            }
+        }
+        Ok(())
+    });
+    list.holding(held_bytes)
+}

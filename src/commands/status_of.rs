@@ -1,0 +1,69 @@
+//! `nisd status-of`: what became of a transaction.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::CommandError;
+use crate::clock::System;
+use crate::logging;
+use crate::model::Hash256;
+use crate::wallet::{DEFAULT_NODE, MAX_LIFETIME, NodeClient, TransactionStatus, await_end};
+
+/// `nisd status-of`.
+#[derive(Args, Debug)]
+pub struct StatusOf {
+    /// Hash of the transaction, or of its inner transaction: 64 hex digits
+    #[arg(value_name = "HASH", value_parser = hash)]
+    hash: Hash256,
+    /// The node to use
+    #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
+    node: String,
+    /// Wait until the transaction is confirmed or has failed, at most a day
+    #[arg(long)]
+    wait: bool,
+    /// Print JSON, as /transaction/status answers
+    #[arg(long)]
+    json: bool,
+}
+
+/// The answer as JSON.
+#[derive(Serialize)]
+struct Answer<'s> {
+    hash: String,
+    #[serde(flatten)]
+    status: &'s TransactionStatus,
+}
+
+fn hash(text: &str) -> Result<Hash256, &'static str> {
+    Hash256::from_hex(text).ok_or("a hash has 64 hex digits")
+}
+
+/// Runs `nisd status-of`. Returns the exit code.
+pub fn status_of(command: &StatusOf, system: System) -> Result<u8, CommandError> {
+    let StatusOf { hash, node, wait, json } = command;
+    let client = NodeClient::at(node).map_err(|reason| CommandError::Usage(format!("--node {node}: {reason}")))?;
+    let limit = if *wait { MAX_LIFETIME } else { Duration::ZERO };
+    let status = await_end(&client, hash, limit, system, |status| logging::eprint_line(&status.to_string()))?;
+    let text = match json {
+        true => serde_json::to_string(&Answer { hash: hash.to_string(), status: &status }).unwrap_or_default(),
+        false => status.to_string(),
+    };
+    writeln!(io::stdout(), "{text}").map_err(CommandError::Output)?;
+    Ok(exit_code(&status))
+}
+
+/// The exit codes that are no failure of the command itself. Its help lists them.
+fn exit_code(status: &TransactionStatus) -> u8 {
+    match status {
+        TransactionStatus::Confirmed { .. } => 0,
+        TransactionStatus::Unconfirmed { .. } => 3,
+        TransactionStatus::Rejected(_) => 4,
+        TransactionStatus::Expired(_) => 5,
+        TransactionStatus::Displaced(_) => 6,
+        TransactionStatus::Replaced(_) => 7,
+        TransactionStatus::Unknown { .. } => 8,
+    }
+}
