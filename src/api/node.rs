@@ -264,12 +264,12 @@ fn metrics(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// Bytes of the hash that identifies a version of the document.
 const VERSION_BYTES: usize = 12;
 
-/// The OpenAPI 3.0 document. The validation results are those of the rules.
+/// The OpenAPI 3.0 document. The version is that of the program, and the validation results are those of the rules.
 pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
     let codes: Vec<_> = ValidationResult::ALL.iter().map(|result| result.code()).collect();
     let names: Vec<_> = ValidationResult::ALL.iter().map(|result| result.name()).collect();
     let text = include_str!("openapi.json").replace("\"RESULT_CODES\"", &format!("{codes:?}"));
-    text.replace("\"RESULT_NAMES\"", &format!("{names:?}"))
+    text.replace("\"RESULT_NAMES\"", &format!("{names:?}")).replace("NISD_VERSION", env!("CARGO_PKG_VERSION"))
 });
 
 static DOCUMENT: LazyLock<StaticText> = LazyLock::new(|| {
