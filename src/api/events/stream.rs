@@ -136,7 +136,8 @@ impl ResponseStream for EventStream {
         let mut out = Output { writer };
         if let Some(start) = self.start.take() {
             self.begin(start, node)?;
-            out.writer.body.extend_from_slice(b"retry: 3000\n\n");
+            // A line of the first event: some libraries take a block without data for an event.
+            out.writer.body.extend_from_slice(b"retry: 3000\n");
         }
         let state = sync_state(node);
         if state.status != self.status || (state.status == SYNCHRONISING && node.now.monotonic >= self.heartbeat) {
@@ -146,7 +147,8 @@ impl ResponseStream for EventStream {
         let has_more = self.tell(node, &mut out)?;
         let is_silent = out.writer.body.is_empty();
         if is_silent && node.now.monotonic >= self.heartbeat {
-            out.writer.body.extend_from_slice(b":\n\n");
+            // Without an empty line, which some libraries take for the end of an event.
+            out.writer.body.extend_from_slice(b":\n");
         }
         if !out.writer.body.is_empty() || self.heartbeat == Duration::ZERO {
             self.heartbeat = node.now.monotonic + HEARTBEAT;
