@@ -46,8 +46,8 @@ struct Event {
 
 fn events(text: &str) -> Vec<Event> {
     assert!(text.as_bytes().ends_with(END));
-    let blocks = text.split("\n\n").filter(|block| !block.is_empty() && !block.starts_with("retry: "));
-    blocks.map(event).collect()
+    let text = text.strip_prefix("retry: 3000\n").expect("what begins a stream");
+    text.split("\n\n").filter(|block| !block.is_empty()).map(event).collect()
 }
 
 fn event(block: &str) -> Event {
