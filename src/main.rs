@@ -73,6 +73,7 @@ fn run(mut command: Command) -> Result<u8, AnyError> {
         }
         Command::Man(man) => commands::write_man_pages(&man.folder)?,
         Command::Completions(completions) => ignore_broken_pipe(commands::print_completions(completions.shell))?,
+        Command::Watch(command) => ignore_broken_pipe(commands::watch(command, SYSTEM, stop_on_signals()?))?,
         Command::Wallet(command) => wallet::execute(command, SYSTEM)?,
         Command::StatusOf(command) => return Ok(commands::status_of(command, SYSTEM)?),
         _ => run_with_settings(&mut command)?,

@@ -16,6 +16,7 @@ use super::service::Service;
 use super::status::Status;
 use super::status_of::StatusOf;
 use super::store::{Export, StoreArguments};
+use super::watch::Watch;
 use super::{CommandError, Common, flag_override};
 use crate::config::Override;
 use crate::wallet::{WalletCommand, notes};
@@ -77,6 +78,9 @@ pub enum Command {
     /// Ask a node what became of a transaction
     #[command(after_help = notes!("status-of"))]
     StatusOf(StatusOf),
+    /// Follow payments to accounts, and run a command for each
+    #[command(after_help = notes!("watch"))]
+    Watch(Watch),
     /// Show a private network, or export what other nodes need to join it
     #[command(subcommand, after_help = notes!("devnet"))]
     Devnet(DevnetCommand),

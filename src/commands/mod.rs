@@ -15,6 +15,7 @@ mod service;
 mod status;
 mod status_of;
 mod store;
+mod watch;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -49,6 +50,7 @@ pub use self::status_of::status_of;
 pub use self::store::{
     check_block_files, digest, dump, export, has_chain, nemesis_of_file, open_block_files, open_store,
 };
+pub use self::watch::{WatchError, watch};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +92,9 @@ pub enum CommandError {
     /// A running node did not answer a request as expected.
     #[error(transparent)]
     Node(#[from] NodeError),
+    /// A watch ended.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
     /// No node answers, and this folder holds no store.
     #[error(
         "{0} There is no store in {folder} either: `nisd run` starts a node; --config, --node or --data name another", folder = .1.display()

@@ -11,6 +11,7 @@
 //! | [`websocket`] | handshake and frames: pure |
 //! | [`ClientKey`] | identity of a client for quotas |
 //! | [`fetch`] | non-blocking requests to other servers |
+//! | [`event_stream`] | parser of Server-Sent Events: pure |
 //! | [`blocking_client`] | blocking requests to other servers, for commands |
 //!
 //! ```text
@@ -33,6 +34,7 @@
 //! on every platform.
 
 pub mod blocking_client;
+pub mod event_stream;
 pub mod fetch;
 pub mod http;
 pub mod websocket;

@@ -11,11 +11,13 @@
 //! | [`SignedTransaction`] | a signed transaction for announcement, and its description |
 //! | [`NodeClient`] | requests to a node |
 //! | [`TransactionStatus`] | what became of a transaction |
+//! | [`events`] | the event stream of a node |
 //!
 //! Results go to standard output; descriptions of what a command will do, and warnings, go to standard error. No command
 //! takes a private key on the command line, where other users can read it.
 
 mod apostille;
+pub mod events;
 pub mod key_file;
 mod keys;
 mod node;

@@ -46,6 +46,12 @@ pub enum NodeError {
     /// The node rejected the request.
     #[error("{}", refusal(node, route, *status, words))]
     Refused { node: String, route: &'static str, status: u16, words: String },
+    /// The node does not know the route of the event stream, which NIS1 does not have.
+    #[error("the node {node} has no /events; it needs a nisd node")]
+    NoEvents { node: String },
+    /// The event stream has ended, which is usual when a node restarts.
+    #[error("the event stream of the node {node} ended: {reason}")]
+    StreamEnded { node: String, reason: String },
     /// The answer is invalid.
     #[error("the answer of the node {node} to {route} is invalid ({reason}); is it a NEM node?")]
     InvalidAnswer { node: String, route: &'static str, reason: String },
@@ -77,7 +83,7 @@ impl NodeError {
 
 /// A node that is queried over HTTP.
 pub struct NodeClient {
-    client: BlockingClient,
+    pub(super) client: BlockingClient,
     /// The node does not tell what became of transactions, like NIS1.
     lacks_statuses: Cell<bool>,
 }
@@ -266,7 +272,11 @@ impl NodeClient {
     }
 
     /// Returns the body of a response with status 200; any other status is an error.
-    fn success_body(&self, route: &'static str, answer: Result<Response, FetchError>) -> Result<Vec<u8>, NodeError> {
+    pub(super) fn success_body(
+        &self,
+        route: &'static str,
+        answer: Result<Response, FetchError>,
+    ) -> Result<Vec<u8>, NodeError> {
         let node = self.url();
         let answer = match answer {
             Ok(answer) => answer,
@@ -287,7 +297,7 @@ impl NodeClient {
         })
     }
 
-    fn invalid_answer(&self, route: &'static str, reason: impl fmt::Display) -> NodeError {
+    pub(super) fn invalid_answer(&self, route: &'static str, reason: impl fmt::Display) -> NodeError {
         NodeError::InvalidAnswer { node: self.url(), route, reason: printable(&reason.to_string()) }
     }
 }

@@ -13,7 +13,7 @@ use crate::model::transaction::{
     SupplyChangeKind, Transfer, wire_network,
 };
 use crate::model::units::MICRO;
-use crate::model::{Address, Amount, Body, Hash256, Mosaic, NetworkByte, Transaction};
+use crate::model::{Address, Amount, Body, Hash256, MosaicId, NetworkByte, Transaction};
 
 /// Maximum bytes of a transaction that a node reads.
 const MAX_DATA_BYTES: usize = limits::MAX_BYTES;
@@ -218,13 +218,18 @@ fn write_body(lines: &mut Lines<'_>, transaction: &Transaction) {
     }
 }
 
+/// Returns the mosaics that a transfer moves, with their quantities in smallest units.
+pub(super) fn mosaics_sent(body: &Transfer) -> impl Iterator<Item = (&MosaicId, u128)> {
+    let sent = |quantity| u128::from(quantity) * u128::from(body.amount.0) / u128::from(MICRO);
+    body.mosaics.iter().map(move |mosaic| (&mosaic.id, sent(mosaic.quantity)))
+}
+
 fn write_transfer(lines: &mut Lines<'_>, body: &Transfer) {
     lines.field("to", dashed(&body.recipient));
     if body.mosaics.is_empty() {
         lines.field("amount", currency(body.amount));
     }
-    for Mosaic { id, quantity } in &body.mosaics {
-        let sent = u128::from(*quantity) * u128::from(body.amount.0) / u128::from(MICRO);
+    for (id, sent) in mosaics_sent(body) {
         match u64::try_from(sent) {
             Ok(micro) if id.is_xem() => lines.field("amount", currency(Amount(micro))),
             _ => lines.field("mosaic", format!("{sent} smallest units of {id}")),

@@ -8,3 +8,4 @@ mod service;
 mod settings;
 mod terminal;
 mod wallet;
+mod watch;

@@ -294,6 +294,8 @@ pub fn response(head: &str, body: &[u8]) -> Vec<u8> {
 pub struct ReceivedRequest {
     pub method: String,
     pub path: String,
+    /// Request line and headers.
+    pub head: String,
     pub body: Vec<u8>,
 }
 
@@ -309,7 +311,7 @@ pub fn receive_request(stream: &mut impl Read, received: &mut Vec<u8>) -> io::Re
                 let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
                 let body = received[end + 4..whole].to_vec();
                 received.drain(..whole);
-                return Ok(Some(ReceivedRequest { method, path, body }));
+                return Ok(Some(ReceivedRequest { method, path, head, body }));
             }
         }
         let mut chunk = [0; 16 << 10];

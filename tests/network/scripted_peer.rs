@@ -79,7 +79,7 @@ impl HonestPeer {
             _ => [before, &(challenge.len() as u32).to_le_bytes(), &challenge].concat(),
         };
         let entity = self
-            .entity(&ReceivedRequest { method: "POST".to_owned(), path: path.to_owned(), body })
+            .entity(&ReceivedRequest { method: "POST".to_owned(), path: path.to_owned(), head: String::new(), body })
             .expect("the honest node answers");
         read(&entity)
     }

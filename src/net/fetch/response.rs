@@ -84,6 +84,17 @@ impl ResponseReader {
         Ok(None)
     }
 
+    /// Returns the status, once the head is complete.
+    pub fn status(&self) -> Option<u16> {
+        self.head.as_ref().map(|head| head.status)
+    }
+
+    /// Takes the bytes of the body that have arrived, for a response that is read piece by piece. Then the limit on the
+    /// body is one on its pieces.
+    pub fn take_body(&mut self) -> Vec<u8> {
+        self.head.as_mut().map_or_else(Vec::new, |head| head.body.take_decoded(&mut self.bytes))
+    }
+
     /// Handles the end of the connection. Returns the response if it is one that ends so.
     pub fn close(&mut self) -> Result<Response, FetchError> {
         match &self.head {
@@ -257,6 +268,36 @@ mod tests {
         }
         let empty = read(b"HTTP/1.1 204 No Content\r\n\r\n", [3]).unwrap();
         assert_eq!(empty, CompleteResponse { response: Response { status: 204, body: Vec::new() }, keep_alive: true });
+    }
+
+    #[test]
+    fn a_response_can_be_read_piece_by_piece_beyond_the_limit_on_its_body() {
+        for text in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nhello stream",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n5;x=y\r\nlo st\r\n4\r\nream\r\n0\r\nA: b\r\n\r\n",
+            "HTTP/1.0 200 OK\r\n\r\nhello stream",
+        ] {
+            for size in [1, 2, 3, 7] {
+                let (mut reader, mut body, mut is_complete) = (ResponseReader::new(usize::MAX), Vec::new(), false);
+                for piece in text.as_bytes().chunks(size) {
+                    match reader.receive(piece).unwrap() {
+                        Some(complete) => (is_complete, body) = (true, [body, complete.response.body].concat()),
+                        None => body.append(&mut reader.take_body()),
+                    }
+                    assert!(reader.bytes.len() < 128, "{} bytes held", reader.bytes.len());
+                }
+                assert_eq!(reader.status(), Some(200));
+                assert!(is_complete || reader.close().is_ok_and(|response| response.body.is_empty()));
+                assert_eq!(body, b"hello stream", "{size} {text}");
+            }
+        }
+        let mut small = ResponseReader::new(4);
+        small.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        for _ in 0..100 {
+            assert_eq!(small.receive(b"4\r\nabcd\r\n").unwrap(), None);
+            assert_eq!(small.take_body(), b"abcd");
+        }
+        assert!(matches!(small.receive(b"5\r\nabcde\r\n"), Err(FetchError::TooLarge)));
     }
 
     #[test]

@@ -49,6 +49,20 @@ impl Body {
         }
     }
 
+    /// Takes the bytes of the body that have arrived out of `bytes`, which holds them and then undecoded ones. A body
+    /// that is read piece by piece may be longer than the limit.
+    pub fn take_decoded(&mut self, bytes: &mut Vec<u8>) -> Vec<u8> {
+        match self {
+            Body::Sized(left) => *left = left.saturating_sub(bytes.len()),
+            Body::Chunked(chunked) => {
+                let undecoded = bytes.split_off(std::mem::take(&mut chunked.decoded).min(bytes.len()));
+                return std::mem::replace(bytes, undecoded);
+            }
+            Body::UntilClosed => {}
+        }
+        std::mem::take(bytes)
+    }
+
     /// Returns the number of chunks read since the last call.
     pub fn take_chunks(&mut self) -> u32 {
         match self {

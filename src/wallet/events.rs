@@ -1,0 +1,429 @@
+//! The event stream of a node (`/events`), and its events as lines for people.
+
+use std::time::Duration;
+
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::node::{NodeClient, NodeError, printable};
+use super::signed_transaction::{mosaics_sent, transaction_of};
+use super::values::{currency, date_and_time};
+use crate::codec::lenient_json;
+use crate::model::transaction::{LinkMode, Message, MessageKind, Transfer, wire_network};
+use crate::model::{Address, Amount, Body, Height, MosaicId, Timestamp, Transaction};
+use crate::net::blocking_client::{ResponseStream, StreamPart};
+use crate::net::event_stream::EventReader;
+
+pub use crate::net::event_stream::Event;
+
+/// Route of the stream.
+const ROUTE: &str = "/events";
+
+/// What a stream is to contain.
+#[derive(Clone, Debug, Default)]
+pub struct EventQuery {
+    /// The accounts; none for all.
+    pub addresses: Vec<Address>,
+    /// Height of the first block to tell; without it the stream starts at the tip.
+    pub from: Option<Height>,
+    /// Confirmations that a block must have to be told; 0 also tells arrivals in the mempool.
+    pub confirmations: Option<u32>,
+    /// Kinds of events; none for those that the node tells by default.
+    pub kinds: Vec<String>,
+    /// The only mosaic to tell transfers of.
+    pub mosaic: Option<MosaicId>,
+}
+
+impl EventQuery {
+    /// Returns path and query. A stream that resumes after an event starts at no height.
+    fn target(&self, is_resumed: bool) -> String {
+        let parameters = [
+            self.from.filter(|_| !is_resumed).map(|height| format!("from={height}")),
+            self.confirmations.map(|count| format!("confirmations={count}")),
+            (!self.kinds.is_empty()).then(|| format!("kinds={}", self.kinds.join(","))),
+            self.mosaic.as_ref().map(|id| format!("mosaic={}", id.to_string().replace(' ', "%20"))),
+        ];
+        let query = parameters.into_iter().flatten().collect::<Vec<_>>().join("&");
+        if query.is_empty() { ROUTE.to_owned() } else { format!("{ROUTE}?{query}") }
+    }
+}
+
+/// The events of a node.
+pub struct EventStream<'a> {
+    node: &'a NodeClient,
+    stream: ResponseStream,
+    reader: EventReader,
+    has_ended: bool,
+}
+
+/// What arrived of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received {
+    /// An event.
+    Event(Event),
+    /// Something that completes no event, such as a heartbeat.
+    Heartbeat,
+    /// Nothing in this time.
+    Nothing,
+}
+
+impl NodeClient {
+    /// Opens the event stream, after the event with this id if there is one.
+    pub fn events(&self, query: &EventQuery, last_id: Option<&str>) -> Result<EventStream<'_>, NodeError> {
+        let body = json!({ "addresses": &query.addresses }).to_string();
+        let body = (!query.addresses.is_empty()).then_some(body.as_bytes());
+        let opened = self.client.open_stream(&query.target(last_id.is_some()), body, last_id);
+        let stream = opened.map_err(|error| NodeError::NoAnswer { node: self.url(), error })?;
+        Ok(EventStream { node: self, stream, reader: EventReader::default(), has_ended: false })
+    }
+}
+
+impl EventStream<'_> {
+    /// Returns the next event that has arrived already.
+    pub fn next_arrived(&mut self) -> Option<Event> {
+        self.reader.next_event()
+    }
+
+    /// Waits for at most `time` for the next event, or until a signal comes. The end of the stream is an error.
+    pub fn next(&mut self, time: Duration) -> Result<Received, NodeError> {
+        if let Some(event) = self.next_arrived() {
+            return Ok(Received::Event(event));
+        }
+        if self.has_ended {
+            return Err(self.ended("it closed the connection"));
+        }
+        let bytes = match self.stream.read(time).map_err(|error| self.ended(error))? {
+            StreamPart::Nothing => return Ok(Received::Nothing),
+            StreamPart::Body(bytes) => bytes,
+            StreamPart::End(bytes) => {
+                self.has_ended = true;
+                bytes
+            }
+            StreamPart::Response(response) if response.status == 404 => {
+                return Err(NodeError::NoEvents { node: self.node.url() });
+            }
+            StreamPart::Response(response) => self.node.success_body(ROUTE, Ok(response))?,
+        };
+        self.reader.receive(&bytes).map_err(|error| self.node.invalid_answer(ROUTE, error))?;
+        Ok(self.next_arrived().map_or(Received::Heartbeat, Received::Event))
+    }
+
+    /// Returns the error for an event that cannot be understood.
+    pub fn invalid_event(&self, event: &Event, reason: &str) -> NodeError {
+        let name = printable(&event.name);
+        self.node.invalid_answer(ROUTE, format!("event {name}: {reason}"))
+    }
+
+    /// Returns the error for a stream on which nothing has arrived for `time`, not even a heartbeat.
+    pub fn silent(&self, time: Duration) -> NodeError {
+        self.ended(format!("nothing received for {} s", time.as_secs()))
+    }
+
+    fn ended(&self, reason: impl ToString) -> NodeError {
+        NodeError::StreamEnded { node: self.node.url(), reason: reason.to_string() }
+    }
+}
+
+/// Returns an event as one line of JSON, with its data unchanged; `None` if they are not JSON.
+pub fn json_line(event: &Event) -> Option<String> {
+    serde_json::from_str::<IgnoredAny>(&event.data).ok()?;
+    // A line end can only be between the values of JSON.
+    let data = event.data.replace(['\r', '\n'], " ");
+    Some(format!("{{\"event\":{},\"id\":{},\"data\":{data}}}", json!(event.name), json!(event.id)))
+}
+
+/// Returns the line that describes an event; `None` for an event that is not about payments.
+pub fn describe_event(event: &Event) -> Option<String> {
+    let data: Value = serde_json::from_str(&event.data).ok()?;
+    let text = |path: &str| data.pointer(path).and_then(Value::as_str).map(printable);
+    let number = |path: &str| data.pointer(path).and_then(Value::as_u64);
+    let time = |path: &str| {
+        let second = number(path).and_then(|second| i32::try_from(second).ok());
+        second.map(|second| date_and_time(Timestamp(second)))
+    };
+    let height = number("/height").map(|height| format!("height {height}"));
+    let confirmations = number("/confirmations").map(|count| counted(count, "confirmation"));
+    let hash = text("/meta/hash/data").map(|hash| match text("/meta/innerHash/data") {
+        Some(inner) => format!("{hash} (inner hash {inner})"),
+        None => hash,
+    });
+    let word = |word: &str| Some(word.to_owned());
+    let parts = match event.name.as_str() {
+        "transaction" => [time("/timeStamp"), height, confirmations, Some(payment(&event.data)), hash],
+        "undone" => [word("undone"), time("/timeStamp"), height, Some(payment(&event.data)), hash],
+        "unconfirmed" => [word("unconfirmed"), time("/since"), Some(payment(&event.data)), signatures(&data), hash],
+        "left" => {
+            let reason = [text("/reason"), text("/message").map(|name| format!("({name})"))];
+            let reason = reason.into_iter().flatten().collect::<Vec<_>>().join(" ");
+            [word("left"), time("/since"), text("/status"), Some(reason), text("/hash")]
+        }
+        "rollback" => {
+            let above = format!("every block above height {} is undone", number("/height").unwrap_or_default());
+            let is_unknown = text("/transactions").as_deref() == Some("unknown");
+            let unknown = "the node does not know the replaced blocks, so their transactions are not listed: whatever \
+                           is still in the chain is told again";
+            [word("rollback"), Some(above), is_unknown.then(|| unknown.to_owned()), None, None]
+        }
+        "block" => {
+            let fees = currency(Amount(number("/totalFee").unwrap_or_default()));
+            let harvested = format!("harvested by {} for {fees}", text("/harvester").unwrap_or_default());
+            let transactions = counted(number("/transactions").unwrap_or_default(), "transaction");
+            [word("block"), time("/timeStamp"), height, Some(format!("{harvested}, {transactions}")), text("/hash")]
+        }
+        _ => return None,
+    };
+    Some(parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("  "))
+}
+
+/// Returns the node's state of synchronisation in words, from the event `synchronising`.
+pub fn describe_synchronisation(event: &Event) -> String {
+    let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+    let number = |name: &str| data.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let status = data.get("status").and_then(Value::as_str).map(printable).unwrap_or_default();
+    let (height, behind) = (number("height"), number("behind"));
+    match behind {
+        0 => format!("the node is at height {height}: {status}"),
+        _ => format!("the node is at height {height}, {} behind: {status}", counted(behind, "block")),
+    }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Describes the transaction in the data of an event: the inner one, if it is a multisig transaction.
+fn payment(data: &str) -> String {
+    let value = lenient_json::parse(data.as_bytes()).ok();
+    let transaction = value.as_ref().and_then(|value| transaction_of(value.get("transaction")?).ok());
+    let Some(transaction) = transaction else {
+        return "a transaction that this program cannot read".to_owned();
+    };
+    let paying = transaction.inner().unwrap_or(&transaction);
+    let from = paying.signer_address(wire_network(paying.version));
+    match &paying.body {
+        Body::Transfer(body) => {
+            let message = body.message.as_ref().map(message).unwrap_or_default();
+            let to = format!("{from} → {}", body.recipient);
+            [to, amount(body), message].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("  ")
+        }
+        _ => format!("{from}  {}", other_kind(paying)),
+    }
+}
+
+/// Writes mosaics other than XEM as `nisd send` reads them, in smallest units.
+fn amount(body: &Transfer) -> String {
+    if body.mosaics.is_empty() {
+        return currency(body.amount);
+    }
+    let one = |(id, sent): (&MosaicId, u128)| match u64::try_from(sent) {
+        Ok(micro) if id.is_xem() => currency(Amount(micro)),
+        _ => format!("{id}={sent}"),
+    };
+    mosaics_sent(body).map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn message(Message { kind, payload }: &Message) -> String {
+    match (kind, str::from_utf8(payload)) {
+        (MessageKind::Secure, _) => "encrypted".to_owned(),
+        (MessageKind::Plain, Ok(text)) => format!("{text:?}"),
+        (MessageKind::Plain, Err(_)) => format!("hex {}", hex::encode(payload)),
+    }
+}
+
+/// Describes a transaction that is no transfer.
+fn other_kind(transaction: &Transaction) -> String {
+    match &transaction.body {
+        Body::Transfer(_) | Body::Multisig(_) => "initiates a multisig transaction".to_owned(),
+        Body::ImportanceTransfer(body) => match body.mode {
+            LinkMode::Activate => "activates remote harvesting".to_owned(),
+            LinkMode::Deactivate => "deactivates remote harvesting".to_owned(),
+        },
+        Body::AggregateModification(_) => "changes its cosignatories".to_owned(),
+        Body::Cosignature(body) => format!("cosigns a transaction of {}", body.other_account),
+        Body::ProvisionNamespace(body) => {
+            let parent = body.parent.as_ref().map(|parent| format!("{parent}.")).unwrap_or_default();
+            format!("rents the namespace {}", printable(&format!("{parent}{}", body.new_part)))
+        }
+        Body::MosaicDefinitionCreation(body) => format!("defines the mosaic {}", body.definition.id),
+        Body::MosaicSupplyChange(body) => format!("changes the supply of the mosaic {}", body.mosaic),
+    }
+}
+
+/// Describes the signatures of an unconfirmed multisig transaction.
+fn signatures(data: &Value) -> Option<String> {
+    let multisig = data.get("multisig")?;
+    let count = |name: &str| multisig.get(name).and_then(Value::as_array).map_or(0, Vec::len);
+    let address = |one: &Value| one.get("address").and_then(Value::as_str).map(printable);
+    let missing = multisig.get("missing").and_then(Value::as_array);
+    let missing: Vec<_> = missing.into_iter().flatten().filter_map(address).collect();
+    let required = multisig.get("required").and_then(Value::as_u64).unwrap_or_default();
+    let signed = format!("signed by {} of {required} cosignatories", count("signed"));
+    Some(if missing.is_empty() { signed } else { format!("{signed}, missing: {}", missing.join(" ")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALICE: &str = "TALICE";
+    const HASH: &str = "53ad7d62339f7b057d79dd358820dd1d1911ba2cd35c70336f5d887fb6bc211c";
+
+    fn event(name: &str, data: impl ToString) -> Event {
+        Event { id: Some("7.0.ab".to_owned()), name: name.to_owned(), data: data.to_string() }
+    }
+
+    /// Returns a transaction of the help, by the type and its number among those of this type.
+    fn transaction(kind: u64, index: usize) -> Value {
+        let lines = super::super::send::TRANSACTIONS.lines().map(str::trim).filter(|line| line.starts_with('{'));
+        let values = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        values.filter(|value| value["type"] == kind).nth(index).unwrap()
+    }
+
+    fn confirmed(transaction: Value) -> Value {
+        json!({
+            "confirmations": 1, "height": 12, "index": 0, "blockHash": HASH, "timeStamp": 300_000_060,
+            "meta": {"height": 12, "id": 5, "hash": {"data": HASH}, "innerHash": {}}, "transaction": transaction,
+        })
+    }
+
+    fn line(name: &str, data: Value) -> String {
+        describe_event(&event(name, data)).unwrap()
+    }
+
+    #[test]
+    fn a_payment_is_one_line_with_everything_to_book_it() {
+        let payment = payment_of(&transaction(257, 0));
+        let told = line("transaction", confirmed(transaction(257, 0)));
+        let expected =
+            format!("2024-09-29 05:27:25 UTC  height 12  1 confirmation  {payment}  1 XEM  \"hello\"  {HASH}");
+        assert_eq!(told, expected);
+        let mut deep = confirmed(transaction(257, 0));
+        deep["confirmations"] = 20.into();
+        assert!(line("transaction", deep).contains("  20 confirmations  "));
+        let undone = line("undone", confirmed(transaction(257, 0)));
+        assert!(undone.starts_with("undone  2024-09-29 05:27:25 UTC  height 12  T"), "{undone}");
+        assert!(undone.ends_with(&format!("  1 XEM  \"hello\"  {HASH}")), "{undone}");
+    }
+
+    fn payment_of(value: &Value) -> String {
+        let read = super::super::read_transaction(value.to_string().as_bytes()).unwrap();
+        let from = read.inner().unwrap_or(&read).signer_address(wire_network(read.version));
+        format!("{from} → TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ")
+    }
+
+    #[test]
+    fn mosaics_are_shown_as_they_are_sent() {
+        let mut both = transaction(257, 1);
+        assert!(line("transaction", confirmed(both.clone())).contains("  devnet:coin=5000  "));
+        let xem = json!({"mosaicId": {"namespaceId": "nem", "name": "xem"}, "quantity": 1_500_000});
+        both["mosaics"].as_array_mut().unwrap().push(xem);
+        both["amount"] = 2_000_000.into();
+        let told = line("transaction", confirmed(both));
+        assert!(told.contains("  devnet:coin=10000, 3 XEM  "), "{told}");
+    }
+
+    #[test]
+    fn the_payment_of_a_multisig_transaction_is_its_inner_transfer() {
+        let multisig = transaction(4100, 0);
+        let mut data = confirmed(multisig.clone());
+        data["meta"]["innerHash"] = json!({"data": "ab"});
+        let told = line("transaction", data);
+        let expected = format!("{}  100 XEM  {HASH} (inner hash ab)", payment_of(&multisig));
+        assert!(told.ends_with(&expected), "{told}");
+        let missing = json!([{"address": "TB"}, {"address": "TC"}]);
+        let told = line(
+            "unconfirmed",
+            json!({"meta": {"hash": {"data": HASH}, "innerHash": {}}, "since": 0, "deadline": 9,
+                "multisig": {"signed": [{"address": ALICE}], "missing": missing, "required": 2},
+                "transaction": multisig}),
+        );
+        assert!(told.starts_with("unconfirmed  2015-03-29 00:06:25 UTC  T"), "{told}");
+        assert!(told.contains("  signed by 1 of 2 cosignatories, missing: TB TC  "), "{told}");
+    }
+
+    #[test]
+    fn messages_cannot_disturb_the_terminal() {
+        let told = |kind: u8, payload: &[u8]| {
+            let mut transfer = transaction(257, 0);
+            transfer["message"] = json!({"type": kind, "payload": hex::encode(payload)});
+            line("transaction", confirmed(transfer))
+        };
+        let escaped = told(1, "ä\u{1b}[31m\n\u{202e}\u{9b}\"".as_bytes());
+        assert!(escaped.contains(r#"  "ä\u{1b}[31m\n\u{202e}\u{9b}\""  "#), "{escaped}");
+        assert!(told(1, &[0xfe, 0x4e]).contains("  hex fe4e  "));
+        assert!(told(2, &[1; 48]).contains("  encrypted  "));
+        assert!(!told(1, b"").contains("\"\""));
+    }
+
+    #[test]
+    fn every_kind_of_transaction_has_a_line() {
+        for (kind, index, words) in [
+            (2049, 0, "activates remote harvesting"),
+            (4097, 0, "changes its cosignatories"),
+            (4098, 0, "cosigns a transaction of TD5SM57H5NUGJZSYCLLIBF5234I4AIVUMMLMYDG7"),
+            (8193, 0, "rents the namespace devnet"),
+            (16385, 0, "defines the mosaic devnet:coin"),
+            (16386, 0, "changes the supply of the mosaic devnet:coin"),
+        ] {
+            let told = line("transaction", confirmed(transaction(kind, index)));
+            assert!(told.contains(&format!("  {words}  ")), "{told}");
+        }
+        let told = line("transaction", confirmed(json!({"type": 9999, "version": 1})));
+        assert!(told.contains("cannot read") && told.ends_with(HASH), "{told}");
+    }
+
+    #[test]
+    fn rollbacks_and_the_end_of_unconfirmed_transactions_are_told_in_words() {
+        let rollback = line("rollback", json!({"height": 9, "transactions": "listed"}));
+        assert_eq!(rollback, "rollback  every block above height 9 is undone");
+        let unknown = line("rollback", json!({"height": 9, "transactions": "unknown"}));
+        assert!(unknown.starts_with(&rollback) && unknown.contains("told again"), "{unknown}");
+        let left = json!({"hash": HASH, "status": "rejected", "since": 0, "code": 5,
+            "message": "FAILURE_INSUFFICIENT_BALANCE", "reason": "insufficient balance"});
+        let expected = format!(
+            "left  2015-03-29 00:06:25 UTC  rejected  insufficient balance (FAILURE_INSUFFICIENT_BALANCE)  {HASH}"
+        );
+        assert_eq!(line("left", left), expected);
+        let block = json!({"confirmations": 1, "height": 3, "hash": HASH, "timeStamp": 0, "signer": "ab",
+            "harvester": ALICE, "totalFee": 150_000, "transactions": 1});
+        let expected = format!(
+            "block  2015-03-29 00:06:25 UTC  height 3  harvested by TALICE for 0.15 XEM, 1 transaction  {HASH}"
+        );
+        assert_eq!(line("block", block), expected);
+    }
+
+    #[test]
+    fn synchronisation_is_told_in_words() {
+        let told = |behind: u64, status: &str| {
+            describe_synchronisation(&event("synchronising", json!({"height": 5, "behind": behind, "status": status})))
+        };
+        assert_eq!(told(0, "synchronised"), "the node is at height 5: synchronised");
+        assert_eq!(told(1, "synchronising"), "the node is at height 5, 1 block behind: synchronising");
+        assert_eq!(describe_event(&event("synchronising", "{}")), None);
+    }
+
+    #[test]
+    fn an_event_is_one_line_of_json_with_its_data_unchanged() {
+        let data = "{\"amount\":9223372036854775807,\n\"a\":1.0}";
+        let expected = r#"{"event":"transaction","id":"7.0.ab","data":{"amount":9223372036854775807, "a":1.0}}"#;
+        assert_eq!(json_line(&event("transaction", data)).as_deref(), Some(expected));
+        let without_id = Event { id: None, ..event("a\"b", "{}") };
+        assert_eq!(json_line(&without_id).as_deref(), Some(r#"{"event":"a\"b","id":null,"data":{}}"#));
+        assert_eq!(json_line(&event("transaction", "{\"a\":")), None);
+    }
+
+    #[test]
+    fn a_query_names_only_what_differs_from_the_defaults() {
+        assert_eq!(EventQuery::default().target(false), "/events");
+        let query = EventQuery {
+            from: Some(Height(5)),
+            confirmations: Some(0),
+            kinds: vec!["block".to_owned(), "transaction".to_owned()],
+            mosaic: Some(MosaicId::parse("a.b:gift vouchers").unwrap()),
+            ..EventQuery::default()
+        };
+        let rest = "confirmations=0&kinds=block,transaction&mosaic=a.b:gift%20vouchers";
+        assert_eq!(query.target(false), format!("/events?from=5&{rest}"));
+        assert_eq!(query.target(true), format!("/events?{rest}"));
+    }
+}
