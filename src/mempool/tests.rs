@@ -431,5 +431,5 @@ fn every_change_of_a_status_is_noted_and_a_rebuild_alone_is_none() {
     scene.published();
     assert_eq!(changed(&mut scene), &all(&returned) | &all(&replaced));
     scene.pool.tick(Timestamp(NOW.0 + 4_000), Duration::from_secs(10));
-    assert_eq!(changed(&mut scene), [&kept, &begun, &agreed, &returned].into_iter().flat_map(|one| all(one)).collect());
+    assert_eq!(changed(&mut scene), [&kept, &begun, &agreed, &returned].into_iter().flat_map(all).collect());
 }
