@@ -79,7 +79,8 @@ impl View for WithHashes {
     }
 }
 
-/// `GET /account/unconfirmedTransactions`; with `hashes=true` also their hashes. NIS1 has neither that nor `pageSize`.
+/// `GET /account/unconfirmedTransactions`; with `hashes=true` also their hashes, and as many as `pageSize` says. NIS1 has
+/// no such parameters and ignores a `pageSize`.
 fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let address = context.address()?;
     let has_hashes = match context.parameter("hashes")?.as_deref() {
@@ -87,7 +88,8 @@ fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         Some("true") => true,
         Some(_) => return Err(ApiError::argument("hashes must be true or false")),
     };
-    let limit = parse_page(None, context.parameter("pageSize")?.as_deref())?.size;
+    let size = context.parameter("pageSize")?.filter(|_| has_hashes);
+    let limit = parse_page(None, size.as_deref())?.size;
     let found = context.node.mempool.most_recent(&address, limit, &context.node.chain)?;
     if has_hashes {
         let found = found.into_iter().map(WithHashes::of).collect();
