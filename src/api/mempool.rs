@@ -79,17 +79,20 @@ impl View for WithHashes {
     }
 }
 
-/// `GET /account/unconfirmedTransactions`; with `hashes=true` also their hashes. NIS1 has neither that nor `pageSize`.
+/// Maximum number of unconfirmed transactions that NIS1 shows of an account.
+const MAX_SHOWN: usize = 25;
+
+/// `GET /account/unconfirmedTransactions`; with `hashes=true` also their hashes, in a page of `pageSize`. NIS1 ignores
+/// both.
 fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let address = context.address()?;
-    let has_hashes = match context.parameter("hashes")?.as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
+    let limit = match context.parameter("hashes")?.as_deref() {
+        None | Some("false") => None,
+        Some("true") => Some(parse_page(None, context.parameter("pageSize")?.as_deref())?.size),
         Some(_) => return Err(ApiError::argument("hashes must be true or false")),
     };
-    let limit = parse_page(None, context.parameter("pageSize")?.as_deref())?.size;
-    let found = context.node.mempool.most_recent(&address, limit, &context.node.chain)?;
-    if has_hashes {
+    let found = context.node.mempool.most_recent(&address, limit.unwrap_or(MAX_SHOWN), &context.node.chain)?;
+    if limit.is_some() {
         let found = found.into_iter().map(WithHashes::of).collect();
         return context.send_stream(list_of(found, None));
     }

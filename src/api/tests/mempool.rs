@@ -39,16 +39,25 @@ fn the_unconfirmed_transactions_of_an_account_have_hashes_if_these_are_requested
 }
 
 #[test]
-fn the_unconfirmed_transactions_of_an_account_have_a_page_size() {
+fn the_unconfirmed_transactions_of_an_account_with_hashes_have_a_page_size() {
     let (scene, mut node) = (Scene::new(), TestNode::default());
     (0..120).for_each(|number| node.mempool.add_unchecked(payment(number), NETWORK));
-    for (query, count) in [("", 25), ("&pageSize=40", 40), ("&pageSize=1", 5), ("&pageSize=1000&hashes=true", 100)] {
+    for (query, count) in [
+        ("&hashes=true", 25),
+        ("&hashes=true&pageSize=40", 40),
+        ("&hashes=true&pageSize=1", 5),
+        ("&hashes=true&pageSize=1000", 100),
+        // As in NIS1.
+        ("", 25),
+        ("&pageSize=5", 25),
+        ("&pageSize=x&id=5", 25),
+    ] {
         let line = format!("GET /account/unconfirmedTransactions?address={}{query}", address(1));
         let found = data(&line, &scene, &mut node);
         let times: Vec<_> = found.iter().map(|one| one["transaction"]["timeStamp"].as_i64().unwrap()).collect();
         assert!(times.iter().copied().eq((0..count).map(|number| 219 - number)), "{query}: {times:?}");
     }
-    let line = format!("GET /account/unconfirmedTransactions?address={}&pageSize=x", address(1));
+    let line = format!("GET /account/unconfirmedTransactions?address={}&hashes=true&pageSize=x", address(1));
     assert_eq!(TestRequest::new(&line).status_and_error(&scene).0, 400);
 }
 
