@@ -83,9 +83,9 @@ impl View for WithHashes {
 /// no such parameters and ignores a `pageSize`.
 fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let address = context.address()?;
-    let has_hashes = match context.parameter("hashes")?.as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
+    let limit = match context.parameter("hashes")?.as_deref() {
+        None | Some("false") => None,
+        Some("true") => Some(parse_page(None, context.parameter("pageSize")?.as_deref())?.size),
         Some(_) => return Err(ApiError::argument("hashes must be true or false")),
     };
     let size = context.parameter("pageSize")?.filter(|_| has_hashes);

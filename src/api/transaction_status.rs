@@ -166,8 +166,8 @@ fn statuses(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 }
 
 impl TransactionStatus {
-    /// Looks for a transaction in the mempool, in the chain, and among those that have left both. `prunes_hashes`: old ones
-    /// of the chain are not found.
+    /// Looks for a transaction in the mempool, in the chain, and among those that have left both. `prunes_hashes`: old
+    /// ones of the chain are not found.
     pub fn look_up(
         hash: Hash256,
         node: &mut NodeContext<'_>,

@@ -44,8 +44,8 @@ impl Node<'_> {
 
     fn answer_http(&mut self, mut exchange: Exchange<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
         let Exchange { connection, request, .. } = exchange;
-        // A transaction is validated against the whole mempool, and one of a replaced block may be on its way back into it.
-        // While the mempool is updated after a chain change, only requests about these wait.
+        // A transaction is validated against the whole mempool, and one of a replaced block may be on its way back into
+        // it. While the mempool is updated after a chain change, only requests about these wait.
         if !self.can_accept_announcements()
             && !exchange.is_rate_limited
             && self.api.needs_mempool(request.method, request.path)

@@ -197,7 +197,8 @@ impl NodeClient {
         self.invalid_answer(PEERS, reason)
     }
 
-    /// Returns what became of a transaction. A node that does not tell it, like NIS1, only knows whether it is confirmed.
+    /// Returns what became of a transaction. A node that does not tell it, like NIS1, only knows whether it is
+    /// confirmed.
     pub fn status(&self, hash: &Hash256) -> Result<TransactionStatus, NodeError> {
         const ROUTE: &str = "/transaction/status";
         if !self.lacks_statuses.get() {

@@ -135,8 +135,8 @@ fn list(signers: &[Signer]) -> String {
     signers.iter().map(|signer| printable(&signer.address)).collect::<Vec<_>>().join(" ")
 }
 
-/// Polls until a transaction is confirmed or will not be, at most for this time; returns the last status. Calls `tell` for
-/// each status that is another than before.
+/// Polls until a transaction is confirmed or will not be, at most for this time; returns the last status. Calls `tell`
+/// for each status that is another than before.
 pub fn await_end(
     node: &NodeClient,
     hash: &Hash256,

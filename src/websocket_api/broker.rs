@@ -183,8 +183,8 @@ impl Broker {
         self.news.on_transaction(transaction);
     }
 
-    /// Publishes what became of a transaction, as its entry into the mempool or its exit has changed it. Those of new blocks
-    /// are published with them.
+    /// Publishes what became of a transaction, as its entry into the mempool or its exit has changed it. Those of new
+    /// blocks are published with them.
     pub fn status_changed(&mut self, hash: &Hash256) {
         if self.table.topics.has_status_of(hash) {
             self.news.on_status(*hash);

@@ -111,8 +111,8 @@ pub trait ChainSource {
     fn block_signer(&self, height: Height) -> Result<Option<Address>, ChainSourceError>;
     /// Returns up to `max` transactions of the block at a height, starting at index `from`; none at its end.
     fn transactions(&self, height: Height, from: usize, max: usize) -> Result<Vec<Transaction>, ChainSourceError>;
-    /// Returns the JSON of a block, an account, its newest transactions, the node or a transaction's status, or of the next item that an account
-    /// owns, as in the HTTP API; [`Poll::Pending`] if the budget is used up first.
+    /// Returns the JSON of a block, an account, its newest transactions, the node or a transaction's status, or of the next
+    /// item that an account owns, as in the HTTP API; [`Poll::Pending`] if the budget is used up first.
     fn next_body(
         &mut self,
         item: &Item,

@@ -195,8 +195,8 @@ impl PublishJob {
         affected
     }
 
-    /// Adds the statuses of a confirmed transaction and of those that it contains, if they have subscribers. An answer to a
-    /// query has none.
+    /// Adds the statuses of a confirmed transaction and of those that it contains, if they have subscribers. An answer to
+    /// a query has none.
     fn publish_statuses(&mut self, transaction: &Transaction, context: &mut PublishContext<'_>) {
         if self.only.is_some() || !context.table.topics.has_statuses() {
             return;

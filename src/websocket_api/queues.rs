@@ -38,8 +38,8 @@ pub struct NewsQueue {
     arrivals: VecDeque<Rc<Transaction>>,
     /// Transactions whose statuses are to be published, other than those of the blocks. Each had a subscriber.
     statuses: BTreeSet<Hash256>,
-    /// How many of the unconfirmed transactions precede the blocks, among them those that the update made unconfirmed again. `None` until the
-    /// blocks may be published.
+    /// How many of the unconfirmed transactions precede the blocks, among them those that the update made unconfirmed
+    /// again. `None` until the blocks may be published.
     before_blocks: Option<usize>,
     /// The last item was a block, so that a waiting transaction comes next.
     last_was_block: bool,
@@ -89,8 +89,8 @@ impl NewsQueue {
         self.arrivals.len() >= BACKPRESSURE_ARRIVALS
     }
 
-    /// Returns whether there is anything to publish; blocks and statuses count only if the mempool is up to date with the
-    /// chain.
+    /// Returns whether there is anything to publish; blocks and statuses count only if the mempool is up to date with
+    /// the chain.
     pub fn has_work(&self, is_mempool_current: bool) -> bool {
         let waits_for_mempool = self.blocks.is_some() || !self.statuses.is_empty();
         self.job.is_some() || !self.arrivals.is_empty() || (is_mempool_current && waits_for_mempool)
@@ -196,7 +196,8 @@ impl QueryQueue {
         (!self.backlogged.is_empty()).then_some(self.retry_at)
     }
 
-    /// Makes the sessions that had a full send queue or waited for the mempool wait for their turn again, if it is time.
+    /// Makes the sessions that had a full send queue or waited for the mempool wait for their turn again, if it is
+    /// time.
     pub fn on_timer(&mut self, now: Duration) {
         if now >= self.retry_at {
             for (client, session) in std::mem::take(&mut self.backlogged) {
