@@ -79,8 +79,11 @@ impl View for WithHashes {
     }
 }
 
-/// `GET /account/unconfirmedTransactions`; with `hashes=true` also their hashes, and as many as `pageSize` says. NIS1 has
-/// no such parameters and ignores a `pageSize`.
+/// Maximum number of unconfirmed transactions that NIS1 shows of an account.
+const MAX_SHOWN: usize = 25;
+
+/// `GET /account/unconfirmedTransactions`; with `hashes=true` also their hashes, in a page of `pageSize`. NIS1 ignores
+/// both.
 fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let address = context.address()?;
     let limit = match context.parameter("hashes")?.as_deref() {
@@ -88,10 +91,8 @@ fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         Some("true") => Some(parse_page(None, context.parameter("pageSize")?.as_deref())?.size),
         Some(_) => return Err(ApiError::argument("hashes must be true or false")),
     };
-    let size = context.parameter("pageSize")?.filter(|_| has_hashes);
-    let limit = parse_page(None, size.as_deref())?.size;
-    let found = context.node.mempool.most_recent(&address, limit, &context.node.chain)?;
-    if has_hashes {
+    let found = context.node.mempool.most_recent(&address, limit.unwrap_or(MAX_SHOWN), &context.node.chain)?;
+    if limit.is_some() {
         let found = found.into_iter().map(WithHashes::of).collect();
         return context.send_stream(list_of(found, None));
     }

@@ -314,7 +314,7 @@ fn a_node_that_never_had_the_replaced_blocks_tells_down_to_where_all_is_undone()
         }
         assert_eq!((rest[0].kind.as_str(), &rest[0].data["transactions"]), ("rollback", &"unknown".into()));
         let down_to = rest[0].number("height");
-        assert!(down_to <= 6 && down_to >= 2, "{down_to} of {}", event.id);
+        assert!((2..=6).contains(&down_to), "{down_to} of {}", event.id);
         // What is told again is all that the chain has above it.
         let again: Vec<_> = rest[1..].iter().map(|one| one.number("height")).collect();
         let expected: Vec<u64> = [3, 4, 6, 8].into_iter().filter(|height| *height > down_to).collect();

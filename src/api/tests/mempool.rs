@@ -39,16 +39,18 @@ fn the_unconfirmed_transactions_of_an_account_have_hashes_if_these_are_requested
 }
 
 #[test]
-fn the_unconfirmed_transactions_of_an_account_have_a_page_size_with_their_hashes() {
+fn the_unconfirmed_transactions_of_an_account_with_hashes_have_a_page_size() {
     let (scene, mut node) = (Scene::new(), TestNode::default());
     (0..120).for_each(|number| node.mempool.add_unchecked(payment(number), NETWORK));
     for (query, count) in [
-        ("", 25),
-        ("&pageSize=5", 25),
         ("&hashes=true", 25),
         ("&hashes=true&pageSize=40", 40),
         ("&hashes=true&pageSize=1", 5),
-        ("&pageSize=1000&hashes=true", 100),
+        ("&hashes=true&pageSize=1000", 100),
+        // As in NIS1.
+        ("", 25),
+        ("&pageSize=5", 25),
+        ("&pageSize=x&id=5", 25),
     ] {
         let line = format!("GET /account/unconfirmedTransactions?address={}{query}", address(1));
         let found = data(&line, &scene, &mut node);

@@ -72,7 +72,7 @@ impl Streams {
         }
         let (tail, last) = (Vec::new(), Instant::now());
         self.all.push(Stream { socket, tail, status: 0, transactions: 0, last, is_closed: false });
-        if self.all.len() % BURST == 0 {
+        if self.all.len().is_multiple_of(BURST) {
             self.run(Duration::from_millis(20), |_| false);
         }
     }
