@@ -59,6 +59,7 @@ fn main() {
     store_files();
     interfaces(&vectors);
     lists();
+    event_streams();
     announcements();
     peer_wire(&vectors, &chain);
 }
@@ -808,6 +809,21 @@ fn lists() {
         "wrong",
         &records(&[(0, "id=&pageSize=x"), (0, "hash=zz&id=1"), (1, "pageSize=40000"), (2, "id=9223372036854775808")]),
     );
+}
+
+/// Streams of events: queries, and ids to begin with.
+fn event_streams() {
+    const OWNER: &str = "TDJBL52U7T7OFQM7ZVVOZNDULZORAV672XP43BBM";
+    const OTHER: &str = "TAEPN3QTRXZHD23V7HV73U4XKYX4GBHOBGSXYRSJ";
+    let seeds = Seeds::of("event_stream");
+    seeds.add("all", "from=1&kinds=block,transaction,unconfirmed,left".as_bytes());
+    seeds.add("accounts", format!("from=1&address={OWNER}&address={OTHER}&confirmations=3").as_bytes());
+    seeds.add("mosaic", format!("from=40&address={OWNER}&mosaic=nem%3Axem&confirmations=0").as_bytes());
+    let store = tiny::store(&tiny::settings(), interface::TIP);
+    let last = tiny::state_of(&store).1;
+    let hash = hex::encode(&last.hash.0[..8]);
+    seeds.add("resumed", format!("confirmations=1\n{}.end.{hash}", last.height).as_bytes());
+    seeds.add("elsewhere", format!("x=\n{}.2.{hash}.0123456789abcdef.{hash}", last.height.0 + 5).as_bytes());
 }
 
 /// Every route once, by clients with and without local access, and requests with keys.

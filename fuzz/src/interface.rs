@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use nisd::api::routes::Access;
-use nisd::api::{self, Api, ClockState, NodeContext, NodeDescription, NodeStatus, ROUTES};
+use nisd::api::{self, Api, ClockState, EventFeed, NodeContext, NodeDescription, NodeStatus, ROUTES};
 use nisd::budget::Budget;
 use nisd::chain::harvest::UnlockedAccounts;
 use nisd::chain::{ChainSnapshot, ReorgLog, rollback};
@@ -90,10 +90,15 @@ pub fn check(data: &[u8]) -> usize {
 /// Returns status and body of the response to a local client's GET, after checking that they are the same for any size
 /// of the steps; `None` if the target cannot be read as a request.
 pub fn get(target: &str) -> Option<(u16, Vec<u8>)> {
+    get_with(target, "")
+}
+
+/// The same with a further header, which ends with a line break. A stream of events is read until it waits.
+pub fn get_with(target: &str, header: &str) -> Option<(u16, Vec<u8>)> {
     FIXTURE.with(|ground| {
         let scene = Harness::new(ground);
         let mut reader = RequestReader::new(0);
-        reader.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        reader.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n").as_bytes());
         let caller =
             Client { listener: HTTP, address: Ipv4Addr::LOCALHOST.into(), is_forwarded: false, is_unidentified: false };
         let request = scene.next(&mut reader, caller).ok()??;
@@ -276,9 +281,18 @@ impl<'g> Harness<'g> {
                 return !close && reply.upgrade.is_none();
             }
             is_resumed = true;
-            reader.restore_last();
+            match taken {
+                Progress::Streaming => reader.restore_last_head(),
+                _ => reader.restore_last(),
+            }
             if flags & GONE != 0 {
                 return false;
+            }
+            if taken == Progress::Streaming {
+                self.tick(TICK_UNITS);
+                if !self.world.resumed.remove(&connection) {
+                    return false;
+                }
             }
             if taken == Progress::Suspended {
                 self.run_until_idle();
@@ -395,7 +409,7 @@ impl<'g> Harness<'g> {
         let (mut reply, mut body, mut is_resumed) = (Response::new(), Vec::new(), false);
         let (connection, is_refused) = (ConnectionId(1), flags & RATE_LIMITED != 0);
         let (mut mempool, mut unlocked) = (Mempool::default(), UnlockedAccounts::new(1));
-        let (description, reorgs) = (description(), ReorgLog::default());
+        let (description, reorgs, mut events) = (description(), ReorgLog::default(), EventFeed::default());
         let (keys, mut randomness) = (KeyPair::new(&PrivateKey::from_seed(&[7; 32])), Randomness::new(&[5; 32]));
         for _ in 0..MAX_STEPS {
             let mut exchange = Exchange {
@@ -417,6 +431,7 @@ impl<'g> Harness<'g> {
                 description: &description,
                 keys: &keys,
                 reorgs: &reorgs,
+                events: &mut events,
                 randomness: &mut randomness,
                 request_body: request.body,
                 budget: Budget::new(units),
@@ -424,11 +439,12 @@ impl<'g> Harness<'g> {
             let taken = api.answer(&mut exchange, context).progress;
             assert_ne!(taken, Progress::Suspended);
             body.append(&mut reply.body);
-            if taken == Progress::Done {
+            let waits = taken == Progress::Streaming && events.take_due(Duration::ZERO).is_empty();
+            if taken == Progress::Done || waits {
                 let headers = reply.headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
                 return Answer { status: reply.status, headers, body };
             }
-            assert!(units < u32::MAX, "what has no end of units is done at once");
+            assert!(units < u32::MAX || taken == Progress::Streaming, "what has no end of units is done at once");
             if !reply.is_streaming {
                 reply.body.append(&mut body);
             }

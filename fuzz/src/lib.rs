@@ -13,6 +13,7 @@ pub mod configuration;
 pub mod connections;
 pub mod dns;
 pub mod entities;
+pub mod event_stream;
 pub mod http_request;
 pub mod interface;
 /// Shared with the tests.
@@ -41,7 +42,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 26] = [
+pub const TARGETS: [(&str, Check); 27] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -58,6 +59,7 @@ pub const TARGETS: [(&str, Check); 26] = [
     ("kept_peers", kept_peers::check),
     ("key_files", key_files::check),
     ("interface", interface::check),
+    ("event_stream", event_stream::check),
     ("announcements", announcements::check),
     ("lists", lists::check),
     ("sockjs_payload", sockjs_payload::check),

@@ -9,7 +9,6 @@ use crate::api::routes::Method;
 use crate::api::{self, ROUTES};
 use crate::mempool;
 use crate::metrics::{Exposition, Labels, Value};
-use crate::model::Height;
 use crate::net;
 use crate::net::metrics::{MAX_ROUTES, RouteMetrics, STATUSES, TOP_CLIENTS, TopUsage};
 use crate::net::service::{Effects, LoopTime};
@@ -93,7 +92,10 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "3 is running, 4 joining, 5 joined, 7 without active peers."),
         Metric("nisd_height", "blocks", |s| s.node.height.0.into(),
             "Height of the last block.", ""),
-        Metric("nisd_blocks_behind", "blocks", |s| s.of_peers(|peers| blocks_behind(peers, s.node.height)).into(),
+        Metric("nisd_blocks_behind", "blocks", |s| {
+            let network = s.node.peers.as_ref().and_then(Manager::network_height);
+            network.map(|height| height.0.saturating_sub(s.node.height.0)).into()
+        },
             "How many blocks half of the peers are ahead, by their reported heights.", ""),
         Metric("nisd_last_block_age_seconds", "s", |s| (-i64::from(s.node.clock_state(s.now).chain_ahead)).into(),
             "Time since the time stamp of the last block, by network time.", "Can be slightly negative."),
@@ -175,6 +177,8 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Buffered bytes of the clients that hold most, by rank.", ""),
     ]),
     ("Websocket sessions", &[
+        Metric("nisd_event_streams", "", |s| s.node.events.streams().into(),
+            "Open streams of `/events`.", "Each also counts as a connection."),
         Metric("nisd_websocket_sessions", "", |s| s.node.broker.usage().sessions.into(),
             "Open sessions of the websocket port, SockJS without a websocket included.", ""),
         Metric("nisd_websocket_session_bytes", "bytes", |s| s.node.broker.usage().session_bytes.into(),
@@ -264,6 +268,11 @@ impl Node<'_> {
             LimitUsage::new("unconfirmed transactions", pool.len(), mempool::max_transactions(&self.network.chain)),
             LimitUsage::new("bytes of the mempool", pool.bytes(), mempool::MAX_BYTES),
             LimitUsage::new("fates of transactions", pool.fates.count(), 2 * mempool::MAX_FATES),
+            LimitUsage::new(
+                "bytes of blocks and changes for event streams",
+                self.events.bytes(),
+                api::events::MAX_BYTES,
+            ),
             LimitUsage::new("bytes of cached responses", self.api.cached_bytes(), api::MAX_CACHED_BYTES),
             LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
         ];
@@ -271,21 +280,6 @@ impl Node<'_> {
         loads.extend(self.peers.as_ref().into_iter().flat_map(Manager::usage));
         loads
     }
-}
-
-/// Returns how many blocks the peers are ahead: half of the active ones by their reports, or the block download.
-fn blocks_behind(peers: &Manager, own: Height) -> Option<u64> {
-    let active = peers.table.in_state(State::Active);
-    let reached = reached_by_half(active.filter_map(|(_, peer)| peer.height).collect());
-    let target = peers.block_download.as_ref().map(|download| download.target);
-    reached.into_iter().chain(target).max().map(|height| height.0.saturating_sub(own.0))
-}
-
-/// Returns the greatest height that at least half of these have reached, so that one false report among several changes
-/// nothing.
-fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
-    heights.sort_unstable();
-    heights.get(heights.len() / 2).copied()
 }
 
 /// Returns milliseconds, if there are any, in seconds.
@@ -339,19 +333,4 @@ fn both_sides(incoming: u64, outgoing: u64) -> Value<'static> {
 fn top_clients(sources: &Sources<'_, '_>, value: fn(&TopUsage) -> f64) -> Value<'static> {
     let ranked = RANKS.into_iter().zip(&sources.net.top_clients);
     ranked.map(|(rank, client)| (vec![("rank", rank)], value(client))).collect::<Vec<_>>().into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_peer_with_an_exaggerated_height_changes_nothing() {
-        let reached = |heights: &[u64]| reached_by_half(heights.iter().copied().map(Height).collect());
-        assert_eq!(reached(&[]), None);
-        assert_eq!(reached(&[7]), Some(Height(7)));
-        assert_eq!(reached(&[9_000_000, 100, 101]), Some(Height(101)));
-        assert_eq!(reached(&[1, 9_000_000, 99, 101, 100]), Some(Height(100)));
-        assert_eq!(reached(&[100, 101, 99, 102]), Some(Height(101)), "two of four are there");
-    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::exchange::read_file;
 use crate::common::recorded_chain::{Chain, tip_of};
 use crate::common::{print_notice, recorded};
-use nisd::api::{Api, ClockState, Features, NodeContext, NodeDescription, NodeStatus, Settings};
+use nisd::api::{Api, ClockState, EventFeed, Features, NodeContext, NodeDescription, NodeStatus, Settings};
 use nisd::budget::Budget;
 use nisd::chain::harvest::UnlockedAccounts;
 use nisd::chain::{ChainSnapshot, ReorgLog};
@@ -79,6 +79,7 @@ fn answer(
             description: &description(),
             keys: &KeyPair::new(&PrivateKey::from_seed(&[9; 32])),
             reorgs: &ReorgLog::default(),
+            events: &mut EventFeed::default(),
             randomness: &mut Randomness::new(&[5; 32]),
             request_body: request.body,
             budget: Budget::new(units),

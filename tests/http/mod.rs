@@ -1,6 +1,7 @@
 //! The HTTP interface and the server below it.
 
 mod connections;
+mod events;
 mod explorer;
 mod http_replay;
 mod http_steps;

@@ -16,9 +16,11 @@ use crate::store::StoreError;
 
 /// Maximum bytes of the blocks that were told last. Streams that are further behind read blocks from the store.
 const MAX_RECENT_BYTES: usize = 4 << 20;
+/// Maximum bytes of all that the streams share; the last block and the last change are kept whatever their size.
+pub const MAX_BYTES: usize = MAX_RECENT_BYTES + MAX_UNDONE_BYTES + MAX_CHANGE_BYTES;
 /// Maximum bytes of undone blocks, the newest of which are kept. A stream that has told an older one is told only down to
 /// which height everything is undone.
-pub const MAX_UNDONE_BYTES: usize = 16 << 20;
+const MAX_UNDONE_BYTES: usize = 16 << 20;
 /// Maximum bytes of the last changes of the mempool. A stream that is further behind is told the whole mempool again.
 pub const MAX_CHANGE_BYTES: usize = 2 << 20;
 /// Time without output after which a stream sends a sign of life.
@@ -86,6 +88,8 @@ pub struct EventFeed {
     /// Number of the first of `changes`.
     first_change: u64,
     waiting: HashMap<ConnectionId, WaitingStream>,
+    /// Number of those that tell the mempool.
+    mempool_streams: usize,
     heartbeats: BTreeSet<(Duration, ConnectionId)>,
     /// Streams that have more to tell at once.
     ready: Vec<ConnectionId>,
@@ -204,7 +208,7 @@ impl EventFeed {
 
     /// Returns whether a stream that tells the mempool is open.
     pub fn tells_mempool(&self) -> bool {
-        self.waiting.values().any(|stream| stream.tells_mempool)
+        self.mempool_streams > 0
     }
 }
 
@@ -216,10 +220,9 @@ pub struct ForgottenChange;
 impl EventFeed {
     /// Lets a stream wait for news, or until its `heartbeat` is due; one that `has_more` goes on in its next turn.
     pub fn wait(&mut self, connection: ConnectionId, heartbeat: Duration, tells_mempool: bool, has_more: bool) {
-        let before = self.waiting.insert(connection, WaitingStream { heartbeat, tells_mempool });
-        if let Some(before) = before {
-            self.heartbeats.remove(&(before.heartbeat, connection));
-        }
+        self.remove(connection);
+        self.waiting.insert(connection, WaitingStream { heartbeat, tells_mempool });
+        self.mempool_streams += usize::from(tells_mempool);
         self.heartbeats.insert((heartbeat, connection));
         if has_more {
             self.ready.push(connection);
@@ -230,6 +233,7 @@ impl EventFeed {
     pub fn remove(&mut self, connection: ConnectionId) {
         if let Some(stream) = self.waiting.remove(&connection) {
             self.heartbeats.remove(&(stream.heartbeat, connection));
+            self.mempool_streams -= usize::from(stream.tells_mempool);
         }
     }
 

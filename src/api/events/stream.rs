@@ -85,6 +85,11 @@ struct Output<'a, 'w> {
 }
 
 impl Output<'_, '_> {
+    /// Returns whether the step ends: its budget is spent, or it has written enough.
+    fn is_step_over(&self, node: &NodeContext<'_>) -> bool {
+        node.budget.is_exhausted() || self.writer.body.len() >= STEP_BYTES
+    }
+
     /// Appends an event whose data is `head`, then `rest`.
     fn event(&mut self, kind: &str, place: &Place, head: &[u8], rest: &[u8]) {
         let body = &mut self.writer.body;
@@ -231,8 +236,10 @@ impl EventStream {
 
     /// Tells what is to be told. Returns whether there is more.
     fn tell(&mut self, node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) -> Result<bool, ApiError> {
+        // Some progress is made with any budget.
+        let mut is_first = true;
         loop {
-            if node.budget.is_exhausted() || out.writer.body.len() >= STEP_BYTES {
+            if !is_first && out.is_step_over(node) {
                 return Ok(true);
             }
             node.budget.charge(cost::HEADER);
@@ -248,9 +255,11 @@ impl EventStream {
                 Position::Forked(height) => self.tell_unknown_rollback(height, node, out)?,
                 Position::Foreign => return Err(FOREIGN),
             }
+            is_first = false;
         }
         let target = self.told_height(node);
-        while !node.budget.is_exhausted() && out.writer.body.len() < STEP_BYTES {
+        while is_first || !out.is_step_over(node) {
+            is_first = false;
             if self.window.is_some() {
                 self.tell_window(node, out)?;
             } else if let Some(end) = self.window_end(target, node) {
@@ -299,7 +308,7 @@ impl EventStream {
                 node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
                 out.event("undone", &self.place, &text, b"");
             }
-            if node.budget.is_exhausted() || out.writer.body.len() >= STEP_BYTES {
+            if out.is_step_over(node) {
                 return Ok(());
             }
         }
@@ -355,7 +364,7 @@ impl EventStream {
                 node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
                 out.transaction(&self.place, confirmations, &text);
             }
-            if node.budget.is_exhausted() || out.writer.body.len() >= STEP_BYTES {
+            if out.is_step_over(node) {
                 return Ok(());
             }
         }
@@ -425,8 +434,9 @@ impl EventStream {
         if !self.filter.tells_mempool() {
             return Ok(false);
         }
+        let mut is_first = true;
         loop {
-            if node.budget.is_exhausted() || out.writer.body.len() >= STEP_BYTES {
+            if !std::mem::replace(&mut is_first, false) && out.is_step_over(node) {
                 return Ok(true);
             }
             node.budget.charge(cost::SKIP);
@@ -526,7 +536,7 @@ fn sync_state(node: &NodeContext<'_>) -> SyncState {
         NodeStatus::Synchronized => "synchronised",
         NodeStatus::NoRemoteNode => "no peers",
     };
-    let reported = node.peers.as_deref().and_then(Manager::reported_height);
+    let reported = node.peers.as_deref().and_then(Manager::network_height);
     let network_height =
         reported.filter(|_| status == SYNCHRONISING).map_or(node.chain.height, |height| height.max(node.chain.height));
     SyncState { height: node.chain.height, network_height, status }

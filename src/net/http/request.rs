@@ -560,6 +560,28 @@ mod tests {
     }
 
     #[test]
+    fn a_restored_request_can_lose_its_body_and_nothing_else() {
+        let next = request_bytes("/next", b"more", None);
+        for chunks in [None, Some([2, 3].as_slice())] {
+            let mut spare = Vec::with_capacity(64);
+            let mut reader = RequestReader::new(1 << 20);
+            reader.acquire(&mut spare);
+            reader.receive(&[request_bytes("/first", &[b'a'; 100_000], chunks), next[..9].to_vec()].concat());
+            assert_eq!(reader.next_request().unwrap().unwrap().body.len(), 100_000);
+            for _ in 0..2 {
+                reader.restore_last_head();
+                reader.release(&mut spare);
+                assert!(reader.held_bytes() < 400, "{} bytes", reader.held_bytes());
+                reader.acquire(&mut spare);
+                let request = reader.next_request().unwrap().unwrap();
+                assert_eq!((request.path, request.body, request.headers().count()), ("/first", &b""[..], 3));
+            }
+            reader.receive(&next[9..]);
+            assert_eq!(reader.next_request().unwrap().unwrap().path, "/next");
+        }
+    }
+
+    #[test]
     fn a_chunked_body_split_at_every_byte_is_read_completely() {
         let bytes = request_bytes("/a?b=c", b"hello, chunked world", Some(&[1, 7, 2]));
         let whole = read_in_pieces(&bytes, &[]);

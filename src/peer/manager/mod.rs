@@ -433,9 +433,13 @@ impl Manager {
         self.height_check.is_synchronised()
     }
 
-    /// Returns the largest height that active peers have reported.
-    pub fn reported_height(&self) -> Option<Height> {
-        self.table.in_state(State::Active).filter_map(|(_, peer)| peer.height).max()
+    /// Returns the height of the network: the greatest one that at least half of the active peers have reported, so that one
+    /// false report among several changes nothing, or that of the block download.
+    pub fn network_height(&self) -> Option<Height> {
+        let reported =
+            reached_by_half(self.table.in_state(State::Active).filter_map(|(_, peer)| peer.height).collect());
+        let target = self.block_download.as_ref().map(|download| download.target);
+        reported.into_iter().chain(target).max()
     }
 
     /// Returns whether any peer is active.
@@ -562,6 +566,12 @@ impl Manager {
         usage.extend(self.experiences.usage());
         usage
     }
+}
+
+/// Returns the greatest height that at least half of these have reached.
+fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
+    heights.sort_unstable();
+    heights.get(heights.len() / 2).copied()
 }
 
 /// Selects peers, at most `limit` by trust and [`MAX_FAN_OUT`] in all.

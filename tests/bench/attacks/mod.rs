@@ -11,6 +11,7 @@
 mod bare;
 mod connections;
 mod crowds;
+mod events;
 mod frames;
 mod payer;
 mod places;
@@ -37,7 +38,7 @@ const fn attack(name: &'static str, about: &'static str, run: fn(&str) -> Outcom
     Attack { name, about, run }
 }
 
-const ATTACKS: [Attack; 37] = [
+const ATTACKS: [Attack; 42] = [
     attack("peace", "nobody attacks", baseline),
     attack("errors", "20 sessions x 1,000 subscriptions to /errors, 256 bad SENDs", published::errors),
     attack("last-block", "20 sessions x 1,000 subscriptions to /blocks, 32 x block/last", published::last_block),
@@ -104,6 +105,11 @@ const ATTACKS: [Attack; 37] = [
     attack("chunk-extensions", "64 connections of eight addresses send chunks of one byte", crowds::extensions),
     attack("chunks-tiny", "64 connections of one address send the smallest chunks", crowds::tiny_chunks),
     attack("trickle", "64 connections of one address send a body by the byte", crowds::trickle),
+    attack("streams", "5,000 streams of events, each of its own account, full blocks pay some", events::streams),
+    attack("streams-addresses", "250 streams of 10,000 addresses each of one attacker, full blocks", events::addresses),
+    attack("streams-unread", "12 addresses, 200 streams of the whole chain each that nobody reads", events::unread),
+    attack("streams-dropped", "40 addresses open and drop streams, 1,800 a second", events::dropped),
+    attack("streams-nowhere", "the same with ids that no chain has", events::nowhere),
     attack("equal-holders", "8,000 addresses hold a websocket each, and this machine connects", crowds::equal_holders),
 ];
 

@@ -250,3 +250,13 @@ fn the_seed_determines_the_run() {
     assert!(first.0.len() > 200, "{}", first.0.len());
     assert!(first == run(1) && first != run(2));
 }
+
+#[test]
+fn one_peer_with_an_exaggerated_height_changes_nothing() {
+    let reached = |heights: &[u64]| super::super::reached_by_half(heights.iter().copied().map(Height).collect());
+    assert_eq!(reached(&[]), None);
+    assert_eq!(reached(&[7]), Some(Height(7)));
+    assert_eq!(reached(&[9_000_000, 100, 101]), Some(Height(101)));
+    assert_eq!(reached(&[1, 9_000_000, 99, 101, 100]), Some(Height(100)));
+    assert_eq!(reached(&[100, 101, 99, 102]), Some(Height(101)), "two of four are there");
+}
