@@ -94,8 +94,8 @@ impl RollbackCounts {
 pub struct Books {
     undoing: Undoing,
     /// Confirmations that each block must have; nothing is ever undone if `is_final`.
-    confirmations: u64,
-    is_final: bool,
+    pub confirmations: u64,
+    pub is_final: bool,
     /// In the order of the chain.
     pub entries: Vec<Rc<Entry>>,
     /// Height above which a listed rollback undoes everything, until the stream goes on.
@@ -105,10 +105,6 @@ pub struct Books {
 impl Books {
     pub fn new(undoing: Undoing, confirmations: u64, is_final: bool) -> Books {
         Books { undoing, confirmations, is_final, entries: Vec::new(), rollback: None }
-    }
-
-    pub fn confirmations(&self) -> u64 {
-        self.confirmations
     }
 
     /// Returns height and hash of the last block.

@@ -34,7 +34,7 @@ use run::{Outcome, simulate, simulate_books, simulate_one_left, simulate_partiti
 /// Default number of seeds.
 const SEEDS: u64 = 1_000;
 /// Default number of seeds of networks with books.
-const BOOKS_SEEDS: u64 = 20;
+const BOOKS_SEEDS: u64 = 40;
 /// Number of failed seeds after which the run stops.
 const MAX_FAILED: usize = 5;
 
@@ -163,6 +163,10 @@ fn clients_that_read_only_the_events_keep_books_that_are_always_right() {
     let counts = counts.into_inner().expect("counts");
     print_notice(&format!("  {count} networks in {:.0} s: {counts:?}", begun.elapsed().as_secs_f64()));
     assert!(failed.is_empty(), "seeds that failed: {failed:?}");
+    let ClientCounts { rollbacks, final_blocks, unconfirmed, killed, .. } = counts;
+    let happened = [rollbacks.listed, rollbacks.unknown, rollbacks.undone, final_blocks, killed, unconfirmed[0]];
+    assert!(count < BOOKS_SEEDS || happened.iter().all(|times| *times >= count), "too little has happened");
+    assert!(count < BOOKS_SEEDS || rollbacks.deepest >= 10 && unconfirmed[1] > 0, "too little has happened");
 }
 
 #[test]

@@ -347,7 +347,8 @@ impl EventStream {
         if self.place.next == END {
             let next = node.events.block(self.place.height.next(), &node.chain)?;
             node.budget.charge(cost::HEADER);
-            self.place = Place { height: self.place.height.next(), next: 0, block: Rc::clone(&next.name), rollback: None };
+            self.place =
+                Place { height: self.place.height.next(), next: 0, block: Rc::clone(&next.name), rollback: None };
             if self.filter.kinds.blocks {
                 let confirmations = node.chain.height.0 - self.place.height.0 + 1;
                 out.view("block", &self.place, &BlockEvent { block: &next, confirmations });

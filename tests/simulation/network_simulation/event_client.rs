@@ -55,6 +55,10 @@ pub struct ClientCounts {
     pub lost: u64,
     /// How often it had to begin again because its id was of another chain.
     pub begun_again: u64,
+    /// Blocks in the end of books from which nothing may be undone.
+    pub final_blocks: u64,
+    /// Unconfirmed transactions that it was told, by their ends: confirmed, left, and still waiting.
+    pub unconfirmed: [u64; 3],
     pub rollbacks: RollbackCounts,
 }
 
@@ -65,6 +69,8 @@ impl ClientCounts {
         self.killed += other.killed;
         self.lost += other.lost;
         self.begun_again += other.begun_again;
+        self.final_blocks += other.final_blocks;
+        self.unconfirmed.iter_mut().zip(other.unconfirmed).for_each(|(count, more)| *count += more);
         self.rollbacks.merge(other.rollbacks);
     }
 }
@@ -86,7 +92,7 @@ pub struct EventClient {
     is_forked: bool,
     /// Nothing happens to it any more.
     pub is_calm: bool,
-    pub counts: ClientCounts,
+    counts: ClientCounts,
 }
 
 impl EventClient {
@@ -121,6 +127,21 @@ impl EventClient {
 
     pub fn kept(&self) -> &Kept {
         &self.state.0
+    }
+
+    /// Returns how often something happened to it in all.
+    pub fn counts(&self) -> ClientCounts {
+        let mut counts = self.counts;
+        match &self.state.0 {
+            Kept::Books(books) if books.is_final => {
+                counts.final_blocks = books.last_block().map_or(0, |(last, _)| last)
+            }
+            Kept::Books(_) => {}
+            Kept::Mempool(watch) => {
+                counts.unconfirmed = [watch.ends[0], watch.ends[1], watch.waiting.len() as u64];
+            }
+        }
+        counts
     }
 
     /// Returns the member to which it is connected.

@@ -13,8 +13,8 @@ use nisd::node::PreTrustedPeer;
 
 use super::bad_requests::{BadRequest, bad_requests, relayed};
 use super::byzantine_peer::{ByzantinePeer, LieContext, SYNCHRONISATION};
-use super::event_client::EventClient;
 use super::environment::{BYZANTINE_PEERS, Environment, PORT, START, USERS, user_keys};
+use super::event_client::EventClient;
 use super::fault::{Fault, OF_PUSHES, Tally};
 use super::invariants::InvariantChecker;
 use super::member::Member;
@@ -620,7 +620,8 @@ impl<'g> Network<'g> {
         }
         // A member with a wrong clock offers blocks of the future, and a chain that forks too deep is useless, so both
         // may be penalized.
-        let is_without_excuse = self.plan.fork.is_none() && !self.plan.faults.contains(&Fault::ClockJump);
+        let is_right = !self.plan.spends_twice && !self.plan.faults.contains(&Fault::ClockJump);
+        let is_without_excuse = self.plan.fork.is_none() && is_right;
         if let Some(ComparedPeer { index: other, tip, failures }) = before.compared
             && is_without_excuse
             && self.tip(other) == tip

@@ -136,8 +136,7 @@ impl Payments {
             return signed(self.user(), 1, Body::Transfer(body), time, LIFE);
         }
         if state::cosignatories(snapshot, &account).expect("a store").is_empty() {
-            let add =
-                |user: &KeyPair| Modification { kind: ModificationKind::Add, cosignatory: user.public() };
+            let add = |user: &KeyPair| Modification { kind: ModificationKind::Add, cosignatory: user.public() };
             let mut modifications = vec![add(&users[0]), add(&users[1])];
             modifications.sort_by_key(|one| Address::from_public_key(&one.cosignatory, NETWORK));
             let body = AggregateModification { modifications, min_cosignatories_change: Some(2) };

@@ -122,6 +122,8 @@ pub struct Plan {
     pub calm_at: Duration,
     /// An additional fork with a depth at the rewrite limit.
     pub fork: Option<ForkPlan>,
+    /// Accounts spend the same twice through different members. Each then penalizes the other for what it relays.
+    pub spends_twice: bool,
     /// Waits until no member rejects another one any more.
     pub waits_for_backoffs: bool,
     /// The planned faults, for the tally.
@@ -165,6 +167,7 @@ impl Plan {
             acts: Vec::new(),
             calm_at: seconds(25 + r.below(40)),
             fork,
+            spends_twice: false,
             waits_for_backoffs: r.below(8) == 0,
             faults: Vec::new(),
         };
@@ -199,6 +202,7 @@ impl Plan {
         let payments = (0..end / PAYMENT_INTERVAL)
             .map(|_| (Duration::from_millis(6_000 + r.below(end) as u64), Act::Pay(r.below(plan.members.len()))));
         plan.acts.extend(payments.collect::<Vec<_>>());
+        plan.spends_twice = true;
         plan.acts.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -250,6 +254,7 @@ impl Plan {
             acts,
             calm_at: time.max(at),
             fork: None,
+            spends_twice: false,
             waits_for_backoffs: false,
             faults: Vec::new(),
         }
