@@ -267,10 +267,15 @@ pub fn get_with(target: &str, headers: &str) -> String {
 
 /// Returns the bytes of a POST request with JSON.
 pub fn post(target: &str, body: &str) -> String {
+    post_with(target, body, "")
+}
+
+/// Returns the bytes of a POST request with JSON and with further header lines.
+pub fn post_with(target: &str, body: &str, headers: &str) -> String {
     let length = body.len();
     format!(
         "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
+         {headers}Content-Length: {length}\r\n\r\n{body}"
     )
 }
 

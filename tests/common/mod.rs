@@ -1,5 +1,6 @@
 //! Helpers that several tests share.
 
+pub mod bookkeeper;
 pub mod conversation;
 pub mod daemon;
 pub mod data_folder;

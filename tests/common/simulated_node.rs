@@ -32,6 +32,8 @@ const MAX_TICKS: usize = 1_000_000;
 /// How long a request may stay suspended in a replay, and virtual time per step of waiting.
 const SUSPEND_TIMEOUT: Duration = Duration::from_secs(20);
 const STEP: Duration = Duration::from_millis(10);
+/// Bytes that the client of an event stream has not read yet, from which on the stream waits.
+const STREAM_WINDOW: usize = 2 << 10;
 /// Address of a client on the same machine.
 const LOCAL_CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -135,6 +137,15 @@ struct OpenRequest {
     response: Response,
     is_resumed: bool,
     body: Vec<u8>,
+    /// An event stream, whose client reads the body meanwhile.
+    is_endless: bool,
+}
+
+impl OpenRequest {
+    /// Returns whether it must wait until its client reads on.
+    fn is_blocked(&self) -> bool {
+        self.is_endless && self.body.len() >= STREAM_WINDOW
+    }
 }
 
 impl<'s> SimulatedNode<'s> {
@@ -222,14 +233,15 @@ impl<'s> SimulatedNode<'s> {
         assert!(whole.map_err(|error| error.status())?, "a part of a request");
         let connection = self.connect();
         let (client, response, body) = (client_at(HTTP, from), Response::new(), Vec::new());
-        let request = OpenRequest { reader, client, is_rate_limited, response, is_resumed: false, body };
+        let request =
+            OpenRequest { reader, client, is_rate_limited, response, is_resumed: false, body, is_endless: false };
         self.work_on(connection, request);
         Ok(connection)
     }
 
     fn work_on(&mut self, connection: ConnectionId, mut open: OpenRequest) {
         loop {
-            let OpenRequest { reader, client, is_rate_limited, response, is_resumed, body } = &mut open;
+            let OpenRequest { reader, client, is_rate_limited, response, is_resumed, body, is_endless } = &mut open;
             let request = reader.take_request().expect("a whole request");
             let (client, is_rate_limited, is_resumed_now) = (*client, *is_rate_limited, *is_resumed);
             let exchange = Exchange {
@@ -255,6 +267,7 @@ impl<'s> SimulatedNode<'s> {
             }
             *is_resumed = true;
             reader.restore_last();
+            *is_endless = progress == Progress::Streaming;
             if matches!(progress, Progress::Suspended | Progress::Streaming) {
                 self.open_requests.insert(connection, open);
                 return;
@@ -265,7 +278,9 @@ impl<'s> SimulatedNode<'s> {
     /// Continues requests that the node has resumed.
     pub fn resume(&mut self) {
         for connection in std::mem::take(&mut self.recorder.resumed) {
-            if let Some(request) = self.open_requests.remove(&connection) {
+            if self.open_requests.get(&connection).is_some_and(OpenRequest::is_blocked) {
+                self.recorder.resumed.insert(connection);
+            } else if let Some(request) = self.open_requests.remove(&connection) {
                 self.work_on(connection, request);
             }
         }
@@ -274,6 +289,11 @@ impl<'s> SimulatedNode<'s> {
     /// Returns the answer to a request once it exists.
     pub fn take_answer(&mut self, connection: ConnectionId) -> Option<http::Response> {
         self.answered.remove(&connection)
+    }
+
+    /// Returns what an event stream has sent since the last call; `None` if it has ended.
+    pub fn read_stream(&mut self, connection: ConnectionId) -> Option<Vec<u8>> {
+        self.open_requests.get_mut(&connection).map(|open| std::mem::take(&mut open.body))
     }
 
     /// Disconnects a client that waits for an answer.

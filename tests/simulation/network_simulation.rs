@@ -7,12 +7,15 @@
 mod bad_requests;
 mod byzantine_peer;
 mod environment;
+mod event_books;
+mod event_client;
 mod fault;
 mod impersonation;
 mod invariants;
 mod member;
 mod network;
 mod node_log;
+mod payments;
 mod plan;
 mod run;
 mod wallet_audit;
@@ -23,12 +26,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{from_environment, print_notice};
+use event_client::ClientCounts;
 use fault::{Fault, Tally};
 use invariants::PeakUsage;
-use run::{Outcome, simulate, simulate_one_left, simulate_partition, simulate_restarts};
+use run::{Outcome, simulate, simulate_books, simulate_one_left, simulate_partition, simulate_restarts};
 
 /// Default number of seeds.
 const SEEDS: u64 = 1_000;
+/// Default number of seeds of networks with books.
+const BOOKS_SEEDS: u64 = 40;
 /// Number of failed seeds after which the run stops.
 const MAX_FAILED: usize = 5;
 
@@ -81,31 +87,36 @@ impl Results {
 
 /// Simulates networks on all processors.
 fn simulate_all(first: u64, count: u64) -> Results {
-    let next = AtomicU64::new(first);
     let results = Mutex::new(Results::default());
     let begun = Instant::now();
+    let failed = on_all_processors(first, count, "NISD_SEED", |seed| {
+        let outcome = simulate(seed);
+        results.lock().expect("results").add(seed, &outcome);
+    });
+    let mut results = results.into_inner().expect("results");
+    results.failed = failed;
+    results.report(begun.elapsed());
+    results
+}
+
+/// Runs a test for `count` seeds on all processors. Returns those that failed; `variable` repeats one.
+fn on_all_processors(first: u64, count: u64, variable: &str, test: impl Fn(u64) + Sync) -> Vec<u64> {
+    let (next, failed) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + count || results.lock().expect("results").failed.len() >= MAX_FAILED {
+            if seed >= first + count || failed.lock().expect("seeds").len() >= MAX_FAILED {
                 return;
             }
-            let outcome = catch_unwind(AssertUnwindSafe(|| simulate(seed)));
-            let mut results = results.lock().expect("results");
-            match outcome {
-                Ok(outcome) => results.add(seed, &outcome),
-                Err(_) => {
-                    print_notice(&format!("FAILED: run again with NISD_SEED={seed}"));
-                    results.failed.push(seed);
-                }
+            if catch_unwind(AssertUnwindSafe(|| test(seed))).is_err() {
+                print_notice(&format!("FAILED: run again with {variable}={seed}"));
+                failed.lock().expect("seeds").push(seed);
             }
         }
     };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
-    let mut results = results.into_inner().expect("results");
-    results.report(begun.elapsed());
-    results
+    failed.into_inner().expect("seeds")
 }
 
 #[test]
@@ -131,6 +142,31 @@ fn networks_converge_despite_all_faults() {
     };
     let unpunished: Vec<_> = Fault::ALL.iter().filter(|fault| !is_excused(fault)).collect();
     assert!(unpunished.is_empty(), "{unpunished:?} are not penalized");
+}
+
+/// `NISD_BOOKS_SEED=…` repeats one network exactly, with `NISD_LOG=1` printing the logs of its nodes and what its clients
+/// read; `NISD_BOOKS_SEEDS=…` sets the number of networks, and `NISD_BOOKS_FIRST_SEED=…` the first of them.
+#[test]
+fn clients_that_read_only_the_events_keep_books_that_are_always_right() {
+    if let Some(seed) = from_environment("NISD_BOOKS_SEED") {
+        node_log::open();
+        print_notice(&format!("{:#?}", simulate_books(seed)));
+        return;
+    }
+    let first = from_environment("NISD_BOOKS_FIRST_SEED").unwrap_or(1);
+    let count = from_environment("NISD_BOOKS_SEEDS").unwrap_or(BOOKS_SEEDS);
+    let (counts, begun) = (Mutex::new(ClientCounts::default()), Instant::now());
+    let failed = on_all_processors(first, count, "NISD_BOOKS_SEED", |seed| {
+        let of_all = simulate_books(seed);
+        of_all.iter().for_each(|of_one| counts.lock().expect("counts").merge(of_one));
+    });
+    let counts = counts.into_inner().expect("counts");
+    print_notice(&format!("  {count} networks in {:.0} s: {counts:?}", begun.elapsed().as_secs_f64()));
+    assert!(failed.is_empty(), "seeds that failed: {failed:?}");
+    let ClientCounts { rollbacks, final_blocks, unconfirmed, killed, .. } = counts;
+    let happened = [rollbacks.listed, rollbacks.unknown, rollbacks.undone, final_blocks, killed, unconfirmed[0]];
+    assert!(count < BOOKS_SEEDS || happened.iter().all(|times| *times >= count), "too little has happened");
+    assert!(count < BOOKS_SEEDS || rollbacks.deepest >= 10 && unconfirmed[1] > 0, "too little has happened");
 }
 
 #[test]

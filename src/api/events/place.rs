@@ -1,9 +1,10 @@
 //! A place in the chain up to which a stream has told everything, and its text: the id of an event.
 //!
-//! The text is `HEIGHT.NEXT.HASH`: the height of a block, the index of its next transaction (`end` after the last one), and
-//! the first eight bytes of its hash in hex. Of a block that can still be replaced it goes on with those of its ancestors
-//! 1, 2, 4, … blocks below it, and at the depth that no rollback exceeds, so that a node that never had the block finds
-//! where its own chain branched off.
+//! The text is `HEIGHT.NEXT.HASH.ANCESTOR`: the height of a block, the index of its next transaction (`end` after the last
+//! one), and the first eight bytes in hex of its hash and of that of its ancestor at the depth that no rollback exceeds. Of
+//! a block that can still be replaced it goes on with those of its ancestors 1, 2, 4, … blocks below it, so that a node that
+//! never had the block finds where its own chain branched off. `NEXT-COMMON` stands for `NEXT` within a rollback to the
+//! height `COMMON`: whoever has begun to undo goes on down to there, even if the chain has the block again.
 
 use std::fmt;
 use std::rc::Rc;
@@ -30,7 +31,7 @@ pub fn short(hash: &Hash256) -> ShortHash {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockName {
     hash: ShortHash,
-    /// Those at [`depths`]; none of a block that no rollback reaches.
+    /// Those at [`depths`]; only the first one of a block that no rollback of the chain reaches.
     ancestors: Vec<ShortHash>,
 }
 
@@ -43,6 +44,8 @@ pub struct Place {
     pub next: u32,
     /// The block.
     pub block: Rc<BlockName>,
+    /// Height down to which a rollback was told of which this place is a part; it is below the block.
+    pub rollback: Option<Height>,
 }
 
 /// Where a place is, seen from the chain.
@@ -59,10 +62,11 @@ pub enum Position {
     Foreign,
 }
 
-/// Depths of the named ancestors below a block.
-fn depths(rewrite_limit: u64) -> impl Iterator<Item = u64> {
-    let powers = (0..u64::BITS).map(|power| 1 << power);
-    powers.take_while(move |depth| *depth < rewrite_limit).chain([rewrite_limit.max(1)])
+/// Depths of the named ancestors below a block: the one that no rollback exceeds, or the first block, then powers of two.
+fn depths(height: Height, rewrite_limit: u64) -> impl Iterator<Item = u64> {
+    let deepest = rewrite_limit.max(1).min(height.0.saturating_sub(1));
+    let powers = (0..u64::BITS).map(|power| 1 << power).take_while(move |depth| *depth < deepest);
+    Some(deepest).filter(|depth| *depth > 0).into_iter().chain(powers)
 }
 
 impl BlockName {
@@ -79,12 +83,11 @@ impl BlockName {
         ancestor: impl Fn(Height) -> Result<Option<Hash256>, StoreError>,
     ) -> Result<BlockName, StoreError> {
         let (hash, limit) = (short(&header.hash), chain.network.chain.rewrite_limit);
+        let is_replaceable = chain.height.0.saturating_sub(header.height.0) < limit;
         let mut ancestors = Vec::new();
-        if chain.height.0.saturating_sub(header.height.0) < limit {
-            for depth in depths(limit).take_while(|depth| *depth < header.height.0) {
-                let found = ancestor(Height(header.height.0 - depth))?;
-                ancestors.push(found.as_ref().map(short).unwrap_or_default());
-            }
+        for depth in depths(header.height, limit).take(if is_replaceable { MAX_ANCESTORS } else { 1 }) {
+            let found = ancestor(Height(header.height.0.saturating_sub(depth)))?;
+            ancestors.push(found.as_ref().map(short).unwrap_or_default());
         }
         Ok(BlockName { hash, ancestors })
     }
@@ -99,7 +102,7 @@ impl Place {
     /// Returns the place before the first block.
     pub fn start() -> Place {
         let block = BlockName { hash: ShortHash::default(), ancestors: Vec::new() };
-        Place { height: Height(0), next: END, block: Rc::new(block) }
+        Place { height: Height(0), next: END, block: Rc::new(block), rollback: None }
     }
 
     /// Returns the place after the block at a height of the chain.
@@ -108,14 +111,19 @@ impl Place {
             return Ok(Place::start());
         }
         let header = stored_header(chain.snapshot, height)?.ok_or(StoreError::Damaged("a block is missing"))?;
-        Ok(Place { height, next: END, block: Rc::new(BlockName::of(&header, chain)?) })
+        Ok(Place { height, next: END, block: Rc::new(BlockName::of(&header, chain)?), rollback: None })
     }
 
     /// Parses an id.
     pub fn parse(text: &str) -> Option<Place> {
         let mut parts = text.split('.');
         let height = number(parts.next()?)?;
-        let next = match parts.next()? {
+        let next = parts.next()?;
+        let (next, rollback) = match next.split_once('-') {
+            Some((next, rollback)) => (next, Some(number(rollback).filter(|rollback| *rollback < height)?)),
+            None => (next, None),
+        };
+        let next = match next {
             "end" => END,
             next => number(next).and_then(|next| u32::try_from(next).ok()).filter(|next| *next != END)?,
         };
@@ -126,7 +134,8 @@ impl Place {
         let hash = hashes.next()??;
         let ancestors = hashes.by_ref().take(MAX_ANCESTORS).collect::<Option<Vec<_>>>()?;
         let is_whole = hashes.next().is_none();
-        is_whole.then(|| Place { height: Height(height), next, block: Rc::new(BlockName { hash, ancestors }) })
+        let block = Rc::new(BlockName { hash, ancestors });
+        is_whole.then(|| Place { height: Height(height), next, block, rollback: rollback.map(Height) })
     }
 
     /// Returns where the place is. Reads at most one header for each of its hashes.
@@ -161,11 +170,11 @@ impl Place {
         has: impl Fn(Height, &ShortHash) -> Result<bool, StoreError>,
     ) -> Result<Position, StoreError> {
         let mut may_be_ahead = !chain.has_block(self.height);
-        let depths = depths(chain.network.chain.rewrite_limit);
-        for (depth, hash) in depths.zip(&self.block.ancestors) {
-            let Some(height) = self.height.0.checked_sub(depth).map(Height).filter(|height| height.0 > 0) else {
-                break;
-            };
+        let mut named: Vec<_> =
+            depths(self.height, chain.network.chain.rewrite_limit).zip(&self.block.ancestors).collect();
+        named.sort_unstable_by_key(|(depth, _)| *depth);
+        for (depth, hash) in named {
+            let height = Height(self.height.0.saturating_sub(depth));
             if !chain.has_block(height) {
                 continue;
             }
@@ -175,13 +184,7 @@ impl Place {
                 false => may_be_ahead = false,
             }
         }
-        // The nemesis block is common to all chains of a network.
-        let is_near_start = self.height.0 <= chain.network.chain.rewrite_limit;
-        Ok(match may_be_ahead {
-            true => Position::Ahead,
-            false if is_near_start && !self.block.ancestors.is_empty() => Position::Forked(Height::NEMESIS),
-            false => Position::Foreign,
-        })
+        Ok(if may_be_ahead { Position::Ahead } else { Position::Foreign })
     }
 }
 
@@ -196,6 +199,9 @@ impl fmt::Display for Place {
         match self.next {
             END => write!(f, "{}.end", self.height)?,
             next => write!(f, "{}.{next}", self.height)?,
+        }
+        if let Some(rollback) = self.rollback {
+            write!(f, "-{rollback}")?;
         }
         for hash in std::iter::once(&self.block.hash).chain(&self.block.ancestors) {
             write!(f, ".{:016x}", u64::from_be_bytes(*hash))?;

@@ -71,8 +71,6 @@ pub struct EventStream {
     /// Where it begins, until the first output.
     start: Option<Start>,
     place: Place,
-    /// Down to which height a rollback was announced, while undone transactions are told.
-    rollback: Option<Height>,
     window: Option<Window>,
     /// Blocks of the next window.
     span: u64,
@@ -175,7 +173,6 @@ impl EventStream {
             filter: Filter { addresses, ..filter },
             start: Some(start),
             place: Place::start(),
-            rollback: None,
             window: None,
             span: u64::MAX,
             mempool: MempoolPlace::Start,
@@ -211,7 +208,7 @@ impl EventStream {
     fn begin(&mut self, start: Start, node: &mut NodeContext<'_>) -> Result<(), ApiError> {
         let (chain, told) = (&node.chain, self.told_height(node));
         self.place = match start {
-            Start::After(place) => match place.position(chain, node.events)? {
+            Start::After(place) => match self.position(&place, node)? {
                 Position::Foreign => return Err(FOREIGN),
                 _ => place,
             },
@@ -227,6 +224,18 @@ impl EventStream {
         Height((node.chain.height.0 + 1).saturating_sub(self.filter.confirmations.max(1)))
     }
 
+    /// Returns where a place is. A stream whose blocks have more confirmations than a rollback can undo takes nothing back:
+    /// if the chain has other blocks, it waits until the chain is replaced, or is of another chain.
+    fn position(&self, place: &Place, node: &NodeContext<'_>) -> Result<Position, StoreError> {
+        let is_final = self.filter.confirmations > node.chain.network.chain.rewrite_limit;
+        Ok(match place.position(&node.chain, node.events)? {
+            Position::InChain => Position::InChain,
+            _ if is_final && place.height > self.told_height(node) => Position::Ahead,
+            _ if is_final => Position::Foreign,
+            position => position,
+        })
+    }
+
     /// Tells what is to be told. Returns whether there is more.
     fn tell(&mut self, node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) -> Result<bool, ApiError> {
         // Some progress is made with any budget.
@@ -236,7 +245,12 @@ impl EventStream {
                 return Ok(true);
             }
             node.budget.charge(cost::HEADER);
-            match self.place.position(&node.chain, node.events)? {
+            match self.position(&self.place, node)? {
+                // The chain has the block again, but a rollback that has begun is told to its end.
+                Position::InChain if self.place.rollback.is_some() => {
+                    let block = node.events.block(self.place.height, &node.chain)?;
+                    self.tell_undone(&block, node, out)?;
+                }
                 Position::InChain => break,
                 Position::Ahead => return Ok(false),
                 Position::Undone(block) => self.tell_undone(&block, node, out)?,
@@ -245,7 +259,6 @@ impl EventStream {
             }
             is_first = false;
         }
-        self.rollback = None;
         let target = self.told_height(node);
         while is_first || !out.is_step_over(node) {
             is_first = false;
@@ -283,8 +296,10 @@ impl EventStream {
                 _ => Err(FOREIGN),
             };
         };
-        if self.rollback.is_none_or(|told| common < told) {
-            self.rollback = Some(common);
+        let told = self.place.rollback;
+        let common = told.map_or(common, |told| common.min(told));
+        self.place.rollback = Some(common);
+        if told != Some(common) {
             out.view("rollback", &self.place, &Rollback { height: common, is_listed: true });
         }
         let indexes = self.filter.indexes(of);
@@ -302,9 +317,12 @@ impl EventStream {
         let before = Height(of.block.header.height.0.saturating_sub(1));
         let parent = super::place::short(&of.block.parent);
         self.place = match node.events.undone(before, &parent) {
-            Some(parent) if before > common => Place { height: before, next: END, block: Rc::clone(&parent.name) },
+            Some(parent) if before > common => {
+                Place { height: before, next: END, block: Rc::clone(&parent.name), rollback: None }
+            }
             _ => Place::after(before, &node.chain)?,
         };
+        self.place.rollback = Some(common).filter(|common| *common < before);
         Ok(())
     }
 
@@ -315,6 +333,7 @@ impl EventStream {
         node: &mut NodeContext<'_>,
         out: &mut Output<'_, '_>,
     ) -> Result<(), ApiError> {
+        let height = self.place.rollback.map_or(height, |told| height.min(told));
         self.place = Place::after(height, &node.chain)?;
         out.view("rollback", &self.place, &Rollback { height, is_listed: false });
         Ok(())
@@ -330,7 +349,8 @@ impl EventStream {
         if self.place.next == END {
             let next = node.events.block(self.place.height.next(), &node.chain)?;
             node.budget.charge(cost::HEADER);
-            self.place = Place { height: self.place.height.next(), next: 0, block: Rc::clone(&next.name) };
+            self.place =
+                Place { height: self.place.height.next(), next: 0, block: Rc::clone(&next.name), rollback: None };
             if self.filter.kinds.blocks {
                 let confirmations = node.chain.height.0 - self.place.height.0 + 1;
                 out.view("block", &self.place, &BlockEvent { block: &next, confirmations });

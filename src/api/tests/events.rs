@@ -300,6 +300,45 @@ fn what_a_reorg_undoes_is_told_backwards_before_anything_new() {
 }
 
 #[test]
+fn a_rollback_that_has_begun_is_told_to_its_end_by_a_node_that_has_the_blocks() {
+    let (scene, original) = (with_payments(9), with_payments(9));
+    let mut stream = Stream::new(&scene, "from=1&kinds=transaction,block");
+    let told = stream.news();
+    stream.replace(Height(6), vec![vec![], vec![pay(3, 700)], vec![], vec![], vec![pay(2, 701)]]);
+    let after = stream.news();
+    let undone: Vec<_> = after.iter().filter(|event| event.kind == "undone").collect();
+    assert_eq!((after[0].kind.as_str(), undone.len()), ("rollback", 5));
+    for (place, event) in after[..=undone.len()].iter().enumerate() {
+        let mut other = Stream::new(&original, &format!("kinds=transaction,block&after={}", event.id));
+        let rest = other.news();
+        let (still, again) = rest.split_at(undone.len() - place);
+        assert_eq!(still.iter().collect::<Vec<_>>(), undone[place..], "after {}", event.id);
+        let above: Vec<_> = told.iter().filter(|one| one.number("height") > 6).collect();
+        assert_eq!(again.iter().collect::<Vec<_>>(), above, "after {}", event.id);
+    }
+}
+
+#[test]
+fn a_node_on_a_short_branch_finds_a_place_that_is_final_elsewhere() {
+    let scene = with_payments(12).with_rewrite_limit(3);
+    let told = Stream::new(&scene, "from=1&kinds=block").news();
+    let branch = with_payments(12).with_rewrite_limit(3);
+    branch.undo_above(Height(8));
+    branch.add_block(vec![pay(2, 700)]);
+    for event in told.iter().filter(|event| event.number("height") == 9) {
+        let mut other = Stream::new(&branch, &format!("kinds=block&after={}", event.id));
+        let rest: Vec<_> = other.news().iter().map(|one| (one.kind.clone(), one.number("height"))).collect();
+        let expected = [("rollback", 6), ("block", 7), ("block", 8), ("block", 9)];
+        assert_eq!(rest, expected.map(|(kind, height)| (kind.to_owned(), height)), "after {}", event.id);
+        // Nothing is taken back from a client for which a block was final: it is told nothing until the chain is another.
+        let mut other = Stream::new(&branch, &format!("confirmations=4&kinds=block&after={}", event.id));
+        assert_eq!(other.news(), [], "after {}", event.id);
+        other.add_block(vec![]);
+        assert_eq!(other.news(), [], "after {}", event.id);
+    }
+}
+
+#[test]
 fn a_node_that_never_had_the_replaced_blocks_tells_down_to_where_all_is_undone() {
     let scene = with_payments(9);
     let mut stream = Stream::new(&scene, &format!("from=1&address={}", of(2)));

@@ -14,10 +14,12 @@ use nisd::node::PreTrustedPeer;
 use super::bad_requests::{BadRequest, bad_requests, relayed};
 use super::byzantine_peer::{ByzantinePeer, LieContext, SYNCHRONISATION};
 use super::environment::{BYZANTINE_PEERS, Environment, PORT, START, USERS, user_keys};
+use super::event_client::EventClient;
 use super::fault::{Fault, OF_PUSHES, Tally};
 use super::invariants::InvariantChecker;
 use super::member::Member;
 use super::node_log;
+use super::payments::Payments;
 use super::plan::{Act, ByzantinePlan, Known, Plan, TICK_TIME};
 use crate::common::Random;
 use crate::common::node_network::announcement;
@@ -80,6 +82,8 @@ enum Event {
     Sign(usize),
     /// A relay sends signs of life to a restarted member in the names of all others; the last field counts them.
     RelayedSigns(usize, usize, u32),
+    /// A client of `/events` has a turn.
+    Client(usize),
 }
 
 /// An unanswered request.
@@ -153,6 +157,8 @@ pub struct Network<'g> {
     /// When the clocks of members were set, and the times they showed before and after.
     pub set_clocks: Vec<(usize, Duration, Timestamp)>,
     users: Vec<KeyPair>,
+    payments: Payments,
+    pub clients: Vec<EventClient>,
 }
 
 fn place(ip: IpAddr, identity: usize) -> Endpoint {
@@ -221,6 +227,8 @@ impl<'g> Network<'g> {
             stopped: Vec::new(),
             set_clocks: Vec::new(),
             users: (0..USERS).map(user_keys).collect(),
+            payments: Payments::new(plan.seed),
+            clients: Vec::new(),
         };
         plan.faults.iter().for_each(|fault| network.tally.add(*fault));
         for (act, (at, _)) in plan.acts.iter().enumerate() {
@@ -279,6 +287,24 @@ impl<'g> Network<'g> {
                 self.schedule(self.now + SIGN_INTERVAL, Event::Sign(byzantine));
             }
             Event::RelayedSigns(byzantine, member, life) => self.send_relayed_signs(byzantine, member, life),
+            Event::Client(number) => {
+                self.client_turn(number);
+                let pause = self.clients[number].pause();
+                self.schedule(self.now + pause, Event::Client(number));
+            }
+        }
+    }
+
+    /// Adds a client of `/events`.
+    pub fn add_client(&mut self, client: EventClient) {
+        self.schedule(self.now, Event::Client(self.clients.len()));
+        self.clients.push(client);
+    }
+
+    /// Gives a client a turn.
+    pub fn client_turn(&mut self, number: usize) {
+        if let Some(member) = self.clients[number].turn(&mut self.members, self.now) {
+            self.process_effects(member);
         }
     }
 
@@ -594,7 +620,8 @@ impl<'g> Network<'g> {
         }
         // A member with a wrong clock offers blocks of the future, and a chain that forks too deep is useless, so both
         // may be penalized.
-        let is_without_excuse = self.plan.fork.is_none() && !self.plan.faults.contains(&Fault::ClockJump);
+        let is_right = !self.plan.spends_twice && !self.plan.faults.contains(&Fault::ClockJump);
+        let is_without_excuse = self.plan.fork.is_none() && is_right;
         if let Some(ComparedPeer { index: other, tip, failures }) = before.compared
             && is_without_excuse
             && self.tip(other) == tip
@@ -682,7 +709,7 @@ impl<'g> Network<'g> {
 
     /// Performs an act of the plan.
     pub fn act(&mut self, act: &Act) {
-        if !matches!(act, Act::Announce(_) | Act::Push { .. } | Act::Copy(_)) {
+        if !matches!(act, Act::Announce(_) | Act::Pay(_) | Act::Push { .. } | Act::Copy(_)) {
             self.disturbed_at = self.now;
         }
         match act {
@@ -700,6 +727,7 @@ impl<'g> Network<'g> {
             Act::SlowTicks(member, takes) => self.members[*member].tick_time = *takes,
             Act::SetClock(member, by) => self.set_clock(*member, *by),
             Act::Announce(member) => self.announce(*member),
+            Act::Pay(member) => self.pay(*member),
             Act::Push { byzantine, fault, to } => self.push(*byzantine, *fault, *to),
         }
     }
@@ -738,14 +766,29 @@ impl<'g> Network<'g> {
 
     /// Sends a user's transaction through a member.
     fn announce(&mut self, index: usize) {
-        let (now, transaction) = (self.now, self.transfer());
+        let transaction = self.transfer();
+        self.send_transaction(index, transaction, true);
+    }
+
+    /// Sends a transaction of many kinds through a member.
+    fn pay(&mut self, index: usize) {
+        let (time, member) = (self.time(), &self.members[index]);
+        if let Some(running) = &member.running {
+            let (transaction, is_sure) = self.payments.make(running.store, time);
+            self.send_transaction(index, transaction, is_sure);
+        }
+    }
+
+    /// Sends a transaction through a member; one that `is_sure`, and is accepted, must be confirmed in the end.
+    fn send_transaction(&mut self, index: usize, transaction: Transaction, is_sure: bool) {
+        let now = self.now;
         let Some(running) = self.members[index].running.as_mut().filter(|running| running.busy_until <= now) else {
             return;
         };
         running.set_now(now);
         let answer = running.node.post("/transaction/announce", &announcement(&transaction));
         self.watch.send(transaction.clone());
-        if answer.status == 200 && String::from_utf8_lossy(&answer.body).contains("SUCCESS") {
+        if is_sure && answer.status == 200 && String::from_utf8_lossy(&answer.body).contains("SUCCESS") {
             self.accepted.push((index, now, transaction));
         }
         self.process_effects(index);

@@ -23,6 +23,12 @@ const BURST_TRANSACTIONS: usize = 60;
 /// converge afterwards.
 const WIDE_LIMIT: u64 = 240;
 
+/// Milliseconds between payments in a network of payments, and how long they go on if it forks.
+const PAYMENT_INTERVAL: usize = 700;
+const FORK_PAYMENTS: Duration = Duration::from_secs(300);
+/// Difference between the seeds that are tried for a network of payments.
+const PAYMENT_STRIDE: u64 = 1 << 32;
+
 /// How a member knows another one from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
@@ -87,6 +93,8 @@ pub enum Act {
     SetClock(usize, i64),
     /// Sends a user's transaction through the member.
     Announce(usize),
+    /// Sends a transaction of some kind, of a user or of an account that received something, through the member.
+    Pay(usize),
     /// Pushes something from a byzantine peer to a member.
     Push {
         byzantine: usize,
@@ -114,6 +122,8 @@ pub struct Plan {
     pub calm_at: Duration,
     /// An additional fork with a depth at the rewrite limit.
     pub fork: Option<ForkPlan>,
+    /// Accounts spend the same twice through different members. Each then penalizes the other for what it relays.
+    pub spends_twice: bool,
     /// Waits until no member rejects another one any more.
     pub waits_for_backoffs: bool,
     /// The planned faults, for the tally.
@@ -157,6 +167,7 @@ impl Plan {
             acts: Vec::new(),
             calm_at: seconds(25 + r.below(40)),
             fork,
+            spends_twice: false,
             waits_for_backoffs: r.below(8) == 0,
             faults: Vec::new(),
         };
@@ -178,6 +189,20 @@ impl Plan {
         if fork.is_none() {
             plan.relays(&mut Random(seed ^ 0x0072_656c_6179));
         }
+        plan.acts.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
+    /// Returns the plan of a network of three members or more in which many accounts pay each other.
+    pub fn of_payments(seed: u64) -> Plan {
+        let seeds = (0..).map(|number| seed + number * PAYMENT_STRIDE);
+        let mut plan = seeds.map(Plan::new).find(|plan| plan.members.len() >= 3).expect("a plan");
+        let r = &mut Random(seed ^ 0x7061_796d);
+        let end = if plan.fork.is_some() { FORK_PAYMENTS } else { plan.calm_at.max(seconds(20)) }.as_millis() as usize;
+        let payments = (0..end / PAYMENT_INTERVAL)
+            .map(|_| (Duration::from_millis(6_000 + r.below(end) as u64), Act::Pay(r.below(plan.members.len()))));
+        plan.acts.extend(payments.collect::<Vec<_>>());
+        plan.spends_twice = true;
         plan.acts.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -229,6 +254,7 @@ impl Plan {
             acts,
             calm_at: time.max(at),
             fork: None,
+            spends_twice: false,
             waits_for_backoffs: false,
             faults: Vec::new(),
         }

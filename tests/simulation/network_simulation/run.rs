@@ -3,21 +3,24 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nisd::model::{Address, Body, Height, Transaction};
+use nisd::model::{Address, Height, Transaction};
 use nisd::state;
 use nisd::store::{Store, read_block_bytes, stored_block, tip};
 
 use super::environment::{Environment, USERS, member_key, user_keys};
+use super::event_books::{add_clients, settle};
+use super::event_client::ClientCounts;
 use super::fault::{Fault, Tally};
 use super::impersonation::ImpersonationChecker;
 use super::invariants::PeakUsage;
 use super::network::Network;
+use super::payments::movements;
 use super::plan::{Act, ForkPlan, Plan, TICK_TIME};
 use super::wallet_audit::{MessageAudit, MessageCounts};
 use crate::common::private_network::{NETWORK, address, key_pair};
 use nisd_oracle::invariants;
 
-const SECOND: Duration = Duration::from_secs(1);
+pub const SECOND: Duration = Duration::from_secs(1);
 /// Seconds by which a transaction may be ahead of a clock.
 const MAX_AHEAD: i32 = 10;
 /// Maximum time for a network to converge and confirm all transactions after the last disturbance.
@@ -50,6 +53,17 @@ pub struct Outcome {
 pub fn simulate(seed: u64) -> Outcome {
     let plan = Plan::new(seed);
     with_network_run(&plan, |run| run.run())
+}
+
+/// Simulates the network of payments of a seed, with clients of `/events` whose books must equal the chain in the end.
+/// Returns how often something happened to each of them.
+pub fn simulate_books(seed: u64) -> Vec<ClientCounts> {
+    let plan = Plan::of_payments(seed);
+    with_network_run(&plan, |run| {
+        add_clients(&mut run.network);
+        run.run();
+        settle(&mut run.network)
+    })
 }
 
 /// Maximum number of blocks that a node of a private network may have to undo because of restarts: the lowest rewrite
@@ -313,12 +327,8 @@ impl NetworkRun<'_> {
         let mut sheet = BTreeMap::<Address, i128>::new();
         for block in blocks.chain([&nemesis]) {
             let mut change = |account, amount: i128| *sheet.entry(account).or_default() += amount;
-            for transaction in &block.transactions {
-                let Body::Transfer(transfer) = &transaction.body else { panic!("not a transfer: {transaction:?}") };
-                let (amount, fee) = (i128::from(transfer.amount.0), i128::from(transaction.fee.0));
-                change(transaction.signer_address(NETWORK), -amount - fee);
-                change(transfer.recipient, amount);
-            }
+            let moved = block.transactions.iter().flat_map(movements);
+            moved.for_each(|(account, amount)| change(account, amount));
             change(Address::from_public_key(&block.signer, NETWORK), block.total_fee().0.into());
         }
         let given = sheet.remove(&address(&key_pair(0))).expect("the nemesis account");
