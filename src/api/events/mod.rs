@@ -1,7 +1,7 @@
 //! `/events`: transactions, blocks, changes of the mempool and rollbacks, as a stream of Server-Sent Events that can be
 //! resumed anywhere. NIS1 does not have this.
 //!
-//! A stream holds a [`Place`] in the chain: everything before it is told. In each step it looks where this place is now.
+//! A stream holds a place in the chain: everything before it is told. In each step it looks where this place is now.
 //! If its block was replaced, the stream tells what is undone, backwards to the last common block; else it goes on
 //! from there, block by block, or, far below the tip, along the transaction lists of its accounts. So a slow client, a
 //! client that returns, and one that begins with the first block are all served from the store, and nothing is kept for

@@ -1,10 +1,11 @@
 //! A place in the chain up to which a stream has told everything, and its text: the id of an event.
 //!
 //! The text is `HEIGHT.NEXT.HASH.ANCESTOR`: the height of a block, the index of its next transaction (`end` after the last
-//! one), and the first eight bytes in hex of its hash and of that of its ancestor at the depth that no rollback exceeds. Of
-//! a block that can still be replaced it goes on with those of its ancestors 1, 2, 4, … blocks below it, so that a node that
-//! never had the block finds where its own chain branched off. `NEXT-COMMON` stands for `NEXT` within a rollback to the
-//! height `COMMON`: whoever has begun to undo goes on down to there, even if the chain has the block again.
+//! one), and the first eight bytes in hex of its hash and of that of its ancestor at the depth that no rollback exceeds,
+//! which a block far below the tip does not need. Of a block that can still be replaced it goes on with those of its
+//! ancestors 1, 2, 4, … blocks below it, so that a node that never had the block finds where its own chain branched off.
+//! `NEXT-COMMON` stands for `NEXT` within a rollback to the height `COMMON`: whoever has begun to undo goes on down to there,
+//! even if the chain has the block again.
 
 use std::fmt;
 use std::rc::Rc;
@@ -31,7 +32,7 @@ pub fn short(hash: &Hash256) -> ShortHash {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockName {
     hash: ShortHash,
-    /// Those at [`depths`]; only the first one of a block that no rollback of the chain reaches.
+    /// Those at [`depths`]; only the first one of a block that no rollback of the chain reaches, and none of a much older one.
     ancestors: Vec<ShortHash>,
 }
 
@@ -83,9 +84,14 @@ impl BlockName {
         ancestor: impl Fn(Height) -> Result<Option<Hash256>, StoreError>,
     ) -> Result<BlockName, StoreError> {
         let (hash, limit) = (short(&header.hash), chain.network.chain.rewrite_limit);
-        let is_replaceable = chain.height.0.saturating_sub(header.height.0) < limit;
+        let count = match chain.height.0.saturating_sub(header.height.0) / limit.max(1) {
+            0 => MAX_ANCESTORS,
+            // Another node may be on a shorter branch, in which it can still be replaced.
+            1 => 1,
+            _ => 0,
+        };
         let mut ancestors = Vec::new();
-        for depth in depths(header.height, limit).take(if is_replaceable { MAX_ANCESTORS } else { 1 }) {
+        for depth in depths(header.height, limit).take(count) {
             let found = ancestor(Height(header.height.0.saturating_sub(depth)))?;
             ancestors.push(found.as_ref().map(short).unwrap_or_default());
         }

@@ -421,7 +421,7 @@ impl EventStream {
         node.budget.charge(cost::TRANSACTION + cost::SKIP + cost::bytes(2 * raw.bytes.len()));
         if location.height > self.place.height {
             let block = Rc::new(BlockName::of(&header, &chain)?);
-            self.place = Place { height: location.height, next: END, block };
+            self.place = Place { height: location.height, next: END, block, rollback: None };
         }
         self.place.next = location.index + 1;
         if self.filter.kinds.transactions && self.filter.moves_mosaic(&transaction) {
