@@ -55,8 +55,8 @@ pub enum Position {
     InChain,
     /// The chain may still reach it.
     Ahead,
-    /// Its block was replaced here.
-    Undone(Rc<FeedBlock>),
+    /// Its block was replaced here, and so were all others above this height.
+    Undone(Rc<FeedBlock>, Height),
     /// Its block was replaced elsewhere; the chain has everything up to this height at least.
     Forked(Height),
     /// It is of another chain.
@@ -156,20 +156,15 @@ impl Place {
         if chain.has_block(self.height) && has(self.height, &self.block.hash)? {
             return Ok(Position::InChain);
         }
-        if let Some(block) = feed.undone(self.height, &self.block.hash) {
-            return Ok(Position::Undone(block));
+        if let Some(block) = feed.undone(self.height, &self.block.hash)
+            && let Some(common) = feed.common_of(&block, chain)?
+        {
+            return Ok(Position::Undone(block, common));
         }
         self.common(chain, has)
     }
 
     /// Returns the position by the ancestors of the block alone.
-    pub fn position_by_ancestors(&self, chain: &ChainSnapshot<'_>) -> Result<Position, StoreError> {
-        self.common(chain, |height, hash| {
-            let header = stored_header(chain.snapshot, height)?;
-            Ok(header.is_some_and(|header| short(&header.hash) == *hash))
-        })
-    }
-
     fn common(
         &self,
         chain: &ChainSnapshot<'_>,
@@ -190,7 +185,8 @@ impl Place {
                 false => may_be_ahead = false,
             }
         }
-        Ok(if may_be_ahead { Position::Ahead } else { Position::Foreign })
+        // A chain that has branched off further down than it could go back from the place may be shorter, and go back.
+        Ok(if chain.has_block(self.height) { Position::Foreign } else { Position::Ahead })
     }
 }
 

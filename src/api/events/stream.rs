@@ -249,11 +249,11 @@ impl EventStream {
                 // The chain has the block again, but a rollback that has begun is told to its end.
                 Position::InChain if self.place.rollback.is_some() => {
                     let block = node.events.block(self.place.height, &node.chain)?;
-                    self.tell_undone(&block, node, out)?;
+                    self.tell_undone(&block, Height(self.place.height.0.saturating_sub(1)), node, out)?;
                 }
                 Position::InChain => break,
                 Position::Ahead => return Ok(false),
-                Position::Undone(block) => self.tell_undone(&block, node, out)?,
+                Position::Undone(block, common) => self.tell_undone(&block, common, node, out)?,
                 Position::Forked(height) => self.tell_unknown_rollback(height, node, out)?,
                 Position::Foreign => return Err(FOREIGN),
             }
@@ -287,15 +287,10 @@ impl EventStream {
     fn tell_undone(
         &mut self,
         of: &Rc<FeedBlock>,
+        common: Height,
         node: &mut NodeContext<'_>,
         out: &mut Output<'_, '_>,
     ) -> Result<(), ApiError> {
-        let Some(common) = node.events.common_of(of, &node.chain)? else {
-            return match self.place.position_by_ancestors(&node.chain)? {
-                Position::Forked(height) => self.tell_unknown_rollback(height, node, out),
-                _ => Err(FOREIGN),
-            };
-        };
         let told = self.place.rollback;
         let common = told.map_or(common, |told| common.min(told));
         self.place.rollback = Some(common);

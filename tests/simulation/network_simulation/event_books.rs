@@ -17,6 +17,9 @@ use crate::common::private_network::{NETWORK, address, key_pair};
 
 /// Seconds within which clients must have read everything.
 const SETTLED_WITHIN: u64 = 300;
+/// Seconds after which a client tries another node if the network is forked for good: one that was told more elsewhere
+/// waits in vain.
+const TRIES_ANOTHER: u64 = 20;
 /// Hashes of which a node tells the status at once.
 const BATCH: usize = 500;
 
@@ -48,9 +51,12 @@ pub fn settle(network: &mut Network<'_>) -> Vec<ClientCounts> {
     network.clients.iter_mut().for_each(|client| client.is_calm = true);
     let mut open: BTreeSet<usize> = (0..network.clients.len()).collect();
     let mut differences = BTreeMap::new();
-    for _ in 0..SETTLED_WITHIN {
+    for second in 1..=SETTLED_WITHIN {
         network.run_until(network.now + super::run::SECOND);
         for number in open.clone() {
+            if second % TRIES_ANOTHER == 0 && network.plan.fork == Some(ForkPlan::BeyondLimit) {
+                network.disconnect_client(number);
+            }
             network.client_turn(number);
             match difference(network, number) {
                 None => _ = open.remove(&number),

@@ -186,8 +186,11 @@ impl EventClient {
         }
     }
 
-    /// Its id was refused.
+    /// Its id was refused, or its stream ended because its place is of another chain.
     fn begin_again(&mut self, answer: &http::Response) {
+        if answer.status == 200 && self.is_forked {
+            return;
+        }
         let text = String::from_utf8_lossy(&answer.body);
         let is_foreign = answer.status == 400 && text.contains("begin again with from=");
         assert!(is_foreign && self.is_forked, "{:?} is answered {} {text}", self.state.1, answer.status);
@@ -218,7 +221,7 @@ impl EventClient {
     }
 
     /// Loses its connection, and unless only that breaks, all that it has not stored.
-    fn lose_connection(&mut self, members: &mut [Member<'_>], now: Duration) {
+    pub fn lose_connection(&mut self, members: &mut [Member<'_>], now: Duration) {
         let Some(Connection { member, life, id, .. }) = self.connection.take() else { return };
         let member = &mut members[member];
         if let Some(running) = member.running.as_mut().filter(|_| member.start_count == life) {

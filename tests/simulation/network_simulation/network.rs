@@ -301,6 +301,11 @@ impl<'g> Network<'g> {
         self.clients.push(client);
     }
 
+    /// Breaks the connection of a client.
+    pub fn disconnect_client(&mut self, number: usize) {
+        self.clients[number].lose_connection(&mut self.members, self.now);
+    }
+
     /// Gives a client a turn.
     pub fn client_turn(&mut self, number: usize) {
         if let Some(member) = self.clients[number].turn(&mut self.members, self.now) {

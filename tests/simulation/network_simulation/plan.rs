@@ -193,10 +193,17 @@ impl Plan {
         plan
     }
 
-    /// Returns the plan of a network of three members or more in which many accounts pay each other.
+    /// Returns the plan of a network of three members or more in which many accounts pay each other. The rewrite limit is
+    /// low in a third of the networks.
     pub fn of_payments(seed: u64) -> Plan {
-        let seeds = (0..).map(|number| seed + number * PAYMENT_STRIDE);
-        let mut plan = seeds.map(Plan::new).find(|plan| plan.members.len() >= 3).expect("a plan");
+        let is_wanted = |plan: &Plan| match seed % 16 {
+            0 | 8 => plan.fork == Some(ForkPlan::AtLimit),
+            4 => plan.fork == Some(ForkPlan::BeyondLimit),
+            2 | 10 => plan.fork.is_none() && plan.rewrite_limit < WIDE_LIMIT,
+            _ => true,
+        };
+        let plans = (0..).map(|number| Plan::new(seed + number * PAYMENT_STRIDE));
+        let mut plan = plans.filter(is_wanted).find(|plan| plan.members.len() >= 3).expect("a plan");
         let r = &mut Random(seed ^ 0x7061_796d);
         let end = if plan.fork.is_some() { FORK_PAYMENTS } else { plan.calm_at.max(seconds(20)) }.as_millis() as usize;
         let payments = (0..end / PAYMENT_INTERVAL)
