@@ -363,12 +363,14 @@ async function checkWithoutLookup() {
 }
 
 /**
- * A reorg during a lost connection is shown after the reconnection: the page of a block shows a notice once the node has
- * returned the new block, a transaction is unconfirmed, and the last blocks are the new ones. Unchanged content stays.
+ * Where the stream does not get through, the page uses the websocket. A reorg during a lost connection is shown after the
+ * reconnection: the page of a block shows a notice once the node has returned the new block, a transaction is unconfirmed,
+ * and the last blocks are the new ones. Unchanged content stays.
  */
 async function checkReplacement() {
   const sockets = [];
   const opened = async (page) => {
+    await page.route("**/events?*", (route) => route.fulfill({ status: 404, json: {} }));
     await page.routeWebSocket(/./, (socket) => {
       socket.connectToServer();
       sockets.push(socket);

@@ -16,17 +16,16 @@ import {
   namespaceLink,
   nothing,
   pager,
+  refill,
   section,
   table,
   wholeAccountLink,
 } from "./parts.js";
 import { line } from "./plot.js";
-import { withHashes } from "./pool.js";
+import { PAGE, entryOf, payments } from "./payments.js";
 import { TARGET_SECONDS } from "./settings.js";
 import { transactionTable } from "./transactions.js";
 
-/** Entries on a page of a list. */
-const PAGE = 25;
 /** Maximum number of mosaics and namespaces shown. */
 const MOST = 50;
 /** Number of heights at which the balance is requested. */
@@ -134,10 +133,10 @@ function balancePlot(data) {
   );
 }
 
-function history(address, signal) {
+function history(address, present, signal) {
   const part = section(
     "Balance over time",
-    loaded(signal, async () => {
+    present(async () => {
       const data = await balances(address, signal);
       part.hidden = data === null;
       if (data === null) return null;
@@ -205,55 +204,46 @@ async function harvests(address, signal) {
   );
 }
 
-const waiting = (address, signal) => async () => {
-  const { data } = await get("account/unconfirmedTransactions", { address }, signal);
-  if (data.length === 0) return nothing("None.");
-  return transactionTable(
-    "Unconfirmed transactions of the account",
-    await withHashes(data.map(({ transaction }) => transaction)),
-    { of: address },
-  );
-};
-
-/** Returns a page of its transactions, newest first; the id of the last one leads to the next page. */
-async function transactions(address, before, signal) {
-  const page = before ? { address, pageSize: PAGE, id: before } : { address, pageSize: PAGE };
-  const { data } = await get("account/transfers/all", page, signal);
-  const entries = data.map(({ meta, transaction }) => ({ transaction, hash: meta.hash.data, height: meta.height }));
+/** Returns a page of its transactions below an id, newest first; the id of the last one leads to the next page. */
+async function olderTransactions(address, before, signal) {
+  const { data } = await get("account/transfers/all", { address, pageSize: PAGE, id: before }, signal);
   const older = data.length === PAGE && link(`account/${address}/before/${data.at(-1).meta.id}`, "Older", " →");
   return [
-    entries.length > 0
-      ? transactionTable("Transactions of the account, newest first", entries, { of: address })
+    data.length > 0
+      ? transactionTable("Transactions of the account, newest first", data.map(entryOf), { of: address })
       : nothing("No transactions."),
-    (before || older) && pager(before && link(`account/${address}`, "← ", "Newest"), older),
+    pager(link(`account/${address}`, "← ", "Newest"), older),
   ];
 }
 
 /** Returns all parts of the page. */
 function parts(address, signal) {
+  const lists = payments(address, signal);
+  const present = (load) => {
+    const place = loaded(signal, load);
+    // An error is repaired by the next change.
+    lists.onChange(() => load().then((found) => signal.aborted || refill(place, found), () => {}));
+    return place;
+  };
   return [
-    loaded(signal, async () => {
+    present(async () => {
       const found = await get("account/get", { address }, signal);
       return [properties(found), multisig(found)];
     }),
-    history(address, signal),
+    history(address, present, signal),
     h(
       "div",
       { class: "columns even" },
       section(
         "Mosaics",
-        loaded(signal, () => mosaics(address, signal)),
+        present(() => mosaics(address, signal)),
       ),
       section(
         "Namespaces",
         loaded(signal, () => namespaces(address, signal)),
       ),
     ),
-    section("Unconfirmed", loaded(signal, waiting(address, signal))),
-    section(
-      "Transactions",
-      loaded(signal, () => transactions(address, null, signal)),
-    ),
+    lists.sections,
     section(
       "Harvested blocks",
       loaded(signal, () => harvests(address, signal)),
@@ -281,8 +271,9 @@ export function account(signal, address, before) {
   const older = () =>
     section(
       "Older transactions",
-      loaded(signal, () => transactions(address, before, signal)),
+      loaded(signal, () => olderTransactions(address, before, signal)),
     );
   const back = h("p", {}, link(`account/${address}`, "Whole account"));
-  return { title, body: [...heading, before ? [back, older()] : parts(address, signal)] };
+  if (before) return { title, body: [...heading, back, older()] };
+  return { title, wish: { address }, body: [...heading, parts(address, signal)] };
 }

@@ -2,7 +2,7 @@
 
 import { addressOf } from "./address.js";
 import { blockHash, hashesInBlock } from "./binary.js";
-import { onBlocks, onReplaced, tip } from "./chain.js";
+import { knownHeight, onBlocks, onReplaced } from "./chain.js";
 import { h } from "./dom.js";
 import { duration, grouped, plural, time, xem } from "./format.js";
 import { feesOf } from "./kinds.js";
@@ -76,7 +76,7 @@ function transactionsOf({ block, hashOf }, page) {
 function neighbours(height, signal) {
   const next = h("span", {});
   onBlocks(() => {
-    if (tip()?.height > height) refill(next, link(`block/${height + 1}`, "Next block", " →"));
+    if (knownHeight() > height) refill(next, link(`block/${height + 1}`, "Next block", " →"));
   }, signal);
   return h(
     "nav",
@@ -88,7 +88,7 @@ function neighbours(height, signal) {
 
 /** Returns the height of the tip, which is requested only if this block may be above the known tip. */
 async function lastHeight(height, signal) {
-  const known = tip()?.height ?? 0;
+  const known = knownHeight();
   return height <= known ? known : (await get("chain/height", {}, signal)).height;
 }
 

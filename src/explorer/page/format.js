@@ -45,6 +45,9 @@ export function time(timestamp) {
   );
 }
 
+/** Returns the time of day of Unix milliseconds in UTC. */
+export const clock = (millis) => new Date(millis).toISOString().slice(11, 19);
+
 /** Returns a duration in seconds in a readable unit. */
 export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));

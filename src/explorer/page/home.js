@@ -1,11 +1,12 @@
 // The home page: the current state of the chain and the node.
 
-import { chainTrouble, lastBlocks, onBlocks, tip } from "./chain.js";
+import { newestBlocks } from "./blocks.js";
+import { chainTrouble, firstShown, lastBlocks, onBlocks, tip } from "./chain.js";
 import { h } from "./dom.js";
 import { figures } from "./figures.js";
-import { duration, grouped, plural, round, secondsSince, time, xem } from "./format.js";
+import { duration, grouped, plural, round, secondsSince } from "./format.js";
 import { post } from "./node.js";
-import { accountLink, blockLink, link, nothing, problem, refill, section, table } from "./parts.js";
+import { accountLink, link, nothing, problem, refill, section, table } from "./parts.js";
 import { peers } from "./peers.js";
 import { bars, share } from "./plot.js";
 import { onUnconfirmed, unconfirmed } from "./pool.js";
@@ -62,17 +63,6 @@ function overview() {
 }
 
 const age = () => duration(secondsSince(tip().time));
-
-function blockTable() {
-  const columns = [
-    { name: "Height", class: "number", cell: ({ height }) => blockLink(height) },
-    { name: "Time (UTC)", class: "nowrap clock", cell: (block) => time(block.time) },
-    { name: "Harvester", cell: ({ harvester }) => accountLink(harvester) },
-    { name: "Transactions", class: "number", cell: ({ count }) => grouped(count) },
-    { name: "Fees", class: "number wide", cell: ({ fees }) => xem(fees) },
-  ];
-  return table("The last blocks, newest first", columns, lastBlocks().slice(0, BLOCKS));
-}
 
 function blockTimes() {
   const times = intervals();
@@ -133,23 +123,22 @@ async function ownHarvesters() {
 /** Returns everything that is shown once there is a chain. */
 function parts(signal) {
   const top = h("div"),
-    blocks = h("div"),
     times = h("div"),
     harvesters = h("div"),
     waiting = h("div");
   const own = h("p", { class: "quiet" });
   onBlocks(() => {
+    if (!tip()) return;
     refill(top, overview());
-    refill(blocks, blockTable());
     refill(times, blockTimes());
     refill(harvesters, harvesterTable());
   }, signal);
   onUnconfirmed(() => {
-    refill(top, overview());
+    if (tip()) refill(top, overview());
     refill(waiting, waitingTable());
   }, signal);
-  const clock = setInterval(() => top.querySelector(".age").replaceChildren(age()), 1000);
-  signal.addEventListener("abort", () => clearInterval(clock));
+  const aging = setInterval(() => top.querySelector(".age")?.replaceChildren(age()), 1000);
+  signal.addEventListener("abort", () => clearInterval(aging));
   // Left out if the request fails: another part shows that the node does not answer.
   ownHarvesters().then(
     (text) => own.replaceChildren(text),
@@ -160,7 +149,7 @@ function parts(signal) {
     h(
       "div",
       { class: "columns" },
-      section("Last blocks", blocks),
+      section("Last blocks", newestBlocks("The last blocks, newest first", BLOCKS, signal)),
       h("div", {}, section("Block times", times), section("Harvesters", harvesters, own)),
     ),
     section("Unconfirmed transactions", waiting),
@@ -182,5 +171,6 @@ export function home(signal) {
       refill(place, problem(chainTrouble()));
     }
   }, signal);
-  return { title: "Overview", body: [h("h1", { tabindex: -1 }, "Overview"), place] };
+  const wish = { pool: true, first: firstShown };
+  return { title: "Overview", wish, body: [h("h1", { tabindex: -1 }, "Overview"), place] };
 }

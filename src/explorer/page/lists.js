@@ -2,12 +2,14 @@
 
 import { addressOf } from "./address.js";
 import { hashesInBlock } from "./binary.js";
+import { newestBlocks } from "./blocks.js";
+import { chainTrouble, firstShown, lastBlocks, onBlocks } from "./chain.js";
 import { h } from "./dom.js";
 import { grouped, time, xem } from "./format.js";
 import { feesOf } from "./kinds.js";
 import { mosaicLink } from "./mosaics.js";
 import { blockAt, get, postForBytes } from "./node.js";
-import { accountLink, blockLink, link, loaded, namespaceLink, nothing, pager, table } from "./parts.js";
+import { accountLink, blockLink, link, loaded, namespaceLink, nothing, pager, problem, refill, table } from "./parts.js";
 import { transactionTable } from "./transactions.js";
 
 /** Entries per page, and blocks per page: each block takes a request, and the node limits the requests per second. */
@@ -34,11 +36,25 @@ const page = (signal, title, load) => ({
 
 const olderThan = (list, shown) => shown.at(-1) > 1 && `${list}/before/${shown.at(-1)}`;
 
+/** The newest blocks, live. */
+function newest(signal) {
+  const older = h("div", {}, nothing("Loading…"));
+  onBlocks(() => {
+    const shown = lastBlocks().slice(0, BLOCKS);
+    const heights = shown.map(({ height }) => height);
+    if (shown.length > 0) refill(older, pages("blocks", true, olderThan("blocks", heights)));
+    else if (chainTrouble()) refill(older, problem(chainTrouble()));
+  }, signal);
+  const list = newestBlocks("Blocks, newest first", BLOCKS, signal);
+  return { title: "Blocks", wish: { first: firstShown }, body: [h("h1", { tabindex: -1 }, "Blocks"), list, older] };
+}
+
 /**
  * @param {AbortSignal} signal
  * @param {string} [before] shows the blocks below this height
  */
 export function blocks(signal, before) {
+  if (!before) return newest(signal);
   return page(signal, "Blocks", async () => {
     const shown = await heights(before, signal);
     if (shown.length === 0) return nothing("There are no older blocks.");
@@ -56,7 +72,7 @@ export function blocks(signal, before) {
         ],
         found,
       ),
-      pages("blocks", !before, olderThan("blocks", shown)),
+      pages("blocks", false, olderThan("blocks", shown)),
     ];
   });
 }

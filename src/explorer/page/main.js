@@ -4,9 +4,10 @@ import { account } from "./account.js";
 import { block } from "./block.js";
 import { followChain } from "./chain.js";
 import { foreign, h } from "./dom.js";
+import { grouped } from "./format.js";
 import { home } from "./home.js";
 import { blocks, mosaics, namespaces, transactions } from "./lists.js";
-import { connect, watch } from "./live.js";
+import { want, watch } from "./live.js";
 import { mosaic, namespace } from "./names.js";
 import { nodeInfo } from "./node.js";
 import { link, nothing, problem, refill } from "./parts.js";
@@ -14,9 +15,11 @@ import { followPool } from "./pool.js";
 import { find } from "./search.js";
 import { transaction } from "./transaction.js";
 
+/** @typedef {import("./live.js").Wish} Wish */
+
 /**
- * Routes: `(signal, ...parts of the path) => {title, body}`.
- * @type {[RegExp, (signal: AbortSignal, ...parts: string[]) => {title: string, body: any}][]}
+ * Routes: `(signal, ...parts of the path) => {title, body, wish}`; the wish is what it wants to be told.
+ * @type {[RegExp, (signal: AbortSignal, ...parts: string[]) => {title: string, body: any, wish?: Wish}][]}
  */
 const ROUTES = [
   [/^$/, home],
@@ -35,6 +38,8 @@ const STATES = {
   connected: "Live",
   lost: "Not connected; retrying",
 };
+/** What is wrong with a node that does not follow its network. */
+const AILMENTS = { "no peers": "no peers", booting: "the node is starting", "not booted": "the node is not booted" };
 
 const element = (id) => document.getElementById(id);
 const main = element("main"),
@@ -66,9 +71,10 @@ function show() {
   leaving = new AbortController();
   const where = path();
   const route = ROUTES.find(([pattern]) => pattern.test(where));
-  const { title, body } = route ? route[1](leaving.signal, ...where.match(route[0]).slice(1)) : unknown();
+  const { title, body, wish } = route ? route[1](leaving.signal, ...where.match(route[0]).slice(1)) : unknown();
   document.title = `${title} · nisd`;
   refill(main, body);
+  want(wish ?? {});
 }
 
 /** Follows a link and moves the focus to the heading. */
@@ -101,10 +107,13 @@ async function search(event) {
   }
 }
 
-function showState(state) {
+function showState(state, sync) {
   const place = element("state");
-  place.className = `state ${state}`;
-  place.textContent = STATES[state];
+  const isBehind = state === "connected" && sync?.status === "synchronising";
+  const ailment = state === "connected" && AILMENTS[sync?.status];
+  place.className = `state ${isBehind ? "behind" : state}`;
+  if (isBehind) place.textContent = `Synchronising, ${grouped(sync.behind)} behind`;
+  else place.replaceChildren(h("span", {}, STATES[state]), ailment ? `, ${ailment}` : "");
 }
 
 /** A slash focuses the search field, as on other sites, unless the user is typing. */
@@ -136,7 +145,6 @@ element("skip").addEventListener("click", skip);
 addEventListener("hashchange", move);
 addEventListener("keydown", hearKey);
 watch(showState);
-connect();
 followChain();
 followPool();
 showNode();

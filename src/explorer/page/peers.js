@@ -34,7 +34,7 @@ function peerTable(peers) {
   ];
   if (IS_LOCAL) {
     columns.push(
-      { name: "Height", class: "number", cell: ({ height }) => (height ? grouped(height.height) : "–") },
+      { name: "Height", class: "number", cell: ({ height }) => (height?.height ? grouped(height.height) : "–") },
       {
         name: "Last answer",
         class: "number",

@@ -2,7 +2,7 @@
 
 import { onReplaced } from "./chain.js";
 import { h } from "./dom.js";
-import { grouped, plural, time } from "./format.js";
+import { grouped, time } from "./format.js";
 import { get } from "./node.js";
 import { accountLink, refill, section, table } from "./parts.js";
 import { IS_LOCAL } from "./settings.js";
@@ -24,11 +24,11 @@ function harvesters({ replaced }) {
 
 function reorgTable(reorgs) {
   const columns = [
-    { name: "Time (UTC)", class: "nowrap", cell: (reorg) => time(reorg.timeStamp) },
+    { name: "Time (UTC)", class: "nowrap clock", cell: (reorg) => time(reorg.timeStamp) },
     { name: "Heights", class: "number", cell: heights },
     { name: "Harvesters", cell: harvesters },
-    { name: "Unconfirmed again", class: "number", cell: (reorg) => plural(reorg.returnedTransactions, "transaction") },
-    { name: "Harvested here", class: "number", cell: ({ replaced }) => grouped(replaced.filter((b) => b.isOwn).length) },
+    { name: "Unconfirmed again", class: "number", cell: (reorg) => grouped(reorg.returnedTransactions) },
+    { name: "Harvested here", class: "number wide", cell: ({ replaced }) => grouped(replaced.filter((b) => b.isOwn).length) },
   ];
   return table("Replaced blocks, newest first", columns, reorgs.slice(0, MOST));
 }

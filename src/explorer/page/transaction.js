@@ -1,7 +1,7 @@
 // The page of a transaction.
 
 import { addressOf } from "./address.js";
-import { onBlocks, onReplaced, tip } from "./chain.js";
+import { knownHeight, onBlocks, onReplaced } from "./chain.js";
 import { foreign, h } from "./dom.js";
 import { duration, grouped, plural, secondsSince, time, units, xem } from "./format.js";
 import * as kinds from "./kinds.js";
@@ -22,7 +22,7 @@ import {
   table,
   wholeAccountLink,
 } from "./parts.js";
-import { knownUnconfirmed, onUnconfirmed, refreshPool } from "./pool.js";
+import { isPoolTold, knownUnconfirmed, onUnconfirmed, refreshPool } from "./pool.js";
 
 const accountOfKey = (publicKey) => wholeAccountLink(addressOf(publicKey));
 
@@ -130,7 +130,7 @@ function details(transaction, signal) {
 function confirmations(height, signal) {
   const place = h("span", { class: "quiet" });
   onBlocks(() => {
-    const last = tip()?.height ?? 0;
+    const last = knownHeight();
     if (last >= height) place.textContent = `, ${plural(last - height + 1, "confirmation")}`;
   }, signal);
   return place;
@@ -184,11 +184,11 @@ async function confirmed(hash, signal) {
   return { transaction, height: meta.height, hash: meta.hash.data, innerHash: meta.innerHash?.data };
 }
 
-/** Returns a transaction; also requests the unconfirmed ones. */
+/** Returns a transaction; also requests the unconfirmed ones if they are not told. */
 async function anew(hash, signal) {
   const found = await confirmed(hash, signal);
   if (found) return found;
-  await refreshPool();
+  if (!isPoolTold()) await refreshPool();
   return knownUnconfirmed(hash);
 }
 
@@ -215,7 +215,9 @@ export function transaction(signal, text) {
       settled = null;
     } else if (!settled) {
       settled = new AbortController();
-      onUnconfirmed(() => lookAgain(known).catch(() => {}), AbortSignal.any([signal, settled.signal]));
+      const whileOpen = AbortSignal.any([signal, settled.signal]);
+      onUnconfirmed(look, whileOpen);
+      onBlocks(look, whileOpen);
     }
     if (found) return shown(found, signal);
     if (!(await findsByHash())) {
@@ -232,7 +234,14 @@ export function transaction(signal, text) {
     const now = await content(await search(hash, signal));
     if (!signal.aborted) refill(place, now);
   };
+  /** What the last look was based on. */
+  let seen = null;
+  const look = () => {
+    const [before, now] = [seen, [knownUnconfirmed(hash), knownHeight()]];
+    seen = now;
+    if (before?.some((one, index) => one !== now[index])) lookAgain(known).catch(() => {});
+  };
   const place = loaded(signal, async () => content(await find(hash, signal)));
   onReplaced((lowest) => height >= lowest && lookAgain(anew), signal);
-  return { title: `Transaction ${hash.slice(0, 10)}…`, body: [h("h1", { tabindex: -1 }, "Transaction"), place] };
+  return { title: `Transaction ${hash.slice(0, 10)}…`, wish: { pool: true }, body: [h("h1", { tabindex: -1 }, "Transaction"), place] };
 }

@@ -65,9 +65,10 @@ const kindOf = (transaction) => [
  * A table of transactions.
  * @param {string} caption
  * @param {Entry[]} entries
- * @param {{of?: string}} [options] the account whose list it is: its transfers are marked as incoming or outgoing
+ * @param {{of?: string, fate?: (entry: any) => any}} [options] the account whose list it is: its transfers are marked as
+ *   incoming or outgoing; and what a column tells of each transaction
  */
-export function transactionTable(caption, entries, { of } = {}) {
+export function transactionTable(caption, entries, { of, fate } = {}) {
   const what = ({ transaction }) => {
     const inner = kinds.innerOf(transaction);
     return [h("div", {}, direction(inner, of), content(inner)), inner.message && excerpt(inner.message)];
@@ -83,6 +84,7 @@ export function transactionTable(caption, entries, { of } = {}) {
     { name: "From, to", class: "parties", cell: parties },
     { name: "Content", class: "what", cell: what },
     { name: "Fee", class: "number wide", cell: ({ transaction }) => xem(kinds.feesOf(transaction)) },
+    ...(fate ? [{ name: "State", class: "fate", cell: fate }] : []),
     { name: "Transaction", class: "number", cell: reference },
   ];
   return table(caption, columns, entries, "stacking");

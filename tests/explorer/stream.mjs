@@ -1,0 +1,279 @@
+// Tests that the explorer page is live by the stream of events: on a node of its own that gets a payment and then a longer
+// branch of another node, and before scripted events. Takes screenshots, and fails if anything is wrong.
+//
+//   node stream.mjs NISD FOLDER PICTURES
+//
+// Needs Chromium: in CHROMIUM, or /usr/bin/chromium.
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { createWriteStream, readFileSync, rmSync } from "node:fs";
+import { createServer, request as forward } from "node:http";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
+import { chromium } from "playwright-core";
+
+const [nisd, folder, pictures] = process.argv.slice(2);
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const run = promisify(execFile);
+const PATIENCE_MS = 90_000;
+const DESKTOP = { viewport: { width: 1280, height: 900 }, colorScheme: "light" };
+const PHONE = { viewport: { width: 390, height: 844 }, colorScheme: "dark", hasTouch: true, isMobile: true };
+
+const [alice, bob] = ["alice", "bob"];
+const keyFile = (name) => join(folder, "own", `${name}.key`);
+const keyOf = (name) => readFileSync(keyFile(name), "utf8").match(/^\s*([0-9a-f]{64})\s*$/im)[1];
+
+/** Waits until a condition holds, and returns its value. */
+async function until(what, condition) {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const value = await condition();
+    if (value) return value;
+    assert.ok(Date.now() < end, `too slow: ${what}`);
+    await sleep(200);
+  }
+}
+
+const nodes = [];
+process.on("SIGTERM", () => process.exit(1));
+process.on("exit", () => nodes.forEach((node) => node.kill()));
+
+/** Starts a node on ports that the system chooses; returns its process and the address of its interface. */
+async function start(name, options) {
+  const node = spawn(nisd, ["run", "--bind", "127.0.0.1", "--http-port", "0", "--websocket-port", "0", ...options]);
+  const log = createWriteStream(join(folder, `${name}.log`), { flags: "a" });
+  let text = "";
+  for (const output of [node.stdout, node.stderr]) {
+    output.pipe(log, { end: false });
+    output.on("data", (data) => {
+      text += data;
+    });
+  }
+  nodes.push(node);
+  const http = await until(`${name} listens`, () => {
+    assert.equal(node.exitCode, null, `${name} has ended: ${text}`);
+    return text.match(/HTTP on ([0-9.:]+)/)?.[1];
+  });
+  return { node, http: `http://${http}` };
+}
+
+async function stop({ node }) {
+  const ended = new Promise((done) => node.on("exit", done));
+  node.kill();
+  await ended;
+}
+
+const heightOf = async ({ http }) => (await (await fetch(`${http}/chain/height`)).json()).height;
+
+/** Lets a node begin or end harvesting with the account that harvests the private network. */
+async function harvest({ http }, path) {
+  const body = JSON.stringify({ value: keyOf("harvester") });
+  const response = await fetch(`${http}/account/${path}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body,
+  });
+  assert.equal(response.status, 200, await response.text());
+}
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-dev-shm-usage"],
+});
+
+/** Opens a page of the explorer; records its errors, and what it requests. */
+async function open(http, path, look = DESKTOP) {
+  const context = await browser.newContext(look);
+  context.setDefaultTimeout(PATIENCE_MS);
+  const page = await context.newPage();
+  const errors = [],
+    requests = [],
+    sockets = [];
+  page.on("pageerror", (error) => errors.push(String(error)));
+  page.on("console", (message) => {
+    // Browsers log the error response for a hash that no confirmed transaction has.
+    const isUnknownHash = message.location().url.includes("/transaction/get?");
+    if (message.type() === "error" && !isUnknownHash) errors.push(message.text());
+  });
+  page.on("request", (request) => requests.push(new URL(request.url()).pathname + new URL(request.url()).search));
+  page.on("websocket", (socket) => sockets.push(socket.url()));
+  await page.goto(`${http}/explorer#/${path}`);
+  await page.getByText("Live", { exact: true }).waitFor();
+  return { page, errors, requests, sockets, close: () => context.close() };
+}
+
+async function check({ page }, what) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+  assert.deepEqual(violations.map(({ id, nodes: [{ html }] }) => `${id}: ${html}`), [], what);
+  const [needed, there] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  assert.ok(needed <= there, `${what}: ${needed} pixels wide, but the window has ${there}`);
+  await page.screenshot({ path: join(pictures, `${what}.png`), fullPage: true });
+}
+
+const row = (page, table, hash) => page.getByRole("table", { name: table }).locator(`tbody tr:has(a[href$="${hash}"])`);
+const WAITING = "Unconfirmed transactions of the account";
+const CONFIRMED = "Transactions of the account, newest first";
+const LOST = "Undone and dropped transactions of the account";
+
+/**
+ * A payment is shown while it is unconfirmed, when it is confirmed, when its block is replaced by the longer branch of
+ * another node, and when it is confirmed again, without a reload or a poll.
+ */
+async function checkPayment() {
+  const own = await start("own", ["--data", join(folder, "own"), "--block-time", "10"]);
+  const [settings, copy] = [join(folder, "join"), join(folder, "other")];
+  await run(nisd, ["devnet", "export-config", "--data", join(folder, "own"), "--output", settings]);
+  // The other node knows no peer at first: it harvests its own branch from the nemesis block on.
+  rmSync(join(settings, "peers-config_devnet.json"));
+  const options = ["--config", join(settings, "config-user.properties"), "--data", copy];
+  options.push("--set", "nem.host=127.0.0.1", "--set", "nis.ipDetectionMode=Disabled");
+  let other = await start("other", options);
+  await harvest(other, "unlock");
+
+  const address = (await run(nisd, ["address", "--network", "testnet", keyFile(bob)])).stdout.match(/\bT[A-Z2-7]{39}\b/)[0];
+  const looks = [DESKTOP, PHONE];
+  const homes = await Promise.all(looks.map((look) => open(own.http, "", look)));
+  const accounts = await Promise.all(looks.map((look) => open(own.http, `account/${address}`, look)));
+  // No block is harvested until everybody has seen the payment.
+  await harvest(own, "lock");
+  const sent = ["send", "--from-key-file", keyFile(alice), "--to", address, "--amount", "12.5", "--node", own.http];
+  const { stdout, stderr } = await run(nisd, sent);
+  const hash = `${stdout}${stderr}`.match(/hash:? +([0-9a-f]{64})/)[1];
+  const transaction = await open(own.http, `transaction/${hash}`);
+  const all = [...homes, ...accounts, transaction];
+  for (const { page } of homes) await row(page, /^Unconfirmed transactions/, hash).waitFor();
+  for (const { page } of accounts) await row(page, WAITING, hash).waitFor();
+  await transaction.page.getByText("unconfirmed", { exact: true }).waitFor();
+
+  await harvest(own, "unlock");
+  for (const { page } of accounts) await row(page, CONFIRMED, hash).waitFor();
+  await transaction.page.getByText("confirmed", { exact: true }).waitFor();
+  for (const { page } of accounts) assert.equal(await row(page, WAITING, hash).count(), 0);
+  for (const { page } of homes) await row(page, /^Unconfirmed transactions/, hash).waitFor({ state: "detached" });
+
+  await harvest(own, "lock");
+  await until("the other branch is longer", async () => (await heightOf(other)) > (await heightOf(own)));
+  await stop(other);
+  other = await start("other", [...options, "--peer", new URL(own.http).host]);
+  for (const { page } of homes) {
+    await page.getByText(/^\d+\sblocks? w(as|ere) replaced at height/).waitFor();
+    assert.ok((await page.locator("del").count()) > 0, "the replaced blocks leave visibly");
+  }
+  for (const { page } of accounts) await row(page, LOST, hash).getByText(/^undone in block \d+, unconfirmed again$/).waitFor();
+  for (const { page } of accounts) assert.equal(await row(page, CONFIRMED, hash).count(), 0);
+  for (const { page } of accounts) await row(page, WAITING, hash).waitFor();
+  await transaction.page.getByText("unconfirmed", { exact: true }).waitFor();
+  for (const [index, name] of ["light", "phone-dark"].entries()) {
+    await check(homes[index], `reorg-home-${name}`);
+    await check(accounts[index], `reorg-account-${name}`);
+  }
+  for (const { page } of homes) await page.locator("del").first().waitFor({ state: "detached" });
+
+  await harvest(other, "unlock");
+  for (const { page } of accounts) {
+    await row(page, LOST, hash).getByText(/confirmed again in/).waitFor();
+    await row(page, CONFIRMED, hash).waitFor();
+  }
+  await transaction.page.getByText("confirmed", { exact: true }).waitFor();
+
+  // At most what is requested at first: unconfirmed transactions twice, for their hashes too.
+  const polled = { "/transactions/unconfirmed": 2, "/chain/last-block": 0, "/account/unconfirmedTransactions": 1 };
+  for (const { errors, requests, sockets, page } of all) {
+    assert.deepEqual([errors, sockets], [[], []]);
+    assert.equal(requests.filter((path) => path.startsWith("/events?")).length, 1, `${page.url()}: one stream`);
+    for (const [path, most] of Object.entries(polled)) {
+      const times = requests.filter((one) => one.split("?")[0] === path).length;
+      assert.ok(times <= most, `${page.url()}: ${path} is requested ${times} times`);
+    }
+  }
+  // A page that moves on closes its stream.
+  const [{ page, requests }] = homes;
+  for (const [place, name] of [[`account/${address}`, "Account"], ["blocks", "Blocks"], ["", "Overview"]]) {
+    await page.evaluate((path) => {
+      location.hash = `#/${path}`;
+    }, place);
+    await page.getByRole("heading", { level: 1, name }).waitFor();
+    await page.waitForFunction(() => !document.querySelector("[aria-busy]"));
+  }
+  const streams = () => requests.filter((path) => path.startsWith("/events?"));
+  await until("each page has had its stream", () => streams().length === 4);
+  assert.deepEqual(streams().map((path) => /[?&](from|after)=/.exec(path)?.[1]), ["from", "after", "after", "after"]);
+  for (const { close } of all) await close();
+  console.log(`explorer: a payment was unconfirmed, confirmed, undone and confirmed again: ${hash}`);
+  return { own, address };
+}
+
+/** Answers `/events` by a script, and everything else by the node. */
+async function scripted(node, events) {
+  const streams = new Set();
+  const server = createServer((request, response) => {
+    if (request.url.startsWith("/events?")) {
+      response.writeHead(200, { "Content-Type": "text/event-stream" });
+      streams.add(response);
+      response.write(events());
+      return;
+    }
+    const { hostname, port } = new URL(node.http);
+    const { method, url: path, headers } = request;
+    const passed = forward({ hostname, port, method, path, headers }, (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response);
+    });
+    passed.on("error", () => response.destroy());
+    request.pipe(passed);
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  const close = () => {
+    streams.forEach((one) => one.destroy());
+    server.close();
+  };
+  return { http: `http://127.0.0.1:${server.address().port}`, tell: (text) => streams.forEach((one) => one.write(text)), close };
+}
+
+const event = (kind, data) => `id: ${data.height ?? 1}.end.0000000000000000\nevent: ${kind}\ndata: ${JSON.stringify(data)}\n\n`;
+const stateOf = (status, behind) =>
+  event("synchronising", { height: 5, networkHeight: 5 + behind, behind, status });
+
+/** The page says how far behind the node is, and a rollback of unknown transactions takes them out of the list. */
+async function checkScript({ own, address }) {
+  const { data } = await (await fetch(`${own.http}/account/transfers/all?address=${address}`)).json();
+  const { hash, height } = data[0].meta;
+  const script = await scripted(own, () => stateOf("synchronised", 0));
+  const shown = await open(script.http, `account/${address}`);
+  const state = shown.page.locator("#state");
+  await row(shown.page, CONFIRMED, hash.data).waitFor();
+  for (const [status, behind, text] of [
+    ["synchronising", 1234, "Synchronising, 1,234 behind"],
+    ["no peers", 0, "Live, no peers"],
+    ["booting", 0, "Live, the node is starting"],
+    ["synchronised", 0, "Live"],
+  ]) {
+    script.tell(stateOf(status, behind));
+    await state.getByText(text).or(state.filter({ hasText: text })).first().waitFor();
+  }
+  script.tell(event("rollback", { height: height - 1, transactions: "unknown" }));
+  await row(shown.page, LOST, hash.data).waitFor();
+  assert.equal(await row(shown.page, CONFIRMED, hash.data).count(), 0);
+  assert.deepEqual(shown.errors, []);
+  await shown.close();
+  script.close();
+  console.log("explorer: the state of the node is shown, and a rollback of unknown transactions");
+}
+
+let isDone = false;
+try {
+  await checkScript(await checkPayment());
+  isDone = true;
+} finally {
+  if (!isDone) {
+    const pages = browser.contexts().flatMap((context) => context.pages());
+    for (const [index, page] of pages.entries()) {
+      await page.screenshot({ path: join(pictures, `failed-${index}.png`), fullPage: true }).catch(() => {});
+    }
+  }
+  await browser.close();
+}
+process.exit();
