@@ -10,6 +10,9 @@ import { transactionTable } from "./transactions.js";
 
 /** Entries on a page of the list. */
 export const PAGE = 25;
+/** Maximum numbers of transactions that are kept. */
+const MOST_CONFIRMED = 500;
+const MOST_LOST = 50;
 /** Minimum time between two changes that are told to other parts of the page. */
 const CHANGE_MS = 1000;
 
@@ -20,6 +23,9 @@ export const entryOf = ({ meta, transaction }) => ({
   height: meta.height,
   id: meta.id,
 });
+
+/** Returns confirmed ones, newest first. */
+const newest = (confirmed) => [...confirmed.values()].sort((one, other) => other.id - one.id);
 
 const bySignature = (entries) => new Map(entries.map((one) => [one.transaction.signature, one]));
 
@@ -64,15 +70,23 @@ export function payments(address, signal) {
   const changed = () => {
     changing ??= setTimeout(() => {
       changing = null;
-      if (!signal.aborted) listeners.forEach((listener) => listener());
+      if (signal.aborted) return;
+      listeners.forEach((listener) => listener());
+      // A rollback leaves fewer than a page shows.
+      if (hasOlder && confirmed.size < PAGE) reload();
     }, CHANGE_MS);
   };
 
+  /** Drops the older ones, which are on the next page. */
+  const trim = () => {
+    confirmed = new Map(newest(confirmed).slice(0, PAGE).map((one) => [one.id, one]));
+    hasOlder = true;
+  };
   const lose = (entry, fate) => {
     const { hash } = entry;
     const before = lost.get(hash);
     lost.delete(hash);
-    lost = new Map([[hash, { ...before, ...entry, fate }], ...lost]);
+    lost = new Map([[hash, { ...before, ...entry, fate }], ...[...lost].slice(0, MOST_LOST - 1)]);
   };
   const undo = (entry) => {
     confirmed.delete(entry.id);
@@ -85,6 +99,7 @@ export function payments(address, signal) {
     transaction(told) {
       const entry = entryOf(told);
       confirmed.set(entry.id, entry);
+      if (confirmed.size > MOST_CONFIRMED) trim();
       pool.remove((one) => one.hash === entry.hash);
       settle(entry.hash, "confirmed", { height: entry.height });
       changed();
@@ -100,7 +115,7 @@ export function payments(address, signal) {
     },
     unconfirmed: ({ meta }) => settle(meta.hash.data, "unconfirmed"),
     left({ hash, status, reason }) {
-      const before = pending?.get([...pending].find(([, one]) => one.hash === hash)?.[0]);
+      const before = [...(pending?.values() ?? [])].find((one) => one.hash === hash);
       if (before) lose(before, { status, reason });
       else settle(hash, { status, reason });
     },
@@ -170,9 +185,8 @@ const lostTable = (entries, address) => [
 ];
 
 function confirmedTable(confirmed, hasOlder, address) {
-  const all = [...confirmed.values()].sort((one, other) => other.id - one.id);
-  const shown = all.slice(0, PAGE);
-  const isMore = hasOlder || all.length > PAGE;
+  const shown = newest(confirmed).slice(0, PAGE);
+  const isMore = shown.length > 0 && (hasOlder || confirmed.size > PAGE);
   return [
     shown.length > 0
       ? transactionTable("Transactions of the account, newest first", shown, { of: address })
