@@ -32,6 +32,8 @@ let wish = {};
 let source = null;
 /** The id of the last event; null if the next stream begins with what comes. */
 let place = null;
+/** Whether a stream has told something. */
+let hasTold = false;
 /** The way to the node that has worked: a function that connects. */
 let fit = null;
 /** @type {State} */
@@ -96,7 +98,7 @@ async function openStream() {
   }
   // Other content is shown meanwhile, or none.
   if (own !== wish || source || document.hidden) return;
-  const isGap = place === null;
+  const isGap = place === null && hasTold;
   const opened = new EventSource(new URL(`events?${query(first)}`, document.baseURI));
   source = opened;
   let isFirst = true;
@@ -112,6 +114,7 @@ async function openStream() {
   const hear = ({ type, data, lastEventId }) => {
     if (source !== opened) return;
     place = lastEventId;
+    hasTold = true;
     const told = parseExactly(data);
     if (isFirst) {
       isFirst = false;
