@@ -79,7 +79,7 @@ fn start(context: &mut RequestContext<'_>, names: Option<Vec<String>>) -> Result
     }
     let (confirmations, start) = (confirmations(context)?, start_of(context)?);
     let mosaic = context.parameter("mosaic")?.map(|text| MosaicId::parse(&text)).transpose();
-    let mosaic = mosaic.map_err(|error| ApiError::Argument(error.to_string().into()))?;
+    let mosaic = mosaic.map_err(|_| ApiError::argument("mosaic must be a namespace and a name, such as nem:xem"))?;
     let kinds = context.parameter("kinds")?.map_or(Ok(Kinds::default()), |text| Kinds::parse(&text))?;
     let filter = Filter { addresses: None, mosaic, kinds, confirmations };
     let stream = EventStream::new(context.connection, names, filter, start);

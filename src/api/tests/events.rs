@@ -571,7 +571,7 @@ fn bad_parameters_are_errors_that_say_what_to_do() {
         ("confirmations=-1", "from 0 to 1000000"),
         ("confirmations=1000001", "from 0 to 1000000"),
         ("kinds=blocks", "some of transaction, block, unconfirmed and left"),
-        ("mosaic=xem", ""),
+        ("mosaic=xem", "a namespace and a name, such as nem:xem"),
         ("after=1.2", "must be one that a stream sent"),
         ("after=1.2.zz", "must be one that a stream sent"),
         ("address=TALICE", "TALICE is not an address"),
