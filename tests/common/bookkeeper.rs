@@ -213,7 +213,6 @@ pub struct MempoolWatch {
     confirmed: BTreeMap<String, u64>,
     /// How many ended as confirmed and otherwise.
     pub ends: [u64; 2],
-    told_twice: u64,
 }
 
 impl MempoolWatch {
@@ -242,7 +241,8 @@ impl MempoolWatch {
             "unconfirmed" => {
                 let hash = event.hash();
                 assert!(!self.confirmed.contains_key(&hash), "is confirmed: {event:?}");
-                self.told_twice += u64::from(!self.waiting.insert(hash));
+                // Told again with each cosignature.
+                self.waiting.insert(hash);
             }
             "left" => {
                 let hash = event.data["hash"].as_str().expect("a hash");

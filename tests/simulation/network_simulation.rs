@@ -34,7 +34,7 @@ use run::{Outcome, simulate, simulate_books, simulate_one_left, simulate_partiti
 /// Default number of seeds.
 const SEEDS: u64 = 1_000;
 /// Default number of seeds of networks with books.
-const BOOKS_SEEDS: u64 = 40;
+const BOOKS_SEEDS: u64 = 32;
 /// Number of failed seeds after which the run stops.
 const MAX_FAILED: usize = 5;
 
