@@ -141,16 +141,16 @@ impl Mempool {
     /// Performs one step of the rebuild: takes over one transaction.
     pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
-        let (root, is_returned);
+        let (root, taken_over);
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
             let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
-            (root, is_returned) = (known, false);
+            (root, taken_over) = (known, Some(number));
             // Its signatures were checked when it arrived, and it is not published again.
             rebuild.content.insert(root.clone(), confirmed, &mut VecDeque::new())
         } else if let Some(transaction) = rebuild.returned.pop_front() {
             self.last_id += 1;
             let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
-            (root, is_returned) = (MempoolEntry { id: self.last_id, ..entry }, true);
+            (root, taken_over) = (MempoolEntry { id: self.last_id, ..entry }, None);
             let good = check_signatures(&root, confirmed, &mut self.verifier);
             let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed, &mut self.newly_accepted));
             if outcome.is_ok() {
@@ -168,7 +168,9 @@ impl Mempool {
             Err(Rejection::Store(error)) => return Err(error),
             // It has become invalid and is dropped.
             Err(Rejection::Result(result)) if result != ValidationResult::Neutral => {
-                let fate = if is_returned { Fate::Replaced(result) } else { Fate::Rejected(result) };
+                // Nobody finds it any more from now on, not only when the rebuild is complete.
+                taken_over.iter().for_each(|number| _ = self.content.entries.remove(number));
+                let fate = if taken_over.is_none() { Fate::Replaced(result) } else { Fate::Rejected(result) };
                 self.drop(root, fate, confirmed.now);
             }
             _ => {}

@@ -350,6 +350,26 @@ fn the_fate_of_a_transaction_that_a_block_makes_invalid_is_its_result() {
 }
 
 #[test]
+fn a_transaction_that_a_rebuild_drops_is_not_found_any_more_before_the_rebuild_ends() {
+    let mut scene = Scene::new();
+    let payments = [payment(1, 60), payment(1, 30)];
+    assert!(payments.iter().all(|one| scene.announce(one).is_ok()));
+    let mut batch = scene.store.begin_write().unwrap();
+    let account = Account { first_height: 1, min_cosignatories: 2, ..Account::default() };
+    put_account(&mut batch, &address(1), &account).unwrap();
+    batch.commit().unwrap();
+    scene.pool.chain_changed(BTreeSet::new(), Vec::new());
+    while scene.pool.newly_left.is_empty() {
+        scene.work();
+    }
+    assert!(scene.pool.is_rebuilding());
+    let dropped = scene.pool.newly_left[0].0.hashes.own;
+    assert!(scene.pool.by_hash(&dropped).is_none());
+    let listed = std::iter::successors(scene.pool.after(&Hash256::default()), |one| scene.pool.after(&one.hashes.own));
+    assert!(listed.map(|one| one.hashes.own).all(|hash| hash != dropped));
+}
+
+#[test]
 fn the_fate_of_a_rolled_back_transaction_that_is_invalid_on_the_new_branch_is_replaced() {
     let mut scene = Scene::new();
     let returned = payment(1, 1_000);
