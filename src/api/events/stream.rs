@@ -27,7 +27,9 @@ const FAR: u64 = 64;
 /// Transactions that a stream finds in transaction lists before it tells them.
 const MAX_FOUND: usize = 1024;
 /// Bytes of output after which a step ends.
-const STEP_BYTES: usize = 32 << 10;
+const STEP_BYTES: usize = 16 << 10;
+/// Work units for a row of old blocks: it is mostly not in memory, and the node waits for the disk.
+const OLD_ROW: u32 = 20;
 const FOREIGN: ApiError =
     ApiError::argument("the id is of no block of this chain; begin again with from= and a height");
 const ABOVE: ApiError = ApiError::argument("from must not be above the next block");
@@ -46,8 +48,10 @@ pub enum Start {
 /// Transactions of some accounts between two heights, in blocks that no rollback reaches.
 struct Window {
     end: Height,
-    /// Number of accounts that were searched.
+    /// Number of lists that were searched: two of each account.
     searched: usize,
+    /// The list that is being searched.
+    list: Option<AccountTxCursor>,
     found: VecDeque<TxLocation>,
 }
 
@@ -266,7 +270,7 @@ impl EventStream {
                 self.tell_window(node, out)?;
             } else if let Some(end) = self.window_end(target, node) {
                 let last = Height(end.0.min(self.place.height.0.saturating_add(self.span)));
-                self.window = Some(Window { end: last, searched: 0, found: VecDeque::new() });
+                self.window = Some(Window { end: last, searched: 0, list: None, found: VecDeque::new() });
             } else if self.place.height > target || (self.place.height == target && self.place.next == END) {
                 return self.tell_mempool(node, out);
             } else {
@@ -375,29 +379,37 @@ impl EventStream {
         let Some(window) = &mut self.window else { return Ok(()) };
         let addresses = self.filter.addresses.as_deref().unwrap_or_default();
         let chain = node.chain;
-        if let Some(address) = addresses.get(window.searched) {
+        if let Some(address) = addresses.get(window.searched / 2) {
             let first = TxLocation {
                 height: if self.place.next == END { self.place.height.next() } else { self.place.height },
                 index: if self.place.next == END { 0 } else { self.place.next },
             };
             let last = stored_header(chain.snapshot, window.end)?.ok_or(DAMAGED)?;
-            for direction in [Direction::Incoming, Direction::Outgoing] {
-                node.budget.charge(cost::TX_LIST);
-                let mut list = AccountTxCursor::new(chain.snapshot, address, direction, last.ids.1)?;
-                while let Some((_, location)) = list.peek().filter(|(_, location)| *location >= first) {
-                    node.budget.charge(cost::SKIP);
-                    window.found.push_back(location);
-                    list.advance(chain.snapshot)?;
-                    if window.found.len() > MAX_FOUND && window.end.0 > self.place.height.0 + 1 {
-                        // A smaller window is searched instead.
-                        self.span = (window.end.0 - self.place.height.0) / 2;
-                        self.window = None;
-                        return Ok(());
-                    }
+            let mut list = match window.list.take() {
+                Some(list) => list,
+                None => {
+                    node.budget.charge(cost::TX_LIST);
+                    let direction = [Direction::Incoming, Direction::Outgoing][window.searched % 2];
+                    AccountTxCursor::new(chain.snapshot, address, direction, last.ids.1)?
+                }
+            };
+            while let Some((_, location)) = list.peek().filter(|(_, location)| *location >= first) {
+                node.budget.charge(OLD_ROW);
+                window.found.push_back(location);
+                list.advance(chain.snapshot)?;
+                if window.found.len() > MAX_FOUND && window.end.0 > self.place.height.0 + 1 {
+                    // A smaller window is searched instead.
+                    self.span = (window.end.0 - self.place.height.0) / 2;
+                    self.window = None;
+                    return Ok(());
+                }
+                if node.budget.is_exhausted() {
+                    window.list = Some(list);
+                    return Ok(());
                 }
             }
             window.searched += 1;
-            if window.searched == addresses.len() {
+            if window.searched == 2 * addresses.len() {
                 window.found.make_contiguous().sort_unstable();
                 let mut found: Vec<_> = std::mem::take(&mut window.found).into();
                 found.dedup();
@@ -413,7 +425,7 @@ impl EventStream {
         };
         let (header, raw) = chain.transaction_and_header(location)?.ok_or(DAMAGED)?;
         let (transaction, id) = (raw.read()?, state::transaction_id(chain.snapshot, location)?.ok_or(DAMAGED)?);
-        node.budget.charge(cost::TRANSACTION + cost::SKIP + cost::bytes(2 * raw.bytes.len()));
+        node.budget.charge(OLD_ROW + cost::TRANSACTION + cost::bytes(2 * raw.bytes.len()));
         if location.height > self.place.height {
             let block = Rc::new(BlockName::of(&header, &chain)?);
             self.place = Place { height: location.height, next: END, block, rollback: None };

@@ -16,6 +16,8 @@ use crate::rules::ValidationResult;
 
 /// Budget of a step: small, so that streams are continued anywhere.
 const STEP: u32 = 20;
+/// Maximum overrun of a step: the cost of the most expensive indivisible work.
+const OVERRUN: u32 = 60;
 
 /// An event as a client sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,7 +112,8 @@ impl<'a> Stream<'a> {
             let headers = [("Accept", "text/event-stream"), ("Last-Event-ID", id.as_str()), ("Host", "a")];
             let request = TestRequest { body: &body, ..TestRequest::new(&self.line).with(&headers) };
             let step = request.step(&mut self.api, self.scene, &mut self.node, &mut self.reply, self.is_open, STEP);
-            let (progress, _) = step.unwrap();
+            let (progress, used) = step.unwrap();
+            assert!(used <= STEP + OVERRUN, "{used} units");
             self.steps += 1;
             self.is_open = true;
             match progress {
