@@ -126,7 +126,7 @@ impl Place {
         let height = number(parts.next()?)?;
         let next = parts.next()?;
         let (next, rollback) = match next.split_once('-') {
-            Some((next, rollback)) => (next, Some(number(rollback).filter(|rollback| *rollback < height)?)),
+            Some((next, rollback)) => (next, Some(number(rollback).filter(|rollback| (1..height).contains(rollback))?)),
             None => (next, None),
         };
         let next = match next {

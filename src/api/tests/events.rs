@@ -577,6 +577,7 @@ fn bad_parameters_are_errors_that_say_what_to_do() {
         ("mosaic=xem", "a namespace and a name, such as nem:xem"),
         ("after=1.2", "must be one that a stream sent"),
         ("after=1.2.zz", "must be one that a stream sent"),
+        ("after=9.end-0.0123456789abcdef", "must be one that a stream sent"),
         ("address=TALICE", "TALICE is not an address"),
         ("address=", " is not an address"),
     ] {
