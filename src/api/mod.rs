@@ -49,7 +49,6 @@ pub use events::EventFeed;
 pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of};
 pub use namespaces::RentedNamespaces;
 pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, OPENAPI, RequestResult, ResultKind};
-pub use peers::date_and_time;
 pub use request_context::{Command, NodeContext, Page, RequestContext};
 pub use response_cache::MAX_CACHED_BYTES;
 pub use routes::ROUTES;

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use time::OffsetDateTime;
-
 use super::blocks::chain_score;
 use super::request_history::RequestRecords;
 use super::routes::{Route, get};
@@ -13,8 +11,7 @@ use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::{Reorg, ReorgLog};
 use crate::codec::Encoder;
-use crate::model::units::EPOCH_UNIX_MILLIS;
-use crate::model::{Address, Height, NetworkByte, Timestamp};
+use crate::model::{Address, Height, NetworkByte};
 use crate::net::service::{ConnectionId, Progress};
 use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State};
 use crate::peer::schedule::Timer;
@@ -152,19 +149,11 @@ pub struct TimeSynchronisations(pub Vec<TimeSyncRound>);
 impl View for TimeSynchronisations {
     fn write(&self, sink: &mut impl Encoder) {
         sink.list("data", &self.0, |sink, round| {
-            sink.string("dateTime", Some(&date_and_time(round.time)));
+            sink.string("dateTime", Some(&round.time.date_and_time()));
             sink.i64("currentTimeOffset", round.offset);
             sink.i64("change", round.change);
         });
     }
-}
-
-/// Formats a time as `2015-03-29 00:06:25`, in UTC.
-pub fn date_and_time(time: Timestamp) -> String {
-    let unix = EPOCH_UNIX_MILLIS / 1000 + i64::from(time.0);
-    let at = OffsetDateTime::from_unix_timestamp(unix).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", at.hour(), at.minute(), at.second())
 }
 
 /// The recurring tasks and their statistics.
@@ -320,6 +309,7 @@ impl View for ReorgsReport<'_> {
 mod tests {
     use super::*;
     use crate::codec::json::JsonEncoder;
+    use crate::model::Timestamp;
 
     #[test]
     fn time_synchronisation_rounds_show_date_and_time() {
@@ -327,7 +317,7 @@ mod tests {
         let text = JsonEncoder::document(|sink| TimeSynchronisations(rounds.clone()).write(sink));
         let expected = r#"{"data":[{"dateTime":"2015-03-30 00:06:25","currentTimeOffset":-3,"change":4}]}"#;
         assert_eq!(String::from_utf8_lossy(&text).trim_end(), expected);
-        assert_eq!(date_and_time(Timestamp(i32::MAX)), "2083-04-16 03:20:32");
+        assert_eq!(Timestamp(i32::MAX).date_and_time(), "2083-04-16 03:20:32");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use data_encoding::HEXLOWER;
 use derive_more::{Debug, Display};
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 
 /// Micro-units in a whole unit of the native currency.
 pub const MICRO: u64 = 1_000_000;
@@ -71,6 +72,14 @@ impl Timestamp {
     /// Returns the Unix time at which this second starts.
     pub fn to_unix_millis(self) -> i64 {
         EPOCH_UNIX_MILLIS + 1000 * i64::from(self.0)
+    }
+
+    /// Formats the time as `2015-03-29 00:06:25`, in UTC.
+    pub fn date_and_time(self) -> String {
+        let at = OffsetDateTime::from_unix_timestamp(self.to_unix_millis() / 1000);
+        let at = at.unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let (hour, minute, second) = at.to_hms();
+        format!("{} {hour:02}:{minute:02}:{second:02}", at.date())
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Node;
-use crate::api::{ClockState, date_and_time};
+use crate::api::ClockState;
 use crate::chain::{ChainUpdate, Reorg, ReplacedBlock};
 use crate::clock::ClockMode;
 use crate::model::{Address, Timestamp};
@@ -72,7 +72,7 @@ impl Node<'_> {
         let Some(offset) = refused.filter(|_| now.monotonic >= self.warn_at.refused_time) else { return };
         self.warn_at.refused_time = now.monotonic + CLOCK_WARNING_INTERVAL;
         let [theirs, own] = [offset, 0]
-            .map(|offset| date_and_time(Timestamp::from_unix_millis(now.unix_millis.saturating_add(offset))));
+            .map(|offset| Timestamp::from_unix_millis(now.unix_millis.saturating_add(offset)).date_and_time());
         log::warn!(
             "peers report the time {theirs} (UTC), but this machine's clock shows {own}: network time does not follow \
              the peers, because too few peers of the operator's list agree. If the clock is wrong, set it; if it is \

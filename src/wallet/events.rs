@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::node::{NodeClient, NodeError, printable};
 use super::signed_transaction::{mosaics_sent, transaction_of};
-use super::values::{currency, date_and_time};
+use super::values::currency;
 use crate::codec::lenient_json;
 use crate::model::transaction::{LinkMode, Message, MessageKind, Transfer, wire_network};
 use crate::model::{Address, Amount, Body, Height, MosaicId, Timestamp, Transaction};
@@ -139,7 +139,7 @@ pub fn describe_event(event: &Event) -> Option<String> {
     let number = |path: &str| data.pointer(path).and_then(Value::as_u64);
     let time = |path: &str| {
         let second = number(path).and_then(|second| i32::try_from(second).ok());
-        second.map(|second| date_and_time(Timestamp(second)))
+        second.map(|second| format!("{} UTC", Timestamp(second).date_and_time()))
     };
     let height = number("/height").map(|height| format!("height {height}"));
     let confirmations = number("/confirmations").map(|count| counted(count, "confirmation"));

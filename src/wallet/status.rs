@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::node::{NodeClient, NodeError, printable};
 use crate::clock::System;
-use crate::logging;
 use crate::model::{Hash256, Height, Timestamp};
 
 /// Poll interval while waiting for the end of a transaction.
@@ -128,7 +127,7 @@ impl fmt::Display for TransactionStatus {
 }
 
 fn utc(second: i32) -> String {
-    format!("{} UTC", logging::utc(Timestamp(second).to_unix_millis()).trim_end_matches(".000"))
+    format!("{} UTC", Timestamp(second).date_and_time())
 }
 
 fn list(signers: &[Signer]) -> String {

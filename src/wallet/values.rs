@@ -1,11 +1,9 @@
 //! Values as people write them: exact amounts, networks, attached mosaics, and addresses in any case, with or without
 //! dashes, of any network.
 
-use data_encoding::BASE32;
-use time::OffsetDateTime;
-
 use crate::model::address::ADDRESS_LENGTH;
-use crate::model::{Address, Amount, Mosaic, MosaicId, NetworkByte, Timestamp};
+use crate::model::{Address, Amount, Mosaic, MosaicId, NetworkByte};
+use data_encoding::BASE32;
 
 /// Decimal places of the native currency.
 const CURRENCY_PLACES: u8 = 6;
@@ -57,13 +55,6 @@ pub fn decimal(smallest: u64, places: u8) -> String {
 /// Formats an amount of the native currency, with its unit.
 pub fn currency(amount: Amount) -> String {
     format!("{} XEM", decimal(amount.0, CURRENCY_PLACES))
-}
-
-/// Formats a time as `2015-03-29 00:06:25 UTC`.
-pub fn date_and_time(time: Timestamp) -> String {
-    let at = OffsetDateTime::from_unix_timestamp(time.to_unix_millis() / 1000).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", at.hour(), at.minute(), at.second())
 }
 
 /// Parses the name of a network or its byte: `152`, `-104` and `0x98` mean the same.
@@ -202,17 +193,6 @@ mod tests {
             assert_eq!(decimal(smallest, places), text);
         }
         assert_eq!(currency(Amount(150_000)), "0.15 XEM");
-    }
-
-    #[test]
-    fn times_are_shown_in_utc() {
-        for (second, text) in [
-            (0, "2015-03-29 00:06:25 UTC"),
-            (28_857_215, "2016-02-26 00:00:00 UTC"),
-            (i32::MAX, "2083-04-16 03:20:32 UTC"),
-        ] {
-            assert_eq!(date_and_time(Timestamp(second)), text);
-        }
     }
 
     #[test]
