@@ -6,7 +6,7 @@ use crate::codec::Context;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Hash256, Height, Network, Transaction};
 use crate::state::affected_in_block;
-use crate::store::{Read, StoreError, StoredHeader, parent_hash, stored_block};
+use crate::store::{Read, StoreError, StoredHeader, block_row, parent_hash, stored_block};
 
 /// A block that is or was in the chain. It needs no store, so it can be kept when the block is undone.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct ConfirmedBlock {
     pub signer: PublicKey,
     /// The account credited with its fees.
     pub harvester: Address,
+    /// Bytes of its transactions in the store.
+    pub bytes: usize,
     /// Its top-level transactions with their ids.
     pub transactions: Vec<(u64, Transaction)>,
     /// The indexes of the transactions that affect an account, ascending.
@@ -49,6 +51,7 @@ impl ConfirmedBlock {
         let ids = affected.into_iter().map(|(id, _)| id);
         let transactions = ids.zip(block.transactions).collect();
         let parent = parent_hash(state, height)?;
-        Ok(Some(ConfirmedBlock { header, parent, signer, harvester, transactions, by_account }))
+        let bytes = block_row(state, height)?.map_or(0, |row| row.transaction_bytes());
+        Ok(Some(ConfirmedBlock { header, parent, signer, harvester, bytes, transactions, by_account }))
     }
 }

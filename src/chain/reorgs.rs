@@ -177,6 +177,7 @@ mod tests {
             parent: Hash256::default(),
             signer: block.signer,
             harvester: Address::from_public_key(&block.signer, NetworkByte::TESTNET),
+            bytes: 0,
             transactions: (1..).zip(vec![transaction; block.transactions]).collect(),
             by_account: HashMap::new(),
         }

@@ -76,6 +76,14 @@ impl MempoolEntry {
         MempoolEntry { transaction: Rc::new(transaction), hashes, fee_payer, accounts, bytes, since, id: 0, number: 0 }
     }
 
+    /// Returns the cosignatories of the account of a multisig transaction; none of another transaction.
+    pub fn cosignatories(&self, chain: &ChainSnapshot<'_>) -> Result<Vec<Address>, StoreError> {
+        match &self.transaction.body {
+            Body::Multisig(_) => state::cosignatories(chain.snapshot, &self.fee_payer),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// Returns its sort key in the order of selection for a block.
     fn rank(&self) -> (Reverse<Amount>, Timestamp, u64) {
         (Reverse(self.transaction.fee), self.transaction.timestamp, self.number)

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::block_processor::BlockOrigin;
 use super::query_context::QueryContext;
 use super::{Import, Node, UNITS_PER_STEP};
-use crate::api::events::pending_cosignatories;
 use crate::budget::Budget;
 use crate::chain::{ChainSnapshot, ChainUpdate, ConfirmedBlock};
 use crate::model::{Height, Timestamp};
@@ -76,14 +75,14 @@ impl Node<'_> {
         while let Some(transaction) = mempool.newly_accepted.pop_front() {
             if tells_events && let Some(entry) = mempool.by_hash(&transaction.hash()) {
                 let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
-                events.mempool_changed(entry, pending_cosignatories(entry, &chain)?, None);
+                events.mempool_changed(entry, None, &chain)?;
             }
             broker.on_transaction(transaction);
         }
         while let Some((entry, fate)) = mempool.newly_left.pop_front() {
             if tells_events {
                 let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
-                events.mempool_changed(&entry, pending_cosignatories(&entry, &chain)?, Some(fate));
+                events.mempool_changed(&entry, Some(fate), &chain)?;
             }
         }
         Ok(())

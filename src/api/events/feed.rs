@@ -1,7 +1,7 @@
 //! What all event streams share: the blocks that they tell, the blocks that were undone, the changes of the mempool, and
 //! when each stream goes on.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::mempool::{FateRecord, MempoolEntry};
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Hash256, Height, Transaction};
 use crate::net::service::ConnectionId;
-use crate::store::StoreError;
+use crate::store::{StoreError, stored_header};
 
 /// Maximum bytes of the blocks that were told last. Streams that are further behind read blocks from the store.
 const MAX_RECENT_BYTES: usize = 4 << 20;
@@ -39,6 +39,8 @@ pub struct FeedBlock {
     pub name: Rc<BlockName>,
     /// The data of each transaction, written when it is first told.
     pub texts: Vec<OnceCell<Rc<[u8]>>>,
+    /// Of an undone block, the last block of the chain before it, and the change of the chain after which this was found.
+    common: Cell<(u64, Option<Height>)>,
     bytes: usize,
 }
 
@@ -46,14 +48,9 @@ impl FeedBlock {
     fn new(block: ConfirmedBlock, name: BlockName) -> FeedBlock {
         let texts = vec![OnceCell::new(); block.transactions.len()];
         // A transaction and its text take some times the bytes that it has in the chain.
-        let sizes = block.transactions.iter().map(|(_, transaction)| OVERHEAD + 4 * transaction_bytes(transaction));
-        let bytes = OVERHEAD + sizes.sum::<usize>();
-        FeedBlock { block, name: Rc::new(name), texts, bytes }
+        let bytes = OVERHEAD * (1 + block.transactions.len()) + 4 * block.bytes;
+        FeedBlock { block, name: Rc::new(name), texts, common: Cell::new((0, None)), bytes }
     }
-}
-
-fn transaction_bytes(transaction: &Transaction) -> usize {
-    transaction.self_and_children().map(|one| one.signed_bytes().len()).sum()
 }
 
 /// A change of the mempool.
@@ -62,7 +59,7 @@ pub struct MempoolChange {
     pub transaction: Rc<Transaction>,
     /// Its hash and those of its children.
     pub hashes: Hashes,
-    /// The accounts that it affects, ascending.
+    /// The accounts that it affects, and the cosignatories of its account.
     pub accounts: Vec<Address>,
     /// Why it left; `None` of one that arrived, or got a cosignature.
     pub fate: Option<FateRecord>,
@@ -83,9 +80,12 @@ pub struct EventFeed {
     /// Least recently told first.
     recent: VecDeque<Rc<FeedBlock>>,
     recent_bytes: usize,
+    undone: HashMap<(Height, ShortHash), Rc<FeedBlock>>,
     /// Oldest first.
-    undone: VecDeque<Rc<FeedBlock>>,
+    undone_order: VecDeque<(Height, ShortHash)>,
     undone_bytes: usize,
+    /// Number of changes of the chain.
+    chain_changes: u64,
     changes: VecDeque<Rc<MempoolChange>>,
     change_bytes: usize,
     /// Number of the first of `changes`.
@@ -126,8 +126,7 @@ impl EventFeed {
 
     /// Returns an undone block.
     pub fn undone(&self, height: Height, hash: &ShortHash) -> Option<Rc<FeedBlock>> {
-        let is_it = |known: &&Rc<FeedBlock>| known.block.header.height == height && known.name.hash() == *hash;
-        self.undone.iter().rfind(is_it).cloned()
+        self.undone.get(&(height, *hash)).cloned()
     }
 
     /// Records that the chain has changed: blocks above the height `common` were added, and `undone` ones, highest first,
@@ -139,6 +138,7 @@ impl EventFeed {
         chain: &ChainSnapshot<'_>,
     ) -> Result<(), StoreError> {
         self.has_new_blocks = true;
+        self.chain_changes += 1;
         let EventFeed { recent, recent_bytes, .. } = self;
         recent.retain(|known| {
             let stays = known.block.header.height <= common;
@@ -150,44 +150,61 @@ impl EventFeed {
         for block in undone.into_iter().rev() {
             let ancestor = |height| match hashes.get(&height) {
                 Some(hash) => Ok(Some(*hash)),
-                None => {
-                    crate::store::stored_header(chain.snapshot, height).map(|found| found.map(|header| header.hash))
-                }
+                None => stored_header(chain.snapshot, height).map(|found| found.map(|header| header.hash)),
             };
             let name = BlockName::with_ancestors(&block.header, chain, ancestor)?;
-            let block = Rc::new(FeedBlock::new(block, name));
-            self.undone_bytes += block.bytes;
-            self.undone.push_back(block);
+            let key = (block.header.height, name.hash());
+            // It may have been undone before.
+            if !self.undone.contains_key(&key) {
+                let block = Rc::new(FeedBlock::new(block, name));
+                self.undone_bytes += block.bytes;
+                self.undone.insert(key, block);
+                self.undone_order.push_back(key);
+            }
         }
-        while self.undone_bytes > MAX_UNDONE_BYTES && self.undone.len() > 1 {
-            self.undone_bytes -= self.undone.pop_front().map_or(0, |oldest| oldest.bytes);
+        while self.undone_bytes > MAX_UNDONE_BYTES
+            && self.undone.len() > 1
+            && let Some(oldest) = self.undone_order.pop_front()
+        {
+            self.undone_bytes -= self.undone.remove(&oldest).map_or(0, |oldest| oldest.bytes);
         }
         Ok(())
     }
 
     /// Returns the height of the last block of the chain before an undone one, if all undone blocks down to it are known.
     pub fn common_of(&self, undone: &FeedBlock, chain: &ChainSnapshot<'_>) -> Result<Option<Height>, StoreError> {
-        let (mut height, mut parent) = (undone.block.header.height, undone.block.parent);
-        loop {
-            height = Height(height.0.saturating_sub(1));
-            let header = crate::store::stored_header(chain.snapshot, height)?;
-            if header.is_some_and(|header| header.hash == parent) {
-                return Ok(Some(height));
+        let (mut of, mut passed) = (undone, Vec::new());
+        let common = loop {
+            let (change, common) = of.common.get();
+            if change == self.chain_changes {
+                break common;
             }
-            let Some(before) = self.undone(height, &short(&parent)) else { return Ok(None) };
-            parent = before.block.parent;
-        }
+            passed.push(of);
+            let (height, parent) = (Height(of.block.header.height.0.saturating_sub(1)), of.block.parent);
+            if stored_header(chain.snapshot, height)?.is_some_and(|header| header.hash == parent) {
+                break Some(height);
+            }
+            match self.undone.get(&(height, short(&parent))) {
+                Some(before) => of = before,
+                None => break None,
+            }
+        };
+        // Each stream asks for all of them.
+        passed.into_iter().for_each(|one| one.common.set((self.chain_changes, common)));
+        Ok(common)
     }
 }
 
 /// The mempool.
 impl EventFeed {
     /// Records that a transaction has arrived or got a cosignature, or left (`fate`).
-    pub fn mempool_changed(&mut self, entry: &MempoolEntry, cosignatories: Vec<Address>, fate: Option<FateRecord>) {
-        let mut accounts = entry.accounts.clone();
-        accounts.extend(cosignatories);
-        accounts.sort_unstable();
-        accounts.dedup();
+    pub fn mempool_changed(
+        &mut self,
+        entry: &MempoolEntry,
+        fate: Option<FateRecord>,
+        chain: &ChainSnapshot<'_>,
+    ) -> Result<(), StoreError> {
+        let accounts = [entry.accounts.as_slice(), &entry.cosignatories(chain)?].concat();
         let bytes = OVERHEAD + 4 * entry.bytes + accounts.len() * size_of::<Address>();
         let (transaction, hashes) = (Rc::clone(&entry.transaction), entry.hashes.clone());
         let change = MempoolChange { transaction, hashes, accounts, fate, text: OnceCell::new(), bytes };
@@ -198,6 +215,7 @@ impl EventFeed {
             self.first_change += 1;
         }
         self.has_new_changes = true;
+        Ok(())
     }
 
     /// Returns the number of the next change to come.

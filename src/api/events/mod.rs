@@ -26,7 +26,6 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 pub use feed::{EventFeed, MAX_BYTES, MAX_CHANGE_BYTES};
-pub use stream::pending_cosignatories;
 
 use filter::{Filter, Kinds};
 use place::Place;

@@ -149,11 +149,7 @@ impl Place {
         if self.height.0 == 0 {
             return Ok(Position::InChain);
         }
-        let has = |height: Height, hash: &ShortHash| -> Result<bool, StoreError> {
-            let header = stored_header(chain.snapshot, height)?;
-            Ok(header.is_some_and(|header| short(&header.hash) == *hash))
-        };
-        if chain.has_block(self.height) && has(self.height, &self.block.hash)? {
+        if has(chain, self.height, &self.block.hash)? {
             return Ok(Position::InChain);
         }
         if let Some(block) = feed.undone(self.height, &self.block.hash)
@@ -161,15 +157,11 @@ impl Place {
         {
             return Ok(Position::Undone(block, common));
         }
-        self.common(chain, has)
+        self.position_by_ancestors(chain)
     }
 
     /// Returns the position by the ancestors of the block alone.
-    fn common(
-        &self,
-        chain: &ChainSnapshot<'_>,
-        has: impl Fn(Height, &ShortHash) -> Result<bool, StoreError>,
-    ) -> Result<Position, StoreError> {
+    fn position_by_ancestors(&self, chain: &ChainSnapshot<'_>) -> Result<Position, StoreError> {
         let mut may_be_ahead = !chain.has_block(self.height);
         let mut named: Vec<_> =
             depths(self.height, chain.network.chain.rewrite_limit).zip(&self.block.ancestors).collect();
@@ -179,7 +171,7 @@ impl Place {
             if !chain.has_block(height) {
                 continue;
             }
-            match has(height, hash)? {
+            match has(chain, height, hash)? {
                 true if may_be_ahead => return Ok(Position::Ahead),
                 true => return Ok(Position::Forked(height)),
                 false => may_be_ahead = false,
@@ -188,6 +180,12 @@ impl Place {
         // A chain that has branched off further down than it could go back from the place may be shorter, and go back.
         Ok(if chain.has_block(self.height) { Position::Foreign } else { Position::Ahead })
     }
+}
+
+/// Returns whether the chain has a block.
+fn has(chain: &ChainSnapshot<'_>, height: Height, hash: &ShortHash) -> Result<bool, StoreError> {
+    let header = stored_header(chain.snapshot, height)?;
+    Ok(header.is_some_and(|header| short(&header.hash) == *hash))
 }
 
 /// Parses a number without sign.

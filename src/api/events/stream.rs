@@ -1,21 +1,20 @@
 //! An event stream.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::streams::{BodyWriter, ResponseStream};
-use super::super::transaction_status::signatures_of;
+use super::super::transaction_status::{TransactionStatus, signatures_of};
 use super::super::{ApiError, NodeContext, NodeStatus, View};
 use super::feed::{FeedBlock, HEARTBEAT, MempoolChange};
-use super::filter::Filter;
-use super::place::{BlockName, END, Place, Position};
-use super::views::{BlockEvent, Rollback, SyncState, TransactionEvent, UnconfirmedEvent, left};
+use super::filter::{Filter, Kinds};
+use super::place::{BlockName, END, Place, Position, short};
+use super::views::{BlockEvent, Rollback, SyncState, TransactionEvent, UnconfirmedEvent};
 use crate::budget::cost;
-use crate::chain::ChainSnapshot;
 use crate::codec::json::JsonEncoder;
 use crate::mempool::MempoolEntry;
-use crate::model::{Address, Body, Hash256, Height};
+use crate::model::{Address, Hash256, Height};
 use crate::net::service::{ConnectionId, Progress};
 use crate::peer::Manager;
 use crate::state::{self, AccountTxCursor, Direction, TxLocation};
@@ -35,6 +34,9 @@ const FOREIGN: ApiError =
 const ABOVE: ApiError = ApiError::argument("from must not be above the next block");
 const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
 
+/// Status of a node that is behind.
+const SYNCHRONISING: &str = "synchronising";
+
 /// Where a stream begins.
 pub enum Start {
     /// After the event with this place.
@@ -47,12 +49,16 @@ pub enum Start {
 
 /// Transactions of some accounts between two heights, in blocks that no rollback reaches.
 struct Window {
+    first: TxLocation,
     end: Height,
+    /// The first id above the window.
+    before: u64,
     /// Number of lists that were searched: two of each account.
     searched: usize,
     /// The list that is being searched.
     list: Option<AccountTxCursor>,
-    found: VecDeque<TxLocation>,
+    /// What was found; once all lists are searched, the first one is last.
+    found: Vec<TxLocation>,
 }
 
 /// What a stream has told of the mempool.
@@ -138,21 +144,19 @@ impl ResponseStream for EventStream {
         let mut out = Output { writer };
         if let Some(start) = self.start.take() {
             self.begin(start, node)?;
+            self.heartbeat = node.now.monotonic + HEARTBEAT;
             // A line of the first event: some libraries take a block without data for an event.
             out.writer.body.extend_from_slice(b"retry: 3000\n");
-        }
-        let state = sync_state(node);
-        if state.status != self.status || (state.status == SYNCHRONISING && node.now.monotonic >= self.heartbeat) {
-            self.status = state.status;
-            out.view("synchronising", &self.place, &state);
+            self.tell_status(node, &mut out);
         }
         let has_more = self.tell(node, &mut out)?;
+        self.tell_status(node, &mut out);
         let is_silent = out.writer.body.is_empty();
         if is_silent && node.now.monotonic >= self.heartbeat {
             // Without an empty line, which some libraries take for the end of an event.
             out.writer.body.extend_from_slice(b":\n");
         }
-        if !out.writer.body.is_empty() || self.heartbeat == Duration::ZERO {
+        if !out.writer.body.is_empty() {
             self.heartbeat = node.now.monotonic + HEARTBEAT;
         }
         node.events.wait(self.connection, self.heartbeat, self.filter.tells_mempool(), has_more);
@@ -206,6 +210,28 @@ impl EventStream {
         }
         self.filter.addresses = Some(addresses.into());
         Ok(self.names.is_empty())
+    }
+
+    /// Tells the state of the node if it has changed, and with each sign of life while the node is behind.
+    fn tell_status(&mut self, node: &NodeContext<'_>, out: &mut Output<'_, '_>) {
+        let (own, told) = (node.chain.height, self.place.height);
+        let status = match node.status {
+            NodeStatus::Running => "not booted",
+            NodeStatus::Booting => "booting",
+            // Another node has told more than this one has.
+            _ if told > own => SYNCHRONISING,
+            NodeStatus::Booted => SYNCHRONISING,
+            NodeStatus::Synchronized => "synchronised",
+            NodeStatus::NoRemoteNode => "no peers",
+        };
+        let is_reminder = status == SYNCHRONISING && node.now.monotonic >= self.heartbeat;
+        if status == self.status && !is_reminder {
+            return;
+        }
+        self.status = status;
+        let reported = node.peers.as_deref().and_then(Manager::network_height).filter(|_| status == SYNCHRONISING);
+        let network_height = reported.into_iter().chain([own, told]).max().unwrap_or(own);
+        out.view("synchronising", &self.place, &SyncState { height: own, network_height, status });
     }
 
     /// Takes the place where the stream begins.
@@ -269,12 +295,11 @@ impl EventStream {
             if self.window.is_some() {
                 self.tell_window(node, out)?;
             } else if let Some(end) = self.window_end(target, node) {
-                let last = Height(end.0.min(self.place.height.0.saturating_add(self.span)));
-                self.window = Some(Window { end: last, searched: 0, list: None, found: VecDeque::new() });
+                self.window = Some(self.open_window(end, node)?);
             } else if self.place.height > target || (self.place.height == target && self.place.next == END) {
                 return self.tell_mempool(node, out);
             } else {
-                self.tell_block(target, node, out)?;
+                self.tell_block(node, out)?;
             }
         }
         Ok(true)
@@ -285,6 +310,17 @@ impl EventStream {
         let is_possible = self.filter.addresses.is_some() && !self.filter.kinds.blocks;
         let last = target.0.min(node.chain.height.0.saturating_sub(node.chain.network.chain.rewrite_limit));
         (is_possible && self.place.height.0 + FAR < last).then_some(Height(last))
+    }
+
+    /// Returns the next window, up to a height at most.
+    fn open_window(&self, end: Height, node: &NodeContext<'_>) -> Result<Window, StoreError> {
+        let end = Height(end.0.min(self.place.height.0.saturating_add(self.span)));
+        let first = match self.place.next {
+            END => TxLocation { height: self.place.height.next(), index: 0 },
+            index => TxLocation { height: self.place.height, index },
+        };
+        let before = stored_header(node.chain.snapshot, end)?.ok_or(DAMAGED)?.ids.1;
+        Ok(Window { first, end, before, searched: 0, list: None, found: Vec::new() })
     }
 
     /// Tells the last transaction of an undone block that was told, or goes on with its parent.
@@ -303,7 +339,8 @@ impl EventStream {
         }
         let indexes = self.filter.indexes(of);
         node.budget.charge(cost::HEADER + cost::SKIP * indexes.len() as u32);
-        for index in indexes.into_iter().rev().filter(|index| *index < self.place.next).collect::<Vec<_>>() {
+        let told = indexes.partition_point(|index| *index < self.place.next);
+        for index in indexes.into_iter().take(told).rev() {
             self.place.next = index;
             if let Some(text) = transaction_text(of, index) {
                 node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
@@ -314,7 +351,7 @@ impl EventStream {
             }
         }
         let before = Height(of.block.header.height.0.saturating_sub(1));
-        let parent = super::place::short(&of.block.parent);
+        let parent = short(&of.block.parent);
         self.place = match node.events.undone(before, &parent) {
             Some(parent) if before > common => {
                 Place { height: before, next: END, block: Rc::clone(&parent.name), rollback: None }
@@ -339,28 +376,22 @@ impl EventStream {
     }
 
     /// Tells the rest of the block of the place, or goes on to the next block.
-    fn tell_block(
-        &mut self,
-        target: Height,
-        node: &mut NodeContext<'_>,
-        out: &mut Output<'_, '_>,
-    ) -> Result<(), ApiError> {
-        if self.place.next == END {
-            let next = node.events.block(self.place.height.next(), &node.chain)?;
+    fn tell_block(&mut self, node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) -> Result<(), ApiError> {
+        let is_new = self.place.next == END;
+        let height = if is_new { self.place.height.next() } else { self.place.height };
+        let of = node.events.block(height, &node.chain)?;
+        let confirmations = (node.chain.height.0 + 1).saturating_sub(height.0);
+        if is_new {
             node.budget.charge(cost::HEADER);
-            self.place =
-                Place { height: self.place.height.next(), next: 0, block: Rc::clone(&next.name), rollback: None };
+            self.place = Place { height, next: 0, block: Rc::clone(&of.name), rollback: None };
             if self.filter.kinds.blocks {
-                let confirmations = node.chain.height.0 - self.place.height.0 + 1;
-                out.view("block", &self.place, &BlockEvent { block: &next, confirmations });
+                out.view("block", &self.place, &BlockEvent { block: &of, confirmations });
             }
         }
-        debug_assert!(self.place.height <= target);
-        let of = node.events.block(self.place.height, &node.chain)?;
-        let confirmations = (node.chain.height.0 + 1).saturating_sub(self.place.height.0);
         let indexes = self.filter.indexes(&of);
         node.budget.charge(cost::SKIP + cost::SKIP * indexes.len() as u32);
-        for index in indexes.into_iter().filter(|index| *index >= self.place.next).collect::<Vec<_>>() {
+        let told = indexes.partition_point(|index| *index < self.place.next);
+        for index in indexes.into_iter().skip(told) {
             self.place.next = index + 1;
             if let Some(text) = transaction_text(&of, index) {
                 node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
@@ -380,22 +411,17 @@ impl EventStream {
         let addresses = self.filter.addresses.as_deref().unwrap_or_default();
         let chain = node.chain;
         if let Some(address) = addresses.get(window.searched / 2) {
-            let first = TxLocation {
-                height: if self.place.next == END { self.place.height.next() } else { self.place.height },
-                index: if self.place.next == END { 0 } else { self.place.next },
-            };
-            let last = stored_header(chain.snapshot, window.end)?.ok_or(DAMAGED)?;
             let mut list = match window.list.take() {
                 Some(list) => list,
                 None => {
                     node.budget.charge(cost::TX_LIST);
                     let direction = [Direction::Incoming, Direction::Outgoing][window.searched % 2];
-                    AccountTxCursor::new(chain.snapshot, address, direction, last.ids.1)?
+                    AccountTxCursor::new(chain.snapshot, address, direction, window.before)?
                 }
             };
-            while let Some((_, location)) = list.peek().filter(|(_, location)| *location >= first) {
+            while let Some((_, location)) = list.peek().filter(|(_, location)| *location >= window.first) {
                 node.budget.charge(OLD_ROW);
-                window.found.push_back(location);
+                window.found.push(location);
                 list.advance(chain.snapshot)?;
                 if window.found.len() > MAX_FOUND && window.end.0 > self.place.height.0 + 1 {
                     // A smaller window is searched instead.
@@ -410,14 +436,12 @@ impl EventStream {
             }
             window.searched += 1;
             if window.searched == 2 * addresses.len() {
-                window.found.make_contiguous().sort_unstable();
-                let mut found: Vec<_> = std::mem::take(&mut window.found).into();
-                found.dedup();
-                window.found = found.into();
+                window.found.sort_unstable_by_key(|location| Reverse(*location));
+                window.found.dedup();
             }
             return Ok(());
         }
-        let Some(location) = window.found.pop_front() else {
+        let Some(location) = window.found.pop() else {
             self.span = (window.end.0 - self.place.height.0).max(1).saturating_mul(2);
             self.place = Place::after(window.end, &chain)?;
             self.window = None;
@@ -454,14 +478,17 @@ impl EventStream {
                 MempoolPlace::Start => {
                     self.mempool = MempoolPlace::Listing(Hash256::default(), node.events.next_change());
                 }
-                MempoolPlace::Listing(last, changes) => match node.mempool.after(&last).cloned() {
+                MempoolPlace::Listing(last, changes) => match node.mempool.after(&last) {
                     None => self.mempool = MempoolPlace::Changes(changes),
                     Some(entry) => {
                         self.mempool = MempoolPlace::Listing(entry.hashes.own, changes);
-                        let mut accounts = entry.accounts.clone();
-                        accounts.extend(pending_cosignatories(&entry, &node.chain)?);
-                        if self.tells_unconfirmed(&accounts, &entry) {
-                            self.tell_unconfirmed(&entry, None, node, out)?;
+                        let concerns = |accounts: &[Address]| self.filter.has_one_of(accounts);
+                        let is_told = self.filter.kinds.unconfirmed
+                            && (concerns(&entry.accounts) || concerns(&entry.cosignatories(&node.chain)?))
+                            && self.filter.moves_mosaic(&entry.transaction);
+                        if is_told {
+                            let text = unconfirmed_text(entry, node)?;
+                            self.tell_change_of_mempool("unconfirmed", &text, node, out);
                         }
                     }
                 },
@@ -477,77 +504,45 @@ impl EventStream {
         }
     }
 
-    fn tells_unconfirmed(&self, accounts: &[Address], entry: &MempoolEntry) -> bool {
-        self.filter.kinds.unconfirmed
-            && self.filter.has_one_of(accounts)
-            && self.filter.moves_mosaic(&entry.transaction)
-    }
-
     fn tell_change(
         &mut self,
-        change: &Rc<MempoolChange>,
+        change: &MempoolChange,
         node: &mut NodeContext<'_>,
         out: &mut Output<'_, '_>,
     ) -> Result<(), ApiError> {
-        if let Some(fate) = change.fate {
-            let is_told = self.filter.kinds.left
-                && self.filter.has_one_of(&change.accounts)
-                && self.filter.moves_mosaic(&change.transaction);
-            if is_told {
-                let text = change.text.get_or_init(|| left(change.hashes.own, fate).into());
-                out.event("left", &self.place, text, b"");
-            }
+        let Kinds { left, unconfirmed, .. } = self.filter.kinds;
+        let is_told = if change.fate.is_some() { left } else { unconfirmed }
+            && self.filter.has_one_of(&change.accounts)
+            && self.filter.moves_mosaic(&change.transaction);
+        if !is_told {
             return Ok(());
         }
-        // One that is not there any more has been confirmed, or its end follows.
-        let Some(entry) = node.mempool.by_hash(&change.hashes.own).cloned() else { return Ok(()) };
-        if self.tells_unconfirmed(&change.accounts, &entry) {
-            self.tell_unconfirmed(&entry, Some(change), node, out)?;
-        }
-        Ok(())
-    }
-
-    fn tell_unconfirmed(
-        &mut self,
-        entry: &MempoolEntry,
-        change: Option<&MempoolChange>,
-        node: &mut NodeContext<'_>,
-        out: &mut Output<'_, '_>,
-    ) -> Result<(), ApiError> {
-        let shared = change.and_then(|change| change.text.get());
-        let text = match shared {
-            Some(text) => Rc::clone(text),
-            None => {
-                let signatures = signatures_of(entry, node)?;
-                let (transaction, hashes, since) = (&*entry.transaction, &entry.hashes, entry.since);
-                Rc::from(text(&UnconfirmedEvent { transaction, hashes, since, signatures }))
+        let (kind, text) = match (change.fate, change.text.get(), node.mempool.by_hash(&change.hashes.own)) {
+            (Some(fate), ..) => {
+                let text =
+                    change.text.get_or_init(|| Rc::from(text(&TransactionStatus::ended(change.hashes.own, fate))));
+                ("left", Rc::clone(text))
+            }
+            // It has been confirmed meanwhile, or its end follows.
+            (None, _, None) => return Ok(()),
+            (None, Some(text), Some(_)) => ("unconfirmed", Rc::clone(text)),
+            (None, None, Some(entry)) => {
+                let text = unconfirmed_text(entry, node)?;
+                ("unconfirmed", Rc::clone(change.text.get_or_init(|| text)))
             }
         };
-        change.into_iter().for_each(|change| _ = change.text.set(Rc::clone(&text)));
-        node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
-        out.event("unconfirmed", &self.place, &text, b"");
+        self.tell_change_of_mempool(kind, &text, node, out);
         Ok(())
+    }
+
+    fn tell_change_of_mempool(&self, kind: &str, text: &[u8], node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) {
+        node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
+        out.event(kind, &self.place, text, b"");
     }
 }
 
-/// Returns the cosignatories of the account of a multisig transaction of the mempool.
-pub fn pending_cosignatories(entry: &MempoolEntry, chain: &ChainSnapshot<'_>) -> Result<Vec<Address>, StoreError> {
-    let Body::Multisig(body) = &entry.transaction.body else { return Ok(Vec::new()) };
-    state::cosignatories(chain.snapshot, &body.inner.signer_address(chain.network.byte))
-}
-
-const SYNCHRONISING: &str = "synchronising";
-
-fn sync_state(node: &NodeContext<'_>) -> SyncState {
-    let status = match node.status {
-        NodeStatus::Running => "not booted",
-        NodeStatus::Booting => "booting",
-        NodeStatus::Booted => SYNCHRONISING,
-        NodeStatus::Synchronized => "synchronised",
-        NodeStatus::NoRemoteNode => "no peers",
-    };
-    let reported = node.peers.as_deref().and_then(Manager::network_height);
-    let network_height =
-        reported.filter(|_| status == SYNCHRONISING).map_or(node.chain.height, |height| height.max(node.chain.height));
-    SyncState { height: node.chain.height, network_height, status }
+/// Returns the data of a transaction of the mempool.
+fn unconfirmed_text(entry: &MempoolEntry, node: &NodeContext<'_>) -> Result<Rc<[u8]>, StoreError> {
+    let signatures = signatures_of(entry, node)?;
+    Ok(Rc::from(text(&UnconfirmedEvent { entry, signatures })))
 }

@@ -1,14 +1,12 @@
 //! The data of the events.
 
 use super::super::View;
-use super::super::transaction_status::{Signatures, TransactionStatus};
+use super::super::transaction_status::Signatures;
 use super::super::transactions::{TransactionMeta, TransactionPair, write_hash};
 use super::feed::FeedBlock;
 use crate::codec::Encoder;
-use crate::codec::json::JsonEncoder;
-use crate::mempool::FateRecord;
-use crate::model::transaction::Hashes;
-use crate::model::{Hash256, Height, Timestamp, Transaction};
+use crate::mempool::MempoolEntry;
+use crate::model::{Hash256, Height, Transaction};
 use crate::store::StoredHeader;
 
 /// Data of `synchronising`.
@@ -86,29 +84,22 @@ impl View for TransactionEvent<'_> {
 
 /// Data of `unconfirmed`.
 pub struct UnconfirmedEvent<'a> {
-    pub transaction: &'a Transaction,
-    pub hashes: &'a Hashes,
-    pub since: Timestamp,
+    pub entry: &'a MempoolEntry,
     pub signatures: Option<Signatures>,
 }
 
 impl View for UnconfirmedEvent<'_> {
     fn write(&self, sink: &mut impl Encoder) {
+        let MempoolEntry { transaction, hashes, since, .. } = self.entry;
         sink.object("meta", |sink| {
-            sink.hash("hash", &self.hashes.own.0);
-            let inner = self.transaction.inner().and(self.hashes.children.last());
-            write_hash(sink, "innerHash", inner);
+            sink.hash("hash", &hashes.own.0);
+            write_hash(sink, "innerHash", self.entry.inner_hash());
         });
-        sink.i32("since", self.since.0);
-        sink.i32("deadline", self.transaction.deadline.0);
+        sink.i32("since", since.0);
+        sink.i32("deadline", transaction.deadline.0);
         if let Some(signatures) = &self.signatures {
             sink.object("multisig", |sink| signatures.write(sink));
         }
-        sink.object("transaction", |sink| self.transaction.write(sink));
+        sink.object("transaction", |sink| transaction.write(sink));
     }
-}
-
-/// Returns the data of `left`.
-pub fn left(hash: Hash256, fate: FateRecord) -> Vec<u8> {
-    JsonEncoder::document(|sink| TransactionStatus::ended(hash, fate).write(sink))
 }

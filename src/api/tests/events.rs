@@ -174,9 +174,7 @@ impl<'a> Stream<'a> {
         self.scene.with_view(|chain| node.mempool.add(transaction, chain)).unwrap();
         while let Some(transaction) = node.mempool.newly_accepted.pop_front() {
             if let Some(entry) = node.mempool.by_hash(&transaction.hash()) {
-                let cosignatories =
-                    self.scene.with_view(|chain| crate::api::events::pending_cosignatories(entry, chain));
-                node.events.mempool_changed(entry, cosignatories.unwrap(), None);
+                self.scene.with_view(|chain| node.events.mempool_changed(entry, None, chain)).unwrap();
             }
         }
     }
@@ -372,7 +370,8 @@ fn an_id_above_the_tip_waits_for_the_chain_and_one_of_another_chain_is_an_error(
     let blocks = scene.undo_above(Height(7));
     // The node is behind.
     let mut behind = Stream::new(&scene, &format!("after={}", last.id));
-    assert_eq!(behind.news(), []);
+    let told = behind.run();
+    assert_eq!((told.len(), &told[0].data["status"], told[0].number("behind")), (1, &"synchronising".into(), 3));
     assert_eq!(blocks.len(), 3);
     for number in [6, 7, 8] {
         let payments = [pay(2, 10 * number), pay(3, 10 * number + 1), pay(2, 10 * number + 2)];
@@ -478,7 +477,8 @@ fn the_mempool_is_told_with_zero_confirmations_what_is_there_what_comes_and_what
     // It leaves.
     let entry = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
     let fate = Fate::Rejected(ValidationResult::FailureInsufficientBalance);
-    stream.node.events.mempool_changed(&entry, Vec::new(), Some(FateRecord { fate, at: Timestamp(9) }));
+    let (events, fate) = (&mut stream.node.events, FateRecord { fate, at: Timestamp(9) });
+    scene.with_view(|chain| events.mempool_changed(&entry, Some(fate), chain)).unwrap();
     let told = stream.news();
     assert_eq!((told[0].kind.as_str(), told.len()), ("left", 1));
     assert_eq!(told[0].data["status"], "rejected");
@@ -502,7 +502,8 @@ fn a_stream_that_missed_changes_of_the_mempool_is_told_the_whole_again() {
     assert_eq!(stream.news().len(), 1);
     let long = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
     let count = crate::api::events::MAX_CHANGE_BYTES / 1024;
-    (0..count).for_each(|_| stream.node.events.mempool_changed(&long, Vec::new(), None));
+    let events = &mut stream.node.events;
+    scene.with_view(|chain| (0..count).try_for_each(|_| events.mempool_changed(&long, None, chain))).unwrap();
     assert!(stream.node.events.bytes() <= crate::api::events::MAX_CHANGE_BYTES);
     let told = stream.news();
     assert_eq!(told.iter().map(Event::hash).collect::<Vec<_>>(), [hex::encode(acceptable(1).hash().0)]);
@@ -519,7 +520,7 @@ fn changes_of_the_mempool_are_told_together_so_that_many_streams_do_not_multiply
     let mut told = 0;
     for millisecond in 0..1_000 {
         let now = second + Duration::from_millis(millisecond);
-        events.mempool_changed(&entry, Vec::new(), None);
+        scene.with_view(|chain| events.mempool_changed(&entry, None, chain)).unwrap();
         assert!(events.next_due().is_some_and(|due| due <= now + second / 10));
         told += events.take_due(now).len();
     }
