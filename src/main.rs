@@ -87,7 +87,9 @@ fn run_with_settings(command: &mut Command) -> Result<(), AnyError> {
         // Checked before a private network is created for them.
         commands::check_block_files(&run.import)?;
     }
-    let (devnet, settings, reread) = read_settings(command).map_err(|error| CommandError::Usage(error.to_string()))?;
+    let (devnet, mut settings, reread) =
+        read_settings(command).map_err(|error| CommandError::Usage(error.to_string()))?;
+    settings.set_memory(event_loop::memory_limit());
     let _ = logging::init(settings.node.log_level, SYSTEM.unix_millis, log_style(&settings));
     if matches!(command, Command::Run(_) | Command::Import(_)) {
         for notice in &settings.diagnostics {

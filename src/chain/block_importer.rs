@@ -28,6 +28,9 @@ pub struct ImportOptions {
     pub batch_steps: u32,
     /// Blocks after which a batch is committed.
     pub batch_blocks: u32,
+    /// Bytes of changes that a batch collects in memory before they are written in the order of their keys; it is
+    /// committed once they take more. If 0, every change is written at once.
+    pub write_cache: usize,
     /// The last height to import.
     pub stop_at: Option<Height>,
     /// Blocks below this height are trusted: their signatures and proofs are not checked.
@@ -222,9 +225,11 @@ impl<'s> BlockImporter<'s> {
         }
     }
 
-    /// Sets the number of changed rows after which a batch is committed, at the end of the block that reaches them.
-    pub fn set_batch_rows(&mut self, rows: u32) {
+    /// Sets the numbers of changed rows and of steps after which a batch is committed, at the end of the block that reaches
+    /// one of them.
+    pub fn set_batch_size(&mut self, rows: u32, steps: u32) {
         self.batch_rows = rows;
+        self.options.batch_steps = steps;
     }
 
     /// Keeps blocks in memory until they are committed, so that [`BlockImporter::retry`] works. Must be called before the
@@ -313,7 +318,7 @@ impl<'s> BlockImporter<'s> {
         if !(self.store.poll_sync()? && was_synced) {
             return Ok(ImportProgress::Syncing);
         }
-        match self.batch.as_mut().map_or(Ok(false), WriteTxn::write_checksums_step)? {
+        match self.batch.as_mut().map_or(Ok(false), WriteTxn::prepare_commit_step)? {
             true => Ok(ImportProgress::Working),
             false => self.commit_by(WriteTxn::commit_deferred_sync),
         }
@@ -432,7 +437,13 @@ impl<'s> BlockImporter<'s> {
         }
         let batch = match &mut self.batch {
             Some(batch) => batch,
-            empty => empty.insert(self.store.begin_write()?),
+            empty => {
+                let batch = empty.insert(self.store.begin_write()?);
+                if self.options.write_cache > 0 {
+                    batch.collect_changes();
+                }
+                batch
+            }
         };
         let mut env = ExecutionContext {
             network: self.network,
@@ -456,7 +467,8 @@ impl<'s> BlockImporter<'s> {
         self.is_commit_due = self.steps >= self.options.batch_steps
             || self.uncommitted_bytes >= MAX_KEPT_BYTES
             || blocks >= u64::from(self.options.batch_blocks)
-            || batch.rows() >= self.batch_rows;
+            || batch.rows() >= self.batch_rows
+            || batch.collected_bytes() > self.options.write_cache;
         self.head.push(stored);
         Ok(())
     }

@@ -42,8 +42,13 @@ fn block(height: u64, parent: Hash256) -> Block {
     }
 }
 
-const TRUSTED: ImportOptions =
-    ImportOptions { batch_steps: u32::MAX, batch_blocks: u32::MAX, stop_at: None, trusted_below: Height(100) };
+const TRUSTED: ImportOptions = ImportOptions {
+    batch_steps: u32::MAX,
+    batch_blocks: u32::MAX,
+    write_cache: 0,
+    stop_at: None,
+    trusted_below: Height(100),
+};
 
 /// A chain of three blocks in its own store.
 struct Chain {
@@ -181,12 +186,12 @@ fn finish(importer: &mut BlockImporter<'_>) -> (Vec<ImportProgress>, usize) {
 }
 
 #[test]
-fn a_batch_ends_after_a_number_of_steps_blocks_or_rows_and_the_next_one_waits_until_it_is_durable() {
+fn a_batch_ends_after_a_number_of_steps_blocks_rows_or_collected_bytes_and_the_next_one_waits_until_it_is_durable() {
     use ImportProgress::{Committed, Done, Syncing};
     let reports = |options: ImportOptions, rows: Option<u32>| {
         let chain = Chain::new();
         let mut importer = chain.importer_with(options, &chain.following(3));
-        rows.into_iter().for_each(|rows| importer.set_batch_rows(rows));
+        rows.into_iter().for_each(|rows| importer.set_batch_size(rows, u32::MAX));
         let (reports, _) = finish(&mut importer);
         assert!(!chain.store.has_unsynced_commit());
         reports
@@ -197,13 +202,17 @@ fn a_batch_ends_after_a_number_of_steps_blocks_or_rows_and_the_next_one_waits_un
     assert_eq!(reports(ImportOptions { batch_steps: 1, ..TRUSTED }, None), one_by_one);
     assert_eq!(reports(ImportOptions { batch_blocks: 1, ..TRUSTED }, None), one_by_one);
     assert_eq!(reports(TRUSTED, Some(1)), one_by_one);
+    assert_eq!(reports(ImportOptions { write_cache: 1, ..TRUSTED }, None), one_by_one);
+    let all = [Committed { first: Height(4), last: Height(6) }, Done];
+    assert_eq!(reports(ImportOptions { write_cache: 1 << 20, ..TRUSTED }, None), all);
 }
 
 #[test]
 fn a_commit_during_a_block_changes_neither_the_state_nor_the_undo_journals() {
-    let result = |steps| {
+    let result = |steps, write_cache| {
         let chain = Chain::new();
-        let mut importer = chain.importer(&chain.following(2));
+        let options = ImportOptions { write_cache, ..TRUSTED };
+        let mut importer = chain.importer_with(options, &chain.following(2));
         for _ in 0..steps {
             importer.step(NOW).unwrap();
         }
@@ -218,10 +227,12 @@ fn a_commit_during_a_block_changes_neither_the_state_nor_the_undo_journals() {
         visited.unwrap();
         (importer.committed(), state::digest(&snapshot).unwrap(), journals)
     };
-    let expected = result(0);
+    let expected = result(0, 0);
     assert_eq!((expected.0, expected.2.len()), (Height(5), 2));
     for steps in 1..24 {
-        assert!(result(steps) == expected, "after {steps} steps");
+        for write_cache in [0, 1 << 20] {
+            assert!(result(steps, write_cache) == expected, "after {steps} steps");
+        }
     }
 }
 

@@ -23,12 +23,9 @@ use crate::progress::{Progress, ProgressMeter, Style};
 use crate::state;
 use crate::store::{self, Options, Read, Snapshot, Store, StoreError, StoredHeader, VerifyPosition};
 
-/// Import options. Batches are so large that a page which many blocks change is rarely written, and so small that a crash
-/// loses about half a minute of work. LMDB keeps few changed pages in memory; the others wait in the system's page cache.
-pub const IMPORT: ImportOptions =
-    ImportOptions { batch_steps: 1_000_000, batch_blocks: 20_000, stop_at: None, trusted_below: Height(0) };
-/// Changed rows after which an import commits.
-const IMPORT_ROWS: u32 = 2_000_000;
+/// Changed rows and steps after which an import commits: some minutes of work, which is the most that a crash loses.
+const IMPORT_ROWS: u32 = 8_000_000;
+const IMPORT_STEPS: u32 = 16_000_000;
 /// Import steps between two clock readings.
 const STEPS_PER_CLOCK_READ: u64 = 256;
 /// Damaged ranges that `nisd check` lists. With more of them, no row on that disk can be trusted.
@@ -91,7 +88,7 @@ pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop)
         scan_to(checkpoint, command, settings, &store, &nemesis)?;
     }
     let trusted_below = command.trust_below.map_or(Height(0), |checkpoint| checkpoint.height);
-    let options = ImportOptions { stop_at: command.stop_at, trusted_below, ..IMPORT };
+    let options = ImportOptions { stop_at: command.stop_at, trusted_below, ..import_options(settings) };
     let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
     let height = import_blocks(importer, &clock, system, &stop, command.stop_at, |imported| {
@@ -145,7 +142,7 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     }
     let read = |height, block: &mut Vec<u8>| store::read_block_bytes(&snapshot, height, block);
     let source = BlockSource::stored(Height::NEMESIS.next(), read);
-    let options = ImportOptions { trusted_below, ..IMPORT };
+    let options = ImportOptions { trusted_below, ..import_options(settings) };
     let importer = BlockImporter::from_source(&scratch, &network, nemesis, source, options)?;
     let importer = importer.retain_state_only(old_values_from);
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
@@ -234,6 +231,18 @@ impl Imported<'_> {
     }
 }
 
+/// Returns the options of an import. A batch ends when the write cache is full, so that a page which many blocks change is
+/// rarely written.
+pub fn import_options(settings: &Settings) -> ImportOptions {
+    ImportOptions {
+        batch_steps: IMPORT_STEPS,
+        batch_blocks: 400_000,
+        write_cache: settings.write_cache,
+        stop_at: None,
+        trusted_below: Height(0),
+    }
+}
+
 /// Imports all blocks and shows progress: on standard error as a rewritten line on a terminal, else as log lines.
 /// `observe` may end the import with an error. If it must stop, the blocks so far are committed first. Returns the height
 /// of the last commit.
@@ -245,7 +254,7 @@ pub fn import_blocks(
     target: Option<Height>,
     mut observe: impl FnMut(Imported<'_>) -> Result<(), CommandError>,
 ) -> Result<Height, CommandError> {
-    importer.set_batch_rows(IMPORT_ROWS);
+    importer.set_batch_size(IMPORT_ROWS, IMPORT_STEPS);
     let target = target.map(|height| height.0);
     let mut meter = ProgressMeter::new(style(), (system.millis)(), &progress_of(&importer, target));
     let mut import = || {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::import::{IMPORT, Imported, import_blocks};
+use super::import::{Imported, import_blocks, import_options};
 use super::store::{StoreArguments, check_same_network, open_existing, open_store, stored_network};
 use super::{CommandError, Stop, height};
 use crate::chain::{self, BlockImporter, BlockSource, BrokenChain, ImportOptions};
@@ -14,14 +14,13 @@ use crate::model::{Hash256, Height, Network, Timestamp};
 use crate::state::{self, HistoryRange};
 use crate::store::{self, AccessMode, ChainIdentity, Options, Read, SCHEMA, Store, StoreError, StoreRebuild, Table};
 
-/// The blocks were verified before: signatures and proofs are not checked again, and the present clock does not matter.
-const REBUILD: ImportOptions = ImportOptions { trusted_below: Height(u64::MAX), ..IMPORT };
+/// The present clock does not matter to blocks that were verified before.
 const END_OF_TIME: ClockMode = ClockMode::Still(Timestamp(i32::MAX));
 
 /// Runs `nisd reindex`.
 pub fn reindex(command: &StoreArguments, settings: &Settings, system: System) -> Result<(), CommandError> {
     let configured = command.config.is_some().then_some(&settings.network);
-    let rebuilt = rebuild(&command.data, configured, Options { map_size: settings.node.map_size }, system);
+    let rebuilt = rebuild(&command.data, configured, settings, system);
     let told = rebuilt.and_then(|(store, network)| Ok(log_history(&store, &network)?));
     told.map_err(|error| in_folder(error, &command.data))
 }
@@ -48,7 +47,7 @@ pub fn rebuild_if_outdated(
                 "the store in {} was written by an older version of nisd (schema {schema}, this program has {SCHEMA})",
                 folder.display()
             );
-            rebuild(folder, configured, options, system).map(drop).map_err(|error| in_folder(error, folder))
+            rebuild(folder, configured, settings, system).map(drop).map_err(|error| in_folder(error, folder))
         }
         // Opening the store reports whatever is wrong with it.
         _ => {
@@ -71,7 +70,7 @@ fn in_folder(error: CommandError, folder: &Path) -> CommandError {
 fn rebuild(
     folder: &Path,
     configured: Option<&Network>,
-    options: Options,
+    settings: &Settings,
     system: System,
 ) -> Result<(Store, Network), CommandError> {
     let network = |remembered: &str| -> Result<Network, StoreError> {
@@ -80,12 +79,13 @@ fn rebuild(
         // Parameters that a node may change are those of the present settings.
         Ok(configured.cloned().unwrap_or(network))
     };
+    let options = Options { map_size: settings.node.map_size };
     let replacement = StoreRebuild::open(folder, |text| Ok(ChainIdentity::of(&network(text)?)), options)?;
     let network = network(replacement.old.network())?;
     log_required_space(folder, &replacement)?;
     let tip = replacement.old.blocks()?.tip()?;
     if let Some((height, hash)) = tip {
-        import_old_blocks(&replacement, &network, (height, hash), system)?;
+        import_old_blocks(&replacement, &network, (height, hash), settings, system)?;
     }
     let store = replacement.install()?;
     log::info!("the store is rebuilt; the chain is at height {}", tip.map_or(0, |(height, _)| height.0));
@@ -111,6 +111,7 @@ fn import_old_blocks(
     replacement: &StoreRebuild,
     network: &Network,
     (last, hash): (Height, Hash256),
+    settings: &Settings,
     system: System,
 ) -> Result<(), CommandError> {
     let blocks = replacement.old.blocks()?;
@@ -120,7 +121,9 @@ fn import_old_blocks(
         return Err(BrokenChain::Missing(Height::NEMESIS).into());
     }
     let source = BlockSource::stored(reached.next(), |height, block: &mut Vec<u8>| blocks.read(height, block));
-    let options = ImportOptions { stop_at: Some(last), ..REBUILD };
+    // The blocks were verified before: signatures and proofs are not checked again.
+    let trusted_below = Height(u64::MAX);
+    let options = ImportOptions { stop_at: Some(last), trusted_below, ..import_options(settings) };
     let importer = BlockImporter::from_source(&replacement.new, network, nemesis, source, options)?;
     let clock = NetworkClock::new(END_OF_TIME, (system.millis)());
     let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(last), |imported| {

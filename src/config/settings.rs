@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -31,6 +32,9 @@ pub struct Settings {
     pub nemesis_hash: Option<Hash256>,
     /// Folder of the chain store: `nisd.data`, else a folder named after the network below `nem.folder`.
     pub data: PathBuf,
+    /// Bytes of changed rows that an import collects in memory: `nisd.writeCache`, else for the least memory; see
+    /// [`Settings::set_memory`].
+    pub write_cache: usize,
     /// The endpoint that the node announces: `http` with the port of the HTTP interface, or `https` with
     /// `nem.httpsPort`.
     pub endpoint: Endpoint,
@@ -73,6 +77,9 @@ impl Limits {
     }
 }
 
+/// Bytes of the write cache that are derived from the memory.
+const WRITE_CACHE: RangeInclusive<usize> = 16 << 20..=512 << 20;
+
 /// Loads settings: the file overrides defaults, flags override the file.
 ///
 /// `home` is the user's home folder, if known; it replaces `%h` in paths.
@@ -100,6 +107,12 @@ pub fn build(file: Option<(&Path, &[u8])>, flags: Vec<Override>, home: Option<&P
 }
 
 impl Settings {
+    /// Derives the defaults that depend on the memory that the process may use, in bytes.
+    pub fn set_memory(&mut self, bytes: u64) {
+        let derived = usize::try_from(bytes / 32).unwrap_or(usize::MAX);
+        self.write_cache = self.node.write_cache.unwrap_or(derived.clamp(*WRITE_CACHE.start(), *WRITE_CACHE.end()));
+    }
+
     /// Reads all settings; the error lists everything that is wrong.
     pub(super) fn read(layers: &Layers, home: Option<&Path>) -> Result<Settings, Vec<Problem>> {
         let reader = &mut Reader::new(layers, home);
@@ -141,6 +154,7 @@ impl Settings {
             nemesis,
             nemesis_hash,
             data: data?,
+            write_cache: node.write_cache.unwrap_or(*WRITE_CACHE.start()),
             endpoint: Endpoint { protocol: node.protocol, host: node.host.clone(), port: port.into() },
             host_names,
             peers_file,
@@ -495,6 +509,18 @@ mod tests {
             assert_eq!(said.len(), 2 - times, "{said:?}");
         }
         assert_eq!(old.reload(settings("nisd.maxBacklog = 2M")), []);
+    }
+
+    #[test]
+    fn the_write_cache_follows_the_memory_unless_it_is_set() {
+        let of = |text, memory| {
+            let mut settings = settings(text);
+            settings.set_memory(memory);
+            settings.write_cache >> 20
+        };
+        assert_eq!([0, 512 << 20, 4 << 30, u64::MAX].map(|memory| of("", memory)), [16, 16, 128, 512]);
+        assert_eq!(of("nisd.writeCache = 2G", 512 << 20), 2048);
+        assert_eq!(settings("").write_cache, 16 << 20);
     }
 
     #[test]

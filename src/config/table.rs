@@ -252,6 +252,8 @@ settings! {
                 "Folder of the chain store (--data)";
             map_size: usize = "nisd.mapSize", map_size(16 * M, MAX_MAP_SIZE), default MAP_SIZE,
                 "Maximum size of the chain store; reserves address space only, no disk or memory";
+            write_cache: usize = "nisd.writeCache", size(M, 16 * G), derived "a 32nd of the memory, 16M to 512M",
+                "Memory in which imports and the first synchronisation collect changed rows; with more of it, fewer pages are written";
             log_level: LevelFilter = "nisd.logLevel", LOG_LEVEL, default "info",
                 live "Log level (--log)";
             logs_json: bool = "nisd.logFormat", LOG_FORMAT, default "text",

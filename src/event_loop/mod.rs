@@ -5,7 +5,7 @@ mod process;
 mod settings;
 
 pub use self::disk_helper::run_if_helper;
-pub use self::process::{forbid_core_dumps, uptime};
+pub use self::process::{forbid_core_dumps, memory_limit, uptime};
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -26,7 +26,7 @@ use crate::devnet::Devnet;
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::service::{LoopTime, Service};
-use crate::node::{BlockProgress, Bootstrap, IMPORT_OPTIONS, Import, MAX_KEPT_BYTES, Node, PreTrustedPeer, Start};
+use crate::node::{BlockProgress, Bootstrap, Import, MAX_KEPT_BYTES, Node, PreTrustedPeer, Start, import_options};
 use crate::progress::{Progress, ProgressMeter};
 use crate::store::Store;
 use crate::{commands, config};
@@ -344,7 +344,7 @@ fn prepare_import<'s>(
     files: Vec<BlockFile<'static>>,
     reactor: &Reactor,
 ) -> Result<BlockImporter<'s>, NodeError> {
-    let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, IMPORT_OPTIONS)?;
+    let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, import_options(settings))?;
     let time = NetworkClock::new(settings.node.clock, 0).now(reactor.time().unix_millis, 0);
     while importer.height() < Height::NEMESIS
         && importer.step(time).map_err(NodeError::Nemesis)? != ImportProgress::Done

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -40,6 +41,34 @@ pub fn forbid_core_dumps() {
 pub fn memory() -> Memory {
     let status = fs::read_to_string(STATUS).unwrap_or_default();
     Memory { resident: bytes(&status, "VmRSS:"), private: bytes(&status, "RssAnon:") }
+}
+
+/// Returns the bytes of memory that this process may use: those of the machine, or fewer if its control group (`MemoryMax=`
+/// of systemd, a container) is limited. 0 if the system gives no information.
+pub fn memory_limit() -> u64 {
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let total = bytes(&read(Path::new("/proc/meminfo")), "MemTotal:").unwrap_or(0);
+    group_limits(&read(Path::new("/proc/self/cgroup")))
+        .filter_map(|path| read(&path).trim().parse().ok())
+        .fold(total, u64::min)
+}
+
+/// Returns the files that may limit the memory of a process in these control groups, given as in `/proc/self/cgroup`: those of
+/// each group and of the groups around it, for both versions of the interface.
+fn group_limits(groups: &str) -> impl Iterator<Item = PathBuf> {
+    groups.lines().flat_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (root, file) = match fields.next() {
+            Some("") => ("/sys/fs/cgroup", "memory.max"),
+            Some("memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => return Vec::new(),
+        };
+        let group = Path::new(fields.next().unwrap_or_default());
+        group
+            .ancestors()
+            .map(|group| Path::new(root).join(group.strip_prefix("/").unwrap_or(group)).join(file))
+            .collect()
+    })
 }
 
 /// Parses a line such as `VmRSS:      3584 kB` as bytes.
@@ -166,6 +195,19 @@ fn notify_socket(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_memory_of_a_group_is_limited_by_the_groups_around_it() {
+        let paths: Vec<_> = group_limits("4:memory:/a/b\n1:cpu,cpuacct:/a\n0::/c\nnonsense").collect();
+        let expected = [
+            "/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/a/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/c/memory.max",
+            "/sys/fs/cgroup/memory.max",
+        ];
+        assert_eq!(paths, expected.map(PathBuf::from));
+    }
 
     #[test]
     fn memory_usage_is_read_from_proc() {

@@ -1,6 +1,6 @@
 //! Bootstrap of a node without a chain: fetches the nemesis block from peers and imports it.
 
-use super::import::IMPORT_OPTIONS;
+use super::import::import_options;
 use super::{HTTP, UNITS_PER_STEP, api_settings, explorer};
 use crate::api::Api;
 use crate::budget::Budget;
@@ -15,8 +15,6 @@ use crate::store::Store;
 
 /// Limit for the body of a request, in bytes. The body is ignored.
 const MAX_BODY_BYTES: usize = 8 << 10;
-/// Imports the nemesis block only, regardless of which peer sent it.
-const ONE_BLOCK: ImportOptions = ImportOptions { stop_at: Some(Height::NEMESIS), ..IMPORT_OPTIONS };
 
 /// The node's state machine until the store holds the nemesis block.
 pub struct Bootstrap<'s> {
@@ -118,7 +116,9 @@ impl<'s> Bootstrap<'s> {
     }
 
     fn start_import(&mut self, nemesis: Vec<u8>) {
-        match BlockImporter::new(self.store, &self.settings.network, nemesis, Vec::new(), ONE_BLOCK) {
+        // The nemesis block only, regardless of which peer sent it.
+        let options = ImportOptions { stop_at: Some(Height::NEMESIS), ..import_options(self.settings) };
+        match BlockImporter::new(self.store, &self.settings.network, nemesis, Vec::new(), options) {
             Ok(importer) => self.importer = Some(importer),
             Err(error) => self.outcome = Some(Err(error.into())),
         }

@@ -5,17 +5,28 @@ use std::time::Duration;
 use super::{Node, UNITS_PER_STEP};
 use crate::budget::Budget;
 use crate::chain::{BlockError, BlockImporter, ImportError, ImportOptions, ImportProgress};
+use crate::config::Settings;
 use crate::model::{Block, Height, Timestamp};
 use crate::net::service::LoopTime;
 use crate::peer::block_download::{BlockDownload, NextBlock};
 use crate::progress::Progress;
 use crate::store::{StoreError, tip};
 
-/// Batch limits: steps and blocks after which a commit follows regardless of the number of changed rows.
-pub const IMPORT_OPTIONS: ImportOptions =
-    ImportOptions { batch_steps: BatchSize::MAX_ROWS, batch_blocks: 20_000, stop_at: None, trusted_below: Height(0) };
+/// Blocks after which a commit follows regardless of the number of changed rows.
+const BATCH_BLOCKS: u32 = 400_000;
 /// Downloaded blocks are committed when no further block has arrived for this long.
 const COMMIT_AFTER: Duration = Duration::from_millis(500);
+
+/// Returns the options of an import.
+pub fn import_options(settings: &Settings) -> ImportOptions {
+    ImportOptions {
+        batch_steps: BatchSize::MAX_STEPS_IDLE,
+        batch_blocks: BATCH_BLOCKS,
+        write_cache: settings.write_cache,
+        stop_at: None,
+        trusted_below: Height(0),
+    }
+}
 
 /// A block import and its batch size.
 pub struct Import<'s> {
@@ -51,7 +62,7 @@ impl<'s> Import<'s> {
 
     fn create(mut importer: BlockImporter<'s>, target: Option<Height>) -> Import<'s> {
         let batch_size = BatchSize::default();
-        importer.set_batch_rows(batch_size.rows);
+        importer.set_batch_size(batch_size.rows, batch_size.steps());
         let start = importer.committed();
         Import { importer, batch_size, has_committed: false, has_failed: false, target, is_complete: false, start }
     }
@@ -73,7 +84,7 @@ impl<'s> Import<'s> {
         if std::mem::take(&mut self.has_committed) {
             self.batch_size.observe_commit(time);
         }
-        self.importer.set_batch_rows(self.batch_size.rows);
+        self.importer.set_batch_size(self.batch_size.rows, self.batch_size.steps());
     }
 
     /// Imports blocks for one slice, or until the next block is needed. Anything but [`ImportProgress::Working`] ends
@@ -202,7 +213,7 @@ impl<'s> Node<'s> {
             self.end_download(None, now);
             return Ok(());
         }
-        let options = ImportOptions { trusted_below, ..IMPORT_OPTIONS };
+        let options = ImportOptions { trusted_below, ..import_options(self.settings) };
         let mut importer = BlockImporter::new(store, self.network, Vec::new(), Vec::new(), options)?;
         importer.submit_block(block);
         self.import = Some(Import::create(importer, Some(target)));
@@ -254,8 +265,8 @@ impl<'s> Node<'s> {
 }
 
 /// Number of changed rows per commit, adapted to the speed of the machine: a commit copies the changed rows, and
-/// nothing is answered meanwhile. Larger batches write fewer pages per block, so commits may take longer while the node
-/// is idle; the first client then waits for at most one such commit.
+/// nothing is answered meanwhile. Larger batches write fewer pages per block, so commits may take longer and be rarer while
+/// the node is idle; the first client then waits for at most one such commit, and sees the new blocks after it.
 #[derive(Debug)]
 struct BatchSize {
     rows: u32,
@@ -272,9 +283,18 @@ impl BatchSize {
     const INITIAL_ROWS: u32 = 2_000;
     const MIN_ROWS: u32 = 1_000;
     const MAX_ROWS: u32 = 1_000_000;
+    /// Steps of a batch while clients are active, and while the node is idle.
+    const MAX_STEPS: u32 = 50_000;
+    const MAX_STEPS_IDLE: u32 = 16_000_000;
     /// Maximum duration of a commit while clients are active, and while the node is idle.
     const MAX_COMMIT_TIME: Duration = Duration::from_millis(8);
     const MAX_COMMIT_TIME_IDLE: Duration = Duration::from_millis(30);
+
+    /// Returns the steps after which a commit follows: some minutes of work, or a second or two while clients want to see the
+    /// blocks.
+    fn steps(&self) -> u32 {
+        if self.is_idle { Self::MAX_STEPS_IDLE } else { Self::MAX_STEPS }
+    }
 
     /// Records whether the node is idle.
     fn set_idle(&mut self, is_idle: bool) {
@@ -328,6 +348,14 @@ mod tests {
         let (mut size, of_row) = (BatchSize::default(), Duration::from_nanos(700));
         assert!(commits(&mut size, true, 60, of_row) > BatchSize::MAX_COMMIT_TIME_IDLE / 2);
         assert!(commits(&mut size, false, 1, of_row) <= BatchSize::MAX_COMMIT_TIME);
+    }
+
+    #[test]
+    fn active_clients_see_new_blocks_after_a_bounded_amount_of_work() {
+        let mut size = BatchSize::default();
+        assert_eq!(size.steps(), BatchSize::MAX_STEPS);
+        size.set_idle(true);
+        assert_eq!(size.steps(), BatchSize::MAX_STEPS_IDLE);
     }
 
     #[test]

@@ -372,6 +372,7 @@ mod tests {
         DeleteRange(u8, u16, u16),
         Clear(u8),
         Undo,
+        PrepareCommit,
     }
 
     fn changes() -> impl Strategy<Value = Change> {
@@ -383,6 +384,7 @@ mod tests {
             1 => (table.clone(), key.clone(), key).prop_map(|(t, a, b)| Change::DeleteRange(t, a, b)),
             1 => table.prop_map(Change::Clear),
             1 => Just(Change::Undo),
+            1 => Just(Change::PrepareCommit),
         ]
     }
 
@@ -423,6 +425,7 @@ mod tests {
                 rows.retain(|(of, _), _| *of != table);
                 unjournaled(txn, rows, before);
             }
+            Change::PrepareCommit => drop(txn.prepare_commit_step().unwrap()),
             Change::Undo => {
                 let journal = txn.take_journal();
                 txn.undo(&journal).unwrap();
@@ -466,14 +469,20 @@ mod tests {
 
         #[test]
         fn checksums_equal_those_of_the_rows_after_changes_and_undo(
-            batches in proptest::collection::vec((proptest::collection::vec(changes(), 0..60), any::<bool>()), 1..6),
+            batches in proptest::collection::vec(
+                (proptest::collection::vec(changes(), 0..60), any::<bool>(), any::<bool>()),
+                1..6,
+            ),
         ) {
             let folder = tempfile::tempdir().unwrap();
             let store = Store::scratch(folder.path(), Options { map_size: 1 << 26 }).unwrap();
             let mut rows = Rows::new();
-            for (changes, is_kept) in batches {
+            for (changes, is_kept, is_collecting) in batches {
                 forget(&store);
                 let (mut batch, mut changed, mut before) = (store.begin_write().unwrap(), rows.clone(), rows.clone());
+                if is_collecting {
+                    batch.collect_changes();
+                }
                 changes.iter().for_each(|change| apply(&mut batch, &mut changed, &mut before, change));
                 prop_assert!(rows_of(&batch) == changed);
                 if is_kept {

@@ -230,7 +230,7 @@ impl<'a> TableCursor<'a> {
             let change = changes.range::<[u8], _>((Bound::Included(from.as_slice()), Bound::Unbounded)).next();
             match (below, change) {
                 (below, None) => break below,
-                (Some(entry), Some((key, _))) if entry.0 < key.as_slice() => break Some(entry),
+                (Some(entry), Some((key, _))) if entry.0 < &key[..] => break Some(entry),
                 (_, Some((key, Some(value)))) => break Some((key, value)),
                 (_, Some((key, None))) => from = next_key(key),
             }
@@ -251,9 +251,9 @@ impl<'a> TableCursor<'a> {
             let end = before.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             match (below, changes.range::<[u8], _>((Bound::Unbounded, end)).next_back()) {
                 (below, None) => break below,
-                (Some(entry), Some((key, _))) if entry.0 > key.as_slice() => break Some(entry),
+                (Some(entry), Some((key, _))) if entry.0 > &key[..] => break Some(entry),
                 (_, Some((key, Some(value)))) => break Some((key, value)),
-                (_, Some((key, None))) => before = Some(key.clone()),
+                (_, Some((key, None))) => before = Some(key.to_vec()),
             }
         };
         Ok(self.set_position(found))

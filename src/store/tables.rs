@@ -138,6 +138,16 @@ impl Table {
         Table::ALL.into_iter().filter(|table| table.schema().1 == Journal::State)
     }
 
+    /// Returns whether changes of rows can be collected in memory: many blocks change the same rows, or rows all over the
+    /// table.
+    pub(super) fn is_collected(self) -> bool {
+        use Table::{AccountAddresses, AccountIds, Accounts, Balances, Harvests, Holdings, ListingIndex, SkipPointers};
+        matches!(
+            self,
+            Accounts | AccountIds | AccountAddresses | Balances | Holdings | ListingIndex | SkipPointers | Harvests
+        )
+    }
+
     /// Returns whether new rows come after all others.
     pub(super) fn appends_at_end(self) -> bool {
         self.schema().2 == Rows::Last

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use lmdb::{Cursor, RoCursor, RwTransaction, Transaction, WriteFlags};
+use smallvec::SmallVec;
 
 use super::checksums::{
     ChangedRanges, MAX_RANGE_BYTES, NEXT, Range, RangeSum, SET_RANGE, append_checksum, found, row_value, split_range,
@@ -21,6 +22,11 @@ use crate::model::Height;
 const PAGE: usize = 4096;
 /// Checksums of ranges written in one step.
 const CHECKSUMS_PER_STEP: usize = 64;
+/// Collected rows written in one step.
+const ROWS_PER_STEP: usize = 64;
+/// Memory of a collected change besides its key and value: two vectors in a node of the map that is two thirds full, and
+/// what the allocator adds to their contents.
+const ENTRY_BYTES: usize = 112;
 
 /// A state that can be changed, and read with its changes.
 pub trait Write: Read {
@@ -51,6 +57,9 @@ pub struct WriteTxn<'env> {
     journal: Vec<u8>,
     changed: ChangedRanges,
     rows: u32,
+    /// Changes that are collected in memory and written in the order of their keys; `None` if every change is written at
+    /// once.
+    collected: Option<Changes>,
     _permit: WritePermit<'env>,
 }
 
@@ -72,7 +81,7 @@ impl Store {
         let _permit = WritePermit(&self.has_write_txn);
         self.durability.as_ref().map_or(Ok(()), Durability::ensure_record)?;
         let (transaction, journal, changed) = (self.environment.begin_rw_txn()?, Vec::new(), ChangedRanges::default());
-        Ok(WriteTxn { transaction, store: self, journal, changed, rows: 0, _permit })
+        Ok(WriteTxn { transaction, store: self, journal, changed, rows: 0, collected: None, _permit })
     }
 
     /// Returns the result of a change; an error of the operating system names the folder.
@@ -82,10 +91,53 @@ impl Store {
 }
 
 impl WriteTxn<'_> {
-    /// Returns the number of row changes. A change of a long value counts once more for each of its pages. Each change
-    /// takes at most a page of memory, or a few more, and the bytes that the commit copies.
+    /// Collects changes of rows that many blocks change in memory from now on. A row that changes again and again is then
+    /// written once, and a page with several changed rows is copied once. The rows reach the transaction in
+    /// [`WriteTxn::prepare_commit_step`].
+    pub fn collect_changes(&mut self) {
+        self.collected.get_or_insert_default();
+    }
+
+    /// Returns the bytes of memory that collected changes take.
+    pub fn collected_bytes(&self) -> usize {
+        self.collected.as_ref().map_or(0, Changes::memory)
+    }
+
+    /// Does a part of what a commit does first: writes collected changes, then the checksums of ranges. Returns whether
+    /// there may be more.
+    pub fn prepare_commit_step(&mut self) -> Result<bool, StoreError> {
+        Ok(self.write_collected_step()? || self.write_checksums_step()?)
+    }
+
+    /// Writes some of the collected changes. Returns whether there may be more.
+    fn write_collected_step(&mut self) -> Result<bool, StoreError> {
+        for _ in 0..ROWS_PER_STEP {
+            let Some((table, key, change)) = self.collected.as_mut().and_then(Changes::pop_first) else {
+                return Ok(false);
+            };
+            match change {
+                Some(value) => self.write_unjournaled(table, &key, &value)?,
+                None => self.remove_unjournaled(table, &key)?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes all collected changes, before a table is changed as a whole.
+    fn write_collected(&mut self, table: Table) -> Result<(), StoreError> {
+        while table.is_collected() && self.write_collected_step()? {}
+        Ok(())
+    }
+
+    /// Returns the collected changes, if those of the table are collected.
+    fn collected_mut(&mut self, table: Table) -> Option<&mut Changes> {
+        self.collected.as_mut().filter(|_| table.is_collected())
+    }
+
+    /// Returns the number of row changes, written or collected. A change of a long value counts once more for each of its
+    /// pages. Each change takes at most a page of memory, or a few more, and the bytes that the commit copies.
     pub fn rows(&self) -> u32 {
-        self.rows
+        self.rows + self.collected.as_ref().map_or(0, |changes| changes.count as u32)
     }
 
     /// Writes a row. Large transactions reach the disk before they are committed. Returns the row's sum.
@@ -172,8 +224,8 @@ impl WriteTxn<'_> {
         Ok(self.raw_row(table, key)?.map_or(RangeSum::default(), |row| RangeSum::of_row(table, key, row)))
     }
 
-    /// Writes some of the changed checksums, as a commit does with all of them. Returns whether there may be more.
-    pub fn write_checksums_step(&mut self) -> Result<bool, StoreError> {
+    /// Writes some of the changed checksums. Returns whether there may be more.
+    fn write_checksums_step(&mut self) -> Result<bool, StoreError> {
         for _ in 0..CHECKSUMS_PER_STEP {
             let Some((key, sum)) = self.changed.pop() else { return Ok(false) };
             match sum {
@@ -189,6 +241,12 @@ impl WriteTxn<'_> {
 
     /// Sets a key, outside the journal.
     pub fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let Some(changes) = self.collected_mut(table) else { return self.write_unjournaled(table, key, value) };
+        changes.set(table, key, Some(Some(value.to_vec())));
+        Ok(())
+    }
+
+    fn write_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         if self.append(table, key, value, false)? {
             return Ok(());
         }
@@ -199,11 +257,18 @@ impl WriteTxn<'_> {
     /// Writes a row after all others of its table, outside the journal. Fails if its key does not come after all
     /// others.
     pub fn append_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.write_collected(table)?;
         self.append(table, key, value, true).map(drop)
     }
 
     /// Removes a key, if present, outside the journal.
     pub fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        let Some(changes) = self.collected_mut(table) else { return self.remove_unjournaled(table, key) };
+        changes.set(table, key, Some(None));
+        Ok(())
+    }
+
+    fn remove_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         self.ensure_row_verified(table, key)?;
         let before = self.row_sum(table, key)?;
         self.remove(table, key, before)
@@ -221,6 +286,7 @@ impl WriteTxn<'_> {
 
     /// Removes all keys from `first` to `last`, outside the journal. [`WriteTxn::rows`] counts the pages that they fill.
     pub fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
+        self.write_collected(table)?;
         self.ensure_verified(table, first, Some(last))?;
         let mut cursor = self.transaction.open_rw_cursor(self.store.database(table))?;
         let (mut removed, mut found) = (Vec::new(), cursor.get(Some(first), None, SET_RANGE));
@@ -244,6 +310,7 @@ impl WriteTxn<'_> {
 
     /// Empties a table, outside the journal.
     pub fn clear(&mut self, table: Table) -> Result<(), StoreError> {
+        self.write_collected(table)?;
         for key in self.keys_with_prefix(Table::Checksums, &[table as u8])? {
             self.store.written(self.transaction.del(self.store.database(Table::Checksums), &key, None))?;
         }
@@ -265,6 +332,19 @@ impl WriteTxn<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Records the old value of a key in the journal and collects its new one.
+    fn collect(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        let before = self.lookup(table, key, true)?.map(<[u8]>::to_vec);
+        if before.is_none() && value.is_none() {
+            return Ok(());
+        }
+        self.record(table, key, before.as_deref());
+        match value {
+            Some(value) => self.put_unjournaled(table, key, value),
+            None => self.delete_unjournaled(table, key),
+        }
     }
 
     /// Records the old value of a key in the journal.
@@ -302,7 +382,7 @@ impl WriteTxn<'_> {
 
     /// Makes all changes visible, but not yet durable.
     pub(super) fn commit_unsynced(mut self) -> Result<(), StoreError> {
-        while self.write_checksums_step()? {}
+        while self.prepare_commit_step()? {}
         let WriteTxn { transaction, store, .. } = self;
         store.written(transaction.commit())?;
         store.durability.iter().for_each(Durability::on_commit);
@@ -330,11 +410,15 @@ impl Verify for WriteTxn<'_> {
 
 impl Read for WriteTxn<'_> {
     fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
-        self.verified_row(table, key, is_checked)
+        match self.collected.as_ref().and_then(|changes| changes.get(table, key)) {
+            Some(value) => Ok(value),
+            None => self.verified_row(table, key, is_checked),
+        }
     }
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
-        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop(), Some(self)))
+        let changes = self.collected.as_ref().and_then(|changes| changes.tables.get(&table));
+        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop(), Some(self)).with_changes(changes))
     }
 
     fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
@@ -345,6 +429,9 @@ impl Read for WriteTxn<'_> {
 impl Write for WriteTxn<'_> {
     /// Sets a key and records its old value in the journal.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        if self.collected_mut(table).is_some() {
+            return self.collect(table, key, Some(value));
+        }
         let before = self.record_present(table, key)?;
         if before.is_none() {
             self.record(table, key, None);
@@ -355,6 +442,12 @@ impl Write for WriteTxn<'_> {
     /// Sets a key that the caller knows to be absent, which saves looking up an old value. Fails if the key is present.
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.record(table, key, None);
+        if self.collected_mut(table).is_some() {
+            if self.lookup(table, key, false)?.is_some() {
+                return Err(StoreError::Damaged("a new key is already present"));
+            }
+            return self.put_unjournaled(table, key, value);
+        }
         match self.append(table, key, value, false)? {
             true => Ok(()),
             false => Err(StoreError::Damaged("a new key is already present")),
@@ -364,6 +457,10 @@ impl Write for WriteTxn<'_> {
     /// Sets a key whose old value the caller knows, which saves looking it up.
     fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
         let Some(before) = before else { return self.insert(table, key, value) };
+        if self.collected_mut(table).is_some() {
+            self.record(table, key, Some(before));
+            return self.put_unjournaled(table, key, value);
+        }
         self.ensure_row_verified(table, key)?;
         self.record(table, key, Some(before));
         self.overwrite(table, key, RangeSum::of_value(table, key, before), value)
@@ -371,6 +468,9 @@ impl Write for WriteTxn<'_> {
 
     /// Removes a key, if present, and records its value in the journal.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        if self.collected_mut(table).is_some() {
+            return self.collect(table, key, None);
+        }
         match self.record_present(table, key)? {
             Some(before) => self.remove(table, key, before),
             None => Ok(()),
@@ -425,7 +525,10 @@ pub fn journals_equal_except(a: &[u8], b: &[u8], but_in: Table) -> bool {
 }
 
 /// New values by key; `None` for a removed key.
-pub(super) type TableChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+pub(super) type TableChanges = BTreeMap<Key, Option<Vec<u8>>>;
+
+/// A key. Most are short enough to lie in the map itself, where a search compares them without following a pointer.
+type Key = SmallVec<[u8; 32]>;
 
 /// The replaced change of a key; `None` if there was no change.
 type ReplacedChange = (Table, Vec<u8>, Option<Option<Vec<u8>>>);
@@ -434,7 +537,10 @@ type ReplacedChange = (Table, Vec<u8>, Option<Option<Vec<u8>>>);
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     tables: BTreeMap<Table, TableChanges>,
+    /// Bytes of all keys and values.
     bytes: usize,
+    /// Number of changed keys.
+    count: usize,
     /// The changes that those since the savepoint replaced, oldest first; `None` without a savepoint.
     replaced: Option<Vec<ReplacedChange>>,
     /// Number of changes and reverts.
@@ -460,16 +566,41 @@ impl Changes {
         }
     }
 
+    /// Returns the new value of a key; the inner `None` if it was removed, the outer one if it was not changed.
+    fn get(&self, table: Table, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.tables.get(&table)?.get(key).map(Option::as_deref)
+    }
+
+    /// Takes the first change in the order of tables and keys.
+    fn pop_first(&mut self) -> Option<(Table, Key, Option<Vec<u8>>)> {
+        let mut first = self.tables.first_entry()?;
+        let table = *first.key();
+        let Some((key, value)) = first.get_mut().pop_first() else {
+            first.remove();
+            return self.pop_first();
+        };
+        self.count -= 1;
+        self.bytes -= key.len() + value.as_ref().map_or(0, Vec::len);
+        Some((table, key, value))
+    }
+
+    /// Returns the bytes of memory that the changes take, by the allocations of a map's entry.
+    fn memory(&self) -> usize {
+        self.bytes + self.count * ENTRY_BYTES
+    }
+
     /// Sets or removes the change of a key.
     fn set(&mut self, table: Table, key: &[u8], change: Option<Option<Vec<u8>>>) {
         let size = |change: &Option<Vec<u8>>| key.len() + change.as_ref().map_or(0, Vec::len);
         self.bytes += change.as_ref().map_or(0, size);
+        let is_change = change.is_some();
         let changes = self.tables.entry(table).or_default();
         let old = match change {
-            Some(change) => changes.insert(key.to_vec(), change),
+            Some(change) => changes.insert(Key::from_slice(key), change),
             None => changes.remove(key),
         };
         self.bytes -= old.as_ref().map_or(0, size);
+        self.count = self.count + usize::from(is_change) - usize::from(old.is_some());
         if let Some(replaced) = &mut self.replaced {
             replaced.push((table, key.to_vec(), old));
         }
@@ -589,6 +720,12 @@ mod tests {
             drop(walk);
             let changed: usize = kept.tables.values().flatten().map(|(k, v)| k.len() + v.as_ref().map_or(0, Vec::len)).sum();
             prop_assert_eq!(kept.bytes(), changed);
+            prop_assert_eq!(kept.count, kept.tables.values().flatten().count());
+            // The changes come out in the order of their keys, and then none are left.
+            let all: Vec<_> = kept.tables.get(&TABLE).cloned().unwrap_or_default().into_iter().collect();
+            let taken: Vec<_> = std::iter::from_fn(|| kept.pop_first()).map(|(_, key, value)| (key, value)).collect();
+            prop_assert_eq!(taken, all);
+            prop_assert_eq!((kept.bytes(), kept.count), (0, 0));
         }
     }
 
@@ -607,6 +744,44 @@ mod tests {
         batch.delete_range_unjournaled(TABLE, b"b", b"b").unwrap();
         counts.push(batch.rows());
         assert_eq!(counts, [0, 2, 2 + 4, 6 + 1, 7 + 4]);
+    }
+
+    #[test]
+    fn collected_changes_are_read_at_once_and_written_once_however_often_a_row_changes() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        batch.put(TABLE, b"b", b"stored").unwrap();
+        batch.commit().unwrap();
+        let mut batch = store.begin_write().unwrap();
+        batch.collect_changes();
+        for number in 0..100u8 {
+            batch.put(TABLE, b"a", &[number]).unwrap();
+            assert_eq!(batch.get(TABLE, b"a").unwrap(), Some(&[number][..]));
+        }
+        batch.delete(TABLE, b"b").unwrap();
+        assert_eq!(batch.get(TABLE, b"b").unwrap(), None);
+        assert_eq!((batch.rows(), batch.collected_bytes()), (2, 2 * ENTRY_BYTES + 3));
+        // The rows of the store are still as before.
+        assert_eq!(batch.raw_row(TABLE, b"a").unwrap(), None);
+        assert!(batch.raw_row(TABLE, b"b").unwrap().is_some());
+        while batch.prepare_commit_step().unwrap() {}
+        // Two rows and the checksum of their range.
+        assert_eq!((batch.rows(), batch.collected_bytes()), (2 + 2, 0));
+        assert!(batch.raw_row(TABLE, b"a").unwrap().is_some());
+        batch.commit().unwrap();
+        assert_eq!(entries(&mut store.snapshot().unwrap().cursor(TABLE).unwrap(), true), [(b"a".to_vec(), vec![99])]);
+    }
+
+    #[test]
+    fn a_collected_row_that_is_inserted_twice_is_damage() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        batch.insert(TABLE, b"stored", b"1").unwrap();
+        batch.collect_changes();
+        batch.insert(TABLE, b"collected", b"1").unwrap();
+        for key in [&b"stored"[..], b"collected"] {
+            assert!(matches!(batch.insert(TABLE, key, b"2"), Err(StoreError::Damaged(_))));
+        }
     }
 
     #[test]

@@ -73,6 +73,9 @@ impl Writer {
 
     fn changed<'s>(&mut self, store: &'s Store) -> WriteTxn<'s> {
         let mut batch = store.begin_write().expect("a batch");
+        if self.random.below(2) == 0 {
+            batch.collect_changes();
+        }
         for _ in 0..2 + self.random.below(6) {
             let table = [Table::Accounts, Table::Harvests][self.random.below(2)];
             let key = (self.random.below(60) as u32).to_be_bytes();
