@@ -286,9 +286,11 @@ impl<'s> Node<'s> {
             || self.broker.has_work(!self.mempool.has_work())
     }
 
-    /// Returns whether no client has made a request for [`IDLE_AFTER`] and no websocket session is open.
+    /// Returns whether no client has made a request for [`IDLE_AFTER`], and no websocket session and no event stream is open.
     fn is_idle(&self, now: LoopTime) -> bool {
-        now.monotonic.saturating_sub(self.last_request) > IDLE_AFTER && self.broker.usage().sessions == 0
+        now.monotonic.saturating_sub(self.last_request) > IDLE_AFTER
+            && self.broker.usage().sessions == 0
+            && self.events.streams() == 0
     }
 
     fn status(&self) -> NodeStatus {
