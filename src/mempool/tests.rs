@@ -280,7 +280,7 @@ fn a_surplus_cosignature_is_neutral_when_repeated() {
         assert!(scene.add_remote(transaction).is_ok());
     }
     assert!(is_rejected_with(ValidationResult::Neutral, &scene.add_remote(&dearer)));
-    assert_eq!(scene.pool.in_fee_order()[0].cosignatures(), [agreed.clone()]);
+    assert_eq!(scene.pool.in_fee_order()[0].cosignatures(), std::slice::from_ref(&agreed));
     // It is known at once that this signature will not be confirmed, and remains known over a rebuild.
     for _ in 0..2 {
         let no_use = Some(Fate::Rejected(ValidationResult::FailureMultisigNoMatchingMultisig));
