@@ -218,6 +218,26 @@ fn a_rolled_back_transaction_that_is_not_valid_any_more_is_replaced() {
 }
 
 #[test]
+fn a_multisig_transaction_waits_although_its_inner_one_is_confirmed_in_another_as_in_nis1() {
+    let mut world = World::new();
+    let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(10 * BALANCE).0 };
+    let account = Account { first_height: 1, balance, min_cosignatories: 2, ..Account::default() };
+    world.scene.put_account_of(address_of(&pair_of(MULTISIG).public()), &account);
+    let (now, deadline) = (world.now, Timestamp(world.now.0 + 60));
+    let waiting = payment(MULTISIG, 0, now, deadline);
+    assert!(world.announce(&waiting).is_ok());
+    // The other cosignatory has begun the same.
+    let other = signed(COSIGNATORIES[1], now, deadline, waiting.body.clone());
+    world.add_block(vec![other.clone()]);
+    let words = |world: &mut World| {
+        [waiting.hash(), waiting.inner().unwrap().hash(), other.hash()].map(|hash| world.status(hash)["status"].clone())
+    };
+    assert_eq!(words(&mut world), ["unconfirmed", "confirmed", "confirmed"]);
+    world.pass(100);
+    assert_eq!(words(&mut world), ["expired", "confirmed", "confirmed"]);
+}
+
+#[test]
 fn a_rolled_back_rent_of_a_namespace_names_the_rent_of_another_account_that_replaced_it() {
     let mut world = World::new();
     for name in [30, 31] {
