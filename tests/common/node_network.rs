@@ -89,6 +89,13 @@ impl Member {
         self.is_paused = false;
     }
 
+    /// Ends the harvesting of the account whose key has this number.
+    pub fn end_harvesting(&self, key: u64) {
+        let body = json!({ "value": private_key(key).printed().as_str() }).to_string();
+        let answer = self.request(|client| client.post("/account/lock", &body));
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+
     /// Returns whether the process runs and does not stand still.
     pub fn is_serving(&self) -> bool {
         self.node.is_some() && !self.is_paused

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nisd::model::Amount;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::common::bookkeeper::{Books, RollbackCounts, StreamEvent, Undoing};
 use crate::common::daemon::wait_for;
@@ -22,7 +22,7 @@ const ACCOUNTS: std::ops::Range<u64> = 10..210;
 /// What each account has at first, in whole units.
 const BALANCE: u64 = 1_000;
 /// Seconds of disturbances by default.
-const SECONDS: u64 = 14;
+const SECONDS: u64 = 8;
 /// Blocks that the nodes make together in a minute at first, and if the disturbances last for more than a minute: the
 /// difficulty soon slows them down tenfold.
 const BLOCKS_PER_MINUTE: u64 = 100;
@@ -264,8 +264,14 @@ impl World {
         away(self, false, 1_500);
     }
 
-    /// Lets the nodes have one chain and the clients read it to its end. Compares the books with it.
+    /// Lets the nodes have one chain, which does not grow any more, and the clients read it to its end. Compares the books
+    /// with it.
     fn settle(&mut self) {
+        // Of equally good branches, the next block decides.
+        self.members[1..].iter().zip(&NODES[1..]).for_each(|(member, key)| member.end_harvesting(*key));
+        self.wait_for_one_tip();
+        self.members[0].end_harvesting(NODES[0]);
+        self.wait_for_one_tip();
         let mut open: BTreeSet<usize> = (0..self.clients.len()).collect();
         let begun = Instant::now();
         while let Some(number) = open.first().copied() {
@@ -278,11 +284,17 @@ impl World {
         }
     }
 
+    fn wait_for_one_tip(&mut self) {
+        wait_for("one chain", || {
+            self.turn(false);
+            let tips: Vec<_> = self.members.iter().map(tip).collect();
+            tips.iter().all(|tip| *tip == tips[0]).then_some(())
+        });
+    }
+
     /// Compares the books of a client with the chain of a node; returns `false` if the chain has gone on meanwhile.
     fn is_right(&self, number: usize, member: &Member) -> bool {
-        let (books, tip) =
-            (&self.clients[number].state.0, || member.request(|client| client.get("/chain/last-block")).json());
-        let before = tip();
+        let (books, before) = (&self.clients[number].state.0, tip(member));
         let height = before["height"].as_u64().expect("a height");
         let told = height + 1 - books.confirmations;
         if books.last_block().map(|(height, _)| height) != Some(told) {
@@ -303,7 +315,7 @@ impl World {
         }
         let blocks: Vec<_> = (1..=told).map(|height| member.block(height)).collect();
         let confirmed = self.confirmed(member, told);
-        if tip() != before {
+        if tip(member) != before {
             return false;
         }
         let mut entries = books.entries.iter().peekable();
@@ -339,6 +351,11 @@ impl World {
         }
         confirmed
     }
+}
+
+/// Returns the last block of a node.
+fn tip(member: &Member) -> Value {
+    member.request(|client| client.get("/chain/last-block")).json()
 }
 
 /// `NISD_KILL_SECONDS=…` sets the time in which nodes and clients are killed, and `NISD_KILL_SEED=…` the random choices.
