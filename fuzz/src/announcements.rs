@@ -415,7 +415,7 @@ impl<'g> Harness<'g> {
         let Some(switch) = self.harvest() else { return };
         self.height = switch.tip;
         let confirmed: BTreeSet<Hash256> = switch.confirmed.iter().copied().collect();
-        self.pool.chain_changed(confirmed.clone(), switch.returned);
+        self.pool.chain_changed(switch.common, confirmed.clone(), switch.returned);
         let confirmed = self.pool.by_fee().filter(|root| confirmed.contains(&root.hashes.own)).count();
         assert_eq!(confirmed, 0, "what is confirmed is gone at once");
     }
@@ -465,7 +465,7 @@ impl<'g> Harness<'g> {
         batch.commit().expect("a store that works");
         self.height = to;
         self.rolled_back.extend(returned.iter().map(Transaction::hash));
-        self.pool.chain_changed(BTreeSet::new(), returned.into());
+        self.pool.chain_changed(to, BTreeSet::new(), returned.into());
     }
 
     /// Asserts that each lookup of the mempool finds what it holds.

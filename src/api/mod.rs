@@ -45,7 +45,7 @@ pub(crate) mod url;
 pub use accounts::{AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigInfo};
 pub use blocks::BlockBody;
 pub use error::ApiError;
-pub use events::EventFeed;
+pub use events::{EventFeed, MempoolEvent};
 pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of};
 pub use namespaces::RentedNamespaces;
 pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, OPENAPI, RequestResult, ResultKind};

@@ -7,7 +7,7 @@ use super::{ApiError, View};
 use crate::budget::cost;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::hex_text::decode_hex;
-use crate::mempool::{Fate, FateRecord, MempoolEntry};
+use crate::mempool::{Conflict, Fate, FateRecord, MempoolEntry};
 use crate::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
 use crate::rules::ValidationResult;
 use crate::state;
@@ -75,7 +75,7 @@ impl View for TransactionStatus {
                 Fate::Rejected(_) => "rejected",
                 Fate::Expired => "expired",
                 Fate::Displaced => "displaced",
-                Fate::Replaced(_) => "replaced",
+                Fate::Replaced(..) => "replaced",
             },
             Status::Unknown { .. } => "unknown",
         };
@@ -97,13 +97,21 @@ impl View for TransactionStatus {
             Status::Ended(FateRecord { fate, at }) => {
                 sink.i32("since", at.0);
                 let result = match fate {
-                    Fate::Rejected(result) | Fate::Replaced(result) => *result,
+                    Fate::Rejected(result) | Fate::Replaced(result, _) => *result,
                     Fate::Expired => ValidationResult::FailurePastDeadline,
                     Fate::Displaced => ValidationResult::FailureTransactionCacheTooFull,
                 };
                 sink.i32("code", result.code());
                 sink.string("message", Some(result.name()));
                 sink.string("reason", Some(&result.explanation()));
+                if let Fate::Replaced(_, Some(Conflict { hash, height })) = fate {
+                    sink.object("conflict", |sink| {
+                        sink.bytes("hash", Some(&hash.0));
+                        if let Some(height) = height {
+                            sink.u64("height", height.0);
+                        }
+                    });
+                }
             }
             Status::Unknown { known_since } => sink.i32("knownSince", known_since.0),
         }

@@ -61,14 +61,18 @@ impl Mempool {
         check_signatures(&root, confirmed, &mut self.verifier)?;
         root.id = self.next_id();
         let hash = root.hashes.own;
+        let own = root.hashes.clone();
         let outcome = self.content.insert(root, confirmed, &mut self.newly_accepted);
         match &outcome {
             // A cosignature also changes what is known of its multisig transaction.
-            Ok(()) => {
-                self.fates.changed.push(hash);
-                let accepted = self.content.by_hash(&hash);
-                self.fates.changed.extend(accepted.into_iter().flat_map(|entry| entry.hashes.all()));
-            }
+            Ok(()) => match self.by_hash(&hash).map(|accepted| accepted.hashes.clone()) {
+                Some(hashes) => self.fates.changed.extend(hashes.all()),
+                // The signer has signed before; the mempool forgets this signature when it is rebuilt.
+                None => {
+                    let fate = Fate::Rejected(ValidationResult::FailureMultisigNoMatchingMultisig);
+                    self.fates.drop(&own, fate, confirmed.now);
+                }
+            },
             Err(Rejection::Result(result)) if *result != ValidationResult::Neutral => {
                 self.fates.reject(hash, Fate::Rejected(*result), confirmed.now);
             }

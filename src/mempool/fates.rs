@@ -5,13 +5,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::conflicts::Conflict;
 use crate::model::transaction::Hashes;
 use crate::model::{Hash256, Timestamp};
 use crate::rules::ValidationResult;
 
 /// How long a fate is remembered, in seconds.
 const REMEMBERED_SECONDS: i32 = 24 * 60 * 60;
-/// Maximum number of hashes of rejected transactions, and of accepted ones: about 3 MB each.
+/// Maximum number of hashes of rejected transactions, and of accepted ones: about 5 MB each.
 pub const MAX_FATES: usize = 20_000;
 
 /// Why a transaction is not in the mempool.
@@ -23,8 +24,9 @@ pub enum Fate {
     Expired,
     /// The mempool was full, and others have higher fees or importances.
     Displaced,
-    /// It was confirmed, its block was rolled back, and with this result it is invalid in the chain that replaced it.
-    Replaced(ValidationResult),
+    /// It was confirmed, its block was rolled back, and with this result it is invalid in the chain that replaced it; the
+    /// transaction with which it conflicts, if there is one.
+    Replaced(ValidationResult, Option<Conflict>),
 }
 
 /// A fate, and when it came, in network time.
@@ -166,7 +168,7 @@ mod tests {
     fn the_last_fate_counts_and_outlives_the_first_one() {
         let mut fates = Fates::default();
         fates.tick(Timestamp(1));
-        let replaced = Fate::Replaced(ValidationResult::FailureInsufficientBalance);
+        let replaced = Fate::Replaced(ValidationResult::FailureInsufficientBalance, None);
         fates.drop(&hashes(1), Fate::Displaced, Timestamp(1));
         fates.drop(&hashes(1), replaced, Timestamp(50));
         fates.drop(&hashes(2), Fate::Expired, Timestamp(2 + REMEMBERED_SECONDS));

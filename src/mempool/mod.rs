@@ -5,6 +5,7 @@
 //! step; meanwhile queries return the previous content.
 
 mod admission;
+mod conflicts;
 mod fates;
 mod rebuild;
 mod recent_results;
@@ -17,6 +18,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use conflicts::Conflict;
 pub use fates::{Fate, FateRecord, Fates, MAX_FATES};
 pub use recent_results::{ContentHash, MAX_RESULTS, RecentResults};
 
@@ -192,6 +194,11 @@ impl Mempool {
         self.recent_results.len()
     }
 
+    /// Returns the id of the transaction that arrived last.
+    pub fn last_id(&self) -> u64 {
+        self.last_id
+    }
+
     fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -289,9 +296,9 @@ impl Mempool {
         by_id.range((Bound::Excluded(id), Bound::Unbounded)).filter_map(|(_, number)| entries.get(number))
     }
 
-    /// Returns the transaction with a hash, or the one that contains it.
+    /// Returns the transaction with a hash, or the one that contains it. None contains a surplus cosignature.
     pub fn by_hash(&self, hash: &Hash256) -> Option<&MempoolEntry> {
-        self.content.by_hash(hash)
+        self.content.by_hash(hash).filter(|entry| entry.hashes.all().any(|own| own == hash))
     }
 
     /// Returns the transaction with the lowest hash above one, or the lowest of all after the hash 0.

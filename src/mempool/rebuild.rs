@@ -31,6 +31,8 @@ pub struct Rebuild {
     pending: VecDeque<u64>,
     /// Transactions of replaced blocks that are still to be accepted, after `pending`.
     returned: VecDeque<Transaction>,
+    /// The last block before all replaced ones of which transactions return.
+    common: Height,
 }
 
 impl Mempool {
@@ -57,8 +59,9 @@ impl Mempool {
                 let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);
                 added.confirmed.extend(transactions.map(|transaction| transaction.hash()));
                 added.next = added.next.next();
-                if added.next > added.last {
-                    self.chain_changed(BTreeSet::new(), Vec::new());
+                let last = added.last;
+                if added.next > last {
+                    self.chain_changed(last, BTreeSet::new(), Vec::new());
                 }
             } else {
                 budget.charge(UNITS_PER_TRANSACTION);
@@ -78,9 +81,9 @@ impl Mempool {
         }
     }
 
-    /// Records a chain update: transactions with the hashes `confirmed` are confirmed, and `returned` of replaced blocks
-    /// are unconfirmed again. Starts a rebuild unless there is nothing to do.
-    pub fn chain_changed(&mut self, mut confirmed: BTreeSet<Hash256>, returned: Vec<Transaction>) {
+    /// Records a chain update above the block at the height `common`: transactions with the hashes `confirmed` are
+    /// confirmed, and `returned` of replaced blocks are unconfirmed again. Starts a rebuild unless there is nothing to do.
+    pub fn chain_changed(&mut self, common: Height, mut confirmed: BTreeSet<Hash256>, returned: Vec<Transaction>) {
         if let Some(added) = self.added_blocks.take() {
             confirmed.extend(added.confirmed);
         }
@@ -94,7 +97,7 @@ impl Mempool {
             unfinished.returned.retain(|transaction| !confirmed.contains(&transaction.hash()));
         }
         let pending = self.content.by_fee.iter().map(|(.., number)| *number).collect();
-        self.begin_rebuild(pending, returned);
+        self.begin_rebuild(pending, common, returned);
     }
 
     fn is_idle(&self) -> bool {
@@ -115,7 +118,7 @@ impl Mempool {
             self.drop(root, Fate::Expired, now);
         }
         if has_expired {
-            self.begin_rebuild(self.content.entries.keys().copied().collect(), Vec::new());
+            self.begin_rebuild(self.content.entries.keys().copied().collect(), Height(u64::MAX), Vec::new());
         }
     }
 
@@ -125,12 +128,18 @@ impl Mempool {
         self.newly_left.push_back((root, FateRecord { fate, at: now }));
     }
 
-    fn begin_rebuild(&mut self, pending: VecDeque<u64>, returned: Vec<Transaction>) {
-        // Returned transactions that an unfinished rebuild has not reached are kept.
-        let unfinished = self.rebuild.take().map_or_else(VecDeque::new, |unfinished| unfinished.returned);
-        let returned = unfinished.into_iter().chain(returned).collect();
+    fn begin_rebuild(&mut self, pending: VecDeque<u64>, common: Height, returned: Vec<Transaction>) {
         let content = MempoolContent { next_number: self.content.next_number, ..MempoolContent::default() };
-        self.rebuild = Some(Rebuild { content, pending, returned });
+        let mut rebuild = Rebuild { content, pending, returned: returned.into(), common };
+        // Returned transactions that an unfinished rebuild has not reached are kept.
+        if let Some(mut unfinished) = self.rebuild.take()
+            && !unfinished.returned.is_empty()
+        {
+            unfinished.returned.append(&mut rebuild.returned);
+            rebuild.returned = unfinished.returned;
+            rebuild.common = common.min(unfinished.common);
+        }
+        self.rebuild = Some(rebuild);
     }
 
     /// Returns whether a rebuild is in progress.
@@ -164,17 +173,26 @@ impl Mempool {
             self.rebuild = None;
             return Ok(());
         };
-        match outcome {
+        let result = match outcome {
+            Ok(()) => return Ok(()),
             Err(Rejection::Store(error)) => return Err(error),
-            // It has become invalid and is dropped.
-            Err(Rejection::Result(result)) if result != ValidationResult::Neutral => {
-                // Nobody finds it any more from now on, not only when the rebuild is complete.
-                taken_over.iter().for_each(|number| _ = self.content.entries.remove(number));
-                let fate = if taken_over.is_none() { Fate::Replaced(result) } else { Fate::Rejected(result) };
-                self.drop(root, fate, confirmed.now);
-            }
-            _ => {}
+            Err(Rejection::Result(result)) => result,
+            // NIS1 has no result for it.
+            Err(Rejection::Exception(_)) => ValidationResult::FailureUnknown,
+        };
+        if rebuild.content.by_hash.contains_key(&root.hashes.own) {
+            return Ok(());
         }
+        // It has become invalid and is dropped.
+        let fate = match taken_over {
+            // Nobody finds it any more from now on, not only when the rebuild is complete.
+            Some(number) => {
+                self.content.entries.remove(&number);
+                Fate::Rejected(result)
+            }
+            None => Fate::Replaced(result, rebuild.content.conflict(&root, result, rebuild.common, confirmed)?),
+        };
+        self.drop(root, fate, confirmed.now);
         Ok(())
     }
 

@@ -206,7 +206,7 @@ fn rebuilding_the_mempool_publishes_nothing() {
     let (kept, confirmed) = (payment(1, 1), payment(2, 1));
     assert!(scene.announce(&kept).is_ok() && scene.announce(&confirmed).is_ok());
     assert_eq!(scene.published().len(), 2);
-    scene.pool.chain_changed(hashes(&[&confirmed]), Vec::new());
+    scene.pool.chain_changed(Height(1000), hashes(&[&confirmed]), Vec::new());
     assert_eq!(scene.published(), []);
     assert_eq!(scene.pool.in_fee_order(), [Rc::new(kept)]);
 }
@@ -215,9 +215,9 @@ fn rebuilding_the_mempool_publishes_nothing() {
 fn a_rolled_back_transaction_is_published_once() {
     let mut scene = Scene::new();
     let returned = [payment(1, 1), payment(2, 1)];
-    scene.pool.chain_changed(BTreeSet::new(), returned.to_vec());
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), returned.to_vec());
     scene.work();
-    scene.pool.chain_changed(BTreeSet::new(), Vec::new());
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
     assert_eq!(scene.published(), returned);
     assert_eq!(scene.pool.len(), 2);
 }
@@ -226,9 +226,9 @@ fn a_rolled_back_transaction_is_published_once() {
 fn a_rolled_back_transaction_that_is_confirmed_again_does_not_return_to_the_mempool() {
     let mut scene = Scene::new();
     let [back, still_out, gone] = [payment(1, 1), payment(2, 1), payment(3, 1)];
-    scene.pool.chain_changed(BTreeSet::new(), vec![gone.clone(), back.clone(), still_out.clone()]);
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), vec![gone.clone(), back.clone(), still_out.clone()]);
     scene.work();
-    scene.pool.chain_changed(hashes(&[&gone, &still_out]), Vec::new());
+    scene.pool.chain_changed(Height(1000), hashes(&[&gone, &still_out]), Vec::new());
     assert_eq!(scene.published(), [gone, back.clone()]);
     assert_eq!(scene.pool.in_fee_order(), [Rc::new(back)]);
 }
@@ -280,7 +280,56 @@ fn a_surplus_cosignature_is_neutral_when_repeated() {
         assert!(scene.add_remote(transaction).is_ok());
     }
     assert!(is_rejected_with(ValidationResult::Neutral, &scene.add_remote(&dearer)));
-    assert_eq!(scene.pool.in_fee_order()[0].cosignatures(), [agreed]);
+    assert_eq!(scene.pool.in_fee_order()[0].cosignatures(), std::slice::from_ref(&agreed));
+    // It is known at once that this signature will not be confirmed, and remains known over a rebuild.
+    for _ in 0..2 {
+        let no_use = Some(Fate::Rejected(ValidationResult::FailureMultisigNoMatchingMultisig));
+        assert_eq!([&begun, &agreed, &dearer].map(|one| fate(&scene, one)), [None, None, no_use]);
+        assert!(scene.pool.by_hash(&dearer.hash()).is_none() && scene.pool.by_hash(&agreed.hash()).is_some());
+        scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
+        scene.published();
+    }
+}
+
+#[test]
+fn a_rolled_back_transaction_that_cannot_return_names_the_one_of_the_mempool_that_prevents_it() {
+    let mut scene = Scene::new();
+    let (poor, spending, other) = (payment(1, 60), payment(1, 50), multisig_of(2));
+    // Around the same inner transaction.
+    let same = multisig();
+    assert!(scene.announce(&other).is_ok() && scene.announce(&spending).is_ok());
+    let unpaid = payment(3, 1_000);
+    scene.pool.chain_changed(Height(999), BTreeSet::new(), vec![poor.clone(), same.clone(), unpaid.clone()]);
+    assert_eq!(scene.published(), [other.clone(), spending.clone()], "those that arrived before");
+    let found = |one: &Transaction| scene.pool.fates.get(&one.hash(), NOW).map(|record| record.fate);
+    let by = |prevents: &Transaction| Some(Conflict { hash: prevents.hash(), height: None });
+    use ValidationResult::{FailureInsufficientBalance, Neutral};
+    assert_eq!(found(&poor), Some(Fate::Replaced(FailureInsufficientBalance, by(&spending))));
+    assert_eq!(found(&same), Some(Fate::Replaced(Neutral, by(&other))));
+    assert_eq!(found(&unpaid), Some(Fate::Replaced(FailureInsufficientBalance, None)));
+    assert_eq!(scene.pool.len(), 2);
+}
+
+#[test]
+fn a_transaction_that_a_rebuild_cannot_validate_is_rejected_and_does_not_vanish() {
+    let mut scene = Scene::new();
+    let unknown = |signer: u8| {
+        let quantity = crate::model::Mosaic { id: crate::model::MosaicId::parse("no:such").unwrap(), quantity: 1 };
+        let Body::Transfer(body) = transfer(1) else { unreachable!() };
+        let mut transaction = unsigned(signer, Body::Transfer(Transfer { mosaics: vec![quantity], ..body }));
+        transaction.version = wire_version(BYTE, 2);
+        transaction.signature = Some(pair(signer).sign(&transaction.signed_bytes()));
+        transaction
+    };
+    let (waiting, returned) = (unknown(1), unknown(2));
+    assert!(matches!(scene.announce(&returned), Err(Rejection::Exception(_))));
+    scene.pool.add_unchecked(waiting.clone(), BYTE);
+    scene.pool.chain_changed(Height(999), BTreeSet::new(), vec![returned.clone()]);
+    assert_eq!(scene.published(), []);
+    let unknown = ValidationResult::FailureUnknown;
+    assert_eq!(fate(&scene, &waiting), Some(Fate::Rejected(unknown)));
+    assert_eq!(fate(&scene, &returned), Some(Fate::Replaced(unknown, None)));
+    assert_eq!((scene.pool.len(), scene.pool.newly_left.len()), (0, 2));
 }
 
 /// What became of a transaction, by all its hashes.
@@ -342,7 +391,7 @@ fn the_fate_of_a_transaction_that_a_block_makes_invalid_is_its_result() {
     let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(70).0 };
     put_account(&mut batch, &address(1), &Account { first_height: 1, balance, ..Account::default() }).unwrap();
     batch.commit().unwrap();
-    scene.pool.chain_changed(BTreeSet::new(), Vec::new());
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
     scene.published();
     let fates = [&first, &second].map(|one| fate(&scene, one));
     let invalid = Some(Fate::Rejected(ValidationResult::FailureInsufficientBalance));
@@ -358,7 +407,7 @@ fn a_transaction_that_a_rebuild_drops_is_not_found_any_more_before_the_rebuild_e
     let account = Account { first_height: 1, min_cosignatories: 2, ..Account::default() };
     put_account(&mut batch, &address(1), &account).unwrap();
     batch.commit().unwrap();
-    scene.pool.chain_changed(BTreeSet::new(), Vec::new());
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
     while scene.pool.newly_left.is_empty() {
         scene.work();
     }
@@ -374,9 +423,9 @@ fn the_fate_of_a_rolled_back_transaction_that_is_invalid_on_the_new_branch_is_re
     let mut scene = Scene::new();
     let returned = payment(1, 1_000);
     let valid = payment(1, 1);
-    scene.pool.chain_changed(BTreeSet::new(), vec![returned.clone(), valid.clone()]);
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), vec![returned.clone(), valid.clone()]);
     scene.published();
-    assert_eq!(fate(&scene, &returned), Some(Fate::Replaced(ValidationResult::FailureInsufficientBalance)));
+    assert_eq!(fate(&scene, &returned), Some(Fate::Replaced(ValidationResult::FailureInsufficientBalance, None)));
     assert_eq!(fate(&scene, &valid), None);
     assert!(scene.pool.by_hash(&valid.hash()).is_some());
 }
@@ -414,12 +463,12 @@ fn a_transaction_keeps_its_place_in_the_order_of_arrival_over_a_rebuild() {
     assert!(before.iter().map(|(_, hash)| *hash).eq([&first, &second, &begun, &third].map(Transaction::hash)));
     let place = before[1].0;
     assert!(scene.pool.arrived_after(place).map(|entry| entry.id).eq(before[2..].iter().map(|(id, _)| *id)));
-    scene.pool.chain_changed(hashes(&[&second]), vec![returned.clone()]);
+    scene.pool.chain_changed(Height(1000), hashes(&[&second]), vec![returned.clone()]);
     // Also while the rebuild is in progress, and if it begins anew.
     let kept = [before[0], before[2], before[3]];
     assert_eq!(arrivals(&scene), kept);
     (0..5).for_each(|_| scene.work());
-    scene.pool.chain_changed(BTreeSet::new(), Vec::new());
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
     scene.published();
     let after = arrivals(&scene);
     assert_eq!(after[..3], kept);
@@ -443,11 +492,11 @@ fn every_change_of_a_status_is_noted_and_a_rebuild_alone_is_none() {
     assert_eq!(changed(&mut scene), &all(&begun) | &all(&agreed), "a signature changes the status of all of them");
     assert!(scene.announce(&rejected).is_err() && scene.announce(&kept).is_err());
     assert_eq!(changed(&mut scene), all(&rejected), "a repeated one changes nothing");
-    scene.pool.chain_changed(BTreeSet::new(), Vec::new());
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
     scene.published();
     assert_eq!(changed(&mut scene), BTreeSet::new());
     let (returned, replaced) = (payment(3, 1), payment(3, 1_000));
-    scene.pool.chain_changed(BTreeSet::new(), vec![returned.clone(), replaced.clone()]);
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), vec![returned.clone(), replaced.clone()]);
     scene.published();
     assert_eq!(changed(&mut scene), &all(&returned) | &all(&replaced));
     scene.pool.tick(Timestamp(NOW.0 + 4_000), Duration::from_secs(10));

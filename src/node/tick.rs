@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::block_processor::BlockOrigin;
 use super::query_context::QueryContext;
 use super::{Import, Node, UNITS_PER_STEP};
+use crate::api::MempoolEvent;
 use crate::budget::Budget;
 use crate::chain::{ChainSnapshot, ChainUpdate, ConfirmedBlock};
 use crate::model::{Height, Timestamp};
@@ -75,14 +76,16 @@ impl Node<'_> {
         while let Some(transaction) = mempool.newly_accepted.pop_front() {
             if tells_events && let Some(entry) = mempool.by_hash(&transaction.hash()) {
                 let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
-                events.mempool_changed(entry, None, &chain)?;
+                let is_root = entry.hashes.own == transaction.hash();
+                let event = if is_root { MempoolEvent::Arrived } else { MempoolEvent::Cosigned };
+                events.mempool_changed(entry, event, &chain)?;
             }
             broker.on_transaction(transaction);
         }
         while let Some((entry, fate)) = mempool.newly_left.pop_front() {
             if tells_events {
                 let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
-                events.mempool_changed(&entry, Some(fate), &chain)?;
+                events.mempool_changed(&entry, MempoolEvent::Left(fate), &chain)?;
             }
         }
         Ok(())
@@ -170,7 +173,7 @@ impl Node<'_> {
         self.write_backoff.record_success();
         self.note_reorg(&chain_update, time);
         self.set_tip(chain_update.common, chain_update.tip, chain_update.undone)?;
-        self.mempool.chain_changed(chain_update.confirmed, chain_update.returned);
+        self.mempool.chain_changed(chain_update.common, chain_update.confirmed, chain_update.returned);
         Ok(())
     }
 

@@ -136,7 +136,7 @@ impl ValidationResult {
             }
             FailureWrongNetwork => "the transaction was made for another network than the node's",
             FailureMultisigNotACosigner => "the signer is no cosignatory of that account",
-            FailureMultisigNoMatchingMultisig => "the node does not know the transaction that this one cosigns",
+            FailureMultisigNoMatchingMultisig => "the node knows no transaction that waits for this signature",
             FailureTransactionNotAllowedForMultisig => {
                 "this is a multisig account; one of its cosignatories must send for it"
             }

@@ -153,7 +153,8 @@ pub fn describe_event(event: &Event) -> Option<String> {
         "undone" => [word("undone"), time("/timeStamp"), height, Some(payment(&event.data)), hash],
         "unconfirmed" => [word("unconfirmed"), time("/since"), Some(payment(&event.data)), signatures(&data), hash],
         "left" => {
-            let reason = [text("/reason"), text("/message").map(|name| format!("({name})"))];
+            let conflict = text("/conflict/hash").map(|hash| format!("in conflict with {hash}"));
+            let reason = [text("/reason"), text("/message").map(|name| format!("({name})")), conflict];
             let reason = reason.into_iter().flatten().collect::<Vec<_>>().join(" ");
             [word("left"), time("/since"), text("/status"), Some(reason), text("/hash")]
         }
@@ -383,7 +384,12 @@ mod tests {
         let expected = format!(
             "left  2015-03-29 00:06:25 UTC  rejected  insufficient balance (FAILURE_INSUFFICIENT_BALANCE)  {HASH}"
         );
-        assert_eq!(line("left", left), expected);
+        assert_eq!(line("left", left.clone()), expected);
+        let mut replaced = left;
+        replaced["conflict"] = json!({"hash": "cd", "height": 7});
+        assert!(
+            line("left", replaced).ends_with(&format!(" (FAILURE_INSUFFICIENT_BALANCE) in conflict with cd  {HASH}"))
+        );
         let block = json!({"confirmations": 1, "height": 3, "hash": HASH, "timeStamp": 0, "signer": "ab",
             "harvester": ALICE, "totalFee": 150_000, "transactions": 1});
         let expected = format!(

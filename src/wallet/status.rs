@@ -73,6 +73,17 @@ pub struct Reason {
     code: i32,
     message: String,
     reason: String,
+    /// Of a replaced one, the transaction with which it conflicts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conflict: Option<Conflict>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+struct Conflict {
+    hash: String,
+    /// Height of its block; none if it is unconfirmed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    height: Option<u64>,
 }
 
 impl TransactionStatus {
@@ -96,8 +107,14 @@ impl TransactionStatus {
 impl fmt::Display for TransactionStatus {
     /// Writes lines for people, without the last line end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let failed = |f: &mut fmt::Formatter<'_>, word, Reason { since, message, reason, .. }: &Reason| {
-            write!(f, "{word} since {}: {} ({})", utc(*since), printable(reason), printable(message))
+        let failed = |f: &mut fmt::Formatter<'_>, word, Reason { since, message, reason, conflict, .. }: &Reason| {
+            write!(f, "{word} since {}: {} ({})", utc(*since), printable(reason), printable(message))?;
+            let Some(Conflict { hash, height }) = conflict else { return Ok(()) };
+            write!(f, "\nin conflict with {}, ", printable(hash))?;
+            match height {
+                Some(height) => write!(f, "confirmed at height {height}"),
+                None => write!(f, "unconfirmed"),
+            }
         };
         match self {
             TransactionStatus::Unconfirmed { since, deadline, multisig } => {
@@ -203,7 +220,13 @@ mod tests {
             let text = format!("{word} {since}: too little (FAILURE_X)");
             (format!(r#"{{"status":"{word}"{because}"#), text, true)
         });
-        for (json, text, is_final) in cases.into_iter().chain(failures) {
+        let conflicts =
+            [(r#"{"hash":"cd","height":56}"#, "confirmed at height 56"), (r#"{"hash":"cd"}"#, "unconfirmed")];
+        let replaced = conflicts.map(|(conflict, words)| {
+            let json = failures[3].0.replace('}', &format!(r#","conflict":{conflict}}}"#));
+            (json, format!("{}\nin conflict with cd, {words}", failures[3].1), true)
+        });
+        for (json, text, is_final) in cases.into_iter().chain(failures).chain(replaced) {
             assert_eq!(shown(&json), (text, is_final), "{json}");
         }
         assert!(TransactionStatus::at_height(Height(7)).to_string().ends_with("at height 7"));

@@ -2,6 +2,7 @@
 
 mod block_download;
 mod byzantine_peers;
+mod event_books;
 mod fetch_client;
 mod nemesis_search;
 mod network_of_five;

@@ -86,7 +86,7 @@ impl Node<'_> {
         let hashes: BTreeSet<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
         let part = pushed_branch(self.store, &self.chain.network, block, None).unwrap();
         let reorg = process_branch(part, now).update.unwrap();
-        self.mempool.chain_changed(hashes, reorg.returned);
+        self.mempool.chain_changed(reorg.common, hashes, reorg.returned);
         self.rebuild(now);
     }
 

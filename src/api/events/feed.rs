@@ -53,6 +53,17 @@ impl FeedBlock {
     }
 }
 
+/// What happened to a transaction of the mempool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MempoolEvent {
+    /// It arrived.
+    Arrived,
+    /// It got a cosignature.
+    Cosigned,
+    /// It left without being confirmed.
+    Left(FateRecord),
+}
+
 /// A change of the mempool.
 pub struct MempoolChange {
     /// The top-level transaction.
@@ -61,8 +72,10 @@ pub struct MempoolChange {
     pub hashes: Hashes,
     /// The accounts that it affects, and the cosignatories of its account.
     pub accounts: Vec<Address>,
-    /// Why it left; `None` of one that arrived, or got a cosignature.
-    pub fate: Option<FateRecord>,
+    /// Its place in the order of arrival; a transaction that returns has another one.
+    pub id: u64,
+    /// What happened to it.
+    pub event: MempoolEvent,
     /// Its data, written when it is first told.
     pub text: OnceCell<Rc<[u8]>>,
     bytes: usize,
@@ -197,17 +210,17 @@ impl EventFeed {
 
 /// The mempool.
 impl EventFeed {
-    /// Records that a transaction has arrived or got a cosignature, or left (`fate`).
+    /// Records what happened to a transaction.
     pub fn mempool_changed(
         &mut self,
         entry: &MempoolEntry,
-        fate: Option<FateRecord>,
+        event: MempoolEvent,
         chain: &ChainSnapshot<'_>,
     ) -> Result<(), StoreError> {
         let accounts = [entry.accounts.as_slice(), &entry.cosignatories(chain)?].concat();
         let bytes = OVERHEAD + 4 * entry.bytes + accounts.len() * size_of::<Address>();
-        let (transaction, hashes) = (Rc::clone(&entry.transaction), entry.hashes.clone());
-        let change = MempoolChange { transaction, hashes, accounts, fate, text: OnceCell::new(), bytes };
+        let (transaction, hashes, id) = (Rc::clone(&entry.transaction), entry.hashes.clone(), entry.id);
+        let change = MempoolChange { transaction, hashes, accounts, id, event, text: OnceCell::new(), bytes };
         self.changes.push_back(Rc::new(change));
         self.change_bytes += bytes;
         while self.change_bytes > MAX_CHANGE_BYTES && self.changes.len() > 1 {

@@ -25,7 +25,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-pub use feed::{EventFeed, MAX_BYTES, MAX_CHANGE_BYTES};
+pub use feed::{EventFeed, MAX_BYTES, MAX_CHANGE_BYTES, MempoolEvent};
 
 use filter::{Filter, Kinds};
 use place::Place;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::streams::{BodyWriter, ResponseStream};
 use super::super::transaction_status::{TransactionStatus, signatures_of};
 use super::super::{ApiError, NodeContext, NodeStatus, View};
-use super::feed::{FeedBlock, HEARTBEAT, MempoolChange};
+use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, MempoolEvent};
 use super::filter::{Filter, Kinds};
 use super::place::{BlockName, END, Place, Position, short};
 use super::views::{BlockEvent, Rollback, SyncState, TransactionEvent, UnconfirmedEvent};
@@ -85,6 +85,8 @@ pub struct EventStream {
     /// Blocks of the next window.
     span: u64,
     mempool: MempoolPlace,
+    /// Id of the last transaction that had arrived when the listing of the mempool began. Later ones are told as changes.
+    listed: u64,
     status: &'static str,
     heartbeat: Duration,
 }
@@ -184,6 +186,7 @@ impl EventStream {
             window: None,
             span: u64::MAX,
             mempool: MempoolPlace::Start,
+            listed: 0,
             status: "",
             heartbeat: Duration::ZERO,
         }
@@ -477,6 +480,7 @@ impl EventStream {
             match self.mempool {
                 MempoolPlace::Start => {
                     self.mempool = MempoolPlace::Listing(Hash256::default(), node.events.next_change());
+                    self.listed = node.mempool.last_id();
                 }
                 MempoolPlace::Listing(last, changes) => match node.mempool.after(&last) {
                     None => self.mempool = MempoolPlace::Changes(changes),
@@ -484,6 +488,7 @@ impl EventStream {
                         self.mempool = MempoolPlace::Listing(entry.hashes.own, changes);
                         let concerns = |accounts: &[Address]| self.filter.has_one_of(accounts);
                         let is_told = self.filter.kinds.unconfirmed
+                            && entry.id <= self.listed
                             && (concerns(&entry.accounts) || concerns(&entry.cosignatories(&node.chain)?))
                             && self.filter.moves_mosaic(&entry.transaction);
                         if is_told {
@@ -511,22 +516,28 @@ impl EventStream {
         out: &mut Output<'_, '_>,
     ) -> Result<(), ApiError> {
         let Kinds { left, unconfirmed, .. } = self.filter.kinds;
-        let is_told = if change.fate.is_some() { left } else { unconfirmed }
-            && self.filter.has_one_of(&change.accounts)
-            && self.filter.moves_mosaic(&change.transaction);
+        let is_wanted = match change.event {
+            MempoolEvent::Left(_) => left,
+            // What has been listed is not told again.
+            MempoolEvent::Arrived => unconfirmed && change.id > self.listed,
+            MempoolEvent::Cosigned => unconfirmed,
+        };
+        let is_told =
+            is_wanted && self.filter.has_one_of(&change.accounts) && self.filter.moves_mosaic(&change.transaction);
         if !is_told {
             return Ok(());
         }
-        let (kind, text) = match (change.fate, change.text.get(), node.mempool.by_hash(&change.hashes.own)) {
-            (Some(fate), ..) => {
+        let entry = node.mempool.by_hash(&change.hashes.own).filter(|entry| entry.id == change.id);
+        let (kind, text) = match (change.event, change.text.get(), entry) {
+            (MempoolEvent::Left(fate), ..) => {
                 let text =
                     change.text.get_or_init(|| Rc::from(text(&TransactionStatus::ended(change.hashes.own, fate))));
                 ("left", Rc::clone(text))
             }
-            // It has been confirmed meanwhile, or its end follows.
-            (None, _, None) => return Ok(()),
-            (None, Some(text), Some(_)) => ("unconfirmed", Rc::clone(text)),
-            (None, None, Some(entry)) => {
+            // It has been confirmed meanwhile, or its end or its return follows.
+            (_, _, None) => return Ok(()),
+            (_, Some(text), Some(_)) => ("unconfirmed", Rc::clone(text)),
+            (_, None, Some(entry)) => {
                 let text = unconfirmed_text(entry, node)?;
                 ("unconfirmed", Rc::clone(change.text.get_or_init(|| text)))
             }

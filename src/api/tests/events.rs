@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::scene::*;
-use crate::api::Api;
+use crate::api::{Api, MempoolEvent};
 use crate::crypto::Signature;
 use crate::mempool::{Fate, FateRecord, MempoolEntry};
 use crate::model::{Address, Amount, Body, Height, Timestamp, Transaction};
@@ -172,9 +172,15 @@ impl<'a> Stream<'a> {
     fn announce(&mut self, transaction: Transaction) {
         let node = &mut self.node;
         self.scene.with_view(|chain| node.mempool.add(transaction, chain)).unwrap();
+        self.tell_arrivals();
+    }
+
+    /// Tells the stream what has arrived in the mempool, as the node does after each step.
+    fn tell_arrivals(&mut self) {
+        let node = &mut self.node;
         while let Some(transaction) = node.mempool.newly_accepted.pop_front() {
             if let Some(entry) = node.mempool.by_hash(&transaction.hash()) {
-                self.scene.with_view(|chain| node.events.mempool_changed(entry, None, chain)).unwrap();
+                self.scene.with_view(|chain| node.events.mempool_changed(entry, MempoolEvent::Arrived, chain)).unwrap();
             }
         }
     }
@@ -478,7 +484,7 @@ fn the_mempool_is_told_with_zero_confirmations_what_is_there_what_comes_and_what
     let entry = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
     let fate = Fate::Rejected(ValidationResult::FailureInsufficientBalance);
     let (events, fate) = (&mut stream.node.events, FateRecord { fate, at: Timestamp(9) });
-    scene.with_view(|chain| events.mempool_changed(&entry, Some(fate), chain)).unwrap();
+    scene.with_view(|chain| events.mempool_changed(&entry, MempoolEvent::Left(fate), chain)).unwrap();
     let told = stream.news();
     assert_eq!((told[0].kind.as_str(), told.len()), ("left", 1));
     assert_eq!(told[0].data["status"], "rejected");
@@ -494,6 +500,31 @@ fn the_mempool_is_told_with_zero_confirmations_what_is_there_what_comes_and_what
 }
 
 #[test]
+fn a_transaction_is_told_once_whether_it_arrives_before_or_after_the_listing_or_returns_from_a_block() {
+    let scene = with_payments(1);
+    scene.fund_address(address_of(&pair().public()));
+    let mut stream = Stream::new(&scene, "confirmations=0");
+    let hashes = |told: Vec<Event>| told.iter().map(|event| (event.kind.clone(), event.hash())).collect::<Vec<_>>();
+    let once = |number| vec![("unconfirmed".to_owned(), hex::encode(acceptable(number).hash().0))];
+    // It is in the mempool, and the streams are told of it only after the listing.
+    let node = &mut stream.node;
+    scene.with_view(|chain| node.mempool.add(acceptable(1), chain)).unwrap();
+    assert_eq!(hashes(stream.news()), once(1));
+    stream.tell_arrivals();
+    assert_eq!(hashes(stream.news()), []);
+    // It arrives, is confirmed, and returns before the stream goes on.
+    stream.announce(acceptable(2));
+    let (node, tip) = (&mut stream.node, Height(3));
+    node.mempool.chain_changed(tip, [acceptable(2).hash()].into(), Vec::new());
+    node.mempool.chain_changed(tip, Default::default(), vec![acceptable(2)]);
+    while node.mempool.is_rebuilding() {
+        scene.with_view(|chain| node.mempool.step_rebuild(chain)).unwrap();
+    }
+    stream.tell_arrivals();
+    assert_eq!(hashes(stream.news()), once(2));
+}
+
+#[test]
 fn a_stream_that_missed_changes_of_the_mempool_is_told_the_whole_again() {
     let scene = with_payments(1);
     scene.fund_address(address_of(&pair().public()));
@@ -503,7 +534,9 @@ fn a_stream_that_missed_changes_of_the_mempool_is_told_the_whole_again() {
     let long = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
     let count = crate::api::events::MAX_CHANGE_BYTES / 1024;
     let events = &mut stream.node.events;
-    scene.with_view(|chain| (0..count).try_for_each(|_| events.mempool_changed(&long, None, chain))).unwrap();
+    scene
+        .with_view(|chain| (0..count).try_for_each(|_| events.mempool_changed(&long, MempoolEvent::Arrived, chain)))
+        .unwrap();
     assert!(stream.node.events.bytes() <= crate::api::events::MAX_CHANGE_BYTES);
     let told = stream.news();
     assert_eq!(told.iter().map(Event::hash).collect::<Vec<_>>(), [hex::encode(acceptable(1).hash().0)]);
@@ -520,7 +553,7 @@ fn changes_of_the_mempool_are_told_together_so_that_many_streams_do_not_multiply
     let mut told = 0;
     for millisecond in 0..1_000 {
         let now = second + Duration::from_millis(millisecond);
-        scene.with_view(|chain| events.mempool_changed(&entry, None, chain)).unwrap();
+        scene.with_view(|chain| events.mempool_changed(&entry, MempoolEvent::Arrived, chain)).unwrap();
         assert!(events.next_due().is_some_and(|due| due <= now + second / 10));
         told += events.take_due(now).len();
     }

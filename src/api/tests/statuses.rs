@@ -12,7 +12,7 @@ use crate::chain::{ChainSnapshot, rollback};
 use crate::codec::json::JsonEncoder;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::mempool::Mempool;
-use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
+use crate::model::transaction::{Cosignature, Multisig, ProvisionNamespace, Transfer, wire_version};
 use crate::model::{Amount, Body, Hash256, Height, Timestamp, Transaction};
 use crate::rules::{Rejection, RuleResult, ValidationResult};
 use crate::state::{Account, VestedBalance};
@@ -128,7 +128,7 @@ impl World {
         }
         let undone = undone.into_iter().rev().flat_map(|block| block.transactions);
         let returned = undone.filter(|one| !confirmed.contains(&one.hash())).collect();
-        self.node.mempool.chain_changed(confirmed, returned);
+        self.node.mempool.chain_changed(common, confirmed, returned);
         self.work();
     }
 
@@ -201,15 +201,63 @@ fn a_rolled_back_transaction_that_is_not_valid_any_more_is_replaced() {
     world.pass(100);
     assert_eq!(world.word(&late), "confirmed", "its deadline does not matter any more");
     // The other branch has another payment of the same account.
-    world.replace_above(Height(1), vec![vec![payment(0, 1, now, deadline)], Vec::new()]);
-    for (one, code) in [
-        (spent, ValidationResult::FailureInsufficientBalance.code()),
-        (late, ValidationResult::FailurePastDeadline.code()),
+    let other = payment(0, 1, now, deadline);
+    world.replace_above(Height(1), vec![Vec::new(), vec![other.clone()], Vec::new()]);
+    for (one, code, conflict) in [
+        (
+            spent,
+            ValidationResult::FailureInsufficientBalance.code(),
+            json!({"hash": other.hash().to_string(), "height": 3}),
+        ),
+        (late, ValidationResult::FailurePastDeadline.code(), Value::Null),
     ] {
         let status = world.status(one.hash());
-        let found = [&status["status"], &status["code"], &status["since"]];
-        assert_eq!(found, [&json!("replaced"), &json!(code), &json!(world.now.0)]);
+        let found = [&status["status"], &status["code"], &status["since"], &status["conflict"]];
+        assert_eq!(found, [&json!("replaced"), &json!(code), &json!(world.now.0), &conflict]);
     }
+}
+
+#[test]
+fn a_multisig_transaction_waits_although_its_inner_one_is_confirmed_in_another_as_in_nis1() {
+    let mut world = World::new();
+    let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(10 * BALANCE).0 };
+    let account = Account { first_height: 1, balance, min_cosignatories: 2, ..Account::default() };
+    world.scene.put_account_of(address_of(&pair_of(MULTISIG).public()), &account);
+    let (now, deadline) = (world.now, Timestamp(world.now.0 + 60));
+    let waiting = payment(MULTISIG, 0, now, deadline);
+    assert!(world.announce(&waiting).is_ok());
+    // The other cosignatory has begun the same.
+    let other = signed(COSIGNATORIES[1], now, deadline, waiting.body.clone());
+    world.add_block(vec![other.clone()]);
+    let words = |world: &mut World| {
+        [waiting.hash(), waiting.inner().unwrap().hash(), other.hash()].map(|hash| world.status(hash)["status"].clone())
+    };
+    assert_eq!(words(&mut world), ["unconfirmed", "confirmed", "confirmed"]);
+    world.pass(100);
+    assert_eq!(words(&mut world), ["expired", "confirmed", "confirmed"]);
+}
+
+#[test]
+fn a_rolled_back_rent_of_a_namespace_names_the_rent_of_another_account_that_replaced_it() {
+    let mut world = World::new();
+    for name in [30, 31] {
+        let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
+        let account = Account { first_height: 1, balance, ..Account::default() };
+        world.scene.put_account_of(address_of(&pair_of(name).public()), &account);
+    }
+    let (now, rental_fee_sink) = (world.now, world.scene.network.namespace_sink());
+    let rent = |name: u8| {
+        let (new_part, rental_fee) = ("shop".to_owned(), Amount::whole(50_000));
+        let body = ProvisionNamespace { rental_fee_sink, rental_fee, new_part, parent: None };
+        signed(name, now, Timestamp(now.0 + 3_600), Body::ProvisionNamespace(body))
+    };
+    world.add_block(vec![rent(30)]);
+    // The newer payment of the same account in the new blocks does not prevent it.
+    world.replace_above(Height(1), vec![vec![rent(31)], vec![payment(30, 0, now, Timestamp(now.0 + 60))]]);
+    let status = world.status(rent(30).hash());
+    let found = [&status["status"], &status["message"], &status["conflict"]];
+    let conflict = json!({"hash": rent(31).hash().to_string(), "height": 2});
+    assert_eq!(found, [&json!("replaced"), &json!("FAILURE_NAMESPACE_PROVISION_TOO_EARLY"), &conflict]);
 }
 
 #[test]
@@ -254,9 +302,18 @@ fn every_end_is_known_over_a_reorg_and_unknown_after_a_restart() {
 #[derive(Clone, Debug, PartialEq)]
 enum Known {
     Unknown,
-    Pool { since: Timestamp, signed: usize },
+    Pool {
+        since: Timestamp,
+        signed: usize,
+    },
     Chain(Height),
-    Ended { word: &'static str, code: i32, since: Timestamp },
+    /// A replaced one may have a conflict with a transaction of a block.
+    Ended {
+        word: &'static str,
+        code: i32,
+        since: Timestamp,
+        conflict: Option<(Hash256, Height)>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -292,7 +349,7 @@ impl Oracle {
         let one = &mut self.known[place];
         // What became of an accepted transaction is told even if it is rejected when it comes again.
         if was_accepted || !one.was_accepted {
-            one.known = Known::Ended { word, code: result.code(), since: self.world.now };
+            one.known = Known::Ended { word, code: result.code(), since: self.world.now, conflict: None };
         }
         one.was_accepted |= was_accepted;
     }
@@ -408,7 +465,14 @@ impl Oracle {
             let word = if is_returned { "replaced" } else { "rejected" };
             match paid.get(&name) {
                 Some(other) if *other == place => {}
-                Some(_) => self.end(place, word, ValidationResult::FailureInsufficientBalance, true),
+                Some(other) => {
+                    self.end(place, word, ValidationResult::FailureInsufficientBalance, true);
+                    let Known::Chain(height) = self.known[*other].known else { unreachable!() };
+                    let by = self.known[*other].transaction.hash();
+                    if let Known::Ended { conflict, .. } = &mut self.known[place].known {
+                        *conflict = Some((by, height)).filter(|_| is_returned);
+                    }
+                }
                 None if self.is_expired(place) => self.end(place, word, ValidationResult::FailurePastDeadline, true),
                 None if is_returned => {
                     let signed = 1 + usize::from(self.cosigned.contains(&place));
@@ -493,10 +557,14 @@ impl Oracle {
                         json!({"status": "confirmed", "height": height.0, "index": index, "blockHash": block,
                                "confirmations": confirmations})
                     }
-                    Known::Ended { word, code, since } => {
+                    Known::Ended { word, code, since, conflict } => {
                         let result = ValidationResult::from_code(*code).unwrap();
-                        json!({"status": word, "since": since.0, "code": code, "message": result.name(),
-                               "reason": result.explanation()})
+                        let mut ended = json!({"status": word, "since": since.0, "code": code, "message": result.name(),
+                                               "reason": result.explanation()});
+                        if let Some((by, height)) = conflict {
+                            ended["conflict"] = json!({"hash": by.to_string(), "height": height.0});
+                        }
+                        ended
                     }
                 };
                 expected["hash"] = json!(hash.to_string());

@@ -368,7 +368,9 @@ impl NetworkRun<'_> {
             self.network.run_until(self.network.now + SECOND / 10);
         }
         self.harvest(0, false);
-        self.wait(|run| run.score(1) > run.score(0));
+        // One that has a lower score would follow the first member, and some of the others could not.
+        let others = 1..self.network.members.len();
+        self.wait(|run| others.clone().all(|other| run.score(other) > run.score(0)));
         let apart = self.height(0) - self.common(0, 1);
         assert_eq!((apart, self.height(0)), (depth, common + depth), "depth of the fork");
         self.network.tally.add(if fork == ForkPlan::AtLimit { Fault::ForkAtLimit } else { Fault::ForkBeyondLimit });

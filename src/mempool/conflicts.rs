@@ -1,0 +1,154 @@
+//! With which other transaction one of a replaced block conflicts.
+
+use super::{ChainSnapshot, MempoolContent, MempoolEntry};
+use crate::model::{Address, Body, Hash256, Height, Transaction};
+use crate::rules::ValidationResult;
+use crate::state::{self, AccountTxCursor, Direction};
+use crate::store::{Overlay, StoreError};
+
+/// Maximum number of transactions of an account that are read to find the one with which another conflicts.
+const MAX_SEARCHED: usize = 32;
+
+/// A transaction with which another one conflicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Its hash.
+    pub hash: Hash256,
+    /// Height of its block; `None` if it is in the mempool.
+    pub height: Option<Height>,
+}
+
+/// What a transaction of a replaced block and the one with which it conflicts have in common.
+enum Contested<'t> {
+    /// The funds of an account.
+    Funds,
+    /// The remote account of an account, or the account that it is remote of.
+    Importance,
+    /// The cosignatories of an account.
+    Cosignatories,
+    /// The definition and supply of a mosaic.
+    Mosaic(&'t crate::model::MosaicId),
+    /// The lease of a namespace.
+    Namespace(crate::model::NamespaceId),
+}
+
+impl Contested<'_> {
+    /// Returns what an invalid transaction contests by its result; `None` if its result follows from no other
+    /// transaction, or from one that is missing.
+    fn of(acting: &Transaction, result: ValidationResult) -> Option<Contested<'_>> {
+        use ValidationResult::*;
+        match (result, &acting.body) {
+            (FailureInsufficientBalance, _) => Some(Contested::Funds),
+            (
+                FailureNamespaceAlreadyExists | FailureNamespaceOwnerConflict | FailureNamespaceProvisionTooEarly,
+                Body::ProvisionNamespace(body),
+            ) => body.name().ok().map(Contested::Namespace),
+            (FailureNamespaceOwnerConflict, Body::MosaicDefinitionCreation(body)) => {
+                Some(Contested::Namespace(body.definition.id.namespace.clone()))
+            }
+            (
+                FailureMosaicModificationNotAllowed
+                | FailureMosaicSupplyImmutable
+                | FailureMosaicMaxSupplyExceeded
+                | FailureMosaicSupplyNegative,
+                body,
+            ) => match body {
+                Body::MosaicDefinitionCreation(body) => Some(Contested::Mosaic(&body.definition.id)),
+                Body::MosaicSupplyChange(body) => Some(Contested::Mosaic(&body.mosaic)),
+                _ => None,
+            },
+            (
+                FailureImportanceTransferInProgress
+                | FailureImportanceTransferNeedsToBeDeactivated
+                | FailureImportanceTransferIsNotActive
+                | FailureTransactionNotAllowedForRemote,
+                _,
+            ) => Some(Contested::Importance),
+            (
+                FailureMultisigNotACosigner
+                | FailureTransactionNotAllowedForMultisig
+                | FailureMultisigAlreadyACosigner
+                | FailureTooManyMultisigCosigners
+                | FailureMultisigMinCosignatoriesOutOfRange,
+                _,
+            ) => Some(Contested::Cosignatories),
+            _ => None,
+        }
+    }
+
+    /// Returns whether another transaction of the same account contests the same.
+    fn is_contested_by(&self, other: &Transaction) -> bool {
+        let body = &other.inner().unwrap_or(other).body;
+        match (self, body) {
+            (Contested::Funds, _)
+            | (Contested::Importance, Body::ImportanceTransfer(_))
+            | (Contested::Cosignatories, Body::AggregateModification(_)) => true,
+            (Contested::Mosaic(id), Body::MosaicDefinitionCreation(body)) => body.definition.id == **id,
+            (Contested::Mosaic(id), Body::MosaicSupplyChange(body)) => body.mosaic == **id,
+            (Contested::Namespace(name), Body::ProvisionNamespace(body)) => {
+                body.name().is_ok_and(|other| other == *name || other.is_root() && other.root() == name.root())
+            }
+            _ => false,
+        }
+    }
+}
+
+impl MempoolContent {
+    /// Returns the newest transaction with which one of a replaced block conflicts that is invalid with this result: one
+    /// that its account has above the height `common` in the chain, or else in the mempool, and that spends the same
+    /// funds or changes the same; of a namespace that another account has rented, one of that account.
+    pub(super) fn conflict(
+        &mut self,
+        root: &MempoolEntry,
+        result: ValidationResult,
+        common: Height,
+        confirmed: &ChainSnapshot<'_>,
+    ) -> Result<Option<Conflict>, StoreError> {
+        if result == ValidationResult::Neutral {
+            // Another transaction around the same inner one waits.
+            let other = root.hashes.children.iter().find_map(|child| self.by_hash(child));
+            return Ok(other.map(|other| Conflict { hash: other.hashes.own, height: None }));
+        }
+        let acting = root.transaction.inner().unwrap_or(&root.transaction);
+        let Some(contested) = Contested::of(acting, result) else { return Ok(None) };
+        let account = match &contested {
+            Contested::Namespace(name) => {
+                let overlay = Overlay::new(confirmed.snapshot, &mut self.changes);
+                state::leases(&overlay, name.root())?.last().map_or(root.fee_payer, |lease| lease.owner)
+            }
+            _ => root.fee_payer,
+        };
+        match confirmed_conflict(&contested, &account, common, confirmed)? {
+            Some(found) => Ok(Some(found)),
+            None => Ok(self.unconfirmed_conflict(&contested, &account)),
+        }
+    }
+
+    fn unconfirmed_conflict(&self, contested: &Contested<'_>, account: &Address) -> Option<Conflict> {
+        let entries = self.youngest(&self.by_age, account).filter_map(|(_, number)| self.entries.get(&number));
+        let mut paid = entries.take(MAX_SEARCHED).filter(|entry| entry.fee_payer == *account);
+        let found = paid.find(|entry| contested.is_contested_by(&entry.transaction))?;
+        Some(Conflict { hash: found.hashes.own, height: None })
+    }
+}
+
+fn confirmed_conflict(
+    contested: &Contested<'_>,
+    account: &Address,
+    common: Height,
+    confirmed: &ChainSnapshot<'_>,
+) -> Result<Option<Conflict>, StoreError> {
+    let mut list = AccountTxCursor::new(confirmed.snapshot, account, Direction::Outgoing, u64::MAX)?;
+    for _ in 0..MAX_SEARCHED {
+        let Some((_, location)) = list.peek().filter(|(_, location)| location.height > common) else { break };
+        let raw = confirmed.transaction(location)?.ok_or(StoreError::Damaged("the location of a transaction"))?;
+        let found = raw.read()?;
+        // The list of a cosignatory has the transactions of its multisig accounts, too.
+        let acting = found.inner().unwrap_or(&found);
+        if acting.signer_address(confirmed.network.byte) == *account && contested.is_contested_by(&found) {
+            return Ok(Some(Conflict { hash: raw.hash(&found), height: Some(location.height) }));
+        }
+        list.advance(confirmed.snapshot)?;
+    }
+    Ok(None)
+}
