@@ -1,7 +1,7 @@
 //! With which other transaction one of a replaced block conflicts.
 
 use super::{ChainSnapshot, MempoolContent, MempoolEntry};
-use crate::model::{Address, Body, Hash256, Height, Transaction};
+use crate::model::{Address, Body, Hash256, Height, MosaicId, NamespaceId, Transaction};
 use crate::rules::ValidationResult;
 use crate::state::{self, AccountTxCursor, Direction};
 use crate::store::{Overlay, StoreError};
@@ -27,9 +27,9 @@ enum Contested<'t> {
     /// The cosignatories of an account.
     Cosignatories,
     /// The definition and supply of a mosaic.
-    Mosaic(&'t crate::model::MosaicId),
+    Mosaic(&'t MosaicId),
     /// The lease of a namespace.
-    Namespace(crate::model::NamespaceId),
+    Namespace(NamespaceId),
 }
 
 impl Contested<'_> {
