@@ -1,16 +1,18 @@
 //! Clients of `/events` keep books of many accounts while the nodes that they read are killed, stopped and rolled back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{ErrorKind, Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nisd::model::Amount;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::common::bookkeeper::{Books, RollbackCounts, StreamEvent, Undoing};
-use crate::common::daemon::wait_for;
+use crate::common::daemon::{Process, nisd, wait_for};
 use crate::common::http::{Client, get_with, post};
 use crate::common::node_network::{Member, announcement, network};
 use crate::common::private_network::{TOTAL, address, key_pair, now, transfer};
@@ -33,6 +35,8 @@ const TURN: Duration = Duration::from_millis(10);
 /// Turns of a client per loss of its connection, on average, and events per state that it stores.
 const TURNS_PER_LOSS: usize = 120;
 const EVENTS_PER_STORED: usize = 4;
+/// Time within which a command of `nisd watch` has ended.
+const COMMAND_TIME: Duration = Duration::from_millis(500);
 /// Time without a byte after which a client connects elsewhere.
 const MAX_SILENCE: Duration = Duration::from_secs(4);
 /// Time within which the clients must have read everything.
@@ -49,6 +53,10 @@ struct Counts {
     payments: u64,
     connections: u64,
     client_kills: u64,
+    /// Processes of `nisd watch` that were started, and killed, and events that they have told again.
+    watches: u64,
+    watch_kills: u64,
+    repeated: u64,
     events: u64,
     rollbacks: RollbackCounts,
 }
@@ -161,10 +169,83 @@ impl Bookkeeper {
     }
 }
 
+/// A client that is `nisd watch` with a command, which appends each event to a file. The process is killed without
+/// warning, and started again at another node.
+struct Watcher {
+    folder: TempDir,
+    /// The process, and the node that it reads.
+    process: Option<(Process, usize)>,
+    /// When the next process may start: the command of a killed one has ended by then.
+    next_start: Instant,
+    books: Books,
+    /// Bytes of the file that are in the books, and the id of the last event.
+    read: u64,
+    last: String,
+}
+
+impl Watcher {
+    fn new() -> Watcher {
+        let books = Books::new(Undoing::OneByOne, 1, false);
+        let (folder, next_start) = (TempDir::new().expect("a folder"), Instant::now());
+        Watcher { folder, process: None, next_start, books, read: 0, last: String::new() }
+    }
+
+    /// Starts the process if none runs, or enters what its command has written.
+    fn turn(&mut self, members: &[Member], random: &mut Random, counts: &mut Counts) {
+        if self.process.as_mut().is_some_and(|(process, _)| process.exit().is_some()) {
+            let (process, _) = self.process.take().expect("a process");
+            panic!("nisd watch has ended: {}", process.log());
+        }
+        if self.process.is_none() && Instant::now() >= self.next_start {
+            let node = random.below(members.len());
+            if members[node].is_serving() {
+                self.process = Some((self.start(&members[node]), node));
+                counts.watches += 1;
+            }
+        }
+        // A line that is not whole is of an event that is told again.
+        let Ok(mut file) = File::open(self.folder.path().join("events")) else { return };
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(self.read)).and_then(|_| file.read_to_string(&mut text)).expect("a file");
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            self.read += line.len() as u64;
+            let event: Value = serde_json::from_str(line).expect("JSON");
+            let field = |name: &str| event[name].as_str().expect("a text").to_owned();
+            let event = StreamEvent { id: field("id"), kind: field("event"), data: event["data"].clone() };
+            // The command was done, but its event was not saved yet.
+            if event.id == self.last {
+                counts.repeated += 1;
+                continue;
+            }
+            self.books.apply(&event, &mut counts.rollbacks);
+            self.last = event.id;
+        }
+    }
+
+    fn start(&self, member: &Member) -> Process {
+        let node = format!("http://{}", member.http);
+        // The line of an event whose process is killed meanwhile is not whole: then `read` fails.
+        let append = "read -r event && printf '%s\\n' \"$event\" >>events";
+        let mut command = nisd(["watch", "--node", &node, "--from", "1", "--kinds", "transaction,block"]);
+        command.args(["--json", "--state", "state", "--exec", append]).current_dir(self.folder.path());
+        Process::start(command)
+    }
+
+    /// Kills the process without warning.
+    fn kill(&mut self, counts: &mut Counts) {
+        if let Some((mut process, _)) = self.process.take() {
+            process.kill();
+            self.next_start = Instant::now() + COMMAND_TIME;
+            counts.watch_kills += 1;
+        }
+    }
+}
+
 /// The nodes, their clients, and those that pay.
 struct World {
     members: Vec<Member>,
     clients: Vec<Bookkeeper>,
+    watcher: Watcher,
     random: Random,
     counts: Counts,
     /// Hashes of announced payments.
@@ -187,7 +268,8 @@ impl World {
             Bookkeeper::new(Undoing::AtOnce, 3),
         ];
         let (random, counts) = (Random(seed), Counts::default());
-        World { members, clients, random, counts, announced: Vec::new(), next_payment: Instant::now() }
+        let watcher = Watcher::new();
+        World { members, clients, watcher, random, counts, announced: Vec::new(), next_payment: Instant::now() }
     }
 
     /// Lets everybody go on for a time.
@@ -205,6 +287,10 @@ impl World {
             if is_rough && self.random.below(TURNS_PER_LOSS) == 0 {
                 client.kill(&mut self.counts);
             }
+        }
+        self.watcher.turn(&self.members, &mut self.random, &mut self.counts);
+        if is_rough && self.random.below(TURNS_PER_LOSS) == 0 {
+            self.watcher.kill(&mut self.counts);
         }
         if is_rough && Instant::now() >= self.next_payment {
             self.pay();
@@ -272,13 +358,17 @@ impl World {
         self.wait_for_one_tip();
         self.members[0].end_harvesting(NODES[0]);
         self.wait_for_one_tip();
-        let mut open: BTreeSet<usize> = (0..self.clients.len()).collect();
+        // The last one is the watcher.
+        let mut open: BTreeSet<usize> = (0..=self.clients.len()).collect();
         let begun = Instant::now();
         while let Some(number) = open.first().copied() {
             self.turn(false);
             assert!(begun.elapsed() < MAX_SETTLING, "client {number} does not come to the end of the chain");
-            let Some(node) = self.clients[number].stream.as_ref().map(|stream| stream.node) else { continue };
-            if self.is_right(number, &self.members[node]) {
+            let (books, node) = match self.clients.get(number) {
+                Some(client) => (&client.state.0, client.stream.as_ref().map(|stream| stream.node)),
+                None => (&self.watcher.books, self.watcher.process.as_ref().map(|(_, node)| *node)),
+            };
+            if node.is_some_and(|node| self.is_right(books, &self.members[node])) {
                 open.remove(&number);
             }
         }
@@ -292,9 +382,9 @@ impl World {
         });
     }
 
-    /// Compares the books of a client with the chain of a node; returns `false` if the chain has gone on meanwhile.
-    fn is_right(&self, number: usize, member: &Member) -> bool {
-        let (books, before) = (&self.clients[number].state.0, tip(member));
+    /// Compares books with the chain of a node; returns `false` if the chain has gone on meanwhile.
+    fn is_right(&self, books: &Books, member: &Member) -> bool {
+        let before = tip(member);
         let height = before["height"].as_u64().expect("a height");
         let told = height + 1 - books.confirmations;
         if books.last_block().map(|(height, _)| height) != Some(told) {
