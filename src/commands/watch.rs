@@ -2,6 +2,11 @@
 //!
 //! An event is handled completely before the next one is read: it is printed, then the command runs, and only then the
 //! state file moves behind it. So no event is lost, whatever ends; the last one may come again.
+//!
+//! Before a command runs, its event goes into the state file. If everything ends before the command is known to have
+//! succeeded, it runs again for that event, even if the block has been replaced meanwhile: then the stream, which goes on
+//! behind the event, tells that it is undone. Without that, a stream that goes on before the event would not tell it at all,
+//! and what the command has done would never be taken back.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,6 +27,7 @@ use crate::clock::System;
 use crate::crypto::hash::keccak256_parts;
 use crate::logging;
 use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte};
+use crate::net::event_stream::MAX_EVENT_BYTES;
 use crate::wallet::events::{
     Event, EventQuery, EventStream, Received, describe_event, describe_synchronisation, json_line,
 };
@@ -31,8 +37,8 @@ use crate::wallet::{NodeClient, NodeError, values};
 const MAX_ADDRESSES: usize = 10_000;
 /// Bytes of a file of addresses.
 const MAX_ADDRESSES_BYTES: u64 = 2 * 1024 * 1024;
-/// Bytes of a state file.
-const MAX_STATE_BYTES: u64 = 64 * 1024;
+/// Bytes of a state file, whose event is written with escapes.
+const MAX_STATE_BYTES: u64 = 2 * MAX_EVENT_BYTES as u64;
 /// Bytes of an id; a longer one could not be sent back.
 const MAX_ID_BYTES: usize = 4096;
 /// Shortest and longest pause before connecting again.
@@ -160,11 +166,28 @@ impl fmt::Display for WatchedAccounts {
     }
 }
 
+/// How far a watch has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Progress {
+    /// Id of the last event that is done; `None` before the first one.
+    id: Option<String>,
+    /// The event whose command runs, or has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event: Option<Event>,
+}
+
+impl Progress {
+    fn ids(&self) -> impl Iterator<Item = &str> {
+        let of_event = self.event.as_ref().and_then(|event| event.id.as_deref());
+        self.id.as_deref().into_iter().chain(of_event)
+    }
+}
+
 /// The content of a state file.
 #[derive(Debug, Serialize, Deserialize)]
 struct State {
-    /// Id of the last event that is done.
-    id: String,
+    #[serde(flatten)]
+    progress: Progress,
     watched: WatchedAccounts,
 }
 
@@ -173,8 +196,8 @@ struct State {
 struct StateFile {
     path: PathBuf,
     watched: WatchedAccounts,
-    /// The id that is in the file.
-    saved: Option<String>,
+    /// What is in the file; nothing if there is none.
+    saved: Progress,
 }
 
 impl StateFile {
@@ -184,16 +207,16 @@ impl StateFile {
         let mut text = Vec::new();
         let read = File::open(path).and_then(|file| file.take(MAX_STATE_BYTES).read_to_end(&mut text));
         let saved = match read {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Progress::default(),
             read => {
                 read.map_err(failed)?;
-                Some(StateFile::read(path, &text, &watched, addresses_changed)?)
+                StateFile::read(path, &text, &watched, addresses_changed)?
             }
         };
-        let mut state = StateFile { path: path.to_owned(), watched, saved: None };
-        match saved {
-            Some(id) => state.save(&id)?,
-            None => drop(NamedTempFile::new_in(folder_of(path)).map_err(failed)?),
+        let mut state = StateFile { path: path.to_owned(), watched, saved: Progress::default() };
+        match saved == state.saved {
+            false => state.save(&saved)?,
+            true => drop(NamedTempFile::new_in(folder_of(path)).map_err(failed)?),
         }
         Ok(state)
     }
@@ -203,10 +226,12 @@ impl StateFile {
         text: &[u8],
         watched: &WatchedAccounts,
         addresses_changed: bool,
-    ) -> Result<String, WatchError> {
+    ) -> Result<Progress, WatchError> {
         let path = path.to_owned();
-        let State { id, watched: found } = match serde_json::from_slice(text) {
-            Ok(State { id, .. }) if !is_id(&id) => return Err(WatchError::InvalidState(path, "its id".to_owned())),
+        let State { progress, watched: found } = match serde_json::from_slice::<State>(text) {
+            Ok(State { progress, .. }) if !progress.ids().all(is_id) => {
+                return Err(WatchError::InvalidState(path, "its id".to_owned()));
+            }
             Ok(state) => state,
             Err(error) => return Err(WatchError::InvalidState(path, error.to_string())),
         };
@@ -220,15 +245,15 @@ impl StateFile {
             let (found, wanted) = (found.to_string(), watched.to_string());
             return Err(WatchError::OtherAddresses { path, found, wanted });
         }
-        Ok(id)
+        Ok(progress)
     }
 
-    /// Replaces the file by one with this id, and waits until it is on the disk.
-    fn save(&mut self, id: &str) -> Result<(), WatchError> {
-        if self.saved.as_deref() == Some(id) {
+    /// Replaces the file by one with this progress, and waits until it is on the disk.
+    fn save(&mut self, progress: &Progress) -> Result<(), WatchError> {
+        if self.saved == *progress {
             return Ok(());
         }
-        let state = State { id: id.to_owned(), watched: self.watched.clone() };
+        let state = State { progress: progress.clone(), watched: self.watched.clone() };
         let folder = folder_of(&self.path);
         let write = || -> io::Result<()> {
             let mut file = NamedTempFile::new_in(folder)?;
@@ -239,7 +264,7 @@ impl StateFile {
             File::open(folder)?.sync_all()
         };
         write().map_err(|error| WatchError::State(self.path.clone(), error))?;
-        self.saved = Some(state.id);
+        self.saved = state.progress;
         Ok(())
     }
 }
@@ -274,9 +299,16 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
         kinds: command.kinds.clone(),
         mosaic: command.mosaic.clone(),
     };
-    let last_id = state.as_ref().and_then(|state| state.saved.clone());
-    announce(&query, &node, network, last_id.as_deref());
-    Watcher { command, system, stop, state, last_id }.run(&node, &query)
+    let progress = state.as_ref().map_or_else(Progress::default, |state| state.saved.clone());
+    announce(&query, &node, network, progress.id.as_deref());
+    let mut watcher = Watcher { command, system, stop, state, progress };
+    if let Some(event) = watcher.progress.event.take() {
+        note(&format!("the command for the event {} was not seen to succeed: it runs again", name(&event)));
+        if !watcher.handle(event)? {
+            return Ok(());
+        }
+    }
+    watcher.run(&node, &query)
 }
 
 /// Returns the watched addresses in order, each once, and their network; none for all accounts.
@@ -338,6 +370,11 @@ fn announce(query: &EventQuery, node: &NodeClient, network: Option<NetworkByte>,
     note(&format!("watching {accounts} at {}, {from}", node.url()));
 }
 
+/// Returns the name of an event for a person.
+fn name(event: &Event) -> String {
+    format!("{} {}", event.name, event.id.as_deref().unwrap_or("without an id"))
+}
+
 /// Writes a line about the watch, rather than about a payment, to standard error.
 fn note(text: &str) {
     logging::eprint_line(text);
@@ -357,8 +394,7 @@ struct Watcher<'a> {
     system: System,
     stop: Stop,
     state: Option<StateFile>,
-    /// Id of the last event that is done.
-    last_id: Option<String>,
+    progress: Progress,
 }
 
 impl Watcher<'_> {
@@ -379,7 +415,7 @@ impl Watcher<'_> {
             }
         };
         if let (Err(CommandError::Node(NodeError::Refused { status: 400, .. })), Some(state), Some(id)) =
-            (&result, &self.state, &self.last_id)
+            (&result, &self.state, &self.progress.id)
         {
             let path = state.path.display();
             note(&format!("the id of the state file {path} was {id}; without that file, --from names the start"));
@@ -407,7 +443,7 @@ impl Watcher<'_> {
             return Ok(Ended::Stopped);
         }
         let mut had_event = false;
-        let mut stream = match node.events(query, self.last_id.as_deref()) {
+        let mut stream = match node.events(query, self.progress.id.as_deref()) {
             Ok(stream) => stream,
             Err(error) => return lost(error, had_event),
         };
@@ -443,15 +479,17 @@ impl Watcher<'_> {
     fn handle_arrived(&mut self, stream: &mut EventStream<'_>, first: Event) -> Result<bool, CommandError> {
         let mut next = Some(first);
         while let Some(event) = next {
-            if self.is_stopped() || !self.handle(stream, &event)? {
+            if self.is_stopped() {
                 return Ok(false);
             }
-            if event.id.is_some() {
-                self.last_id = event.id;
+            if event.id.as_deref().is_some_and(|id| !is_id(id)) {
+                return Err(stream.invalid_event(&event, "its id is too long or not plain ASCII").into());
             }
-            // A command cannot be undone, so its event is not repeated; lines are printed again after a crash.
-            if self.command.exec.is_some() {
-                self.save()?;
+            if !event.data.is_empty() && json_line(&event).is_none() {
+                return Err(stream.invalid_event(&event, "its data are not JSON").into());
+            }
+            if !self.handle(event)? {
+                return Ok(false);
             }
             next = stream.next_arrived();
         }
@@ -460,34 +498,38 @@ impl Watcher<'_> {
     }
 
     /// Prints an event and runs the command. Returns whether the event is done; it is not if a signal ended the command.
-    fn handle(&self, stream: &EventStream<'_>, event: &Event) -> Result<bool, CommandError> {
-        if event.id.as_deref().is_some_and(|id| !is_id(id)) {
-            return Err(stream.invalid_event(event, "its id is too long or not plain ASCII").into());
+    fn handle(&mut self, event: Event) -> Result<bool, CommandError> {
+        // An event without data only moves the id.
+        if let Some(json) = json_line(&event) {
+            self.print(&event, &json)?;
+            if let Some(command) = self.command.exec.as_ref().filter(|_| event.name != SYNCHRONISING) {
+                self.progress.event = Some(event.clone());
+                self.save()?;
+                if !self.execute(command, &event, &json)? {
+                    return Ok(false);
+                }
+                self.progress.event = None;
+            }
         }
-        if event.data.is_empty() {
-            return Ok(true);
+        if event.id.is_some() {
+            self.progress.id = event.id;
         }
-        let Some(json) = json_line(event) else {
-            return Err(stream.invalid_event(event, "its data are not JSON").into());
-        };
+        Ok(true)
+    }
+
+    fn print(&self, event: &Event, json: &str) -> Result<(), CommandError> {
         if event.name == SYNCHRONISING {
             note(&describe_synchronisation(event));
         }
-        let line = if self.command.json { Some(json.clone()) } else { describe_event(event) };
-        if let Some(line) = line {
-            let mut output = io::stdout().lock();
-            writeln!(output, "{line}").and_then(|()| output.flush()).map_err(CommandError::Output)?;
-        }
-        match &self.command.exec {
-            Some(command) if event.name != SYNCHRONISING => self.execute(command, event, &json),
-            _ => Ok(true),
-        }
+        let line = if self.command.json { Some(json.to_owned()) } else { describe_event(event) };
+        let Some(line) = line else { return Ok(()) };
+        let mut output = io::stdout().lock();
+        writeln!(output, "{line}").and_then(|()| output.flush()).map_err(CommandError::Output)
     }
 
     /// Runs the command for an event. Returns whether it succeeded; `false` if it was ended together with this program.
     fn execute(&self, command: &str, event: &Event, json: &str) -> Result<bool, CommandError> {
-        let name = || format!("{} {}", event.name, event.id.as_deref().unwrap_or("without an id"));
-        let not_run = |error| WatchError::NotRun(name(), error);
+        let not_run = |error| WatchError::NotRun(name(event), error);
         let mut process = Process::new("sh");
         // Ctrl-C on the terminal is for this program, which ends after the command.
         process.arg("-c").arg(command).stdin(Stdio::piped()).process_group(0);
@@ -502,18 +544,15 @@ impl Watcher<'_> {
         }
         // A shell whose own command was ended by a signal has a higher exit code.
         if self.is_stopped() && status.code().is_none_or(|code| code > MAX_EXIT_CODE) {
-            note(&format!("the command was stopped at the event {}", name()));
+            note(&format!("the command was stopped at the event {}", name(event)));
             return Ok(false);
         }
         let has_state = self.state.is_some();
-        Err(WatchError::Failed { status, event: name(), has_state }.into())
+        Err(WatchError::Failed { status, event: name(event), has_state }.into())
     }
 
     fn save(&mut self) -> Result<(), CommandError> {
-        match (&mut self.state, &self.last_id) {
-            (Some(state), Some(id)) => Ok(state.save(id)?),
-            _ => Ok(()),
-        }
+        Ok(self.state.as_mut().map_or(Ok(()), |state| state.save(&self.progress))?)
     }
 }
 
@@ -590,10 +629,13 @@ mod tests {
         let path = folder.path().join("state");
         let open = |watched: WatchedAccounts, changed| StateFile::open(&path, watched, changed);
         let mut state = open(watched(&[BOB]), false).unwrap();
-        assert!(state.saved.is_none() && !path.exists());
-        for id in ["7.0.ab", "7.1.ab"] {
-            state.save(id).unwrap();
-            assert_eq!(open(watched(&[BOB]), false).unwrap().saved.as_deref(), Some(id));
+        assert!(state.saved == Progress::default() && !path.exists());
+        let event =
+            Event { id: Some("7.1.ab".to_owned()), name: "transaction".to_owned(), data: "{\"a\": 1}".to_owned() };
+        for (id, event) in [("7.0.ab", Some(event)), ("7.1.ab", None)] {
+            let progress = Progress { id: Some(id.to_owned()), event };
+            state.save(&progress).unwrap();
+            assert_eq!(open(watched(&[BOB]), false).unwrap().saved, progress);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "temporary files stay behind");
 
@@ -603,7 +645,7 @@ mod tests {
             "{error}"
         );
         let changed = open(watched(&[BOB, SINK]), true).unwrap();
-        assert_eq!(changed.saved.as_deref(), Some("7.1.ab"));
+        assert_eq!(changed.saved.id.as_deref(), Some("7.1.ab"));
         // It belongs to the new accounts now.
         assert!(open(watched(&[BOB, SINK]), false).is_ok());
         for changed in [false, true] {

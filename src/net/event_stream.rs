@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes of one event, all its lines together.
 pub const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 /// May stand at the start of a stream.
@@ -10,7 +12,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 const DEFAULT_NAME: &str = "message";
 
 /// An event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// The last id so far, which resumes the stream behind this event; `None` if the stream has not told one.
     pub id: Option<String>,

@@ -137,11 +137,11 @@ fn a_watch_resumes_at_the_event_whose_command_failed_and_after_a_lost_connection
     let (half, _) = third.split_at(third.len() - 5);
     let rollback = event("1.9.a", "rollback", &json!({"height": 1, "transactions": "listed"}));
     let (undone, again) = (payment("1.8.a", "undone", 3), payment("2.0.c", "transaction", 4));
-    let last = [third.as_str(), &rollback, &undone, &again];
+    let last = [rollback.as_str(), &undone, &again];
     let server = EventServer::start(vec![
         Connection::Close(stream(&(first + half))),
         Connection::Keep(stream(&(synchronising("1.1.a") + &third + &payment("2.1.b", "transaction", 5)))),
-        Connection::Keep(stream(&(synchronising("1.1.a") + &last.concat()))),
+        Connection::Keep(stream(&(synchronising("2.0.b") + &last.concat()))),
     ]);
     let common = [BOB, "--from", "1", "--state", "state", "--exec"];
     let failing = "line=$(cat); case $line in *'\"id\":\"2.0.b\"'*) exit 3;; esac; echo \"$line\" >>done";
@@ -151,6 +151,9 @@ fn a_watch_resumes_at_the_event_whose_command_failed_and_after_a_lost_connection
     assert!(ended.stderr.contains("ended: it closed the connection (connecting again in 1 s)"), "{}", ended.stderr);
     assert_eq!(done(folder.path()), ["transaction 1.0.a", "transaction 1.1.a"]);
     assert_eq!(saved_id(folder.path()), "1.1.a");
+    // Its command runs again even if its block has been replaced meanwhile, so that the stream behind it undoes it.
+    let state: Value = serde_json::from_slice(&fs::read(folder.path().join("state")).unwrap()).unwrap();
+    assert_eq!(state["event"]["id"], "2.0.b");
 
     let process = watch(&server, folder.path(), &[&common[..], &["cat >>done"]].concat());
     wait_for("the last event", || (done(folder.path()).len() == 6).then_some(()));
@@ -169,7 +172,7 @@ fn a_watch_resumes_at_the_event_whose_command_failed_and_after_a_lost_connection
     assert!(lines[2].starts_with("undone  2015-03-29 00:09:25 UTC  height 3  T") && lines[2].contains(paid), "{text}");
     assert_eq!(lines.len(), 4);
 
-    assert_eq!(server.headers("Last-Event-ID"), ["", "1.1.a", "1.1.a"]);
+    assert_eq!(server.headers("Last-Event-ID"), ["", "1.1.a", "2.0.b"]);
     assert_eq!(server.paths(), ["POST /events?from=1", "POST /events", "POST /events"]);
     let body = server.requests.lock().unwrap()[0].body.clone();
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), json!({"addresses": [BOB]}));
