@@ -81,7 +81,8 @@ pub struct EventStream {
     /// Where it begins, until the first output.
     start: Option<Start>,
     place: Place,
-    window: Option<Window>,
+    /// Boxed, since a stream at the tip has none.
+    window: Option<Box<Window>>,
     /// Blocks of the next window.
     span: u64,
     mempool: MempoolPlace,
@@ -168,7 +169,10 @@ impl ResponseStream for EventStream {
     fn held_bytes(&self) -> usize {
         let addresses = self.filter.addresses.as_ref().map_or(0, |addresses| addresses.len() * size_of::<Address>());
         let names: usize = self.names.iter().map(|name| name.capacity() + size_of::<String>()).sum();
-        let found = self.window.as_ref().map_or(0, |window| window.found.capacity() * size_of::<TxLocation>());
+        let found = self
+            .window
+            .as_ref()
+            .map_or(0, |window| size_of::<Window>() + window.found.capacity() * size_of::<TxLocation>());
         size_of::<EventStream>() + addresses + names + found
     }
 }
@@ -298,7 +302,7 @@ impl EventStream {
             if self.window.is_some() {
                 self.tell_window(node, out)?;
             } else if let Some(end) = self.window_end(target, node) {
-                self.window = Some(self.open_window(end, node)?);
+                self.window = Some(Box::new(self.open_window(end, node)?));
             } else if self.place.height > target || (self.place.height == target && self.place.next == END) {
                 return self.tell_mempool(node, out);
             } else {
