@@ -27,9 +27,8 @@ use crate::clock::System;
 use crate::crypto::hash::keccak256_parts;
 use crate::logging;
 use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte};
-use crate::net::event_stream::MAX_EVENT_BYTES;
 use crate::wallet::events::{
-    Event, EventQuery, EventStream, Received, describe_event, describe_synchronisation, json_line,
+    Event, EventQuery, EventStream, MAX_EVENT_BYTES, Received, describe_event, describe_synchronisation, json_line,
 };
 use crate::wallet::{NodeClient, NodeError, values};
 

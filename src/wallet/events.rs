@@ -14,7 +14,7 @@ use crate::model::{Address, Amount, Body, Height, MosaicId, Timestamp, Transacti
 use crate::net::blocking_client::{ResponseStream, StreamPart};
 use crate::net::event_stream::EventReader;
 
-pub use crate::net::event_stream::Event;
+pub use crate::net::event_stream::{Event, MAX_EVENT_BYTES};
 
 /// Route of the stream.
 const ROUTE: &str = "/events";
