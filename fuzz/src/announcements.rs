@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use nisd::budget::Budget;
 use nisd::chain::ChainSnapshot;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
 use nisd::chain::{ChainUpdate, StakeCache, Validity, pushed_branch, rollback};
@@ -387,7 +388,7 @@ impl<'g> Harness<'g> {
     }
 
     fn work(&mut self) {
-        self.with(|pool, confirmed| pool.step_rebuild(confirmed)).expect("a store that works");
+        self.with(|pool, confirmed| pool.step_rebuild(confirmed, &mut Budget::new(0))).expect("a store that works");
         let told = self.take_reported();
         assert_eq!(told.len(), self.count_rolled_back(&told), "only what has lost its block is told of");
         self.forget_rolled_back(&told);

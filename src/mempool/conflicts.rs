@@ -1,6 +1,7 @@
 //! With which other transaction one of a replaced block conflicts.
 
 use super::{ChainSnapshot, MempoolContent, MempoolEntry};
+use crate::budget::Budget;
 use crate::model::{Address, Body, Hash256, Height, MosaicId, NamespaceId, Transaction};
 use crate::rules::ValidationResult;
 use crate::state::{self, AccountTxCursor, Direction};
@@ -8,6 +9,8 @@ use crate::store::{Overlay, StoreError};
 
 /// Maximum number of transactions of an account that are read to find the one with which another conflicts.
 const MAX_SEARCHED: usize = 32;
+/// Work units for reading one of them from a block.
+const UNITS_PER_SEARCHED: u32 = 20;
 
 /// A transaction with which another one conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +106,7 @@ impl MempoolContent {
         result: ValidationResult,
         common: Height,
         confirmed: &ChainSnapshot<'_>,
+        budget: &mut Budget,
     ) -> Result<Option<Conflict>, StoreError> {
         if result == ValidationResult::Neutral {
             // Another transaction around the same inner one waits.
@@ -118,7 +122,7 @@ impl MempoolContent {
             }
             _ => root.fee_payer,
         };
-        match confirmed_conflict(&contested, &account, common, confirmed)? {
+        match confirmed_conflict(&contested, &account, common, confirmed, budget)? {
             Some(found) => Ok(Some(found)),
             None => Ok(self.unconfirmed_conflict(&contested, &account)),
         }
@@ -137,10 +141,12 @@ fn confirmed_conflict(
     account: &Address,
     common: Height,
     confirmed: &ChainSnapshot<'_>,
+    budget: &mut Budget,
 ) -> Result<Option<Conflict>, StoreError> {
     let mut list = AccountTxCursor::new(confirmed.snapshot, account, Direction::Outgoing, u64::MAX)?;
     for _ in 0..MAX_SEARCHED {
         let Some((_, location)) = list.peek().filter(|(_, location)| location.height > common) else { break };
+        budget.charge(UNITS_PER_SEARCHED);
         let raw = confirmed.transaction(location)?.ok_or(StoreError::Damaged("the location of a transaction"))?;
         let found = raw.read()?;
         // The list of a cosignatory has the transactions of its multisig accounts, too.

@@ -64,8 +64,7 @@ impl Mempool {
                     self.chain_changed(last, BTreeSet::new(), Vec::new());
                 }
             } else {
-                budget.charge(UNITS_PER_TRANSACTION);
-                self.step_rebuild(chain)?;
+                self.step_rebuild(chain, budget)?;
             }
         }
         Ok(())
@@ -148,7 +147,8 @@ impl Mempool {
     }
 
     /// Performs one step of the rebuild: takes over one transaction.
-    pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
+    pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<(), StoreError> {
+        budget.charge(UNITS_PER_TRANSACTION);
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
         let (root, taken_over);
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
@@ -190,7 +190,10 @@ impl Mempool {
                 self.content.entries.remove(&number);
                 Fate::Rejected(result)
             }
-            None => Fate::Replaced(result, rebuild.content.conflict(&root, result, rebuild.common, confirmed)?),
+            None => {
+                let conflict = rebuild.content.conflict(&root, result, rebuild.common, confirmed, budget)?;
+                Fate::Replaced(result, conflict)
+            }
         };
         self.drop(root, fate, confirmed.now);
         Ok(())
@@ -198,7 +201,7 @@ impl Mempool {
 
     pub(super) fn finish_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
         while self.is_rebuilding() {
-            self.step_rebuild(confirmed)?;
+            self.step_rebuild(confirmed, &mut Budget::new(0))?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use tempfile::TempDir;
 
 use super::*;
+use crate::budget::Budget;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::network::test_network;
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
@@ -115,7 +116,7 @@ impl Scene {
     }
 
     fn work(&mut self) {
-        self.with(|pool, confirmed| pool.step_rebuild(confirmed)).unwrap();
+        self.with(|pool, confirmed| pool.step_rebuild(confirmed, &mut Budget::new(0))).unwrap();
     }
 
     /// Completes pending work and returns the transactions to publish.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::common::print_notice;
 use crate::common::recorded_chain::{Chain, tip_of};
 use crate::common::remote_node::{LocalNode, bytes_of, process_branch, push};
+use nisd::budget::Budget;
 use nisd::chain::ChainSnapshot;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
 use nisd::chain::pushed_branch;
@@ -112,7 +113,7 @@ impl Node<'_> {
     fn rebuild(&mut self, now: Timestamp) {
         self.with_mempool(now, |pool, confirmed| {
             while pool.is_rebuilding() {
-                pool.step_rebuild(confirmed).unwrap();
+                pool.step_rebuild(confirmed, &mut Budget::new(0)).unwrap();
             }
         });
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::scene::*;
 use crate::api::{Api, MempoolEvent};
+use crate::budget::Budget;
 use crate::crypto::Signature;
 use crate::mempool::{Fate, FateRecord, MempoolEntry};
 use crate::model::{Address, Amount, Body, Height, Timestamp, Transaction};
@@ -518,7 +519,7 @@ fn a_transaction_is_told_once_whether_it_arrives_before_or_after_the_listing_or_
     node.mempool.chain_changed(tip, [acceptable(2).hash()].into(), Vec::new());
     node.mempool.chain_changed(tip, Default::default(), vec![acceptable(2)]);
     while node.mempool.is_rebuilding() {
-        scene.with_view(|chain| node.mempool.step_rebuild(chain)).unwrap();
+        scene.with_view(|chain| node.mempool.step_rebuild(chain, &mut Budget::new(0))).unwrap();
     }
     stream.tell_arrivals();
     assert_eq!(hashes(stream.news()), once(2));

@@ -99,10 +99,15 @@ impl World {
         self.with(|node, chain| node.mempool.add(transaction.clone(), &chain))
     }
 
-    fn work(&mut self) {
+    /// Brings the mempool up to date. Returns the work units that it took.
+    fn work(&mut self) -> u32 {
+        let mut used = 0;
         while self.node.mempool.has_work() {
-            self.with(|node, chain| node.mempool.work(&chain, &mut Budget::new(1_000))).unwrap();
+            let mut budget = Budget::new(1_000);
+            self.with(|node, chain| node.mempool.work(&chain, &mut budget)).unwrap();
+            used += budget.used();
         }
+        used
     }
 
     /// Lets seconds pass.
@@ -113,8 +118,8 @@ impl World {
         self.work();
     }
 
-    /// Replaces the blocks above a height by blocks with these transactions.
-    fn replace_above(&mut self, common: Height, blocks: Vec<Vec<Transaction>>) {
+    /// Replaces the blocks above a height by blocks with these transactions. Returns the work units of the mempool.
+    fn replace_above(&mut self, common: Height, blocks: Vec<Vec<Transaction>>) -> u32 {
         let undone: Vec<_> = (common.0 + 1..=self.height().0).map(|height| self.scene.block(Height(height))).collect();
         let mut txn = self.scene.store.begin_write().unwrap();
         if !undone.is_empty() {
@@ -129,7 +134,7 @@ impl World {
         let undone = undone.into_iter().rev().flat_map(|block| block.transactions);
         let returned = undone.filter(|one| !confirmed.contains(&one.hash())).collect();
         self.node.mempool.chain_changed(common, confirmed, returned);
-        self.work();
+        self.work()
     }
 
     fn add_block(&mut self, transactions: Vec<Transaction>) {
@@ -237,20 +242,46 @@ fn a_multisig_transaction_waits_although_its_inner_one_is_confirmed_in_another_a
     assert_eq!(words(&mut world), ["expired", "confirmed", "confirmed"]);
 }
 
-#[test]
-fn a_rolled_back_rent_of_a_namespace_names_the_rent_of_another_account_that_replaced_it() {
-    let mut world = World::new();
-    for name in [30, 31] {
+/// Accounts that can pay the rent of a namespace.
+const TENANTS: [u8; 2] = [30, 31];
+
+/// Returns a world with these accounts, and how each of them rents the same namespace.
+fn with_tenants() -> (World, impl Fn(u8) -> Transaction) {
+    let world = World::new();
+    for name in TENANTS {
         let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(1_000_000).0 };
         let account = Account { first_height: 1, balance, ..Account::default() };
         world.scene.put_account_of(address_of(&pair_of(name).public()), &account);
     }
     let (now, rental_fee_sink) = (world.now, world.scene.network.namespace_sink());
-    let rent = |name: u8| {
+    let rent = move |name: u8| {
         let (new_part, rental_fee) = ("shop".to_owned(), Amount::whole(50_000));
         let body = ProvisionNamespace { rental_fee_sink, rental_fee, new_part, parent: None };
         signed(name, now, Timestamp(now.0 + 3_600), Body::ProvisionNamespace(body))
     };
+    (world, rent)
+}
+
+#[test]
+fn the_search_for_a_conflict_is_charged_and_ends_after_some_transactions() {
+    let units = |payments: u64| {
+        let (mut world, rent) = with_tenants();
+        let deadline = Timestamp(world.now.0 + 60);
+        world.add_block(vec![rent(30)]);
+        let later = (0..payments).map(|number| payment(31, number, world.now, deadline)).collect();
+        world.replace_above(Height(1), vec![vec![rent(31)], later])
+    };
+    let least = units(0);
+    let each = units(1) - least;
+    assert!(each > 0);
+    assert_eq!(units(20), least + 20 * each);
+    assert_eq!(units(60), units(40));
+}
+
+#[test]
+fn a_rolled_back_rent_of_a_namespace_names_the_rent_of_another_account_that_replaced_it() {
+    let (mut world, rent) = with_tenants();
+    let now = world.now;
     world.add_block(vec![rent(30)]);
     // The newer payment of the same account in the new blocks does not prevent it.
     world.replace_above(Height(1), vec![vec![rent(31)], vec![payment(30, 0, now, Timestamp(now.0 + 60))]]);
