@@ -707,13 +707,7 @@ fn stored_values(tiny: &Path) {
     state::set_epoch_size(&mut batch, 0).expect("room");
     batch.commit().expect("room");
     let file = BlockFile::new(fs::File::open(tiny.join("blocks.bin")).expect("its blocks")).expect("its blocks");
-    let options = ImportOptions {
-        batch_steps: u32::MAX,
-        batch_blocks: u32::MAX,
-        write_cache: 0,
-        stop_at: None,
-        trusted_below: Height(1000),
-    };
+    let options = ImportOptions { trusted_below: Height(1000), ..ImportOptions::DEFAULT };
     let nemesis = settings.nemesis.read().expect("its nemesis block");
     let mut intake =
         BlockImporter::new(&store, &settings.network, nemesis, vec![file], options).expect("an empty store");

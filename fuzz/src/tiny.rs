@@ -36,13 +36,7 @@ pub fn store(settings: &Settings, up_to: Height) -> Store {
 fn import(store: &Store, network: &Network, nemesis: Vec<u8>, up_to: Height) {
     let blocks = std::fs::File::open(file("blocks.bin")).expect("its blocks");
     let blocks = BlockFile::new(blocks).expect("its blocks");
-    let options = ImportOptions {
-        batch_steps: u32::MAX,
-        batch_blocks: u32::MAX,
-        write_cache: 0,
-        stop_at: Some(up_to),
-        trusted_below: Height(0),
-    };
+    let options = ImportOptions { stop_at: Some(up_to), ..ImportOptions::DEFAULT };
     let mut intake = BlockImporter::new(store, network, nemesis, vec![blocks], options).expect("an empty store");
     while intake.step(LATE).expect("a good block") != ImportProgress::Done {}
 }

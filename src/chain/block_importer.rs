@@ -15,18 +15,17 @@ use crate::crypto::Verifier;
 use crate::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp};
 use crate::store::{Store, StoreError, StoredHeader, WriteTxn, block_row, read_block_bytes};
 
-/// Default limit of changed rows per batch. LMDB bounds the memory that they take.
-const BATCH_ROWS: u32 = 28_000;
-
 /// Bytes of blocks kept in memory after which a batch is committed.
 const MAX_KEPT_BYTES: usize = 16 << 20;
 
-/// How blocks are imported.
+/// How blocks are imported. A batch is committed at the end of the block that reaches one of its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportOptions {
-    /// Steps after which a batch is committed, at the end of the block that reaches them.
+    /// Maximum changed rows of a batch. LMDB bounds the memory that they take.
+    pub batch_rows: u32,
+    /// Maximum steps of a batch.
     pub batch_steps: u32,
-    /// Blocks after which a batch is committed.
+    /// Maximum blocks of a batch.
     pub batch_blocks: u32,
     /// Bytes of changes that a batch collects in memory before they are written in the order of their keys; it is
     /// committed once they take more. If 0, every change is written at once.
@@ -35,6 +34,18 @@ pub struct ImportOptions {
     pub stop_at: Option<Height>,
     /// Blocks below this height are trusted: their signatures and proofs are not checked.
     pub trusted_below: Height,
+}
+
+impl ImportOptions {
+    /// Imports and checks everything. A batch takes some minutes, which is the most that a crash loses.
+    pub const DEFAULT: ImportOptions = ImportOptions {
+        batch_rows: 8_000_000,
+        batch_steps: 16_000_000,
+        batch_blocks: 400_000,
+        write_cache: 0,
+        stop_at: None,
+        trusted_below: Height(0),
+    };
 }
 
 /// Result of one step.
@@ -135,7 +146,6 @@ pub struct BlockImporter<'s> {
     batch: Option<WriteTxn<'s>>,
     first_of_batch: Option<Height>,
     steps: u32,
-    batch_rows: u32,
     /// The batch is to be committed once the commit before it is durable.
     is_commit_due: bool,
     head: ChainTip,
@@ -186,7 +196,6 @@ impl<'s> BlockImporter<'s> {
             batch: None,
             first_of_batch: None,
             steps: 0,
-            batch_rows: BATCH_ROWS,
             is_commit_due: false,
             head,
             seen: BTreeSet::new(),
@@ -225,10 +234,9 @@ impl<'s> BlockImporter<'s> {
         }
     }
 
-    /// Sets the numbers of changed rows and of steps after which a batch is committed, at the end of the block that reaches
-    /// one of them.
+    /// Sets the maximum changed rows and steps of a batch.
     pub fn set_batch_size(&mut self, rows: u32, steps: u32) {
-        self.batch_rows = rows;
+        self.options.batch_rows = rows;
         self.options.batch_steps = steps;
     }
 
@@ -467,7 +475,7 @@ impl<'s> BlockImporter<'s> {
         self.is_commit_due = self.steps >= self.options.batch_steps
             || self.uncommitted_bytes >= MAX_KEPT_BYTES
             || blocks >= u64::from(self.options.batch_blocks)
-            || batch.rows() >= self.batch_rows
+            || batch.rows() >= self.options.batch_rows
             || batch.collected_bytes() > self.options.write_cache;
         self.head.push(stored);
         Ok(())

@@ -42,13 +42,7 @@ fn block(height: u64, parent: Hash256) -> Block {
     }
 }
 
-const TRUSTED: ImportOptions = ImportOptions {
-    batch_steps: u32::MAX,
-    batch_blocks: u32::MAX,
-    write_cache: 0,
-    stop_at: None,
-    trusted_below: Height(100),
-};
+const TRUSTED: ImportOptions = ImportOptions { trusted_below: Height(100), ..ImportOptions::DEFAULT };
 
 /// A chain of three blocks in its own store.
 struct Chain {
@@ -188,23 +182,22 @@ fn finish(importer: &mut BlockImporter<'_>) -> (Vec<ImportProgress>, usize) {
 #[test]
 fn a_batch_ends_after_a_number_of_steps_blocks_rows_or_collected_bytes_and_the_next_one_waits_until_it_is_durable() {
     use ImportProgress::{Committed, Done, Syncing};
-    let reports = |options: ImportOptions, rows: Option<u32>| {
+    let reports = |options: ImportOptions| {
         let chain = Chain::new();
         let mut importer = chain.importer_with(options, &chain.following(3));
-        rows.into_iter().for_each(|rows| importer.set_batch_size(rows, u32::MAX));
         let (reports, _) = finish(&mut importer);
         assert!(!chain.store.has_unsynced_commit());
         reports
     };
     let [four, five, six] = [4, 5, 6].map(|height| Committed { first: Height(height), last: Height(height) });
     let one_by_one = [four, Syncing, five, Syncing, six, Done];
-    assert_eq!(reports(TRUSTED, None), [Committed { first: Height(4), last: Height(6) }, Done]);
-    assert_eq!(reports(ImportOptions { batch_steps: 1, ..TRUSTED }, None), one_by_one);
-    assert_eq!(reports(ImportOptions { batch_blocks: 1, ..TRUSTED }, None), one_by_one);
-    assert_eq!(reports(TRUSTED, Some(1)), one_by_one);
-    assert_eq!(reports(ImportOptions { write_cache: 1, ..TRUSTED }, None), one_by_one);
+    assert_eq!(reports(TRUSTED), [Committed { first: Height(4), last: Height(6) }, Done]);
+    assert_eq!(reports(ImportOptions { batch_steps: 1, ..TRUSTED }), one_by_one);
+    assert_eq!(reports(ImportOptions { batch_blocks: 1, ..TRUSTED }), one_by_one);
+    assert_eq!(reports(ImportOptions { batch_rows: 1, ..TRUSTED }), one_by_one);
+    assert_eq!(reports(ImportOptions { write_cache: 1, ..TRUSTED }), one_by_one);
     let all = [Committed { first: Height(4), last: Height(6) }, Done];
-    assert_eq!(reports(ImportOptions { write_cache: 1 << 20, ..TRUSTED }, None), all);
+    assert_eq!(reports(ImportOptions { write_cache: 1 << 20, ..TRUSTED }), all);
 }
 
 #[test]

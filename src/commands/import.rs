@@ -23,9 +23,6 @@ use crate::progress::{Progress, ProgressMeter, Style};
 use crate::state;
 use crate::store::{self, Options, Read, Snapshot, Store, StoreError, StoredHeader, VerifyPosition};
 
-/// Changed rows and steps after which an import commits: some minutes of work, which is the most that a crash loses.
-const IMPORT_ROWS: u32 = 8_000_000;
-const IMPORT_STEPS: u32 = 16_000_000;
 /// Import steps between two clock readings.
 const STEPS_PER_CLOCK_READ: u64 = 256;
 /// Damaged ranges that `nisd check` lists. With more of them, no row on that disk can be trusted.
@@ -88,7 +85,8 @@ pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop)
         scan_to(checkpoint, command, settings, &store, &nemesis)?;
     }
     let trusted_below = command.trust_below.map_or(Height(0), |checkpoint| checkpoint.height);
-    let options = ImportOptions { stop_at: command.stop_at, trusted_below, ..import_options(settings) };
+    let (write_cache, stop_at) = (settings.write_cache, command.stop_at);
+    let options = ImportOptions { write_cache, stop_at, trusted_below, ..ImportOptions::DEFAULT };
     let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
     let height = import_blocks(importer, &clock, system, &stop, command.stop_at, |imported| {
@@ -142,7 +140,7 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     }
     let read = |height, block: &mut Vec<u8>| store::read_block_bytes(&snapshot, height, block);
     let source = BlockSource::stored(Height::NEMESIS.next(), read);
-    let options = ImportOptions { trusted_below, ..import_options(settings) };
+    let options = ImportOptions { write_cache: settings.write_cache, trusted_below, ..ImportOptions::DEFAULT };
     let importer = BlockImporter::from_source(&scratch, &network, nemesis, source, options)?;
     let importer = importer.retain_state_only(old_values_from);
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
@@ -231,18 +229,6 @@ impl Imported<'_> {
     }
 }
 
-/// Returns the options of an import. A batch ends when the write cache is full, so that a page which many blocks change is
-/// rarely written.
-pub fn import_options(settings: &Settings) -> ImportOptions {
-    ImportOptions {
-        batch_steps: IMPORT_STEPS,
-        batch_blocks: 400_000,
-        write_cache: settings.write_cache,
-        stop_at: None,
-        trusted_below: Height(0),
-    }
-}
-
 /// Imports all blocks and shows progress: on standard error as a rewritten line on a terminal, else as log lines.
 /// `observe` may end the import with an error. If it must stop, the blocks so far are committed first. Returns the height
 /// of the last commit.
@@ -254,7 +240,6 @@ pub fn import_blocks(
     target: Option<Height>,
     mut observe: impl FnMut(Imported<'_>) -> Result<(), CommandError>,
 ) -> Result<Height, CommandError> {
-    importer.set_batch_size(IMPORT_ROWS, IMPORT_STEPS);
     let target = target.map(|height| height.0);
     let mut meter = ProgressMeter::new(style(), (system.millis)(), &progress_of(&importer, target));
     let mut import = || {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::import::{Imported, import_blocks, import_options};
+use super::import::{Imported, import_blocks};
 use super::store::{StoreArguments, check_same_network, open_existing, open_store, stored_network};
 use super::{CommandError, Stop, height};
 use crate::chain::{self, BlockImporter, BlockSource, BrokenChain, ImportOptions};
@@ -122,8 +122,8 @@ fn import_old_blocks(
     }
     let source = BlockSource::stored(reached.next(), |height, block: &mut Vec<u8>| blocks.read(height, block));
     // The blocks were verified before: signatures and proofs are not checked again.
-    let trusted_below = Height(u64::MAX);
-    let options = ImportOptions { stop_at: Some(last), trusted_below, ..import_options(settings) };
+    let (write_cache, trusted_below) = (settings.write_cache, Height(u64::MAX));
+    let options = ImportOptions { write_cache, stop_at: Some(last), trusted_below, ..ImportOptions::DEFAULT };
     let importer = BlockImporter::from_source(&replacement.new, network, nemesis, source, options)?;
     let clock = NetworkClock::new(END_OF_TIME, (system.millis)());
     let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(last), |imported| {

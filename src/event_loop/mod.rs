@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use self::disk_helper::DiskHelper;
 use self::process::SystemdNotifier;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
-use crate::chain::{BlockImporter, ImportError, ImportProgress};
+use crate::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress};
 use crate::clock::NetworkClock;
 use crate::clock::System;
 use crate::codec::block_file::BlockFile;
@@ -26,7 +26,7 @@ use crate::devnet::Devnet;
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::service::{LoopTime, Service};
-use crate::node::{BlockProgress, Bootstrap, Import, MAX_KEPT_BYTES, Node, PreTrustedPeer, Start, import_options};
+use crate::node::{BlockProgress, Bootstrap, Import, MAX_KEPT_BYTES, Node, PreTrustedPeer, Start};
 use crate::progress::{Progress, ProgressMeter};
 use crate::store::Store;
 use crate::{commands, config};
@@ -344,7 +344,8 @@ fn prepare_import<'s>(
     files: Vec<BlockFile<'static>>,
     reactor: &Reactor,
 ) -> Result<BlockImporter<'s>, NodeError> {
-    let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, import_options(settings))?;
+    let options = ImportOptions { write_cache: settings.write_cache, ..ImportOptions::DEFAULT };
+    let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, options)?;
     let time = NetworkClock::new(settings.node.clock, 0).now(reactor.time().unix_millis, 0);
     while importer.height() < Height::NEMESIS
         && importer.step(time).map_err(NodeError::Nemesis)? != ImportProgress::Done

@@ -1,6 +1,5 @@
 //! Bootstrap of a node without a chain: fetches the nemesis block from peers and imports it.
 
-use super::import::import_options;
 use super::{HTTP, UNITS_PER_STEP, api_settings, explorer};
 use crate::api::Api;
 use crate::budget::Budget;
@@ -117,7 +116,7 @@ impl<'s> Bootstrap<'s> {
 
     fn start_import(&mut self, nemesis: Vec<u8>) {
         // The nemesis block only, regardless of which peer sent it.
-        let options = ImportOptions { stop_at: Some(Height::NEMESIS), ..import_options(self.settings) };
+        let options = ImportOptions { stop_at: Some(Height::NEMESIS), ..ImportOptions::DEFAULT };
         match BlockImporter::new(self.store, &self.settings.network, nemesis, Vec::new(), options) {
             Ok(importer) => self.importer = Some(importer),
             Err(error) => self.outcome = Some(Err(error.into())),

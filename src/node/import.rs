@@ -5,28 +5,14 @@ use std::time::Duration;
 use super::{Node, UNITS_PER_STEP};
 use crate::budget::Budget;
 use crate::chain::{BlockError, BlockImporter, ImportError, ImportOptions, ImportProgress};
-use crate::config::Settings;
 use crate::model::{Block, Height, Timestamp};
 use crate::net::service::LoopTime;
 use crate::peer::block_download::{BlockDownload, NextBlock};
 use crate::progress::Progress;
 use crate::store::{StoreError, tip};
 
-/// Blocks after which a commit follows regardless of the number of changed rows.
-const BATCH_BLOCKS: u32 = 400_000;
 /// Downloaded blocks are committed when no further block has arrived for this long.
 const COMMIT_AFTER: Duration = Duration::from_millis(500);
-
-/// Returns the options of an import.
-pub fn import_options(settings: &Settings) -> ImportOptions {
-    ImportOptions {
-        batch_steps: BatchSize::MAX_STEPS_IDLE,
-        batch_blocks: BATCH_BLOCKS,
-        write_cache: settings.write_cache,
-        stop_at: None,
-        trusted_below: Height(0),
-    }
-}
 
 /// A block import and its batch size.
 pub struct Import<'s> {
@@ -213,7 +199,8 @@ impl<'s> Node<'s> {
             self.end_download(None, now);
             return Ok(());
         }
-        let options = ImportOptions { trusted_below, ..import_options(self.settings) };
+        let write_cache = self.settings.write_cache;
+        let options = ImportOptions { write_cache, trusted_below, ..ImportOptions::DEFAULT };
         let mut importer = BlockImporter::new(store, self.network, Vec::new(), Vec::new(), options)?;
         importer.submit_block(block);
         self.import = Some(Import::create(importer, Some(target)));
@@ -285,7 +272,7 @@ impl BatchSize {
     const MAX_ROWS: u32 = 1_000_000;
     /// Steps of a batch while clients are active, and while the node is idle.
     const MAX_STEPS: u32 = 50_000;
-    const MAX_STEPS_IDLE: u32 = 16_000_000;
+    const MAX_STEPS_IDLE: u32 = ImportOptions::DEFAULT.batch_steps;
     /// Maximum duration of a commit while clients are active, and while the node is idle.
     const MAX_COMMIT_TIME: Duration = Duration::from_millis(8);
     const MAX_COMMIT_TIME_IDLE: Duration = Duration::from_millis(30);

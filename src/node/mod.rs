@@ -33,7 +33,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub use self::bootstrap::Bootstrap;
-pub use self::import::{BlockProgress, Import, import_options};
+pub use self::import::{BlockProgress, Import};
 pub use self::metrics::{Memory, metrics_documentation};
 pub use crate::peer::PreTrustedPeer;
 pub use crate::peer::saved_peers::MAX_BYTES as MAX_KEPT_BYTES;

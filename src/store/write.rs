@@ -24,8 +24,8 @@ const PAGE: usize = 4096;
 const CHECKSUMS_PER_STEP: usize = 64;
 /// Collected rows written in one step.
 const ROWS_PER_STEP: usize = 64;
-/// Memory of a collected change besides its key and value: two vectors in a node of the map that is two thirds full, and
-/// what the allocator adds to their contents.
+/// Maximum memory of a collected change besides its key and value: both in a node of the map that is two thirds full, and
+/// what the allocator adds to the value.
 const ENTRY_BYTES: usize = 112;
 
 /// A state that can be changed, and read with its changes.
@@ -132,6 +132,11 @@ impl WriteTxn<'_> {
     /// Returns the collected changes, if those of the table are collected.
     fn collected_mut(&mut self, table: Table) -> Option<&mut Changes> {
         self.collected.as_mut().filter(|_| table.is_collected())
+    }
+
+    /// Returns whether changes of a table are collected.
+    fn collects(&self, table: Table) -> bool {
+        self.collected.is_some() && table.is_collected()
     }
 
     /// Returns the number of row changes, written or collected. A change of a long value counts once more for each of its
@@ -429,7 +434,7 @@ impl Read for WriteTxn<'_> {
 impl Write for WriteTxn<'_> {
     /// Sets a key and records its old value in the journal.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        if self.collected_mut(table).is_some() {
+        if self.collects(table) {
             return self.collect(table, key, Some(value));
         }
         let before = self.record_present(table, key)?;
@@ -442,7 +447,7 @@ impl Write for WriteTxn<'_> {
     /// Sets a key that the caller knows to be absent, which saves looking up an old value. Fails if the key is present.
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.record(table, key, None);
-        if self.collected_mut(table).is_some() {
+        if self.collects(table) {
             if self.lookup(table, key, false)?.is_some() {
                 return Err(StoreError::Damaged("a new key is already present"));
             }
@@ -457,7 +462,7 @@ impl Write for WriteTxn<'_> {
     /// Sets a key whose old value the caller knows, which saves looking it up.
     fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
         let Some(before) = before else { return self.insert(table, key, value) };
-        if self.collected_mut(table).is_some() {
+        if self.collects(table) {
             self.record(table, key, Some(before));
             return self.put_unjournaled(table, key, value);
         }
@@ -468,7 +473,7 @@ impl Write for WriteTxn<'_> {
 
     /// Removes a key, if present, and records its value in the journal.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        if self.collected_mut(table).is_some() {
+        if self.collects(table) {
             return self.collect(table, key, None);
         }
         match self.record_present(table, key)? {
@@ -531,7 +536,7 @@ pub(super) type TableChanges = BTreeMap<Key, Option<Vec<u8>>>;
 type Key = SmallVec<[u8; 32]>;
 
 /// The replaced change of a key; `None` if there was no change.
-type ReplacedChange = (Table, Vec<u8>, Option<Option<Vec<u8>>>);
+type ReplacedChange = (Table, Key, Option<Option<Vec<u8>>>);
 
 /// Changes on top of a commit. They are valid for that commit only.
 #[derive(Clone, Debug, Default)]
@@ -573,18 +578,14 @@ impl Changes {
 
     /// Takes the first change in the order of tables and keys.
     fn pop_first(&mut self) -> Option<(Table, Key, Option<Vec<u8>>)> {
-        let mut first = self.tables.first_entry()?;
-        let table = *first.key();
-        let Some((key, value)) = first.get_mut().pop_first() else {
-            first.remove();
-            return self.pop_first();
-        };
+        let mut tables = self.tables.iter_mut();
+        let (table, (key, value)) = tables.find_map(|(table, changes)| Some((*table, changes.pop_first()?)))?;
         self.count -= 1;
         self.bytes -= key.len() + value.as_ref().map_or(0, Vec::len);
         Some((table, key, value))
     }
 
-    /// Returns the bytes of memory that the changes take, by the allocations of a map's entry.
+    /// Returns the bytes of memory that the changes take at most.
     fn memory(&self) -> usize {
         self.bytes + self.count * ENTRY_BYTES
     }
@@ -602,7 +603,7 @@ impl Changes {
         self.bytes -= old.as_ref().map_or(0, size);
         self.count = self.count + usize::from(is_change) - usize::from(old.is_some());
         if let Some(replaced) = &mut self.replaced {
-            replaced.push((table, key.to_vec(), old));
+            replaced.push((table, Key::from_slice(key), old));
         }
         #[cfg(test)]
         {
@@ -626,8 +627,8 @@ impl<'a> Overlay<'a> {
 
 impl Read for Overlay<'_> {
     fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
-        match self.changes.tables.get(&table).and_then(|changes| changes.get(key)) {
-            Some(value) => Ok(value.as_deref()),
+        match self.changes.get(table, key) {
+            Some(value) => Ok(value),
             None => self.base.lookup(table, key, is_checked),
         }
     }

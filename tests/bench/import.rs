@@ -19,7 +19,7 @@ use nisd::codec::{Context, SigningForm};
 use nisd::commands::{self, Cli, Command};
 use nisd::config::{self, Settings};
 use nisd::crypto::{self, PublicKey, Signature, Verifier};
-use nisd::model::{Block, Height, Timestamp};
+use nisd::model::{Block, Timestamp};
 
 const ROUNDS: usize = 5;
 
@@ -138,13 +138,7 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
         let files = commands::open_block_files(&[all_forks("blocks.bin.gz")]).expect("blocks");
         let nemesis = settings.nemesis.read().expect("the nemesis block");
         // As in `nisd import`.
-        let options = ImportOptions {
-            batch_steps: 100_000,
-            batch_blocks: 5_000,
-            write_cache: 0,
-            stop_at: None,
-            trusted_below: Height(0),
-        };
+        let options = ImportOptions { batch_steps: 100_000, batch_blocks: 5_000, ..ImportOptions::DEFAULT };
         let mut intake = BlockImporter::new(&store, &settings.network, nemesis, files, options).expect("an intake");
         loop {
             let begun = Instant::now();

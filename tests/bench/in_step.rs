@@ -31,13 +31,7 @@ pub fn run(words: &[String]) -> ExitCode {
     let store = commands::open_store(&settings, &PathBuf::from(store)).expect("a store");
     let files = vec![BlockFile::new(File::open(blocks).expect("blocks")).expect("blocks")];
     let nemesis = settings.nemesis.read().expect("the nemesis block");
-    let options = ImportOptions {
-        batch_steps: u32::MAX,
-        batch_blocks: 1,
-        write_cache: 0,
-        stop_at: None,
-        trusted_below: Height(0),
-    };
+    let options = ImportOptions { batch_blocks: 1, ..ImportOptions::DEFAULT };
     let mut importer = BlockImporter::new(&store, &settings.network, nemesis, files, options).expect("an importer");
     let height = || tip(&store.snapshot().expect("a snapshot")).expect("a tip").map_or(Height(0), |tip| tip.height);
     let (mut last, mut before, mut found) = (height(), sectors(device), Vec::new());

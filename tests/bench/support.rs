@@ -46,8 +46,7 @@ pub fn import_timed(
     stop_at: Option<Height>,
 ) -> Vec<f64> {
     let nemesis = settings.nemesis.read().expect("the nemesis block");
-    let options =
-        ImportOptions { batch_steps: 8_000, batch_blocks: 1_000, write_cache: 0, stop_at, trusted_below: Height(0) };
+    let options = ImportOptions { batch_steps: 8_000, batch_blocks: 1_000, stop_at, ..ImportOptions::DEFAULT };
     let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, options).expect("an importer");
     let mut steps = Vec::new();
     loop {

@@ -121,7 +121,7 @@ pub fn import_blocks<'s>(
         batch_blocks: 1_000,
         write_cache: 1 << 20,
         stop_at,
-        trusted_below: Height(0),
+        ..ImportOptions::DEFAULT
     };
     let mut importer = BlockImporter::from_source(store, network, nemesis, source, options).expect("a store");
     while importer.step(FAR_FUTURE)? != ImportProgress::Done {}

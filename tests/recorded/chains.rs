@@ -211,13 +211,7 @@ fn a_flipped_bit_in_a_block_is_rejected_and_earlier_blocks_stay() {
 fn a_full_store_keeps_committed_blocks_and_continues_with_a_larger_map() {
     let chain = Chain::open("tiny");
     let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let options = ImportOptions {
-        batch_steps: u32::MAX,
-        batch_blocks: 5,
-        write_cache: 0,
-        stop_at: None,
-        trusted_below: Height(0),
-    };
+    let options = ImportOptions { batch_blocks: 5, ..ImportOptions::DEFAULT };
     let identity = ChainIdentity::of(&chain.network);
     let committed = {
         let small = Store::open(folders.0.path(), &identity, Options { map_size: 256 << 10 }).unwrap();

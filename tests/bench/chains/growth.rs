@@ -104,17 +104,10 @@ impl<'s> ChainBuilder<'s> {
         let nemesis = settings.nemesis.read().expect("the nemesis block");
         // The chain is validated when it is imported later. Commits are requested explicitly.
         let trusted_below = Height(u64::MAX);
-        let options = ImportOptions {
-            batch_steps: u32::MAX,
-            batch_blocks: u32::MAX,
-            write_cache: 0,
-            stop_at: None,
-            trusted_below,
-        };
+        let options = ImportOptions { trusted_below, ..ImportOptions::DEFAULT };
         let file = BlockFile::new(pipe.clone()).expect("a pipe");
         let intake = BlockImporter::new(store, network, nemesis, vec![file], options).expect("an empty store");
         let mut intake = intake.retain_state_only(Height(u64::MAX));
-        intake.set_batch_size(u32::MAX, u32::MAX);
         process_until(&mut intake, Height::NEMESIS);
         intake.commit().expect("room");
         let snapshot = store.snapshot().expect("a snapshot");

@@ -56,13 +56,7 @@ impl NodeUnderTest {
         let identity = ChainIdentity::of(&settings.network);
         let store = Store::open(folder.path(), &identity, Options { map_size: MAP_SIZE }).expect("a store");
         let nemesis = settings.nemesis.read().expect("the nemesis block");
-        let options = ImportOptions {
-            batch_steps: u32::MAX,
-            batch_blocks: u32::MAX,
-            write_cache: 0,
-            stop_at: None,
-            trusted_below: Height(0),
-        };
+        let options = ImportOptions::DEFAULT;
         let mut intake = BlockImporter::new(&store, &settings.network, nemesis, Vec::new(), options).expect("a store");
         while intake.step(Timestamp(FAR_FUTURE)).expect("a good nemesis block") != ImportProgress::Done {}
         drop(intake);
@@ -161,13 +155,7 @@ impl NodeUnderTest {
         write_block(&mut file, &block.to_bytes(SigningForm::Verifiable)).expect("memory");
         let file = BlockFile::new(file.as_slice()).expect("memory");
         let trusted_below = Height(u64::MAX);
-        let options = ImportOptions {
-            batch_steps: u32::MAX,
-            batch_blocks: u32::MAX,
-            write_cache: 0,
-            stop_at: None,
-            trusted_below,
-        };
+        let options = ImportOptions { trusted_below, ..ImportOptions::DEFAULT };
         let mut intake =
             BlockImporter::new(&self.store, self.network(), Vec::new(), vec![file], options).expect("a store");
         loop {
