@@ -36,8 +36,8 @@ use crate::wallet::{NodeClient, NodeError, values};
 const MAX_ADDRESSES: usize = 10_000;
 /// Bytes of a file of addresses.
 const MAX_ADDRESSES_BYTES: u64 = 2 * 1024 * 1024;
-/// Bytes of a state file, whose event is written with escapes.
-const MAX_STATE_BYTES: u64 = 2 * MAX_EVENT_BYTES as u64;
+/// Bytes of a state file. Escapes at most double its event.
+const MAX_STATE_BYTES: u64 = 2 * MAX_EVENT_BYTES as u64 + 64 * 1024;
 /// Bytes of an id; a longer one could not be sent back.
 const MAX_ID_BYTES: usize = 4096;
 /// Shortest and longest pause before connecting again.
