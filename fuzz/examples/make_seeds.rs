@@ -676,7 +676,7 @@ fn connections() {
 /// Returns the number of leading key bytes by which rows of a table are looked up; in most tables an address or a name.
 fn known_bytes(table: Table) -> usize {
     match table {
-        Table::Accounts | Table::AccountAddresses | Table::EligibleAccounts | Table::SkipPointers | Table::Harvests => {
+        Table::Accounts | Table::PublicKeys | Table::EligibleAccounts | Table::SkipPointers | Table::Harvests => {
             4
         }
         Table::OwnershipPeriods | Table::Subnamespaces | Table::Holdings => 4,
@@ -687,7 +687,7 @@ fn known_bytes(table: Table) -> usize {
         Table::BalanceHistory => 1,
         Table::Hashes => 12,
         Table::HashRuns => 5,
-        Table::AccountIds => 25,
+        Table::AccountIds => 10,
         _ => 40,
     }
 }

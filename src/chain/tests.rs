@@ -255,6 +255,30 @@ fn uncommitted_blocks_are_imported_again_after_a_failure_of_the_store() {
 }
 
 #[test]
+fn a_batch_ends_once_its_long_rows_fill_the_write_cache() {
+    // Up to the first importance calculation.
+    const BLOCKS: u64 = 358;
+    let commits = |write_cache| {
+        let mut chain = Chain::new();
+        chain.network.chain.rewrite_limit = 10;
+        let mut importer = chain.importer_with(
+            ImportOptions { write_cache, trusted_below: Height(BLOCKS), ..ImportOptions::DEFAULT },
+            &chain.following(BLOCKS - 4),
+        );
+        let mut commits = 0;
+        loop {
+            match importer.step(Timestamp(i32::MAX)).unwrap() {
+                ImportProgress::Committed { .. } => commits += 1,
+                ImportProgress::Done => return commits,
+                _ => {}
+            }
+        }
+    };
+    // Old blocks are packed into long rows; the collected changes are those of a few accounts.
+    assert_eq!([0, 4 << 20, 32 << 10].map(commits), [1, 1, 2]);
+}
+
+#[test]
 fn blocks_kept_for_a_retry_are_not_read_twice_without_one() {
     let [kept, not_kept] = [true, false].map(|can_retry| {
         let chain = Chain::new();

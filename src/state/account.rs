@@ -3,6 +3,7 @@
 //! Ids are short keys for accounts in large tables. An account gets the next id when a block first changes it, and keeps
 //! it. Undoing that block releases the id.
 
+use super::account_ids;
 use super::account_tx_list::AccountTxList;
 use super::balance::VestedBalance;
 use super::bytes::{ByteReader, ByteWriter, Stored, stored};
@@ -144,9 +145,10 @@ impl Account {
         self.is_known() && self.balance.total() >= MIN_STAKE.0
     }
 
-    /// Encodes the account. Fields that blocks change often have fixed lengths and offsets.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = ByteWriter(Vec::with_capacity(80));
+    /// Encodes the account with its decoded address. Fields that blocks change often have fixed lengths and offsets.
+    pub fn to_row(&self, address: &[u8; RAW_LENGTH]) -> Vec<u8> {
+        let mut out = ByteWriter(Vec::with_capacity(RAW_LENGTH + 80));
+        out.array(address);
         let has_harvested = self.harvests != HarvestList::default();
         (u8::from(self.has_key) | u8::from(has_harvested) << 1).write(&mut out);
         self.balance.unvested.write(&mut out);
@@ -167,9 +169,10 @@ impl Account {
         out.0
     }
 
-    /// Decodes the account.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Account> {
-        let mut input = ByteReader::new(bytes, "an account");
+    /// Decodes the account behind its address.
+    pub fn from_row(row: &[u8]) -> Result<Account> {
+        let mut input = ByteReader::new(row, "an account");
+        let _: [u8; RAW_LENGTH] = input.array()?;
         let flags = u8::read(&mut input)?;
         let (unvested, vested) = <(u64, u64)>::read(&mut input)?;
         let mut number = || u32::read(&mut input).map(u64::from);
@@ -213,7 +216,7 @@ pub struct AccountId(pub u32);
 
 stored!(AccountId { 0 });
 
-const DAMAGED: StoreError = StoreError::Damaged("the address or key of an account");
+const DAMAGED: StoreError = StoreError::Damaged("the address of an account");
 
 impl AccountId {
     /// Encodes the id for keys.
@@ -229,23 +232,23 @@ impl AccountId {
 
     /// Returns the id of an address, if it has one.
     pub fn of(state: &impl Read, address: &Address) -> Result<Option<AccountId>> {
-        AccountId::get(state, Table::AccountIds, &address.to_raw(), "an account id")
+        Ok(account_ids::find(state, address)?.map(|(id, _)| id))
     }
 
     /// Returns the address with the id.
     pub fn address(self, state: &impl Read) -> Result<Address> {
-        let row = state.get(Table::AccountAddresses, &self.key())?.ok_or(DAMAGED)?;
-        row.first_chunk().map(Address::from_raw).ok_or(DAMAGED)
+        address_in(state.get(Table::Accounts, &self.key())?.ok_or(DAMAGED)?)
     }
 
     /// Returns the public key of the account, if it is known.
     pub fn public_key(self, state: &impl Read) -> Result<Option<PublicKey>> {
-        let row = state.get(Table::AccountAddresses, &self.key())?.ok_or(DAMAGED)?;
-        match row.get(RAW_LENGTH..).ok_or(DAMAGED)? {
-            [] => Ok(None),
-            key => key.try_into().map(|key| Some(PublicKey(key))).map_err(|_| DAMAGED),
-        }
+        PublicKey::get(state, Table::PublicKeys, &self.key(), "a public key")
     }
+}
+
+/// Returns the address in the row of an account.
+fn address_in(row: &[u8]) -> Result<Address> {
+    row.first_chunk().map(Address::from_raw).ok_or(DAMAGED)
 }
 
 /// Counts over all accounts.
@@ -286,13 +289,15 @@ impl AccountTotals {
         self.known = self.known.saturating_add(1);
     }
 
-    /// Assigns the next id to an address.
-    pub(super) fn allocate_id(&mut self, txn: &mut impl Write, address: &Address) -> Result<AccountId> {
-        let id = AccountId(self.allocated);
+    /// Assigns the next id to an address and stores its account, which is as that of an unknown address. Returns the id
+    /// and the row.
+    pub(super) fn allocate_id(&mut self, txn: &mut impl Write, address: &Address) -> Result<(AccountId, Vec<u8>)> {
+        let (id, raw) = (AccountId(self.allocated), address.to_raw());
         self.allocated = self.allocated.checked_add(1).ok_or(StoreError::Damaged("the number of accounts"))?;
-        txn.insert(Table::AccountIds, &address.to_raw(), &id.to_stored())?;
-        txn.insert(Table::AccountAddresses, &id.key(), &address.to_raw())?;
-        Ok(id)
+        let row = Account::default().to_row(&raw);
+        txn.insert(Table::Accounts, &id.key(), &row)?;
+        account_ids::insert(txn, &raw, id)?;
+        Ok((id, row))
     }
 }
 
@@ -303,13 +308,15 @@ pub fn account(state: &impl Read, address: &Address) -> Result<Account> {
 
 /// Returns the same, and the id of the address if it has one.
 pub fn account_with_id(state: &impl Read, address: &Address) -> Result<(Option<AccountId>, Account)> {
-    let id = AccountId::of(state, address)?;
-    Ok((id, id.map_or(Ok(Account::default()), |id| account_at(state, id))?))
+    Ok(match account_ids::find(state, address)? {
+        Some((id, row)) => (Some(id), Account::from_row(row)?),
+        None => (None, Account::default()),
+    })
 }
 
 /// Returns the account with an id.
 pub fn account_at(state: &impl Read, id: AccountId) -> Result<Account> {
-    state.get(Table::Accounts, &id.key())?.map_or(Ok(Account::default()), Account::from_bytes)
+    Account::from_row(state.get(Table::Accounts, &id.key())?.ok_or(DAMAGED)?)
 }
 
 /// Returns the public key of an account, if it is recorded.
@@ -317,16 +324,20 @@ pub fn public_key(state: &impl Read, address: &Address) -> Result<Option<PublicK
     AccountId::of(state, address)?.map_or(Ok(None), |id| id.public_key(state))
 }
 
-/// Stores an account outside of any block, for tests. Of [`AccountTotals`] it updates only `allocated`.
+/// Stores an account outside of any block, for tests; removes its public key unless it has one. Of [`AccountTotals`] it
+/// updates only `allocated`.
 #[cfg(test)]
 pub fn put_account(txn: &mut impl Write, address: &Address, account: &Account) -> Result<AccountId> {
     let mut totals = AccountTotals::of(txn)?;
     let id = match AccountId::of(txn, address)? {
         Some(id) => id,
-        None => totals.allocate_id(txn, address)?,
+        None => totals.allocate_id(txn, address)?.0,
     };
     totals.put(txn)?;
-    txn.put(Table::Accounts, &id.key(), &account.to_bytes())?;
+    if !account.has_key {
+        txn.delete(Table::PublicKeys, &id.key())?;
+    }
+    txn.put(Table::Accounts, &id.key(), &account.to_row(&address.to_raw()))?;
     Ok(id)
 }
 
@@ -340,9 +351,9 @@ pub fn for_each_account_after(
     let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)).map(AccountId) else { return Ok(()) };
     let (mut list, mut last_id) = (last_recalculation(state)?.map(|last| last.height), after);
     let mut importances = Vec::new().into_iter().peekable();
-    state.for_each_from(Table::AccountAddresses, &[], &first.key(), |key, value| {
+    state.for_each_from(Table::Accounts, &[], &first.key(), |key, row| {
         let (id, _) = AccountId::split_key(key)?;
-        let address = value.first_chunk().map(Address::from_raw).ok_or(DAMAGED)?;
+        let address = address_in(row)?;
         if importances.len() == 0
             && let Some(height) = list
         {
@@ -441,14 +452,14 @@ mod tests {
         account.has_key = true;
         account.balance = VestedBalance { height: 9, unvested: 1, vested: 2 };
         account.add_reference(Height(4));
-        assert_eq!(Account::from_bytes(&account.to_bytes()).unwrap(), account);
+        assert_eq!(Account::from_row(&account.to_row(&[7; RAW_LENGTH])).unwrap(), account);
     }
 
     #[test]
     fn an_impossible_balance_is_corruption() {
         let with = |unvested, vested| {
             let balance = VestedBalance { height: 1, unvested, vested };
-            Account::from_bytes(&Account { balance, ..Account::default() }.to_bytes())
+            Account::from_row(&Account { balance, ..Account::default() }.to_row(&[7; RAW_LENGTH]))
         };
         assert!(with(MAX_BALANCE - 1, 1).is_ok());
         for (unvested, vested) in [(MAX_BALANCE, 1), (u64::MAX, u64::MAX)] {
@@ -505,7 +516,7 @@ mod tests {
         let has_importance = |id: u32| id % 3 != 1;
         for id in 0..ACCOUNTS {
             let account = AccountId(id);
-            batch.put(Table::AccountAddresses, &account.key(), &[7; 25]).unwrap();
+            batch.put(Table::Accounts, &account.key(), &Account::default().to_row(&[7; RAW_LENGTH])).unwrap();
             if has_importance(id) {
                 let entry = AccountImportance { account, height: Height(7), importance: id.into(), page_rank: 0.0 };
                 writer.push(entry, &mut batch).unwrap();

@@ -334,7 +334,7 @@ mod tests {
     use super::*;
     use crate::crypto::PublicKey;
     use crate::model::NetworkByte;
-    use crate::state::{Account, AccountTotals};
+    use crate::state::{Account, put_account};
     use crate::store::test_store;
 
     fn address(number: u8) -> Address {
@@ -348,8 +348,9 @@ mod tests {
 
     fn build(txn: &mut impl Write, blocks: &[Vec<Parties>]) -> Model {
         let mut accounts: Vec<Account> = vec![Account { first_height: 1, ..Account::default() }; 4];
-        let mut totals = AccountTotals::default();
-        (0..4).for_each(|number| assert_eq!(totals.allocate_id(txn, &address(number)).unwrap().0, u32::from(number)));
+        for (number, account) in (0..).zip(&accounts) {
+            assert_eq!(put_account(txn, &address(number), account).unwrap().0, u32::from(number));
+        }
         let (mut model, mut id) = (Model::new(), 100);
         for (height, block) in (1..).map(Height).zip(blocks) {
             let mut trails = BlockTxLists::default();
@@ -371,8 +372,8 @@ mod tests {
             }
             trails.store(txn, height).unwrap();
         }
-        for (number, account) in (0..).map(AccountId).zip(&accounts) {
-            txn.put(Table::Accounts, &number.key(), &account.to_bytes()).unwrap();
+        for (number, account) in (0..).zip(&accounts) {
+            put_account(txn, &address(number), account).unwrap();
         }
         model
     }

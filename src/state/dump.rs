@@ -85,7 +85,7 @@ impl<R: Read> Dump<'_, R> {
     fn sum_of_balances(&self) -> Result<u64> {
         let mut sum = 0u64;
         self.state.for_each_prefix(Table::Accounts, &[], |_, value| {
-            let total = Account::from_bytes(value)?.balance.total();
+            let total = Account::from_row(value)?.balance.total();
             sum = sum.checked_add(total).ok_or(StoreError::Damaged("balances"))?;
             Ok(true)
         })?;

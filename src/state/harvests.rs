@@ -199,8 +199,8 @@ mod tests {
         put_account(&mut batch, &address(1), &plain).unwrap();
         assert_eq!(harvests(&batch, 1, u64::MAX, 9), [0; 0]);
         let harvester = Account { harvests: HarvestList { length: 1, last: 7 }, ..plain.clone() };
-        assert_eq!(harvester.to_bytes().len(), plain.to_bytes().len() + 8);
-        assert_eq!(Account::from_bytes(&harvester.to_bytes()).unwrap(), harvester);
+        assert_eq!(harvester.to_row(&[7; 25]).len(), plain.to_row(&[7; 25]).len() + 8);
+        assert_eq!(Account::from_row(&harvester.to_row(&[7; 25])).unwrap(), harvester);
         put_account(&mut batch, &address(1), &harvester).unwrap();
         let missing = for_each_harvest_before(&batch, &address(1), Height(9), |_| Ok(true));
         assert!(matches!(missing, Err(StoreError::Damaged(_))));

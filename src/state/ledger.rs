@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::account::{Account, AccountId, AccountTotals, LinkRole, RemoteLink, is_cosignatory, is_multisig};
+use super::account_ids;
 use super::account_tx_list::{BlockTxLists, Direction, TxLocation, affected_accounts};
-use super::balance::{self, HistoryRange};
+use super::balance::{self, HistoryRange, VestedBalance};
 use super::bytes::{ByteWriter, Stored};
 use super::hashes::{self, HashEpoch};
 use super::importances::Outlink;
@@ -169,8 +170,8 @@ pub struct BlockContext {
     /// Time stamp of the block.
     pub timestamp: Timestamp,
     accounts: BTreeMap<Address, LoadedAccount>,
-    /// Accounts that are staged for writing, with their new stored form.
-    changed: BTreeMap<AccountId, (LoadedAccount, Vec<u8>)>,
+    /// Accounts that are staged for writing.
+    changed: BTreeMap<AccountId, StagedAccount>,
     /// Accounts with a stake before the block or after it, as far as they are staged.
     pub changed_stakes: Vec<AccountId>,
     /// Totals before the block and now; read when first needed.
@@ -186,20 +187,27 @@ pub struct BlockContext {
 
 /// An account that the block has read.
 struct LoadedAccount {
-    /// Its id, if one is assigned.
-    id: Option<AccountId>,
+    /// Its id and its row in the store, if it has them.
+    stored: Option<(AccountId, Vec<u8>)>,
     account: Account,
-    /// The account before the block, and its stored form if there is one.
+    /// The account before the block.
     before: Account,
-    row_before: Option<Vec<u8>>,
+}
+
+/// A changed account that is written next.
+struct StagedAccount {
+    row_before: Vec<u8>,
+    row: Vec<u8>,
+    /// The balance before the block, if there was one and it has changed.
+    replaced: Option<VestedBalance>,
 }
 
 impl LoadedAccount {
     fn read(txn: &impl Write, address: &Address) -> Result<LoadedAccount> {
-        let id = AccountId::of(txn, address)?;
-        let row_before = id.map_or(Ok(None), |id| txn.get(Table::Accounts, &id.key()))?.map(<[u8]>::to_vec);
-        let before = row_before.as_deref().map_or(Ok(Account::default()), Account::from_bytes)?;
-        Ok(LoadedAccount { id, account: before.clone(), before, row_before })
+        let stored = account_ids::find(txn, address)?;
+        let before = stored.map_or(Ok(Account::default()), |(_, row)| Account::from_row(row))?;
+        let stored = stored.map(|(id, row)| (id, row.to_vec()));
+        Ok(LoadedAccount { stored, account: before.clone(), before })
     }
 }
 
@@ -240,11 +248,11 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Returns the id of an account that the block changes, allocating the next one if it has none.
     pub(super) fn account_id(&mut self, address: &Address) -> StateResult<AccountId> {
-        if let Some(id) = self.load(address)?.id {
+        if let Some((id, _)) = self.load(address)?.stored {
             return Ok(id);
         }
-        let id = self.totals(|totals, txn| totals.allocate_id(txn, address))?;
-        self.load(address)?.id = Some(id);
+        let (id, row) = self.totals(|totals, txn| totals.allocate_id(txn, address))?;
+        self.load(address)?.stored = Some((id, row));
         Ok(id)
     }
 
@@ -262,8 +270,8 @@ impl<W: Write> Ledger<'_, W> {
         if std::mem::replace(&mut self.account(&address)?.has_key, true) {
             return Ok(());
         }
-        let (id, row) = (self.account_id(&address)?, [address.to_raw().as_slice(), &key.0].concat());
-        Ok(self.txn.put(Table::AccountAddresses, &id.key(), &row)?)
+        let id = self.account_id(&address)?;
+        Ok(self.txn.insert(Table::PublicKeys, &id.key(), &key.0)?)
     }
 
     /// Credits the total supply to the nemesis account, before the nemesis block is applied.
@@ -435,11 +443,9 @@ impl<W: Write> Ledger<'_, W> {
         for _ in 0..ACCOUNTS_PER_STEP {
             if let Some((address, open)) = self.block.accounts.pop_first() {
                 self.stage_write(&address, open)?;
-            } else if let Some((id, (changed, row))) = self.block.changed.pop_first() {
-                self.txn.replace(Table::Accounts, &id.key(), changed.row_before.as_deref(), &row)?;
-                let replaced = changed.before.balance;
-                if replaced.height > 0
-                    && replaced != changed.account.balance
+            } else if let Some((id, changed)) = self.block.changed.pop_first() {
+                self.txn.replace(Table::Accounts, &id.key(), Some(&changed.row_before), &changed.row)?;
+                if let Some(replaced) = changed.replaced
                     && self.history()?.is_some_and(|history| history.from < history.to)
                 {
                     balance::store_replaced(self.txn, id, &replaced)?;
@@ -460,16 +466,18 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Stages an account for writing if it has changed, allocating an id if it has none.
     fn stage_write(&mut self, address: &Address, loaded: LoadedAccount) -> StateResult {
-        let LoadedAccount { id, account, before, row_before } = &loaded;
-        let row = account.to_bytes();
-        let is_untouched = row_before.is_none() && account == before;
-        if is_untouched || row_before.as_ref() == Some(&row) {
+        let LoadedAccount { stored, account, before } = loaded;
+        if stored.is_none() && account == before {
+            return Ok(());
+        }
+        let row = account.to_row(&address.to_raw());
+        if stored.as_ref().is_some_and(|(_, row_before)| *row_before == row) {
             return Ok(());
         }
         let height = self.block.height;
         let stakes = (before.has_stake(), account.has_stake());
-        let id = self.totals(|totals, txn| {
-            let id = id.map_or_else(|| totals.allocate_id(txn, address), Ok)?;
+        let (id, row_before) = self.totals(|totals, txn| {
+            let (id, row_before) = stored.map_or_else(|| totals.allocate_id(txn, address), Ok)?;
             if account.is_known() && !before.is_known() {
                 totals.count_new(height);
             }
@@ -484,12 +492,13 @@ impl<W: Write> Ledger<'_, W> {
                 }
                 _ => {}
             }
-            Ok(id)
+            Ok((id, row_before))
         })?;
         if stakes != (false, false) {
             self.block.changed_stakes.push(id);
         }
-        self.block.changed.insert(id, (loaded, row));
+        let replaced = Some(before.balance).filter(|balance| balance.height > 0 && *balance != account.balance);
+        self.block.changed.insert(id, StagedAccount { row_before, row, replaced });
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //! effects: the store restores the old values.
 
 mod account;
+mod account_ids;
 mod account_tx_list;
 mod balance;
 mod bytes;

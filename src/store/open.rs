@@ -204,8 +204,14 @@ impl Store {
     }
 
     /// Opens the tables of a complete store read-only, without its lock table.
-    pub(super) fn read_only(folder: &Path, environment: Environment) -> Result<Store, StoreError> {
+    fn read_only(folder: &Path, environment: Environment) -> Result<Store, StoreError> {
         let databases = open_tables(&environment)?;
+        Ok(Store::new(folder, environment, databases))
+    }
+
+    /// Opens a store of any version to read its blocks. Their table stands in for the tables that the version lacks.
+    pub(super) fn of_blocks(folder: &Path, environment: Environment, blocks: Database) -> Result<Store, StoreError> {
+        let databases = tables(|table| Ok(found(environment.open_db(Some(table.name())))?.unwrap_or(blocks)))?;
         Ok(Store::new(folder, environment, databases))
     }
 

@@ -1,9 +1,9 @@
 //! The tables. Numbers in keys are big-endian, so that key order is query order.
 
 /// Version of the tables, which every change to them increases. A store with another version is rejected.
-pub const SCHEMA: &str = "8";
+pub const SCHEMA: &str = "9";
 /// Earlier versions from whose stores a new one can be built, because the rows of `blocks` are still understood.
-pub(super) const EARLIER_SCHEMAS: &[&str] = &["7", "6", "5", "4"];
+pub(super) const EARLIER_SCHEMAS: &[&str] = &["8", "7", "6", "5", "4"];
 
 /// Declares the tables: name in LMDB, whether the journal covers the table, and where new rows go. The order gives the
 /// numbers, which are stored; so a new table comes last but one, before the checksums, with a new schema.
@@ -53,12 +53,13 @@ tables! {
     /// Importance height → record of the recalculation; importance height ‖ account id → importances up to that account
     /// ([`crate::state::AccountImportance`]).
     Importances: "importances", Other, Last;
-    /// Account id → state of the account that blocks change ([`crate::state::Account`]).
+    /// Account id → decoded address, then the state of the account ([`crate::state::Account`]).
     Accounts: "accounts", State, Last;
-    /// Decoded address → account id.
+    /// First bytes of a decoded address ‖ account id → the same of the accounts up to the next key
+    /// (`state/account_ids.rs`).
     AccountIds: "numbers", State, Anywhere;
-    /// Account id → decoded address, then the public key once it is known.
-    AccountAddresses: "identities", State, Last;
+    /// Account id → public key, once it is known.
+    PublicKeys: "public-keys", State, Anywhere;
     /// Name → totals that are kept up to date with the blocks ([`crate::state::AccountTotals`] and others).
     Totals: "totals", State, Anywhere;
     /// Account id → nothing, for the accounts that are eligible for the importance calculation once their whole balance
@@ -141,10 +142,10 @@ impl Table {
     /// Returns whether changes of rows can be collected in memory: many blocks change the same rows, or rows all over the
     /// table.
     pub(super) fn is_collected(self) -> bool {
-        use Table::{AccountAddresses, AccountIds, Accounts, Balances, Harvests, Holdings, ListingIndex, SkipPointers};
+        use Table::{AccountIds, Accounts, Balances, Harvests, Holdings, ListingIndex, PublicKeys, SkipPointers};
         matches!(
             self,
-            Accounts | AccountIds | AccountAddresses | Balances | Holdings | ListingIndex | SkipPointers | Harvests
+            Accounts | AccountIds | PublicKeys | Balances | Holdings | ListingIndex | SkipPointers | Harvests
         )
     }
 

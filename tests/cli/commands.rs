@@ -316,7 +316,7 @@ fn older_stores_are_migrated_to_the_current_state() {
     let present = || place.run("digest", &[]).expect_success().text();
     import_all(&place, &["--stop-at", "5"]).expect_success();
     let expected = present();
-    for schema in [4, 5] {
+    for schema in [4, 5, 7, 8] {
         fs::remove_dir_all(place.path()).expect("a folder");
         fs::create_dir(place.path()).expect("a folder");
         place.file("store/data.mdb", older_store(schema));

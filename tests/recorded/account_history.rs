@@ -74,7 +74,7 @@ impl HistoryStore {
 }
 
 fn addresses(state: &impl Read) -> Vec<Address> {
-    let keys = state.keys_with_prefix(Table::AccountAddresses, &[]).expect("a store");
+    let keys = state.keys_with_prefix(Table::Accounts, &[]).expect("a store");
     keys.iter().map(|key| AccountId::split_key(key).unwrap().0.address(state).unwrap()).collect()
 }
 
