@@ -237,7 +237,7 @@ const event = (kind, data) => `id: ${data.height ?? 1}.end.0000000000000000\neve
 const stateOf = (status, behind) =>
   event("synchronising", { height: 5, networkHeight: 5 + behind, behind, status });
 
-/** The page says how far behind the node is, and a rollback of unknown transactions takes them out of the list. */
+/** The page says how far behind the node is and what replaced a transaction; a rollback of unknown ones unlists them. */
 async function checkScript({ own, address }) {
   const { data } = await (await fetch(`${own.http}/account/transfers/all?address=${address}`)).json();
   const { hash, height } = data[0].meta;
@@ -257,10 +257,14 @@ async function checkScript({ own, address }) {
   script.tell(event("rollback", { height: height - 1, transactions: "unknown" }));
   await row(shown.page, LOST, hash.data).waitFor();
   assert.equal(await row(shown.page, CONFIRMED, hash.data).count(), 0);
+  const conflict = { hash: "5".repeat(64), height };
+  script.tell(event("left", { hash: hash.data, status: "replaced", conflict }));
+  const fate = row(shown.page, LOST, hash.data).getByText(/^undone in block \d+, replaced: conflicts with/);
+  await fate.getByRole("link").and(shown.page.locator(`[href$="${conflict.hash}"]`)).waitFor();
   assert.deepEqual(shown.errors, []);
   await shown.close();
   script.close();
-  console.log("explorer: the state of the node is shown, and a rollback of unknown transactions");
+  console.log("explorer: the state of the node is shown, a rollback of unknown transactions, and what replaced one");
 }
 
 let isDone = false;

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { grouped, plural } from "./format.js";
 import { hear } from "./live.js";
 import { get } from "./node.js";
-import { blockLink, link, loaded, nothing, pager, refill, section } from "./parts.js";
+import { blockLink, link, loaded, nothing, pager, refill, section, transactionLink } from "./parts.js";
 import { followTold, withHashes } from "./pool.js";
 import { transactionTable } from "./transactions.js";
 
@@ -114,10 +114,11 @@ export function payments(address, signal) {
       changed();
     },
     unconfirmed: ({ meta }) => settle(meta.hash.data, "unconfirmed"),
-    left({ hash, status, reason }) {
+    left({ hash, status, reason, conflict }) {
+      const fate = { status, reason, conflict };
       const before = [...(pending?.values() ?? [])].find((one) => one.hash === hash);
-      if (before) lose(before, { status, reason });
-      else settle(hash, { status, reason });
+      if (before) lose(before, fate);
+      else settle(hash, fate);
     },
   };
   for (const [kind, teller] of Object.entries(tellers)) {
@@ -176,7 +177,8 @@ function fateOf({ fate, from, height }) {
   if (fate === "undone") return undone;
   if (fate === "confirmed") return [...undone, ", confirmed again in ", blockLink(height)];
   if (fate === "unconfirmed") return [...undone, ", unconfirmed again"];
-  return [...undone, undone.length > 0 && ", ", fate.status, fate.reason && `: ${fate.reason}`];
+  const conflict = fate.conflict ? [": conflicts with ", transactionLink(fate.conflict.hash)] : [];
+  return [...undone, undone.length > 0 && ", ", fate.status, fate.reason && `: ${fate.reason}`, ...conflict];
 }
 
 const lostTable = (entries, address) => [
