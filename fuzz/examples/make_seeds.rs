@@ -676,9 +676,7 @@ fn connections() {
 /// Returns the number of leading key bytes by which rows of a table are looked up; in most tables an address or a name.
 fn known_bytes(table: Table) -> usize {
     match table {
-        Table::Accounts | Table::PublicKeys | Table::EligibleAccounts | Table::SkipPointers | Table::Harvests => {
-            4
-        }
+        Table::Accounts | Table::PublicKeys | Table::EligibleAccounts | Table::SkipPointers | Table::Harvests => 4,
         Table::OwnershipPeriods | Table::Subnamespaces | Table::Holdings => 4,
         Table::Mosaics | Table::Balances => 8,
         Table::MosaicNumbers => 4 + "a.b:c".len(),

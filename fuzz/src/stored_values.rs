@@ -107,11 +107,9 @@ impl Node {
             | Table::Outlinks
             | Table::AccountTxLists
             | Table::ExpiredMosaics => block_key(HEIGHT).to_vec(),
-            Table::Accounts
-            | Table::PublicKeys
-            | Table::EligibleAccounts
-            | Table::SkipPointers
-            | Table::Harvests => vec![0; 4],
+            Table::Accounts | Table::PublicKeys | Table::EligibleAccounts | Table::SkipPointers | Table::Harvests => {
+                vec![0; 4]
+            }
             // The row of the known range; with more bytes it is a row of the first account.
             Table::BalanceHistory => vec![0],
             Table::OwnershipPeriods | Table::Subnamespaces | Table::Holdings => vec![0; 4],
