@@ -45,6 +45,16 @@ for address in $(cut -d' ' -f2 "$work/ten" | sort -u); do
 done
 jq -e '.meta | .cosignatories == [] and .cosignatoryOf == []' "$work/account" >/dev/null
 
+# The last block, a page of an account's transactions, and the first of them.
+curl -sf "$nisd_url/chain/last-block" >"$work/last"
+for address in $(cut -d' ' -f2 "$work/ten" | sort -u); do
+    curl -sf "$nisd_url/account/transfers/all?address=$address" >"$work/transfers"
+    if jq -e '.data | length == 25' "$work/transfers" >/dev/null; then break; fi
+done
+transfers="/account/transfers/all?address=$address"
+transaction="/transaction/get?hash=$(jq -r '.data[0].meta.hash.data' "$work/transfers")"
+curl -sf "$nisd_url$transaction" >"$work/transaction"
+
 # nginx with the same bodies and headers, one worker.
 head=$(curl -si "$nisd_url/chain/height" | tr -d '\r' | sed -n '2,/^$/p' |
     sed -n '/^\(Content-\(Type\|Length\)\|Connection\|Date\|Server\):/Id; s/^\([^:]*\): \(.*\)$/    add_header \1 "\2";/p')
@@ -70,7 +80,10 @@ proxy_port=$(free_port 18890)
     echo "$head"
     echo "  server { listen 127.0.0.1:$proxy_port;"
     answer /chain/height "$work/height"
+    answer /chain/last-block "$work/last"
     answer /account/get "$work/account"
+    answer /transaction/get "$work/transaction"
+    answer /account/transfers/all "$work/transfers"
     answer /block/at/public "$work/block"
     echo '} }'
 } >"$work/nginx.conf"
@@ -122,10 +135,12 @@ compare() { # path, file with the body, further arguments of wrk
 }
 
 account_path="/account/get?address=$(jq -r .account.address "$work/account")"
-same /chain/height
-same "$account_path"
+for path in /chain/height /chain/last-block "$account_path" "$transaction" "$transfers"; do same "$path"; done
 same /block/at/public -H 'Content-Type: application/json' -d "{\"height\":$height}"
 echo "machine: $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); $(nginx -v 2>&1)"
 compare /chain/height "$work/height"
+compare /chain/last-block "$work/last"
 compare "$account_path" "$work/account"
+compare "$transaction" "$work/transaction"
+compare "$transfers" "$work/transfers"
 compare /block/at/public "$work/block" -s "$work/post.lua"
