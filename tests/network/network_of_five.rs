@@ -79,12 +79,20 @@ fn harvesters(member: &Member) -> BTreeSet<String> {
     (2..=member.height()).map(signer).collect()
 }
 
-/// Stops all nodes and checks that their common state is identical: rolls back blocks that only some have, and the one
-/// below, of which two may have been harvested at the same time, and compares the state digests. Returns the height and
-/// the digest.
+/// Stops all nodes and checks that they have the same state after the last block that all of them have: of two blocks of
+/// equal worth, the next one decides. Returns the height and the digest.
 fn stop_and_compare(members: &mut [Member]) -> (u64, String) {
     members.iter_mut().for_each(Member::stop);
-    let common = members.iter().map(|member| member.folder.digest().0).min().expect("a node") - 1;
+    let lowest = members.iter().map(|member| member.folder.digest().0).min().expect("a node");
+    let block = |member: &Member, height: u64| {
+        let height = height.to_string();
+        member.folder.run("export", &["--from", &height, "--to", &height, "--output", "-"]).expect_success().stdout
+    };
+    let is_common = |height: &u64| {
+        let blocks: BTreeSet<_> = members.iter().map(|member| block(member, *height)).collect();
+        blocks.len() == 1
+    };
+    let common = (2..=lowest).rev().find(is_common).expect("a block that all have");
     for member in members.iter().filter(|member| member.folder.digest().0 > common) {
         member.folder.run("rollback", &["--to", &common.to_string()]).expect_success();
     }
