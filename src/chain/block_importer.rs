@@ -28,7 +28,7 @@ pub struct ImportOptions {
     /// Maximum blocks of a batch.
     pub batch_blocks: u32,
     /// Bytes of changes that a batch collects in memory before they are written in the order of their keys; it is
-    /// committed once they take more, or its long rows do. If 0, every change is written at once.
+    /// committed once they take more, or its overflow pages do. If 0, every change is written at once.
     pub write_cache: usize,
     /// The last height to import.
     pub stop_at: Option<Height>,
@@ -477,7 +477,7 @@ impl<'s> BlockImporter<'s> {
             || blocks >= u64::from(self.options.batch_blocks)
             || batch.rows() >= self.options.batch_rows
             || self.options.write_cache > 0
-                && batch.collected_bytes().max(batch.long_bytes()) > self.options.write_cache;
+                && batch.collected_bytes().max(batch.overflow_bytes()) > self.options.write_cache;
         self.head.push(stored);
         Ok(())
     }

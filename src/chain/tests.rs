@@ -255,7 +255,7 @@ fn uncommitted_blocks_are_imported_again_after_a_failure_of_the_store() {
 }
 
 #[test]
-fn a_batch_ends_once_its_long_rows_fill_the_write_cache() {
+fn a_batch_ends_once_its_overflow_pages_fill_the_write_cache() {
     // Up to the first importance calculation.
     const BLOCKS: u64 = 358;
     let commits = |write_cache| {
@@ -274,7 +274,7 @@ fn a_batch_ends_once_its_long_rows_fill_the_write_cache() {
             }
         }
     };
-    // Old blocks are packed into long rows; the collected changes are those of a few accounts.
+    // Old blocks are packed into rows of several pages; the collected changes are those of a few accounts.
     assert_eq!([0, 4 << 20, 32 << 10].map(commits), [1, 1, 2]);
 }
 

@@ -2,13 +2,13 @@
 //!
 //! Addresses are spread evenly, so a row per address would mostly consist of the store's own data, and every lookup would
 //! touch another page. A row here holds the entries of a range of addresses instead: the first bytes of each address, and
-//! the id of its account, whose row has the whole address and verifies the entry. A full row is split. The index takes 16
+//! the id of its account, whose row has the whole address and verifies the entry. A full row is split. The index takes 17
 //! bytes per account, and a change writes one row of some 200 bytes.
 
 use super::account::AccountId;
 use crate::model::Address;
 use crate::model::address::RAW_LENGTH;
-use crate::store::{self, Read, Result, StoreError, Table, TableCursor, Write, next_key};
+use crate::store::{Read, Result, StoreError, Table, Write, next_key};
 
 /// Bytes of an address in an entry: those after the byte of the network. Accounts may agree in them, which costs whoever
 /// looks for one of these accounts the rows of the others.
@@ -37,42 +37,32 @@ fn entries(row: &[u8]) -> Result<&[Entry]> {
     if rest.is_empty() && !entries.is_empty() { Ok(entries) } else { Err(DAMAGED) }
 }
 
-/// Moves to the row of the range of an entry.
-fn row_of<'a>(cursor: &mut TableCursor<'a>, entry: &Entry) -> Result<Option<store::Entry<'a>>> {
-    match cursor.seek(&next_key(entry))? {
-        Some(_) => cursor.previous(),
-        None => cursor.last(),
-    }
-}
-
 /// Returns the id of an address and the row of its account, if it has one.
 pub(super) fn find<'a>(state: &'a impl Read, address: &Address) -> Result<Option<(AccountId, &'a [u8])>> {
     let raw = address.to_raw();
-    let first = entry(&raw, AccountId(0));
-    let prefix = &first[..PREFIX_BYTES];
-    let mut cursor = state.cursor(Table::AccountIds)?;
-    let mut row = row_of(&mut cursor, &first)?;
-    while let Some((_, value)) = row {
-        let entries = entries(value)?;
-        let from = entries.partition_point(|entry| *entry < first);
-        for entry in &entries[from..] {
-            let Some(id) = entry.strip_prefix(prefix) else { return Ok(None) };
-            let (id, _) = AccountId::split_key(id)?;
+    let (first, last) = (entry(&raw, AccountId(0)), entry(&raw, AccountId(u32::MAX)));
+    let mut found = None;
+    state.for_each_prefix_rev(Table::AccountIds, &[], &next_key(&last), |key, row| {
+        let entries = entries(row)?;
+        let alike = entries.partition_point(|entry| *entry < first)..entries.partition_point(|entry| *entry <= last);
+        for entry in &entries[alike] {
+            let (id, _) = AccountId::split_key(&entry[PREFIX_BYTES..])?;
             let account = state.get(Table::Accounts, &id.key())?.ok_or(DAMAGED)?;
             if account.starts_with(&raw) {
-                return Ok(Some((id, account)));
+                found = Some((id, account));
+                return Ok(false);
             }
         }
-        // Entries with the same first bytes may go on in the next row.
-        row = cursor.next()?.filter(|(key, _)| key.starts_with(prefix));
-    }
-    Ok(None)
+        // If the row starts within the entries with these bytes, the one before it may have more of them.
+        Ok(key.starts_with(&first[..PREFIX_BYTES]))
+    })?;
+    Ok(found)
 }
 
 /// Adds an address, which must not be there.
 pub(super) fn insert(txn: &mut impl Write, raw: &[u8; RAW_LENGTH], id: AccountId) -> Result<()> {
     let added = entry(raw, id);
-    let row = row_of(&mut txn.cursor(Table::AccountIds)?, &added)?;
+    let row = txn.last_before(Table::AccountIds, &[], &next_key(&added))?;
     let Some((key, before)) = row.map(|(key, value)| (key.to_vec(), value.to_vec())) else {
         return txn.insert(Table::AccountIds, &FIRST_ROW, &added);
     };

@@ -28,8 +28,8 @@ const ROWS_PER_STEP: usize = 64;
 /// what the allocator adds to the value.
 const ENTRY_BYTES: usize = 112;
 
-/// Returns the bytes of the pages that a row has for itself: LMDB puts two others at least into a page.
-fn own_pages(row: RangeSum) -> usize {
+/// Returns the bytes of a row's overflow pages: LMDB gives pages of its own to a row that takes more than half a page.
+fn overflow_of(row: RangeSum) -> usize {
     let bytes = row.bytes as usize;
     if bytes > PAGE / 2 { bytes.next_multiple_of(PAGE) } else { 0 }
 }
@@ -63,8 +63,8 @@ pub struct WriteTxn<'env> {
     journal: Vec<u8>,
     changed: ChangedRanges,
     rows: u32,
-    /// Bytes of the pages of long rows, less those of long rows that were removed.
-    long_bytes: usize,
+    /// Bytes of the written overflow pages, less those of removed rows.
+    overflow_bytes: usize,
     /// Changes that are collected in memory and written in the order of their keys; `None` if every change is written at
     /// once.
     collected: Option<Changes>,
@@ -89,7 +89,16 @@ impl Store {
         let _permit = WritePermit(&self.has_write_txn);
         self.durability.as_ref().map_or(Ok(()), Durability::ensure_record)?;
         let (transaction, journal, changed) = (self.environment.begin_rw_txn()?, Vec::new(), ChangedRanges::default());
-        Ok(WriteTxn { transaction, store: self, journal, changed, rows: 0, long_bytes: 0, collected: None, _permit })
+        Ok(WriteTxn {
+            transaction,
+            store: self,
+            journal,
+            changed,
+            rows: 0,
+            overflow_bytes: 0,
+            collected: None,
+            _permit,
+        })
     }
 
     /// Returns the result of a change; an error of the operating system names the folder.
@@ -111,9 +120,9 @@ impl WriteTxn<'_> {
         self.collected.as_ref().map_or(0, Changes::memory)
     }
 
-    /// Returns the bytes of memory that long rows take. LMDB keeps each until the commit, and bounds only their number.
-    pub fn long_bytes(&self) -> usize {
-        self.long_bytes
+    /// Returns the bytes of overflow pages, which LMDB keeps in memory until the commit: it bounds their rows only.
+    pub fn overflow_bytes(&self) -> usize {
+        self.overflow_bytes
     }
 
     /// Does a part of what a commit does first: writes collected changes, then the checksums of ranges. Returns whether
@@ -165,14 +174,14 @@ impl WriteTxn<'_> {
         append_checksum(table, key, value, place);
         let sum = RangeSum::of_row(table, key, place);
         self.rows += 1 + (value.len() / PAGE) as u32;
-        self.long_bytes += own_pages(sum);
+        self.overflow_bytes += overflow_of(sum);
         Ok(sum)
     }
 
     /// Writes a row in place of the row with the sum `before`, if any.
     fn overwrite(&mut self, table: Table, key: &[u8], before: RangeSum, value: &[u8]) -> Result<(), StoreError> {
         let after = self.write(table, key, value, WriteFlags::empty())?;
-        self.long_bytes = self.long_bytes.saturating_sub(own_pages(before));
+        self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
         self.update_checksum(table, key, before, after)
     }
 
@@ -301,7 +310,7 @@ impl WriteTxn<'_> {
         }
         self.rows += 1;
         self.store.written(self.transaction.del(self.store.database(table), &key, None))?;
-        self.long_bytes = self.long_bytes.saturating_sub(own_pages(before));
+        self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
         self.update_checksum(table, key, before, RangeSum::default())
     }
 
@@ -325,7 +334,8 @@ impl WriteTxn<'_> {
         }
         drop(cursor);
         let bytes: u64 = removed.iter().map(|(_, row)| row.bytes).sum();
-        self.long_bytes = removed.iter().fold(self.long_bytes, |left, (_, row)| left.saturating_sub(own_pages(*row)));
+        self.overflow_bytes =
+            removed.iter().fold(self.overflow_bytes, |left, (_, row)| left.saturating_sub(overflow_of(*row)));
         self.rows += 1 + (bytes / PAGE as u64) as u32;
         removed.iter().try_for_each(|(key, row)| self.update_checksum(table, key, *row, RangeSum::default()))
     }
@@ -765,13 +775,13 @@ mod tests {
     }
 
     #[test]
-    fn long_rows_are_counted_until_they_are_removed() {
+    fn overflow_pages_are_counted_until_their_rows_are_removed() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         let mut counts = Vec::new();
         let mut change = |act: &dyn Fn(&mut WriteTxn<'_>)| {
             act(&mut batch);
-            counts.push(batch.long_bytes() / PAGE);
+            counts.push(batch.overflow_bytes() / PAGE);
         };
         change(&|batch| batch.put(TABLE, b"a", &[7; PAGE / 3]).unwrap());
         change(&|batch| batch.put(TABLE, b"b", &[7; 2 * PAGE]).unwrap());
