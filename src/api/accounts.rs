@@ -17,12 +17,12 @@ use crate::store::{StoreError, StoredHeader};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    get("/account/get", by_address),
-    get("/account/get/from-public-key", by_public_key),
-    get("/account/get/forwarded", forwarded),
-    get("/account/get/forwarded/from-public-key", forwarded_by_public_key),
+    get("/account/get", by_address).cached_with_account_status(),
+    get("/account/get/from-public-key", by_public_key).cached_with_account_status(),
+    get("/account/get/forwarded", forwarded).cached_with_account_status(),
+    get("/account/get/forwarded/from-public-key", forwarded_by_public_key).cached_with_account_status(),
     post("/account/get/batch", batch).with_large_bodies(),
-    get("/account/status", status),
+    get("/account/status", status).cached_with_account_status(),
     get("/account/harvests", harvests).cached(),
     get("/account/importances", importances),
 ];

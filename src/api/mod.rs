@@ -317,8 +317,7 @@ fn begin(
         return Err(ApiError::Unauthorized(format!("remote {peer} attempted to call local {path}")));
     }
     context.request_history.record(context.path, context.client.address, context.node.chain.now);
-    let format = context.response.accept.format.filter(|_| route.is_cached);
-    let key = format.and_then(|format| CacheKey::new(format, context.path, request));
+    let key = context.cache_key(&route);
     if let Some(body) = key.as_ref().and_then(|key| cache.get(key)) {
         context.response.begin();
         context.node.budget.charge(cost::bytes(body.plain().len()));

@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use super::events::EventFeed;
 use super::media::body_format;
 use super::request_history::RequestHistory;
+use super::response_cache::CacheKey;
 use super::response_writer::ResponseWriter;
-use super::routes::Access;
+use super::routes::{Access, Caching, Route};
 use super::settings::{self, Settings};
 use super::streams::ResponseStream;
 use super::{ApiError, BootRequest, ClockState, Format, NodeDescription, NodeStatus, url};
@@ -186,6 +187,17 @@ impl<'a> RequestContext<'a> {
         }
         self.node.budget.charge(cost::bytes(self.response.response.body.len()));
         Ok(())
+    }
+
+    /// Returns the key under which the response is kept, if it may be.
+    pub(super) fn cache_key(&self, route: &Route) -> Option<CacheKey> {
+        let version = match route.caching {
+            Caching::Never => return None,
+            Caching::Chain => 0,
+            Caching::AccountStatus if self.node.mempool.may_have_importance_transfers() => return None,
+            Caching::AccountStatus => self.node.unlocked.version(),
+        };
+        CacheKey::new(self.response.accept.format?, route.id, version, self.request)
     }
 
     /// Returns whether the client has local access.

@@ -1,4 +1,4 @@
-//! Responses that depend on nothing but the chain and the request, kept until the chain changes.
+//! Responses that change with the chain, or with something that changes as seldom, kept until the chain changes.
 //!
 //! Wallets and explorers repeat the same requests until the next block. The first response is kept with its compressed
 //! form, once a client has asked for that; the following ones cost a lookup. When the cache is full, the oldest responses
@@ -28,22 +28,25 @@ pub struct ResponseCache {
     bytes: usize,
 }
 
-/// Identifies a response: its format, and path, query, content type and body of the request, as sent.
+/// Identifies a response: its format, its route, the version of what it depends on besides the chain, and query, content
+/// type and body of the request, as sent.
 pub struct CacheKey(Vec<u8>);
 
 impl CacheKey {
-    /// Creates the key of a request; `None` if it is too long to be kept.
-    pub fn new(format: Format, path: &str, request: &Request<'_>) -> Option<CacheKey> {
+    /// Creates the key of a request to the route with a number; `None` if it is too long to be kept.
+    pub fn new(format: Format, route_id: usize, version: u64, request: &Request<'_>) -> Option<CacheKey> {
         let content_type = request.header("Content-Type").filter(|_| !request.body.is_empty());
-        // None of the first three contains a line feed.
-        let texts = [path, request.query.unwrap_or_default(), content_type.unwrap_or_default()];
+        // Neither of these two contains a line feed.
+        let texts = [request.query.unwrap_or_default(), content_type.unwrap_or_default()];
         let parts = texts.map(str::as_bytes).into_iter().chain([request.body]);
         let length: usize = parts.clone().map(|part| part.len() + 1).sum();
         if length > MAX_KEY_BYTES {
             return None;
         }
-        let mut key = Vec::with_capacity(length + 1);
+        let mut key = Vec::with_capacity(1 + 8 + 8 + length);
         key.push(format as u8);
+        key.extend_from_slice(&(route_id as u64).to_le_bytes());
+        key.extend_from_slice(&version.to_le_bytes());
         for part in parts {
             key.extend_from_slice(part);
             key.push(b'\n');
@@ -101,13 +104,24 @@ mod tests {
     use crate::net::http::RequestReader;
 
     fn key(format: Format, target: &str, content_type: &str, body: &str) -> Option<CacheKey> {
+        versioned_key(format, 1, 0, target, content_type, body)
+    }
+
+    fn versioned_key(
+        format: Format,
+        route_id: usize,
+        version: u64,
+        target: &str,
+        content_type: &str,
+        body: &str,
+    ) -> Option<CacheKey> {
         let mut reader = RequestReader::new(1 << 20);
         let length = body.len();
         let text =
             format!("POST {target} HTTP/1.0\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}");
         reader.receive(text.as_bytes());
         let request = reader.next_request().unwrap().unwrap();
-        CacheKey::new(format, request.path, &request)
+        CacheKey::new(format, route_id, version, &request)
     }
 
     fn get(target: &str) -> CacheKey {
@@ -126,7 +140,8 @@ mod tests {
                 get("/a?b=1"),
                 get("/a?b=2"),
                 get("/a"),
-                get("/b?b=1"),
+                versioned_key(Format::Json, 2, 0, "/a?b=1", "", "").unwrap(),
+                versioned_key(Format::Json, 1, 1, "/a?b=1", "", "").unwrap(),
                 key(Format::Binary, "/a?b=1", "", "").unwrap(),
                 key(Format::Json, "/a?b=1", "", "x").unwrap(),
                 key(Format::Json, "/a?b=1", "text", "x").unwrap(),
@@ -150,7 +165,7 @@ mod tests {
     #[test]
     fn a_full_cache_drops_its_oldest_responses_and_takes_no_long_ones() {
         let mut cache = ResponseCache::default();
-        let numbered = |number: usize| get(&format!("/{number}"));
+        let numbered = |number: usize| get(&format!("/?{number}"));
         for number in 0..200 {
             cache.insert(numbered(number), &[7; 100_000]);
             assert!(cache.bytes() <= MAX_CACHED_BYTES);

@@ -57,6 +57,17 @@ pub enum Access {
     Metrics,
 }
 
+/// How long the responses of a route are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// They are not kept.
+    Never,
+    /// They depend on nothing but the chain and the request, and are kept until the chain changes.
+    Chain,
+    /// They depend also on whether accounts harvest on this node, and on unconfirmed importance transfers.
+    AccountStatus,
+}
+
 /// Entry of the route table.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
@@ -70,8 +81,8 @@ pub struct Route {
     pub access: Access,
     /// Whether it waits until the mempool is up to date with the chain.
     pub needs_mempool: bool,
-    /// Whether its responses depend on nothing but the chain and the request, so that they are kept until the chain changes.
-    pub is_cached: bool,
+    /// Whether its responses are kept, and for how long.
+    pub caching: Caching,
     /// Whether a client gets the response whatever it accepts.
     pub takes_any_accept: bool,
     /// Maximum body size.
@@ -83,8 +94,8 @@ pub struct Route {
 /// Creates a public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
     let (access, body_limit) = (Access::Public, BodyLimit::Small);
-    let (needs_mempool, is_cached, takes_any_accept) = (false, false, false);
-    Route { id: 0, method: Method::Get, path, access, needs_mempool, is_cached, takes_any_accept, body_limit, handler }
+    let (needs_mempool, caching, takes_any_accept) = (false, Caching::Never, false);
+    Route { id: 0, method: Method::Get, path, access, needs_mempool, caching, takes_any_accept, body_limit, handler }
 }
 
 /// Creates a public POST route.
@@ -110,7 +121,12 @@ impl Route {
 
     /// Marks the responses of a public route as depending on nothing but the chain and the request.
     pub const fn cached(self) -> Route {
-        Route { is_cached: true, ..self }
+        Route { caching: Caching::Chain, ..self }
+    }
+
+    /// Marks the responses of a public route as depending also on the status of accounts on this node.
+    pub const fn cached_with_account_status(self) -> Route {
+        Route { caching: Caching::AccountStatus, ..self }
     }
 
     /// Answers a client whatever it accepts.

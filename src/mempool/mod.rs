@@ -308,6 +308,11 @@ impl Mempool {
         later.find_map(|(_, number)| entries.get(number))
     }
 
+    /// Returns whether there may be unconfirmed importance transfers.
+    pub fn may_have_importance_transfers(&self) -> bool {
+        !self.content.importance_transfers.is_empty()
+    }
+
     /// Returns whether an importance transfer that affects an account is unconfirmed.
     pub fn has_importance_transfer(&self, account: &Address) -> bool {
         let mut numbers = self.content.importance_transfers.range((*account, 0)..=(*account, u64::MAX));

@@ -2,8 +2,9 @@
 
 use super::scene::*;
 use crate::api::{Api, Command, Features, NodeStatus, Settings};
-use crate::model::Amount;
+use crate::mempool::Mempool;
 use crate::model::transaction::LinkMode;
+use crate::model::{Amount, Transaction};
 use crate::net::http::Response;
 use crate::net::service::Progress;
 use crate::state::{Account, LinkRole, VestedBalance};
@@ -108,11 +109,45 @@ fn a_response_that_depends_on_the_chain_alone_is_cached_until_the_chain_changes(
     assert_eq!(ids(&after), ids(&first) + 1);
     // Errors, and what depends on more than the chain, are not cached.
     let used = api.cached_bytes();
-    for line in ["GET /account/harvests?address=T", &format!("GET /account/get?address={}", address(1))] {
+    for line in ["GET /account/harvests?address=T", "GET /account/importances"] {
         send(&mut api, &TestRequest { may_be_cached: true, ..TestRequest::new(line) });
     }
     assert_eq!(api.cached_bytes(), used);
     api.change(settings());
+    assert_eq!(api.cached_bytes(), 0);
+}
+
+#[test]
+fn an_account_is_cached_until_the_chain_or_its_status_on_this_node_changes() {
+    let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
+    let account = address_of(&pair().public());
+    scene.fund_address(account);
+    let line = format!("GET /account/get?address={account}");
+    let request = TestRequest { may_be_cached: true, ..TestRequest::new(&line) };
+    let meta = |api: &mut Api, node: &mut TestNode| {
+        let response = request.send_to_node(api, &scene, node);
+        let meta = &serde_json::from_slice::<serde_json::Value>(response.plain_body()).unwrap()["meta"];
+        ["status", "remoteStatus"].map(|name| meta[name].as_str().unwrap().to_owned())
+    };
+    let shown = |status: &str, remote: &str| [status.to_owned(), remote.to_owned()];
+    assert_eq!(meta(&mut api, &mut node), shown("LOCKED", "INACTIVE"));
+    let used = api.cached_bytes();
+    assert!(used > 0);
+    assert_eq!(meta(&mut api, &mut node), shown("LOCKED", "INACTIVE"));
+    assert_eq!(api.cached_bytes(), used);
+    node.unlock(&scene);
+    assert_eq!(meta(&mut api, &mut node), shown("UNLOCKED", "INACTIVE"));
+    node.unlocked.lock(&account);
+    assert_eq!(meta(&mut api, &mut node), shown("LOCKED", "INACTIVE"));
+    // While there is an importance transfer, accounts are neither kept nor taken from the cache.
+    let used = api.cached_bytes();
+    let transfer = Transaction { signer: pair().public(), ..importance_transfer(1) };
+    node.mempool.add_unchecked(transfer, NETWORK);
+    assert_eq!(meta(&mut api, &mut node), shown("LOCKED", "ACTIVATING"));
+    node.mempool = Mempool::default();
+    assert_eq!(meta(&mut api, &mut node), shown("LOCKED", "INACTIVE"));
+    assert_eq!(api.cached_bytes(), used);
+    api.chain_changed();
     assert_eq!(api.cached_bytes(), 0);
 }
 

@@ -506,6 +506,28 @@ fn an_account_that_becomes_too_poor_is_unlocked_again_only_by_the_configuration(
 }
 
 #[test]
+fn the_version_of_the_unlocked_accounts_changes_whenever_one_starts_or_stops_to_harvest() {
+    let scene = Fixture::new().with_vested(1, 10_000);
+    let mut unlocked = UnlockedAccounts::new(4);
+    let mut last = unlocked.version();
+    let mut has_changed = |unlocked: &UnlockedAccounts| std::mem::replace(&mut last, unlocked.version()) != last;
+    assert_eq!(scene.unlock(&mut unlocked, 1), UnlockResult::Success);
+    assert!(has_changed(&unlocked));
+    assert_eq!(scene.configure(&mut unlocked, 2), UnlockResult::UnknownAccount);
+    assert!(!has_changed(&unlocked));
+    let scene = scene.with_vested(2, 10_000);
+    scene.begin(&mut unlocked);
+    assert!(has_changed(&unlocked));
+    scene.begin(&mut unlocked);
+    assert!(!has_changed(&unlocked));
+    let scene = scene.with_vested(1, 9_999);
+    scene.begin(&mut unlocked);
+    assert!(has_changed(&unlocked));
+    unlocked.lock(&address(2));
+    assert!(has_changed(&unlocked));
+}
+
+#[test]
 fn a_configured_account_harvests_once_eligible_unless_it_was_locked() {
     let scene = Fixture::new();
     let mut unlocked = UnlockedAccounts::new(4);

@@ -59,6 +59,8 @@ pub struct UnlockedAccounts {
     keys: BTreeMap<Address, UnlockedKey>,
     /// Configured keys that may not harvest at present.
     pending: Vec<(Address, Box<KeyPair>)>,
+    /// Increases whenever an account starts or stops to harvest.
+    version: u64,
 }
 
 struct UnlockedKey {
@@ -70,7 +72,7 @@ struct UnlockedKey {
 impl UnlockedAccounts {
     /// Creates an empty set. At most `limit` accounts may harvest (`nis.unlockedLimit`); negative for no limit.
     pub fn new(limit: i32) -> UnlockedAccounts {
-        UnlockedAccounts { limit, keys: BTreeMap::new(), pending: Vec::new() }
+        UnlockedAccounts { limit, keys: BTreeMap::new(), pending: Vec::new(), version: 0 }
     }
 
     /// Starts harvesting with a key that a client unlocks.
@@ -79,6 +81,7 @@ impl UnlockedAccounts {
         let result = self.check_unlock(&address, &pair, chain)?;
         if result == UnlockResult::Success {
             self.keys.entry(address).or_insert(UnlockedKey { pair, configured: false });
+            self.version += 1;
         }
         Ok(result)
     }
@@ -114,6 +117,7 @@ impl UnlockedAccounts {
 
     fn insert_configured(&mut self, address: Address, pair: Box<KeyPair>) {
         self.keys.insert(address, UnlockedKey { pair, configured: true });
+        self.version += 1;
     }
 
     /// Checks limit, key and balance. An account that already harvests is not counted again.
@@ -135,6 +139,7 @@ impl UnlockedAccounts {
     /// Stops an account from harvesting, even a configured one.
     pub fn lock(&mut self, address: &Address) {
         self.keys.remove(address);
+        self.version += 1;
         self.pending.retain(|(waiting, _)| waiting != address);
     }
 
@@ -146,10 +151,16 @@ impl UnlockedAccounts {
                 ended.push(*address);
             }
         }
+        self.version += ended.len() as u64;
         let ended = ended.into_iter().filter_map(|address| Some((address, self.keys.remove(&address)?)));
         let ended = ended.filter(|(_, key)| key.configured).map(|(address, key)| (address, key.pair));
         self.pending.extend(ended);
         Ok(())
+    }
+
+    /// Returns a number that increases whenever an account starts or stops to harvest.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Returns whether an account harvests.
