@@ -23,7 +23,7 @@ use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::store::{Read, Result, StoreError, Table, Write, block_row, stored_block, stored_header};
 
 /// Log₂ of the transaction ids per epoch, unless the store was initialized with another value.
-const EPOCH_BITS: u8 = 13;
+const EPOCH_BITS: u8 = 10;
 
 const DAMAGED: StoreError = StoreError::Damaged("a transaction's hash");
 
