@@ -234,10 +234,9 @@ impl<'s> BlockImporter<'s> {
         }
     }
 
-    /// Sets the maximum changed rows and steps of a batch.
-    pub fn set_batch_size(&mut self, rows: u32, steps: u32) {
+    /// Sets the maximum changed rows of a batch.
+    pub fn set_batch_rows(&mut self, rows: u32) {
         self.options.batch_rows = rows;
-        self.options.batch_steps = steps;
     }
 
     /// Keeps blocks in memory until they are committed, so that [`BlockImporter::retry`] works. Must be called before the

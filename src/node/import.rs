@@ -13,6 +13,8 @@ use crate::store::{StoreError, tip};
 
 /// Downloaded blocks are committed when no further block has arrived for this long.
 const COMMIT_AFTER: Duration = Duration::from_millis(500);
+/// Active clients see the imported blocks after this time.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A block import and its batch size.
 pub struct Import<'s> {
@@ -48,7 +50,7 @@ impl<'s> Import<'s> {
 
     fn create(mut importer: BlockImporter<'s>, target: Option<Height>) -> Import<'s> {
         let batch_size = BatchSize::default();
-        importer.set_batch_size(batch_size.rows, batch_size.steps());
+        importer.set_batch_rows(batch_size.rows);
         let start = importer.committed();
         Import { importer, batch_size, has_committed: false, has_failed: false, target, is_complete: false, start }
     }
@@ -64,13 +66,15 @@ impl<'s> Import<'s> {
     }
 
     /// Records how long the last slice took, and whether the node is idle. If the slice ended with a commit, this
-    /// adapts the batch size.
-    pub fn observe_slice(&mut self, time: Duration, is_idle: bool) {
+    /// adapts the batch size. Active clients get a commit if the last one was long ago. `now` is the time since start.
+    pub fn observe_slice(&mut self, time: Duration, is_idle: bool, now: Duration) {
         self.batch_size.set_idle(is_idle);
         if std::mem::take(&mut self.has_committed) {
-            self.batch_size.observe_commit(time);
+            self.batch_size.observe_commit(time, now);
+        } else if self.batch_size.is_overdue(now) {
+            self.importer.request_commit();
         }
-        self.importer.set_batch_size(self.batch_size.rows, self.batch_size.steps());
+        self.importer.set_batch_rows(self.batch_size.rows);
     }
 
     /// Imports blocks for one slice, or until the next block is needed. Anything but [`ImportProgress::Working`] ends
@@ -258,30 +262,23 @@ impl<'s> Node<'s> {
 struct BatchSize {
     rows: u32,
     is_idle: bool,
+    /// Time since start of the last commit, or of the first question for it.
+    last_commit: Option<Duration>,
 }
 
 impl Default for BatchSize {
     fn default() -> BatchSize {
-        BatchSize { rows: BatchSize::INITIAL_ROWS, is_idle: false }
+        BatchSize { rows: BatchSize::INITIAL_ROWS, is_idle: false, last_commit: None }
     }
 }
 
 impl BatchSize {
     const INITIAL_ROWS: u32 = 2_000;
     const MIN_ROWS: u32 = 1_000;
-    const MAX_ROWS: u32 = 1_000_000;
-    /// Steps of a batch while clients are active, and while the node is idle.
-    const MAX_STEPS: u32 = 50_000;
-    const MAX_STEPS_IDLE: u32 = ImportOptions::DEFAULT.batch_steps;
+    const MAX_ROWS: u32 = ImportOptions::DEFAULT.batch_rows;
     /// Maximum duration of a commit while clients are active, and while the node is idle.
-    const MAX_COMMIT_TIME: Duration = Duration::from_millis(8);
+    const MAX_COMMIT_TIME: Duration = Duration::from_millis(15);
     const MAX_COMMIT_TIME_IDLE: Duration = Duration::from_millis(30);
-
-    /// Returns the steps after which a commit follows: some minutes of work, or a second or two while clients want to see the
-    /// blocks.
-    fn steps(&self) -> u32 {
-        if self.is_idle { Self::MAX_STEPS_IDLE } else { Self::MAX_STEPS }
-    }
 
     /// Records whether the node is idle.
     fn set_idle(&mut self, is_idle: bool) {
@@ -291,8 +288,15 @@ impl BatchSize {
         }
     }
 
-    /// Records how long a commit took.
-    fn observe_commit(&mut self, time: Duration) {
+    /// Returns whether active clients have waited long enough for new blocks.
+    fn is_overdue(&mut self, now: Duration) -> bool {
+        let last_commit = *self.last_commit.get_or_insert(now);
+        !self.is_idle && now >= last_commit + COMMIT_INTERVAL
+    }
+
+    /// Records how long a commit took that has ended `now`.
+    fn observe_commit(&mut self, time: Duration, now: Duration) {
+        self.last_commit = Some(now);
         let limit = if self.is_idle { Self::MAX_COMMIT_TIME_IDLE } else { Self::MAX_COMMIT_TIME };
         self.set(match time {
             _ if time > limit => self.rows - self.rows / 4,
@@ -315,7 +319,7 @@ mod tests {
         (0..count).fold(Duration::ZERO, |_, _| {
             size.set_idle(is_alone);
             let time = of_row * size.rows;
-            size.observe_commit(time);
+            size.observe_commit(time, Duration::ZERO);
             time
         })
     }
@@ -338,11 +342,20 @@ mod tests {
     }
 
     #[test]
-    fn active_clients_see_new_blocks_after_a_bounded_amount_of_work() {
-        let mut size = BatchSize::default();
-        assert_eq!(size.steps(), BatchSize::MAX_STEPS);
-        size.set_idle(true);
-        assert_eq!(size.steps(), BatchSize::MAX_STEPS_IDLE);
+    fn active_clients_see_new_blocks_some_seconds_after_the_last_commit_and_an_idle_node_need_not_commit() {
+        let (mut size, at) = (BatchSize::default(), Duration::from_secs);
+        let overdue = |size: &mut BatchSize, is_idle: bool, second: u64| {
+            size.set_idle(is_idle);
+            size.is_overdue(at(second))
+        };
+        let seconds = COMMIT_INTERVAL.as_secs();
+        assert_eq!([0, seconds - 1, seconds].map(|after| overdue(&mut size, false, 7 + after)), [false, false, true]);
+        size.observe_commit(Duration::ZERO, at(100));
+        assert!(!overdue(&mut size, true, 1_000));
+        // The first client waits for one commit only.
+        assert!(overdue(&mut size, false, 1_000));
+        size.observe_commit(Duration::ZERO, at(1_000));
+        assert!(!overdue(&mut size, false, 1_001));
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl Node<'_> {
         }
         self.check_clock(now);
         let is_idle = self.is_idle(now);
-        self.import.iter_mut().for_each(|import| import.observe_slice(last_tick, is_idle));
+        self.import.iter_mut().for_each(|import| import.observe_slice(last_tick, is_idle, now.monotonic));
         if now.monotonic >= self.read_backoff.retry_at() {
             let changed = match now.monotonic >= self.write_backoff.retry_at() {
                 true => self.change_chain(Budget::new(budget), now),
