@@ -1,5 +1,6 @@
 #!/bin/bash
-# Compares requests per second of nisd with those of nginx for a fixed response of the same size.
+# Compares requests per second of nisd with those of nginx for a fixed response of the same size. "Anew" are requests that
+# differ in a parameter that is not looked at, so that nisd cannot answer them with a kept response.
 #
 #   tests/bench/http.sh
 #
@@ -45,15 +46,24 @@ for address in $(cut -d' ' -f2 "$work/ten" | sort -u); do
 done
 jq -e '.meta | .cosignatories == [] and .cosignatoryOf == []' "$work/account" >/dev/null
 
-# The last block, a page of an account's transactions, and the first of them.
+# The last block, a full page of an account's transactions, and the first of them.
 curl -sf "$nisd_url/chain/last-block" >"$work/last"
-for address in $(cut -d' ' -f2 "$work/ten" | sort -u); do
+for at in $(cut -d' ' -f1 "$work/ten" | head -n 40); do
+    curl -sf -H 'Content-Type: application/json' -d "{\"height\":$at}" "$nisd_url/block/at/public"
+done | jq -r '.transactions[].recipient? // empty' | sort | uniq -c | sort -rn | awk '{print $2}' >"$work/recipients"
+while read -r address; do
     curl -sf "$nisd_url/account/transfers/all?address=$address" >"$work/transfers"
     if jq -e '.data | length == 25' "$work/transfers" >/dev/null; then break; fi
-done
+done <"$work/recipients"
+jq -e '.data | length == 25' "$work/transfers" >/dev/null
 transfers="/account/transfers/all?address=$address"
 transaction="/transaction/get?hash=$(jq -r '.data[0].meta.hash.data' "$work/transfers")"
 curl -sf "$nisd_url$transaction" >"$work/transaction"
+
+# A page of mosaic definitions, and the metrics, which differ each time.
+mosaics='/mosaic/definition/page?pageSize=25'
+curl -sf "$nisd_url$mosaics" >"$work/mosaics"
+curl -sf "$nisd_url/metrics" >"$work/metrics"
 
 # nginx with the same bodies and headers, one worker.
 head=$(curl -si "$nisd_url/chain/height" | tr -d '\r' | sed -n '2,/^$/p' |
@@ -85,6 +95,8 @@ proxy_port=$(free_port 18890)
     answer /transaction/get "$work/transaction"
     answer /account/transfers/all "$work/transfers"
     answer /block/at/public "$work/block"
+    answer /mosaic/definition/page "$work/mosaics"
+    answer /metrics "$work/metrics"
     echo '} }'
 } >"$work/nginx.conf"
 nginx -p "$work" -c "$work/nginx.conf" -g 'daemon off;' &
@@ -98,6 +110,11 @@ wrk.method = "POST"
 wrk.body = '{"height":$height}'
 wrk.headers["Content-Type"] = "application/json"
 LUA
+
+fresh() { # prints a script by which wrk requests a path with a counter
+    echo "local n = 0; request = function() n = n + 1; return wrk.format(nil, '$1&n=' .. n) end" >"$work/fresh.lua"
+    echo "$work/fresh.lua"
+}
 
 ticks() { sed 's/.*) //' "/proc/$1/stat" | cut -d' ' -f12,13 | tr ' ' '+' | bc; }
 
@@ -135,7 +152,7 @@ compare() { # path, file with the body, further arguments of wrk
 }
 
 account_path="/account/get?address=$(jq -r .account.address "$work/account")"
-for path in /chain/height /chain/last-block "$account_path" "$transaction" "$transfers"; do same "$path"; done
+for path in /chain/height /chain/last-block "$account_path" "$transaction" "$transfers" "$mosaics"; do same "$path"; done
 same /block/at/public -H 'Content-Type: application/json' -d "{\"height\":$height}"
 echo "machine: $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg); $(nginx -v 2>&1)"
 compare /chain/height "$work/height"
@@ -144,3 +161,11 @@ compare "$account_path" "$work/account"
 compare "$transaction" "$work/transaction"
 compare "$transfers" "$work/transfers"
 compare /block/at/public "$work/block" -s "$work/post.lua"
+compare "$mosaics" "$work/mosaics"
+for path in "$account_path account" "$transaction transaction" "$transfers transfers" "$mosaics mosaics"; do
+    read -r path body <<<"$path"
+    echo
+    echo "anew, with $(jq '.data | length? // 1' "$work/$body") entries:"
+    compare "$path" "$work/$body" -s "$(fresh "$path")"
+done
+compare /metrics "$work/metrics"
