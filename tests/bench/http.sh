@@ -165,7 +165,7 @@ compare "$mosaics" "$work/mosaics"
 for path in "$account_path account" "$transaction transaction" "$transfers transfers" "$mosaics mosaics"; do
     read -r path body <<<"$path"
     echo
-    echo "anew, with $(jq '.data | length? // 1' "$work/$body") entries:"
+    echo 'anew:'
     compare "$path" "$work/$body" -s "$(fresh "$path")"
 done
 compare /metrics "$work/metrics"
