@@ -1,4 +1,4 @@
-//! Responses that change with the chain, or with something that changes as seldom, kept until the chain changes.
+//! Responses that depend on the chain and on what their key holds, kept until the chain changes.
 //!
 //! Wallets and explorers repeat the same requests until the next block. The first response is kept with its compressed
 //! form, once a client has asked for that; the following ones cost a lookup. When the cache is full, the oldest responses

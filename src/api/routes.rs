@@ -57,14 +57,15 @@ pub enum Access {
     Metrics,
 }
 
-/// How long the responses of a route are kept.
+/// What the responses of a route depend on, and so how long they are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
-    /// They are not kept.
+    /// On more than the following; they are not kept.
     Never,
-    /// They depend on nothing but the chain and the request, and are kept until the chain changes.
+    /// On the chain and the request alone; they are kept until the chain changes.
     Chain,
-    /// They depend also on whether accounts harvest on this node, and on unconfirmed importance transfers.
+    /// Also on which accounts harvest on this node and on unconfirmed importance transfers; they are kept until one of these
+    /// changes too.
     AccountStatus,
 }
 
@@ -81,7 +82,7 @@ pub struct Route {
     pub access: Access,
     /// Whether it waits until the mempool is up to date with the chain.
     pub needs_mempool: bool,
-    /// Whether its responses are kept, and for how long.
+    /// What its responses depend on, and so how long they are kept.
     pub caching: Caching,
     /// Whether a client gets the response whatever it accepts.
     pub takes_any_accept: bool,

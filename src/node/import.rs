@@ -42,14 +42,14 @@ pub struct BlockProgress {
 }
 
 impl<'s> Import<'s> {
-    /// Creates an import of files. It resumes after a failure of the store.
+    /// Creates an import of files, which begins with the program. It resumes after a failure of the store.
     pub fn new(mut importer: BlockImporter<'s>) -> Import<'s> {
         importer.allow_retry();
-        Import::create(importer, None)
+        Import::create(importer, None, Duration::ZERO)
     }
 
-    fn create(mut importer: BlockImporter<'s>, target: Option<Height>) -> Import<'s> {
-        let batch_size = BatchSize::default();
+    fn create(mut importer: BlockImporter<'s>, target: Option<Height>, now: Duration) -> Import<'s> {
+        let batch_size = BatchSize::new(now);
         importer.set_batch_rows(batch_size.rows);
         let start = importer.committed();
         Import { importer, batch_size, has_committed: false, has_failed: false, target, is_complete: false, start }
@@ -207,7 +207,7 @@ impl<'s> Node<'s> {
         let options = ImportOptions { write_cache, trusted_below, ..ImportOptions::DEFAULT };
         let mut importer = BlockImporter::new(store, self.network, Vec::new(), Vec::new(), options)?;
         importer.submit_block(block);
-        self.import = Some(Import::create(importer, Some(target)));
+        self.import = Some(Import::create(importer, Some(target), now.monotonic));
         Ok(())
     }
 
@@ -262,14 +262,8 @@ impl<'s> Node<'s> {
 struct BatchSize {
     rows: u32,
     is_idle: bool,
-    /// Time since start of the last commit, or of the first question for it.
-    last_commit: Option<Duration>,
-}
-
-impl Default for BatchSize {
-    fn default() -> BatchSize {
-        BatchSize { rows: BatchSize::INITIAL_ROWS, is_idle: false, last_commit: None }
-    }
+    /// Time of the last commit, or of the beginning of the import, since the start of the program.
+    last_commit: Duration,
 }
 
 impl BatchSize {
@@ -280,6 +274,11 @@ impl BatchSize {
     const MAX_COMMIT_TIME: Duration = Duration::from_millis(8);
     const MAX_COMMIT_TIME_IDLE: Duration = Duration::from_millis(30);
 
+    /// Returns the size of the first batch of an import that begins `now`.
+    fn new(now: Duration) -> BatchSize {
+        BatchSize { rows: BatchSize::INITIAL_ROWS, is_idle: false, last_commit: now }
+    }
+
     /// Records whether the node is idle.
     fn set_idle(&mut self, is_idle: bool) {
         if std::mem::replace(&mut self.is_idle, is_idle) && !is_idle {
@@ -289,14 +288,13 @@ impl BatchSize {
     }
 
     /// Returns whether active clients have waited long enough for new blocks.
-    fn is_overdue(&mut self, now: Duration) -> bool {
-        let last_commit = *self.last_commit.get_or_insert(now);
-        !self.is_idle && now >= last_commit + COMMIT_INTERVAL
+    fn is_overdue(&self, now: Duration) -> bool {
+        !self.is_idle && now >= self.last_commit + COMMIT_INTERVAL
     }
 
     /// Records how long a commit took that has ended `now`.
     fn observe_commit(&mut self, time: Duration, now: Duration) {
-        self.last_commit = Some(now);
+        self.last_commit = now;
         let limit = if self.is_idle { Self::MAX_COMMIT_TIME_IDLE } else { Self::MAX_COMMIT_TIME };
         self.set(match time {
             _ if time > limit => self.rows - self.rows / 4,
@@ -328,7 +326,7 @@ mod tests {
     fn the_commit_size_adapts_to_the_speed_of_the_machine() {
         for (is_alone, most) in [(false, BatchSize::MAX_COMMIT_TIME), (true, BatchSize::MAX_COMMIT_TIME_IDLE)] {
             for of_row in [500, 1_000, 5_000].map(Duration::from_nanos) {
-                let time = commits(&mut BatchSize::default(), is_alone, 60, of_row);
+                let time = commits(&mut BatchSize::new(Duration::ZERO), is_alone, 60, of_row);
                 assert!(time <= most && time > most / 2, "{is_alone}, {of_row:?} for each row: {time:?}");
             }
         }
@@ -336,14 +334,15 @@ mod tests {
 
     #[test]
     fn the_first_client_request_shortens_commits_at_once() {
-        let (mut size, of_row) = (BatchSize::default(), Duration::from_nanos(700));
+        let (mut size, of_row) = (BatchSize::new(Duration::ZERO), Duration::from_nanos(700));
         assert!(commits(&mut size, true, 60, of_row) > BatchSize::MAX_COMMIT_TIME_IDLE / 2);
         assert!(commits(&mut size, false, 1, of_row) <= BatchSize::MAX_COMMIT_TIME);
     }
 
     #[test]
     fn active_clients_see_new_blocks_some_seconds_after_the_last_commit_and_an_idle_node_need_not_commit() {
-        let (mut size, at) = (BatchSize::default(), Duration::from_secs);
+        let at = Duration::from_secs;
+        let mut size = BatchSize::new(at(7));
         let overdue = |size: &mut BatchSize, is_idle: bool, second: u64| {
             size.set_idle(is_idle);
             size.is_overdue(at(second))
@@ -360,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_never_smaller_or_larger_than_its_limits() {
-        let mut size = BatchSize::default();
+        let mut size = BatchSize::new(Duration::ZERO);
         commits(&mut size, true, 100, Duration::from_secs(1));
         assert_eq!(size.rows, BatchSize::MIN_ROWS);
         commits(&mut size, true, 100, Duration::ZERO);

@@ -513,7 +513,9 @@ fn the_version_of_the_unlocked_accounts_changes_whenever_one_starts_or_stops_to_
     let mut has_changed = |unlocked: &UnlockedAccounts| std::mem::replace(&mut last, unlocked.version()) != last;
     assert_eq!(scene.unlock(&mut unlocked, 1), UnlockResult::Success);
     assert!(has_changed(&unlocked));
+    assert_eq!(scene.unlock(&mut unlocked, 1), UnlockResult::Success);
     assert_eq!(scene.configure(&mut unlocked, 2), UnlockResult::UnknownAccount);
+    unlocked.lock(&address(3));
     assert!(!has_changed(&unlocked));
     let scene = scene.with_vested(2, 10_000);
     scene.begin(&mut unlocked);

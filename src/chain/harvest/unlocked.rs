@@ -79,9 +79,8 @@ impl UnlockedAccounts {
     pub fn unlock(&mut self, pair: Box<KeyPair>, chain: &ChainSnapshot<'_>) -> Result<UnlockResult, StoreError> {
         let address = Address::from_public_key(&pair.public(), chain.network.byte);
         let result = self.check_unlock(&address, &pair, chain)?;
-        if result == UnlockResult::Success {
-            self.keys.entry(address).or_insert(UnlockedKey { pair, configured: false });
-            self.version += 1;
+        if result == UnlockResult::Success && !self.contains(&address) {
+            self.insert(address, UnlockedKey { pair, configured: false });
         }
         Ok(result)
     }
@@ -95,7 +94,7 @@ impl UnlockedAccounts {
         let address = Address::from_public_key(&pair.public(), chain.network.byte);
         let result = self.check_unlock(&address, &pair, chain);
         match result {
-            Ok(UnlockResult::Success) => self.insert_configured(address, pair),
+            Ok(UnlockResult::Success) => self.insert(address, UnlockedKey { pair, configured: true }),
             _ => self.pending.push((address, pair)),
         }
         result
@@ -107,7 +106,7 @@ impl UnlockedAccounts {
         while let Some((address, pair)) = self.pending.get(index) {
             if self.check_unlock(address, pair, chain)? == UnlockResult::Success {
                 let (address, pair) = self.pending.remove(index);
-                self.insert_configured(address, pair);
+                self.insert(address, UnlockedKey { pair, configured: true });
             } else {
                 index += 1;
             }
@@ -115,9 +114,8 @@ impl UnlockedAccounts {
         Ok(())
     }
 
-    fn insert_configured(&mut self, address: Address, pair: Box<KeyPair>) {
-        self.keys.insert(address, UnlockedKey { pair, configured: true });
-        self.version += 1;
+    fn insert(&mut self, address: Address, key: UnlockedKey) {
+        self.version += u64::from(self.keys.insert(address, key).is_none());
     }
 
     /// Checks limit, key and balance. An account that already harvests is not counted again.
@@ -138,8 +136,7 @@ impl UnlockedAccounts {
 
     /// Stops an account from harvesting, even a configured one.
     pub fn lock(&mut self, address: &Address) {
-        self.keys.remove(address);
-        self.version += 1;
+        self.version += u64::from(self.keys.remove(address).is_some());
         self.pending.retain(|(waiting, _)| waiting != address);
     }
 
