@@ -6,16 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use time::OffsetDateTime;
 
-use super::store::{StoreArguments, check_same_network, open_to_read, stored_network};
+use super::store::{ProgressReporter, StoreArguments, check_same_network, open_to_read, stored_network, verify_rows};
 use super::{CommandError, Stop, folder, print};
 use crate::clock::System;
 use crate::config::Settings;
 use crate::model::Network;
 use crate::state;
-use crate::store::{self, AccessMode, Options, Store, StoreBackup, StoreError};
+use crate::store::{self, Options, StoreBackup, StoreError};
 
-/// Time between two progress lines, in milliseconds.
-const REPORT_INTERVAL: u64 = 5_000;
 /// Pattern of the name of a copy, with 0 for each digit: the time at which it was started, in UTC.
 const NAME: &str = "0000-00-00T000000Z";
 
@@ -51,25 +49,27 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
     if store::exists(&folder) {
         check_replaceable(data, &folder, &network, options)?;
     }
-    let snapshot = store.snapshot()?;
-    let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
+    let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
     let size = store::size(data).map_err(|error| CommandError::File(data.clone(), error))?;
-    let copy = StoreBackup::begin(&snapshot, size, &folder, options).map_err(failed)?;
+    let copy = StoreBackup::begin(&store, size, &folder).map_err(failed)?;
     log::info!("copying the store at height {}; nodes keep running", tip.height);
-    let mut reporter = ProgressReporter { system, next: (system.millis)() + REPORT_INTERVAL };
-    let bytes = copy.write(&mut |bytes| reporter.report("copied", bytes, size))?;
-    copy.compare(&mut |done| reporter.report("compared", done, bytes))?;
+    let mut progress = ProgressReporter::new(system, "copied", size);
+    let bytes = copy.write(&mut |bytes| progress.report(bytes))?;
+    let (height, digest) = {
+        let copy = copy.open(options).map_err(failed)?;
+        let snapshot = copy.snapshot()?;
+        verify_rows(&snapshot, bytes, system)?;
+        // A node may have gone on before the pages were copied.
+        (store::tip(&snapshot)?.ok_or(StoreError::Empty)?.height, state::digest(&snapshot)?)
+    };
     copy.install()?;
-    let (copy, _) = Store::open_existing(&folder, AccessMode::Shared, options).map_err(failed)?;
-    let digest = state::digest(&copy.snapshot()?)?;
-    let copied = store::size(&folder).unwrap_or(bytes);
-    log::info!("{} holds a copy of {} MiB", folder.display(), copied.div_ceil(1 << 20));
+    log::info!("{} holds a copy of {} MiB", folder.display(), bytes.div_ceil(1 << 20));
     if let Some(keep) = command.keep {
         let (complete, _) = copies(&command.folder);
         let older = complete.len().saturating_sub(keep.into());
         remove_all(&complete[..older], "older");
     }
-    print(format_args!("{} {digest}", tip.height))
+    print(format_args!("{height} {digest}"))
 }
 
 /// Rejects the target folder if it holds the store itself or a store of another network. Any other earlier copy may be
@@ -122,22 +122,6 @@ fn remove_all(copies: &[PathBuf], which: &str) {
 fn is_name(text: &str) -> bool {
     let digits_as_0 = |c: char| if c.is_ascii_digit() { '0' } else { c };
     text.chars().map(digits_as_0).eq(NAME.chars())
-}
-
-/// Logs progress at a limited rate.
-struct ProgressReporter {
-    system: System,
-    next: u64,
-}
-
-impl ProgressReporter {
-    fn report(&mut self, what: &str, bytes: u64, of: u64) {
-        let now = (self.system.millis)();
-        if now >= self.next {
-            self.next = now + REPORT_INTERVAL;
-            log::info!("{what} {} of at most {} MiB", bytes >> 20, of.div_ceil(1 << 20));
-        }
-    }
 }
 
 #[cfg(test)]

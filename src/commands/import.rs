@@ -9,7 +9,7 @@ use clap::Args;
 use tempfile::TempDir;
 
 use super::reindex::open_or_rebuild;
-use super::store::{StoreArguments, has_chain, nemesis_of_file, open_block_files, open_to_read};
+use super::store::{StoreArguments, has_chain, nemesis_of_file, open_block_files, open_to_read, verify_rows};
 use super::{CommandError, Common, Stop, flag_override, height, print};
 use crate::chain::{
     BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, StoreDifference,
@@ -21,12 +21,10 @@ use crate::logging;
 use crate::model::{Checkpoint, Height};
 use crate::progress::{Progress, ProgressMeter, Style};
 use crate::state;
-use crate::store::{self, Options, Read, Snapshot, Store, StoreError, StoredHeader, VerifyPosition};
+use crate::store::{self, Options, Read, Store, StoreError, StoredHeader};
 
 /// Import steps between two clock readings.
 const STEPS_PER_CLOCK_READ: u64 = 256;
-/// Damaged ranges that `nisd check` lists. With more of them, no row on that disk can be trusted.
-const MAX_REPORTED_RANGES: u64 = 1_000;
 
 /// `nisd import`.
 #[derive(Args, Debug)]
@@ -121,7 +119,9 @@ fn scan_to(
 pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let (store, mut network) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
-    report_damage(&snapshot)?;
+    let size =
+        store::size(&command.store.data).map_err(|error| CommandError::File(command.store.data.clone(), error))?;
+    verify_rows(&snapshot, size, system)?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     // The check compares the history that the store has, whatever the settings say.
     network.chain.history_from = state::history_from(&snapshot, tip.height)?;
@@ -156,30 +156,6 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     }
     fail_on_difference(comparison.verify_state()?)?;
     print(format_args!("{} {}", tip.height, state::digest(&snapshot)?))
-}
-
-/// Verifies the checksums of all ranges of rows and logs the damaged ones; the last one is the returned error.
-fn report_damage(snapshot: &Snapshot<'_>) -> Result<(), CommandError> {
-    let (mut position, mut found, mut last) = (VerifyPosition::default(), 0u64, None);
-    loop {
-        match snapshot.verify_next(&mut position) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(StoreError::Interrupted) => return Err(StoreError::Interrupted.into()),
-            Err(error) => {
-                found += 1;
-                if let Some(before) = last.replace(error)
-                    && found <= MAX_REPORTED_RANGES
-                {
-                    log::error!("{before}");
-                }
-            }
-        }
-    }
-    if found > 1 {
-        log::error!("{found} ranges of rows are damaged");
-    }
-    last.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Returns the height of the trusted checkpoint, which must be in the store.

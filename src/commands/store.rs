@@ -8,13 +8,18 @@ use clap::Args;
 
 use super::{CommandError, Common, Stop, flag_override, folder, height, print};
 use crate::chain::{BrokenChain, HashChain, authentic_nemesis_block};
+use crate::clock::System;
 use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
 use crate::config::{Override, Settings};
 use crate::model::{Height, Network};
 use crate::state;
-use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Store, StoreError};
+use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Snapshot, Store, StoreError, VerifyPosition};
 
+/// Damaged ranges of rows that a command lists. With more of them, no row on that disk can be trusted.
+const MAX_REPORTED_RANGES: u64 = 1_000;
+/// Time between two progress lines, in milliseconds.
+const REPORT_INTERVAL: u64 = 5_000;
 /// Default first height of an export: the block after the nemesis block.
 const FIRST_EXPORTED: Height = Height(2);
 
@@ -159,6 +164,58 @@ pub(super) fn check_same_network(stored: &Network, configured: Option<&Network>)
             Err(StoreError::OtherNetwork { store, configured, differences })
         }
         _ => Ok(()),
+    }
+}
+
+/// Compares all rows of a store, whose file has at most `size` bytes, with their checksums. Logs the damaged ranges; the
+/// last one is the returned error.
+pub(super) fn verify_rows(snapshot: &Snapshot<'_>, size: u64, system: System) -> Result<(), CommandError> {
+    let mut progress = ProgressReporter::new(system, "verified the checksums of", size);
+    let (mut position, mut verified, mut found, mut last) = (VerifyPosition::default(), 0, 0u64, None);
+    loop {
+        match snapshot.verify_next(&mut position) {
+            Ok(Some(bytes)) => {
+                verified += bytes;
+                progress.report(verified);
+            }
+            Ok(None) => break,
+            Err(StoreError::Interrupted) => return Err(StoreError::Interrupted.into()),
+            Err(error) => {
+                found += 1;
+                if let Some(before) = last.replace(error)
+                    && found <= MAX_REPORTED_RANGES
+                {
+                    log::error!("{before}");
+                }
+            }
+        }
+    }
+    if found > 1 {
+        log::error!("{found} ranges of rows are damaged");
+    }
+    last.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Logs the progress of an operation on the bytes of a store, at a limited rate.
+pub(super) struct ProgressReporter {
+    system: System,
+    what: &'static str,
+    size: u64,
+    next: u64,
+}
+
+impl ProgressReporter {
+    /// Creates a reporter of the operation `what`, on at most `size` bytes.
+    pub(super) fn new(system: System, what: &'static str, size: u64) -> ProgressReporter {
+        ProgressReporter { system, what, size, next: (system.millis)() + REPORT_INTERVAL }
+    }
+
+    pub(super) fn report(&mut self, bytes: u64) {
+        let now = (self.system.millis)();
+        if now >= self.next {
+            self.next = now + REPORT_INTERVAL;
+            log::info!("{} {} of at most {} MiB", self.what, bytes >> 20, self.size.div_ceil(1 << 20));
+        }
     }
 }
 

@@ -92,8 +92,8 @@ impl Verification {
         }
         self.due = running + RANGE_INTERVAL;
         match reader.snapshot()?.verify_next(&mut self.position) {
-            Ok(true) => {}
-            Ok(false) => {
+            Ok(Some(_)) => {}
+            Ok(None) => {
                 if self.damaged > MAX_NAMED {
                     log::error!("{} ranges of the store are damaged; see `nisd check`", self.damaged);
                 }

@@ -729,8 +729,8 @@ mod tests {
         let snapshot = store.snapshot().unwrap();
         loop {
             match snapshot.verify_next(&mut position) {
-                Ok(true) => {}
-                Ok(false) => break,
+                Ok(Some(_)) => {}
+                Ok(None) => break,
                 Err(_) => damaged += 1,
             }
         }
@@ -754,8 +754,8 @@ mod tests {
         let (mut position, mut damaged) = (VerifyPosition::default(), 0);
         for _ in 0..1000 {
             match snapshot.verify_next(&mut position) {
-                Ok(true) => {}
-                Ok(false) => return damaged,
+                Ok(Some(_)) => {}
+                Ok(None) => return damaged,
                 Err(_) => damaged += 1,
             }
         }
@@ -797,14 +797,14 @@ mod tests {
     fn a_checksum_with_an_impossible_byte_count_does_not_break_a_later_write() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
-        batch.append_unjournaled(Table::AccountTxLists, b"1", b"a row").unwrap();
+        batch.put_unjournaled(Table::AccountTxLists, b"1", b"a row").unwrap();
         batch.commit().unwrap();
         store.snapshot().unwrap().verify_all().unwrap();
         let mut batch = store.begin_write().unwrap();
         batch.put_unjournaled(Table::Checksums, &checksum_key(Table::AccountTxLists, &[]), &[0xff; 16]).unwrap();
         batch.commit().unwrap();
         let mut batch = store.begin_write().unwrap();
-        batch.append_unjournaled(Table::AccountTxLists, b"2", b"another one").unwrap();
+        batch.put_unjournaled(Table::AccountTxLists, b"2", b"another one").unwrap();
         batch.commit().unwrap();
         assert!(store.snapshot().unwrap().verify_all().is_err());
     }

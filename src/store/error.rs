@@ -101,13 +101,6 @@ pub enum StoreError {
         .folder.display(), .other.display()
     )]
     NotABackup { folder: PathBuf, other: OsString },
-    /// The copy in this folder differs from its source.
-    #[error(
-        "the backup in {} differs from what was written, in the table {}; the disk or the memory of this machine is \
-         failing: choose another disk, and see the system's log",
-        .folder.display(), .table.name()
-    )]
-    BackupDiffers { table: Table, folder: PathBuf },
     /// [`crate::store::Store::set_interrupt_flag`] interrupted a read.
     #[error("interrupted")]
     Interrupted,

@@ -203,6 +203,18 @@ pub fn newest_meta(file: &mut (impl Read + Seek)) -> Result<MetaPage, FileFault>
     Ok(if second.transaction_id > first.transaction_id { second } else { first })
 }
 
+/// Returns the newer meta page of a store that another process may be changing: read until nothing changes meanwhile.
+pub fn settled_meta(file: &mut (impl Read + Seek)) -> Result<MetaPage, FileFault> {
+    let mut meta = newest_meta(file)?;
+    loop {
+        let again = newest_meta(file)?;
+        if again.is_same_as(&meta) {
+            return Ok(meta);
+        }
+        meta = again;
+    }
+}
+
 fn read_meta(file: &mut (impl Read + Seek), place: u64) -> Result<MetaPage, FileFault> {
     let mut bytes = [0; META_BYTES];
     file.seek(SeekFrom::Start(place)).map_err(FileFault::Io)?;
@@ -422,6 +434,37 @@ mod tests {
 
     fn opened(folder: &Path) -> Result<usize, StoreError> {
         Store::open_existing(folder, AccessMode::Exclusive, MAP).map(|(store, _)| weight(&store))
+    }
+
+    #[test]
+    fn a_meta_page_that_changes_while_it_is_read_is_read_again() {
+        /// Gives the first content to the first reader and the second one to all later ones.
+        struct Changing([Vec<u8>; 2], usize, u64);
+        impl Read for Changing {
+            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                let content = &self.0[usize::from(self.1 > 2)];
+                let length = (&content[self.2 as usize..]).read(into)?;
+                self.2 += length as u64;
+                Ok(length)
+            }
+        }
+        impl Seek for Changing {
+            fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+                let SeekFrom::Start(place) = to else { return Err(io::ErrorKind::Unsupported.into()) };
+                (self.1, self.2) = (self.1 + 1, place);
+                Ok(place)
+            }
+        }
+        let (store, folder) = crate::store::test_store();
+        let path = folder.path().join(DATA_FILE);
+        let before = std::fs::read(&path).unwrap();
+        let mut batch = store.begin_write().unwrap();
+        crate::store::Write::put(&mut batch, crate::store::Table::Accounts, b"a", b"row").unwrap();
+        batch.commit().unwrap();
+        let after = std::fs::read(&path).unwrap();
+        let newest = newest_meta(&mut io::Cursor::new(&after)).unwrap();
+        let settled = settled_meta(&mut Changing([before, after], 0, 0)).unwrap();
+        assert!(settled.is_same_as(&newest));
     }
 
     #[test]

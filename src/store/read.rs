@@ -305,7 +305,7 @@ pub fn next_key(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-fn check_stop(stop: Option<&AtomicBool>) -> Result<(), StoreError> {
+pub(super) fn check_stop(stop: Option<&AtomicBool>) -> Result<(), StoreError> {
     match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
         true => Err(StoreError::Interrupted),
         false => Ok(()),
@@ -469,21 +469,21 @@ impl Read for Snapshot<'_> {
 
 impl Snapshot<'_> {
     /// Compares the next range of rows with its checksum, even if that was done before. A position may be used with
-    /// snapshots of different commits. Returns `false` and resets the position after all ranges. If a range is damaged
-    /// or cannot be read, the next call continues after it.
-    pub fn verify_next(&self, position: &mut VerifyPosition) -> Result<bool, StoreError> {
-        let Some((table, key)) = position.advance() else { return Ok(false) };
+    /// snapshots of different commits. Returns the bytes of the range's rows; `None` after all ranges, and resets the
+    /// position. If a range is damaged or cannot be read, the next call continues after it.
+    pub fn verify_next(&self, position: &mut VerifyPosition) -> Result<Option<u64>, StoreError> {
+        let Some((table, key)) = position.advance() else { return Ok(None) };
         let compared = match self.range(table, &key) {
             Ok(range) => {
                 position.continue_at(table, &key, range.end.as_deref());
-                self.verify_range(table, &range.first).map(drop)
+                self.verify_range(table, &range.first).map(|range| Some(range.sum.bytes))
             }
             Err(error) => {
                 position.continue_at(table, &key, self.next_range(table, &key)?.as_deref());
                 Err(error)
             }
         };
-        compared.inspect_err(|_| self.store.verified.invalidate(table)).map(|()| true)
+        compared.inspect_err(|_| self.store.verified.invalidate(table))
     }
 
     /// Returns the start of the next range after a key, even if checksums are damaged.
@@ -498,7 +498,7 @@ impl Snapshot<'_> {
     /// Compares all ranges of rows with their checksums.
     pub fn verify_all(&self) -> Result<(), StoreError> {
         let mut position = VerifyPosition::default();
-        while self.verify_next(&mut position)? {
+        while self.verify_next(&mut position)?.is_some() {
             check_stop(self.stop())?;
         }
         Ok(())

@@ -187,11 +187,11 @@ impl WriteTxn<'_> {
 
     /// Writes a row that may come after all others. If it does, its page is filled before the next one is started;
     /// otherwise LMDB would leave every page half empty. Returns `false` if there is already a row with the key.
-    fn append(&mut self, table: Table, key: &[u8], value: &[u8], is_behind_all: bool) -> Result<bool, StoreError> {
+    fn append(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
         self.ensure_row_verified(table, key)?;
-        if is_behind_all || table.appends_at_end() {
+        if table.appends_at_end() {
             match self.write(table, key, value, WriteFlags::APPEND) {
-                Err(StoreError::Lmdb(lmdb::Error::KeyExist)) if !is_behind_all => {}
+                Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {}
                 Err(error) => return Err(error),
                 Ok(sum) => return self.update_last_checksum(table, key, sum).map(|()| true),
             }
@@ -276,18 +276,11 @@ impl WriteTxn<'_> {
     }
 
     fn write_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        if self.append(table, key, value, false)? {
+        if self.append(table, key, value)? {
             return Ok(());
         }
         let before = self.row_sum(table, key)?;
         self.overwrite(table, key, before, value)
-    }
-
-    /// Writes a row after all others of its table, outside the journal. Fails if its key does not come after all
-    /// others.
-    pub fn append_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.write_collected(table)?;
-        self.append(table, key, value, true).map(drop)
     }
 
     /// Removes a key, if present, outside the journal.
@@ -480,7 +473,7 @@ impl Write for WriteTxn<'_> {
             }
             return self.put_unjournaled(table, key, value);
         }
-        match self.append(table, key, value, false)? {
+        match self.append(table, key, value)? {
             true => Ok(()),
             false => Err(StoreError::Damaged("a new key is already present")),
         }
@@ -829,20 +822,6 @@ mod tests {
         batch.insert(TABLE, b"collected", b"1").unwrap();
         for key in [&b"stored"[..], b"collected"] {
             assert!(matches!(batch.insert(TABLE, key, b"2"), Err(StoreError::Damaged(_))));
-        }
-    }
-
-    #[test]
-    fn a_row_is_appended_only_after_all_others() {
-        let (store, _folder) = test_store();
-        let mut batch = store.begin_write().unwrap();
-        for table in [Table::AccountTxLists, Table::Balances] {
-            batch.append_unjournaled(table, b"b", b"1").unwrap();
-            for key in [b"a", b"b"] {
-                let result = batch.append_unjournaled(table, key, b"2");
-                assert!(matches!(result, Err(StoreError::Lmdb(lmdb::Error::KeyExist))), "{table:?}: {result:?}");
-            }
-            batch.append_unjournaled(table, b"c", b"3").unwrap();
         }
     }
 
