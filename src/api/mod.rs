@@ -248,8 +248,8 @@ impl Api {
 
     /// Responds with the metrics; returns the work units spent.
     pub fn send_metrics(&self, response: &mut Response, metrics: &Exposition) -> u32 {
-        let text = metrics.to_text();
-        response_writer::typed_text(response, metrics::CONTENT_TYPE, &text);
+        let text = metrics.text();
+        response_writer::typed_text(response, metrics::CONTENT_TYPE, text);
         cost::bytes(text.len())
     }
 

@@ -1,9 +1,7 @@
 //! All metrics at one time, in the format of Prometheus.
 
+use std::fmt::Write as _;
 use std::time::Duration;
-
-use prometheus::TextEncoder;
-use prometheus::proto::{self, LabelPair, Metric, MetricFamily, MetricType};
 
 use super::Histogram;
 
@@ -75,84 +73,93 @@ impl<'a, Q: Quantity> From<Vec<(Labels<'a>, Q)>> for Value<'a> {
 /// Metrics in the order in which they were added. Each name must be added once.
 #[derive(Default)]
 pub struct Exposition {
-    families: Vec<MetricFamily>,
+    text: String,
 }
 
 impl Exposition {
     /// Adds a metric unless it has no sample. Numbers are those of a counter, which counts from the start of the node, if
-    /// the name ends with `_total`, else those of a gauge.
+    /// the name ends with `_total`, else those of a gauge. `help` is one line without backslashes.
     pub fn add(&mut self, name: &str, help: &str, value: Value<'_>) {
-        let is_counter = name.ends_with("_total");
-        let number = |(labels, value): (Labels<'_>, f64)| {
-            let mut metric = labelled(&labels);
-            if is_counter {
-                let mut counter = proto::Counter::default();
-                counter.set_value(value);
-                metric.set_counter(counter);
-            } else {
-                let mut gauge = proto::Gauge::default();
-                gauge.set_value(value);
-                metric.set_gauge(gauge);
-            }
-            metric
+        let (kind, is_empty) = match &value {
+            Value::Samples(samples) if name.ends_with("_total") => ("counter", samples.is_empty()),
+            Value::Samples(samples) => ("gauge", samples.is_empty()),
+            Value::Histograms(histograms) => ("histogram", histograms.is_empty()),
         };
-        let histogram = |(labels, histogram): (Labels<'_>, &Histogram)| {
-            let mut metric = labelled(&labels);
-            metric.set_histogram(buckets(histogram));
-            metric
-        };
-        let (kind, metrics) = match value {
-            Value::Samples(samples) if is_counter => (MetricType::COUNTER, samples.into_iter().map(number).collect()),
-            Value::Samples(samples) => (MetricType::GAUGE, samples.into_iter().map(number).collect()),
-            Value::Histograms(of) => (MetricType::HISTOGRAM, of.into_iter().map(histogram).collect::<Vec<_>>()),
-        };
-        if metrics.is_empty() {
+        if is_empty {
             return;
         }
-        let mut family = MetricFamily::default();
-        family.set_name(name.to_owned());
-        family.set_help(help.to_owned());
-        family.set_field_type(kind);
-        family.set_metric(metrics);
-        self.families.push(family);
+        self.text.extend(["# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n"]);
+        match value {
+            Value::Samples(samples) => {
+                samples.into_iter().for_each(|(labels, number)| self.add_sample(name, "", &labels, None, number));
+            }
+            Value::Histograms(histograms) => {
+                for (labels, histogram) in histograms {
+                    let of_all = (f64::INFINITY, histogram.count());
+                    let buckets = histogram.cumulative().map(|(bound, count)| (bound.as_secs_f64(), count));
+                    for (bound, count) in buckets.chain([of_all]) {
+                        self.add_sample(name, "_bucket", &labels, Some(bound), count as f64);
+                    }
+                    self.add_sample(name, "_sum", &labels, None, histogram.sum().as_secs_f64());
+                    self.add_sample(name, "_count", &labels, None, histogram.count() as f64);
+                }
+            }
+        }
+    }
+
+    /// Adds a line. `bound` is the upper bound of a bucket.
+    fn add_sample(&mut self, name: &str, suffix: &str, labels: &Labels<'_>, bound: Option<f64>, value: f64) {
+        self.text.extend([name, suffix]);
+        let mut separator = "{";
+        for (label, value) in labels {
+            self.text.extend([separator, label, "=\""]);
+            for part in value.split_inclusive(['\\', '"', '\n']) {
+                match part.char_indices().next_back() {
+                    Some((end, '\n')) => self.text.extend([&part[..end], "\\n"]),
+                    Some((end, special @ ('\\' | '"'))) => {
+                        self.text.extend([&part[..end], "\\"]);
+                        self.text.push(special);
+                    }
+                    _ => self.text.push_str(part),
+                }
+            }
+            self.text.push('"');
+            separator = ",";
+        }
+        if let Some(bound) = bound {
+            self.text.extend([separator, "le=\""]);
+            self.add_number(bound);
+            self.text.push('"');
+        }
+        if bound.is_some() || !labels.is_empty() {
+            self.text.push('}');
+        }
+        self.text.push(' ');
+        self.add_number(value);
+        self.text.push('\n');
+    }
+
+    fn add_number(&mut self, number: f64) {
+        let integer = number as i64;
+        if integer as f64 == number {
+            self.text.push_str(itoa::Buffer::new().format(integer));
+        } else if number == f64::INFINITY {
+            self.text.push_str("+Inf");
+        } else {
+            let _ = write!(self.text, "{number}");
+        }
     }
 
     /// Returns the text format. It contains all metrics that have a sample.
-    pub fn to_text(&self) -> String {
-        // Fails only for families without metrics, which `add` leaves out.
-        TextEncoder::new().encode_to_string(&self.families).unwrap_or_default()
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Returns the same for people: without help texts, and of histograms only count and sum.
     pub fn to_lines(&self) -> String {
-        let text = self.to_text();
         let is_value = |line: &&str| !line.starts_with('#') && !line.contains("_bucket{");
-        text.lines().filter(is_value).flat_map(|line| [line, "\n"]).collect()
+        self.text.lines().filter(is_value).flat_map(|line| [line, "\n"]).collect()
     }
-}
-
-fn labelled(labels: &[(&str, &str)]) -> Metric {
-    let pair = |(name, value): &(&str, &str)| {
-        let mut pair = LabelPair::default();
-        pair.set_name((*name).to_owned());
-        pair.set_value((*value).to_owned());
-        pair
-    };
-    Metric::from_label(labels.iter().map(pair).collect())
-}
-
-fn buckets(histogram: &Histogram) -> proto::Histogram {
-    let bucket = |(bound, count): (Duration, u64)| {
-        let mut bucket = proto::Bucket::default();
-        bucket.set_upper_bound(bound.as_secs_f64());
-        bucket.set_cumulative_count(count);
-        bucket
-    };
-    let mut written = proto::Histogram::default();
-    written.set_bucket(histogram.cumulative().map(bucket).collect());
-    written.set_sample_count(histogram.count());
-    written.set_sample_sum(histogram.sum().as_secs_f64());
-    written
 }
 
 #[cfg(test)]
@@ -182,6 +189,6 @@ c_seconds_bucket{k="v",le="+Inf"} 2
 c_seconds_sum{k="v"} 2.001
 c_seconds_count{k="v"} 2
 "#;
-        assert_eq!(page.to_text(), expected);
+        assert_eq!(page.text(), expected);
     }
 }

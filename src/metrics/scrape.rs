@@ -125,7 +125,7 @@ mod tests {
             let mut page = Exposition::default();
             let samples = vec![(vec![("x", "1"), ("y", value.as_str())], number), (vec![], 0)];
             page.add("a", "Help.", samples.into());
-            let reading = Scrape::parse(&page.to_text()).unwrap();
+            let reading = Scrape::parse(page.text()).unwrap();
             prop_assert_eq!(reading.samples[0].label("y"), value);
             prop_assert_eq!((reading.value("a"), reading.sum("a")), (Some(number.into()), Some(number.into())));
             prop_assert_eq!((reading.samples.len(), reading.samples[0].label("x")), (2, "1"));
