@@ -14,8 +14,9 @@ pub struct JsonEncoder {
     out: Vec<u8>,
     /// Members of the objects under construction; those of the innermost object are last.
     members: Vec<Member>,
-    /// Buffer in which an object is arranged in its final order.
-    scratch: Vec<u8>,
+    /// The buffer that is not written to. An object writes its members to the one that its parent does not use, and is
+    /// then arranged, in its final order, into the one of its parent.
+    other: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
@@ -47,10 +48,12 @@ impl JsonEncoder {
 
     /// Writes one entity.
     pub fn entity(&mut self, write: impl FnOnce(&mut JsonEncoder)) {
-        let start = self.out.len();
-        let first = self.members.len();
+        std::mem::swap(&mut self.out, &mut self.other);
+        let (start, first) = (self.out.len(), self.members.len());
         write(self);
-        self.finish(start, first);
+        std::mem::swap(&mut self.out, &mut self.other);
+        self.arrange(first);
+        self.other.truncate(start);
     }
 
     /// Appends one entity to `out`, reusing this sink's buffers. The output of the sink itself does not change.
@@ -63,30 +66,28 @@ impl JsonEncoder {
     /// Reserves memory, so that the buffers do not move for the next `bytes` bytes.
     pub fn reserve(&mut self, bytes: usize) {
         self.out.reserve(bytes);
-        self.scratch.reserve(bytes);
+        self.other.reserve(bytes);
     }
 
     /// Wipes the output.
     pub fn wipe(&mut self) {
         self.out.wipe();
-        self.scratch.wipe();
+        self.other.wipe();
     }
 
-    fn finish(&mut self, start: usize, first: usize) {
+    /// Writes the members of the present object, from number `first` on, in their final order.
+    fn arrange(&mut self, first: usize) {
         let members = &mut self.members[first..];
         members.sort_by_key(|member| member.bucket);
-        self.scratch.clear();
-        self.scratch.push(b'{');
+        self.out.push(b'{');
         for (position, member) in members.iter().enumerate() {
             if position > 0 {
-                self.scratch.push(b',');
+                self.out.push(b',');
             }
-            self.scratch.extend_from_slice(&self.out[member.start..member.end]);
+            self.out.extend_from_slice(&self.other[member.start..member.end]);
         }
-        self.scratch.push(b'}');
+        self.out.push(b'}');
         self.members.truncate(first);
-        self.out.truncate(start);
-        self.out.extend_from_slice(&self.scratch);
     }
 
     fn member(&mut self, label: &'static str, write: impl FnOnce(&mut Self)) {

@@ -271,7 +271,7 @@ impl BatchSize {
     const MIN_ROWS: u32 = 1_000;
     const MAX_ROWS: u32 = ImportOptions::DEFAULT.batch_rows;
     /// Maximum duration of a commit while clients are active, and while the node is idle.
-    const MAX_COMMIT_TIME: Duration = Duration::from_millis(8);
+    const MAX_COMMIT_TIME: Duration = Duration::from_millis(5);
     const MAX_COMMIT_TIME_IDLE: Duration = Duration::from_millis(30);
 
     /// Returns the size of the first batch of an import that begins `now`.
