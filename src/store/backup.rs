@@ -215,7 +215,7 @@ mod tests {
         let copy = StoreBackup::begin(&store, 1 << 20, place.path()).unwrap();
         let (mut content, mut chunks) = (4, 0);
         copy.write(&mut |_| {
-            (fill(content), fill(content + 1));
+            [content, content + 1].into_iter().for_each(fill);
             (content, chunks) = (content + 2, chunks + 1);
         })
         .unwrap();
@@ -243,9 +243,7 @@ mod tests {
     fn an_interrupted_backup_is_no_store_and_is_restarted() {
         let (store, _folder) = source();
         let place = tempfile::tempdir().unwrap();
-        let begun = StoreBackup::begin(&store, 1 << 20, place.path()).unwrap();
-        begun.write(&mut |_| {}).unwrap();
-        drop(begun);
+        StoreBackup::begin(&store, 1 << 20, place.path()).unwrap().write(&mut |_| {}).unwrap();
         assert!(!exists(place.path()));
         copy(&store, place.path()).unwrap();
         assert!(exists(place.path()));
