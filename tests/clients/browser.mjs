@@ -122,10 +122,13 @@ async function followWithSdk({ http, websocket, privateKey }) {
   return address;
 }
 
-/** Runs in a page: opens a session on a transport. */
-function followWithSockJs({ websocket, address, transport }) {
+/**
+ * Runs in a page: opens a session on a transport, within `timeout` milliseconds. The library would derive a fraction of a
+ * second from its first round trip, which is too short for an iframe on a busy machine.
+ */
+function followWithSockJs({ websocket, address, transport, timeout }) {
   const session = (window.session = { transport, state: "opening", unconfirmed: [], confirmed: [], height: 0 });
-  const socket = new SockJS(`${websocket}/w/messages`, null, { transports: [transport] });
+  const socket = new SockJS(`${websocket}/w/messages`, null, { transports: [transport], timeout });
   const client = Stomp.over(socket);
   client.debug = null;
   const hears = (kind) => ({ body }) => {
@@ -156,7 +159,7 @@ try {
   for (const [from, transports] of [[origin, FOREIGN], [websocket, OWN]]) {
     for (const transport of transports) {
       const page = await open(from, "/sockjs");
-      await page.evaluate(followWithSockJs, { websocket, address, transport });
+      await page.evaluate(followWithSockJs, { websocket, address, transport, timeout: PATIENCE * 1000 });
       pages.push(page);
     }
   }
