@@ -122,7 +122,8 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Checks frames: texts are those that were sent, in order; pongs may come between them; nothing follows a close frame.
+/// Checks frames: texts are those that were sent, in order; pongs, and pings after silence, may come between them; nothing
+/// follows a close frame.
 fn frames(mut rest: &[u8], visitor: &ConnectionRecord) -> End {
     let mut sent = visitor.sent.iter();
     while !rest.is_empty() {
@@ -132,6 +133,7 @@ fn frames(mut rest: &[u8], visitor: &ConnectionRecord) -> End {
                 let (serial, length) = *sent.next().expect("a message that was sent");
                 assert!(payload.iter().copied().eq(text(serial, length)), "messages come whole and in order");
             }
+            0x9 => assert!(payload.is_empty()),
             0xa => assert!(payload.len() <= 125),
             0x8 => {
                 assert!(payload.len() != 1 && payload.len() <= 125);
