@@ -113,14 +113,12 @@ impl Exposition {
         let mut separator = "{";
         for (label, value) in labels {
             self.text.extend([separator, label, "=\""]);
-            for part in value.split_inclusive(['\\', '"', '\n']) {
-                match part.char_indices().next_back() {
-                    Some((end, '\n')) => self.text.extend([&part[..end], "\\n"]),
-                    Some((end, special @ ('\\' | '"'))) => {
-                        self.text.extend([&part[..end], "\\"]);
-                        self.text.push(special);
-                    }
-                    _ => self.text.push_str(part),
+            for character in value.chars() {
+                match character {
+                    '\\' => self.text.push_str(r"\\"),
+                    '"' => self.text.push_str(r#"\""#),
+                    '\n' => self.text.push_str(r"\n"),
+                    other => self.text.push(other),
                 }
             }
             self.text.push('"');

@@ -23,7 +23,7 @@ const FOLDER: &str = "unfinished";
 /// Bytes that are read and written at once.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes that are written between two waits for the disk. A node on the same disk waits for about as many.
-const SYNC_BYTES: u64 = 16 << 20;
+const SYNC_BYTES: usize = 16 << 20;
 
 /// A copy in progress.
 pub struct StoreBackup<'a> {
@@ -51,8 +51,8 @@ impl<'a> StoreBackup<'a> {
         Ok(StoreBackup { source, folder })
     }
 
-    /// Copies all pages and synchronises them to the disk. Reports the bytes copied so far from time to time. Returns
-    /// the bytes of the copy.
+    /// Copies all pages and synchronises them to the disk. Reports the bytes copied so far after each chunk. Returns the
+    /// bytes of the copy.
     pub fn write(&self, report: &mut dyn FnMut(u64)) -> Result<u64, StoreError> {
         let path = self.source.folder.join(DATA_FILE);
         let unreadable = |error| StoreError::DataFile(path.clone(), FileFault::Io(error));
@@ -64,20 +64,21 @@ impl<'a> StoreBackup<'a> {
         let bytes = meta.last_page.saturating_add(1).saturating_mul(meta.page_bytes as u64);
         let place = self.folder.join(FOLDER);
         let copy = File::create_new(place.join(DATA_FILE)).map_err(failed)?;
-        let (mut chunk, mut copied) = (vec![0; CHUNK_BYTES], 0);
+        let (mut chunk, mut copied, mut unsynced) = (vec![0; CHUNK_BYTES], 0, 0);
         while copied < bytes {
             check_stop(self.source.stop.as_deref())?;
-            let wanted = usize::try_from(bytes - copied).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let wanted = (bytes - copied).min(CHUNK_BYTES as u64) as usize;
             let length = source.read_at(&mut chunk[..wanted], copied).map_err(unreadable)?;
             if length == 0 {
                 // Pages at the end that were never written are free.
                 break;
             }
             copy.write_all_at(&chunk[..length], copied).map_err(failed)?;
-            let before = copied;
             copied += length as u64;
-            if copied / SYNC_BYTES > before / SYNC_BYTES {
+            unsynced += length;
+            if unsynced >= SYNC_BYTES {
                 self.sync(&copy)?;
+                unsynced = 0;
             }
             report(copied);
         }
@@ -95,7 +96,7 @@ impl<'a> StoreBackup<'a> {
 
     /// Moves the copy to its folder, atomically: the folder holds the earlier copy, or no store, and then this one.
     pub fn install(self) -> Result<(), StoreError> {
-        let StoreBackup { folder, .. } = self;
+        let folder = self.folder;
         let place = folder.join(FOLDER);
         let put = || {
             // LMDB's lock table of the earlier copy would not fit this one.
