@@ -43,13 +43,12 @@ fn main() {
     stomp();
     sockjs();
     peers();
-    nemesis_search();
     lax_json();
     entities(&vectors);
     let chain = blocks(&fs::read(tiny.join("blocks.bin")).expect("a recorded chain"));
     block_files(&chain);
     chain_parts(&chain, &fs::read(tiny.join("losing-52.bin")).expect("its losing branches"));
-    configurations(&fs::read(tiny.join("config.json")).expect("its configuration"));
+    configurations(&fs::read(tiny.join("network.properties")).expect("its configuration"));
     connections();
     stored_values(&tiny);
     key_files();
@@ -271,24 +270,6 @@ fn peers() {
     seeds.add("bad", &[&[0x70][..], &join, &bad, &tasks, &bad, &bad, &[step(Event::Pass, 6)], &tasks, &bad].concat());
 }
 
-fn nemesis_search() {
-    use nisd_fuzz::nemesis_search::Event;
-    let seeds = Seeds::of("nemesis_search");
-    let step = |event: Event, with: u8| {
-        Event::ALL.iter().position(|other| *other == event).expect("an event") as u8 | with << 3
-    };
-    // Three peers; the block's hash is unknown, and known.
-    for (name, settings) in [("signed", 0x03), ("known", 0x83)] {
-        seeds.add(name, &[settings, step(Event::Fail, 1), step(Event::Pass, 2), step(Event::Give, 1)]);
-    }
-    let spoilt = [step(Event::Spoil, 0), 1, 60, 0, 1, step(Event::Pass, 2), step(Event::Cut, 0), 100, 1];
-    let noise = [step(Event::Noise, 0), 3, 1, 2, 3, step(Event::Fail, 3), step(Event::Pass, 5)];
-    seeds.add("spoilt", &[&[0x02][..], &spoilt, &noise, &spoilt, &[step(Event::Give, 0)]].concat());
-    let refused = [step(Event::Give, 0), step(Event::Pass, 3), step(Event::Refuse, 0)];
-    seeds.add("refused", &[&[0x0c][..], &refused.repeat(30)].concat());
-    seeds.add("silent", &[&[0x0c][..], &[step(Event::Pass, 2)].repeat(9), &[step(Event::Fail, 0)].repeat(40)].concat());
-}
-
 fn stomp() {
     const ADDRESS: &str = "TATKYDM665JL57UGFU4G7OWQPA2J2WNXOYO7WOLU";
     let seeds = Seeds::of("stomp");
@@ -469,14 +450,7 @@ fn configurations(recorded: &[u8]) {
     let add = |name: &str, place: u8, form: u8, bytes: &[u8]| {
         seeds.add(name, &[&[configuration::selector(place, form)], bytes].concat());
     };
-    add("recorded.json", 1, 0, recorded);
-    let recorded: Value = serde_json::from_slice(recorded).expect("JSON");
-    let members = recorded["nisConfiguration"].as_object().expect("settings");
-    let lines = members.iter().map(|(key, value)| format!("{key} = {}\n", value.as_str().unwrap_or_default()));
-    add("private.properties", 2, 0, lines.collect::<String>().as_bytes());
-    let pairs: Vec<String> = members.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
-    add("members-after-a-key.json", 5, 6, pairs.join(",\n").as_bytes());
-    add("members-after-keys.json", 6, 2, pairs.join(",").as_bytes());
+    add("private.properties", 2, 0, recorded);
     let operator = "# An operator's file\nnem.network=testnet\nnem.host = 127.0.0.1\nnem.httpPort:7890\n\
                     nem.folder=%h/nem\nnis.bootName=\\u00dcber\\\n   all\nnis.shouldAutoBoot=true\n\
                     nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA\n\
@@ -486,7 +460,7 @@ fn configurations(recorded: &[u8]) {
         add(&format!("operator-{place}-{form}.properties"), place, form, operator.as_bytes());
     }
     add("wrong.properties", 3, 7, b"nem.network=Mainnet\nnem.httpPort=0x1\nnisd.nothing=1\n\xfc=\\u12\n");
-    add("wrong.json", 1, 0, b"{\"nisConfiguration\":{\"nem.httpPort\":[1],\"a\":1.5}}");
+    add("wrong.json", 0, 0, b"{\"nem.httpPort\":7890}");
 }
 
 /// Scripts of actions of clients, time and the loop.
@@ -693,7 +667,7 @@ fn known_bytes(table: Table) -> usize {
 /// The first entries of each table of a recorded chain.
 fn stored_values(tiny: &Path) {
     let seeds = Seeds::of("stored_values");
-    let settings = config::load(Some(&tiny.join("config.json")), Vec::new(), Some(tiny));
+    let settings = config::load(Some(&tiny.join("network.properties")), Vec::new(), Some(tiny));
     let mut settings = settings.expect("its configuration");
     // Hash epochs and the rewrite limit are short, so that hashes are compacted.
     settings.network.chain.rewrite_limit = 10;

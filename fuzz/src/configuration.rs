@@ -14,7 +14,7 @@ pub const KEY: &str = "c0def1d0b5ec2e7ab1ade5ca1ab1e0ddba11f007ba5eba11deadfa11f
 /// Consecutive digits of the key that count as a leak.
 const LEAK_DIGITS: u32 = 12;
 
-/// Checks for any file in either format: it is read or rejected, and a private key in it is never shown, whether the
+/// Checks for any file: it is read or rejected, and a private key in it is never shown, whether the
 /// key and its surroundings are well-formed or not.
 ///
 /// The first byte selects the position of the key, its spelling, and whether there is a home folder.
@@ -22,14 +22,13 @@ pub fn check(data: &[u8]) -> usize {
     let Some((selector, content)) = data.split_first() else { return 0 };
     let (place, form) = (selector >> 3 & 7, selector & 7);
     let home = (selector & 0x40 == 0).then_some(Path::new("/home/user"));
-    let (name, bytes) = file(content, place, &key_text(form));
-    let built = build(Some((Path::new(name), &bytes)), Vec::new(), home);
-    let (as_properties, as_json) = (properties::parse(&bytes), properties::parse_json(&bytes));
+    let bytes = file(content, place, &key_text(form));
+    let built = build(Some((Path::new("a.properties"), &bytes)), Vec::new(), home);
+    let read = properties::parse(&bytes);
     // The content may also hold the key where it need not be hidden.
     if !leaks_key(&String::from_utf8_lossy(content)) {
         check_built(&built);
-        check_read(&as_properties);
-        check_read(&as_json);
+        check_read(&read);
     }
     usize::from(built.is_ok())
 }
@@ -54,19 +53,14 @@ fn key_text(form: u8) -> String {
 }
 
 /// Returns the content with a private key in one of its proper places, or the content alone.
-fn file(content: &[u8], place: u8, key: &str) -> (&'static str, Vec<u8>) {
+fn file(content: &[u8], place: u8, key: &str) -> Vec<u8> {
     let around = |before: String, after: String| [before.as_bytes(), content, after.as_bytes()].concat();
-    let member = |name: &str| format!("{{\"nisConfiguration\":{{\"{name}\":\"{key}\",");
     match place {
-        0 => ("a.properties", content.to_vec()),
-        1 => ("a.json", content.to_vec()),
-        2 => ("a.properties", around(format!("nis.bootKey={key}\n"), String::new())),
+        2 => around(format!("nis.bootKey={key}\n"), String::new()),
         // The empty line ends whatever the content has started.
-        3 => ("a.properties", around(String::new(), format!("\n\nnis.bootKey : {key}"))),
-        4 => ("a.properties", around(format!("nis.additionalHarvesterPrivateKeys={key}\n"), String::new())),
-        5 => ("a.json", around(member("nis.bootKey"), "}}".to_owned())),
-        6 => ("a.json", around(member("nis.additionalHarvesterPrivateKeys"), "}}".to_owned())),
-        _ => ("a", content.to_vec()),
+        3 => around(String::new(), format!("\n\nnis.bootKey : {key}")),
+        4 => around(format!("nis.additionalHarvesterPrivateKeys={key}\n"), String::new()),
+        _ => content.to_vec(),
     }
 }
 

@@ -24,7 +24,6 @@ pub mod kept_peers;
 pub mod key_files;
 pub mod lax_json;
 pub mod lists;
-pub mod nemesis_search;
 pub mod offline_files;
 pub mod peer_machine;
 pub mod peer_wire;
@@ -42,7 +41,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 27] = [
+pub const TARGETS: [(&str, Check); 26] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -64,7 +63,6 @@ pub const TARGETS: [(&str, Check); 27] = [
     ("lists", lists::check),
     ("sockjs_payload", sockjs_payload::check),
     ("sockjs_sessions", sockjs_sessions::check),
-    ("nemesis_search", nemesis_search::check),
     ("peer_machine", peer_machine::check),
     ("peer_wire", peer_wire::check),
     ("dns", dns::check),

@@ -484,6 +484,9 @@ impl<'s> BlockImporter<'s> {
 
 /// Reads a nemesis block and checks that it belongs to the network.
 pub fn nemesis_block(bytes: &[u8], network: &Network) -> Result<Block, BlockError> {
+    if bytes.is_empty() {
+        return Err(BlockError::Nemesis("its file is missing"));
+    }
     let block = Block::from_bytes(bytes, Context::of(network))?;
     if block.kind != BlockKind::Nemesis || block.height != Height::NEMESIS {
         return Err(BlockError::Nemesis("it is not the first block of a chain"));

@@ -117,12 +117,15 @@ impl Command {
 /// `nisd run`.
 #[derive(Args, Debug)]
 pub struct Run {
-    /// Settings: a properties file with NIS1's keys, or the config.json of a recorded chain
+    /// Settings: a properties file with NIS1's keys
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Network to join: mainnet, testnet or mijinnet; needs no files [default: that of the configuration]
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
+    /// File with the nemesis block of a private network, as `nisd devnet export-config` writes it
+    #[arg(long, value_name = "FILE")]
+    nemesis: Option<String>,
     /// Folder of the chain store
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
@@ -170,6 +173,7 @@ impl Run {
         let mut overrides = self.common.take_overrides()?;
         let flags = [
             ("--network", "nem.network", &self.network),
+            ("--nemesis", "nem.network.nemesisFilePath", &self.nemesis),
             ("--data", "nisd.data", &self.data),
             ("--clock", "nisd.clock", &self.clock),
             ("--http-port", "nem.httpPort", &self.http_port),

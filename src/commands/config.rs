@@ -23,7 +23,7 @@ pub enum ConfigCommand {
     /// Show line by line which settings are used, which have no effect here, and what to do instead
     #[command(after_help = notes!("config"))]
     Check {
-        /// config-user.properties, peers-config_NETWORK.json, db.properties or logalpha.properties, as NIS1 has them
+        /// config-user.properties and peers-config_NETWORK.json, as NIS1 has them
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },

@@ -9,14 +9,14 @@ use clap::Args;
 use tempfile::TempDir;
 
 use super::reindex::open_or_rebuild;
-use super::store::{StoreArguments, has_chain, nemesis_of_file, open_block_files, open_to_read, verify_rows};
+use super::store::{StoreArguments, open_block_files, open_to_read, verify_rows};
 use super::{CommandError, Common, Stop, flag_override, height, print};
 use crate::chain::{
     BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, StoreDifference,
-    StoreVerifier,
+    StoreVerifier, authentic_nemesis_block,
 };
 use crate::clock::{NetworkClock, System};
-use crate::config::{Override, Settings};
+use crate::config::{NemesisError, Override, Settings};
 use crate::logging;
 use crate::model::{Checkpoint, Height};
 use crate::progress::{Progress, ProgressMeter, Style};
@@ -29,7 +29,7 @@ const STEPS_PER_CLOCK_READ: u64 = 256;
 /// `nisd import`.
 #[derive(Args, Debug)]
 pub struct Import {
-    /// Settings: a properties file with NIS1's keys, or the config.json of a recorded chain
+    /// Settings: a properties file with NIS1's keys
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
     /// Folder of the chain store
@@ -73,12 +73,7 @@ pub struct Check {
 /// `nisd import`.
 pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let files = open_block_files(&command.blocks)?;
-    let nemesis = nemesis_of_file(settings, false)?;
-    let store = open_or_rebuild(settings, system)?;
-    if nemesis.is_none() && !has_chain(&store)? {
-        return Err(settings.nemesis.missing().into());
-    }
-    let nemesis = nemesis.unwrap_or_default();
+    let (store, nemesis) = open_with_nemesis(settings, system)?;
     if let Some(checkpoint) = command.trust_below {
         scan_to(checkpoint, command, settings, &store, &nemesis)?;
     }
@@ -93,6 +88,21 @@ pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop)
     })?;
     log::info!("the chain is at height {height}");
     Ok(())
+}
+
+/// Opens the store to import blocks, or creates it, and returns it with the nemesis block, which is verified before a store
+/// is created for it. A store that exists needs no file of its nemesis block; the block is empty without it.
+pub fn open_with_nemesis(settings: &Settings, system: System) -> Result<(Store, Vec<u8>), CommandError> {
+    let has_store = store::exists(&settings.data);
+    let nemesis = match settings.nemesis.read() {
+        Err(NemesisError { error, .. }) if has_store && error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read?,
+    };
+    if !has_store {
+        let checked = authentic_nemesis_block(&nemesis, &settings.network, settings.nemesis_hash);
+        checked.map_err(|error| CommandError::WrongNemesis(settings.nemesis.path(), error))?;
+    }
+    Ok((open_or_rebuild(settings, system)?, nemesis))
 }
 
 /// Checks that the files lead to the trusted checkpoint, before anything is imported.

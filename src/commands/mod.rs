@@ -41,15 +41,13 @@ pub use self::cli::{Cli, Command, Run};
 pub use self::config::{ConfigCommand, check_config, print_settings};
 pub use self::devnet::{devnet, print_introduction};
 pub use self::help::{print_completions, print_help, write_man_pages};
-pub use self::import::{check, import, show, style};
+pub use self::import::{check, import, open_with_nemesis, show, style};
 pub use self::peers::peers;
 pub use self::reindex::{open_or_rebuild, reindex, rollback};
 pub use self::service::{DATA, Service, print_unit, unit};
 pub use self::status::status;
 pub use self::status_of::status_of;
-pub use self::store::{
-    check_block_files, digest, dump, export, has_chain, nemesis_of_file, open_block_files, open_store,
-};
+pub use self::store::{check_block_files, digest, dump, export, open_block_files, open_store};
 pub use self::watch::{WatchError, watch};
 
 /// Why a command failed.
@@ -65,8 +63,7 @@ pub enum CommandError {
     #[error(transparent)]
     Nemesis(#[from] NemesisError),
     /// The nemesis block in this file is not that of the network.
-    #[error("{path}: {1}; set nem.network.nemesisFilePath to another file; if that does not exist, `nisd run` \
-                 requests the block from peers", path = .0.display())]
+    #[error("{path}: {1}; name another file with nem.network.nemesisFilePath or --nemesis", path = .0.display())]
     WrongNemesis(PathBuf, BlockError),
     /// The list of known peers is wrong.
     #[error(transparent)]

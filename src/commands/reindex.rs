@@ -230,7 +230,7 @@ mod tests {
 
     fn import(folder: &Path, stop_at: &str) -> Result<(), CommandError> {
         let arguments =
-            ["--config".into(), tiny("config.json"), "--stop-at".into(), stop_at.into(), tiny("blocks.bin")];
+            ["--config".into(), tiny("network.properties"), "--stop-at".into(), stop_at.into(), tiny("blocks.bin")];
         let (Command::Import(command), settings) = read(folder, "import", &arguments) else { unreachable!() };
         commands::import(&command, &settings, SYSTEM, Stop::default())
     }
@@ -303,7 +303,7 @@ mod tests {
 
         // A start of the node does the same.
         let folder = old_store("20");
-        let (_, settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
+        let (_, settings) = read(folder.path(), "run", &["--config".into(), tiny("network.properties")]);
         let store = open_or_rebuild(&settings, SYSTEM).unwrap();
         assert_eq!(state::digest(&store.snapshot().unwrap()).unwrap(), whole("20"));
         drop(store);
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn an_older_store_of_another_network_is_rejected_before_the_rebuild() {
         let folder = old_store("20");
-        let (_, mut settings) = read(folder.path(), "run", &["--config".into(), tiny("config.json")]);
+        let (_, mut settings) = read(folder.path(), "run", &["--config".into(), tiny("network.properties")]);
         settings.network.chain.target_time += 1;
         let said = open_or_rebuild(&settings, SYSTEM).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(said.contains("nis.blockGenerationTargetTime"), "{said}");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{CommandError, Common, Stop, flag_override, folder, height, print};
-use crate::chain::{BrokenChain, HashChain, authentic_nemesis_block};
+use crate::chain::{BrokenChain, HashChain};
 use crate::clock::System;
 use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
@@ -101,27 +101,6 @@ pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandEr
     let options = Options { map_size: settings.node.map_size };
     let opened = Store::open(folder, &ChainIdentity::of(&settings.network), options);
     opened.map_err(|error| CommandError::Open(folder.to_owned(), error))
-}
-
-/// Returns whether a store holds at least the nemesis block.
-pub fn has_chain(store: &Store) -> Result<bool, CommandError> {
-    Ok(store::tip(&store.snapshot()?)?.is_some())
-}
-
-/// Returns the nemesis block of the file that the settings name. Without the file, returns `None` if peers can be asked
-/// for the block (`can_ask`) or a store exists, else an error. The block is verified only if no store exists.
-pub fn nemesis_of_file(settings: &Settings, can_ask: bool) -> Result<Option<Vec<u8>>, CommandError> {
-    let has_store = store::exists(&settings.data);
-    let nemesis = settings.nemesis.read_if_there()?;
-    match &nemesis {
-        None if !can_ask && !has_store => return Err(settings.nemesis.missing().into()),
-        Some(nemesis) if !has_store => {
-            let checked = authentic_nemesis_block(nemesis, &settings.network, settings.nemesis_hash);
-            checked.map_err(|error| CommandError::WrongNemesis(settings.nemesis.absolute(), error))?;
-        }
-        _ => {}
-    }
-    Ok(nemesis)
 }
 
 /// Opens an existing store for reading, with the network recorded in it.

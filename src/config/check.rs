@@ -31,10 +31,6 @@ pub enum FileKind {
     Settings,
     /// Known peers, `peers-config_NETWORK.json`.
     Peers,
-    /// NIS1's database, `db.properties`.
-    Database,
-    /// NIS1's log, `logalpha.properties`.
-    Log,
 }
 
 impl fmt::Display for FileKind {
@@ -42,8 +38,6 @@ impl fmt::Display for FileKind {
         f.write_str(match self {
             FileKind::Settings => "settings",
             FileKind::Peers => "list of peers",
-            FileKind::Database => "settings of NIS1's database",
-            FileKind::Log => "settings of NIS1's log",
         })
     }
 }
@@ -85,22 +79,6 @@ const REMARKS: &[(&str, &str)] = &[
     ("nis.additionalHarvesterPrivateKeys", "keep the file readable by the node only: chmod 600"),
 ];
 
-/// What to do instead of settings of NIS1's database, by prefix of the key.
-const OF_DATABASE: &[(&str, &str)] = &[
-    ("jdbc.", "the chain is stored in this node's own store, in the folder nisd.data; NIS1's database cannot be read"),
-    ("flyway.", "a store of an older version is rebuilt when the node starts"),
-    ("hibernate.", "this node uses no SQL"),
-    ("", "this node has no database of this kind"),
-];
-
-/// What to do instead of settings of NIS1's log, by suffix of the key.
-const OF_LOG: &[(&str, &str)] = &[
-    ("handlers", "the log goes to standard error, which systemd keeps in its journal"),
-    (".level", "one level applies to everything: nisd.logLevel, or --log"),
-    (".pattern", "the log goes to standard error; the shell or systemd can write it to a file"),
-    ("", "the log goes to standard error, one line per message, with its time in UTC"),
-];
-
 /// Checks all files together: later settings override earlier ones, as in NIS1, and peer lists are checked against the
 /// network of the settings. `home` is the user's home folder.
 pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
@@ -120,10 +98,6 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
             (_, Err(error)) => vec![error.clone()],
             (FileKind::Settings, Ok(properties)) => check_settings(path, properties, &layers, &problems),
             (FileKind::Peers, Ok(_)) => check_peers(path, bytes, network.as_ref()),
-            (FileKind::Database, Ok(properties)) => {
-                ignored_settings(properties, OF_DATABASE, |key, start| key.starts_with(start))
-            }
-            (FileKind::Log, Ok(properties)) => ignored_settings(properties, OF_LOG, |key, end| key.ends_with(end)),
         };
         FileReport { path: path.clone(), kind: *kind, findings }
     };
@@ -147,21 +121,11 @@ type Content = (FileKind, Result<Vec<Property>, Diagnostic>);
 
 /// Returns what a file is, and its properties unless it is a list of peers. A file with a syntax error counts as settings.
 fn recognise(bytes: &[u8]) -> Content {
-    const PREFIXES: [(FileKind, &[&str]); 3] = [
-        (FileKind::Settings, &["nem.", "nis.", "nisd."]),
-        (FileKind::Database, &["jdbc.", "flyway.", "hibernate."]),
-        (FileKind::Log, &["handlers", ".level", "java.util.logging."]),
-    ];
     if properties::looks_like_json(bytes) {
-        return (FileKind::Peers, Ok(Vec::new()));
+        (FileKind::Peers, Ok(Vec::new()))
+    } else {
+        (FileKind::Settings, properties::parse(bytes))
     }
-    let properties = properties::parse(bytes);
-    let has = |starts: &[&str]| {
-        let mut keys = properties.iter().flatten().map(|property| &property.key);
-        keys.any(|key| starts.iter().any(|start| key.starts_with(start)))
-    };
-    let kind = PREFIXES.iter().find(|(_, starts)| has(starts)).map_or(FileKind::Settings, |(kind, _)| *kind);
-    (kind, properties)
 }
 
 /// Returns the results of a settings file, each key at its line.
@@ -223,15 +187,6 @@ fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Diag
     findings
 }
 
-/// Returns the results of settings that this node does not have, with the first advice that fits the key.
-fn ignored_settings(properties: &[Property], advice: &[(&str, &str)], fits: fn(&str, &str) -> bool) -> Vec<Diagnostic> {
-    let of_line = |Property { key, line, .. }: &Property| {
-        let text = advice.iter().find(|(part, _)| fits(key, part)).map_or("", |(_, text)| text);
-        Diagnostic { line: *line, key: Some(redact_key(key)), ..Diagnostic::warn(text) }
-    };
-    properties.iter().map(of_line).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,17 +241,6 @@ mod tests {
         assert!(said(first).contains(&"0 nem.network.generationHash: WRONG".to_owned()), "{first:?}");
         assert!(said(first).contains(&"1 nem.network: used".to_owned()), "{first:?}");
         assert_eq!(said(second), ["0 the file: no effect", "1 nem.network.version: used"]);
-    }
-
-    #[test]
-    fn unsupported_nis1_files_are_recognised_by_their_content() {
-        let database = file("a", "jdbc.url = jdbc:h2:x\njdbc.password = secret\nhibernate.show_sql = false\n");
-        let log = file("b", "handlers = java.util.logging.ConsoleHandler\n.level = INFO\norg.nem.level = FINE\n");
-        let [database, log] = &checked(&[database, log])[..] else { panic!("two files") };
-        assert_eq!((database.kind, log.kind), (FileKind::Database, FileKind::Log));
-        assert!(database.findings.iter().chain(&log.findings).all(|one| one.level == Level::Warn));
-        assert!(database.findings[0].text.contains("cannot be read") && log.findings[2].text.contains("nisd.logLevel"));
-        assert!(!format!("{database:?}").contains("secret"));
     }
 
     #[test]

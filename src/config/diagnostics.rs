@@ -62,7 +62,7 @@ pub enum ConfigError {
         #[source]
         error: io::Error,
     },
-    /// The file is neither properties nor the `config.json` of a recorded chain.
+    /// The file is no properties file.
     #[error("cannot parse the configuration file {}: {error}", path.display())]
     Syntax {
         /// The file.

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use flate2::read::GzDecoder;
 use zeroize::Zeroizing;
 
 use super::diagnostics::{Diagnostic, quoted};
@@ -35,15 +36,29 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The file of a nemesis block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NemesisFile(pub PathBuf);
+/// Where the nemesis block of a network comes from.
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+pub enum NemesisSource {
+    /// The block of a public network, compressed by gzip, is part of the program.
+    #[debug("Embedded({} bytes)", _0.len())]
+    Embedded(&'static [u8]),
+    /// This file holds it.
+    File(PathBuf),
+}
 
-impl NemesisFile {
+impl NemesisSource {
     /// Reads the block in verifiable binary form, without parsing it.
     pub fn read(&self) -> Result<Vec<u8>, NemesisError> {
-        let failed = |error| NemesisError { path: self.absolute(), error };
-        let mut bytes = read_file(&self.0, MAX_NEMESIS_BYTES).map_err(failed)?;
+        let failed = |error| NemesisError { path: self.path(), error };
+        let path = match self {
+            NemesisSource::Embedded(compressed) => {
+                let mut bytes = Vec::new();
+                GzDecoder::new(*compressed).read_to_end(&mut bytes).map_err(failed)?;
+                return Ok(bytes);
+            }
+            NemesisSource::File(path) => path,
+        };
+        let mut bytes = read_file(path, MAX_NEMESIS_BYTES).map_err(failed)?;
         if bytes.len() > MAX_NEMESIS_BYTES {
             let limit = format!("it has more than {MAX_NEMESIS_BYTES} bytes");
             return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, limit)));
@@ -51,30 +66,20 @@ impl NemesisFile {
         Ok(std::mem::take(&mut *bytes))
     }
 
-    /// Reads the block; `None` if there is no such file.
-    pub fn read_if_there(&self) -> Result<Option<Vec<u8>>, NemesisError> {
-        match self.read() {
-            Err(NemesisError { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            read => read.map(Some),
+    /// Returns the absolute path of the file; an embedded block has an empty one.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            NemesisSource::Embedded(_) => PathBuf::new(),
+            NemesisSource::File(path) => absolute(path),
         }
-    }
-
-    /// Returns the error for a missing file.
-    pub fn missing(&self) -> NemesisError {
-        NemesisError { path: self.absolute(), error: io::ErrorKind::NotFound.into() }
-    }
-
-    /// Returns the absolute path.
-    pub fn absolute(&self) -> PathBuf {
-        absolute(&self.0)
     }
 }
 
 /// The nemesis block cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot read the nemesis block {}: {error}; set nem.network.nemesisFilePath to another file, or name a peer that \
-     sends the block with `nisd run --peer HOST`", path.display()
+    "cannot read the nemesis block {}: {error}; copy the file from another node of the network and name it with \
+     nem.network.nemesisFilePath or --nemesis", path.display()
 )]
 pub struct NemesisError {
     /// The file, as an absolute path.

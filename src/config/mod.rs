@@ -1,8 +1,7 @@
 //! Settings: origin, allowed values and meaning.
 //!
 //! There are three layers, each overriding the one before: defaults, one configuration file, the command line. The file
-//! is a Java properties file with NIS1's own keys or the `config.json` of a recorded chain. Every setting is defined
-//! once, in [`table`], from which it is printed, checked, read and reloaded. All wrong values are reported together,
+//! is a Java properties file with NIS1's own keys. Every setting is defined once, in [`table`], from which it is printed, checked, read and reloaded. All wrong values are reported together,
 //! each with its key, its value, its origin and what is allowed.
 //!
 //! Private keys never leave [`Secret`]: no error, warning or debug output shows them.
@@ -21,7 +20,7 @@ pub mod table;
 pub use addresses::{AddressRanges, LocalAddresses};
 pub use diagnostics::{ConfigError, Diagnostic, Origin, Problem};
 pub use files::{
-    KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisFile, PeersError, PeersFile, read_file,
+    KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisSource, PeersError, PeersFile, read_file,
 };
 pub use kind::{Bind, Secret};
 pub use network::network_properties;

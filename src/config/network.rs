@@ -1,6 +1,6 @@
 //! The known public networks, private networks, and the parameters of their chains.
 
-use super::files::NemesisFile;
+use super::files::NemesisSource;
 use super::kind::parse_address;
 use super::reader::Reader;
 
@@ -19,8 +19,8 @@ struct Known {
     nemesis_signer: PublicKey,
     nemesis_hash: Hash256,
     total_xem: u64,
-    /// Default file name of the nemesis block: beside the configuration file, or in the working folder without one.
-    nemesis: &'static str,
+    /// The nemesis block in verifiable binary form, compressed by gzip.
+    nemesis: &'static [u8],
     /// Whether all forks are active from the start by default, whatever the network byte implies: today's testnet began
     /// after all forks but has the byte of an earlier testnet.
     is_after_all_forks: bool,
@@ -34,7 +34,7 @@ const KNOWN: [Known; 3] = [
         nemesis_signer: PublicKey(constant("8d07f90fb4bbe7715fa327c926770166a11be2e494a970605f2e12557f66c9b9")),
         nemesis_hash: hash("438cf6375dab5a0d32f9b7bf151d4539e00a590f7c022d5572c7d41815a24be4"),
         total_xem: 9_000_000_240,
-        nemesis: "nemesis.bin",
+        nemesis: include_bytes!("nemesis/mainnet.bin.gz"),
         is_after_all_forks: false,
     },
     Known {
@@ -44,7 +44,7 @@ const KNOWN: [Known; 3] = [
         nemesis_signer: PublicKey(constant("d8e06b38d4ce227fe735eb64bec55d6b9708cf91bcbcbe7e09f36ffd8b97763d")),
         nemesis_hash: hash("6e34a7895ce1653dde64a614f2ad4215f4217d9e0255b4c84a846e5f7677c6c5"),
         total_xem: 9_000_000_000,
-        nemesis: "nemesis-testnet.bin",
+        nemesis: include_bytes!("nemesis/testnet.bin.gz"),
         is_after_all_forks: true,
     },
     Known {
@@ -54,7 +54,7 @@ const KNOWN: [Known; 3] = [
         nemesis_signer: PublicKey(constant("57b4832d9232ee410e93d595207cffc2b9e9c5002472c4b0bb3bb10a4ce152e3")),
         nemesis_hash: hash("fd75b4e5eaa4521690dac6934be2ab0e84ec2f93b7d5a12a96f19bdcfc2f8bca"),
         total_xem: 9_000_000_000,
-        nemesis: "nemesis-mijinnet.bin",
+        nemesis: include_bytes!("nemesis/mijinnet.bin.gz"),
         is_after_all_forks: false,
     },
 ];
@@ -62,7 +62,7 @@ const KNOWN: [Known; 3] = [
 /// A network whose chain parameters are not known yet, and where its nemesis block comes from.
 pub(super) struct Identity {
     pub network: Network,
-    pub nemesis: NemesisFile,
+    pub nemesis: NemesisSource,
     /// Hash of the nemesis block, for known networks.
     pub nemesis_hash: Option<Hash256>,
 }
@@ -81,7 +81,7 @@ pub(super) fn is_after_all_forks(name: &str) -> bool {
 pub(super) fn identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Identity> {
     let name = &set.name;
     match KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(name)) {
-        Some(known) if known.name == name => Some(known_identity(known, reader, set)),
+        Some(known) if known.name == name => Some(known_identity(known)),
         Some(known) => {
             let allowed = format!("{}, in lower case, or a clearly different name", known.name);
             reader.problem("nem.network", "differs from the name of a known network only in case", allowed);
@@ -121,7 +121,7 @@ const PRIVATE_KEYS: [&str; 5] = [
     "nem.network.nemesisFilePath",
 ];
 
-fn known_identity(known: &Known, reader: &Reader<'_>, set: &NetworkSettings) -> Identity {
+fn known_identity(known: &Known) -> Identity {
     let network = Network {
         name: known.name.to_owned(),
         byte: known.byte,
@@ -130,11 +130,7 @@ fn known_identity(known: &Known, reader: &Reader<'_>, set: &NetworkSettings) -> 
         total_amount: Amount::whole(known.total_xem),
         chain: ChainParameters::after_all_forks(),
     };
-    Identity {
-        network,
-        nemesis: NemesisFile(set.nemesis.clone().unwrap_or_else(|| reader.beside_file(known.nemesis))),
-        nemesis_hash: Some(known.nemesis_hash),
-    }
+    Identity { network, nemesis: NemesisSource::Embedded(known.nemesis), nemesis_hash: Some(known.nemesis_hash) }
 }
 
 fn private_identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Identity> {
@@ -150,7 +146,7 @@ fn private_identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Id
     let (generation_hash, total_amount) = (set.generation_hash?, Amount::whole(set.total_xem?));
     let chain = ChainParameters::after_all_forks();
     let network = Network { name, byte, generation_hash, nemesis_signer, total_amount, chain };
-    Some(Identity { network, nemesis: NemesisFile(set.nemesis.clone()?), nemesis_hash: None })
+    Some(Identity { network, nemesis: NemesisSource::File(set.nemesis.clone()?), nemesis_hash: None })
 }
 
 /// Returns the chain parameters of a network. `None` after a problem was recorded.
@@ -374,7 +370,7 @@ mod tests {
             let read = build(Some((Path::new("conf/a"), text.as_bytes())), Vec::new(), Some(Path::new("/")));
             let read = read.unwrap();
             assert_eq!(read.network, network);
-            assert_eq!(read.nemesis.0, Path::new("conf/first.bin"));
+            assert_eq!(read.nemesis, NemesisSource::File("conf/first.bin".into()));
             assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
         }
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 
 use super::diagnostics::{ConfigError, Diagnostic, Origin, Problem, quoted, redact_key};
-use super::files::{KnownPeers, NemesisFile, PeersError, PeersFile, peers_file_name, read_file};
+use super::files::{KnownPeers, NemesisSource, PeersError, PeersFile, peers_file_name, read_file};
 use super::kind::{NAME, parse_host_names};
 use super::network::{self, FORK_KEYS, Identity, is_after_all_forks, is_known};
 use super::properties::{self, MAX_FILE_BYTES};
@@ -26,8 +26,8 @@ use crate::peer::wire::Endpoint;
 pub struct Settings {
     /// The network and its chain.
     pub network: Network,
-    /// File of the nemesis block, unless the block comes from a peer.
-    pub nemesis: NemesisFile,
+    /// Where the nemesis block comes from.
+    pub nemesis: NemesisSource,
     /// Hash of the nemesis block, for known networks.
     pub nemesis_hash: Option<Hash256>,
     /// Folder of the chain store: `nisd.data`, else a folder named after the network below `nem.folder`.
@@ -96,10 +96,8 @@ pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> R
 pub fn build(file: Option<(&Path, &[u8])>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
     let mut layers = Layers::default();
     if let Some((path, bytes)) = file {
-        let json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
-            || properties::looks_like_json(bytes);
-        let read = if json { properties::parse_json(bytes) } else { properties::parse(bytes) };
-        let properties = read.map_err(|error| ConfigError::Syntax { path: path.to_owned(), error })?;
+        let properties =
+            properties::parse(bytes).map_err(|error| ConfigError::Syntax { path: path.to_owned(), error })?;
         layers.add_file(&Rc::from(path), properties);
     }
     layers.add_flags(flags);
@@ -437,6 +435,7 @@ fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Diagnostic> {
         "nem.network.generationHash",
         "nem.network.nemesisSignerAddress",
         "nem.network.totalAmount",
+        "nem.network.nemesisFilePath",
     ];
     let set: Vec<_> = keys.into_iter().filter(|key| reader.is_set(key)).collect();
     let text = || format!("{name} is a known network; these settings have no effect: {}", set.join(", "));

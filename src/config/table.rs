@@ -203,8 +203,8 @@ settings! {
                 "Address of the account that signed the nemesis block";
             total_xem: u64 = "nem.network.totalAmount", integer(1, (i64::MAX as u64 / 1_000_000) as i64), derived BY_NETWORK,
                 "Total supply in whole XEM";
-            nemesis: PathBuf = "nem.network.nemesisFilePath", PATH, derived "mainnet: nemesis.bin; testnet, mijinnet: nemesis-NETWORK.bin; others must set it",
-                "The nemesis block in binary form. Without this file the block is requested from peers";
+            nemesis: PathBuf = "nem.network.nemesisFilePath", PATH, derived "mainnet, mijinnet, testnet: part of the program; others must set it",
+                "File with the nemesis block in binary form (--nemesis)";
         }
         "Chain (equal on all nodes of a network)" {
             target_time: u32 = "nis.blockGenerationTargetTime", integer(10, 86_400), default "60",

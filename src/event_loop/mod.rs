@@ -25,8 +25,8 @@ use crate::config::Settings;
 use crate::devnet::Devnet;
 use crate::model::Height;
 use crate::net::Reactor;
-use crate::net::service::{LoopTime, Service};
-use crate::node::{BlockProgress, Bootstrap, Import, MAX_KEPT_BYTES, Node, PreTrustedPeer, Start};
+use crate::net::service::Service;
+use crate::node::{BlockProgress, Import, MAX_KEPT_BYTES, Node, Start};
 use crate::progress::{Progress, ProgressMeter};
 use crate::store::Store;
 use crate::{commands, config};
@@ -86,66 +86,11 @@ struct RunContext<'a> {
     signals: Signals,
     systemd: SystemdNotifier,
     active: ActiveSettings<'a>,
-    /// Waits for the disk; present once there is a chain.
-    disk: Option<DiskHelper<'a>>,
+    /// Waits for the disk.
+    disk: DiskHelper<'a>,
     kept_peers: KeptPeersFile,
     /// Progress that is shown, and how.
     progress: Option<(BlockProgress, ProgressMeter)>,
-}
-
-/// A service that the event loop runs for an operator.
-trait Runnable: Service {
-    /// Returns a status line.
-    fn status_line(&self) -> String;
-
-    /// Applies changed settings, and adds peers that are new on the operator's list.
-    fn apply_settings(&mut self, current: &ActiveSettings<'_>, known: Vec<PreTrustedPeer>);
-
-    /// Has the metrics logged, if there are any.
-    fn request_metrics_log(&mut self) {}
-
-    /// Returns the progress of an import or a download.
-    fn block_progress(&self) -> Option<BlockProgress> {
-        None
-    }
-
-    /// Returns the peers to store, if a write is due.
-    fn peers_to_store(&mut self, _now: LoopTime) -> Option<Vec<u8>> {
-        None
-    }
-}
-
-impl Runnable for Node<'_> {
-    fn status_line(&self) -> String {
-        Node::status_line(self)
-    }
-
-    fn apply_settings(&mut self, current: &ActiveSettings<'_>, known: Vec<PreTrustedPeer>) {
-        Node::reload(self, &current.settings, current.local.clone(), known);
-    }
-
-    fn request_metrics_log(&mut self) {
-        Node::request_metrics_log(self);
-    }
-
-    fn block_progress(&self) -> Option<BlockProgress> {
-        Node::block_progress(self)
-    }
-
-    fn peers_to_store(&mut self, now: LoopTime) -> Option<Vec<u8>> {
-        Node::peers_to_keep(self, now, false)
-    }
-}
-
-impl Runnable for Bootstrap<'_> {
-    fn status_line(&self) -> String {
-        "requesting the nemesis block from peers".to_owned()
-    }
-
-    /// The peers to ask stay the same until the block arrives.
-    fn apply_settings(&mut self, current: &ActiveSettings<'_>, _: Vec<PreTrustedPeer>) {
-        Bootstrap::reload(self, &current.settings, current.local.clone());
-    }
 }
 
 /// Runs `nisd run`, also on a private network of nisd. `reread` reads the settings again on a reload.
@@ -162,8 +107,7 @@ pub fn run(
     }
     // Checked first: the files must exist before a store is created for this chain.
     let files = commands::open_block_files(&command.import)?;
-    let nemesis = commands::nemesis_of_file(&settings, !known.is_empty())?;
-    let store = commands::open_or_rebuild(&settings, system)?;
+    let (store, nemesis) = commands::open_with_nemesis(&settings, system)?;
     store.time_commits(process::uptime);
     let seed = random_seed()?;
     let (mut reactor, addresses) = settings::open(&settings, &seed)?;
@@ -172,23 +116,16 @@ pub fn run(
     if settings.endpoint.protocol == "http" {
         settings.endpoint.port = addresses.http.port().into();
     }
+    let importer = prepare_import(&store, &settings, nemesis, files, &reactor)?;
+    let disk = DiskHelper::start(&store, reactor.registry(), reactor.time().monotonic).map_err(NodeError::System)?;
     let mut context = RunContext {
         signals: signals(&reactor)?,
         systemd: SystemdNotifier::from_env(),
         active: ActiveSettings::new(&settings, known, reread),
-        disk: None,
+        disk,
         kept_peers: KeptPeersFile::of(&settings.data),
         progress: None,
     };
-    if nemesis.is_none() && !commands::has_chain(&store)? {
-        let reason = fetch_nemesis(&settings, &store, &addresses, &mut reactor, &mut context)?;
-        if reason == ExitReason::Signalled {
-            return Ok(());
-        }
-    }
-    let importer = prepare_import(&store, &settings, nemesis.unwrap_or_default(), files, &reactor)?;
-    let helper = DiskHelper::start(&store, reactor.registry(), reactor.time().monotonic);
-    context.disk = Some(helper.map_err(NodeError::System)?);
     let start = Start {
         now: reactor.time(),
         seed: &seed,
@@ -201,13 +138,14 @@ pub fn run(
     let mut node = Node::new(&store, &settings, start)?;
     node.set_memory_source(process::memory);
     log_startup(&settings, devnet.as_ref(), &addresses, &node);
-    run_loop(&mut reactor, &mut node, &mut context, |node, now| node.is_shutdown_due(now))?;
+    run_loop(&mut reactor, &mut node, &mut context)?;
     log::info!("stopping");
     context.systemd.notify_stopping();
-    context.disk = None;
     if let Some(text) = node.peers_to_keep(reactor.time(), true) {
         context.kept_peers.write(&text, true);
     }
+    // The node waits for the disk itself from now on.
+    drop(context);
     node.stop()?;
     drain_connections(&mut reactor, &mut node)
 }
@@ -222,76 +160,32 @@ fn signals(reactor: &Reactor) -> Result<Signals, NodeError> {
     register().map_err(NodeError::System)
 }
 
-/// Fetches the nemesis block from a peer into an empty store.
-fn fetch_nemesis(
-    settings: &Settings,
-    store: &Store,
-    addresses: &Addresses,
-    reactor: &mut Reactor,
-    context: &mut RunContext<'_>,
-) -> Result<ExitReason, NodeError> {
-    let (name, file, known) = (&settings.network.name, &settings.nemesis, &context.active.known);
-    if known.is_empty() {
-        return Err(file.missing().into());
-    }
-    log::info!(
-        "there is no nemesis block of {name} in {}: requesting it from known peers ({})",
-        file.absolute().display(),
-        known.len()
-    );
-    log::info!("until it arrives, http://{}/status returns 8 and all other routes return 503", addresses.http);
-    let mut bootstrap = Bootstrap::new(store, settings, known, reactor.time());
-    let reason = run_loop(reactor, &mut bootstrap, context, |bootstrap, _| bootstrap.is_finished())?;
-    if reason == ExitReason::Signalled {
-        log::info!("stopping");
-        drain_connections(reactor, &mut bootstrap)?;
-    }
-    bootstrap.outcome()?;
-    Ok(reason)
-}
-
-/// Why the loop has ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ExitReason {
-    /// A signal asked the program to stop.
-    Signalled,
-    /// The service is done.
-    Done,
-}
-
-/// Runs the loop until a signal stops the node or the service is done.
-fn run_loop<M: Runnable>(
-    reactor: &mut Reactor,
-    service: &mut M,
-    context: &mut RunContext<'_>,
-    is_done: impl Fn(&M, LoopTime) -> bool,
-) -> Result<ExitReason, NodeError> {
+/// Runs the loop until a signal or a client stops the node.
+fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext<'_>) -> Result<(), NodeError> {
     let mut budget = WorkBudget::new();
     let poll_timeout = context.systemd.max_interval().map_or(POLL_TIMEOUT, |interval| interval.min(POLL_TIMEOUT));
     // A node that needs no peer's answer first joins its network before it answers any client.
-    let mut elapsed = reactor.tick(service, budget.units(), Duration::ZERO);
+    let mut elapsed = reactor.tick(node, budget.units(), Duration::ZERO);
     loop {
         context.systemd.notify_ready();
-        context.systemd.notify_alive(reactor.time().monotonic, || service.status_line());
-        let ready = reactor.poll(poll_timeout, service).map_err(NodeError::System)?;
+        context.systemd.notify_alive(reactor.time().monotonic, || node.status_line());
+        let ready = reactor.poll(poll_timeout, node).map_err(NodeError::System)?;
         if ready.is_ready(disk_helper::TOKEN) {
-            context.disk.iter_mut().for_each(DiskHelper::read_replies);
+            context.disk.read_replies();
         }
-        elapsed = reactor.tick(service, budget.units(), elapsed);
-        context.disk.iter_mut().for_each(|disk| disk.request_sync(reactor.time().monotonic));
+        elapsed = reactor.tick(node, budget.units(), elapsed);
+        context.disk.request_sync(reactor.time().monotonic);
         if reactor.has_work() {
             budget.observe(elapsed);
         }
-        context.show_progress(service.block_progress(), reactor.time().monotonic);
-        if let Some(text) = service.peers_to_store(reactor.time()) {
+        context.show_progress(node.block_progress(), reactor.time().monotonic);
+        if let Some(text) = node.peers_to_keep(reactor.time(), false) {
             context.kept_peers.write(&text, false);
         }
         log::logger().flush();
-        if ready.is_ready(SIGNALS) && context.handle_signals(reactor, service) {
-            return Ok(ExitReason::Signalled);
-        }
-        if is_done(service, reactor.time()) {
-            return Ok(ExitReason::Done);
+        let is_stopped = ready.is_ready(SIGNALS) && context.handle_signals(reactor, node);
+        if is_stopped || node.is_shutdown_due(reactor.time()) {
+            return Ok(());
         }
     }
 }
@@ -320,17 +214,17 @@ impl RunContext<'_> {
     }
 
     /// Handles signals. Returns whether one of them stops the program.
-    fn handle_signals(&mut self, reactor: &mut Reactor, service: &mut impl Runnable) -> bool {
+    fn handle_signals(&mut self, reactor: &mut Reactor, node: &mut Node<'_>) -> bool {
         let mut is_to_reload = false;
         for signal in self.signals.pending() {
             match signal {
                 SIGHUP => is_to_reload = true,
-                SIGUSR1 => service.request_metrics_log(),
+                SIGUSR1 => node.request_metrics_log(),
                 _ => return true,
             }
         }
         if is_to_reload && let Some(known) = self.active.reload(reactor) {
-            service.apply_settings(&self.active, known);
+            node.reload(&self.active.settings, self.active.local.clone(), known);
         }
         false
     }

@@ -3,7 +3,6 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`Node`] | dispatches events to the layers and their effects to the event loop |
-//! | [`Bootstrap`] | a node whose store lacks the nemesis block |
 //! | `harvester` | blocks harvested by accounts of this node |
 //! | [`Import`] | block import while the node runs: from files, or from peers whose chain is far ahead |
 //! | `block_processor` | processing of blocks that were pulled from or pushed by peers, or harvested here |
@@ -17,7 +16,6 @@
 //! simulation and under a fuzzer.
 
 mod block_processor;
-mod bootstrap;
 mod harvester;
 mod identity;
 mod import;
@@ -32,7 +30,6 @@ mod warnings;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub use self::bootstrap::Bootstrap;
 pub use self::import::{BlockProgress, Import};
 pub use self::metrics::{Memory, metrics_documentation};
 pub use crate::peer::PreTrustedPeer;

@@ -11,7 +11,6 @@
 //! | [`chain_comparison`] | comparison of the chain with that of one peer |
 //! | [`block_download`] | download of a far longer chain from several peers |
 //! | [`manager`] | state machine that drives all of the above; [`io`] is its interface to the host |
-//! | [`nemesis_search`] | download of the nemesis block by a node with an empty store |
 //! | [`wire`] | peer messages in binary and JSON |
 //! | [`LimitUsage`] | usage of bounded collections |
 //!
@@ -22,7 +21,6 @@ pub mod chain_comparison;
 pub mod experiences;
 pub mod io;
 pub mod manager;
-pub mod nemesis_search;
 pub mod peer_table;
 pub mod saved_peers;
 pub mod schedule;
@@ -36,7 +34,6 @@ pub(crate) mod testing;
 pub use manager::probes::Unpinned;
 pub use manager::requests::RequestRecord;
 pub use manager::{ClientAnswer, IpDetection, Manager, PeerSettings, PreTrustedPeer, Pusher};
-pub use nemesis_search::NemesisSearch;
 pub use saved_peers::SavedPeers;
 
 /// Usage and limit of a collection.

@@ -33,7 +33,7 @@ impl Chain {
         let (folder, stop) = (folder(), from_environment("NISD_STOP_AT"));
         let (config, blocks, last) = match std::env::var_os("NISD_CHAIN").map(PathBuf::from) {
             Some(chain) => (chain.join("network.properties"), chain.join("blocks.bin"), stop.expect("NISD_STOP_AT")),
-            None => (all_forks("config.json"), all_forks("blocks.bin.gz"), stop.unwrap_or(TIP)),
+            None => (all_forks("network.properties"), all_forks("blocks.bin.gz"), stop.unwrap_or(TIP)),
         };
         Chain { config, blocks, last, folder }
     }

@@ -27,9 +27,9 @@ free_port() { # prints the first free port from $1 on
 }
 
 # The node, on the imported chain.
-"$nisd" import --log warn --config "$chain/config.json" --data "$work/store" "$chain/blocks.bin.gz"
+"$nisd" import --log warn --config "$chain/network.properties" --data "$work/store" "$chain/blocks.bin.gz"
 port=$(free_port 17890) websocket=$(free_port 17778)
-"$nisd" run --log warn --config "$chain/config.json" --data "$work/store" --clock 241500 --bind 127.0.0.1 \
+"$nisd" run --log warn --config "$chain/network.properties" --data "$work/store" --clock 241500 --bind 127.0.0.1 \
     --http-port "$port" --websocket-port "$websocket" 2>"$work/nisd.log" &
 node=$!
 nisd_url=http://127.0.0.1:$port

@@ -32,7 +32,7 @@ struct Check {
 
 pub fn run(_: &[String]) -> ExitCode {
     print_machine();
-    let settings = config::load(Some(&all_forks("config.json")), Vec::new(), std::env::home_dir().as_deref());
+    let settings = config::load(Some(&all_forks("network.properties")), Vec::new(), std::env::home_dir().as_deref());
     let settings = settings.expect("settings");
     let checks = checks(&settings);
     println!("{} signatures: of blocks, transactions and cosignatures", checks.len());
@@ -72,7 +72,7 @@ fn verify_without_cache(checks: &[Check]) {
 /// Runs `nisd import` as the program does.
 fn import(store: &Path) {
     let mut line: Vec<PathBuf> = ["nisd", "import", "--config"].map(PathBuf::from).into();
-    line.extend([all_forks("config.json"), "--data".into(), store.into(), all_forks("blocks.bin.gz")]);
+    line.extend([all_forks("network.properties"), "--data".into(), store.into(), all_forks("blocks.bin.gz")]);
     let mut cli = Cli::try_parse_from(line).expect("a command line");
     let (file, flags) = cli.command.take_settings().expect("settings");
     let settings = config::load(file.as_deref(), flags, None).expect("settings");

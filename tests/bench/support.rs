@@ -33,7 +33,7 @@ pub fn folder() -> tempfile::TempDir {
 /// Starts a node on a store of `all-forks` in a folder, with a clock shortly after its last block; `import` makes it
 /// fill the store first.
 pub fn node_on_all_forks(folder: &Path, import: bool) -> Node {
-    let own = args!["--clock", "241500", "--config", all_forks("config.json"), "--data", folder.join("store")];
+    let own = args!["--clock", "241500", "--config", all_forks("network.properties"), "--data", folder.join("store")];
     let more = args!["--import", all_forks("blocks.bin.gz")];
     Node::start(own.iter().chain(more.iter().filter(|_| import)))
 }

@@ -5,8 +5,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::common::daemon::{CommandOutput, args, assert_contains, run};
+use crate::common::daemon::{CommandOutput, Node, args, assert_contains, run};
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
+use crate::common::http::Client;
 use crate::common::{older_store, recorded, recorded_chain, tiny};
 use nisd::codec::Context;
 use nisd::model::Height;
@@ -23,25 +24,24 @@ const NETWORK: &str = "golden-tiny";
 /// Imports blocks with the configuration of the chain.
 #[track_caller]
 fn import(place: &DataFolder, blocks: &Path) -> CommandOutput {
-    place.import(&tiny("config.json"), blocks, &[])
+    place.import(&tiny("network.properties"), blocks, &[])
 }
 
 /// Imports the whole chain.
 #[track_caller]
 fn import_all(place: &DataFolder, arguments: &[&str]) -> CommandOutput {
-    place.import(&tiny("config.json"), &tiny("blocks.bin"), arguments)
+    place.import(&tiny("network.properties"), &tiny("blocks.bin"), arguments)
 }
 
 /// Writes the chain's configuration with another rewrite limit and maximum number of transactions.
 fn write_config(place: &DataFolder, rewrite_limit: u64, max_transactions: u64) -> PathBuf {
-    let text = fs::read_to_string(tiny("config.json")).expect("the configuration");
-    let mut config: Value = serde_json::from_str(&text).expect("JSON");
+    let mut config = fs::read_to_string(tiny("network.properties")).expect("the configuration");
     for (key, value) in [("blockChainRewriteLimit", rewrite_limit), ("maxTransactions", max_transactions)] {
-        config["chain"][key] = value.into();
-        config["nisConfiguration"][format!("nis.{key}")] = value.to_string().into();
+        // The last of several values counts.
+        config.push_str(&format!("\nnis.{key} = {value}\n"));
     }
     fs::copy(tiny("nemesis.bin"), place.beside("nemesis.bin")).expect("a copy");
-    place.file("config.json", config.to_string())
+    place.file("network.properties", config)
 }
 
 /// Replaces the file of the store.
@@ -196,7 +196,7 @@ fn several_files_are_imported_in_order() {
     let (low, high) = (place.file("low", &blocks[..cut]), place.file("high", &blocks[cut..]));
     import(&place, &high).expect_failure(1, &["height 2 is rejected", "30"]);
     let (low, high) = (text(&low), high);
-    place.import(&tiny("config.json"), &high, &[low]).expect_success();
+    place.import(&tiny("network.properties"), &high, &[low]).expect_success();
     assert_eq!(place.digest(), full().digest());
 }
 
@@ -252,7 +252,7 @@ fn blocks_of_another_chain_are_rejected() {
 fn a_store_of_another_network_is_not_changed() {
     let place = full();
     let whole = place.digest();
-    let config = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let config = fs::read_to_string(tiny("network.properties")).expect("the configuration");
     let other = place.file("other.json", config.replace(NETWORK, "somewhere-else"));
     fs::copy(tiny("nemesis.bin"), place.beside("nemesis.bin")).expect("a copy");
     let words = ["the chain of golden-tiny", "somewhere-else"];
@@ -360,8 +360,17 @@ fn a_data_path_may_end_with_a_dot_even_if_it_does_not_exist() {
     let place = DataFolder::new();
     let folder = place.beside("deep/store/.");
     let folder = text(&folder);
-    run(args!["import", "--config", tiny("config.json"), "--data", folder, "--stop-at", "3", tiny("blocks.bin")])
-        .expect_success();
+    run(args![
+        "import",
+        "--config",
+        tiny("network.properties"),
+        "--data",
+        folder,
+        "--stop-at",
+        "3",
+        tiny("blocks.bin")
+    ])
+    .expect_success();
     let digest = run(["digest", "--data", folder]).expect_success().text();
     assert!(digest.starts_with("3 "), "{digest}");
     let copy = place.beside("copies/one/.");
@@ -407,8 +416,8 @@ fn man_pages_and_completions_are_generated() {
 fn a_missing_nemesis_block_is_named_relative_to_the_configuration() {
     let place = DataFolder::new();
     let expected = place.beside("nemesis.bin");
-    let config = place.file("node.properties", "nem.network = mainnet\n");
-    let words = ["cannot read the nemesis block", text(&expected), "nem.network.nemesisFilePath"];
+    let config = place.file("network.properties", fs::read(tiny("network.properties")).expect("the configuration"));
+    let words = ["cannot read the nemesis block", text(&expected), "nem.network.nemesisFilePath", "--nemesis"];
     place.import(&config, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
     // A path on the command line is relative to the current folder, and the message says so.
     let here = std::env::current_dir().expect("a folder").join("none.bin");
@@ -418,10 +427,24 @@ fn a_missing_nemesis_block_is_named_relative_to_the_configuration() {
 }
 
 #[test]
+fn a_public_network_needs_no_files() {
+    for network in ["mainnet", "testnet", "mijinnet"] {
+        let place = DataFolder::new();
+        // Nobody listens on the port of the only known peer.
+        let node = Node::start(args!["--network", network, "--peer", "127.0.0.1:9", "--data", place.path()]);
+        assert_eq!(Client::connect(node.http).block(1).json()["type"], -1, "{network}");
+        node.stop();
+        // The second start finds the block in the store.
+        place.run("digest", &["--set", &format!("nem.network={network}")]).expect_success();
+    }
+}
+
+#[test]
 fn a_bad_peer_list_is_reported_with_the_wrong_entry() {
     let place = DataFolder::new();
     let name = format!("peers-config_{NETWORK}.json");
-    let config = place.file("config.json", fs::read(tiny("config.json")).expect("the chain's configuration"));
+    let config =
+        place.file("network.properties", fs::read(tiny("network.properties")).expect("the chain's configuration"));
     let list = |key: &str| {
         format!(
             r#"{{"knownPeers":[{{"identity":{{"name":"left out","public-key":"{key}"}},
@@ -496,7 +519,8 @@ fn with_a_wrong_signature() -> Vec<u8> {
 fn an_import_trusts_only_blocks_below_the_checkpoint() {
     let place = DataFolder::new();
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
-    let trusting = |checkpoint: &str| place.import(&tiny("config.json"), &blocks, &["--trust-below", checkpoint]);
+    let trusting =
+        |checkpoint: &str| place.import(&tiny("network.properties"), &blocks, &["--trust-below", checkpoint]);
     let other = TIP_HASH.replace("127425", "127426");
     trusting(&format!("{TIP}:{other}")).expect_failure(1, &["the hash 127425", "not 127426", "nothing was imported"]);
     trusting(&format!("61:{TIP_HASH}")).expect_failure(1, &["end at height 60", "nothing was imported"]);
@@ -632,7 +656,7 @@ fn compacted_hashes_do_not_change_the_digest_or_the_dump() {
         packed.run("rollback", &["--to", to]).expect_success();
         packed.run("check", &[]).expect_success();
     }
-    packed.import(&packed.beside("config.json"), &tiny("blocks.bin"), &[]).expect_success();
+    packed.import(&packed.beside("network.properties"), &tiny("blocks.bin"), &[]).expect_success();
     assert!(looks(&packed) == looks(&plain));
     packed.run("check", &[]).expect_success();
     packed.run("reindex", &[]).expect_success();
@@ -653,7 +677,7 @@ fn a_check_may_trust_blocks_below_a_checkpoint() {
     // A wrong signature below it is trusted, too, as in an import.
     let place = DataFolder::new();
     let blocks = place.file("blocks.bin", with_a_wrong_signature());
-    place.import(&tiny("config.json"), &blocks, &["--trust-below", &checkpoint]).expect_success();
+    place.import(&tiny("network.properties"), &blocks, &["--trust-below", &checkpoint]).expect_success();
     place.run("check", &["--trust-below", &checkpoint]).expect_success();
     place.run("check", &["--no-signatures"]).expect_success();
     place.run("check", &[]).expect_failure(1, &["height 30 is rejected", "its signature is wrong"]);

@@ -188,7 +188,7 @@ fn the_rules_are_fixed_when_the_network_is_created() {
 #[test]
 fn a_private_network_is_not_created_in_a_store_of_another_chain() {
     let place = DevnetFolder::new();
-    let (config, blocks) = (crate::common::tiny("config.json"), crate::common::tiny("blocks.bin"));
+    let (config, blocks) = (crate::common::tiny("network.properties"), crate::common::tiny("blocks.bin"));
     let import = ["import", "--data", &place.data, "--config"].map(PathBuf::from);
     run(import.iter().chain([&config, &blocks])).expect_success();
     let digest = place.on_store("digest");

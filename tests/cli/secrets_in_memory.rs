@@ -13,7 +13,6 @@ use crate::common::daemon::{Node, args, nisd};
 use crate::common::http::{Client, post};
 use crate::common::print_notice;
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
-use serde_json::{Map, Value, json};
 
 /// Larger mappings belong to the store.
 const MAX_MAPPING: u64 = 1 << 30;
@@ -67,12 +66,11 @@ fn a_configured_key_is_in_memory_at_most_once() {
     let pairs = settings(folder.path());
     let lines: String = pairs.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
     let continued = lines.replace(KEY, &format!("{}\\\n    {}\\\n  {}", &KEY[..10], &KEY[10..40], &KEY[40..]));
-    let members: Map<_, _> = pairs.into_iter().map(|(key, value)| (key, Value::from(value))).collect();
-    let json = json!({ "nisConfiguration": members }).to_string();
     // In the other encoding of such files the text is converted.
     let latin = [lines.as_bytes(), b"# \xe4\n"].concat();
-    let forms = [("a.properties", lines.into_bytes()), ("b.properties", continued.into_bytes())];
-    for (name, content) in forms.into_iter().chain([("c.json", json.into_bytes()), ("d.properties", latin)]) {
+    let forms =
+        [("a.properties", lines.into_bytes()), ("b.properties", continued.into_bytes()), ("c.properties", latin)];
+    for (name, content) in forms {
         let file = folder.path().join("devnet").join(name);
         fs::write(&file, content).expect("room");
         let node = start(args!["--config", file]);

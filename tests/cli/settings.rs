@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nisd::clock::ClockMode;
 use nisd::config::{
-    Bind, BlocksNewBody, ConfigError, IpDetection, NemesisFile, Override, PeersFile, Settings, build, load,
+    Bind, BlocksNewBody, ConfigError, IpDetection, NemesisSource, Override, PeersFile, Settings, build, load,
 };
 use nisd::model::address::NetworkByte;
 use nisd::model::network::Forks;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 const HOME: &str = "/home/someone";
 const REWRITE_LIMIT: &str = "nis.blockChainRewriteLimit";
 /// The configuration of a recorded chain.
-const TINY: &str = include_str!("../data/recorded/chains/tiny/config.json");
+const TINY: &str = include_str!("../data/recorded/chains/tiny/network.properties");
 
 fn file(text: &str) -> Result<Settings, ConfigError> {
     build(Some((Path::new("conf/node.properties"), text.as_bytes())), Vec::new(), Some(Path::new(HOME)))
@@ -53,7 +53,7 @@ fn a_file_that_names_no_network_is_for_mainnet() {
     assert_eq!((network.name.as_str(), network.byte), ("mainnet", NetworkByte::MAINNET));
     assert_eq!(network.total_amount, Amount::whole(9_000_000_240));
     assert_eq!(network.nemesis_signer.as_str(), "NANEMOABLAGR72AZ2RV3V4ZHDCXW25XQ73O7OBT5");
-    assert_eq!(settings.nemesis, NemesisFile("conf/nemesis.bin".into()), "beside the file");
+    assert!(matches!(settings.nemesis, NemesisSource::Embedded(_)));
     assert!(settings.nemesis_hash.unwrap().to_string().starts_with("438cf6375dab5a0d"));
     assert_eq!(settings.data, Path::new("/home/someone/nem/nisd/mainnet"));
     let chain = &network.chain;
@@ -73,7 +73,7 @@ fn a_file_that_names_no_network_is_for_mainnet() {
 fn the_other_known_networks_have_their_constants() {
     let testnet = flags(&[("--set", "nem.network", "testnet")]).unwrap();
     assert_eq!(testnet.network.nemesis_signer.as_str(), "TAUKHZ5VAUMJ7WG6CZLTVEJERBUZ3Y5EL7SXZVJP");
-    assert_eq!(testnet.nemesis, NemesisFile("nemesis-testnet.bin".into()));
+    assert!(matches!(testnet.nemesis, NemesisSource::Embedded(_)));
     assert_eq!(testnet.network.chain.forks, Forks::all_past(), "today's testnet began after all of them");
     assert_eq!(notices(&testnet), "");
     let set = [("--set", "nem.network", "testnet"), ("--set", "nis.secondFeeForkHeight", "7")];
@@ -81,7 +81,7 @@ fn the_other_known_networks_have_their_constants() {
     let mijinnet = flags(&[("--set", "nem.network", "mijinnet")]).unwrap();
     assert_eq!(mijinnet.network.nemesis_signer.as_str(), "MAMIJINSVHBIPKT5XCFHJYGWL7WVRZQ6U7JG7LLN");
     assert_eq!(mijinnet.network.byte, NetworkByte::MIJINNET);
-    assert_eq!(mijinnet.nemesis, NemesisFile("nemesis-mijinnet.bin".into()));
+    assert!(matches!(mijinnet.nemesis, NemesisSource::Embedded(_)));
     assert_eq!(mijinnet.network.chain.forks.second_fee, 1);
     assert!(notices(&mijinnet).contains("nis.treasuryReissuanceForkHeight is not set"));
 }
@@ -118,7 +118,7 @@ fn a_private_network_of_an_operator_is_accepted_unchanged() {
     let settings = file(DEVNET).unwrap();
     let chain = &settings.network.chain;
     assert_eq!(settings.network.byte, NetworkByte::TESTNET);
-    assert_eq!(settings.nemesis, NemesisFile("conf/nemesis-devnet.bin".into()));
+    assert_eq!(settings.nemesis, NemesisSource::File("conf/nemesis-devnet.bin".into()));
     assert!(chain.proof_of_stake && chain.immediate_vesting);
     assert!(chain.stabilize_block_times);
     assert_eq!((chain.forks.treasury_reissuance, chain.forks.treasury_hashes.len()), (1, 0));
@@ -127,7 +127,7 @@ fn a_private_network_of_an_operator_is_accepted_unchanged() {
     assert_eq!(settings.node.boot_key.as_ref().unwrap().expose_hex().len(), 64);
     assert_eq!(notices(&settings), "");
     assert!(settings.nemesis.read().unwrap_err().to_string().contains("nemesis-devnet.bin"));
-    assert_eq!((settings.nemesis.read_if_there().unwrap(), settings.nemesis_hash), (None, None));
+    assert_eq!(settings.nemesis_hash, None);
 }
 
 #[test]
@@ -421,20 +421,20 @@ fn paths_are_relative_to_the_file_or_the_current_folder() {
 }
 
 #[test]
-fn a_file_is_read_by_its_content_or_its_ending() {
+fn a_file_is_read_whatever_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let named = |name: &str, text: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
         load(Some(&path), Vec::new(), Some(Path::new(HOME)))
     };
-    for name in ["config.json", "config.JSON", "chain.conf"] {
+    for name in ["network.properties", "chain.JSON", "chain"] {
         let settings = named(name, TINY).unwrap();
-        assert_eq!(settings.nemesis, NemesisFile(folder.path().join("nemesis.bin")));
+        assert_eq!(settings.nemesis, NemesisSource::File(folder.path().join("nemesis.bin")));
     }
     assert_eq!(named("a.properties", DEVNET).unwrap().network.name, "devnet");
-    let error = named("b.json", "a = b").unwrap_err().to_string();
-    assert!(error.contains("b.json: line 1: not valid JSON"), "{error}");
+    let error = named("b.json", "{}").unwrap_err().to_string();
+    assert!(error.contains("b.json: line 1: this is JSON"), "{error}");
     let error = named("c.properties", "\na = \\u12").unwrap_err().to_string();
     assert!(error.contains("c.properties: line 2: \\u must be followed by four hex digits"), "{error}");
     let error = named("d.properties", &"#".repeat((1 << 20) + 1)).unwrap_err().to_string();

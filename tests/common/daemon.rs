@@ -252,7 +252,7 @@ impl Node {
     #[track_caller]
     pub fn on_tiny(height: u64, arguments: &[&str]) -> Node {
         let folder = tempfile::tempdir().expect("a folder");
-        let own = args!["--config", tiny("config.json"), "--data", folder.path().join("store")];
+        let own = args!["--config", tiny("network.properties"), "--data", folder.path().join("store")];
         let stop = args!["--stop-at", height.to_string(), tiny("blocks.bin")];
         let settings = arguments.windows(2).filter(|pair| pair[0] == "--set").flatten().map(OsString::from);
         run(args!["import"].into_iter().chain(own.clone()).chain(settings).chain(stop)).expect_success();

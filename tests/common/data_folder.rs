@@ -26,7 +26,7 @@ impl ChainFiles {
     pub fn of(name: &str) -> ChainFiles {
         let folder = recorded("chains").join(name);
         let blocks = if name == "tiny" { "blocks.bin" } else { "blocks.bin.gz" };
-        ChainFiles { config: folder.join("config.json"), blocks: folder.join(blocks) }
+        ChainFiles { config: folder.join("network.properties"), blocks: folder.join(blocks) }
     }
 
     /// Imports the chain into a data folder with further arguments.

@@ -41,8 +41,8 @@ pub fn recorded_lines(name: &str) -> Vec<serde_json::Value> {
     read_recorded(name).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// Settings of the public test network without its nemesis block.
-pub const UNREAD_TESTNET: [(&str, &str); 2] = [("nem.network", "testnet"), ("nem.network.nemesisFilePath", "unread")];
+/// Settings of the public test network.
+pub const TESTNET: [(&str, &str); 1] = [("nem.network", "testnet")];
 
 /// Loads settings from a file, if one is given, changed by flags.
 pub fn load_settings(config: Option<&Path>, flags: &[(&str, &str)]) -> Settings {

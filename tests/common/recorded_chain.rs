@@ -38,7 +38,7 @@ impl Chain {
     /// Opens a recorded chain: `tiny`, `all-forks` or `one-year`.
     pub fn open(name: &str) -> Chain {
         let folder = recorded("chains").join(name);
-        let settings = config::load(Some(&folder.join("config.json")), Vec::new(), Some(&folder));
+        let settings = config::load(Some(&folder.join("network.properties")), Vec::new(), Some(&folder));
         let Settings { network, nemesis, .. } = settings.expect("the recorded configuration");
         let nemesis = nemesis.read().expect("the recorded nemesis block");
         Chain { folder, network, nemesis }

@@ -120,14 +120,14 @@ fn import(chain: &Path) -> TempDir {
     let blocks = ["blocks.bin", "blocks.bin.gz"].map(|name| chain.join(name));
     let blocks = blocks.iter().find(|path| path.exists()).expect("the chain has a file of blocks");
     // Data of the optional features is stored during the import.
-    let config = chain.join("config.json");
+    let config = chain.join("network.properties");
     run(args!["import", "--set", SETTINGS[0], "--config", config, "--data", store.path(), blocks]).expect_success();
     store
 }
 
 /// Starts a node with the boot key of the recorded one on a store, with a stopped clock.
 fn start(name: &str, store: &Path, clock: i32, settings: &[String]) -> Node {
-    let (config, clock) = (recorded("chains").join(name).join("config.json"), clock.to_string());
+    let (config, clock) = (recorded("chains").join(name).join("network.properties"), clock.to_string());
     let (_, key) = BOOT_KEYS.iter().find(|(chain, _)| *chain == name).expect("the key of the chain");
     let boot = [format!("nis.bootKey={key}"), format!("nis.bootName=golden {name}")];
     let settings = SETTINGS.map(str::to_owned).into_iter().chain(boot).chain(settings.iter().cloned());

@@ -199,7 +199,7 @@ fn an_unlocked_account_harvests_announced_transactions() {
 #[test]
 fn a_node_keeps_serving_when_an_import_file_is_bad() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (config, file) = (tiny("config.json"), |name: &str| folder.path().join(name));
+    let (config, file) = (tiny("network.properties"), |name: &str| folder.path().join(name));
     let blocks = std::fs::read(tiny("blocks.bin")).expect("the chain");
     std::fs::write(file("torn.bin"), &blocks[..blocks.len() - 1]).expect("a file");
     let node = Node::start(args!["--config", config, "--data", file("store"), "--import", file("torn.bin")]);
@@ -265,7 +265,7 @@ fn a_second_node_or_command_on_the_same_folder_is_rejected() {
     };
     let data = args!["--data", folder.path()];
     is_refused(run(["run", "--http-port", "0", "--websocket-port", "0"].map(Into::into).iter().chain(&data)));
-    is_refused(run(args!["import", "--config", tiny("config.json"), tiny("blocks.bin")].iter().chain(&data)));
+    is_refused(run(args!["import", "--config", tiny("network.properties"), tiny("blocks.bin")].iter().chain(&data)));
     is_refused(run(args!["rollback", "--to", "1"].iter().chain(&data)));
     // Reading is allowed.
     run(args!["digest"].iter().chain(&data)).expect_success();

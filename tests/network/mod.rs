@@ -4,6 +4,5 @@ mod block_download;
 mod byzantine_peers;
 mod event_books;
 mod fetch_client;
-mod nemesis_search;
 mod network_of_five;
 mod scripted_peer;

@@ -32,8 +32,6 @@ pub fn start_height(request: &ReceivedRequest) -> u64 {
 pub enum AfterResponse {
     /// The connection stays open.
     KeepOpen,
-    /// The connection is closed.
-    Close,
     /// Nothing more is sent.
     Hang,
     /// The same byte repeated as fast as the peer reads.
@@ -223,7 +221,7 @@ impl PeerState {
 
     fn finish_response(&self, mut stream: TcpStream, after: AfterResponse) -> io::Result<()> {
         match after {
-            AfterResponse::KeepOpen | AfterResponse::Close => Ok(()),
+            AfterResponse::KeepOpen => Ok(()),
             AfterResponse::Hang => stream.read_to_end(&mut Vec::new()).map(drop),
             AfterResponse::Flood(byte) => self.send_repeatedly(&mut stream, &[byte; FLOOD_CHUNK], Duration::ZERO),
             AfterResponse::Drip(byte) => self.send_repeatedly(&mut stream, &[byte], Duration::from_secs(1)),

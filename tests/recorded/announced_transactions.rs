@@ -61,7 +61,7 @@ fn every_announced_transaction_gets_the_recorded_response() {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for (name, heights) in cases_by_height("transactions.jsonl") {
         let (chain, folder) = (Chain::open(&name), tempfile::tempdir().expect("a folder"));
-        let settings = load_settings(Some(&chain.folder.join("config.json")), &[]);
+        let settings = load_settings(Some(&chain.folder.join("network.properties")), &[]);
         let store = chain.store(folder.path());
         for (height, cases) in heights {
             chain.import(&store, height);

@@ -49,7 +49,7 @@ impl Original {
     fn new() -> Original {
         let folder = tempfile::tempdir().expect("a folder");
         let features = [("nis.optionalFeatures", "HISTORICAL_ACCOUNT_DATA")];
-        let settings = load_settings(Some(&tiny("config.json")), &features);
+        let settings = load_settings(Some(&tiny("network.properties")), &features);
         let chain = Chain::tiny();
         let store = Store::open(folder.path(), &ChainIdentity::of(&settings.network), OPTIONS).expect("a store");
         let blocks = chain.blocks();

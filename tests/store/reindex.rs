@@ -195,7 +195,7 @@ fn a_used_foreign_or_missing_store_is_not_reindexed() {
     let store = place.open(AccessMode::Exclusive);
     place.run("reindex", &[]).expect_failure(1, &["another nisd uses the data folder"]);
     drop(store);
-    let config = fs::read_to_string(tiny("config.json")).expect("the configuration");
+    let config = fs::read_to_string(tiny("network.properties")).expect("the configuration");
     let other = place.file("other.json", config.replace("golden-tiny", "somewhere-else"));
     fs::copy(tiny("nemesis.bin"), place.beside("nemesis.bin")).expect("a copy");
     let words = ["the chain of golden-tiny", "somewhere-else"];

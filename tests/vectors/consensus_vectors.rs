@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-use super::state_vectors::NEMESIS_FILES;
+use super::state_vectors::PUBLIC_NETWORKS;
 use super::values::{bits, cases, hash, integer, network, number, public_key, text};
 use crate::common::remote_node::{OwnChain, compare};
-use crate::common::{shared, vector_group};
+use crate::common::{load_settings, vector_group};
 use nisd::chain::proof::{block_score, effective_importance, generation_hash, hit, is_hit, target};
 use nisd::chain::{DifficultyWindow, is_better, nemesis_block};
 use nisd::codec::SigningForm;
@@ -257,14 +257,14 @@ fn the_treasury_block_holds_the_listed_transactions() {
 #[test]
 fn the_public_networks_have_their_identities_and_nemesis_blocks() {
     let group = vectors("networks");
-    for (name, file) in NEMESIS_FILES {
-        let Some(nemesis) = shared(&format!("data/{file}")) else { return };
-        let (expected, network) = (&group[name], network(&[("nem.network", name)]));
+    for name in PUBLIC_NETWORKS {
+        let settings = load_settings(None, &[("nem.network", name)]);
+        let (expected, network) = (&group[name], settings.network);
         assert_eq!(text(&expected["version_byte"]), format!("{:#04x}", network.byte.0));
         assert_eq!(hash(&expected["nemesis_generation_hash"]), network.generation_hash);
         assert_eq!(text(&expected["nemesis_address"]), network.nemesis_signer.as_str());
         assert_eq!(Amount::whole(number(&expected["nemesis_amount_xem"])), network.total_amount);
-        let nemesis = nemesis_block(&std::fs::read(nemesis).unwrap(), &network).unwrap();
+        let nemesis = nemesis_block(&settings.nemesis.read().unwrap(), &network).unwrap();
         assert_eq!(nemesis.signer, public_key(&expected["nemesis_public_key"]));
         assert_eq!(nemesis.hash(), hash(&expected["nemesis_block_hash"]));
     }

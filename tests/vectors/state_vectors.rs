@@ -5,11 +5,13 @@ mod accounts;
 mod checkpoint;
 mod scenario;
 
+use std::path::PathBuf;
+
 use super::ledger::{ALICE, BOB, define, mosaics_moved, on_empty, within};
 use super::values::{cases, list, network, number, public_network, text};
 use crate::common::private_network::{block, key_pair, transfer};
 use crate::common::recorded_chain::{Chain, dump_of, rows, tip_of};
-use crate::common::{UNREAD_TESTNET, print_notice, shared, vector_group};
+use crate::common::{TESTNET, load_settings, print_notice, vector_group};
 use accounts::mosaic_id;
 use checkpoint::{checkpoint, interface_status};
 use nisd::chain::{due_after, nemesis_block};
@@ -28,9 +30,8 @@ use scenario::{Run, Scenario};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// The public networks and the files of their nemesis blocks.
-pub const NEMESIS_FILES: [(&str, &str); 3] =
-    [("mainnet", "nemesis.bin"), ("testnet", "nemesis-testnet.bin"), ("mijinnet", "nemesis-mijinnet.bin")];
+/// The public networks.
+pub const PUBLIC_NETWORKS: [&str; 3] = ["mainnet", "testnet", "mijinnet"];
 
 /// Returns a group of the vectors.
 fn vectors(group: &str) -> Value {
@@ -156,7 +157,7 @@ fn retained_heights(state: &impl Read) -> (Vec<u64>, Vec<u64>) {
 fn transaction_hashes_are_pruned_after_the_configured_time_but_not_before_36_hours() {
     for case in &cases_of("transactionHashPrune") {
         let hours = case["retentionHours"].to_string();
-        let network = network(&[&UNREAD_TESTNET[..], &[("nis.transactionHashRetentionTime", &hours)]].concat());
+        let network = network(&[&TESTNET[..], &[("nis.transactionHashRetentionTime", &hours)]].concat());
         let effective = network.chain.hash_retention_hours.map_or(-1, i64::from);
         assert_eq!(case["effectiveHours"], effective, "{case}");
         let limit = case["removeHashesWithTimeStampBelow"].as_i64().unwrap_or(0);
@@ -518,12 +519,12 @@ fn importances_are_recalculated_at_the_listed_heights_for_as_many_accounts() {
 
 /// Checks the state after the nemesis block of a public network. All accounts are compared by the digest of one line
 /// per account, whose format the file of vectors describes.
-fn the_nemesis_block_gives_the_state_of_the_vectors(name: &str, file: &str) {
+fn the_nemesis_block_gives_the_state_of_the_vectors(name: &str) {
     let group = vectors("nemesis");
     let expected = &group[name];
-    let Some(nemesis) = shared(&format!("data/{file}")) else { return };
-    let network = public_network(name);
-    let chain = Chain { nemesis: std::fs::read(&nemesis).unwrap(), folder: nemesis, network };
+    let settings = load_settings(None, &[("nem.network", name)]);
+    let nemesis = settings.nemesis.read().unwrap();
+    let chain = Chain { nemesis, folder: PathBuf::new(), network: settings.network };
     let folder = tempfile::tempdir().unwrap();
     let store = chain.store(folder.path());
     chain.import_files(&store, Vec::new(), None).unwrap();
@@ -593,5 +594,5 @@ fn nemesis_line(account: &Value) -> String {
 
 #[test]
 fn the_nemesis_blocks_of_the_public_networks_give_the_state_of_the_vectors() {
-    NEMESIS_FILES.iter().for_each(|(name, file)| the_nemesis_block_gives_the_state_of_the_vectors(name, file));
+    PUBLIC_NETWORKS.iter().for_each(|name| the_nemesis_block_gives_the_state_of_the_vectors(name));
 }

@@ -16,9 +16,9 @@ pub fn network(settings: &[(&str, &str)]) -> Network {
     load_settings(None, settings).network
 }
 
-/// Returns a public network without its nemesis block.
+/// Returns a public network.
 pub fn public_network(name: &str) -> Network {
-    network(&[("nem.network", name), ("nem.network.nemesisFilePath", "unread")])
+    network(&[("nem.network", name)])
 }
 
 /// Returns the byte of a public network.

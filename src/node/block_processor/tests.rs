@@ -35,7 +35,7 @@ impl Chain {
     fn up_to(height: u64) -> Chain {
         let folder = tempfile::tempdir().unwrap();
         let words = ["nisd", "import", "--stop-at", &height.to_string(), "--data"].map(OsString::from);
-        let files = [folder.path().into(), "--config".into(), tiny("config.json"), tiny("blocks.bin")];
+        let files = [folder.path().into(), "--config".into(), tiny("network.properties"), tiny("blocks.bin")];
         let mut cli = Cli::try_parse_from(words.into_iter().chain(files)).unwrap();
         let (file, flags) = cli.command.take_settings().unwrap();
         let settings = config::load(file.as_deref(), flags, Some(Path::new("unused"))).unwrap();

@@ -19,7 +19,7 @@ use super::plan::{MemberPlan, Plan};
 use crate::common::private_network::{Genesis, NETWORK, TOTAL, address, key_pair, private_key};
 use crate::common::recorded_chain::{copy_store, import_blocks, import_list};
 use crate::common::simulated_node::simulated_network;
-use crate::common::{Random, UNREAD_TESTNET, load_settings};
+use crate::common::{Random, TESTNET, load_settings};
 
 /// Network time at the start of the simulation.
 pub const START: Timestamp = Timestamp(300_000_000);
@@ -192,7 +192,7 @@ fn network(plan: &Plan) -> Network {
 }
 
 fn settings(network: &Network) -> Settings {
-    Settings { network: network.clone(), ..load_settings(None, &UNREAD_TESTNET) }
+    Settings { network: network.clone(), ..load_settings(None, &TESTNET) }
 }
 
 fn options() -> Options {
