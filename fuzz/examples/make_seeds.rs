@@ -29,7 +29,7 @@ use nisd_fuzz::entities::selector;
 use nisd_fuzz::pieces::with_sizes;
 use nisd_fuzz::sockjs_sessions::Action as Act;
 use nisd_fuzz::stomp::SEPARATOR;
-use nisd_fuzz::{chain_part, configuration, dns, interface, peer_wire, tiny};
+use nisd_fuzz::{chain_part, configuration, interface, peer_wire, tiny};
 use serde_json::Value;
 
 fn main() {
@@ -53,7 +53,6 @@ fn main() {
     stored_values(&tiny);
     key_files();
     kept_peers();
-    dns_answers();
     offline_files(&vectors);
     store_files();
     interfaces(&vectors);
@@ -1052,28 +1051,6 @@ fn peer_wire(vectors: &Value, chain: &[Vec<u8>]) {
 
 fn answer(format: Format, entity: &impl Writable, signature: Signature) -> Vec<u8> {
     format.to_bytes(&AuthenticatedResponse { entity, signature })
-}
-
-fn dns_answers() {
-    let seeds = Seeds::of("dns");
-    let resolv = b"search a\nnameserver 9.9.9.9\nnameserver 2620:fe::fe # x\noptions timeout:1 attempts:2 ndots:5\n";
-    let answer = |kind: u8, records: &[&[u8]]| {
-        let head = [b"\0\0\x81\x80\0\x01\0".as_slice(), &[records.len() as u8], b"\0\0\0\0"].concat();
-        let question = [b"\x04node\x07example\0\0".as_slice(), &[kind], b"\0\x01"].concat();
-        [head, question, records.concat()].concat()
-    };
-    let v4 = b"\xc0\x0c\0\x01\0\x01\0\0\0\x1e\0\x04\x0a\0\0\x01".as_slice();
-    let v6 = b"\xc0\x0c\0\x1c\0\x01\0\0\0\x1e\0\x10\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01".as_slice();
-    let alias = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x04\x01a\xc0\x11".as_slice();
-    let target = b"\xc0\x2a\0\x01\0\x01\0\0\0\x1e\0\x04\x0a\0\0\x01".as_slice();
-    let mut no_such_name = answer(1, &[]);
-    no_such_name[3] = 0x83;
-    let parts = |parts: &[&[u8]]| parts.join(dns::SEPARATOR);
-    seeds.add("both-families", &parts(&[b"", resolv, &answer(1, &[v4]), &answer(28, &[v6])]));
-    seeds.add("alias", &parts(&[b"127.0.0.1 localhost\n", resolv, &answer(1, &[alias, target]), &answer(28, &[])]));
-    seeds.add("no-such-name", &parts(&[b"", b"", &no_such_name, &answer(28, &[v6])]));
-    seeds.add("hosts", &parts(&[b"10.0.0.1 node.example # x\n::5 NODE.example\n", resolv]));
-    seeds.add("silent", &parts(&[b"", resolv, &answer(28, &[v4]), b"", &answer(1, &[])[..20]]));
 }
 
 fn offline_files(vectors: &Value) {

@@ -8,7 +8,7 @@ mod wire;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use nisd::net::fetch::{FetchConfig, Fetcher};
+use nisd::net::fetch::{FetchLimits, Fetcher};
 use nisd::net::http::RequestReader;
 use nisd::net::service::{ConnectionId, ListenerId, LoopTime};
 use nisd::net::websocket::{WsConnection, WsEvent};
@@ -183,7 +183,7 @@ struct Harness {
 
 impl Harness {
     fn new(limits: Limits) -> Harness {
-        let fetcher = Fetcher::new(FetchConfig::default(), 0);
+        let fetcher = Fetcher::new(FetchLimits::default(), 0);
         let mut server = Server::new(limits.clone(), Box::new(is_trusted), fetcher, Box::new(|| Duration::ZERO));
         server.set_max(ListenerId(0), limits.connections);
         server.set_max(ListenerId(1), 3);

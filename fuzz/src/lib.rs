@@ -11,7 +11,6 @@ pub mod block_file;
 pub mod chain_part;
 pub mod configuration;
 pub mod connections;
-pub mod dns;
 pub mod entities;
 pub mod event_stream;
 pub mod http_request;
@@ -41,7 +40,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 26] = [
+pub const TARGETS: [(&str, Check); 25] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -65,7 +64,6 @@ pub const TARGETS: [(&str, Check); 26] = [
     ("sockjs_sessions", sockjs_sessions::check),
     ("peer_machine", peer_machine::check),
     ("peer_wire", peer_wire::check),
-    ("dns", dns::check),
     ("offline_files", offline_files::check),
     ("store_files", store_files::check),
 ];

@@ -1,10 +1,12 @@
-//! The event loop: connects sockets, clocks, DNS, randomness and signals with the node's state machine.
+//! The event loop: connects sockets, clocks, helper processes, randomness and signals with the node's state machine.
 
-mod disk_helper;
+mod disk_sync;
+mod helper;
 mod process;
+mod resolver;
 mod settings;
 
-pub use self::disk_helper::run_if_helper;
+pub use self::helper::run_if_helper;
 pub use self::process::{forbid_core_dumps, memory_limit, uptime};
 
 use std::fs::{self, File};
@@ -13,8 +15,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use self::disk_helper::DiskHelper;
+use self::disk_sync::DiskSync;
 use self::process::SystemdNotifier;
+use self::resolver::Resolvers;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
 use crate::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress};
 use crate::clock::NetworkClock;
@@ -86,8 +89,8 @@ struct RunContext<'a> {
     signals: Signals,
     systemd: SystemdNotifier,
     active: ActiveSettings<'a>,
-    /// Waits for the disk.
-    disk: DiskHelper<'a>,
+    disk: DiskSync<'a>,
+    resolvers: Resolvers,
     kept_peers: KeptPeersFile,
     /// Progress that is shown, and how.
     progress: Option<(BlockProgress, ProgressMeter)>,
@@ -110,19 +113,21 @@ pub fn run(
     let (store, nemesis) = commands::open_with_nemesis(&settings, system)?;
     store.time_commits(process::uptime);
     let seed = random_seed()?;
-    let (mut reactor, addresses) = settings::open(&settings, &seed)?;
+    let (mut reactor, addresses) = settings::open(&settings)?;
     // The system may have chosen the ports.
     (settings.http.port, settings.websocket.port) = (addresses.http.port(), addresses.websocket.port());
     if settings.endpoint.protocol == "http" {
         settings.endpoint.port = addresses.http.port().into();
     }
     let importer = prepare_import(&store, &settings, nemesis, files, &reactor)?;
-    let disk = DiskHelper::start(&store, reactor.registry(), reactor.time().monotonic).map_err(NodeError::System)?;
+    let disk = DiskSync::start(&store, reactor.registry(), reactor.time().monotonic).map_err(NodeError::System)?;
+    let resolvers = Resolvers::new(reactor.registry()).map_err(NodeError::System)?;
     let mut context = RunContext {
         signals: signals(&reactor)?,
         systemd: SystemdNotifier::from_env(),
         active: ActiveSettings::new(&settings, known, reread),
         disk,
+        resolvers,
         kept_peers: KeptPeersFile::of(&settings.data),
         progress: None,
     };
@@ -170,11 +175,13 @@ fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext
         context.systemd.notify_ready();
         context.systemd.notify_alive(reactor.time().monotonic, || node.status_line());
         let ready = reactor.poll(poll_timeout, node).map_err(NodeError::System)?;
-        if ready.is_ready(disk_helper::TOKEN) {
-            context.disk.read_replies();
+        if ready.is_ready(disk_sync::TOKEN) {
+            context.disk.read_answers();
         }
         elapsed = reactor.tick(node, budget.units(), elapsed);
-        context.disk.request_sync(reactor.time().monotonic);
+        let now = reactor.time().monotonic;
+        context.disk.request_sync(now);
+        context.resolvers.work(reactor.names(), now);
         if reactor.has_work() {
             budget.observe(elapsed);
         }

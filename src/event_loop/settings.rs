@@ -1,12 +1,11 @@
 //! What the settings do to the running program: listeners, limits, known peers, and a reload of them.
 
 use std::error::Error;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use super::{NodeError, process};
 use crate::config::{Bind, LocalAddresses, ReloadEffect, SettingChange, Settings};
-use crate::net::fetch::{DnsConfig, FetchConfig, FetchLimits};
+use crate::net::fetch::FetchLimits;
 use crate::net::{self, Reactor, service::ListenerId};
 use crate::node::{self, PreTrustedPeer};
 
@@ -17,7 +16,7 @@ pub struct Addresses {
 }
 
 /// Opens the ports.
-pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses), NodeError> {
+pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), NodeError> {
     let (max_connections, fetches) = process::raise_descriptor_limit();
     let limits = &settings.limits;
     let connections = limits.connections.min(max_connections);
@@ -28,7 +27,9 @@ pub fn open(settings: &Settings, seed: &[u8; 32]) -> Result<(Reactor, Addresses)
             limits.connections
         );
     }
-    let reactor = Reactor::new(net_limits(settings, connections), trusted(settings), fetch_config(fetches, seed));
+    let defaults = FetchLimits::default();
+    let fetch_limits = FetchLimits { connections: defaults.connections.min(fetches), ..defaults };
+    let reactor = Reactor::new(net_limits(settings, connections), trusted(settings), fetch_limits);
     let mut reactor = reactor.map_err(NodeError::System)?;
     let [(_, max_http), (_, max_websocket)] = connection_limits(settings, connections);
     let (http, websocket) = (&settings.http, &settings.websocket);
@@ -79,16 +80,6 @@ fn connection_limits(settings: &Settings, connections: usize) -> [(ListenerId, u
     let limits = &settings.limits;
     let share = |own: usize| own.min(scaled_limit(connections, limits.connections, own));
     [(node::HTTP, share(limits.http_connections())), (node::WEBSOCKET, share(limits.websocket_connections()))]
-}
-
-/// Returns the settings of requests to other servers. DNS follows the system's files, which are read once.
-fn fetch_config(max_fetches: usize, seed: &[u8; 32]) -> FetchConfig {
-    let [hosts, resolvers] =
-        ["/etc/hosts", "/etc/resolv.conf"].map(|path| fs::read_to_string(path).unwrap_or_default());
-    let limits = FetchLimits::default();
-    let (connections, queries) = (limits.connections.min(max_fetches / 2 + 1), limits.queries.min(max_fetches / 2 + 1));
-    let dns = DnsConfig::parse(&hosts, &resolvers);
-    FetchConfig { limits: FetchLimits { connections, queries, ..limits }, dns, seed: *seed }
 }
 
 /// Returns the part of `connections` for an interface that may use `own` of `configured`.

@@ -12,7 +12,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token};
 use socket2::SockRef;
 
-use super::fetch::{FetchConfig, Fetcher};
+use super::fetch::{FetchLimits, Fetcher, Names};
 use super::limits::{IsTrustedProxy, Limits};
 use super::metrics::Stats;
 use super::send_queue::SharedBytesCounter;
@@ -73,9 +73,9 @@ pub struct Reactor {
 
 impl Reactor {
     /// Returns a reactor without listeners. `is_trusted` selects the proxies whose forwarding headers are believed;
-    /// `fetch_config` configures requests to other servers.
-    pub fn new(limits: Limits, is_trusted: IsTrustedProxy, fetch_config: FetchConfig) -> io::Result<Self> {
-        let fetcher = Fetcher::new(fetch_config, FIRST_FETCH);
+    /// `fetch_limits` are those of requests to other servers.
+    pub fn new(limits: Limits, is_trusted: IsTrustedProxy, fetch_limits: FetchLimits) -> io::Result<Self> {
+        let fetcher = Fetcher::new(fetch_limits, FIRST_FETCH);
         let (now, sweep_interval) = (Instant::now(), limits.sweep_interval());
         Ok(Self {
             poll: Poll::new()?,
@@ -123,6 +123,11 @@ impl Reactor {
     /// readiness.
     pub fn registry(&self) -> &Registry {
         self.poll.registry()
+    }
+
+    /// Returns the host names of requests to other servers.
+    pub fn names(&mut self) -> &mut Names {
+        &mut self.server.fetcher.names
     }
 
     /// Returns the pool that counts shared bytes for [`Limits::shared_bytes`].

@@ -25,7 +25,7 @@
 //! first transaction of each opening, so that nothing is committed in another run than the recorded one. A store
 //! without a record is used as it is: it was written by a version that waited for the disk.
 //!
-//! A helper process, if there is one, does the waiting (`src/event_loop/disk_helper.rs`): it synchronises the data
+//! A helper process, if there is one, does the waiting (`src/event_loop/disk_sync.rs`): it synchronises the data
 //! file; then the record is written here, and the helper synchronises that. No other commit is made before both answers
 //! ([`Store::poll_sync`] reports this). A transaction may be built meanwhile, as it writes to free pages only. A
 //! caller that cannot wait for answers synchronises here ([`Durability::sync_and_record`]), and later answers are ignored. The

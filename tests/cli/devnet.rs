@@ -266,6 +266,18 @@ fn another_node_joins_with_the_exported_settings() {
         client.block(4).json()
     });
     assert_eq!(one, two);
+
+    // A helper process looks up the name of its peer.
+    drop(joined);
+    fs::remove_file(third.path("peers-config_devnet.json")).unwrap();
+    let peer = format!("localhost:{}", first.http.port());
+    let named = Node::start(["--config", &third.text(names[0]), "--data", &third.text("store"), "--peer", &peer]);
+    wait_for("the named node", || (!active_peers(named.http, "/endpoint/host").is_empty()).then_some(()));
+    let process = named.process.id();
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    let mut commands =
+        children.split_whitespace().map(|child| fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap());
+    assert!(commands.any(|command| command.contains("helper-resolver")), "{children}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use nisd::net::fetch::{FetchConfig, Fetcher};
+use nisd::net::fetch::{FetchLimits, Fetcher};
 use nisd::net::service::{ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service};
 use nisd::net::websocket::handshake;
 use nisd::net::{Limits, Readiness, Server, SharedBytes, Socket, Stats};
@@ -189,7 +189,7 @@ impl Harness {
     /// Like [`Harness::new`], with these trusted proxies.
     fn with_proxies(limits: Limits, proxies: &'static [[u8; 4]]) -> Harness {
         let trusted = |address| proxies.iter().any(|proxy| IpAddr::from(*proxy) == address);
-        let fetcher = Fetcher::new(FetchConfig::default(), 0);
+        let fetcher = Fetcher::new(FetchLimits::default(), 0);
         let mut server = Server::new(limits, Box::new(trusted), fetcher, Box::new(|| Duration::ZERO));
         server.set_max(LISTENER, 1000);
         Harness { server, service: TestService::default(), uptime: Duration::ZERO }

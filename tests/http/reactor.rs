@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nisd::net::fetch::FetchConfig;
+use nisd::net::fetch::FetchLimits;
 use nisd::net::service::{
     ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message as Frame, Progress, Service,
 };
@@ -149,7 +149,7 @@ impl Server {
         let (bound, address) = channel();
         // Everything that belongs to the reactor stays in its thread.
         let thread = std::thread::spawn(move || {
-            let mut reactor = Reactor::new(limits, Box::new(|_| false), FetchConfig::default()).unwrap();
+            let mut reactor = Reactor::new(limits, Box::new(|_| false), FetchLimits::default()).unwrap();
             bound.send(reactor.listen(LISTENER, "127.0.0.1:0".parse().unwrap(), max_connections).unwrap()).unwrap();
             let mut echo = Echo { shared: reactor.shared_bytes_counter(), ..Echo::default() };
             let mut stopping: Option<Instant> = None;

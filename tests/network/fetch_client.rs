@@ -2,18 +2,15 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::http::receive_request;
 use mio::{Events, Poll};
 use nisd::net::fetch::{
-    DnsConfig, Endpoint, FetchConfig, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, FetchStats,
-    Fetcher, Method, Response,
+    Endpoint, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, FetchStats, Fetcher, Method, Response,
 };
-use simple_dns::rdata::{A, AAAA, RData};
-use simple_dns::{CLASS, Packet, QTYPE, ResourceRecord, TYPE};
 use socket2::{Domain, Socket, Type};
 
 /// Maximum wait of all tests.
@@ -40,6 +37,17 @@ struct Driver {
     max_held: usize,
 }
 
+/// Returns the addresses of a name.
+fn look_up(name: &str) -> Result<Vec<IpAddr>, String> {
+    let (four, six) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+    match name {
+        "four.test" => Ok(vec![four]),
+        "six.test" => Ok(vec![six]),
+        "both.test" => Ok(vec![six, four]),
+        _ => Err("unknown".to_owned()),
+    }
+}
+
 struct Outcome {
     result: Result<FetchResponse, FetchError>,
     took: Duration,
@@ -47,14 +55,9 @@ struct Outcome {
 
 impl Driver {
     fn new(limits: FetchLimits) -> Self {
-        Self::with_dns(limits, DnsConfig::parse("", ""))
-    }
-
-    fn with_dns(limits: FetchLimits, names: DnsConfig) -> Self {
-        let fetcher = Fetcher::new(FetchConfig { limits, dns: names, seed: [3; 32] }, FIRST_TOKEN);
         Self {
             poll: Poll::new().unwrap(),
-            fetcher,
+            fetcher: Fetcher::new(limits, FIRST_TOKEN),
             began: Instant::now(),
             started: HashMap::new(),
             last_id: 0,
@@ -83,6 +86,9 @@ impl Driver {
             self.fetcher.set_readiness(event);
         }
         self.fetcher.work(self.poll.registry(), now);
+        while let Some(name) = self.fetcher.names.next_lookup() {
+            self.fetcher.names.on_lookup(&name, look_up(&name), now);
+        }
         self.max_held = self.max_held.max(self.fetcher.held_bytes());
         while let Some((id, result)) = self.fetcher.next_completed() {
             let took = self.started.remove(&id).expect("one outcome").elapsed();
@@ -295,44 +301,15 @@ fn a_thousand_requests_to_fifty_servers_end_within_their_limits() {
     assert_eq!((stats.started, stats.ended, stats.waiting), (1000, 1000, 0));
 }
 
-/// Starts a name server that knows `four.test` at 127.0.0.1 and `six.test` at ::1.
-fn name_server() -> SocketAddr {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap();
-    thread::spawn(move || {
-        let mut buffer = [0; 1500];
-        while let Ok((count, from)) = socket.recv_from(&mut buffer) {
-            let query = Packet::parse(&buffer[..count]).unwrap();
-            let mut reply = Packet::parse(&buffer[..count]).unwrap().into_reply();
-            let question = query.questions[0].clone();
-            let data = match (question.qname.to_string().as_str(), question.qtype) {
-                ("four.test", QTYPE::TYPE(TYPE::A)) => Some(RData::A(A::from(Ipv4Addr::LOCALHOST))),
-                ("six.test", QTYPE::TYPE(TYPE::AAAA)) => Some(RData::AAAA(AAAA::from(Ipv6Addr::LOCALHOST))),
-                _ => None,
-            };
-            let record = |data| ResourceRecord::new(question.qname.clone(), CLASS::IN, 60, data);
-            reply.answers.extend(data.map(record));
-            reply.questions = query.questions.clone();
-            socket.send_to(&reply.build_bytes_vec_compressed().unwrap(), from).unwrap();
-        }
-    });
-    address
-}
-
-fn driver_with(servers: Vec<SocketAddr>) -> Driver {
-    let mut names = DnsConfig::parse("127.0.0.1 filed.test\n", "");
-    (names.servers, names.timeout, names.attempts) = (servers, Duration::from_millis(200), 2);
-    Driver::with_dns(FetchLimits::default(), names)
-}
-
 #[test]
-fn hosts_of_both_address_families_are_reached_by_name_though_a_name_server_is_unreachable() {
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut driver = driver_with(vec![nobody, name_server()]);
+fn hosts_of_both_address_families_are_reached_by_name_and_an_unknown_name_fails() {
+    let mut driver = Driver::new(FetchLimits::default());
     let [four, six] = ["127.0.0.1:0", "[::1]:0"].map(|address| answering_at(address, SIZED).port);
-    for (name, port) in [("four.test", four), ("FOUR.test.", four), ("six.test", six), ("filed.test", four)] {
+    for (name, port) in [("four.test", four), ("FOUR.test", four), ("six.test", six), ("both.test", four)] {
         let outcome = driver.fetch(get_from(name, port));
         assert!(GOOD(&outcome.result), "{name}: {:?}", outcome.result);
         assert!(outcome.took < MAX_DELAY, "{name}: {:?}", outcome.took);
     }
+    let outcome = driver.fetch(get_from("nowhere.test", four));
+    assert!(matches!(outcome.result, Err(FetchError::UnknownHost(reason)) if reason == "unknown"));
 }

@@ -1,9 +1,9 @@
 //! The client: requests, the servers they go to, connections and timers.
 //!
-//! Each connection serves one request at a time, from DNS to the response, and is kept for the next one of the same host
+//! Each connection serves one request at a time, from the name of the host to the response, and is kept for the next one of the same host
 //! while it is idle. As in the reactor, sockets are registered once, edge-triggered; readiness is remembered until the
 //! socket is exhausted, and a socket that has used its budget of a call is queued for the next. The slot of a connection
-//! is the offset of its token; those of DNS queries follow.
+//! is the offset of its token.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Write};
@@ -17,11 +17,9 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use slab::Slab;
 
-use super::dns::{Resolution, Resolver};
+use super::names::{Names, Resolution};
 use super::response::{CompleteResponse, ResponseReader};
-use super::{
-    Endpoint, FetchConfig, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, Response, request_head,
-};
+use super::{Endpoint, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, Response, request_head};
 use crate::net::socket::{Readiness, SHORT_IS_EXHAUSTED};
 
 /// Addresses of a host to try for one request.
@@ -33,7 +31,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// Approximate limit on bytes read, and limit on sockets handled, per call of [`Fetcher::work`].
 const BYTES_PER_CALL: usize = 128 * 1024;
 const SOCKETS_PER_CALL: usize = 8;
-/// Connections opened, and DNS queries sent, per call of [`Fetcher::work`].
+/// Connections opened per call of [`Fetcher::work`].
 const NEW_SOCKETS_PER_CALL: usize = 2;
 
 /// A completed request.
@@ -113,8 +111,6 @@ pub struct FetchStats {
     pub held_bytes: usize,
     /// Connection attempts.
     pub attempts: u64,
-    /// DNS queries sent.
-    pub dns_queries: u64,
     /// Requests started.
     pub started: u64,
     /// Requests whose outcome was delivered; cancelled ones are not counted.
@@ -140,8 +136,8 @@ pub struct Fetcher {
     connections: Slab<Connection>,
     /// Connections whose next address is to be tried.
     to_connect: VecDeque<usize>,
-    /// Looks up the hosts of connections; the slot of a connection is the requester.
-    resolver: Resolver,
+    /// Addresses of the hosts of connections; the slot of a connection is the requester.
+    pub names: Names,
     /// Token offsets of sockets with something to do.
     ready: VecDeque<usize>,
     completed: VecDeque<FetchOutcome>,
@@ -151,10 +147,9 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// Returns a fetcher that uses tokens from `first_token` on.
-    pub fn new(config: FetchConfig, first_token: usize) -> Self {
-        let FetchConfig { limits, dns, seed } = config;
+    pub fn new(limits: FetchLimits, first_token: usize) -> Self {
         Self {
-            resolver: Resolver::new(dns, &seed, limits.queries, limits.cached_names),
+            names: Names::new(limits.cached_names),
             limits,
             first_token,
             requests: HashMap::new(),
@@ -171,7 +166,7 @@ impl Fetcher {
 
     /// Returns the range of its tokens.
     pub fn tokens(&self) -> Range<usize> {
-        self.first_token..self.first_token + self.limits.connections + self.limits.queries
+        self.first_token..self.first_token + self.limits.connections
     }
 
     /// Starts a request. Nothing is sent before the next [`work`](Self::work).
@@ -225,27 +220,14 @@ impl Fetcher {
     /// Handles ready sockets and expired timers, about half a millisecond of work per call.
     pub fn work(&mut self, registry: &Registry, now: Duration) {
         self.handle_timeouts(now);
-        self.resolver.handle_timeouts(now);
         let mut bytes_left = BYTES_PER_CALL;
         for _ in 0..self.ready.len().min(SOCKETS_PER_CALL) {
             let Some(index) = self.ready.pop_front_if(|_| bytes_left > 0) else { break };
-            let read = match index.checked_sub(self.limits.connections) {
-                None => self.drive_connection(index, now),
-                Some(query) => {
-                    let (read, has_more) = self.resolver.read(query, &mut self.buffer, now);
-                    if has_more {
-                        self.enqueue(index);
-                    }
-                    read
-                }
-            };
-            bytes_left = bytes_left.saturating_sub(read.max(1));
+            bytes_left = bytes_left.saturating_sub(self.drive_connection(index, now).max(1));
         }
-        while let Some((slot, addresses)) = self.resolver.next_resolved() {
+        while let Some((slot, addresses)) = self.names.next_resolved() {
             self.resolved(slot, addresses, now);
         }
-        let first_query = self.first_token + self.limits.connections;
-        self.stats.dns_queries += self.resolver.send_queries(NEW_SOCKETS_PER_CALL, registry, first_query, now);
         for _ in 0..NEW_SOCKETS_PER_CALL {
             let Some((slot, address)) = self.next_attempt() else { break };
             self.stats.attempts += 1;
@@ -262,13 +244,13 @@ impl Fetcher {
 
     /// Returns when [`work`](Self::work) must be called at the latest.
     pub fn next_due(&self) -> Option<Duration> {
-        self.next_timer().map(|(due, _)| due).into_iter().chain(self.resolver.next_due()).min()
+        self.next_timer().map(|(due, _)| due)
     }
 
     /// Returns whether there is work that needs no event.
     pub fn has_work(&self) -> bool {
         let is_waiting = self.ready.is_empty() && self.to_connect.is_empty() && self.completed.is_empty();
-        !is_waiting || self.resolver.has_pending_work()
+        !is_waiting || self.names.has_resolved()
     }
 
     /// Returns a completed request.
@@ -337,7 +319,7 @@ impl Fetcher {
                 Timer::Connection(slot) => match self.connections.get(slot) {
                     Some(connection) if connection.request.is_none() => {
                         let host = connection.host.clone();
-                        self.close(slot, now);
+                        self.close(slot);
                         self.dispatch(&host, now);
                     }
                     _ => self.attempt_failed(slot, ErrorKind::TimedOut.into(), now),
@@ -362,12 +344,12 @@ impl Fetcher {
             let is_own = |slot: &usize| self.connections.get(*slot).is_some_and(|connection| connection.host == *host);
             match self.idle().filter(|(_, slot)| is_own(slot)).max() {
                 // The server just closed its connection, so it will close other idle ones too.
-                Some((_, slot)) if is_retry => drop(self.close(slot, now)),
+                Some((_, slot)) if is_retry => drop(self.close(slot)),
                 Some((_, slot)) => self.assign(slot, now),
-                None if self.may_open_for(host, now) => {
+                None if self.may_open_for(host) => {
                     let slot = self.connections.insert(Connection::new(host.clone()));
                     self.assign(slot, now);
-                    self.resolver.resolve(&host.host, slot, now);
+                    self.names.resolve(&host.host, slot, now);
                 }
                 None => break,
             }
@@ -376,7 +358,7 @@ impl Fetcher {
     }
 
     /// Returns whether a host may have another connection. A host without any is queued if all are in use.
-    fn may_open_for(&mut self, host: &Rc<Endpoint>, now: Duration) -> bool {
+    fn may_open_for(&mut self, host: &Rc<Endpoint>) -> bool {
         let own = self.connections.iter().filter(|(_, connection)| connection.host == *host).count();
         let busy = self.connections.len() - self.idle().count();
         if own >= self.limits.connections_per_host || own > 0 && busy >= self.limits.connections / 2 {
@@ -387,7 +369,7 @@ impl Fetcher {
         }
         if let Some((_, oldest)) = self.idle().min() {
             let other = self.connections.get(oldest).map(|connection| connection.host.clone());
-            self.close(oldest, now);
+            self.close(oldest);
             other.iter().for_each(|other| self.forget_if_unused(other));
             return true;
         }
@@ -427,7 +409,7 @@ impl Fetcher {
     fn resolved(&mut self, slot: usize, addresses: Resolution, now: Duration) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         match addresses {
-            Err(reason) => self.fail(slot, FetchError::UnknownHost(reason.to_owned()), now),
+            Err(reason) => self.fail(slot, FetchError::UnknownHost(reason.to_string()), now),
             Ok(addresses) => {
                 let port = connection.host.port;
                 let good = self.hosts.get(&connection.host).and_then(|host| host.good_address);
@@ -462,6 +444,7 @@ impl Fetcher {
     fn attempt_failed(&mut self, slot: usize, error: io::Error, now: Duration) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         (connection.socket, connection.due) = (None, None);
+        self.names.on_failed_connection(&connection.host.host);
         if let Stage::Connecting { addresses } = &mut connection.stage {
             addresses.pop_front();
             if !addresses.is_empty() {
@@ -554,7 +537,7 @@ impl Fetcher {
         if complete.keep_alive && is_sent && self.hosts_wanting_connection.is_empty() {
             (connection.request, connection.due) = (None, Some(now + self.limits.idle_time));
         } else {
-            self.close(slot, now);
+            self.close(slot);
         }
         self.finish(id, from, Ok(complete.response));
         self.dispatch(&host, now);
@@ -569,7 +552,7 @@ impl Fetcher {
             (Stage::Open { reader, .. }, None) if has_begun => reader.close(),
             (_, cause) => Err(FetchError::Broken(cause.unwrap_or_else(|| ErrorKind::UnexpectedEof.into()))),
         };
-        if let Some(id) = self.close(slot, now) {
+        if let Some(id) = self.close(slot) {
             // The server may have closed a reused connection before it received the request.
             let request =
                 self.requests.get_mut(&id).filter(|request| request.request.is_idempotent && !request.is_retry);
@@ -589,15 +572,15 @@ impl Fetcher {
     /// Closes a connection and fails its request.
     fn fail(&mut self, slot: usize, error: FetchError, now: Duration) {
         let Some(host) = self.connections.get(slot).map(|connection| connection.host.clone()) else { return };
-        if let Some(id) = self.close(slot, now) {
+        if let Some(id) = self.close(slot) {
             self.finish(id, None, Err(error));
         }
         self.dispatch(&host, now);
     }
 
     /// Closes a connection, which also deregisters its socket. Returns its request.
-    fn close(&mut self, slot: usize, now: Duration) -> Option<FetchId> {
-        self.resolver.cancel(slot, now);
+    fn close(&mut self, slot: usize) -> Option<FetchId> {
+        self.names.cancel(slot);
         self.to_connect.retain(|other| *other != slot);
         self.connections.try_remove(slot)?.request
     }
@@ -606,7 +589,7 @@ impl Fetcher {
     fn remove_request(&mut self, id: FetchId, now: Duration) -> Option<Request> {
         let request = self.requests.remove(&id)?;
         match (request.connection, self.hosts.get_mut(&request.host)) {
-            (Some(slot), _) => _ = self.close(slot, now),
+            (Some(slot), _) => _ = self.close(slot),
             (None, Some(host)) => host.queued.retain(|other| *other != id),
             (None, None) => {}
         }

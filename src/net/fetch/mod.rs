@@ -4,16 +4,16 @@
 //! |---|---|
 //! | [`Fetcher`] | requests, connections and timers, driven by an event loop |
 //! | [`ResponseReader`] | parser of responses: pure, used by [`blocking_client`](super::blocking_client) as well |
-//! | `dns` | DNS resolver with the system's files |
+//! | [`Names`] | addresses of host names, which a helper process looks up |
 //!
 //! Redirects are not followed. There is no TLS.
 
-pub mod dns;
 mod fetcher;
+mod names;
 mod response;
 
-pub use dns::DnsConfig;
 pub use fetcher::{FetchStats, Fetcher};
+pub use names::{MAX_ADDRESSES, Names, Resolution};
 pub use response::{CompleteResponse, HEAD_LIMIT, ResponseReader};
 
 use std::net::IpAddr;
@@ -22,24 +22,6 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use thiserror::Error;
-
-/// Configuration of a fetcher.
-#[derive(Clone, Debug)]
-pub struct FetchConfig {
-    /// Limits.
-    pub limits: FetchLimits,
-    /// Configuration of DNS.
-    pub dns: DnsConfig,
-    /// Random bytes, best from the system, that make DNS queries hard to guess.
-    pub seed: [u8; 32],
-}
-
-impl Default for FetchConfig {
-    /// Resolves through a name server on this machine, without randomness.
-    fn default() -> FetchConfig {
-        FetchConfig { limits: FetchLimits::default(), dns: DnsConfig::parse("", ""), seed: [0; 32] }
-    }
-}
 
 /// Id of a request to another server, chosen by its sender. Not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,7 +51,7 @@ pub struct FetchRequest {
     pub body: Rc<[u8]>,
     /// Limit on the bytes of the response body, enforced before they are read if the length is announced.
     pub body_limit: usize,
-    /// Timeout from the call to the complete response, including DNS, connecting and waiting for a connection.
+    /// Timeout from the call to the complete response, including the lookup of the name, connecting and waiting for a connection.
     pub timeout: Duration,
     /// Timeout without a byte from the server once there is a connection.
     pub read_timeout: Duration,
@@ -201,9 +183,7 @@ pub struct FetchLimits {
     /// Time after which an idle connection is closed. Shorter than the 30 s after which servers close theirs, so that a
     /// request rarely meets a closing connection.
     pub idle_time: Duration,
-    /// DNS queries in flight, each on a socket of its own.
-    pub queries: usize,
-    /// Names in the DNS cache.
+    /// Names whose addresses are known.
     pub cached_names: usize,
 }
 
@@ -219,7 +199,6 @@ impl Default for FetchLimits {
             min_rate_window: Duration::from_secs(20),
             connect_time: Duration::from_secs(5),
             idle_time: Duration::from_secs(25),
-            queries: 32,
             cached_names: 1024,
         }
     }

@@ -32,8 +32,7 @@ fn fetch(host: &str) -> FetchRequest {
 
 impl Bench {
     fn new(limits: FetchLimits) -> Self {
-        let config = FetchConfig { limits, ..FetchConfig::default() };
-        Self { fetcher: Fetcher::new(config, 0), now: Duration::ZERO, last: 0 }
+        Self { fetcher: Fetcher::new(limits, 0), now: Duration::ZERO, last: 0 }
     }
 
     fn start(&mut self, request: FetchRequest) -> FetchId {
@@ -344,7 +343,7 @@ fn an_unknown_host_fails_each_of_its_requests() {
     bench.start(fetch("a"));
     bench.start(fetch("a"));
     while let Some(slot) = bench.slots(|stage| matches!(stage, Stage::Resolving)).first() {
-        bench.fetcher.resolved(*slot, Err("there is no such name"), bench.now);
+        bench.fetcher.resolved(*slot, Err("there is no such name".into()), bench.now);
     }
     assert_eq!(bench.done(), [done(1, "UnknownHost"), done(2, "UnknownHost")]);
     bench.assert_empty();
@@ -425,7 +424,7 @@ impl Bench {
             Step::Cancel { id } => self.fetcher.cancel(FetchId(id), self.now),
             Step::Name { is_known } => match self.slots(|stage| matches!(stage, Stage::Resolving)).first() {
                 Some(slot) if is_known => _ = self.resolve(*slot),
-                Some(slot) => self.fetcher.resolved(*slot, Err("unknown"), self.now),
+                Some(slot) => self.fetcher.resolved(*slot, Err("unknown".into()), self.now),
                 None => {}
             },
             Step::Attempt { succeeds } => match self.fetcher.next_attempt() {

@@ -1,0 +1,80 @@
+//! The helper that synchronises the disk. It opens nothing; its files are opened for it alone.
+//!
+//! If the helper cannot be started or has ended, the node waits for the disk itself and answers no client meanwhile.
+
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use mio::{Registry, Token};
+
+use super::helper::{Helper, HelperEvent, Job};
+use crate::store::Store;
+
+/// Poll token of the helper.
+pub const TOKEN: Token = Token(1);
+
+/// The helper of a store.
+pub struct DiskSync<'a> {
+    store: &'a Store,
+    helper: Helper,
+}
+
+impl<'a> DiskSync<'a> {
+    /// Starts the helper of a store.
+    pub fn start(store: &'a Store, registry: &Registry, now: Duration) -> io::Result<DiskSync<'a>> {
+        let mut sync = DiskSync { store, helper: Helper::new(Job::DiskSync, TOKEN, registry)? };
+        sync.try_start(now);
+        Ok(sync)
+    }
+
+    fn try_start(&mut self, now: Duration) {
+        let files = || Ok(self.store.helper_files()?.map(|files| files.map(Stdio::from)));
+        if self.helper.start(files, now) {
+            self.store.set_helper(true);
+        }
+    }
+
+    /// Reads the answers of the helper.
+    pub fn read_answers(&mut self) {
+        while let Some(event) = self.helper.next_event() {
+            self.handle(event);
+        }
+    }
+
+    fn handle(&mut self, event: HelperEvent) {
+        match event {
+            HelperEvent::Answer(answer) => self.store.on_synced(match answer[..] {
+                [0] => Ok(()),
+                [error] => Err(io::Error::from_raw_os_error(error.into())),
+                _ => Err(io::ErrorKind::InvalidData.into()),
+            }),
+            HelperEvent::Ended(why) => {
+                log::warn!(
+                    "the helper process that waits for the disk {why}; the node waits itself until it has another one"
+                );
+                self.store.set_helper(false);
+            }
+        }
+    }
+
+    /// Requests the next synchronisation that the store needs. Starts another helper if none is running and one is due.
+    pub fn request_sync(&mut self, now: Duration) {
+        if !self.helper.is_running() {
+            self.try_start(now);
+        }
+        if self.helper.is_running()
+            && let Some(file) = self.store.next_sync()
+            && let Err(why) = self.helper.ask(&[file as u8], now)
+        {
+            self.handle(HelperEvent::Ended(why));
+        }
+    }
+}
+
+impl Drop for DiskSync<'_> {
+    /// On exit the node waits for the disk itself; the helper ends when its socket closes.
+    fn drop(&mut self) {
+        self.store.set_helper(false);
+    }
+}

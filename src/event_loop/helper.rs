@@ -1,0 +1,270 @@
+//! Helper processes: they wait, so that the node does not.
+//!
+//! A helper is this program, started with an internal argument that names its job. Its standard error is a socket. The
+//! node writes a request of up to [`MAX_MESSAGE`] bytes, behind a byte with the length, and the helper answers it in the
+//! same form; a helper has one request at a time. A helper decides nothing and ends when the node does, for whatever
+//! reason. It may die at any moment.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use mio::net::UnixStream;
+use mio::{Interest, Registry, Token};
+use rustix::fs::FileType;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::resolver;
+use crate::store::SyncFile;
+
+/// Longest request and longest answer in bytes.
+pub const MAX_MESSAGE: usize = 255;
+/// What a helper does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Synchronises the file that a request names by one byte. The answer is a byte: 0, or the number of the system's
+    /// error. Standard input is the data file of the store, standard output the record of what is durable.
+    DiskSync,
+    /// Looks up the host name that a request is. See [`resolver`] for the answer.
+    Resolver,
+}
+
+impl Job {
+    /// Returns the argument that makes a process a helper with this job.
+    fn argument(self) -> &'static str {
+        match self {
+            Job::DiskSync => "helper-disk-sync",
+            Job::Resolver => "helper-resolver",
+        }
+    }
+
+    /// Returns what the helper does, and what follows if it cannot be started.
+    fn purpose(self) -> (&'static str, &'static str) {
+        match self {
+            Job::DiskSync => ("wait for the disk", "the node does, and requests wait meanwhile"),
+            Job::Resolver => ("look up host names", "peers are reached by their addresses only"),
+        }
+    }
+
+    /// Returns the minimum time between two starts. A resolver that does not answer is replaced.
+    fn start_interval(self) -> Duration {
+        match self {
+            Job::DiskSync => Duration::from_secs(60),
+            Job::Resolver => Duration::from_secs(1),
+        }
+    }
+}
+
+/// An event of a helper.
+#[derive(Debug, PartialEq, Eq)]
+pub enum HelperEvent {
+    /// The answer to the request.
+    Answer(Vec<u8>),
+    /// The helper has ended, for this reason; the request is lost.
+    Ended(String),
+}
+
+/// A helper process, if it is running.
+pub struct Helper {
+    job: Job,
+    token: Token,
+    registry: Registry,
+    running: Option<Running>,
+    /// A process that has ended or is ending; another one is started only after its exit.
+    exiting: Option<Child>,
+    next_start: Duration,
+    /// Whether the failure to start was logged.
+    failure_logged: bool,
+}
+
+struct Running {
+    child: Child,
+    socket: UnixStream,
+    /// The answer as far as it has arrived, with its length.
+    received: Vec<u8>,
+    /// When the request was written that is not answered.
+    asked_at: Option<Duration>,
+}
+
+impl Helper {
+    /// Returns a helper that is not running. `token` is that of its socket.
+    pub fn new(job: Job, token: Token, registry: &Registry) -> io::Result<Helper> {
+        let registry = registry.try_clone()?;
+        let next_start = Duration::ZERO;
+        Ok(Helper { job, token, registry, running: None, exiting: None, next_start, failure_logged: false })
+    }
+
+    /// Returns whether the helper is running.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Returns when the request was written that the helper is working on.
+    pub fn asked_at(&self) -> Option<Duration> {
+        self.running.as_ref()?.asked_at
+    }
+
+    /// Starts the process, unless it runs, an earlier one is still exiting, or the last start was a moment ago. `files`
+    /// are its standard input and output, or nothing if there is no work for it. `now` is the time since the start of
+    /// the program. Returns whether it was started; a failure is logged once.
+    pub fn start(&mut self, files: impl FnOnce() -> Result<Option<[Stdio; 2]>, Box<dyn Error>>, now: Duration) -> bool {
+        // The exit may take long if the process waits for a dead disk.
+        self.exiting.take_if(|child| !matches!(child.try_wait(), Ok(None)));
+        if self.running.is_some() || self.exiting.is_some() || now < self.next_start {
+            return false;
+        }
+        self.next_start = now + self.job.start_interval();
+        match files().and_then(|files| files.map(|files| self.spawn(files)).transpose()) {
+            Ok(running) => {
+                self.running = running;
+                self.failure_logged = false;
+                self.running.is_some()
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.failure_logged, true) {
+                    let (purpose, consequence) = self.job.purpose();
+                    log::warn!("no helper process can {purpose} ({error}): {consequence}");
+                }
+                false
+            }
+        }
+    }
+
+    fn spawn(&self, [input, output]: [Stdio; 2]) -> Result<Running, Box<dyn Error>> {
+        let (ours, theirs) = BlockingStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let mut command = Command::new(own_program()?);
+        command.arg(self.job.argument()).current_dir("/");
+        command.stdin(input).stdout(output).stderr(OwnedFd::from(theirs));
+        let child = command.spawn()?;
+        // The command holds a copy of the helper's end of the socket; dropping it closes the copy.
+        drop(command);
+        let mut socket = UnixStream::from_std(ours);
+        self.registry.register(&mut socket, self.token, Interest::READABLE)?;
+        Ok(Running { child, socket, received: Vec::new(), asked_at: None })
+    }
+
+    /// Writes a request of at most [`MAX_MESSAGE`] bytes; the helper must be running and idle. The error says why the
+    /// helper has ended.
+    pub fn ask(&mut self, request: &[u8], now: Duration) -> Result<(), String> {
+        let Some(running) = &mut self.running else { return Err("is not running".to_owned()) };
+        running.asked_at = Some(now);
+        // The socket has space: at most one request is in flight.
+        write_message(&mut running.socket, request).map_err(|error| {
+            self.end();
+            format!("cannot be written to ({error})")
+        })
+    }
+
+    /// Returns the next event, once the socket is readable.
+    pub fn next_event(&mut self) -> Option<HelperEvent> {
+        let running = self.running.as_mut()?;
+        let why = loop {
+            if let Some((length, answer)) = running.received.split_first()
+                && answer.len() >= usize::from(*length)
+            {
+                running.asked_at = None;
+                return Some(HelperEvent::Answer(running.received.drain(..=answer.len()).skip(1).collect()));
+            }
+            let mut buffer = [0; MAX_MESSAGE + 1];
+            match running.socket.read(&mut buffer) {
+                Ok(0) => break "has ended".to_owned(),
+                Ok(count) => running.received.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => break format!("cannot be read from ({error})"),
+            }
+        };
+        self.end();
+        Some(HelperEvent::Ended(why))
+    }
+
+    /// Ends the process.
+    pub fn end(&mut self) {
+        if let Some(Running { mut child, .. }) = self.running.take() {
+            let _ = child.kill();
+            self.exiting = Some(child);
+        }
+    }
+}
+
+/// Returns the path of this program, even if its file was replaced since it was started.
+fn own_program() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+}
+
+fn write_message(socket: &mut impl Write, message: &[u8]) -> io::Result<()> {
+    let length = u8::try_from(message.len()).map_err(|_| ErrorKind::InvalidInput)?;
+    socket.write_all(&[&[length], message].concat())
+}
+
+/// Runs a helper, if this process was started as one: its only argument is that of a job, and its standard error is a
+/// socket.
+pub fn run_if_helper<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Option<ExitCode> {
+    let mut arguments = arguments.into_iter().skip(1);
+    let argument = arguments.next()?;
+    let job = [Job::DiskSync, Job::Resolver].into_iter().find(|job| argument.as_ref() == job.argument())?;
+    let is_socket = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+    let is_helper = arguments.next().is_none() && rustix::fs::fstat(io::stderr()).is_ok_and(is_socket);
+    is_helper.then(|| serve(job).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
+}
+
+fn serve(job: Job) -> io::Result<()> {
+    // Signals are for the node: it stops after its last writes, and the helper stops with it.
+    let ignored = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, ignored.clone())?;
+    }
+    let own = |stream: &dyn AsFd| stream.as_fd().try_clone_to_owned();
+    let (data, record) = (File::from(own(&io::stdin())?), File::from(own(&io::stdout())?));
+    let mut node = BlockingStream::from(own(&io::stderr())?);
+    let (mut length, mut buffer) = ([0], [0; MAX_MESSAGE]);
+    loop {
+        match node.read_exact(&mut length) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            result => result?,
+        }
+        let request = &mut buffer[..usize::from(length[0])];
+        node.read_exact(request)?;
+        let answer = match job {
+            Job::DiskSync => {
+                let result = match request {
+                    [file] if *file == SyncFile::Data as u8 => data.sync_data(),
+                    [file] if *file == SyncFile::Record as u8 => record.sync_data(),
+                    _ => Err(ErrorKind::InvalidInput.into()),
+                };
+                vec![result.map_or_else(|error| errno_byte(&error), |()| 0)]
+            }
+            Job::Resolver => resolver::encode(&look_up(request)),
+        };
+        write_message(&mut node, &answer)?;
+    }
+}
+
+/// Looks up a name by the means of the system.
+fn look_up(name: &[u8]) -> Result<Vec<IpAddr>, String> {
+    let name = std::str::from_utf8(name).map_err(|error| error.to_string())?;
+    let addresses = (name, 0).to_socket_addrs().map_err(|error| error.to_string())?;
+    let mut found = Vec::new();
+    for address in addresses.map(|address| address.ip()) {
+        if !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the number of an error as a byte; `EIO` if it has none that fits.
+fn errno_byte(error: &io::Error) -> u8 {
+    let number = error.raw_os_error().and_then(|number| u8::try_from(number).ok()).filter(|number| *number > 0);
+    number.unwrap_or(rustix::io::Errno::IO.raw_os_error() as u8)
+}
