@@ -103,15 +103,23 @@ impl<'s> Import<'s> {
 }
 
 impl<'s> Node<'s> {
-    /// Returns whether blocks are imported or downloaded, and nothing else holds the right to change the chain.
+    /// Returns whether an import holds the right to change the chain. That of a download holds it from its first block on,
+    /// while blocks arrive.
+    pub(super) fn imports(&self) -> bool {
+        self.import.is_some()
+    }
+
+    /// Returns whether blocks are imported, or can be once they arrive.
     pub(super) fn may_import(&self) -> bool {
-        match &self.import {
-            Some(import) if !import.is_download() => true,
-            _ => {
-                let is_ahead = self.download().is_some();
-                is_ahead && !self.block_processor.holds_chain()
-            }
-        }
+        self.imports() || (self.download().is_some() && !self.block_processor.holds_chain())
+    }
+
+    /// Returns whether this node is far behind and downloads blocks: its own blocks would replace none of these.
+    pub(super) fn is_catching_up(&self, time: Timestamp) -> bool {
+        let chain = &self.network.chain;
+        let rewritable = chain.rewrite_limit.saturating_mul(u64::from(chain.target_time));
+        let age = u64::try_from(time.0.saturating_sub(self.tip_time.0)).unwrap_or(0);
+        self.download().is_some() && age > rewritable
     }
 
     fn download(&self) -> Option<&BlockDownload> {
@@ -124,12 +132,12 @@ impl<'s> Node<'s> {
         self.peers.iter_mut().for_each(|peers| peers.end_block_download(rejection, present));
     }
 
-    /// Returns when the import has work even if no block arrives.
+    /// Returns when the import has work even if no block arrives. A download without an import has its own timers.
     pub(super) fn import_due(&self) -> Duration {
         match (&self.import, self.missing_since) {
-            (_, None) => Duration::ZERO,
-            (Some(_), Some(since)) => since + COMMIT_AFTER,
+            (Some(import), Some(since)) if import.is_download() => since + COMMIT_AFTER,
             (None, Some(_)) => Duration::MAX,
+            _ => Duration::ZERO,
         }
     }
 
@@ -147,7 +155,7 @@ impl<'s> Node<'s> {
 
     /// Imports the blocks of files or those that have arrived, within the budget.
     pub(super) fn import_blocks(&mut self, budget: &mut Budget, now: LoopTime) -> Result<(), StoreError> {
-        while !budget.is_exhausted() {
+        while self.may_import() && !budget.is_exhausted() {
             let can_continue = match self.import.as_ref().is_none_or(Import::needs_block) {
                 true => self.take_next_block(budget, now)?,
                 false => self.run_import(budget, now)?,
@@ -173,8 +181,15 @@ impl<'s> Node<'s> {
             (Some(NextBlock::Working), _) => {}
             (Some(NextBlock::Waiting), import) => {
                 let since = *self.missing_since.get_or_insert(now.monotonic);
+                let Some(import) = import else { return Ok(false) };
+                let download = self.peers.as_ref().and_then(|peers| peers.block_download.as_ref());
+                if download.is_none_or(|download| download.is_late(now.monotonic)) {
+                    // Others may change the chain until the next block arrives.
+                    import.is_complete = true;
+                    return Ok(true);
+                }
                 let is_due = now.monotonic >= since + COMMIT_AFTER;
-                if let Some(import) = import.as_mut().filter(|_| is_due) {
+                if is_due {
                     // The imported blocks are committed while none arrives, and then made durable.
                     self.missing_since = Some(now.monotonic);
                     if !import.importer.request_commit() {
@@ -195,11 +210,11 @@ impl<'s> Node<'s> {
     /// Starts the import of a download with its first block.
     fn start_download_import(&mut self, block: Block, now: LoopTime) -> Result<(), StoreError> {
         let Some(download) = self.download() else { return Ok(()) };
-        let (base, target, trusted_below) = (download.base, download.target, download.trusted_below());
+        let (target, trusted_below) = (download.target, download.trusted_below());
         let store = self.reader.store();
         let last = tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
-        if last.hash != base.hash {
-            // Our chain has changed since it was compared with the peer's.
+        if block.previous_hash != last.hash {
+            // Our chain has changed since it was compared with the peer's, or while no block arrived.
             self.end_download(None, now);
             return Ok(());
         }
@@ -222,7 +237,7 @@ impl<'s> Node<'s> {
             Ok(ImportProgress::Committed { first, last }) => self.on_committed(first, last)?,
             Ok(ImportProgress::Done) => {
                 self.import = None;
-                if is_download {
+                if is_download && self.download().is_some_and(|download| download.outcome.is_some()) {
                     self.end_download(None, now);
                 }
             }

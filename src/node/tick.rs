@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::block_processor::BlockOrigin;
 use super::query_context::QueryContext;
-use super::{Import, Node, UNITS_PER_STEP};
+use super::{Node, UNITS_PER_STEP};
 use crate::api::MempoolEvent;
 use crate::budget::Budget;
 use crate::chain::{ChainSnapshot, ChainUpdate, ConfirmedBlock};
@@ -26,7 +26,7 @@ impl Node<'_> {
         self.import.iter_mut().for_each(|import| import.observe_slice(last_tick, is_idle, now.monotonic));
         if now.monotonic >= self.read_backoff.retry_at() {
             let changed = match now.monotonic >= self.write_backoff.retry_at() {
-                true => self.change_chain(Budget::new(budget), now),
+                true => self.change_chain(budget, now),
                 false => Ok(()),
             };
             match (self.work(budget, now, effects), changed) {
@@ -97,18 +97,20 @@ impl Node<'_> {
         !self.mempool.has_work() && !self.broker.is_behind()
     }
 
-    /// Imports blocks, harvests, or processes blocks of peers; only one of them may change the chain at a time. Does
-    /// nothing while the store waits for the disk.
-    fn change_chain(&mut self, mut budget: Budget, now: LoopTime) -> Result<(), StoreError> {
+    /// Imports blocks, harvests, or processes blocks of peers; only one of them may change the chain at a time. A download
+    /// without a block at hand keeps nobody waiting. Does nothing while the store waits for the disk.
+    fn change_chain(&mut self, budget: u32, now: LoopTime) -> Result<(), StoreError> {
         if self.reader.store().waits_for_disk() {
             return Ok(());
         }
         // Takes the snapshot that everything reads until the commit below is durable.
         self.reader.snapshot()?;
-        if self.may_import() {
-            return self.import_blocks(&mut budget, now);
+        self.import_blocks(&mut Budget::new(budget), now)?;
+        if self.imports() {
+            return Ok(());
         }
-        if !self.block_processor.holds_chain() {
+        let mut budget = Budget::new(budget);
+        if !self.block_processor.holds_chain() && !self.is_catching_up(self.time(now)) {
             self.harvest(&mut budget, now)?;
         }
         self.process_blocks(&mut budget, now)
@@ -232,14 +234,22 @@ impl Node<'_> {
     /// Returns when the next tick is due.
     fn next_tick(&self, now: LoopTime) -> Duration {
         let may_publish_blocks = !self.mempool.has_work();
-        let next_harvest = self.harvester.due().max(self.harvest_blocked_until(now));
-        let changes_chain = self.may_import() || self.harvester.has_work() || self.block_processor.has_work();
-        let for_chain = match changes_chain {
+        let for_chain = if self.reader.store().waits_for_disk() {
             // A tick follows when the disk is done.
-            _ if self.reader.store().waits_for_disk() => Duration::MAX,
-            _ if self.may_import() && self.import.as_ref().is_none_or(Import::is_download) => self.import_due(),
-            true => now.monotonic,
-            false => next_harvest,
+            Duration::MAX
+        } else if self.imports() {
+            self.import_due()
+        } else {
+            let next_harvest = if self.is_catching_up(self.time(now)) {
+                Duration::MAX
+            } else if self.harvester.has_work() {
+                now.monotonic
+            } else {
+                self.harvester.due().max(self.harvest_blocked_until(now))
+            };
+            let next_block = if self.block_processor.has_work() { now.monotonic } else { Duration::MAX };
+            let import = if self.may_import() { self.import_due() } else { Duration::MAX };
+            next_harvest.min(next_block).min(import)
         };
         let for_chain = for_chain.max(self.write_backoff.retry_at());
         let is_busy = self.mempool.has_work()

@@ -5,6 +5,9 @@
 //! have the hash that the sync peer supplied and follow the previous block, so only the sync peer determines the chain.
 //! A majority of the peers that supply blocks can outvote a sync peer whose chain they do not have.
 //!
+//! A download keeps the right to change the chain only while blocks arrive at a minimum pace ([`PATIENCE`]), and ends if
+//! none arrives for [`STALL_TIMEOUT`]. While it follows hashes to a checkpoint, it changes nothing and keeps nothing.
+//!
 //! With a trusted checkpoint, the blocks up to it are downloaded twice: first to verify that they lead to the
 //! checkpoint, keeping one digest per hash answer, and then to be processed without signature checks.
 //!
@@ -40,12 +43,17 @@ pub const MAX_BUFFERED_BYTES: usize = 2 << 20;
 pub const MAX_BATCH_TRANSACTIONS: i32 = 1_000;
 /// Number of hashes without a batch from which on no more are requested.
 pub const MAX_PENDING_HASHES: usize = 2_000;
-/// Time after which the batch that blocks progress is also requested from a second peer.
+/// Maximum time for which a download waits for blocks and keeps the chain, in all, and what each block adds again.
+pub const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE_PER_BLOCK: Duration = Duration::from_millis(250);
+/// Time without a block after which a download ends.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which the batch that blocks progress is also requested from another peer, and again from a third.
 pub const HEDGE_DELAY: Duration = Duration::from_secs(3);
 /// Interval between selections of further download peers.
 const SELECT_INTERVAL: Duration = Duration::from_secs(10);
 /// Consecutive failures after which a peer is removed.
-const MAX_FAILURES: u32 = 5;
+const MAX_FAILURES: u32 = 4;
 /// Backoff of a peer after the first failure, and its maximum.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(32);
@@ -101,6 +109,8 @@ pub enum NextBlock {
 pub enum DownloadOutcome {
     /// All blocks were returned.
     Done,
+    /// No block has arrived for [`STALL_TIMEOUT`].
+    Stalled,
     /// The sync peer's hashes do not form a chain, or most other peers do not have that chain.
     SyncPeerMisbehaved(Address),
     /// The chain of this peer has a block of this hash at the height of the trusted checkpoint.
@@ -193,6 +203,10 @@ pub struct BlockDownload {
     last_poll: Duration,
     /// The last block that was returned, or that was verified on the way to the checkpoint.
     last: BlockRef,
+    /// Since when the next block is missing.
+    waiting_since: Option<Duration>,
+    /// Time for which it may be missing until the download lets go of the chain.
+    patience: Duration,
     /// Running averages of the blocks and bytes in an answer.
     usual_blocks: usize,
     usual_bytes: usize,
@@ -236,6 +250,8 @@ impl BlockDownload {
             select_at: Duration::ZERO,
             last_poll: Duration::ZERO,
             last: base,
+            waiting_since: None,
+            patience: PATIENCE,
             usual_blocks: max_hashes,
             usual_bytes: INITIAL_BATCH_BYTES,
             agreeing: BTreeSet::new(),
@@ -308,7 +324,9 @@ impl BlockDownload {
     /// Returns the next request to send, if any; `now` is the time since the start of the node.
     pub fn next_request(&mut self, now: Duration) -> Option<DownloadRequest> {
         self.last_poll = now;
-        if self.outcome.is_some() || self.in_flight.len() >= MAX_IN_FLIGHT {
+        // Late requests give way to others, so that peers that do not answer in time do not stop the download.
+        let in_time = self.in_flight.iter().filter(|(_, sent)| now < *sent + HEDGE_DELAY);
+        if self.outcome.is_some() || in_time.count() >= MAX_IN_FLIGHT {
             return None;
         }
         if !self.has_peer(&self.sync_peer) {
@@ -371,7 +389,7 @@ impl BlockDownload {
             }
             let query = self.batch_query(batch);
             let asked: Vec<_> = self.in_flight.iter().filter(|(asked, _)| asked.query == query).collect();
-            let is_late = is_awaited && asked.len() == 1 && asked.iter().all(|(_, sent)| now >= *sent + HEDGE_DELAY);
+            let is_late = is_awaited && asked.iter().all(|(_, sent)| now >= *sent + HEDGE_DELAY);
             if is_late || asked.is_empty() {
                 // The peer with the fewest requests in flight, then the fewest failures.
                 let is_asked = |peer: &DownloadPeer| asked.iter().any(|(asked, _)| asked.peer == peer.node);
@@ -408,7 +426,8 @@ impl BlockDownload {
         let retries = self.peers.iter().map(|peer| peer.retry_at);
         let delayed = hedges.chain(retries).filter(|due| *due > self.last_poll);
         let selection = (self.peers.len() < MAX_DOWNLOAD_PEERS).then_some(self.select_at);
-        delayed.chain(selection).min()
+        let stalls = self.waiting_since.into_iter().flat_map(|since| [since + self.patience, since + STALL_TIMEOUT]);
+        delayed.chain(stalls.filter(|due| *due > self.last_poll)).chain(selection).min()
     }
 
     /// Ends a request. Returns `false` for one that is not in flight.
@@ -506,8 +525,31 @@ impl BlockDownload {
         self.usual_bytes = usize::midpoint(self.usual_bytes, bytes);
     }
 
-    /// Returns the next block or the state of the download.
-    pub fn next(&mut self, context: Context) -> NextBlock {
+    /// Returns the next block or the state of the download; `now` is the time since the start of the node.
+    pub fn next(&mut self, context: Context, now: Duration) -> NextBlock {
+        let next = self.next_available(context);
+        match next {
+            NextBlock::Waiting => {
+                let since = *self.waiting_since.get_or_insert(now);
+                if now >= since + STALL_TIMEOUT {
+                    return self.end(DownloadOutcome::Stalled);
+                }
+            }
+            NextBlock::Working => {}
+            NextBlock::Block(_) | NextBlock::Ended => {
+                let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| now.saturating_sub(since));
+                self.patience = (self.patience.saturating_sub(waited) + PATIENCE_PER_BLOCK).min(PATIENCE);
+            }
+        }
+        next
+    }
+
+    /// Returns whether the next block has been missing for longer than the download may keep the chain.
+    pub fn is_late(&self, now: Duration) -> bool {
+        self.waiting_since.is_some_and(|since| now >= since + self.patience)
+    }
+
+    fn next_available(&mut self, context: Context) -> NextBlock {
         if self.outcome.is_some() {
             return NextBlock::Ended;
         }
@@ -552,7 +594,10 @@ impl BlockDownload {
             {
                 self.end(DownloadOutcome::CheckpointMismatch(claimed_by, hash))
             }
-            CheckpointState::Verifying(..) => NextBlock::Working,
+            CheckpointState::Verifying(..) => {
+                self.waiting_since = None;
+                NextBlock::Working
+            }
             _ => NextBlock::Block(block),
         }
     }

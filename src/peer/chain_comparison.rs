@@ -70,8 +70,22 @@ pub struct ChainComparison {
     score: i128,
     /// The peer's chain is far ahead if it extends ours by more than this many blocks.
     far_ahead: u64,
+    /// Whether a chain that is far ahead is left to the block download, as [`Downloads`] says.
+    downloads: Downloads,
+    /// Whether the peer claims a chain that is far ahead.
+    pub is_far_ahead: bool,
     /// Maximum number of transactions to request with the blocks.
     max_transactions: u32,
+}
+
+/// When a chain that is far ahead is left to the block download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Downloads {
+    /// The first blocks of this peer's chain were valid.
+    Proven,
+    /// Only if the chain claims to reach the trusted checkpoint at this height, to which its hashes are followed first.
+    /// Otherwise its first blocks are requested and validated, as of any chain.
+    Checkpoint(Option<Height>),
 }
 
 /// Point where our chain and the peer's diverge.
@@ -97,9 +111,11 @@ enum Stage {
 
 impl ChainComparison {
     /// Starts a comparison and returns the first request. A chain that extends ours by more than `far_ahead` blocks
-    /// ends it with [`SyncOutcome::FarAhead`]; otherwise blocks with at most `max_transactions` transactions are requested.
-    pub fn begin(far_ahead: u64, max_transactions: u32) -> (ChainComparison, Query) {
-        (ChainComparison { stage: Stage::Score, score: 0, far_ahead, max_transactions }, Query::Score)
+    /// ends it with [`SyncOutcome::FarAhead`] if `downloads` allows it; otherwise blocks with at most `max_transactions`
+    /// transactions are requested.
+    pub fn begin(far_ahead: u64, downloads: Downloads, max_transactions: u32) -> (ChainComparison, Query) {
+        let (stage, score, is_far_ahead) = (Stage::Score, 0, false);
+        (ChainComparison { stage, score, far_ahead, downloads, is_far_ahead, max_transactions }, Query::Score)
     }
 
     /// Returns whether blocks have been requested.
@@ -201,7 +217,12 @@ impl ChainComparison {
         }
         let common = Height(from.0 + same as u64 - 1);
         let fork = Fork { common, base };
-        if common == base.height && last.0.saturating_sub(common.0) > self.far_ahead {
+        self.is_far_ahead = common == base.height && last.0.saturating_sub(common.0) > self.far_ahead;
+        let may_download = match self.downloads {
+            Downloads::Proven => true,
+            Downloads::Checkpoint(height) => height.is_some_and(|height| height > base.height && height <= last),
+        };
+        if self.is_far_ahead && may_download {
             return Err(SyncOutcome::FarAhead(Box::new(base), last));
         }
         if same == ours.len() {
@@ -310,9 +331,17 @@ mod tests {
         }
     }
 
-    /// Returns a comparison that waits for hashes.
+    fn begin(downloads: Downloads) -> (ChainComparison, Query) {
+        ChainComparison::begin(far_ahead(&chain()), downloads, chain().max_transactions)
+    }
+
+    /// Returns a comparison that waits for hashes, with a peer whose first blocks were valid.
     fn at_hashes(own: &FakeIo, last: u64) -> ChainComparison {
-        let (mut comparison, query) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        at_hashes_of(own, last, Downloads::Proven)
+    }
+
+    fn at_hashes_of(own: &FakeIo, last: u64, downloads: Downloads) -> ChainComparison {
+        let (mut comparison, query) = begin(downloads);
         assert_eq!(query, Query::Score);
         assert_eq!(asks(answer(&mut comparison, own, Score(i128::from(last) * 10 + 1))), Query::LastBlock);
         let from = (own.hashes.len() as u64).saturating_sub(20).max(1);
@@ -324,7 +353,7 @@ mod tests {
     fn a_peer_without_a_higher_score_is_not_queried_further() {
         let own = chain_of(hashes(30, 0, 30));
         for (score, is_same) in [(300, true), (299, false), (0, false)] {
-            let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+            let (mut comparison, _) = begin(Downloads::Proven);
             let ending = ends(answer(&mut comparison, &own, Score(score)));
             assert!(matches!((ending, is_same), (SyncOutcome::Same, true) | (SyncOutcome::LowerScore, false)));
         }
@@ -353,6 +382,23 @@ mod tests {
         assert!(matches!(asks(answer(&mut comparison, &own, theirs(30))), Query::BlocksAfter(_)));
         let mut comparison = at_hashes(&own, 271);
         assert_eq!(asks(answer(&mut comparison, &own, theirs(15))), Query::BlockAt(Height(16)));
+    }
+
+    #[test]
+    fn the_first_blocks_of_a_far_longer_chain_are_validated_like_others_unless_it_claims_to_reach_the_checkpoint() {
+        let own = chain_of(hashes(30, 0, 30));
+        let theirs = || HashChain(hashes(30, 2, 69).split_off(9));
+        for (checkpoint, is_download) in
+            [(None, false), (Some(30), false), (Some(31), true), (Some(271), true), (Some(272), false)]
+        {
+            let mut comparison = at_hashes_of(&own, 271, Downloads::Checkpoint(checkpoint.map(Height)));
+            match answer(&mut comparison, &own, theirs()) {
+                Ok(Ok(Query::BlocksAfter(_))) => assert!(!is_download, "{checkpoint:?}"),
+                Ok(Err(SyncOutcome::FarAhead(..))) => assert!(is_download, "{checkpoint:?}"),
+                other => panic!("{other:?}"),
+            }
+            assert!(comparison.is_far_ahead);
+        }
     }
 
     #[test]
@@ -388,7 +434,7 @@ mod tests {
                 "{ending:?} instead of {evil:?}"
             );
         }
-        let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        let (mut comparison, _) = begin(Downloads::Proven);
         asks(answer(&mut comparison, &own, Score(1000)));
         let ending = ends(answer(&mut comparison, &own, forged(40)));
         assert!(matches!(ending, SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)));
@@ -398,7 +444,7 @@ mod tests {
     fn a_peer_is_too_far_behind_only_beyond_the_rewrite_limit() {
         let own = chain_of(hashes(40, 0, 40));
         for (last, is_too_far) in [(20, false), (19, true)] {
-            let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+            let (mut comparison, _) = begin(Downloads::Proven);
             asks(answer(&mut comparison, &own, Score(1000)));
             match answer(&mut comparison, &own, block(last)) {
                 Ok(Err(SyncOutcome::TooFarBehind)) => assert!(is_too_far),
@@ -411,7 +457,7 @@ mod tests {
     #[test]
     fn a_change_of_our_tip_ends_the_comparison() {
         let (short, long) = (chain_of(hashes(30, 0, 30)), chain_of(hashes(60, 0, 60)));
-        let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        let (mut comparison, _) = begin(Downloads::Proven);
         asks(answer(&mut comparison, &short, Score(400)));
         assert!(matches!(ends(answer(&mut comparison, &long, block(40))), SyncOutcome::LowerScore));
         let mut comparison = at_hashes(&short, 40);
@@ -426,10 +472,10 @@ mod tests {
     #[test]
     fn impersonated_or_malformed_answers_end_the_comparison_without_a_penalty() {
         let own = chain_of(hashes(30, 0, 30));
-        let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        let (mut comparison, _) = begin(Downloads::Proven);
         let result = answer_by(&mut comparison, &own, Score(1000), &pair(2));
         assert_eq!(result.map(drop), Err(AnswerError::Impersonated.into()));
-        let (mut comparison, _) = ChainComparison::begin(far_ahead(&chain()), chain().max_transactions);
+        let (mut comparison, _) = begin(Downloads::Proven);
         assert_eq!(answer(&mut comparison, &chain_of(Vec::new()), Score(1)).map(drop), Err(StoreUnreadable.into()));
         let mut comparison = at_hashes(&own, 40);
         let error = answer(&mut comparison, &own, Height(3)).expect_err("no hashes");

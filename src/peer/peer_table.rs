@@ -210,8 +210,12 @@ pub struct PeerEntry {
     last_recheck: Option<Duration>,
     /// Host and time of the last sign of life that caused a probe at once after a failed one.
     immediate_probe: Option<(IpAddr, Duration)>,
+    /// Whether it has delivered a block that was valid and new.
+    pub has_delivered: bool,
     /// Time until which other sync peers are preferred.
     pub sync_retry_at: Duration,
+    /// Failed synchronisations since it last delivered blocks, or since [`SYNC_BACKOFF`] has long been over.
+    sync_failures: u32,
     /// Time of the next query for its fork point, while its chain is worse than ours.
     pub fork_query_at: Option<Duration>,
     /// Time when its chain was last seen to have forked further back than the rewrite limit.
@@ -248,12 +252,29 @@ impl PeerEntry {
             retry_at: Duration::ZERO,
             last_recheck: None,
             immediate_probe: None,
+            has_delivered: false,
             sync_retry_at: Duration::ZERO,
+            sync_failures: 0,
             fork_query_at: None,
             split_at: None,
             split_warned_at: None,
             is_prune_candidate: false,
         }
+    }
+
+    /// Records that a synchronisation with it has failed: other sync peers are preferred for a time that doubles.
+    pub fn record_sync_failure(&mut self, now: Duration) {
+        let (first, most) = SYNC_BACKOFF;
+        if now > self.sync_retry_at + most {
+            self.sync_failures = 0;
+        }
+        self.sync_retry_at = self.sync_retry_at.max(now + backoff(first, self.sync_failures, most));
+        self.sync_failures = self.sync_failures.saturating_add(1);
+    }
+
+    /// Records that it has delivered a block that was valid and new.
+    pub fn record_delivery(&mut self) {
+        (self.has_delivered, self.sync_failures) = (true, 0);
     }
 
     /// Returns the time of the next retry, if the last contact failed.
@@ -290,6 +311,9 @@ impl PeerEntry {
         self.last_recheck = Some(now);
     }
 }
+
+/// Time for which other sync peers are preferred after a failed synchronisation, and its maximum; it doubles.
+const SYNC_BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
 
 /// Peer that was dropped from the table.
 #[derive(Clone, Debug)]

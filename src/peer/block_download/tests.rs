@@ -122,7 +122,7 @@ impl Scene {
             }
             self.hear_one();
             let is_slow = (self.random)().is_multiple_of(3);
-            match if is_slow { NextBlock::Waiting } else { self.run.next(context()) } {
+            match if is_slow { NextBlock::Waiting } else { self.run.next(context(), self.now) } {
                 NextBlock::Block(block) => self.taken.push(*block),
                 NextBlock::Working => {}
                 NextBlock::Waiting => self.now += Duration::from_millis(100),
@@ -130,7 +130,10 @@ impl Scene {
             }
             let (under_way, held, hashes) = self.run.load();
             self.most_held = self.most_held.max(held);
-            assert!(under_way <= MAX_IN_FLIGHT && hashes < MAX_PENDING_HASHES + ANSWER as usize);
+            assert!(
+                under_way <= MAX_DOWNLOAD_PEERS * MAX_IN_FLIGHT_PER_PEER
+                    && hashes < MAX_PENDING_HASHES + ANSWER as usize
+            );
             assert!(self.waiting.iter().all(|ask| self.of_one(&ask.peer) <= MAX_IN_FLIGHT_PER_PEER));
         }
         panic!("it never ends");
@@ -266,7 +269,7 @@ fn no_block_is_delivered_before_the_hashes_reach_the_checkpoint() {
                 scene.waiting.push(ask);
             }
             scene.hear_one();
-            assert!(!matches!(scene.run.next(context()), NextBlock::Block(_) | NextBlock::Ended));
+            assert!(!matches!(scene.run.next(context(), scene.now), NextBlock::Block(_) | NextBlock::Ended));
         }
         assert_eq!(scene.run.trusted_below(), Height(217));
         assert_eq!(scene.run(), DownloadOutcome::Done);
@@ -296,7 +299,7 @@ fn blocks_below_a_verified_checkpoint_cannot_be_replaced() {
             scene.waiting.push(ask);
         }
         scene.hear_one();
-        scene.run.next(context());
+        scene.run.next(context(), scene.now);
     }
     scene.nodes[0] = Behaviour::Honest(other, 33);
     assert_eq!(scene.run(), DownloadOutcome::NoPeersLeft);

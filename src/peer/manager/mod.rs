@@ -167,6 +167,10 @@ pub struct Manager {
     reconnect: Reconnect,
     /// Synchronisation whose blocks are being validated.
     validating: Option<Synchronisation>,
+    /// Peer whose chain is far ahead and began with valid blocks; it is the next sync peer.
+    far_ahead_peer: Option<Address>,
+    /// The last sync peer was to be one that has delivered blocks.
+    wants_proven: bool,
     /// Maximum number of transactions to request with the next blocks.
     max_transactions: u32,
     /// Download of a chain that is far ahead, if one is running.
@@ -218,6 +222,8 @@ impl Manager {
             refresh: None,
             reconnect: Reconnect::default(),
             validating: None,
+            far_ahead_peer: None,
+            wants_proven: false,
             max_transactions: settings.chain.max_transactions,
             block_download: None,
             download_count: 0,
@@ -271,6 +277,7 @@ impl Manager {
         }
         self.calculate_trust(rows);
         self.time_out_max_height_query();
+        self.release_slow_synchronisation();
         self.send_download_requests();
         self.send_requests();
     }
@@ -284,7 +291,8 @@ impl Manager {
         let trust = self.trust.is_calculating().then_some(Duration::ZERO);
         let download = self.block_download.as_ref().and_then(BlockDownload::next_due);
         let query = self.max_height_query.timeout_at;
-        [phase, trust, download, query, self.requests.next_due()].into_iter().flatten().min()
+        let synchronisation = self.synchronisation_due();
+        [phase, trust, download, query, synchronisation, self.requests.next_due()].into_iter().flatten().min()
     }
 
     fn begin(&mut self, task: Task, chain: &impl LocalChain) {

@@ -295,6 +295,12 @@ impl RequestQueue {
         kinds.filter_map(|kind| if let RequestKind::Probe(probe) = kind { Some(&mut **probe) } else { None })
     }
 
+    /// Returns the synchronisations that wait for an answer, to change them.
+    pub fn synchronisations_mut(&mut self) -> impl Iterator<Item = &mut Synchronisation> {
+        let kinds = self.unfinished.values_mut().map(|request| &mut request.kind);
+        kinds.filter_map(|kind| if let RequestKind::Synchronisation(run) = kind { Some(&mut **run) } else { None })
+    }
+
     fn in_flight(&self) -> usize {
         self.unfinished.len() - self.waiting.len()
     }

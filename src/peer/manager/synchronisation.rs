@@ -1,12 +1,15 @@
-//! Synchronisation with one sync peer at a time: the chain first, then, if both chains are the same or have the same
-//! score, its unconfirmed transactions. The next synchronisation does not wait for those.
+//! Synchronisation with a sync peer: the chain first, then, if both chains are the same or have the same score, its
+//! unconfirmed transactions. The next synchronisation does not wait for those, and for a slow sync peer only
+//! [`FOREGROUND_TIME`]: up to [`MAX_BACKGROUND`] slow ones go on beside others.
 //!
 //! Only what a peer sends lowers its experience, never that it is unreachable. But a peer that brought nothing is not
-//! chosen next if there is another, and backs off longer if it failed or was slow, so that peers that trickle answers
-//! or have nothing new take only part of our time. After a failed block request fewer transactions are requested: the
-//! answer may have been larger than we accept, or than the peer can send in time.
+//! chosen next if there is another, and one that failed not for a time that doubles with each failure, up to an hour. Every
+//! second synchronisation is with a peer that has delivered blocks, so that others in any number cannot keep it out. After
+//! a failed block request fewer transactions are requested: the answer may have been larger than we accept, or than the
+//! peer can send in time.
 //!
-//! A chain that is far ahead is downloaded from several peers ([`BlockDownload`]) instead.
+//! A chain that is far ahead is downloaded from several peers ([`BlockDownload`]), once the first blocks of it have come
+//! from its peer and were valid, or, with a trusted checkpoint, if it claims to reach that: until then it is only a claim.
 //!
 //! **Chain splits that cannot heal:** peers whose chain forked from ours further back than the rewrite limit. Neither side
 //! can switch, so both have to report it.
@@ -21,15 +24,21 @@ use super::requests::{Completed, RequestKind};
 use super::{Manager, PeerSettings, Phase, select};
 use crate::codec::Format;
 use crate::model::{Address, Height, Transaction};
+use crate::net::fetch::FetchId;
 use crate::peer::block_download::{
     BlockDownload, BlockRef, DownloadAnswer, DownloadOutcome, DownloadRequest, MAX_BATCH_TRANSACTIONS, NextBlock,
+    STALL_TIMEOUT,
 };
-use crate::peer::chain_comparison::{ChainComparison, Misbehavior, SyncOutcome};
+use crate::peer::chain_comparison::{ChainComparison, Downloads, Misbehavior, SyncOutcome};
 use crate::peer::io::{FetchedBlocks, LocalChain, Now, OwnTip, Reply, ValidationOutcome};
 use crate::peer::peer_table::{PeerEntry, PeerError, State, sanitize};
 use crate::peer::schedule::Task;
 use crate::peer::wire::{ChainRequest, HashChain, NodeInfo, Query, ShortIds, TransactionList};
 
+/// Time for which a synchronisation keeps others waiting.
+pub const FOREGROUND_TIME: Duration = Duration::from_secs(2);
+/// Maximum number of slower ones that go on; beyond it the oldest fails.
+pub const MAX_BACKGROUND: usize = 8;
 /// Time after which a fruitless synchronisation counts as slow.
 const SLOW: Duration = Duration::from_secs(10);
 /// Backoff as a multiple of the wasted time, and the minimum backoff, which lets another peer be chosen first.
@@ -52,36 +61,96 @@ pub struct Synchronisation {
     sync_peer: NodeInfo,
     address: Address,
     started_at: Duration,
+    /// Others no longer wait for it.
+    is_background: bool,
     comparison: ChainComparison,
 }
 
 impl Manager {
-    /// Starts a synchronisation.
+    /// Starts a synchronisation, unless blocks of a download arrive.
     pub(super) fn synchronise(&mut self) {
-        let drawn = self.select_sync_peer();
+        let now = self.now.monotonic;
+        let is_downloading = |run: &BlockDownload| run.verifying().is_none() && !run.is_late(now);
+        if self.block_download.as_ref().is_some_and(is_downloading) {
+            return self.end_task(Task::Synchronisation, true);
+        }
+        let proven = self.far_ahead_peer.take();
+        let drawn = proven.or_else(|| self.select_sync_peer());
         let Some((address, sync_peer)) = drawn.and_then(|drawn| Some((drawn, self.info(&drawn)?))) else {
             return self.end_task(Task::Synchronisation, false);
         };
-        let known = self.table.get_mut(&address);
-        known.into_iter().for_each(|peer| peer.synchronisations = peer.synchronisations.saturating_add(1));
-        let (comparison, query) = ChainComparison::begin(self.settings.far_ahead, self.max_transactions);
-        self.continue_with(Synchronisation { sync_peer, address, started_at: self.now.monotonic, comparison }, &query);
+        if let Some(peer) = self.table.get_mut(&address) {
+            peer.synchronisations = peer.synchronisations.saturating_add(1);
+        }
+        let checkpoint = self.settings.checkpoint.map(|checkpoint| checkpoint.height);
+        let downloads = if proven.is_some() { Downloads::Proven } else { Downloads::Checkpoint(checkpoint) };
+        let (comparison, query) = ChainComparison::begin(self.settings.far_ahead, downloads, self.max_transactions);
+        let run = Synchronisation { sync_peer, address, started_at: now, is_background: false, comparison };
+        self.continue_with(run, &query);
     }
 
     /// Selects a peer without backoff; failing that, one whose backoff ends within [`MIN_BACKOFF`]; failing that, any.
     fn select_sync_peer(&mut self) -> Option<Address> {
-        [Duration::ZERO, MIN_BACKOFF, Duration::MAX].into_iter().find_map(|backoff| {
-            let at = self.now.monotonic.saturating_add(backoff);
-            let is_backed_off = |node: &Address| self.table.get(node).is_some_and(|node| at < node.sync_retry_at);
-            self.selector.one_of(|node| !is_backed_off(node), &mut self.random)
+        let busy: Vec<_> = self.synchronisations().map(|(_, run)| run.address).collect();
+        self.wants_proven = !self.wants_proven;
+        for needs_proven in [self.wants_proven, false] {
+            for backoff in [Duration::ZERO, MIN_BACKOFF, Duration::MAX] {
+                let at = self.now.monotonic.saturating_add(backoff);
+                let may_be_asked = |peer: &PeerEntry| at >= peer.sync_retry_at && (peer.has_delivered || !needs_proven);
+                let is_eligible =
+                    |node: &Address| self.table.get(node).is_some_and(may_be_asked) && !busy.contains(node);
+                let drawn = self.selector.one_of(is_eligible, &mut self.random);
+                if drawn.is_some() {
+                    return drawn;
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the synchronisations that wait for an answer, the oldest first.
+    fn synchronisations(&self) -> impl Iterator<Item = (FetchId, &Synchronisation)> {
+        self.requests.kinds().filter_map(|(id, kind)| match kind {
+            RequestKind::Synchronisation(run) => Some((id, &**run)),
+            _ => None,
         })
+    }
+
+    /// Returns when a synchronisation no longer keeps others waiting.
+    pub(super) fn synchronisation_due(&self) -> Option<Duration> {
+        let foreground = self.synchronisations().find(|(_, run)| !run.is_background);
+        foreground.map(|(_, run)| run.started_at + FOREGROUND_TIME)
+    }
+
+    /// Lets others go on beside a slow synchronisation.
+    pub(super) fn release_slow_synchronisation(&mut self) {
+        if self.synchronisation_due().is_none_or(|due| due > self.now.monotonic) {
+            return;
+        }
+        self.requests.synchronisations_mut().for_each(|run| run.is_background = true);
+        let oldest = self.synchronisations().min_by_key(|(_, run)| run.started_at);
+        if let Some((id, run)) = oldest.filter(|_| self.synchronisations().count() > MAX_BACKGROUND) {
+            let (address, started_at) = (run.address, run.started_at);
+            self.requests.cancel(id, self.now.monotonic, &mut self.actions);
+            self.back_off(address, started_at, true);
+        }
+        self.end_task(Task::Synchronisation, false);
+        self.synchronise_soon();
+    }
+
+    /// Ends a synchronisation. Its task has ended before if it was slow.
+    fn end_synchronisation(&mut self, is_background: bool, was_successful: bool) {
+        if !is_background {
+            self.end_task(Task::Synchronisation, was_successful);
+        }
     }
 
     /// Sends the next request to the sync peer.
     fn continue_with(&mut self, run: Synchronisation, query: &Query) {
         let (endpoint, key) = (run.sync_peer.endpoint.clone(), run.sync_peer.identity.key);
+        let is_background = run.is_background;
         if self.queue(&endpoint, Some(key), query, RequestKind::Synchronisation(Box::new(run))).is_none() {
-            self.end_task(Task::Synchronisation, false);
+            self.end_synchronisation(is_background, false);
         }
     }
 
@@ -93,7 +162,7 @@ impl Manager {
         reply: Reply,
         chain: &impl LocalChain,
     ) {
-        let (address, started_at) = (run.address, run.started_at);
+        let (address, started_at, is_background) = (run.address, run.started_at, run.is_background);
         let waited_for_blocks = run.comparison.waits_for_blocks();
         let result = self.process_answer(run, completed, reply, chain);
         if waited_for_blocks {
@@ -102,7 +171,7 @@ impl Manager {
         if let Err(PeerError { reason, .. }) = result {
             log::debug!("synchronisation with {} failed: {reason}", completed.endpoint);
             self.back_off(address, started_at, true);
-            self.end_task(Task::Synchronisation, false);
+            self.end_synchronisation(is_background, false);
         }
     }
 
@@ -118,8 +187,12 @@ impl Manager {
         let wasted = self.now.monotonic.saturating_sub(started_at);
         let backoff = if has_failed || wasted > SLOW { BACKOFF_FACTOR * wasted } else { Duration::ZERO };
         let until = self.now.monotonic + backoff + MIN_BACKOFF;
-        let known = self.table.get_mut(&sync_peer);
-        known.into_iter().for_each(|peer| peer.sync_retry_at = peer.sync_retry_at.max(until));
+        if let Some(peer) = self.table.get_mut(&sync_peer) {
+            peer.sync_retry_at = peer.sync_retry_at.max(until);
+            if has_failed {
+                peer.record_sync_failure(self.now.monotonic);
+            }
+        }
     }
 
     fn process_answer(
@@ -145,7 +218,7 @@ impl Manager {
     }
 
     fn on_comparison_end(&mut self, run: Synchronisation, outcome: SyncOutcome, chain: &impl LocalChain) {
-        let (address, started_at) = (run.address, run.started_at);
+        let (address, started_at, is_background) = (run.address, run.started_at, run.is_background);
         if !matches!(outcome, SyncOutcome::Misbehaved(_)) {
             self.record_valid_answer(&address, &run.sync_peer.endpoint);
         }
@@ -154,16 +227,21 @@ impl Manager {
                 self.clear_split(&address);
                 self.request_unconfirmed(&run.sync_peer, chain);
                 self.back_off(address, started_at, false);
-                self.end_task(Task::Synchronisation, true);
+                self.end_synchronisation(is_background, true);
             }
             SyncOutcome::FarAhead(base, target) => {
                 self.clear_split(&address);
-                self.start_block_download(address, *base, target);
+                if self.block_download.is_none() {
+                    self.start_block_download(address, *base, target);
+                } else {
+                    self.back_off(address, started_at, false);
+                }
+                self.end_synchronisation(is_background, true);
             }
             SyncOutcome::LowerScore => {
                 self.on_worse_chain(&run.sync_peer, chain);
                 self.back_off(address, started_at, false);
-                self.end_task(Task::Synchronisation, true);
+                self.end_synchronisation(is_background, true);
             }
             SyncOutcome::TooFarBehind | SyncOutcome::Misbehaved(_) => {
                 log::debug!("synchronisation with {} ended: {outcome:?}", run.sync_peer.endpoint);
@@ -172,7 +250,12 @@ impl Manager {
                 }
                 self.experiences.failed(address, self.now.network);
                 self.back_off(address, started_at, true);
-                self.end_task(Task::Synchronisation, true);
+                self.end_synchronisation(is_background, true);
+            }
+            // Blocks of another peer are being validated; those of this one are requested again.
+            SyncOutcome::Blocks { .. } if self.validating.is_some() => {
+                self.back_off(address, started_at, false);
+                self.end_synchronisation(is_background, true);
             }
             SyncOutcome::Blocks { common, base, blocks } => {
                 self.validating = Some(run);
@@ -244,6 +327,12 @@ impl Manager {
                 self.record_split(*from);
             } else if is_useful {
                 self.clear_split(from);
+                if let Some(peer) = self.table.get_mut(from) {
+                    peer.record_delivery();
+                }
+                if run.comparison.is_far_ahead {
+                    self.far_ahead_peer = Some(*from);
+                }
             }
             // Our chain has changed meanwhile, which is not the peer's fault unless it was slow.
             let is_slow = now.monotonic.saturating_sub(run.started_at) > SLOW;
@@ -251,7 +340,10 @@ impl Manager {
                 self.back_off(*from, run.started_at, is_harmful);
             }
         }
-        self.end_task(Task::Synchronisation, !is_harmful);
+        self.end_synchronisation(run.is_background, !is_harmful);
+        if self.far_ahead_peer.is_some() {
+            self.synchronise_soon();
+        }
     }
 
     /// Starts a block download from a sync peer.
@@ -283,7 +375,7 @@ impl Manager {
     pub fn next_block(&mut self, now: Now) -> Option<NextBlock> {
         self.now = now;
         let run = self.block_download.as_mut()?;
-        let next = run.next(self.settings.context);
+        let next = run.next(self.settings.context, now.monotonic);
         for node in run.useful_peers.drain(..) {
             self.experiences.succeeded(node, now.network);
         }
@@ -307,12 +399,21 @@ impl Manager {
             }
             (None, Some(DownloadOutcome::NoPeersLeft)) => {
                 log::info!("block download stopped: no peer is left that has its chain");
+                self.experiences.failed(run.sync_peer, now.network);
+            }
+            (None, Some(DownloadOutcome::Stalled)) => {
+                log::info!("block download stopped: no block has arrived for {} s", STALL_TIMEOUT.as_secs());
+                self.experiences.failed(run.sync_peer, now.network);
             }
             (None, Some(DownloadOutcome::Done) | None) => {}
         }
-        self.end_task(Task::Synchronisation, is_done);
         if is_done {
+            if let Some(peer) = self.table.get_mut(&run.sync_peer) {
+                peer.record_delivery();
+            }
             self.synchronise_soon();
+        } else if rejection.is_some() || run.outcome.is_some() {
+            self.back_off(run.sync_peer, now.monotonic, true);
         }
     }
 

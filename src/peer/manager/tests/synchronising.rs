@@ -236,7 +236,8 @@ fn a_silent_sync_peer_gets_little_time_if_there_is_another() {
     let times: Vec<_> = comparisons(&scene).into_iter().filter(|(node, _)| *node == 0).map(|(_, at)| at).collect();
     let least = Duration::from_secs(10 + 100);
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= least), "{times:?}");
-    assert!((20..=33).contains(&times.len()), "{} of 3600 s are wasted", 10 * times.len());
+    // It doubles with each failure.
+    assert!((5..=12).contains(&times.len()), "{} of 3600 s are wasted", 10 * times.len());
 }
 
 #[test]
