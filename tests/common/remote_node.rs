@@ -5,7 +5,7 @@ use nisd::codec::{Context, Format, Writable};
 use nisd::crypto::{KeyPair, PrivateKey, Verifier};
 use nisd::mempool::ShortId;
 use nisd::model::{Address, Block, Hash256, Height, Network, Timestamp};
-use nisd::peer::chain_comparison::{ChainComparison, Misbehavior, SyncOutcome};
+use nisd::peer::chain_comparison::{ChainComparison, Downloads, Misbehavior, SyncOutcome};
 use nisd::peer::io::{LocalChain, OwnTip, StoreUnreadable};
 use nisd::peer::wire::{AnswerContext, AuthenticatedResponse, Challenge, HashChain, List, Query, Score};
 use nisd::rules::{Exception, Rejection, ValidationResult};
@@ -234,7 +234,7 @@ pub fn compare(
     let signer = AnswerSigner(KeyPair::new(&PrivateKey::from_seed(&[1; 32])));
     let (format, challenge, key) = (Format::Binary, AnswerSigner::CHALLENGE, signer.0.public());
     let context = AnswerContext { format, context: Context::of(network), challenge, key };
-    let (mut comparison, mut query) = ChainComparison::begin(u64::MAX, network.chain.max_transactions);
+    let (mut comparison, mut query) = ChainComparison::begin(u64::MAX, Downloads::Proven, network.chain.max_transactions);
     let outcome = loop {
         match comparison.on_answer(answer(&query, &signer), &context, own, &network.chain).unwrap() {
             Ok(next) => query = next,
