@@ -172,7 +172,7 @@ impl Api {
         };
         let now = node.chain.now;
         let response = ResponseWriter { response: exchange.response, json, accept: Accept::JSON, now };
-        let (command, pending) = (None, None);
+        let (parsed_body, command, pending) = (None, None, None);
         let mut context = RequestContext {
             request,
             client,
@@ -181,6 +181,7 @@ impl Api {
             node,
             settings,
             request_history,
+            parsed_body,
             command,
             response,
             pending,
@@ -324,7 +325,17 @@ fn begin(
         context.response.response.shared_body = Some(body);
         return Ok(None);
     }
-    (route.handler)(context).map(|()| key)
+    match context.body_parser() {
+        Some(parser) => context.run_stream(Box::new(parser)).map(|()| None),
+        None => (route.handler)(context).map(|()| key),
+    }
+}
+
+/// Handles a request whose body was parsed in steps.
+fn handle(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let routes = find(context.path, context.is_at_metrics_listener()).ok().flatten();
+    let route = routes.and_then(|(routes, _)| routes.by_method(context.request.method));
+    route.map_or(Ok(()), |route| (route.handler)(context))
 }
 
 /// Continues a response whose head is written.

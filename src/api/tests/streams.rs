@@ -1,6 +1,7 @@
 //! Tests of streamed responses.
 
 use super::scene::*;
+use crate::api::routes::{Method, ROUTES};
 use crate::api::streams::MAX_ACTIVE_PER_CLIENT;
 use crate::api::streams::{BodyWriter, ResponseStream};
 use crate::api::{AccountBody, Api, Format, STREAM_THRESHOLD_BYTES};
@@ -63,6 +64,27 @@ fn is_stepped(sent: &TestRequest<'_>, scene: &Scene) -> Stepped {
     assert!(stepped.body == whole.body, "{}: {} and {} bytes", sent.line, stepped.body.len(), whole.body.len());
     assert_eq!(stepped.reply.headers, whole.headers);
     stepped
+}
+
+#[test]
+fn every_route_parses_a_large_body_in_steps() {
+    let scene = Scene::new();
+    let lists = format!("{{\"data\":[{}]}}", "[],".repeat(20_000));
+    let members: String = (0..6_000).map(|number| format!("{number}:0,")).collect();
+    let members = format!("{{{members}}}");
+    let text = format!("{{value:'{}'}}", "x".repeat(60_000));
+    for route in ROUTES.iter().filter(|route| route.method == Method::Post) {
+        let line = format!("POST {}", route.path);
+        for body in [&lists, &members, &text] {
+            let sent = TestRequest::new(&line).json(body);
+            let (whole, stepped) = (sent.send(&scene), in_steps(&sent, &scene, |_| {}));
+            // A text is one step.
+            assert!(stepped.steps > if body == &text { 0 } else { 5 }, "{line}: {} steps", stepped.steps);
+            let most = STEP + OVERRUN + if body == &text { 1_600 } else { 0 };
+            assert!(stepped.max_step_cost <= most, "{line} took {} units", stepped.max_step_cost);
+            assert_eq!((stepped.reply.status, stepped.body), (whole.status, whole.body), "{line}");
+        }
+    }
 }
 
 /// Distinct transfers.
