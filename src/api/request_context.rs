@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::events::EventFeed;
 use super::media::body_format;
 use super::request_history::RequestHistory;
-use super::response_cache::CacheKey;
+use super::response_cache::{CacheKey, KeptLists};
 use super::response_writer::ResponseWriter;
 use super::routes::{Access, Caching, Route};
 use super::settings::{self, Settings};
@@ -135,6 +135,8 @@ pub struct RequestContext<'a> {
     pub settings: &'a Settings,
     /// History of incoming requests.
     pub request_history: &'a mut RequestHistory,
+    /// Lists that are written once for all clients.
+    pub(super) kept_lists: &'a mut KeptLists,
     /// The body, if it was parsed in steps.
     pub(super) parsed_body: Option<ParsedBody>,
     /// What the node is to do.

@@ -274,6 +274,7 @@ impl Node<'_> {
                 api::events::MAX_BYTES,
             ),
             LimitUsage::new("bytes of cached responses", self.api.cached_bytes(), api::MAX_CACHED_BYTES),
+            LimitUsage::new("bytes of kept lists", self.api.kept_list_bytes(), api::MAX_LIST_BYTES),
             LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
         ];
         loads.extend(self.block_processor.limit_usage());
