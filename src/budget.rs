@@ -98,8 +98,13 @@ pub mod cost {
         u32::try_from(count / 100).unwrap_or(u32::MAX)
     }
 
+    /// Bytes of JSON of the slowest kind that are read for a unit.
+    pub const JSON_BYTES_PER_UNIT: usize = 40;
+    /// Decoding a transaction from JSON that was read.
+    pub const DECODING: u32 = 8;
+
     /// Reading `count` bytes of JSON of the slowest kind.
     pub fn json(count: usize) -> u32 {
-        u32::try_from(count / 40).unwrap_or(u32::MAX)
+        u32::try_from(count / JSON_BYTES_PER_UNIT).unwrap_or(u32::MAX)
     }
 }

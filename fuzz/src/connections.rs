@@ -184,9 +184,7 @@ struct Harness {
 impl Harness {
     fn new(limits: Limits) -> Harness {
         let fetcher = Fetcher::new(FetchLimits::default(), 0);
-        let mut server = Server::new(limits.clone(), Box::new(is_trusted), fetcher, Box::new(|| Duration::ZERO));
-        server.set_max(ListenerId(0), limits.connections);
-        server.set_max(ListenerId(1), 3);
+        let server = Server::new(limits.clone(), Box::new(is_trusted), fetcher, Box::new(|| Duration::ZERO));
         let service = FuzzService::new(&limits, server.shared_bytes_counter(), is_trusted);
         let figures = Costs::default();
         Harness {

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::request_context::Page;
+use super::response_cache::MAX_LIST_ELEMENTS;
 use super::routes::{Route, get, post};
 use super::streams::{DataListHead, ListSize, ListStep, ResponseStream, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
@@ -31,7 +32,7 @@ pub const ROUTES: &[Route] = &[
 const CHUNK: usize = 32;
 
 /// Accounts were removed by a reorg while they were listed.
-const CHANGED: ApiError = ApiError::Unavailable("the accounts have changed while they were listed");
+pub(super) const CHANGED: ApiError = ApiError::Unavailable("the accounts have changed while they were listed");
 
 /// An account.
 #[derive(Clone, Debug, PartialEq)]
@@ -345,12 +346,12 @@ fn harvests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     }))
 }
 
-/// `GET /account/importances`: all accounts that exist when it starts. The count comes first, so that the list can be
+/// `GET /account/importances`: all accounts that exist when it starts, written once for all clients. The count comes first, so that the list can be
 /// streamed in both formats; it fails if the chain loses some of the accounts meanwhile.
 fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let count = AccountTotals::of(context.node.chain.snapshot)?.allocated as usize;
     let (mut after, mut left) = (None, count);
-    context.send_stream(list_stream(move |step| {
+    let list = list_stream(move |step| {
         // No enclosing length includes the list: it is the whole response.
         step.open_sized(&DataListHead, ListSize { count, bytes: 0 });
         if left == 0 {
@@ -363,7 +364,14 @@ fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             Ok(step.should_continue(left))
         })?;
         if left > 0 && !step.is_interrupted { Err(CHANGED) } else { Ok(()) }
-    }))
+    });
+    match context.response.accept.format {
+        Some(format) if count <= MAX_LIST_ELEMENTS => {
+            let kept = context.kept_lists.stream(format, || Box::new(list));
+            context.send_stream(kept)
+        }
+        _ => context.send_stream(list),
+    }
 }
 
 /// An account with its metadata ([`AccountPair`]), as chain, mempool and harvester together give it.

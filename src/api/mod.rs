@@ -50,7 +50,7 @@ pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of
 pub use namespaces::RentedNamespaces;
 pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, OPENAPI, RequestResult, ResultKind};
 pub use request_context::{Command, NodeContext, Page, RequestContext};
-pub use response_cache::MAX_CACHED_BYTES;
+pub use response_cache::{MAX_CACHED_BYTES, MAX_LIST_BYTES};
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
 pub use transaction_status::TransactionStatus;
@@ -64,7 +64,7 @@ pub use crate::state::{LinkPhase, RemoteStatus};
 
 use media::Accept;
 use request_history::RequestHistory;
-use response_cache::{CacheKey, ResponseCache};
+use response_cache::{CacheKey, KeptLists, ResponseCache};
 use response_writer::ResponseWriter;
 use routes::{BodyLimit, PathRoutes, Route};
 use streams::{PendingStreams, ResponseStream};
@@ -103,6 +103,7 @@ pub struct Api {
     pending_streams: PendingStreams,
     request_history: RequestHistory,
     cache: ResponseCache,
+    kept_lists: KeptLists,
 }
 
 impl Api {
@@ -115,6 +116,7 @@ impl Api {
             pending_streams: PendingStreams::default(),
             request_history: history,
             cache: ResponseCache::default(),
+            kept_lists: KeptLists::default(),
         }
     }
 
@@ -128,6 +130,12 @@ impl Api {
     /// Drops the cached responses, as the chain has changed.
     pub fn chain_changed(&mut self) {
         self.cache.clear();
+        self.kept_lists.chain_changed();
+    }
+
+    /// Returns the bytes of lists that are kept for all clients.
+    pub fn kept_list_bytes(&self) -> usize {
+        self.kept_lists.bytes()
     }
 
     /// Returns the bytes of the cached responses.
@@ -164,7 +172,7 @@ impl Api {
         let Exchange { connection, client, request, .. } = *exchange;
         let stream = self.pending_streams.remove(connection).filter(|_| exchange.is_resumed);
         let client_key = ClientKey::of(&client, self.settings.ipv6_prefix);
-        let Api { settings, json, pending_streams, request_history, cache } = self;
+        let Api { settings, json, pending_streams, request_history, cache, kept_lists } = self;
         request_history.begin_step();
         let path = match client.listener == settings.metrics_listener {
             true => request.path,
@@ -172,7 +180,7 @@ impl Api {
         };
         let now = node.chain.now;
         let response = ResponseWriter { response: exchange.response, json, accept: Accept::JSON, now };
-        let (command, pending) = (None, None);
+        let (parsed_body, command, pending) = (None, None, None);
         let mut context = RequestContext {
             request,
             client,
@@ -181,6 +189,8 @@ impl Api {
             node,
             settings,
             request_history,
+            kept_lists,
+            parsed_body,
             command,
             response,
             pending,
@@ -324,7 +334,17 @@ fn begin(
         context.response.response.shared_body = Some(body);
         return Ok(None);
     }
-    (route.handler)(context).map(|()| key)
+    match context.body_parser() {
+        Some(parser) => context.run_stream(Box::new(parser)).map(|()| None),
+        None => (route.handler)(context).map(|()| key),
+    }
+}
+
+/// Handles a request whose body was parsed in steps.
+fn handle(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let routes = find(context.path, context.is_at_metrics_listener()).ok().flatten();
+    let route = routes.and_then(|(routes, _)| routes.by_method(context.request.method));
+    route.map_or(Ok(()), |route| (route.handler)(context))
 }
 
 /// Continues a response whose head is written.

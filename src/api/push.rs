@@ -10,12 +10,15 @@ use super::transactions::submit;
 use super::{ApiError, Command, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::binary::BinaryDecoder;
+use crate::codec::json::JsonDecoder;
+use crate::codec::lenient_json::Value;
+use crate::codec::wipe::Wiped;
 use crate::codec::{Context, Decoder, ReadError, Readable};
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Transaction};
 use crate::net::service::Progress;
 use crate::peer::Pusher;
-use crate::peer::wire::{List, SecureEntity};
+use crate::peer::wire::SecureEntity;
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -38,7 +41,9 @@ fn verified<T: View>(pushed: SecureEntity<T>, node: &mut NodeContext<'_>) -> Res
 enum PushedList {
     /// Decoded while they are submitted: `left` transactions from a position of the body on.
     Binary { at: usize, left: usize },
-    /// Already decoded. JSON can only be parsed as a whole.
+    /// JSON of `bytes` bytes, which is decoded as a whole before anything is submitted.
+    Json { value: Wiped<Value>, bytes: usize, decoded: Vec<Pushed> },
+    /// Decoded.
     Decoded(vec::IntoIter<Pushed>),
 }
 
@@ -53,11 +58,32 @@ impl PushedList {
         Ok(PushedList::Binary { at: body.len() - source.remaining().len(), left })
     }
 
+    /// Decodes JSON until the budget is spent. Returns whether all is decoded.
+    fn decode_json(&mut self, node: &mut NodeContext<'_>) -> Result<bool, ReadError> {
+        let PushedList::Json { value, decoded, .. } = self else { return Ok(true) };
+        let (mut count, done) = (0, decoded.len());
+        let mut source = JsonDecoder::new(value, node.chain.context())?;
+        let read = source.need_list("data", |source| {
+            count += 1;
+            if count <= done || count > done + 1 && node.budget.is_exhausted() {
+                return Ok(None);
+            }
+            node.budget.charge(cost::DECODING);
+            Pushed::read(source).map(Some)
+        })?;
+        decoded.extend(read.into_iter().flatten());
+        let is_complete = decoded.len() == count;
+        if is_complete {
+            *self = PushedList::Decoded(std::mem::take(decoded).into_iter());
+        }
+        Ok(is_complete)
+    }
+
     /// Returns the next transaction.
     fn next(&mut self, node: &mut NodeContext<'_>) -> Option<Result<Pushed, ReadError>> {
         match self {
             PushedList::Decoded(pushed) => pushed.next().map(Ok),
-            PushedList::Binary { left: 0, .. } => None,
+            PushedList::Json { .. } | PushedList::Binary { left: 0, .. } => None,
             PushedList::Binary { at, left } => {
                 let rest = node.request_body.get(*at..).unwrap_or_default();
                 let mut source = BinaryDecoder::new(rest, node.chain.context());
@@ -80,6 +106,9 @@ struct Submission {
 
 impl ResponseStream for Submission {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        if !self.pushed.decode_json(node)? {
+            return Ok(Progress::Yield);
+        }
         while let Some(pushed) = self.pushed.next(node) {
             let pushed = pushed?;
             let key = pushed.identity.key;
@@ -91,6 +120,7 @@ impl ResponseStream for Submission {
             let is_last = match &self.pushed {
                 PushedList::Decoded(pushed) => pushed.len() == 0,
                 PushedList::Binary { left, .. } => *left == 0,
+                PushedList::Json { .. } => false,
             };
             if node.budget.is_exhausted() && !is_last {
                 return Ok(Progress::Yield);
@@ -103,6 +133,7 @@ impl ResponseStream for Submission {
         match &self.pushed {
             PushedList::Decoded(pushed) => pushed.len() * TRANSACTION_BYTES,
             PushedList::Binary { .. } => size_of::<Submission>(),
+            PushedList::Json { bytes, decoded, .. } => 2 * bytes + decoded.len() * TRANSACTION_BYTES,
         }
     }
 }
@@ -117,9 +148,8 @@ fn transaction(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 fn transactions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let pushed = match context.raw_body()? {
         (Format::Binary, body) => PushedList::of_binary(body, context.node.chain.context())?,
-        (Format::Json, _) => {
-            let List(pushed) = context.body()?;
-            PushedList::Decoded(pushed.into_iter())
+        (Format::Json, body) => {
+            PushedList::Json { value: context.json_body()?, bytes: body.len(), decoded: Vec::new() }
         }
     };
     run(context, pushed)

@@ -6,17 +6,19 @@ use std::borrow::Cow;
 use super::events::EventFeed;
 use super::media::body_format;
 use super::request_history::RequestHistory;
-use super::response_cache::CacheKey;
+use super::response_cache::{CacheKey, KeptLists};
 use super::response_writer::ResponseWriter;
 use super::routes::{Access, Caching, Route};
 use super::settings::{self, Settings};
-use super::streams::ResponseStream;
+use super::streams::{BodyWriter, ResponseStream};
 use super::{ApiError, BootRequest, ClockState, Format, NodeDescription, NodeStatus, url};
 use crate::budget::{Budget, cost};
 use crate::chain::harvest::UnlockedAccounts;
 use crate::chain::{ChainSnapshot, ReorgLog};
+use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
 use crate::codec::text::{parse_i32, parse_i64};
-use crate::codec::{ReadError, Readable};
+use crate::codec::wipe::Wiped;
+use crate::codec::{self, ReadError, Readable};
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, Randomness};
 use crate::mempool::Mempool;
@@ -33,8 +35,10 @@ use crate::store::StoreError;
 const MIN_PAGE: i16 = 5;
 const MAX_PAGE: i16 = 100;
 const DEFAULT_PAGE: i16 = 25;
-/// Maximum size of a JSON body in bytes. It is parsed in one go, which blocks every other request.
+/// Maximum size of a JSON body in bytes.
 const JSON_LIMIT: usize = limits::PUSHED_JSON;
+/// Size of a JSON body in bytes up to which it is parsed at once.
+const SMALL_JSON: usize = 2 << 10;
 
 /// The node as one step of a response sees and changes it, on the last commit.
 pub struct NodeContext<'a> {
@@ -131,6 +135,10 @@ pub struct RequestContext<'a> {
     pub settings: &'a Settings,
     /// History of incoming requests.
     pub request_history: &'a mut RequestHistory,
+    /// Lists that are written once for all clients.
+    pub(super) kept_lists: &'a mut KeptLists,
+    /// The body, if it was parsed in steps.
+    pub(super) parsed_body: Option<ParsedBody>,
     /// What the node is to do.
     pub command: Option<Command>,
     /// The response.
@@ -168,6 +176,10 @@ impl<'a> RequestContext<'a> {
     pub fn run_stream(&mut self, mut stream: Box<dyn ResponseStream>) -> Result<(), ApiError> {
         let format = self.response.accept.format.unwrap_or(Format::Json);
         let progress = stream.write_chunk(&mut self.node, &mut self.response.body_writer(format))?;
+        if let Some(body) = stream.take_body() {
+            self.parsed_body = Some(body);
+            return super::handle(self);
+        }
         if progress != Progress::Done {
             self.pending = Some((stream, progress));
         } else if self.response.has_body() {
@@ -237,14 +249,33 @@ impl<'a> RequestContext<'a> {
         }
     }
 
+    /// Returns what parses the body in steps, if it is JSON and large and was not parsed yet.
+    pub(super) fn body_parser(&self) -> Option<BodyParser> {
+        let (format, body) = self.raw_body().ok()?;
+        let is_large = format == Format::Json && body.len() > SMALL_JSON && self.parsed_body.is_none();
+        is_large.then(|| BodyParser(BodyParserState::Parsing(Parser::new(body))))
+    }
+
+    /// Returns the body of a request, which is JSON.
+    pub fn json_body(&mut self) -> Result<Wiped<Value>, ApiError> {
+        if let Some(parsed) = self.parsed_body.take() {
+            return Ok(parsed?);
+        }
+        let (_, body) = self.raw_body()?;
+        self.node.budget.charge(cost::json(body.len()));
+        Ok(codec::parse(body)?)
+    }
+
     /// Parses the body.
     pub fn body<T: Readable>(&mut self) -> Result<T, ApiError> {
-        let (format, body) = self.raw_body()?;
-        self.node.budget.charge(match format {
-            Format::Json => cost::json(body.len()),
-            Format::Binary => cost::bytes(body.len()),
-        });
-        Ok(format.read(body, self.node.chain.context())?)
+        let context = self.node.chain.context();
+        match self.raw_body()? {
+            (Format::Json, _) => Ok(codec::read_json(&*self.json_body()?, context)?),
+            (Format::Binary, body) => {
+                self.node.budget.charge(cost::bytes(body.len()));
+                Ok(Format::Binary.read(body, context)?)
+            }
+        }
     }
 
     /// Returns a query parameter.
@@ -330,6 +361,51 @@ impl<'a> RequestContext<'a> {
     /// Returns the address of a public key.
     pub fn address_of(&self, key: &PublicKey) -> Address {
         Address::from_public_key(key, self.node.chain.network.byte)
+    }
+}
+
+/// The value of a body of JSON, which is wiped when it is dropped.
+pub(super) type ParsedBody = Result<Wiped<Value>, ReadError>;
+
+/// Parses a body of JSON in steps.
+pub(super) struct BodyParser(BodyParserState);
+
+enum BodyParserState {
+    Parsing(Result<Parser, LenientJsonError>),
+    Parsed(Option<ParsedBody>),
+}
+
+impl ResponseStream for BodyParser {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        let BodyParserState::Parsing(parser) = &mut self.0 else { return Ok(Progress::Done) };
+        let bytes = node.budget.left() as usize * cost::JSON_BYTES_PER_UNIT;
+        let parsed = parser.as_mut().map_err(|error| *error).and_then(|parser| {
+            let before = parser.parsed();
+            let value = parser.advance(bytes);
+            node.budget.charge(cost::json(parser.parsed() - before));
+            value
+        });
+        let Some(parsed) = parsed.transpose() else { return Ok(Progress::Yield) };
+        self.0 = BodyParserState::Parsed(Some(parsed.map(Wiped).map_err(codec::not_json)));
+        Ok(Progress::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        match &self.0 {
+            BodyParserState::Parsing(Ok(parser)) => parser.held_bytes(),
+            _ => 0,
+        }
+    }
+
+    fn take_body(&mut self) -> Option<ParsedBody> {
+        match &mut self.0 {
+            BodyParserState::Parsed(body) => body.take(),
+            BodyParserState::Parsing(_) => None,
+        }
+    }
+
+    fn is_streamable(&self, _: Format) -> bool {
+        false
     }
 }
 

@@ -2,13 +2,18 @@
 //!
 //! Wallets and explorers repeat the same requests until the next block. The first response is kept with its compressed
 //! form, once a client has asked for that; the following ones cost a lookup. When the cache is full, the oldest responses
-//! are dropped.
+//! are dropped. Long lists are written once and kept in [`KeptLists`].
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
-use super::Format;
+use super::accounts::CHANGED;
+use super::streams::{BodyWriter, ResponseStream};
+use super::{ApiError, Format, NodeContext};
+use crate::budget::cost;
 use crate::net::http::{Request, SharedBody};
+use crate::net::service::Progress;
 
 /// Maximum memory of all responses in bytes.
 pub const MAX_CACHED_BYTES: usize = 8 << 20;
@@ -96,6 +101,108 @@ impl ResponseCache {
 /// Returns the memory of an entry, its compressed form included, which is shorter than the body.
 fn entry_bytes(key: &[u8], body: usize) -> usize {
     key.len() + 2 * body + ENTRY_BYTES
+}
+
+/// Maximum memory in bytes of kept lists, of all formats and versions together.
+pub const MAX_LIST_BYTES: usize = 16 << 20;
+/// Maximum number of elements of a kept list: about half of that memory.
+pub const MAX_LIST_ELEMENTS: usize = 48 << 10;
+/// Bytes of a kept list that are copied at a time.
+const LIST_STEP_BYTES: usize = 8 << 10;
+
+/// A list that is the same for all clients until the chain changes. It is written once, by the requests for it in turns.
+struct KeptList {
+    format: Format,
+    bytes: Vec<u8>,
+    /// What writes the rest.
+    rest: Option<Box<dyn ResponseStream>>,
+    /// It cannot be written to its end, because the chain has changed.
+    has_failed: bool,
+}
+
+/// Kept lists, the oldest first. Requests for an older version go on while there is memory for it.
+#[derive(Default)]
+pub struct KeptLists {
+    lists: VecDeque<Rc<RefCell<KeptList>>>,
+    /// Number of lists, at the end, that agree with the chain.
+    current: usize,
+}
+
+impl KeptLists {
+    /// Returns a response with the list of a format, which `start` begins to write if there is none.
+    pub fn stream(&mut self, format: Format, start: impl FnOnce() -> Box<dyn ResponseStream>) -> KeptListStream {
+        let current = self.lists.iter().rev().take(self.current);
+        let mut usable = current.filter(|list| list.borrow().format == format && !list.borrow().has_failed);
+        if let Some(list) = usable.next() {
+            return KeptListStream { list: Rc::downgrade(list), at: 0 };
+        }
+        while self.bytes() > MAX_LIST_BYTES / 2 {
+            self.lists.pop_front();
+        }
+        let list = KeptList { format, bytes: Vec::new(), rest: Some(start()), has_failed: false };
+        let list = Rc::new(RefCell::new(list));
+        let stream = KeptListStream { list: Rc::downgrade(&list), at: 0 };
+        self.lists.push_back(list);
+        self.current = (self.current + 1).min(self.lists.len());
+        stream
+    }
+
+    /// Returns the bytes of all lists.
+    pub fn bytes(&self) -> usize {
+        self.lists.iter().map(|list| list.borrow().bytes.capacity()).sum()
+    }
+
+    /// Begins new versions: the chain has changed.
+    pub fn chain_changed(&mut self) {
+        self.current = 0;
+    }
+}
+
+/// A response with a kept list.
+pub struct KeptListStream {
+    list: Weak<RefCell<KeptList>>,
+    at: usize,
+}
+
+impl ResponseStream for KeptListStream {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        let list = self.list.upgrade().ok_or(CHANGED)?;
+        let KeptList { format, bytes, rest, has_failed } = &mut *list.borrow_mut();
+        if *has_failed {
+            return Err(CHANGED);
+        }
+        loop {
+            if let Some(unwritten) = rest
+                && bytes.len() < self.at + LIST_STEP_BYTES
+            {
+                let mut list_writer = BodyWriter { format: *format, body: bytes, json: &mut *writer.json };
+                let progress = unwritten.write_chunk(node, &mut list_writer);
+                *has_failed = progress.is_err();
+                if progress? == Progress::Done {
+                    *rest = None;
+                }
+            }
+            let end = bytes.len().min(self.at + LIST_STEP_BYTES);
+            let next = bytes.get(self.at..end).unwrap_or_default();
+            writer.body.extend_from_slice(next);
+            node.budget.charge(cost::bytes(next.len()));
+            self.at = end;
+            if rest.is_none() && end == bytes.len() {
+                return Ok(Progress::Done);
+            }
+            if node.budget.is_exhausted() {
+                return Ok(Progress::Yield);
+            }
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+
+    fn is_streamable(&self, _: Format) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::task::Poll;
 
 use super::error::ApiError;
-use super::request_context::NodeContext;
+use super::request_context::{NodeContext, ParsedBody};
 use super::{Format, View};
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
@@ -30,6 +30,11 @@ pub trait ResponseStream {
 
     /// Returns the approximate memory in bytes held between two steps.
     fn held_bytes(&self) -> usize;
+
+    /// Takes the body of the request, if this parses it and is done. The handler of the request comes next.
+    fn take_body(&mut self) -> Option<ParsedBody> {
+        None
+    }
 
     /// Returns whether the output so far is final, so that it can be sent before the rest is written.
     fn is_streamable(&self, format: Format) -> bool {

@@ -13,7 +13,6 @@
 //! It takes linear time (times the logarithm of the number of keys of one object) and linear memory. The caller limits
 //! the length of the text.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use zeroize::Zeroize;
@@ -109,78 +108,156 @@ pub enum LenientJsonError {
 ///
 /// No copy of a part of the text stays in freed memory: everything that does not become part of the result is erased.
 pub fn parse(text: &[u8]) -> Result<Value, LenientJsonError> {
-    match repair_utf8(text) {
-        Cow::Borrowed(text) => parse_text(text),
-        Cow::Owned(repaired) => parse_text(&Wiped(repaired)),
-    }
+    let value = Parser::new(text)?.advance(usize::MAX)?;
+    value.ok_or(LenientJsonError::UnexpectedEnd)
 }
 
-fn parse_text(text: &str) -> Result<Value, LenientJsonError> {
-    if text.starts_with('\u{feff}') {
-        return Err(LenientJsonError::ByteOrderMark);
-    }
-    Parser { text, position: 0, values: Vec::new(), keys: Vec::new() }.value(b"", 0)
-}
-
-/// The parser. The members of all open containers are on two shared stacks, and a container that closes takes its own
-/// from the top, so that every vector in the result has its exact size.
-struct Parser<'a> {
-    text: &'a str,
+/// A parser that can pause after any value or bracket.
+pub struct Parser {
+    text: Wiped<String>,
     position: usize,
+    containers: Containers,
+}
+
+impl Parser {
+    /// Creates a parser of the first value in `text`.
+    pub fn new(text: &[u8]) -> Result<Parser, LenientJsonError> {
+        let text = Wiped(repair_utf8(text).into_owned());
+        if text.starts_with('\u{feff}') {
+            return Err(LenientJsonError::ByteOrderMark);
+        }
+        Ok(Parser { text, position: 0, containers: Containers::default() })
+    }
+
+    /// Parses about `bytes` bytes more. Returns the value once it is complete; then, and after an error, it must not be
+    /// called again.
+    pub fn advance(&mut self, bytes: usize) -> Result<Option<Value>, LenientJsonError> {
+        let Parser { text, position, containers } = self;
+        let mut tokens = Tokens { text, position: *position };
+        let end = position.saturating_add(bytes);
+        loop {
+            let value = containers.read_next(&mut tokens)?;
+            *position = tokens.position;
+            if value.is_some() || *position >= end {
+                return Ok(value);
+            }
+        }
+    }
+
+    /// Returns the bytes that were parsed.
+    pub fn parsed(&self) -> usize {
+        self.position
+    }
+
+    /// Returns the approximate memory in bytes that is held.
+    pub fn held_bytes(&self) -> usize {
+        let values = self.containers.values.capacity() * size_of::<Value>();
+        values + self.containers.keys.capacity() * size_of::<String>() + self.text.len() + self.position
+    }
+}
+
+/// A container that is not closed yet.
+struct OpenContainer {
+    closing: u8,
+    first_value: usize,
+    first_key: usize,
+}
+
+/// The members of all open containers are on two shared stacks, and a container that closes takes its own from the top, so
+/// that every vector in the result has its exact size.
+#[derive(Default)]
+struct Containers {
+    open: Vec<OpenContainer>,
     values: Vec<Value>,
     keys: Vec<String>,
 }
 
-impl<'a> Parser<'a> {
-    /// Reads the next value, in a container that ends with one of `ends` and lies in `depth` others.
-    fn value(&mut self, ends: &[u8], depth: usize) -> Result<Value, LenientJsonError> {
-        self.skip(b" \r\n\t");
-        Ok(match self.peek()? {
-            b'{' => self.container(b'}', depth)?,
-            b'[' => self.container(b']', depth)?,
-            b'}' | b']' | b':' | b',' => return Err(self.unexpected()),
-            quote @ (b'"' | b'\'') => Value::String(self.quoted(quote)?),
-            _ => classify(self.unquoted(ends)),
-        })
-    }
-
-    /// Reads a container from its opening to its closing bracket.
-    fn container(&mut self, closing: u8, depth: usize) -> Result<Value, LenientJsonError> {
-        if depth == MAX_DEPTH {
-            return Err(LenientJsonError::TooDeep { offset: self.position });
-        }
-        self.position += 1;
-        let (first_value, first_key) = (self.values.len(), self.keys.len());
-        loop {
-            self.skip(b" \r\n\t,");
-            if self.peek()? == closing {
-                break;
+impl Containers {
+    /// Reads the next scalar, opening or closing bracket. Returns the outermost value if it is complete.
+    fn read_next(&mut self, tokens: &mut Tokens<'_>) -> Result<Option<Value>, LenientJsonError> {
+        let closing = self.open.last().map(|container| container.closing);
+        if let Some(closing) = closing {
+            tokens.skip(b" \r\n\t,");
+            if tokens.peek()? == closing {
+                tokens.position += 1;
+                return self.close(tokens);
             }
             if closing == b'}' {
-                self.key()?;
-            }
-            let value = self.value(&[b',', closing], depth + 1)?;
-            self.values.push(value);
-            self.skip(b" \r\n\t");
-            if ![b',', closing].contains(&self.peek()?) {
-                return Err(self.unexpected());
+                self.keys.push(tokens.key()?);
+                tokens.end_key()?;
             }
         }
-        self.position += 1;
-        let values = split_off(&mut self.values, first_value);
-        Ok(match closing {
-            b'}' => Value::Object(last_of_each_key(split_off(&mut self.keys, first_key), values)),
-            _ => Value::Array(values),
-        })
+        tokens.skip(b" \r\n\t");
+        let value = match tokens.peek()? {
+            b'{' => return self.open(b'}', tokens),
+            b'[' => return self.open(b']', tokens),
+            b'}' | b']' | b':' | b',' => return Err(tokens.unexpected()),
+            quote @ (b'"' | b'\'') => Value::String(tokens.quoted(quote)?),
+            _ => classify(match closing {
+                Some(closing) => tokens.unquoted(&[b',', closing]),
+                None => tokens.unquoted(b""),
+            }),
+        };
+        self.add(value, tokens)
     }
 
-    fn key(&mut self) -> Result<(), LenientJsonError> {
-        let key = match self.peek()? {
+    fn open(&mut self, closing: u8, tokens: &mut Tokens<'_>) -> Result<Option<Value>, LenientJsonError> {
+        if self.open.len() == MAX_DEPTH {
+            return Err(LenientJsonError::TooDeep { offset: tokens.position });
+        }
+        tokens.position += 1;
+        self.open.push(OpenContainer { closing, first_value: self.values.len(), first_key: self.keys.len() });
+        Ok(None)
+    }
+
+    /// Ends the innermost container, whose closing bracket was read.
+    fn close(&mut self, tokens: &mut Tokens<'_>) -> Result<Option<Value>, LenientJsonError> {
+        let Some(OpenContainer { closing, first_value, first_key }) = self.open.pop() else { return Ok(None) };
+        let values = split_off(&mut self.values, first_value);
+        let value = match closing {
+            b'}' => Value::Object(last_of_each_key(split_off(&mut self.keys, first_key), values)),
+            _ => Value::Array(values),
+        };
+        self.add(value, tokens)
+    }
+
+    /// Adds a value to the innermost container; returns it if there is none.
+    fn add(&mut self, value: Value, tokens: &mut Tokens<'_>) -> Result<Option<Value>, LenientJsonError> {
+        let Some(OpenContainer { closing, .. }) = self.open.last() else { return Ok(Some(value)) };
+        self.values.push(value);
+        tokens.skip(b" \r\n\t");
+        if ![b',', *closing].contains(&tokens.peek()?) {
+            return Err(tokens.unexpected());
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Containers {
+    /// Erases what was read before an error. Otherwise nothing is left.
+    fn drop(&mut self) {
+        self.keys.iter_mut().for_each(Wipe::wipe);
+        self.values.iter_mut().for_each(Wipe::wipe);
+    }
+}
+
+/// Reads the parts of a text.
+struct Tokens<'a> {
+    text: &'a str,
+    position: usize,
+}
+
+impl<'a> Tokens<'a> {
+    fn key(&mut self) -> Result<String, LenientJsonError> {
+        Ok(match self.peek()? {
             b':' | b'[' | b'{' | b']' => return Err(self.unexpected()),
             quote @ (b'"' | b'\'') => self.quoted(quote)?,
             _ => self.unquoted(b":").to_owned(),
-        };
-        self.keys.push(key);
+        })
+    }
+
+    /// Reads the colon after a key.
+    fn end_key(&mut self) -> Result<(), LenientJsonError> {
         self.skip(b" \r\n\t");
         if self.peek()? != b':' {
             return Err(self.unexpected());
@@ -278,14 +355,6 @@ impl<'a> Parser<'a> {
         let unit = unit.ok_or(LenientJsonError::BadEscape { offset: self.position })?;
         self.position += count;
         Ok(unit)
-    }
-}
-
-impl Drop for Parser<'_> {
-    /// Erases what was read before an error. Otherwise nothing is left.
-    fn drop(&mut self) {
-        self.keys.iter_mut().for_each(Wipe::wipe);
-        self.values.iter_mut().for_each(Wipe::wipe);
     }
 }
 
@@ -602,6 +671,22 @@ mod tests {
             prop_assert_eq!(parse(compact.as_bytes()), Ok(from_strict(&value)));
             let pretty = serde_json::to_string_pretty(&value).unwrap();
             prop_assert_eq!(parse(pretty.as_bytes()), Ok(from_strict(&value)));
+        }
+
+        #[test]
+        fn a_value_read_in_steps_is_the_one_read_at_once(
+            text in "[\\[\\]{}:,'\"\\\\ux01a.e \\t-]{0,60}", steps in prop::collection::vec(0..5usize, 1..10)
+        ) {
+            let in_steps = Parser::new(text.as_bytes()).and_then(|mut parser| {
+                let mut steps = steps.iter().cycle();
+                loop {
+                    let value = parser.advance(*steps.next().unwrap())?;
+                    if let Some(value) = value {
+                        return Ok(value);
+                    }
+                }
+            });
+            prop_assert_eq!(format!("{in_steps:?}"), format!("{:?}", parse(text.as_bytes())));
         }
 
         #[test]

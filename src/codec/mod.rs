@@ -80,16 +80,25 @@ impl Format {
     /// Reads an entity from the start of a body. The rest of the body is ignored. The caller limits its length.
     pub fn read<T: Readable>(self, body: &[u8], context: Context) -> Result<T, ReadError> {
         match self {
-            Format::Json => T::read(&mut JsonDecoder::new(&*parse(body)?, context)?),
+            Format::Json => read_json(&*parse(body)?, context),
             Format::Binary => T::read(&mut BinaryDecoder::new(body, context)),
         }
     }
 }
 
+/// Reads an entity from a JSON value.
+pub fn read_json<T: Readable>(value: &lenient_json::Value, context: Context) -> Result<T, ReadError> {
+    T::read(&mut JsonDecoder::new(value, context)?)
+}
+
 /// Parses a body as JSON. The value is wiped when it is dropped.
 pub fn parse(body: &[u8]) -> Result<Wiped<lenient_json::Value>, ReadError> {
-    let value = lenient_json::parse(body).map_err(|_| ReadError::Argument("JSON Object was expected".to_owned()))?;
-    Ok(Wiped(value))
+    lenient_json::parse(body).map(Wiped).map_err(not_json)
+}
+
+/// Returns the error for a body that is not JSON.
+pub fn not_json(_: lenient_json::LenientJsonError) -> ReadError {
+    ReadError::Argument("JSON Object was expected".to_owned())
 }
 
 /// Whether an entity is written with its own signature and cosignatures.

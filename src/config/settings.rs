@@ -60,23 +60,6 @@ pub struct Settings {
     pub explicit: ExplicitSettings,
 }
 
-impl Limits {
-    /// Returns the maximum open connections of the HTTP port.
-    pub fn http_connections(&self) -> usize {
-        self.http_connections.unwrap_or(self.share())
-    }
-
-    /// Returns the maximum open connections of the websocket port.
-    pub fn websocket_connections(&self) -> usize {
-        self.websocket_connections.unwrap_or(self.share())
-    }
-
-    /// By default each port leaves a fifth of the connections to the other.
-    fn share(&self) -> usize {
-        self.connections - self.connections / 5
-    }
-}
-
 /// Bytes of the write cache that are derived from the memory.
 const WRITE_CACHE: RangeInclusive<usize> = 16 << 20..=512 << 20;
 
@@ -197,15 +180,6 @@ fn check_together(reader: &mut Reader<'_>, settings: &Settings) {
     if limits.backlog > limits.buffered && !reader.is_wrong("nisd.maxBuffered") {
         let allowed = format!("at most nisd.maxBuffered, which is {} bytes", limits.buffered);
         reader.problem("nisd.maxBacklog", "is more than all connections together may hold", allowed);
-    }
-    for (name, connections) in [
-        ("nisd.maxHttpConnections", limits.http_connections()),
-        ("nisd.maxWebsocketConnections", limits.websocket_connections()),
-    ] {
-        if connections > limits.connections && !reader.is_wrong("nisd.maxConnections") {
-            let allowed = format!("at most nisd.maxConnections, which is {}", limits.connections);
-            reader.problem(name, "is more than both ports together may have", allowed);
-        }
     }
 }
 

@@ -328,17 +328,13 @@ settings! {
     pub struct Limits {
         "Limits" {
             connections: usize = "nisd.maxConnections", integer(16, 1_000_000), default "10000",
-                live "Maximum open connections of both ports together; a further one evicts a connection of the client with the most";
-            http_connections: usize = "nisd.maxHttpConnections", integer(8, 1_000_000), derived "four fifths of nisd.maxConnections: one fifth is reserved for websockets",
-                live "Maximum open connections of the HTTP port, at most nisd.maxConnections; a further one evicts a connection of the client with the most";
-            websocket_connections: usize = "nisd.maxWebsocketConnections", integer(8, 1_000_000), derived "four fifths of nisd.maxConnections: one fifth is reserved for HTTP",
-                live "Maximum open connections of the websocket port, at most nisd.maxConnections; a further one evicts a connection of the client with the most";
+                live "Maximum open connections of both ports together; a further one evicts the longest idle one of the client with the most, in the network with the most";
             connections_per_address: usize = "nisd.maxConnectionsPerAddress", integer(1, 1_000_000), default "250",
                 live "Maximum open connections of one IPv4 address or IPv6 prefix on both ports together; this machine and nisd.trustedProxies are exempt";
             ipv6_prefix_length: u8 = "nisd.ipv6PrefixLength", integer(32, 128), default "64",
                 "Number of leading bits of an IPv6 address that identify a client; the owner of an address usually has all addresses with the same first 64 bits";
             buffered: usize = "nisd.maxBuffered", size(M, 64 * G), default "128M",
-                live "Maximum bytes of requests and unsent responses of all connections; beyond it, the client that holds most loses the connection that holds most. One client except 127.0.0.1 may hold a quarter of it";
+                live "Maximum bytes of requests and unsent responses of all connections; beyond it, the client that holds most loses the connection that holds most. One network (a /24 of IPv4, a /48 of IPv6) may hold an eighth of it";
             body_size: usize = "nisd.maxBodySize", size(K, M), default "1M",
                 live "Maximum body of a request; a longer one gets 413. Each route also has its own limit, and the lower one applies: mostly 8K, 64K for announcements and batches, the largest block for blocks and transactions that peers push (481K with nis.maxTransactionsPerBlock = 120, at most 1M, 256K in JSON)";
             idle_timeout: Duration = "nisd.idleTimeout", seconds(1, 3_600), default "30",

@@ -78,7 +78,8 @@ fn bytes(status: &str, name: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// File descriptors reserved for the store, the log, listeners, DNS, and connections that are being rejected.
+/// File descriptors reserved for the store, the log, listeners, DNS, and connections that are being rejected; at most half of
+/// all.
 const RESERVE: usize = 64 + MAX_REJECTED_CONNECTIONS;
 /// Divisor for the share of descriptors reserved for requests to other servers.
 const FETCH_DIVISOR: usize = 8;
@@ -95,7 +96,7 @@ pub fn raise_descriptor_limit() -> (usize, usize) {
 }
 
 fn split_descriptors(descriptors: usize) -> (usize, usize) {
-    let rest = descriptors.saturating_sub(RESERVE).max(16);
+    let rest = (descriptors - RESERVE.min(descriptors / 2)).max(16);
     let fetches = rest / FETCH_DIVISOR;
     (rest - fetches, fetches)
 }

@@ -31,16 +31,14 @@ pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), NodeError> {
     let fetch_limits = FetchLimits { connections: defaults.connections.min(fetches), ..defaults };
     let reactor = Reactor::new(net_limits(settings, connections), trusted(settings), fetch_limits);
     let mut reactor = reactor.map_err(NodeError::System)?;
-    let [(_, max_http), (_, max_websocket)] = connection_limits(settings, connections);
     let (http, websocket) = (&settings.http, &settings.websocket);
     if let Some(address) = http.metrics {
-        let listening = reactor.listen(node::METRICS, address, node::METRICS_CONNECTIONS);
-        let address = listening.map_err(|error| NodeError::Listen(address, error))?;
+        let address = reactor.listen(node::METRICS, address).map_err(|error| NodeError::Listen(address, error))?;
         log::info!("metrics for all clients on http://{address}/metrics");
     }
     let addresses = Addresses {
-        http: listen(&mut reactor, node::HTTP, http.bind, http.port, max_http)?,
-        websocket: listen(&mut reactor, node::WEBSOCKET, http.bind, websocket.port, max_websocket)?,
+        http: listen(&mut reactor, node::HTTP, http.bind, http.port)?,
+        websocket: listen(&mut reactor, node::WEBSOCKET, http.bind, websocket.port)?,
     };
     Ok((reactor, addresses))
 }
@@ -48,7 +46,7 @@ pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), NodeError> {
 /// Applies changed limits to the reactor.
 pub fn apply_limits(reactor: &mut Reactor, settings: &Settings) {
     let connections = settings.limits.connections.min(process::raise_descriptor_limit().0);
-    reactor.set_limits(net_limits(settings, connections), trusted(settings), connection_limits(settings, connections));
+    reactor.set_limits(net_limits(settings, connections), trusted(settings));
 }
 
 fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
@@ -60,7 +58,6 @@ fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
         requests_per_second: settings.http.dos_filter.then_some(node::REQUESTS_PER_SECOND),
         backlog_bytes: limits.backlog,
         buffered_bytes: limits.buffered,
-        buffered_bytes_per_client: limits.buffered / 4,
         keep_alive: limits.idle_timeout,
         request_time: limits.request_timeout,
         write_stall: limits.request_timeout,
@@ -75,30 +72,11 @@ fn trusted(settings: &Settings) -> net::IsTrustedProxy {
     Box::new(move |address| trusted.contains(address))
 }
 
-/// Returns the connection limit of each interface, scaled to `connections` in total.
-fn connection_limits(settings: &Settings, connections: usize) -> [(ListenerId, usize); 2] {
-    let limits = &settings.limits;
-    let share = |own: usize| own.min(scaled_limit(connections, limits.connections, own));
-    [(node::HTTP, share(limits.http_connections())), (node::WEBSOCKET, share(limits.websocket_connections()))]
-}
-
-/// Returns the part of `connections` for an interface that may use `own` of `configured`.
-fn scaled_limit(connections: usize, configured: usize, own: usize) -> usize {
-    let share = connections as u128 * own as u128 / configured.max(1) as u128;
-    usize::try_from(share).unwrap_or(connections).max(1)
-}
-
 /// Listens for one interface. Returns the first address.
-fn listen(
-    reactor: &mut Reactor,
-    id: ListenerId,
-    bind: Bind,
-    port: u16,
-    connections: usize,
-) -> Result<SocketAddr, NodeError> {
+fn listen(reactor: &mut Reactor, id: ListenerId, bind: Bind, port: u16) -> Result<SocketAddr, NodeError> {
     let mut open = |address: IpAddr, port: u16| {
         let address = SocketAddr::new(address, port);
-        reactor.listen(id, address, connections).map_err(|error| NodeError::Listen(address, error))
+        reactor.listen(id, address).map_err(|error| NodeError::Listen(address, error))
     };
     match bind {
         Bind::One(address) => open(address, port),

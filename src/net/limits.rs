@@ -8,11 +8,10 @@ use std::time::Duration;
 /// `http::body`. The service sets the limit on the body of each request.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections, over all listeners. Beyond this, a new connection evicts one of the client that has the most,
-    /// the longest idle first, or else one of the network that has many more. If no connection can be evicted, the new
-    /// one gets a 503 and is closed.
+    /// Open connections, over all listeners. Beyond this, a new connection evicts the longest idle one of the client that
+    /// has the most in the network that has the most.
     pub connections: usize,
-    /// Open connections of one client; 127.0.0.1 and trusted proxies are exempt. Further ones get a 503 and are closed.
+    /// Open connections of one client; this machine and trusted proxies are exempt. Further ones get a 503 and are closed.
     pub connections_per_client: usize,
     /// Leading bits of an IPv6 address that identify a client. A client usually controls at least a /64.
     pub ipv6_prefix: u8,
@@ -24,12 +23,9 @@ pub struct Limits {
     /// Bytes queued for one websocket. If a message would exceed this, all output whose sending has not begun is
     /// dropped and the websocket is closed with code 4500. A message of any size is accepted when the queue is empty.
     pub backlog_bytes: usize,
-    /// Buffered bytes of all connections. When exceeded, the largest connection of the largest client is closed, an
-    /// HTTP one with a 503 if no output is pending.
+    /// Buffered bytes of all connections; of one network an eighth, but local requests and trusted proxies are exempt. When
+    /// exceeded, the largest connection of the largest client is closed, an HTTP one with a 503 if no output is pending.
     pub buffered_bytes: usize,
-    /// Buffered bytes of one client; 127.0.0.1 and trusted proxies are exempt. When exceeded, its largest connection is
-    /// closed.
-    pub buffered_bytes_per_client: usize,
     /// Kernel memory of all connections: sent bytes that clients have not acknowledged, and received bytes that were
     /// not read. When the estimate exceeds this, the actual amount is measured, and the largest connections of the
     /// largest clients are closed until a quarter is free.
@@ -72,7 +68,6 @@ impl Default for Limits {
             output_bytes: 64 * 1024,
             backlog_bytes: 512 * 1024,
             buffered_bytes: 128 * 1024 * 1024,
-            buffered_bytes_per_client: 32 * 1024 * 1024,
             kernel_bytes: 64 * 1024 * 1024,
             discarded_bytes: 1024 * 1024,
             shared_bytes: 16 * 1024 * 1024,

@@ -152,7 +152,7 @@ pub struct Metrics {
     /// The largest users, in descending order. `share` and `held_bytes` are ranked independently: the two values of an
     /// entry may belong to different clients.
     pub top_clients: [TopUsage; TOP_CLIENTS],
-    /// Clients that have work pending but are throttled.
+    /// Connections that have work pending and wait because their client is throttled.
     pub throttled_clients: usize,
     /// Longest recent loop iteration.
     pub longest_iteration: Duration,

@@ -9,7 +9,6 @@
 //! | [`Limits`] | every limit on a client, by name |
 //! | [`http`] | parses requests, writes responses: pure |
 //! | [`websocket`] | handshake and frames: pure |
-//! | [`ClientKey`] | identity of a client for quotas |
 //! | [`fetch`] | non-blocking requests to other servers |
 //! | [`event_stream`] | parser of Server-Sent Events: pure |
 //! | [`blocking_client`] | blocking requests to other servers, for commands |
@@ -21,11 +20,10 @@
 //! ```
 //!
 //! A connection between requests, or a websocket between messages, holds no buffer: it borrows the reactor's buffers
-//! while it is processed. Usage is counted per client (`server::client_table`): clients are served round-robin, each connection with
-//! a budget of work, and each connection and each read is charged even if no request results. When a quota of
-//! connections is full, the client with the most connections loses one (`server::eviction`). Kernel memory per connection is
-//! limited by options of the listening socket (`socket`), counted, and freed by closing connections when the total is
-//! too large (`server::eviction`).
+//! while it is processed. A [`quota`](crate::quota) decides whose connection is served next, each with a budget of work, and whose gives way
+//! when connections, buffers or kernel memory are short (`server::eviction`). Each connection and each read is charged even
+//! if no request results (`server::client_table`). Kernel memory per connection is limited by options of the listening
+//! socket (`socket`) and counted.
 //!
 //! The connections of a client that has exceeded its work quota are reset on arrival. Rejected alternatives: not
 //! accepting delays all other clients, because the accept queue is shared; there is no listening socket per client; a
@@ -50,7 +48,7 @@ mod server;
 pub mod service;
 mod socket;
 
-pub use forwarded::ClientKey;
+pub use crate::quota::Owner as ClientKey;
 pub use limits::{IsTrustedProxy, Limits};
 pub use metrics::Stats;
 pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};

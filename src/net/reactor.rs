@@ -91,32 +91,23 @@ impl Reactor {
         })
     }
 
-    /// Listens on `address`; its connections get the listener id `id`, which several addresses may share. At most
-    /// `max` connections of that id are open, and never more than [`Limits::connections`] in all. Returns the bound
+    /// Listens on `address`; its connections get the listener id `id`, which several addresses may share. Returns the bound
     /// address, with the port that the system chose if it was 0.
-    pub fn listen(&mut self, id: ListenerId, address: SocketAddr, max: usize) -> io::Result<SocketAddr> {
+    pub fn listen(&mut self, id: ListenerId, address: SocketAddr) -> io::Result<SocketAddr> {
         let index = self.listeners.len();
         if index >= MAX_LISTENERS {
             let message = format!("at most {MAX_LISTENERS} listeners are allowed");
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
-        self.server.set_max(id, max);
         let token = Token(EXTERNAL_TOKENS + index);
         self.listeners.open(id, address, self.poll.registry(), token, self.server.write_stall())
     }
 
-    /// Replaces the limits, except the IPv6 prefix length, the trusted proxies, and the maximum of open connections of
-    /// each listener in `max_connections`. Open connections stay.
-    pub fn set_limits(
-        &mut self,
-        limits: Limits,
-        is_trusted: IsTrustedProxy,
-        max_connections: impl IntoIterator<Item = (ListenerId, usize)>,
-    ) {
+    /// Replaces the limits, except the IPv6 prefix length, and the trusted proxies. Open connections stay.
+    pub fn set_limits(&mut self, limits: Limits, is_trusted: IsTrustedProxy) {
         self.sweep_interval = limits.sweep_interval();
         self.next_sweep = self.next_sweep.min(self.now + self.sweep_interval);
         self.server.set_limits(limits, is_trusted);
-        max_connections.into_iter().for_each(|(id, max)| self.server.set_max(id, max));
     }
 
     /// Returns the registry for further sources, with tokens below [`EXTERNAL_TOKENS`]. [`ExternalReadiness`] reports their
@@ -250,7 +241,14 @@ impl Reactor {
             if admitted == ACCEPTS_PER_TURN || is_time_over {
                 return;
             }
-            let Some((id, socket, peer)) = self.listeners.accept() else { return };
+            let had_failed = self.listeners.has_failed();
+            let mut accepted = self.listeners.accept();
+            // Without a free file descriptor, the connection that gives way makes one free.
+            if self.listeners.has_failed() && !had_failed && self.server.evict_connection() {
+                self.listeners.retry_failed();
+                accepted = self.listeners.accept();
+            }
+            let Some((id, socket, peer)) = accepted else { return };
             // Resetting a rejected connection is cheap, and others wait behind it.
             let Some(slot) = self.server.admit(socket, id, peer.ip()) else { continue };
             admitted += 1;

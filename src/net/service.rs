@@ -233,6 +233,12 @@ pub trait Service {
     /// Handles one event.
     fn handle(&mut self, event: Event<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress;
 
+    /// Returns whether a request is exempt from the limits on its client's request rate and work, and counts for this machine
+    /// instead of its client: one of 127.0.0.1 that was not forwarded.
+    fn is_exempt(&self, client: &Client, _request: &Request<'_>) -> bool {
+        client.is_local() && client.address.is_ipv4()
+    }
+
     /// Returns the limit on a request body in bytes. Called when the head of the request is complete.
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize;
 }

@@ -169,7 +169,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
         Metric("nisd_callers", "", |s| s.net.stats.clients.into(),
             "Clients with a usage record.", "A client is an address, or a /64."),
         Metric("nisd_callers_waiting", "", |s| s.net.throttled_clients.into(),
-            "Clients that are throttled until their deficit is refilled.", ""),
+            "Connections that wait because their client is throttled until its deficit is refilled.", ""),
         Metric("nisd_caller_work_ratio", "ratio", |s| top_clients(s, |client| client.share),
             "Share of the processor used recently by the clients that used most, by rank.",
             "That is the last 30 to 60 s. One client may use 0.25, and 127.0.0.1 more."),
@@ -274,6 +274,7 @@ impl Node<'_> {
                 api::events::MAX_BYTES,
             ),
             LimitUsage::new("bytes of cached responses", self.api.cached_bytes(), api::MAX_CACHED_BYTES),
+            LimitUsage::new("bytes of kept lists", self.api.kept_list_bytes(), api::MAX_LIST_BYTES),
             LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
         ];
         loads.extend(self.block_processor.limit_usage());

@@ -62,8 +62,6 @@ pub const HTTP: ListenerId = ListenerId(0);
 pub const WEBSOCKET: ListenerId = ListenerId(1);
 /// The optional listener that serves only metrics.
 pub const METRICS: ListenerId = ListenerId(2);
-/// Maximum connections on the metrics listener.
-pub const METRICS_CONNECTIONS: usize = 16;
 /// Requests per second that a client may make on each listener, if the rate is limited.
 pub const REQUESTS_PER_SECOND: usize = 50;
 /// Time without a client request after which the node counts as idle.
@@ -412,7 +410,7 @@ fn push_settings(settings: &Settings) -> websocket_api::Settings {
         implicit_subscription: websocket.implicit_subscription,
         lenient: websocket.lenient_stomp,
         limits: websocket_api::Limits {
-            sessions: limits.websocket_connections(),
+            sessions: limits.connections,
             subscriptions_per_session: limits.subscriptions,
             addresses_per_session: limits.registered_addresses,
             ipv6_prefix: limits.ipv6_prefix_length,

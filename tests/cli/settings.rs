@@ -225,18 +225,6 @@ fn clients_are_identified_by_the_configured_proxies_hosts_and_prefix() {
 }
 
 #[test]
-fn each_port_takes_at_most_four_fifths_of_the_connections_by_default() {
-    let shares = |text: &str| {
-        let limits = file(text).unwrap().limits;
-        (limits.connections, limits.http_connections(), limits.websocket_connections())
-    };
-    assert_eq!(shares(""), (10_000, 8_000, 8_000));
-    assert_eq!(shares("nisd.maxConnections = 16"), (16, 13, 13));
-    assert_eq!(shares("nisd.maxConnections = 100\nnisd.maxHttpConnections = 100"), (100, 100, 80));
-    assert_eq!(shares("nisd.maxWebsocketConnections = 9000"), (10_000, 8_000, 9_000));
-}
-
-#[test]
 fn a_node_without_any_source_of_blocks_gets_a_warning() {
     let said =
         |text: &str| nisd::config::no_block_source_warning(&file(text).unwrap(), true).map(|notice| notice.to_string());
@@ -328,16 +316,6 @@ fn each_wrong_value_is_reported_alone_with_its_bounds() {
         ("nem.httpPort = 7778", "nem.websocketPort", "the port of the HTTP interface"),
         ("nem.httpPort = x\nnem.websocketPort = 7890", "nem.httpPort", ""),
         ("nisd.maxBuffered = 2M\nnisd.maxBacklog = 3M", "nisd.maxBacklog", "2097152 bytes"),
-        (
-            "nisd.maxConnections = 50\nnisd.maxHttpConnections = 51",
-            "nisd.maxHttpConnections",
-            "nisd.maxConnections, which is 50",
-        ),
-        (
-            "nisd.maxConnections = 50\nnisd.maxWebsocketConnections = 51",
-            "nisd.maxWebsocketConnections",
-            "nisd.maxConnections, which is 50",
-        ),
     ] {
         let said = problem(text, key);
         assert!(said.contains(words), "{text}: {said}");

@@ -190,8 +190,7 @@ impl Harness {
     fn with_proxies(limits: Limits, proxies: &'static [[u8; 4]]) -> Harness {
         let trusted = |address| proxies.iter().any(|proxy| IpAddr::from(*proxy) == address);
         let fetcher = Fetcher::new(FetchLimits::default(), 0);
-        let mut server = Server::new(limits, Box::new(trusted), fetcher, Box::new(|| Duration::ZERO));
-        server.set_max(LISTENER, 1000);
+        let server = Server::new(limits, Box::new(trusted), fetcher, Box::new(|| Duration::ZERO));
         Harness { server, service: TestService::default(), uptime: Duration::ZERO }
     }
 
@@ -208,10 +207,10 @@ impl Harness {
         (wire, slot)
     }
 
-    /// Connects clients that have sent the heads of large bodies, `each` of them at each address.
-    fn pushers(&mut self, addresses: u8, each: usize) -> Vec<(Wire, usize)> {
+    /// Connects clients that have sent the heads of large bodies, `each` of them at each of these addresses.
+    fn pushers(&mut self, addresses: u8, each: usize, at: fn(u8) -> [u8; 4]) -> Vec<(Wire, usize)> {
         let head = push_head(PUSHED_BYTES);
-        let clients = (0..addresses).flat_map(|address| std::iter::repeat_n([9, 9, 9, address], each));
+        let clients = (0..addresses).flat_map(|address| std::iter::repeat_n(at(address), each));
         clients.map(|address| self.client_at(address, head.as_bytes())).collect()
     }
 
@@ -277,9 +276,9 @@ fn send_slowly(world: &mut Harness, clients: &[(Wire, usize)]) -> usize {
 #[test]
 fn slow_bodies_from_many_addresses_keep_within_the_total_memory_limit() {
     const MOST: usize = 8 << 20;
-    let limits = Limits { buffered_bytes: MOST, buffered_bytes_per_client: MOST, ..Limits::default() };
+    let limits = Limits { buffered_bytes: MOST, ..Limits::default() };
     let mut world = Harness::new(limits);
-    let clients = world.pushers(60, 4);
+    let clients = world.pushers(60, 4, |number| [9, 9, number, 9]);
     let most = send_slowly(&mut world, &clients);
     assert!((MOST / 2..=MOST).contains(&most), "{most} bytes of {MOST}");
     // Half of them would take 120 MiB; the disconnected ones have received the reason.
@@ -288,10 +287,10 @@ fn slow_bodies_from_many_addresses_keep_within_the_total_memory_limit() {
 }
 
 #[test]
-fn slow_bodies_from_one_address_keep_within_the_memory_limit_of_one_client() {
+fn slow_bodies_from_one_network_keep_within_an_eighth_of_the_memory() {
     const MOST: usize = 2 << 20;
-    let mut world = Harness::new(Limits { buffered_bytes_per_client: MOST, ..Limits::default() });
-    let clients = world.pushers(1, 50);
+    let mut world = Harness::new(Limits { buffered_bytes: 8 * MOST, ..Limits::default() });
+    let clients = world.pushers(10, 5, |number| [9, 9, 9, number]);
     let most = send_slowly(&mut world, &clients);
     // The querying client holds nothing between its requests.
     assert!((MOST / 2..=MOST).contains(&most), "{most} bytes of {MOST}");
@@ -299,16 +298,6 @@ fn slow_bodies_from_one_address_keep_within_the_memory_limit_of_one_client() {
     let (wire, _) = world.client_at([6, 6, 6, 6], &honest);
     world.serve();
     assert!(wire.text().starts_with("HTTP/1.1 200"), "{:?}", wire.text());
-}
-
-#[test]
-fn a_local_client_may_use_the_total_memory_limit() {
-    let mut world = Harness::new(Limits { buffered_bytes_per_client: 1 << 20, ..Limits::default() });
-    let head = push_head(PUSHED_BYTES);
-    let clients: Vec<_> = (0..20).map(|_| world.client_at([127, 0, 0, 1], head.as_bytes())).collect();
-    let most = send_slowly(&mut world, &clients);
-    assert!(most >= 20 * PUSHED_BYTES / 2, "{most}");
-    assert!(clients.iter().all(|(wire, _)| wire.text().is_empty()));
 }
 
 #[test]
@@ -476,11 +465,9 @@ fn suspended_requests_end_at_shutdown() {
 const QUERY: &str = "GET /query HTTP/1.1\r\nHost: a\r\n\r\n";
 
 impl Harness {
-    /// Creates a server whose listener allows `places` connections, a sixteenth of them reserved for this machine.
-    fn with_connection_limit(places: usize) -> Harness {
-        let mut world = Harness::new(Limits::default());
-        world.server.set_max(LISTENER, places);
-        world
+    /// Creates a server that allows this many connections.
+    fn with_connection_limit(connections: usize) -> Harness {
+        Harness::new(Limits { connections, ..Limits::default() })
     }
 
     /// Connects clients at this many addresses, all in different networks, `each` with that many connections and one
@@ -513,11 +500,11 @@ impl Harness {
 
 #[test]
 fn a_newcomer_evicts_the_longest_idle_connection_of_the_largest_client() {
-    let mut world = Harness::with_connection_limit(320);
+    let mut world = Harness::with_connection_limit(300);
     let few = world.connect_many(1, 20, 2, QUERY);
     let most = world.connect_many(2, 1, 60, QUERY);
     let many = world.connect_many(3, 4, 50, QUERY);
-    assert_eq!(world.server.stats().connections, 300, "320 but for those of this machine");
+    assert_eq!(world.server.stats().connections, 300);
     // The first of the clients with the most connections is not the one idle for longest.
     world.send(&most[0].0, most[0].1, QUERY.as_bytes());
     world.serve();
@@ -538,7 +525,7 @@ fn a_newcomer_evicts_the_longest_idle_connection_of_the_largest_client() {
 
 #[test]
 fn a_newcomer_aborts_a_response_only_if_its_client_has_no_idle_connection() {
-    let mut world = Harness::with_connection_limit(32);
+    let mut world = Harness::with_connection_limit(30);
     let busy = world.connect_many(1, 1, 20, "GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
     let idle = world.client_at([10, 1, 0, 0], QUERY.as_bytes());
     let rest = world.connect_many(2, 9, 1, QUERY);
@@ -551,22 +538,24 @@ fn a_newcomer_aborts_a_response_only_if_its_client_has_no_idle_connection() {
 }
 
 #[test]
-fn a_newcomer_evicts_a_sole_connection_after_one_idle_second_but_no_websocket() {
-    let mut world = Harness::with_connection_limit(32);
+fn a_newcomer_gets_in_where_all_have_one_connection_and_the_longest_idle_gives_way() {
+    let mut world = Harness::with_connection_limit(30);
     let sockets = world.connect_many(1, 28, 1, UPGRADE);
     let idle = world.connect_many(2, 2, 1, QUERY);
-    assert!(!world.admits([10, 9, 0, 0]), "nobody has been idle for a second");
-    assert_eq!(world.server.stats().rejected, 1);
-    world.advance(Duration::from_secs(2));
-    world.send(&idle[0].0, idle[0].1, QUERY.as_bytes());
+    world.send(&sockets[0].0, sockets[0].1, &[0x89, 0x80, 0, 0, 0, 0]);
     world.serve();
-    assert!(world.admits([10, 9, 0, 1]));
-    assert!(world.has(&idle[0]) && !world.has(&idle[1]) && sockets.iter().all(|client| world.has(client)));
+    for newcomer in 0..30 {
+        assert!(world.admits([10, 9, newcomer, 0]), "newcomer {newcomer}");
+        world.advance(Duration::from_millis(1));
+    }
+    // The last of them gives way to the thirtieth newcomer.
+    assert!(!world.has(&sockets[1]) && idle.iter().all(|client| !world.has(client)));
+    assert_eq!((world.server.stats().connections, world.server.stats().rejected), (30, 0));
 }
 
 #[test]
 fn websockets_from_many_addresses_of_few_networks_do_not_block_newcomers() {
-    let mut world = Harness::with_connection_limit(320);
+    let mut world = Harness::with_connection_limit(300);
     let rest = world.connect_many(1, 50, 1, UPGRADE);
     let mut owned: Vec<(Wire, usize)> = Vec::new();
     for number in 0..250u16 {
@@ -588,23 +577,21 @@ fn websockets_from_many_addresses_of_few_networks_do_not_block_newcomers() {
 }
 
 #[test]
-fn local_clients_are_admitted_when_all_other_connections_are_taken() {
-    let mut world = Harness::with_connection_limit(320);
-    let all = world.connect_many(1, 300, 1, UPGRADE);
-    assert!(!world.admits([10, 9, 0, 0]));
+fn many_addresses_of_one_network_give_way_to_a_client_of_this_machine() {
+    let mut world = Harness::with_connection_limit(300);
+    let few = world.connect_many(1, 50, 1, UPGRADE);
+    let crowd: Vec<_> = (0..250).map(|number| world.client_at([10, 2, 0, number], UPGRADE.as_bytes())).collect();
+    world.serve();
     for _ in 0..20 {
         assert!(world.admits([127, 0, 0, 1]));
     }
-    // A loopback address other than 127.0.0.1 has no part in the reservation.
-    assert!(!world.admits([127, 0, 0, 2]));
-    assert!(world.admits([127, 0, 0, 1]), "it gives way to itself");
-    assert!(all.iter().all(|client| world.has(client)));
+    assert!(few.iter().all(|client| world.has(client)));
+    assert_eq!(crowd.iter().filter(|client| world.has(client)).count(), 230);
 }
 
 #[test]
 fn the_eviction_candidate_is_found_in_few_checks() {
-    let mut world = Harness::new(Limits { requests_per_second: None, ..Limits::default() });
-    world.server.set_max(LISTENER, 4_267);
+    let mut world = Harness::new(Limits { connections: 4_000, requests_per_second: None, ..Limits::default() });
     let clients = world.connect_many(1, 20, 200, QUERY);
     let (mut active, mut newcomers) = (clients.len() as u64, 0);
     for round in 0..20u8 {
@@ -692,7 +679,7 @@ fn a_half_closed_connection_ends_once_the_last_response_is_read() {
 
 #[test]
 fn a_response_that_is_being_read_is_not_aborted_for_a_newcomer() {
-    let mut world = Harness::with_connection_limit(32);
+    let mut world = Harness::with_connection_limit(30);
     let taking = world.connect_many(1, 1, 10, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     taking[..9].iter().for_each(|(wire, _)| wire.buffered.set(20_000));
     let rest = world.connect_many(2, 20, 1, QUERY);
@@ -769,8 +756,7 @@ fn the_deficit_of_a_client_does_not_delay_others_behind_the_same_proxy() {
 
 #[test]
 fn an_idle_proxy_connection_counts_for_the_proxy_and_not_for_its_clients() {
-    let mut world = Harness::with_proxies(Limits::default(), &[PROXY]);
-    world.server.set_max(LISTENER, 32);
+    let mut world = Harness::with_proxies(Limits { connections: 30, ..Limits::default() }, &[PROXY]);
     let ask = |world: &mut Harness, client| {
         let (wire, slot) = world.client_at(PROXY, forwarded_request("/query", client).as_bytes());
         world.serve();
@@ -789,36 +775,19 @@ fn an_idle_proxy_connection_counts_for_the_proxy_and_not_for_its_clients() {
 }
 
 #[test]
-fn remote_clients_behind_a_local_proxy_take_no_reserved_connections() {
+fn clients_behind_a_local_proxy_count_for_their_own_networks() {
     const LOCAL: [u8; 4] = [127, 0, 0, 1];
     let upgrade = |client: &str| UPGRADE.replace("Host: a", &format!("Host: a\r\nX-Forwarded-For: {client}"));
-    let mut world = Harness::with_proxies(Limits::default(), &[LOCAL]);
-    world.server.set_max(LISTENER, 320);
-    let mut strangers = Vec::new();
-    for number in 0..320 {
-        let name = format!("9.{}.{}.9", number / 200, number % 200);
+    let mut world = Harness::with_proxies(Limits { connections: 300, ..Limits::default() }, &[LOCAL]);
+    let named = |world: &mut Harness, name: String| {
         let client = world.client_at(LOCAL, upgrade(&name).as_bytes());
         world.serve();
-        strangers.push(client);
-    }
-    world.server.report_disconnects(&mut world.service);
-    // These count as remote clients: 300 connections are allowed for them, and existing ones stay.
-    assert_eq!(world.server.stats().websockets, 300);
-    assert!(strangers[..300].iter().all(|(wire, _)| !wire.is_over.get()));
-    assert!(strangers[300..].iter().all(|(wire, _)| wire.is_over.get()), "closed with 1013");
-    assert!(strangers[319].0.received.borrow().windows(4).any(|bytes| bytes == [0x88, 2, 0x03, 0xf5]));
-    for _ in 0..20 {
-        assert!(world.admits(LOCAL));
-    }
-    // A forwarded request that is answered at once needs no connection slot of its own.
-    let (wire, _) = world.client_at(LOCAL, forwarded_request("/query", "9.9.9.9").as_bytes());
-    world.serve();
-    assert!(wire.text().starts_with("HTTP/1.1 200"));
-    assert_eq!(world.server.stats().websockets, 300);
-    // A forwarded request that takes long needs one and finds none.
-    let (wire, _) = world.client_at(LOCAL, forwarded_request("/never", "9.9.9.9").as_bytes());
-    world.serve();
-    assert!(wire.text().starts_with("HTTP/1.1 503"), "{}", wire.text());
+        client
+    };
+    let crowd: Vec<_> = (0..250).map(|number| named(&mut world, format!("9.9.9.{number}"))).collect();
+    let others: Vec<_> = (0..100).map(|number| named(&mut world, format!("8.8.{number}.8"))).collect();
+    assert!(others.iter().all(|client| world.has(client)));
+    assert_eq!(crowd.iter().filter(|client| world.has(client)).count(), 200);
 }
 
 #[test]

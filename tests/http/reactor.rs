@@ -143,14 +143,14 @@ struct Server {
 }
 
 impl Server {
-    fn start(limits: Limits, max_connections: usize) -> Self {
+    fn start(limits: Limits) -> Self {
         let (stop, stopped) = channel();
         let (report, stats) = channel();
         let (bound, address) = channel();
         // Everything that belongs to the reactor stays in its thread.
         let thread = std::thread::spawn(move || {
             let mut reactor = Reactor::new(limits, Box::new(|_| false), FetchLimits::default()).unwrap();
-            bound.send(reactor.listen(LISTENER, "127.0.0.1:0".parse().unwrap(), max_connections).unwrap()).unwrap();
+            bound.send(reactor.listen(LISTENER, "127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
             let mut echo = Echo { shared: reactor.shared_bytes_counter(), ..Echo::default() };
             let mut stopping: Option<Instant> = None;
             loop {
@@ -174,7 +174,7 @@ impl Server {
     }
 
     fn default() -> Self {
-        Self::start(Limits::default(), 1000)
+        Self::start(Limits::default())
     }
 
     fn connect(&self) -> Client {
@@ -232,7 +232,7 @@ fn ask(client: &mut Client, path: &str) -> String {
 #[test]
 fn a_pipelining_client_that_does_not_read_is_throttled_and_dropped() {
     let limits = Limits { write_stall: Duration::from_millis(400), ..Limits::default() };
-    let server = Server::start(limits, 10);
+    let server = Server::start(limits);
     let mut stream = server.connect();
     let requests = get("/big/1000000").repeat(50);
     stream.send(requests);
@@ -301,20 +301,19 @@ fn oversized_and_malformed_requests_are_rejected_and_closed() {
 
 #[test]
 fn a_connection_over_the_limit_can_read_status_503_while_it_sends() {
-    let server = Server::start(Limits::default(), 2);
-    let (mut first, second) = (server.websocket(), server.websocket());
+    let server = Server::start(Limits { connections_per_client: 2, ..Limits::default() });
+    let (mut first, second) = (server.connect_from(2), server.connect_from(2));
     server.wait_for(|stats, _| stats.connections == 2);
     for _ in 0..20 {
-        let mut client = server.connect();
+        let mut client = server.connect_from(2);
         client.send(post("/", &"x".repeat(100_000)));
         let answer = client.expect_end();
         assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
     }
-    first.text("hello");
-    assert_eq!(first.next_text(), "hello");
+    assert_eq!(ask(&mut first, "/"), "GET /?- ");
     drop(second);
     server.wait_for(|stats, _| stats.connections == 1 && stats.rejected == 20);
-    assert_eq!(ask(&mut server.connect(), "/"), "GET /?- ");
+    assert_eq!(ask(&mut server.connect_from(2), "/"), "GET /?- ");
 }
 
 #[test]
@@ -362,7 +361,7 @@ fn a_slow_consumer_is_dropped_without_affecting_others() {
 #[test]
 fn an_unread_message_closes_its_websocket_at_its_timeout() {
     let limits = Limits { send_age: Duration::from_millis(200), backlog_bytes: 100_000_000, ..Limits::default() };
-    let server = Server::start(limits, 10);
+    let server = Server::start(limits);
     let stuck = server.websocket();
     let mut sender = server.websocket();
     for _ in 0..40 {
@@ -440,7 +439,7 @@ fn a_streamed_response_waits_for_the_client_to_read() {
 #[test]
 fn connections_are_limited_per_client() {
     let limits = Limits { connections_per_client: 5, ..Limits::default() };
-    let server = Server::start(limits, 1000);
+    let server = Server::start(limits);
     let mut held: Vec<Client> = (0..5).map(|_| server.connect_from(2)).collect();
     server.wait_for(|stats, _| stats.connections == 5);
     assert!(server.connect_from(2).expect_end().starts_with("HTTP/1.1 503 "));
@@ -473,7 +472,7 @@ fn a_client_over_its_rate_limit_is_rejected_and_far_over_it_disconnected() {
 #[test]
 fn a_message_queued_for_many_websockets_is_held_once() {
     let limits = Limits { shared_bytes: 3_000_000, backlog_bytes: 100_000_000, ..Limits::default() };
-    let server = Server::start(limits, 300);
+    let server = Server::start(limits);
     let mut deaf: Vec<_> = (0..100).map(|_| server.websocket()).collect();
     let mut sender = server.websocket();
     for _ in 0..40 {

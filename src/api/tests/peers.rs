@@ -110,7 +110,7 @@ fn push(body: &[u8], format: Format, node: &mut TestNode) -> (Response, usize) {
     scene.fund_address(address_of(&pair().public()));
     let media_type = [("Content-Type", format.media_type())];
     let sent = TestRequest { body, ..TestRequest::new("POST /push/transactions").with(&media_type) };
-    for steps in 1..100 {
+    for steps in 1..10_000 {
         let step = sent.step(&mut api, &scene, node, &mut reply, steps > 1, 1);
         if step.expect("a request").0 == Progress::Done {
             return (reply, steps);
@@ -128,7 +128,9 @@ fn a_pushed_transaction_list_is_processed_step_by_step_in_both_formats() {
         peers.table.record_introduction(pusher, ip, known_peer(), NOW.monotonic).expect("space");
         let mut node = TestNode { peers: Some(peers), ..TestNode::default() };
         let (reply, steps) = push(&format.to_bytes(&List(pushes(5))), format, &mut node);
-        assert_eq!((reply.status, reply.body.len(), steps), (200, 0, 5), "{format:?}");
+        assert_eq!((reply.status, reply.body.len()), (200, 0), "{format:?}");
+        // JSON is also parsed and decoded in steps.
+        assert!(if format == Format::Binary { steps == 5 } else { steps > 10 }, "{format:?}: {steps}");
         let published = std::iter::from_fn(|| node.mempool.newly_accepted.pop_front());
         assert!(published.map(|one| one.timestamp).eq([0, 1, 2, 3, 4].map(|number| acceptable(number).timestamp)));
         let experience = node.peers.expect("peers").experience(&pusher);

@@ -1,11 +1,12 @@
 //! Tests of streamed responses.
 
 use super::scene::*;
+use crate::api::routes::{Method, ROUTES};
 use crate::api::streams::MAX_ACTIVE_PER_CLIENT;
 use crate::api::streams::{BodyWriter, ResponseStream};
 use crate::api::{AccountBody, Api, Format, STREAM_THRESHOLD_BYTES};
 use crate::codec::json::JsonEncoder;
-use crate::crypto::Signature;
+use crate::crypto::{PublicKey, Signature};
 use crate::mempool::Mempool;
 use crate::model::{Amount, Height, Timestamp, Transaction};
 use crate::net::http::Response;
@@ -63,6 +64,27 @@ fn is_stepped(sent: &TestRequest<'_>, scene: &Scene) -> Stepped {
     assert!(stepped.body == whole.body, "{}: {} and {} bytes", sent.line, stepped.body.len(), whole.body.len());
     assert_eq!(stepped.reply.headers, whole.headers);
     stepped
+}
+
+#[test]
+fn every_route_parses_a_large_body_in_steps() {
+    let scene = Scene::new();
+    let lists = format!("{{\"data\":[{}]}}", "[],".repeat(20_000));
+    let members: String = (0..6_000).map(|number| format!("{number}:0,")).collect();
+    let members = format!("{{{members}}}");
+    let text = format!("{{value:'{}'}}", "x".repeat(60_000));
+    for route in ROUTES.iter().filter(|route| route.method == Method::Post) {
+        let line = format!("POST {}", route.path);
+        for body in [&lists, &members, &text] {
+            let sent = TestRequest::new(&line).json(body);
+            let (whole, stepped) = (sent.send(&scene), in_steps(&sent, &scene, |_| {}));
+            // A text is one step.
+            assert!(stepped.steps > if body == &text { 0 } else { 5 }, "{line}: {} steps", stepped.steps);
+            let most = STEP + OVERRUN + if body == &text { 1_600 } else { 0 };
+            assert!(stepped.max_step_cost <= most, "{line} took {} units", stepped.max_step_cost);
+            assert_eq!((stepped.reply.status, stepped.body), (whole.status, whole.body), "{line}");
+        }
+    }
 }
 
 /// Distinct transfers.
@@ -439,4 +461,56 @@ fn all_streams_of_one_client_complete_without_delaying_other_clients() {
     }
     assert!(bodies.iter().all(|body| *body == whole));
     assert!(api.pending_streams.is_clear());
+}
+
+/// Requests the list of importances in steps from several clients in turns. Returns the bodies and the units of all.
+fn importances(api: &mut Api, scene: &Scene, clients: u8, mut between: impl FnMut()) -> (Vec<(u16, Vec<u8>)>, u32) {
+    let mut node = TestNode::default();
+    let mut all: Vec<_> = (0..clients).map(|_| (Response::new(), Vec::new(), None)).collect();
+    let (mut units, mut rounds) = (0, 0);
+    while all.iter().any(|(.., progress)| *progress != Some(Progress::Done)) {
+        for (number, (reply, body, progress)) in all.iter_mut().enumerate() {
+            if *progress == Some(Progress::Done) {
+                continue;
+            }
+            let connection = ConnectionId(number as u64);
+            let sent = TestRequest::new("GET /account/importances").from([10, 0, number as u8, 1]);
+            let sent = TestRequest { connection, may_be_cached: true, ..sent };
+            let (now, used) = sent.step(api, scene, &mut node, reply, progress.is_some(), STEP).unwrap();
+            units += used;
+            if reply.is_streaming || now == Progress::Done {
+                body.append(&mut reply.body);
+            }
+            *progress = Some(now);
+        }
+        rounds += 1;
+        assert!(rounds < 10_000);
+        between();
+    }
+    (all.into_iter().map(|(reply, body, _)| (reply.status, body)).collect(), units)
+}
+
+#[test]
+fn importances_are_written_once_for_all_clients_until_the_chain_changes() {
+    let scene = Scene::empty();
+    (0..2_000u16).for_each(|number| {
+        let key = PublicKey([number.to_be_bytes().as_slice(), &[9; 30]].concat().try_into().unwrap());
+        scene.fund_address(address_of(&key));
+    });
+    let whole = TestRequest::new("GET /account/importances").send(&scene).body;
+    let mut api = Api::new(settings());
+    let (one, alone) = importances(&mut api, &scene, 1, || {});
+    assert_eq!(one, [(200, whole.clone())]);
+    api.chain_changed();
+    let (many, together) = importances(&mut api, &scene, 20, || {});
+    assert!(many.iter().all(|one| *one == (200, whole.clone())));
+    // The others cost copying.
+    assert!(together < 12 * alone, "{together} units for twenty, {alone} for one");
+    let (later, again) = importances(&mut api, &scene, 1, || {});
+    assert!(later[0].1 == whole && again < alone, "{again} {alone}");
+    // A change of the chain begins a new list.
+    scene.fund(77);
+    api.chain_changed();
+    assert_ne!(importances(&mut api, &scene, 1, || {}).0, one);
+    assert!(api.kept_list_bytes() > whole.len());
 }

@@ -4,14 +4,14 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::client_table::{ClientId, TokenBucket};
-use super::eviction::QuotaEntry;
+use super::client_table::TokenBucket;
 use crate::net::http::{Gzip, HttpError, Request, RequestReader, Response};
 use crate::net::limits::Limits;
 use crate::net::send_queue::SendQueue;
 use crate::net::service::{Client, ConnectionId, ListenerId, Message, Progress};
 use crate::net::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, Socket};
 use crate::net::websocket::{WsConnection, write_close, write_ping, write_text_head};
+use crate::quota::Owner;
 
 /// Close code for a client that does not take its messages.
 pub(super) const CLOSE_CODE_TOO_SLOW: u16 = 4500;
@@ -78,8 +78,8 @@ pub(super) struct Connection<S> {
     pub peer: IpAddr,
     /// Client of the last request.
     pub client: Client,
-    /// Usage record of the client charged for the connection.
-    pub client_id: ClientId,
+    /// The owner that the connection counts for.
+    pub owner: Owner,
     pub socket: S,
     ready: Readiness,
     /// `None` while the connection is served.
@@ -90,11 +90,12 @@ pub(super) struct Connection<S> {
     pub progress: Progress,
     /// It is a websocket whose end has not been reported.
     pub is_websocket: bool,
-    /// Its entry in the listener's quota; `None` if it was rejected.
-    pub quota_entry: Option<QuotaEntry>,
-    /// It was counted as local and is now remote; the quota has yet to be checked.
-    pub needs_quota_check: bool,
-    /// In the queue of connections to serve.
+    /// It has a place; it was not rejected.
+    pub has_place: bool,
+    /// When it was last seen active. Never later than its real activity, except that a busy connection is set a while into
+    /// the future.
+    pub last_seen: Duration,
+    /// It waits to be served, or is throttled.
     pub is_queued: bool,
     /// The read interest is removed because the client is throttled.
     pub is_muted: bool,
@@ -102,7 +103,7 @@ pub(super) struct Connection<S> {
     pub is_dirty: bool,
     /// Work quota of a websocket.
     pub bucket: TokenBucket,
-    /// Its share of `Stats::buffered_bytes`.
+    /// The bytes that it holds in buffers.
     pub counted_bytes: usize,
     /// Its share of `Stats::kernel_bytes`.
     pub counted_kernel_bytes: usize,
@@ -194,20 +195,13 @@ impl PendingResponse {
 }
 
 impl<S: Socket> Connection<S> {
-    pub fn new(
-        id: ConnectionId,
-        client: Client,
-        client_id: ClientId,
-        socket: S,
-        bucket: TokenBucket,
-        now: Duration,
-    ) -> Self {
+    pub fn new(id: ConnectionId, client: Client, owner: Owner, socket: S, bucket: TokenBucket, now: Duration) -> Self {
         Self {
             id,
             listener: client.listener,
             peer: client.address,
             client,
-            client_id,
+            owner,
             socket,
             ready: Readiness { writable: true, ..Readiness::default() },
             input: Some(Input::new()),
@@ -215,8 +209,8 @@ impl<S: Socket> Connection<S> {
             closing: Closing::Open,
             progress: Progress::Done,
             is_websocket: false,
-            quota_entry: None,
-            needs_quota_check: false,
+            has_place: false,
+            last_seen: now,
             is_queued: false,
             is_muted: false,
             is_dirty: false,
@@ -253,11 +247,6 @@ impl<S: Socket> Connection<S> {
     pub fn wants_read(&self) -> bool {
         let is_free = self.progress == Progress::Done || self.closing != Closing::Open;
         self.ready.readable && !self.at_end && self.closing != Closing::AfterOutput && is_free
-    }
-
-    /// Returns whether a part of a response was sent or is queued.
-    pub fn is_mid_response(&self) -> bool {
-        self.progress == Progress::Yield || !self.output.is_empty()
     }
 
     /// Returns whether a request or message is in progress or output was not taken.

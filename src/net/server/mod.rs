@@ -5,15 +5,15 @@
 //! | this file | admission, timeouts, the effects of a service |
 //! | `turn` | one turn of a connection: reads, handles requests and messages, writes |
 //! | `connection` | one connection: socket, input, output and its timeouts |
-//! | `client_table` | usage of clients, their rate limits, and the order in which they are served |
-//! | `eviction` | who gives way when connections, buffers or kernel memory are short |
+//! | `client_table` | places and turns of connections, usage and rate limits of their clients |
+//! | `eviction` | what happens when connections, buffers or kernel memory are short |
 
 mod client_table;
 mod connection;
 mod eviction;
 mod turn;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -21,9 +21,8 @@ use slab::Slab;
 
 pub use eviction::MAX_REJECTED_CONNECTIONS;
 
-use self::client_table::{ClientTable, Priority, TokenBucket};
+use self::client_table::{ClientTable, TokenBucket};
 use self::connection::{CLOSE_CODE_TOO_SLOW, Closing, Connection, Input, PendingResponse, Protocol, Timeout};
-use self::eviction::{ListenerQuotas, QuotaEntry};
 use super::fetch::{FetchId, FetchRequest, Fetcher};
 use super::forwarded::TrustedProxies;
 use super::http::{Gzip, HttpError};
@@ -32,8 +31,8 @@ use super::metrics::{Counters, Metrics, Stats};
 use super::send_queue::SharedBytesCounter;
 use super::service::{Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service};
 use super::socket::{Readiness, Socket};
-use crate::ip::site;
 use crate::metrics::subtract;
+use crate::quota::Owner;
 
 /// Size of the shared read buffer.
 const READ_BYTES: usize = 64 * 1024;
@@ -52,7 +51,6 @@ pub struct Server<S> {
     limits: Limits,
     trusted_proxies: TrustedProxies,
     clients: ClientTable,
-    quotas: ListenerQuotas,
     slab: Slab<Connection<S>>,
     /// Slots with output to flush.
     dirty: VecDeque<usize>,
@@ -60,8 +58,6 @@ pub struct Server<S> {
     disconnected: Vec<ConnectionId>,
     /// Rejected connections, the oldest first; some may be gone.
     rejected: VecDeque<ConnectionId>,
-    /// Throttled websockets, by the time at which they may continue.
-    throttled: BTreeSet<(Duration, usize)>,
     /// Slots whose read interest must be registered again.
     unmuted: Vec<usize>,
     shared_bytes: SharedBytesCounter,
@@ -72,8 +68,11 @@ pub struct Server<S> {
     /// When the service wants its next turn.
     wake_at: Option<Duration>,
     is_draining: bool,
-    /// Units charged in the current turn of a connection.
+    /// Units spent in the current turn of a connection, and those not charged to its owner yet.
     spent: u32,
+    uncharged: u32,
+    /// The connection whose turn it is.
+    current: Option<usize>,
     /// Slot at which the next measurement begins.
     next_measured: usize,
     next_serial: u32,
@@ -96,12 +95,10 @@ impl<S: Socket> Server<S> {
             clients: ClientTable::new(limits.clone()),
             limits,
             trusted_proxies: TrustedProxies(is_trusted),
-            quotas: ListenerQuotas::default(),
             slab: Slab::new(),
             dirty: VecDeque::new(),
             disconnected: Vec::new(),
             rejected: VecDeque::new(),
-            throttled: BTreeSet::new(),
             unmuted: Vec::new(),
             shared_bytes: SharedBytesCounter::default(),
             stats: Stats::default(),
@@ -110,6 +107,8 @@ impl<S: Socket> Server<S> {
             wake_at: None,
             is_draining: false,
             spent: 0,
+            uncharged: 0,
+            current: None,
             next_measured: 0,
             next_serial: 1,
             spare_response: None,
@@ -119,11 +118,6 @@ impl<S: Socket> Server<S> {
             spare_input: Vec::new(),
             spare_output: Vec::new(),
         }
-    }
-
-    /// Sets the maximum of open connections of a listener; 0 by default.
-    pub fn set_max(&mut self, id: ListenerId, connections: usize) {
-        self.quotas.set_max(id, connections);
     }
 
     /// Sets the current time.
@@ -150,38 +144,42 @@ impl<S: Socket> Server<S> {
 
     /// Returns the current metrics.
     pub fn stats(&self) -> Stats {
-        Stats { connections: self.slab.len(), clients: self.clients.len(), ..self.stats }
+        Stats {
+            connections: self.slab.len(),
+            clients: self.clients.len(),
+            buffered_bytes: self.clients.buffers.total(),
+            ..self.stats
+        }
     }
 
     /// Admits a connection, evicting another if needed, or rejects it with a 503. Returns its slot, or `None` if it was
-    /// reset: its client has exceeded its work quota or is banned, or the listener is unknown.
+    /// reset: its client has exceeded its work quota or is banned.
     pub fn admit(&mut self, mut socket: S, listener: ListenerId, peer: IpAddr) -> Option<usize> {
         let (client, now) = (Client::direct(listener, peer.to_canonical()), self.time.monotonic);
-        let client_id = self.clients.client_id(&client, now);
+        let owner = Owner::at(client.address, self.limits.ipv6_prefix);
         // A proxy has connections of many clients.
         let is_proxy = self.trusted_proxies.is_trusted(client.address);
-        let is_within_quota = self.clients.charge_connection(client_id, now) || is_proxy;
-        if !is_within_quota || self.clients.is_banned(client_id, now) || !self.quotas.has(listener) {
+        let is_within_quota = self.clients.charge_connection(owner, now) || is_proxy;
+        if !is_within_quota || self.clients.is_banned(owner, now) {
             // A reset leaves no state in the kernel.
             socket.discard_unsent();
             self.stats.reset += 1;
             return None;
         }
-        let site = site(client.address);
-        let may_connect = is_proxy || self.clients.may_connect(client_id);
-        let is_admitted = may_connect && self.evict_for(listener, client.is_local(), (client_id, site));
+        let is_admitted = is_proxy || client.is_local() || self.clients.may_connect(owner);
         let entry = self.slab.vacant_entry();
         let slot = entry.key();
         let id = ConnectionId::new(slot, self.next_serial);
         self.next_serial = self.next_serial.wrapping_add(1).max(1);
         let bucket = TokenBucket::new(SOCKET_WORK_PER_SECOND, now);
-        entry.insert(Connection::new(id, client, client_id, socket, bucket, now));
-        self.clients.connected(client_id, now);
+        let connection = entry.insert(Connection::new(id, client, owner, socket, bucket, now));
+        connection.has_place = is_admitted;
+        self.clients.places.hold(slot, owner, usize::from(is_admitted), now);
         if is_admitted {
-            let is_local = client.is_local();
-            let entry = QuotaEntry { listener, is_local, client: client_id, site, last_seen: now, slot };
-            self.set_quota_entry(slot, Some(entry));
             self.stats.accepted += 1;
+            if self.clients.places.total() > self.limits.connections {
+                self.evict_connection();
+            }
         } else {
             self.note_rejected(id);
             self.send_rejection(slot, HttpError::Overloaded);
@@ -189,25 +187,17 @@ impl<S: Socket> Server<S> {
         Some(slot)
     }
 
-    /// Attributes a connection and its quota entry to a client: a proxy forwards requests of many.
-    fn set_client(&mut self, slot: usize, client: &Client) {
+    /// Attributes a connection to a client: a proxy forwards requests of many.
+    fn set_client(&mut self, slot: usize, client: &Client, owner: Owner) {
         let now = self.time.monotonic;
-        let Some(connection) = self.slab.get_mut(slot).filter(|connection| connection.client != *client) else {
-            return;
-        };
+        let Some(connection) = self.slab.get_mut(slot) else { return };
         connection.client = *client;
-        let client_id = self.clients.client_id(client, now);
-        if connection.client_id != client_id {
-            let held = connection.counted_bytes;
-            self.clients.disconnected(connection.client_id, held, now);
-            self.clients.connected(client_id, now);
-            self.clients.update_held_bytes(client_id, 0, held);
-            connection.client_id = client_id;
-        }
-        if let Some(entry) = connection.quota_entry {
-            let (site, is_local) = (site(client.address), client.is_local());
-            connection.needs_quota_check |= entry.is_local && !is_local;
-            self.set_quota_entry(slot, Some(QuotaEntry { client: client_id, site, is_local, ..entry }));
+        let before = std::mem::replace(&mut connection.owner, owner);
+        if before != owner {
+            let (place, seen, held) = (connection.has_place, connection.last_seen, connection.counted_bytes);
+            self.clients.places.charge(before, std::mem::take(&mut self.uncharged), now);
+            self.clients.places.hold(slot, owner, usize::from(place), seen);
+            self.clients.buffers.hold(slot, owner, held, now);
         }
     }
 
@@ -221,37 +211,29 @@ impl<S: Socket> Server<S> {
     pub fn set_readiness(&mut self, slot: usize, ready: Readiness) {
         let Some(connection) = self.slab.get_mut(slot) else { return };
         if connection.set_readiness(ready) {
-            let priority = if connection.is_mid_response() { Priority::Continuation } else { Priority::New };
-            self.enqueue(slot, priority);
+            self.enqueue(slot);
         }
     }
 
     /// Queues a connection to be served.
-    fn enqueue(&mut self, slot: usize, priority: Priority) {
+    fn enqueue(&mut self, slot: usize) {
         if let Some(connection) = self.slab.get_mut(slot)
             && !std::mem::replace(&mut connection.is_queued, true)
         {
-            self.clients.enqueue(connection.client_id, slot, priority);
+            self.clients.places.wait(slot, self.time.monotonic);
         }
     }
 
     /// Returns the next connection to serve. Websockets that exceed their work quota are throttled.
     fn next_ready(&mut self) -> Option<usize> {
-        let now = self.time.monotonic;
-        while let Some((_, slot)) = self.throttled.first().copied().filter(|(due, _)| *due <= now) {
-            self.throttled.pop_first();
-            self.enqueue(slot, Priority::Continuation);
-        }
-        loop {
-            let slot = self.clients.next(now)?;
-            let Some(connection) = self.slab.get_mut(slot) else { continue };
-            connection.is_queued = false;
-            let refill_at = connection.bucket.refill_at(SOCKET_WORK_PER_SECOND);
-            match refill_at.filter(|at| connection.is_websocket && *at > now) {
-                Some(at) => drop(self.throttled.insert((at, slot))),
-                None => return Some(slot),
-            }
-        }
+        let slab = &self.slab;
+        let refill_at = |slot: usize| {
+            let websocket = slab.get(slot).filter(|connection| connection.is_websocket);
+            websocket.and_then(|websocket| websocket.bucket.refill_at(SOCKET_WORK_PER_SECOND))
+        };
+        let slot = self.clients.next(self.time.monotonic, refill_at)?;
+        self.slab.get_mut(slot).into_iter().for_each(|connection| connection.is_queued = false);
+        Some(slot)
     }
 
     /// Marks a throttled connection as muted: it is served when its client is no longer throttled, so its read interest
@@ -260,7 +242,7 @@ impl<S: Socket> Server<S> {
         let now = self.time.monotonic;
         let connection = self.slab.get_mut(slot).filter(|connection| connection.is_queued)?;
         let own = connection.bucket.refill_at(SOCKET_WORK_PER_SECOND).filter(|_| connection.is_websocket);
-        let is_throttled = own.is_some_and(|at| at > now) || self.clients.is_throttled(connection.client_id, now);
+        let is_throttled = own.is_some_and(|at| at > now) || self.clients.is_throttled(connection.owner, now);
         (is_throttled && !std::mem::replace(&mut connection.is_muted, true)).then_some(&mut connection.socket)
     }
 
@@ -301,7 +283,7 @@ impl<S: Socket> Server<S> {
 
     /// Returns whether there is work that needs no event.
     pub fn has_work(&self) -> bool {
-        self.clients.has_ready() || !self.dirty.is_empty() || !self.disconnected.is_empty()
+        self.clients.places.has_waiting() || !self.dirty.is_empty() || !self.disconnected.is_empty()
     }
 
     /// Gives the service its turn.
@@ -316,10 +298,9 @@ impl<S: Socket> Server<S> {
         self.wake_at
     }
 
-    /// Returns when the next throttled client or websocket may continue (monotonic).
+    /// Returns when the next throttled connection may continue (monotonic).
     pub fn next_refill(&self) -> Option<Duration> {
-        let own = self.throttled.first().map(|(at, _)| *at);
-        own.into_iter().chain(self.clients.next_refill()).min()
+        self.clients.next_refill()
     }
 
     /// Closes websockets with code 1001, ends held requests, closes idle connections at once and all others after their
@@ -446,15 +427,13 @@ impl<S: Socket> Server<S> {
 
     /// Removes a connection.
     pub fn remove(&mut self, slot: usize) {
-        self.set_quota_entry(slot, None);
         let Some(mut connection) = self.slab.try_remove(slot) else { return };
         connection.discard_unsent();
         connection.output.release(&mut self.spare_output);
         connection.input.iter_mut().for_each(|input| input.release(&mut self.spare_input));
-        subtract(&mut self.stats.buffered_bytes, connection.counted_bytes);
         subtract(&mut self.stats.kernel_bytes, connection.counted_kernel_bytes);
         subtract(&mut self.stats.websockets, usize::from(connection.is_websocket));
-        self.clients.disconnected(connection.client_id, connection.counted_bytes, self.time.monotonic);
+        self.clients.remove(slot, self.time.monotonic);
         if connection.is_websocket || connection.progress != Progress::Done {
             self.disconnected.push(connection.id);
         }
@@ -510,7 +489,7 @@ impl<S: Socket> Effects for Server<S> {
                 suspended.request_since = Some(now);
             }
             suspended.progress = Progress::Yield;
-            self.enqueue(connection.slot(), Priority::Continuation);
+            self.enqueue(connection.slot());
         }
     }
 
@@ -519,8 +498,12 @@ impl<S: Socket> Effects for Server<S> {
         self.spent = self.spent.saturating_add(units);
         if let Some(charged) = self.connection(connection) {
             charged.bucket.take(units, SOCKET_WORK_PER_SECOND, now);
-            let client_id = charged.client_id;
-            self.clients.charge(client_id, units, now);
+            let owner = charged.owner;
+            self.clients.charge(owner, units, now);
+            match self.current == Some(connection.slot()) {
+                true => self.uncharged = self.uncharged.saturating_add(units),
+                false => self.clients.places.charge(owner, units, now),
+            }
         }
     }
 

@@ -2,18 +2,20 @@
 //! is used up.
 
 use std::mem;
+use std::time::Duration;
 
 use zeroize::Zeroize;
 
+use super::Server;
 use super::client_table::RateLimit;
 use super::connection::{Closing, Input, PendingResponse, Protocol};
 use super::eviction::trim;
-use super::{Priority, Server};
 use crate::net::access_log::AccessLogEntry;
 use crate::net::http::{HttpError, Request, RequestReader};
 use crate::net::service::{Client, ConnectionId, Effects, Event, Exchange, Progress, Service};
 use crate::net::socket::Socket;
 use crate::net::websocket::{WsConnection, WsEvent};
+use crate::quota::Owner;
 
 /// Units of work per turn of a connection.
 const TURN_BUDGET: u32 = 100;
@@ -59,10 +61,12 @@ impl<S: Socket> Server<S> {
             self.unmuted.push(slot);
         }
         let Some(mut input) = connection.input.take() else { return true };
-        self.spent = 0;
+        (self.spent, self.uncharged, self.current) = (0, 0, Some(slot));
         input.acquire(&mut self.spare_input);
         connection.output.acquire(&mut self.spare_output);
+        let begun = (self.clock)();
         let stays_open = self.run(slot, &mut input, service);
+        self.end_turn(slot, begun);
         input.release(&mut self.spare_input);
         trim(&mut self.spare_input);
         if stays_open && let Some(connection) = self.slab.get_mut(slot) {
@@ -72,6 +76,16 @@ impl<S: Socket> Server<S> {
             self.remove(slot);
         }
         true
+    }
+
+    /// Charges the owner of a connection for its turn: the work that was counted, or the time if that was more.
+    fn end_turn(&mut self, slot: usize, begun: Duration) {
+        self.current = None;
+        let took = (self.clock)().saturating_sub(begun).as_micros();
+        let cost = self.uncharged.max(u32::try_from(took).unwrap_or(u32::MAX));
+        if let Some(connection) = self.slab.get(slot) {
+            self.clients.places.charge(connection.owner, cost, self.time.monotonic);
+        }
     }
 
     /// Runs the turn of a connection. Returns whether it stays open.
@@ -93,12 +107,12 @@ impl<S: Socket> Server<S> {
                 Step::Paused if connection.output.pending() <= self.limits.output_bytes => continue,
                 Step::Paused => return true,
                 Step::Exhausted => {
-                    self.enqueue(slot, Priority::Continuation);
+                    self.enqueue(slot);
                     return true;
                 }
                 _ if !connection.wants_read() => return true,
                 _ if reads_left == 0 => {
-                    self.enqueue(slot, Priority::Continuation);
+                    self.enqueue(slot);
                     return true;
                 }
                 _ => reads_left -= 1,
@@ -164,7 +178,10 @@ impl<S: Socket> Server<S> {
         let (id, is_resumed) = (connection.id, connection.progress != Progress::Done);
         let client = self.trusted_proxies.client(&request, connection.listener, connection.peer);
         // A resumed request is not counted again in the client's rate.
-        let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &client) };
+        let rate = match is_resumed {
+            true => RateLimit::Within,
+            false => self.count_request(slot, &client, service.is_exempt(&client, &request)),
+        };
         let mut current = pending.take().unwrap_or_else(|| self.new_response());
         if current.has_begun {
             current.response.body = mem::take(&mut self.spare_body);
@@ -215,7 +232,7 @@ impl<S: Socket> Server<S> {
         if self.trusted_proxies.is_trusted(connection.peer) {
             // The next request of a proxy may be of another client.
             let proxy = Client::direct(connection.listener, connection.peer);
-            self.set_client(slot, &proxy);
+            self.set_client(slot, &proxy, Owner::at(proxy.address, self.limits.ipv6_prefix));
         }
         Step::Handled
     }
@@ -324,10 +341,13 @@ impl<S: Socket> Server<S> {
     }
 
     /// Attributes a connection to the client of a request, and counts the request.
-    fn count_request(&mut self, slot: usize, client: &Client) -> RateLimit {
-        self.set_client(slot, client);
-        let Some(connection) = self.slab.get(slot) else { return RateLimit::Within };
-        self.clients.count_request(connection.client_id, client.listener, self.time.monotonic)
+    fn count_request(&mut self, slot: usize, client: &Client, is_exempt: bool) -> RateLimit {
+        let owner = match is_exempt {
+            true => Owner::local(client.address),
+            false => Owner::at(client.address, self.limits.ipv6_prefix),
+        };
+        self.set_client(slot, client, owner);
+        self.clients.count_request(owner, client.listener, self.time.monotonic)
     }
 
     /// Charges received input. Input from a proxy counts against the turn's budget only.

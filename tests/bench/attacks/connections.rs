@@ -30,14 +30,13 @@ pub fn pipeline(binary: &str) -> Outcome {
 }
 
 /// More connections than the node may have files.
-pub fn few_files(binary: &str, limit: &str) -> Outcome {
-    const CONNECTIONS: usize = 1_010;
+pub fn few_files(binary: &str, limit: &str, connections: usize) -> Outcome {
     const NEWCOMERS: usize = 20;
     let mut stage = AttackStage::with(binary, &Setup { settings: &[], limit: Some(limit) });
     let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
     let first = b"GET /chain/height HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
     stage.begin();
-    swarm.open(CONNECTIONS, remote_address, ConnectionScript::request(first));
+    swarm.open(connections, remote_address, ConnectionScript::request(first));
     swarm.run(Duration::from_secs(1), |_| false);
     let (mut answers, mut upgrades, mut took) = (Vec::new(), Vec::new(), Vec::new());
     while answers.len() < NEWCOMERS && stage.started_at().elapsed() < Duration::from_secs(14) {
@@ -56,7 +55,8 @@ pub fn few_files(binary: &str, limit: &str) -> Outcome {
         format!("{upgraded} of {} websockets open", upgrades.len()),
     ];
     let websockets = Bar::Is("websockets open", upgraded == upgrades.len());
-    stage.end(notes, &[Bar::Is("each newcomer is answered", silent == 0), websockets, Bar::Others(20.0)])
+    let is_answered = Bar::Is("each newcomer is answered", served == answers.len());
+    stage.end(notes, &[is_answered, websockets, Bar::Others(20.0)])
 }
 
 /// Returns the status of the answer to a client without a connection; 0 if there is none in time.

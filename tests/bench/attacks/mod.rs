@@ -18,6 +18,7 @@ mod places;
 pub mod published;
 mod reader;
 mod requests;
+mod shares;
 mod stage;
 pub mod swarm;
 
@@ -38,7 +39,7 @@ const fn attack(name: &'static str, about: &'static str, run: fn(&str) -> Outcom
     Attack { name, about, run }
 }
 
-const ATTACKS: [Attack; 42] = [
+const ATTACKS: [Attack; 50] = [
     attack("peace", "nobody attacks", baseline),
     attack("errors", "20 sessions x 1,000 subscriptions to /errors, 256 bad SENDs", published::errors),
     attack("last-block", "20 sessions x 1,000 subscriptions to /blocks, 32 x block/last", published::last_block),
@@ -71,11 +72,23 @@ const ATTACKS: [Attack; 42] = [
     attack("big-block-asked", "10 attackers ask for a block of 2,500 transactions", requests::big_block_requests),
     attack("pipeline", "5,000 connections of one stranger pipeline requests", connections::pipeline),
     attack("files-soft", "ulimit -Sn 1024, 1,010 connections", |binary| {
-        connections::few_files(binary, "ulimit -Sn 1024")
+        connections::few_files(binary, "ulimit -Sn 1024", 1_010)
     }),
     attack("files-hard", "ulimit -n 1024, 1,010 connections", |binary| {
-        connections::few_files(binary, "ulimit -n 1024")
+        connections::few_files(binary, "ulimit -n 1024", 1_010)
     }),
+    attack("files-64", "ulimit -n 64, 200 connections", |binary| connections::few_files(binary, "ulimit -n 64", 200)),
+    attack("bodies-6", "6 addresses push lists of empty lists", |binary| shares::bodies(binary, 6, 20.0)),
+    attack("bodies-10", "10 of them", |binary| shares::bodies(binary, 10, 20.0)),
+    attack("bodies-100", "100 of them", |binary| shares::bodies(binary, 100, 50.0)),
+    attack("importances", "1,000 /64 of one /48 ask for all importances and read slowly", shares::importances),
+    attack("crowd-250", "250 addresses of one /24 ask 45 times a second each", |binary| {
+        shares::crowd(binary, 250, 1, 20.0)
+    }),
+    attack("crowd-1000", "1,000 addresses in 63 networks ask 45 times a second each", |binary| {
+        shares::crowd(binary, 1_000, 63, 100.0)
+    }),
+    attack("streams-reset", "31,000 streams of 10,000 addresses are opened and reset", shares::reset_streams),
     attack("unfinished", "bodies that lack their last byte, twice as much as is buffered", |binary| {
         connections::unfinished_bodies(binary, "/transaction/announce", 1)
     }),

@@ -21,21 +21,21 @@ const MIB: usize = 1 << 20;
 const MAX_WAIT: Duration = Duration::from_secs(15);
 
 /// Requests of remote clients, each on a connection that waits for the answer.
-struct RequestRun {
+pub struct RequestRun {
     swarm: Swarm,
     /// Seconds until the answers arrived.
     response_times: Vec<f64>,
 }
 
 impl RequestRun {
-    fn new(stage: &AttackStage, count: usize, from: impl Fn(usize) -> Ipv4Addr) -> RequestRun {
+    pub fn new(stage: &AttackStage, count: usize, from: impl Fn(usize) -> Ipv4Addr) -> RequestRun {
         let mut swarm = Swarm::new(stage.node.http, 16 * 1024);
         swarm.open(count, from, ConnectionScript::endless(b"", Vec::new()));
         RequestRun { swarm, response_times: Vec::new() }
     }
 
     /// Sends a request on each connection once its previous answer has arrived, at a total rate, until the limit.
-    fn send_requests(&mut self, request: impl AsRef<[u8]>, per_second: f64, limit: Duration) {
+    pub fn send_requests(&mut self, request: impl AsRef<[u8]>, per_second: f64, limit: Duration) {
         let begun = Instant::now();
         let mut asked: Vec<Option<(usize, Instant)>> = vec![None; self.swarm.connections.len()];
         let mut sent = 0;
@@ -71,7 +71,7 @@ impl RequestRun {
         if self.swarm.connections[0].answers > before { self.swarm.connections[0].status } else { 0 }
     }
 
-    fn notes(&mut self) -> Vec<String> {
+    pub fn notes(&mut self) -> Vec<String> {
         let (count, longest) = (self.response_times.len(), quantile(&mut self.response_times, 1.0) * 1e3);
         vec![format!("{count} answers ({}), the longest after {longest:.0} ms", self.swarm.answers())]
     }
