@@ -21,8 +21,9 @@ use crate::clock::NetworkClock;
 use crate::clock::System;
 use crate::codec::block_file::BlockFile;
 use crate::commands::{CommandError, Run};
-use crate::config::Settings;
+use crate::config::{LocalAccess, Settings};
 use crate::devnet::Devnet;
+use crate::local_cookie::{CookieFile, FILE, LocalCookie};
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::service::{LoopTime, Service};
@@ -121,7 +122,7 @@ impl Runnable for Node<'_> {
     }
 
     fn apply_settings(&mut self, current: &ActiveSettings<'_>, known: Vec<PreTrustedPeer>) {
-        Node::reload(self, &current.settings, current.local.clone(), known);
+        Node::reload(self, &current.settings, current.local(), known);
     }
 
     fn request_metrics_log(&mut self) {
@@ -144,7 +145,7 @@ impl Runnable for Bootstrap<'_> {
 
     /// The peers to ask stay the same until the block arrives.
     fn apply_settings(&mut self, current: &ActiveSettings<'_>, _: Vec<PreTrustedPeer>) {
-        Bootstrap::reload(self, &current.settings, current.local.clone());
+        Bootstrap::reload(self, &current.settings, current.local());
     }
 }
 
@@ -165,17 +166,19 @@ pub fn run(
     let nemesis = commands::nemesis_of_file(&settings, !known.is_empty())?;
     let store = commands::open_or_rebuild(&settings, system)?;
     store.time_commits(process::uptime);
-    let seed = random_seed()?;
+    let seed = random_bytes()?;
     let (mut reactor, addresses) = settings::open(&settings, &seed)?;
     // The system may have chosen the ports.
     (settings.http.port, settings.websocket.port) = (addresses.http.port(), addresses.websocket.port());
     if settings.endpoint.protocol == "http" {
         settings.endpoint.port = addresses.http.port().into();
     }
+    let cookie = LocalCookie::new(addresses.http.port(), &*random_bytes()?);
+    let _cookie_file = write_cookie(&settings, &cookie);
     let mut context = RunContext {
         signals: signals(&reactor)?,
         systemd: SystemdNotifier::from_env(),
-        active: ActiveSettings::new(&settings, known, reread),
+        active: ActiveSettings::new(&settings, known, cookie, reread),
         disk: None,
         kept_peers: KeptPeersFile::of(&settings.data),
         progress: None,
@@ -192,7 +195,7 @@ pub fn run(
     let start = Start {
         now: reactor.time(),
         seed: &seed,
-        local: context.active.local.clone(),
+        local: context.active.local(),
         shared: reactor.shared_bytes_counter(),
         import: Some(Import::new(importer)),
         known: context.active.known.clone(),
@@ -240,7 +243,7 @@ fn fetch_nemesis(
         known.len()
     );
     log::info!("until it arrives, http://{}/status returns 8 and all other routes return 503", addresses.http);
-    let mut bootstrap = Bootstrap::new(store, settings, known, reactor.time());
+    let mut bootstrap = Bootstrap::new(store, settings, known, context.active.local(), reactor.time());
     let reason = run_loop(reactor, &mut bootstrap, context, |bootstrap, _| bootstrap.is_finished())?;
     if reason == ExitReason::Signalled {
         log::info!("stopping");
@@ -383,10 +386,35 @@ fn drain_connections(reactor: &mut Reactor, service: &mut impl Service) -> Resul
     Ok(())
 }
 
-fn random_seed() -> Result<Zeroizing<[u8; 32]>, NodeError> {
-    let mut seed = Zeroizing::new([0; 32]);
-    getrandom::fill(seed.as_mut_slice()).map_err(|error| NodeError::System(error.into()))?;
-    Ok(seed)
+fn random_bytes() -> Result<Zeroizing<[u8; 32]>, NodeError> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    getrandom::fill(bytes.as_mut_slice()).map_err(|error| NodeError::System(error.into()))?;
+    Ok(bytes)
+}
+
+/// Writes the file with the secret of local requests; it is removed at the end of the program. Without it the node runs
+/// on, since nobody needs local access for that.
+fn write_cookie(settings: &Settings, cookie: &LocalCookie) -> Option<CookieFile> {
+    if settings.http.local_access == LocalAccess::Address {
+        log::warn!(
+            "nisd.localAccess = address: the address of a client gives it local access, as in NIS1. Every client of a \
+             proxy on this machine has it, unless the proxy names its clients (nisd help operating)"
+        );
+    }
+    let folder = settings.data.display();
+    match CookieFile::write(&settings.data, cookie) {
+        Ok(file) => {
+            log::info!("the secret of local requests is {folder}/{FILE}");
+            Some(file)
+        }
+        Err(error) => {
+            log::error!(
+                "{folder}/{FILE} cannot be written, so nobody has local access: {error}. Remove what is in its place, \
+                 or make room on the disk, then restart the node"
+            );
+            None
+        }
+    }
 }
 
 /// Target time of work between two polls of the sockets.

@@ -23,14 +23,18 @@ impl TrustedProxies {
         (self.0)(address)
     }
 
-    /// Returns the client of a request received by `listener` from `peer`.
+    /// Returns the client at the other end of a connection, before its first request.
+    pub fn direct(&self, listener: ListenerId, peer: IpAddr) -> Client {
+        let client = Client::direct(listener, peer);
+        Client { is_local: client.is_local && !self.is_trusted(peer), ..client }
+    }
+
+    /// Returns the client of a request received by `listener` from `peer`; not yet whether it is local.
     pub fn client(&self, request: &Request<'_>, listener: ListenerId, peer: IpAddr) -> Client {
-        // Most requests have no such header.
-        if !request.headers().any(|(name, _)| is_proxy_header(name)) {
-            return Client { listener, address: peer, is_forwarded: false, is_unidentified: false };
-        }
-        let named = if (self.0)(peer) { self.last_untrusted(request) } else { None };
-        Client { listener, address: named.unwrap_or(peer), is_forwarded: true, is_unidentified: named.is_none() }
+        let is_proxy = self.is_trusted(peer);
+        let named = if is_proxy { self.last_untrusted(request) } else { None };
+        let (is_forwarded, address) = (is_proxy || has_proxy_header(request), named.unwrap_or(peer));
+        Client { listener, address, is_forwarded, is_unidentified: is_forwarded && named.is_none(), is_local: false }
     }
 
     /// Returns the last address of the list that is no trusted proxy, or the first of the list if all are. Text that is
@@ -52,6 +56,11 @@ impl TrustedProxies {
         }
         last
     }
+}
+
+/// Returns whether a request has a header that proxies add.
+pub fn has_proxy_header(request: &Request<'_>) -> bool {
+    request.headers().any(|(name, _)| is_proxy_header(name))
 }
 
 /// Returns whether proxies add this header.
@@ -91,12 +100,7 @@ impl ClientKey {
         ClientKey { is_local: client.is_local(), address: network(client.address, 32, ipv6_prefix) }
     }
 
-    /// Returns whether the client is 127.0.0.1 and its request was not forwarded.
-    pub(super) fn is_exempt(&self) -> bool {
-        self.is_local && self.address.is_ipv4()
-    }
-
-    /// Returns whether the client is 127.0.0.1 or `::1` and its request was not forwarded.
+    /// Returns whether the client is [local](Client::is_local), and so exempt from limits.
     pub fn is_local(&self) -> bool {
         self.is_local
     }
@@ -147,7 +151,8 @@ mod tests {
     #[test]
     fn a_forwarded_client_is_identified_only_by_a_trusted_proxy() {
         for (headers, peer, is_unnamed) in [
-            ("", "127.0.0.1", false),
+            // A trusted proxy that names no client.
+            ("", "127.0.0.1", true),
             ("", "8.8.8.8", false),
             ("X-Forwarded-For: 1.2.3.4\r\n", "127.0.0.1", false),
             ("X-Forwarded-For: 10.0.0.9\r\n", "127.0.0.1", false),
@@ -162,7 +167,7 @@ mod tests {
             ("X-Forwarded-Host: a\r\n", "127.0.0.1", true),
             ("x-forwarded-PROTO: https\r\n", "8.8.8.8", true),
             ("X-Forwarded-Proto: https\r\nX-Forwarded-For: 1.2.3.4\r\n", "127.0.0.1", false),
-            ("Viable: 1\r\nX-Forwarded: 1\r\n", "127.0.0.1", false),
+            ("Viable: 1\r\nX-Forwarded: 1\r\n", "8.8.8.8", false),
         ] {
             assert_eq!(whole(headers, peer).is_unidentified, is_unnamed, "{headers} {peer}");
         }
@@ -172,7 +177,8 @@ mod tests {
     fn untrusted_forwarding_headers_remove_local_access_but_name_no_client() {
         assert_eq!(client_of("X-Forwarded-For: 127.0.0.1\r\n", "8.8.8.8"), ("8.8.8.8".to_owned(), true));
         assert_eq!(client_of("forwarded: for=1.2.3.4\r\n", "::1"), ("::1".to_owned(), true));
-        assert_eq!(client_of("", "127.0.0.1"), ("127.0.0.1".to_owned(), false));
+        assert_eq!(client_of("", "::1"), ("::1".to_owned(), false));
+        assert_eq!(client_of("", "127.0.0.1"), ("127.0.0.1".to_owned(), true), "a trusted proxy");
     }
 }
 
@@ -182,8 +188,8 @@ mod client_key_tests {
     use super::*;
 
     fn key(address: &str, ipv6_prefix: u8, is_forwarded: bool) -> ClientKey {
-        let client =
-            Client { listener: ListenerId(0), address: address.parse().unwrap(), is_forwarded, is_unidentified: false };
+        let client = Client::direct(ListenerId(0), address.parse().unwrap());
+        let client = Client { is_forwarded, is_local: client.is_local && !is_forwarded, ..client };
         ClientKey::of(&client, ipv6_prefix)
     }
 
@@ -197,6 +203,14 @@ mod client_key_tests {
         let both = |prefix| [key("::2", prefix, false), key("8000::", prefix, false)];
         assert!(both(0)[0] == both(0)[1] && both(1)[0] != both(1)[1]);
         assert!(both(128)[0] != both(128)[1] && both(200)[0] != both(0)[0]);
+    }
+
+    #[test]
+    fn a_new_connection_of_this_machine_is_local_unless_a_trusted_proxy_made_it() {
+        let trust = TrustedProxies(Box::new(|address| address.is_ipv6()));
+        for (address, is_local) in [("127.0.0.1", true), ("::1", false), ("10.0.0.1", false)] {
+            assert_eq!(trust.direct(ListenerId(0), address.parse().unwrap()).is_local, is_local, "{address}");
+        }
     }
 
     #[test]

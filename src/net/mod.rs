@@ -50,7 +50,7 @@ mod server;
 pub mod service;
 mod socket;
 
-pub use forwarded::ClientKey;
+pub use forwarded::{ClientKey, has_proxy_header};
 pub use limits::{IsTrustedProxy, Limits};
 pub use metrics::Stats;
 pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};

@@ -1,14 +1,16 @@
 //! Bootstrap of a node without a chain: fetches the nemesis block from peers and imports it.
 
-use super::{HTTP, UNITS_PER_STEP, api_settings, explorer};
+use super::requests::page_access;
+use super::{HTTP, LocalRights, UNITS_PER_STEP, api_settings, explorer};
 use crate::api::Api;
 use crate::budget::Budget;
 use crate::chain::{BlockError, BlockImporter, ImportError, ImportOptions, ImportProgress};
 use crate::clock::NetworkClock;
-use crate::config::{LocalAddresses, Settings};
+use crate::config::Settings;
 use crate::explorer::Explorer;
 use crate::model::{Height, Timestamp};
-use crate::net::service::{Effects, Event, Exchange, ListenerId, LoopTime, Progress, Service};
+use crate::net::http::Request;
+use crate::net::service::{Client, Effects, Event, Exchange, ListenerId, LoopTime, Progress, Service};
 use crate::peer::{NemesisSearch, PreTrustedPeer};
 use crate::store::Store;
 
@@ -31,7 +33,13 @@ pub struct Bootstrap<'s> {
 
 impl<'s> Bootstrap<'s> {
     /// Creates the bootstrap of a node with an empty store and these known peers.
-    pub fn new(store: &'s Store, settings: &'s Settings, known: &[PreTrustedPeer], now: LoopTime) -> Bootstrap<'s> {
+    pub fn new(
+        store: &'s Store,
+        settings: &'s Settings,
+        known: &[PreTrustedPeer],
+        local: LocalRights,
+        now: LoopTime,
+    ) -> Bootstrap<'s> {
         let endpoint = |peer: &PreTrustedPeer| match peer {
             PreTrustedPeer::Node(node) => node.endpoint.clone(),
             PreTrustedPeer::Endpoint(endpoint) => endpoint.clone(),
@@ -42,7 +50,7 @@ impl<'s> Bootstrap<'s> {
             settings,
             clock: NetworkClock::new(settings.node.clock, now.monotonic.as_millis() as u64),
             explorer: explorer(settings),
-            api: Api::new(api_settings(settings, settings.http.local.clone())),
+            api: Api::new(api_settings(settings, local)),
             search: NemesisSearch::new(settings.network.clone(), settings.nemesis_hash, known, now.monotonic),
             importer: None,
             outcome: None,
@@ -59,8 +67,8 @@ impl<'s> Bootstrap<'s> {
         self.outcome.unwrap_or(Ok(()))
     }
 
-    /// Applies changed settings and local addresses.
-    pub fn reload(&mut self, settings: &Settings, local: LocalAddresses) {
+    /// Applies changed settings and local rights.
+    pub fn reload(&mut self, settings: &Settings, local: LocalRights) {
         self.api.change(api_settings(settings, local));
     }
 
@@ -73,8 +81,8 @@ impl<'s> Bootstrap<'s> {
         let is_explorer = exchange.client.listener == HTTP
             && !exchange.is_rate_limited
             && self.explorer.as_ref().is_some_and(|explorer| {
-                let is_local = || self.api.is_local(&exchange.client, exchange.request);
-                explorer.answer(exchange.request, is_local, exchange.response)
+                let access = || page_access(&self.api, &exchange.client, exchange.request);
+                explorer.answer(exchange.request, access, exchange.response)
             });
         if !is_explorer {
             let time = self.time(now);
@@ -144,6 +152,10 @@ impl Service for Bootstrap<'_> {
             | Event::Disconnected { .. } => {}
         }
         Progress::Done
+    }
+
+    fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
+        self.api.is_local(client, request)
     }
 
     fn body_limit(&self, _: ListenerId, _: &str, _: &str) -> usize {

@@ -2,8 +2,8 @@
 //!
 //! A client is an IPv4 address, or the prefix of an IPv6 address. Clients are served round-robin, one connection at a
 //! time. New work and continuations alternate, so that a short request waits only for other new ones, not for every
-//! long response. 127.0.0.1 is exempt from limits on request rate, work and connections, because local wallets and
-//! proxies use it, but is scheduled like any other client.
+//! long response. Requests with local access are exempt from limits on request rate, work and connections, but are
+//! scheduled like any other.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -54,9 +54,9 @@ enum Key {
 }
 
 impl Key {
-    /// Returns whether this is 127.0.0.1, not forwarded.
+    /// Returns whether this is a local client.
     fn is_exempt(&self) -> bool {
-        matches!(self, Key::Client(client) if client.is_exempt())
+        matches!(self, Key::Client(client) if client.is_local())
     }
 }
 
@@ -461,19 +461,20 @@ mod tests {
     }
 
     #[test]
-    fn the_ipv4_loopback_is_exempt_from_limits_only_if_not_forwarded() {
+    fn local_clients_are_exempt_from_limits() {
         let mut clients = callers();
         let own = ["127.0.0.1", "::ffff:127.0.0.1"]
             .map(|text| clients.client_id(&direct(text.parse::<IpAddr>().unwrap()), at(0)));
         assert_eq!(own[0], own[1]);
-        let named = clients.client_id(&Client { is_forwarded: true, ..direct(Ipv4Addr::LOCALHOST) }, at(0));
-        let loopback6 = clients.client_id(&direct(Ipv6Addr::LOCALHOST), at(0));
+        let remote = |address: IpAddr| Client { is_local: false, ..direct(address) };
+        let remote = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+            .map(|address| clients.client_id(&remote(address), at(0)));
         for _ in 0..100 {
             assert_eq!(clients.count_request(own[0], HTTP, at(1)), RateLimit::Within);
             clients.connected(own[0], at(1));
         }
         assert!((0..200).all(|_| clients.may_connect(own[0])));
-        for account in [named, loopback6] {
+        for account in remote {
             assert!((0..51).any(|_| clients.count_request(account, HTTP, at(1)) == RateLimit::Exceeded));
         }
     }

@@ -156,7 +156,7 @@ impl<S: Socket> Server<S> {
     /// Admits a connection, evicting another if needed, or rejects it with a 503. Returns its slot, or `None` if it was
     /// reset: its client has exceeded its work quota or is banned, or the listener is unknown.
     pub fn admit(&mut self, mut socket: S, listener: ListenerId, peer: IpAddr) -> Option<usize> {
-        let (client, now) = (Client::direct(listener, peer.to_canonical()), self.time.monotonic);
+        let (client, now) = (self.trusted_proxies.direct(listener, peer.to_canonical()), self.time.monotonic);
         let client_id = self.clients.client_id(&client, now);
         // A proxy has connections of many clients.
         let is_proxy = self.trusted_proxies.is_trusted(client.address);

@@ -162,7 +162,8 @@ impl<S: Socket> Server<S> {
         let Some(connection) = self.slab.get(slot) else { return Step::Waiting };
         let Some(request) = reader.take_request() else { return Step::Waiting };
         let (id, is_resumed) = (connection.id, connection.progress != Progress::Done);
-        let client = self.trusted_proxies.client(&request, connection.listener, connection.peer);
+        let mut client = self.trusted_proxies.client(&request, connection.listener, connection.peer);
+        client.is_local = service.is_local(&client, &request);
         // A resumed request is not counted again in the client's rate.
         let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &client) };
         let mut current = pending.take().unwrap_or_else(|| self.new_response());
@@ -214,7 +215,7 @@ impl<S: Socket> Server<S> {
         }
         if self.trusted_proxies.is_trusted(connection.peer) {
             // The next request of a proxy may be of another client.
-            let proxy = Client::direct(connection.listener, connection.peer);
+            let proxy = self.trusted_proxies.direct(connection.listener, connection.peer);
             self.set_client(slot, &proxy);
         }
         Step::Handled
