@@ -23,6 +23,8 @@ use crate::state::MosaicEntry;
 
 /// Default port of a node's HTTP interface.
 const DEFAULT_PORT: u16 = 7890;
+/// Data folder of a node without settings, in the user's home; those of other networks are beside it.
+const DEFAULT_DATA: &str = "nem/nisd/mainnet";
 /// Route of the peer report.
 const PEERS: &str = "/local/peers";
 /// Route of the metrics.
@@ -100,17 +102,18 @@ pub struct Confirmed {
 }
 
 impl NodeClient {
-    /// Creates a client for the node at a URL. The error describes what is wrong with the URL.
+    /// Creates a client for the node at a URL. It finds the secret of local requests if the data folder of the node is a
+    /// default one. The error describes what is wrong with the URL.
     pub fn at(url: &str) -> Result<NodeClient, &'static str> {
         let client = BlockingClient::new(Endpoint::parse(url, DEFAULT_PORT)?, REQUEST_TIMEOUT);
-        let lacks_cookie = "this command does not read it".to_owned();
-        Ok(NodeClient { client, lacks_statuses: Cell::new(false), lacks_cookie })
+        let node = NodeClient { client, lacks_statuses: Cell::new(false), lacks_cookie: String::new() };
+        Ok(node.with_cookie_of(&std::env::home_dir().unwrap_or_default().join(DEFAULT_DATA)))
     }
 
     /// Reads the secret of local requests from the data folder of the node, or from one beside it.
     pub fn with_cookie_of(mut self, data: &Path) -> NodeClient {
         match LocalCookie::find(data, self.client.endpoint().port) {
-            Ok(cookie) => self.client.cookie = Some(cookie),
+            Ok(cookie) => (self.client.cookie, self.lacks_cookie) = (Some(cookie), String::new()),
             Err(reason) => self.lacks_cookie = reason,
         }
         self
