@@ -149,9 +149,10 @@ mod tests {
             assert!(cookie.is_in(&accepted), "{accepted}");
         }
         let (short, other) = (&text[..text.len() - 1], "08".repeat(32));
-        for rejected in ["".to_owned(), text.clone(), "Bearer".to_owned(), "Bearer ".to_owned(), format!("Basic {text}")]
-            .into_iter()
-            .chain([short, &format!("{text}0"), &format!("7890.{other}"), ""].map(|sent| format!("Bearer {sent}")))
+        for rejected in
+            ["".to_owned(), text.clone(), "Bearer".to_owned(), "Bearer ".to_owned(), format!("Basic {text}")]
+                .into_iter()
+                .chain([short, &format!("{text}0"), &format!("7890.{other}"), ""].map(|sent| format!("Bearer {sent}")))
         {
             assert!(!cookie.is_in(&rejected), "{rejected}");
         }

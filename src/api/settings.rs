@@ -71,8 +71,8 @@ impl Settings {
 pub fn is_local(client: &Client, request: &Request<'_>, settings: &Settings) -> bool {
     match &settings.cookie {
         Some(cookie) => {
-            may_be_local(client, request, settings)
-                && request.header(AUTHORIZATION).is_some_and(|value| cookie.is_in(value))
+            request.header(AUTHORIZATION).is_some_and(|value| cookie.is_in(value))
+                && may_be_local(client, request, settings)
         }
         None => is_of_this_machine(client, request, settings),
     }

@@ -130,7 +130,8 @@ impl Explorer {
             .replace("{websocket-port}", &settings.websocket_port.to_string())
             .replace("{network-byte}", &settings.network_byte.to_string())
             .replace("{target-seconds}", &settings.target_seconds.to_string());
-        let index = ["public", "metrics", "local"].map(|access| static_text(HTML, index.replace("{access}", access).into()));
+        let index =
+            ["public", "metrics", "local"].map(|access| static_text(HTML, index.replace("{access}", access).into()));
         Explorer { settings, index }
     }
 

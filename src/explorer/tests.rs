@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use super::{Explorer, PageAccess, INDEX, PAGE_FILES, SOURCES, Settings, host_name};
+use super::{Explorer, INDEX, PAGE_FILES, PageAccess, SOURCES, Settings, host_name};
 use crate::net::http::{RequestReader, Response};
 
 /// Maximum compressed size in bytes of the page and its parts.

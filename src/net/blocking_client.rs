@@ -85,8 +85,7 @@ impl BlockingClient {
         let authorization = self.cookie.as_ref().and_then(|cookie| cookie.authorization_for(server));
         let authorization = authorization.map(|value| Zeroizing::new(format!("Authorization: {}\r\n", value.as_str())));
         let authorization = authorization.as_ref().map_or("", |line| line.as_str());
-        let request =
-            Zeroizing::new([&head, headers.as_bytes(), authorization.as_bytes(), END_OF_HEAD, body].concat());
+        let request = Zeroizing::new([&head, headers.as_bytes(), authorization.as_bytes(), END_OF_HEAD, body].concat());
         stream.set_write_timeout(Some(self.timeout)).map_err(FetchError::Broken)?;
         stream.write_all(&request).map_err(|error| self.broken(error))?;
         Ok(stream)

@@ -305,9 +305,11 @@ impl NodeClient {
         }
         if status == 401 {
             let reason = match self.client.cookie {
-                Some(_) => "the one found is not of the node that listens there: the file is new at each start. Only a \
+                Some(_) => {
+                    "the one found is not of the node that listens there: the file is new at each start. Only a \
                             client on the node's own machine has local access"
-                    .to_owned(),
+                        .to_owned()
+                }
                 None => format!("{}. --data or --config name the folder", self.lacks_cookie),
             };
             return Err(NodeError::NoLocalAccess { node, route, reason });

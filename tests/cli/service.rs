@@ -222,7 +222,8 @@ fn a_peer_added_by_a_reload_is_contacted() {
     one.configure(&[("nisd.peers", &second.http.to_string())]);
     node.process.signal("HUP");
     let data = one.folder.path().join("store");
-    let peers = || run(args!["peers", "--node", format!("http://{}", node.http), "--data", data]).expect_success().text();
+    let peers =
+        || run(args!["peers", "--node", format!("http://{}", node.http), "--data", data]).expect_success().text();
     wait_for("the other node", || peers().contains("another").then_some(()));
     assert!(node.process.log().contains("new peers on the operator's list: 1"));
 }

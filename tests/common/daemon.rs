@@ -15,8 +15,8 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
-use super::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use super::http::set_cookie;
+use super::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use super::tiny;
 use nisd::model::Amount;
 

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::daemon::{Node, Process, args, closed_port, new_network, nisd, program, run, wait_for};
-use crate::common::http::{Client, Response, authorization, cookie_file, get_with, post_with, receive_request, response};
+use crate::common::http::{
+    Client, Response, authorization, cookie_file, get_with, post_with, receive_request, response,
+};
 use crate::common::print_notice;
 use crate::common::private_network::private_key;
 use nisd::api::ROUTES;
@@ -277,7 +279,8 @@ fn commands_find_the_secret_of_their_node_and_say_why_if_not() {
     let absent = absent.to_str().expect("text");
     let url = format!("http://{}", nodes[0].http);
     let peers = |data: &str| run_in(elsewhere.path(), &["peers", "--node", &url, "--data", data]);
-    peers(absent).expect_failure(1, &["/local/peers only with the secret of the file local-cookie", "no node runs on this"]);
+    peers(absent)
+        .expect_failure(1, &["/local/peers only with the secret of the file local-cookie", "no node runs on this"]);
     fs::create_dir(absent).expect("a folder");
     let stale = format!("{}.{}", nodes[0].http.port(), "0".repeat(64));
     fs::write(Path::new(absent).join("local-cookie"), stale).expect("room");
