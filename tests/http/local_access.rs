@@ -12,6 +12,7 @@ use crate::common::http::{
 };
 use crate::common::print_notice;
 use crate::common::private_network::private_key;
+use crate::common::websocket::upgrade_request;
 use nisd::api::ROUTES;
 use nisd::api::routes::{Access, Method, Route};
 use tempfile::TempDir;
@@ -116,13 +117,14 @@ fn the_metrics_are_for_the_machine_itself_but_not_for_a_proxy() {
 
 /// A proxy in front of a node.
 struct Proxy {
+    name: String,
     address: SocketAddr,
     _process: Process,
     _folder: TempDir,
 }
 
 impl Proxy {
-    /// Starts a program with a configuration. LISTEN, NODE, FOLDER and CONFIGURATION in its arguments and in the
+    /// Starts a program with a configuration. LISTEN, PORT, NODE, FOLDER and CONFIGURATION in its arguments and in the
     /// configuration are replaced. Returns `None` if the program is not installed.
     fn start(name: &str, arguments: &[&str], configuration: &str, node: SocketAddr) -> Option<Proxy> {
         let paths = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"].map(Path::new);
@@ -134,15 +136,33 @@ impl Proxy {
         let file = folder.path().join("configuration");
         let values = [
             ("LISTEN", address.to_string()),
+            ("PORT", address.port().to_string()),
             ("NODE", node.to_string()),
             ("FOLDER", folder.path().display().to_string()),
             ("CONFIGURATION", file.display().to_string()),
         ];
         let filled = |text: &str| values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value));
         fs::write(&file, filled(configuration)).expect("room");
-        let process = Process::start(program(path, arguments.iter().map(|argument| filled(argument))));
+        let mut command = program(path, arguments.iter().map(|argument| filled(argument)));
+        command.env("HOME", folder.path());
+        let process = Process::start(command);
         wait_for(name, || TcpStream::connect(address).ok());
-        Some(Proxy { address, _process: process, _folder: folder })
+        Some(Proxy { name: name.to_owned(), address, _process: process, _folder: folder })
+    }
+
+    /// Starts the proxy with a complete configuration in `nisd help operating`, found by its first line.
+    fn documented(name: &str, arguments: &[&str], first: &str, node: &Node) -> Option<Proxy> {
+        let help = include_str!("../../src/help/operating.md").lines();
+        let lines = help.skip_while(|line| *line != format!("    {first}"));
+        let block: Vec<_> = lines.map_while(|line| line.strip_prefix("    ")).collect();
+        assert!(block.len() > 5, "{first} is not in the help");
+        let text = block.join("\n") + "\n";
+        let text = text.replace("127.0.0.1:7890", "NODE").replace("127.0.0.1:7778", &node.websocket.to_string());
+        let text = ["listen 80;", "bind :80", "node.example.org {"]
+            .iter()
+            .zip(["listen LISTEN;", "bind LISTEN", "{\nadmin off\n}\nhttp://node.example.org:PORT {\nbind 127.0.0.1"])
+            .fold(text, |text, (documented, here)| text.replace(documented, here));
+        Proxy::start(name, arguments, &text, node.http)
     }
 
     fn nginx(location: &str, node: SocketAddr) -> Option<Proxy> {
@@ -184,6 +204,35 @@ fn a_proxy_in_its_simplest_form_opens_no_local_route() {
             }
             assert_eq!(Client::connect(proxy.address).request(get_with("/chain/height", "")).status, 200);
         }
+    }
+}
+
+#[test]
+fn the_documented_proxies_name_their_clients_and_pass_websockets_on() {
+    let node = node(&["nem.useDosFilter=false", "nisd.trustedProxies=127.0.0.1"]);
+    let global = "daemon off; master_process off; pid FOLDER/pid; error_log stderr;";
+    let nginx = ["-p", "FOLDER", "-e", "stderr", "-c", "CONFIGURATION", "-g", global];
+    let caddy = ["run", "--adapter", "caddyfile", "--config", "CONFIGURATION"];
+    let proxies = [
+        Proxy::documented("nginx", &nginx, "events {}", &node),
+        Proxy::documented("haproxy", &["-db", "-f", "CONFIGURATION"], "defaults", &node),
+        Proxy::documented("caddy", &caddy, "node.example.org {", &node),
+    ];
+    for proxy in proxies.into_iter().flatten() {
+        let get = |path: &str, headers: &str| {
+            let request = get_with(path, headers).replace("Host: localhost", "Host: node.example.org");
+            Client::connect(proxy.address).request(request)
+        };
+        wait_for("the check of the proxy", || (get("/chain/height", "").status == 200).then_some(()));
+        for headers in ["", &authorization(node.http)] {
+            let refused = get("/local/peers", headers);
+            assert_eq!(refused.status, 401, "{}: {refused:?}", proxy.name);
+            assert_eq!(refused.json()["message"], "remote 127.0.0.1 attempted to call local /local/peers");
+            assert_eq!(get("/metrics", headers).status, 401, "{}", proxy.name);
+        }
+        let mut client = Client::connect(proxy.address);
+        client.send(upgrade_request().replace("Host: localhost", "Host: node.example.org"));
+        assert_eq!(client.head().status, 101, "{}", proxy.name);
     }
 }
 
