@@ -4,11 +4,12 @@
 //! data folder is the operator. The file is new at each start of the node, and removed when it stops.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
@@ -60,31 +61,32 @@ impl LocalCookie {
         self.0.split_once('.')?.0.parse().ok()
     }
 
-    /// Reads the secret of the node that runs on a data folder.
-    fn read(folder: &Path) -> io::Result<LocalCookie> {
+    /// Reads the secret of the node that runs on a data folder, and when it was written.
+    fn read(folder: &Path) -> io::Result<(SystemTime, LocalCookie)> {
+        // Neither a link nor a pipe, which would block, is such a file.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(folder.join(FILE))?;
+        let written = file.metadata()?.modified()?;
         let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
-        File::open(folder.join(FILE))?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
         let cookie = LocalCookie(Zeroizing::new(text.trim().to_owned()));
         let is_token = cookie.0.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
         cookie.port().filter(|_| is_token).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(cookie)
+        Ok((written, cookie))
     }
 
-    /// Finds the secret of the node whose HTTP interface has this port: in its data folder, or else in one of the folders
-    /// beside it, where the nodes of other networks have theirs. The error says why there is none.
+    /// Finds the secret of the node whose HTTP interface has this port: in its data folder, or in one of the folders
+    /// beside it, where the nodes of other networks have theirs. Of several the last written is not left by a killed
+    /// node. The error says why there is none.
     pub fn find(folder: &Path, port: u16) -> Result<LocalCookie, String> {
-        let is_wanted = |cookie: &LocalCookie| cookie.port() == Some(port);
-        let own = LocalCookie::read(folder);
-        if let Ok(cookie) = &own
-            && is_wanted(cookie)
-        {
-            return Ok(cookie.clone());
-        }
         let beside = folder.parent().into_iter().filter_map(|parent| fs::read_dir(parent).ok()).flatten().flatten();
-        let mut others = beside.filter_map(|entry| LocalCookie::read(&entry.path()).ok());
-        others.find(is_wanted).ok_or_else(|| {
+        let all = beside.map(|entry| entry.path()).chain([folder.to_owned()]);
+        let found = all.filter_map(|folder| LocalCookie::read(&folder).ok());
+        let found = found.filter(|(_, cookie)| cookie.port() == Some(port));
+        let last = found.max_by_key(|(written, _)| *written).map(|(_, cookie)| cookie);
+        last.ok_or_else(|| {
             let file = folder.join(FILE).display().to_string();
-            match own {
+            match LocalCookie::read(folder) {
                 Ok(_) => format!("{file} is of a node with another port"),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     format!("there is no {file}, so no node runs on this folder")
@@ -187,7 +189,7 @@ mod tests {
         let found = fs::symlink_metadata(&path).unwrap();
         assert!(found.is_file() && found.mode() & 0o777 == MODE && names() == 2);
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("1.{}", "02".repeat(32)));
-        assert!(LocalCookie::read(folder.path()).unwrap().is_in(&format!("Bearer 1.{}", "02".repeat(32))));
+        assert!(LocalCookie::read(folder.path()).unwrap().1.is_in(&format!("Bearer 1.{}", "02".repeat(32))));
         drop(file);
         assert_eq!((names(), fs::read_to_string(&victim).unwrap()), (1, "untouched".to_owned()));
         fs::create_dir_all(path.join("full")).unwrap();
@@ -206,6 +208,12 @@ mod tests {
         assert_eq!(port(&mainnet, 1), Ok(Some(1)));
         assert_eq!(port(&mainnet, 2), Ok(Some(2)));
         assert_eq!(port(&absent, 2), Ok(Some(2)));
+        // A killed node has left its file, and another node has the port now.
+        CookieFile::write(&mainnet, &cookie(2, 9)).map(std::mem::forget).unwrap();
+        let file = fs::File::open(mainnet.join(FILE)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(LocalCookie::find(&mainnet, 2).unwrap().is_in(&format!("Bearer 2.{}", "01".repeat(32))));
+        CookieFile::write(&mainnet, &cookie(1, 1)).map(std::mem::forget).unwrap();
         assert!(port(&mainnet, 3).unwrap_err().contains("another port"));
         assert!(port(&absent, 3).unwrap_err().contains("no node runs"));
         for text in ["", "7890", "x.00", "3.a\nb", "3.a b", "3.é"] {

@@ -40,7 +40,7 @@ const JSON_LIMIT: usize = limits::PUSHED_JSON;
 const LOCAL_ACCESS_NEEDS_SECRET: &str =
     "send the content of the file local-cookie in the node's data folder as the header Authorization: Bearer CONTENT";
 const WRONG_SECRET: &str =
-    "Authorization: Bearer has not the content of local-cookie in the node's data folder; it is new at each start";
+    "the header Authorization has not the content of local-cookie in the node's data folder; it is new at each start";
 
 /// The node as one step of a response sees and changes it, on the last commit.
 pub struct NodeContext<'a> {

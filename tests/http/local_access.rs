@@ -85,6 +85,10 @@ fn every_local_route_wants_the_secret_and_nothing_else() {
         assert!(message.contains(words) && message.contains("local-cookie in the node's data folder"), "{message}");
         assert!(!message.contains('/'), "the path is nobody's business: {message}");
     }
+    // A page of another origin may not send the secret, even if it knew it.
+    let page = "Origin: http://a.example\r\nAccess-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: authorization\r\n";
+    let preflight = Client::connect(node.http).request(get_with("/local/peers", page).replace("GET /", "OPTIONS /"));
+    assert_eq!(preflight.header_values("Access-Control-Allow-Headers"), ["Content-Type"]);
     assert_eq!(told(&format!("{own}Via: 1.1 a\r\n")), "remote 127.0.0.1 attempted to call local /local/peers");
     for route in local_routes() {
         assert_ne!(ask(node.http, route, &own).status, 401, "{}", route.path);
