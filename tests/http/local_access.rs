@@ -56,6 +56,12 @@ fn assert_closed(node: &Node, server: SocketAddr, headers: &str) {
         let body = answer.json();
         assert_eq!((&body["error"], &body["status"]), (&"Unauthorized".into(), &401.into()), "{body}");
     }
+    for line in ["HEAD /shutdown", "GET /shutdown/", "GET /shutdown.json", "GET /%73hutdown", "GET //shutdown"] {
+        let mut client = Client::connect(server);
+        client.send(get_with("/", headers).replacen("GET /", line, 1));
+        let answer = client.head();
+        assert!([400, 401, 404].contains(&answer.status), "{line} {headers:?}: {answer:?}");
+    }
     for path in ["/account/unlock", "/account/lock"] {
         let answer = Client::connect(server).request(post_with(path, KEY, headers));
         assert_eq!(answer.status, 401, "{path} {headers:?}: {answer:?}");
