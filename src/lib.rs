@@ -17,6 +17,7 @@ pub mod event_loop;
 pub mod explorer;
 pub mod importance;
 pub mod ip;
+pub mod local_cookie;
 pub mod logging;
 pub mod mempool;
 pub mod metrics;

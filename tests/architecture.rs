@@ -20,6 +20,8 @@ const LAYERS: &[(&str, &str)] = &[
     ("ip", ""),
     // Who is served next, and who gives way.
     ("quota", "ip"),
+    // The secret of local requests, and its file.
+    ("local_cookie", ""),
     ("codec", "crypto model"),
     ("store", "crypto model codec metrics"),
     ("state", "crypto model codec store"),
@@ -27,25 +29,28 @@ const LAYERS: &[(&str, &str)] = &[
     ("importance", "model state"),
     ("chain", "crypto model codec store state rules importance"),
     ("mempool", "crypto model budget codec store state rules chain"),
-    ("net", "metrics ip quota"),
+    ("net", "metrics ip quota local_cookie"),
     // It knows the requests of `net` and their results, and none of its sockets.
     ("peer", "crypto model ip quota codec rules chain mempool net"),
     ("explorer", "crypto net"),
-    ("api", "crypto model budget quota codec store state rules chain mempool peer net metrics"),
+    ("api", "crypto model budget quota codec store state rules chain mempool peer net metrics local_cookie"),
     ("websocket_api", "model budget quota codec net peer api metrics"),
     // Some settings have the types of the layers that use them.
     ("config", "crypto model clock codec peer api websocket_api"),
-    ("wallet", "crypto model clock codec store state rules net logging metrics"),
+    ("wallet", "crypto model clock codec store state rules net logging metrics local_cookie"),
     ("devnet", "crypto model clock codec store config wallet"),
     // The state machine. It knows the events of `net`, and none of its sockets.
     (
         "node",
         "crypto model clock progress budget quota codec store state rules chain mempool peer net explorer api \
-         websocket_api config metrics",
+         websocket_api config metrics local_cookie",
     ),
     // It prints the documentation of the node's metrics.
-    ("commands", "crypto model clock codec store state chain config wallet devnet progress logging metrics node"),
-    ("event_loop", "model clock progress logging codec store chain net config devnet commands node"),
+    (
+        "commands",
+        "crypto model clock codec store state chain config wallet devnet progress logging metrics node local_cookie",
+    ),
+    ("event_loop", "model clock progress logging codec store chain net config devnet commands node local_cookie"),
 ];
 
 /// Layers and files that may touch sockets, clocks, the system's randomness or other threads.

@@ -20,7 +20,7 @@ use nisd::net::http::{Gzip, Request, RequestReader, Response};
 use nisd::net::service::{
     Client, ConnectionId, Dropped, Effects, Event, Exchange, LoopTime, Message, Progress, Service,
 };
-use nisd::node::{HTTP, METRICS, Node, Start, WEBSOCKET};
+use nisd::node::{HTTP, LocalRights, METRICS, Node, Start, WEBSOCKET};
 use nisd::peer::io::Now;
 use nisd::peer::wire::{Endpoint, Identity, MetaData, NodeInfo, limits};
 use nisd::store::Store;
@@ -100,7 +100,7 @@ pub fn get_with(target: &str, header: &str) -> Option<(u16, Vec<u8>)> {
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n").as_bytes());
         let caller =
-            Client { listener: HTTP, address: Ipv4Addr::LOCALHOST.into(), is_forwarded: false, is_unidentified: false };
+            Client::direct(HTTP, Ipv4Addr::LOCALHOST.into());
         let request = scene.next(&mut reader, caller).ok()??;
         let answer = scene.compare(&request, caller, 0);
         Some((answer.status, answer.body))
@@ -134,6 +134,7 @@ impl Fixture {
             compress: settings.http.gzip,
             features: settings.node.features,
             is_local: Box::new(move |caller| local.contains(caller)),
+            cookie: None,
             host_names: settings.host_names.clone(),
             local_origins: settings.http.local_origins.clone(),
             allowed_harvesters: settings.http.allowed_harvesters.clone(),
@@ -198,7 +199,8 @@ struct Harness<'g> {
 impl<'g> Harness<'g> {
     fn new(ground: &'g Fixture) -> Harness<'g> {
         let now = LoopTime { unix_millis: ground.started, monotonic: Duration::ZERO };
-        let (local, shared) = (ground.settings.http.local.clone(), SharedBytesCounter::default());
+        let local = LocalRights { addresses: ground.settings.http.local.clone(), cookie: None };
+        let shared = SharedBytesCounter::default();
         let start = Start { now, seed: &[7; 32], local, shared, import: None, known: Vec::new(), kept: Vec::new() };
         let node = Node::new(&ground.store, &ground.settings, start).expect("a node");
         Harness { fixture: ground, node, world: World::default(), now, next_connection: 1 }
@@ -214,12 +216,9 @@ impl<'g> Harness<'g> {
         }
         let last: IpAddr = if flags & REMOTE == 0 { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(192, 0, 2, 9) }.into();
         let listener = if flags & WEBSOCKET_PORT == 0 { HTTP } else { WEBSOCKET };
-        let caller = Client {
-            listener,
-            address: last,
-            is_forwarded: flags & FORWARDED != 0,
-            is_unidentified: flags & FORWARDED != 0,
-        };
+        let is_forwarded = flags & FORWARDED != 0;
+        let caller =
+            Client { is_forwarded, is_unidentified: is_forwarded, is_local: false, ..Client::direct(listener, last) };
         self.next_connection += 1;
         let connection = ConnectionId(self.next_connection);
         let mut reader = RequestReader::new(0);

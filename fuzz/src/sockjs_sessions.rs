@@ -235,12 +235,7 @@ impl Harness {
         let mut reader = RequestReader::new(64 * 1024);
         reader.receive(&open.text);
         let request = reader.next_request().expect("a good request").expect("a whole one");
-        let caller = Client {
-            listener: ListenerId(1),
-            address: [10, 0, 0, 1].into(),
-            is_forwarded: false,
-            is_unidentified: false,
-        };
+        let caller = Client::direct(ListenerId(1), [10, 0, 0, 1].into());
         let reply = &mut open.reply;
         let exchange = Exchange {
             connection,
@@ -274,12 +269,7 @@ impl Harness {
             let mut reader = RequestReader::new(0);
             reader.receive(text.as_bytes());
             let request = reader.next_request().expect("a good request").expect("a whole one");
-            let caller = Client {
-                listener: ListenerId(1),
-                address: [10, 0, 0, 1].into(),
-                is_forwarded: false,
-                is_unidentified: false,
-            };
+            let caller = Client::direct(ListenerId(1), [10, 0, 0, 1].into());
             let mut reply = Response::new();
             let exchange = Exchange {
                 connection: socket,

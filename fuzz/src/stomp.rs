@@ -149,12 +149,7 @@ impl Conversation {
             self.disconnect(socket);
         }
         if self.client.open.insert(socket) {
-            let caller = Client {
-                listener: ListenerId(1),
-                address: [10, 0, 0, selector & 1].into(),
-                is_forwarded: false,
-                is_unidentified: false,
-            };
+            let caller = Client::direct(ListenerId(1), [10, 0, 0, selector & 1].into());
             self.broker.open_websocket(socket, &caller, self.now, &mut self.client);
             self.progress.insert(socket, Progress::Done);
         }

@@ -86,12 +86,7 @@ impl Server {
                 assert!(offers.iter().any(|offer| offer.contains(agreed)));
             }
             let mut page = Response::new();
-            let caller = Client {
-                listener: ListenerId(0),
-                address: [10, 0, 0, 1].into(),
-                is_forwarded: false,
-                is_unidentified: false,
-            };
+            let caller = Client::direct(ListenerId(0), [10, 0, 0, 1].into());
             let (connection, reply) = (ConnectionId(1), &mut page);
             let mut exchange = Exchange {
                 connection,

@@ -146,7 +146,7 @@ fn authorised_key(context: &mut RequestContext<'_>) -> Result<(Box<KeyPair>, Add
     if !context.is_local() && !is_remote(context, &address)? {
         let (peer, path) = (context.client.address, context.path);
         let text = format!("remote {peer} attempted to call local {path} with non-remote address {address}");
-        return Err(ApiError::Unauthorized(text));
+        return Err(context.unauthorized(text));
     }
     let allowed = &context.settings.allowed_harvesters;
     if !allowed.is_empty() && !allowed.contains(&address) {

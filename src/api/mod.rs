@@ -72,6 +72,7 @@ use url::MalformedPath;
 
 use crate::budget::cost;
 use crate::codec::json::JsonEncoder;
+use crate::local_cookie;
 use crate::metrics::{self, Exposition};
 use crate::model::Timestamp;
 use crate::net::ClientKey;
@@ -149,9 +150,15 @@ impl Api {
         limit.bytes(self.settings.max_pushed_bytes)
     }
 
-    /// Returns whether a request has local access.
+    /// Returns whether a request has local access. A browser's page has not: it does not know the secret, and may not send
+    /// it to a foreign origin, as `Access-Control-Allow-Headers` does not name `Authorization`.
     pub fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
         settings::is_local(client, request, &self.settings)
+    }
+
+    /// Returns whether a request may have the metrics.
+    pub fn may_have_metrics(&self, client: &Client, request: &Request<'_>) -> bool {
+        self.is_local(client, request) || settings::is_of_this_machine(client, request, &self.settings)
     }
 
     /// Returns whether a request waits until the mempool is up to date with the chain.
@@ -208,6 +215,9 @@ impl Api {
         });
         let progress = stored.unwrap_or_else(|error| {
             context.response.failure(&error);
+            if error.status() == 401 && context.settings.cookie.is_some() {
+                context.response.response.header("WWW-Authenticate", local_cookie::SCHEME);
+            }
             Progress::Done
         });
         if let Some(key) = cache_key.filter(|_| progress == Progress::Done && context.response.response.status == 200) {
@@ -324,7 +334,7 @@ fn begin(
     }
     if !context.may_use(route.access) {
         let (peer, path) = (context.client.address, context.path);
-        return Err(ApiError::Unauthorized(format!("remote {peer} attempted to call local {path}")));
+        return Err(context.unauthorized(format!("remote {peer} attempted to call local {path}")));
     }
     context.request_history.record(context.path, context.client.address, context.node.chain.now);
     let key = context.cache_key(&route);

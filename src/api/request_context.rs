@@ -40,6 +40,12 @@ const JSON_LIMIT: usize = limits::PUSHED_JSON;
 /// Size of a JSON body in bytes up to which it is parsed at once.
 const SMALL_JSON: usize = 2 << 10;
 
+/// Errors of requests without local access. A client sees 128 characters.
+const LOCAL_ACCESS_NEEDS_SECRET: &str =
+    "send the content of the file local-cookie in the node's data folder as the header Authorization: Bearer CONTENT";
+const WRONG_SECRET: &str =
+    "the header Authorization has not the content of local-cookie in the node's data folder; it is new at each start";
+
 /// The node as one step of a response sees and changes it, on the last commit.
 pub struct NodeContext<'a> {
     /// The chain.
@@ -217,6 +223,10 @@ impl<'a> RequestContext<'a> {
         settings::is_local(&self.client, self.request, self.settings)
     }
 
+    fn is_of_this_machine(&self) -> bool {
+        settings::is_of_this_machine(&self.client, self.request, self.settings)
+    }
+
     /// Returns whether the request arrived at the metrics listener.
     pub fn is_at_metrics_listener(&self) -> bool {
         self.client.listener == self.settings.metrics_listener
@@ -227,8 +237,19 @@ impl<'a> RequestContext<'a> {
         match access {
             Access::Public => true,
             Access::Local => self.is_local(),
-            Access::Metrics => self.is_local() || self.is_at_metrics_listener(),
+            Access::Metrics => self.is_at_metrics_listener() || self.is_local() || self.is_of_this_machine(),
         }
+    }
+
+    /// Returns the error for a request without local access: what to send, if it can have local access, or else the text.
+    pub fn unauthorized(&self, text: String) -> ApiError {
+        let is_missing = self.request.header(settings::AUTHORIZATION).is_none();
+        let may_be_local = settings::may_be_local(&self.client, self.request, self.settings);
+        ApiError::Unauthorized(match self.settings.cookie.is_some() && may_be_local {
+            true if is_missing => LOCAL_ACCESS_NEEDS_SECRET.to_owned(),
+            true => WRONG_SECRET.to_owned(),
+            false => text,
+        })
     }
 
     /// Returns the body and its format.

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
+use crate::local_cookie::LocalCookie;
 use crate::model::Address;
+use crate::net::has_proxy_header;
 use crate::net::http::Request;
 use crate::net::service::{Client, ListenerId};
 
@@ -34,8 +36,10 @@ pub struct Settings {
     pub compress: bool,
     /// Optional parts.
     pub features: Features,
-    /// Whether a client address counts as local: the loopback addresses and `nis.additionalLocalIps`.
+    /// Whether a client with this address may be local: the loopback addresses and `nis.additionalLocalIps`.
     pub is_local: Box<dyn Fn(IpAddr) -> bool>,
+    /// The secret of local requests; without one the address suffices, as in NIS1 (`nisd.localAccess`).
+    pub cookie: Option<LocalCookie>,
     /// Names and addresses of this machine besides the loopback ones. A browser that names one of them addresses this
     /// node on purpose. IPv6 addresses have no brackets.
     pub host_names: Vec<String>,
@@ -63,13 +67,34 @@ impl Settings {
     }
 }
 
-/// Returns whether a request has local access.
+/// Returns whether a request has local access: it carries the secret, or none is needed.
 pub fn is_local(client: &Client, request: &Request<'_>, settings: &Settings) -> bool {
+    match &settings.cookie {
+        Some(cookie) => {
+            request.header(AUTHORIZATION).is_some_and(|value| cookie.is_in(value))
+                && may_be_local(client, request, settings)
+        }
+        None => is_of_this_machine(client, request, settings),
+    }
+}
+
+/// Returns whether a request would have local access with the right secret: it comes from a local address, without
+/// headers of a proxy.
+pub fn may_be_local(client: &Client, request: &Request<'_>, settings: &Settings) -> bool {
+    (settings.is_local)(client.address) && !has_proxy_header(request)
+}
+
+/// Returns whether a request comes from a local address, from no proxy and from no foreign page, as far as it tells. A
+/// proxy that adds no header cannot be told from a client of this machine, nor can its clients.
+pub fn is_of_this_machine(client: &Client, request: &Request<'_>, settings: &Settings) -> bool {
     !client.is_forwarded
         && (settings.is_local)(client.address)
         && all(request, "Host", |host| names_this_machine(host, settings))
         && has_trusted_origin(request, settings)
 }
+
+/// The header with the secret.
+pub const AUTHORIZATION: &str = "Authorization";
 
 fn has_trusted_origin(request: &Request<'_>, settings: &Settings) -> bool {
     // `none`: the user typed the address.

@@ -671,12 +671,7 @@ mod pending_tests {
     }
 
     fn client(number: u8) -> ClientKey {
-        let client = Client {
-            listener: ListenerId(0),
-            address: [10, 0, 0, number].into(),
-            is_forwarded: false,
-            is_unidentified: false,
-        };
+        let client = Client::direct(ListenerId(0), [10, 0, 0, number].into());
         ClientKey::of(&client, 64)
     }
 

@@ -105,7 +105,7 @@ impl Command {
             | Command::Check(Check { store, .. })
             | Command::Backup(Backup { store, .. })
             | Command::Rollback(Rollback { store, .. }) => (store.config.clone(), store.take_overrides()?),
-            Command::Peers(peers) => (peers.config.clone(), peers.common.take_overrides()?),
+            Command::Peers(peers) => (peers.config.clone(), peers.take_overrides()?),
             Command::Status(status) => (status.config.clone(), status.take_overrides()?),
             Command::Service(service) => (service.config.clone(), service.overrides()),
             Command::Devnet(command) => (None, command.overrides()),

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Deserialize;
 
-use super::{CommandError, Common};
-use crate::config::{Bind, Settings};
+use super::{CommandError, Common, flag_override};
+use crate::config::{Bind, Override, Settings};
 use crate::logging;
 use crate::wallet::NodeClient;
 
@@ -32,11 +32,22 @@ pub struct Peers {
     /// Node to query [default: the one of the settings, or http://127.0.0.1:7890]
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     pub node: Option<String>,
+    /// Data folder of the node, with its local-cookie [default: the one of the settings, or one beside it]
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
     /// Print the node's whole answer as JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
+}
+
+impl Peers {
+    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
+        let mut overrides = self.common.take_overrides()?;
+        overrides.extend(self.data.as_deref().map(|data| flag_override("--data", "nisd.data", data)));
+        Ok(overrides)
+    }
 }
 
 /// The node's answer. Field names are those of the HTTP interface.
@@ -142,7 +153,7 @@ pub(super) fn node_of<'s>(named: Option<&str>, settings: &'s Settings) -> Result
         None => (url_of(settings)?, settings.http.context.as_str()),
     };
     let node = NodeClient::at(&url).map_err(|reason| CommandError::Usage(format!("--node {url}: {reason}")))?;
-    Ok((node, context))
+    Ok((node.with_cookie_of(&settings.data), context))
 }
 
 /// Returns the URL of the node with these settings.

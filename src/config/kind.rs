@@ -305,6 +305,8 @@ pub(super) const BLOCKS_NEW_BODY: Kind<BlocksNewBody> = Kind::Choice(&[
     ("object", BlocksNewBody::Object),
     ("number", BlocksNewBody::Number),
 ]);
+pub(super) const LOCAL_ACCESS: Kind<LocalAccess> =
+    Kind::Choice(&[("cookie", LocalAccess::Cookie), ("address", LocalAccess::Address)]);
 pub(super) const IP_DETECTION: Kind<IpDetection> = Kind::Choice(&[
     ("AutoRequired", IpDetection::Required),
     ("AutoOptional", IpDetection::Optional),
@@ -317,6 +319,16 @@ pub(super) const FEATURES: Kind<Features> = Kind::Names {
         Features { transaction_hash_lookup: has(0), historical_account_data: has(1), track_expired_mosaics: has(2) }
     },
 };
+
+/// What gives a request local access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LocalAccess {
+    /// The secret in the data folder.
+    #[default]
+    Cookie,
+    /// The address of the client, as in NIS1.
+    Address,
+}
 
 /// Addresses to listen on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

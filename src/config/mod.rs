@@ -22,7 +22,7 @@ pub use diagnostics::{ConfigError, Diagnostic, Origin, Problem};
 pub use files::{
     KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisSource, PeersError, PeersFile, read_file,
 };
-pub use kind::{Bind, Secret};
+pub use kind::{Bind, LocalAccess, Secret};
 pub use network::network_properties;
 pub use reader::Override;
 pub use settings::{ExplicitSettings, SettingChange, Settings, build, load, no_block_source_warning};

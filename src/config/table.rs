@@ -14,9 +14,9 @@ use log::LevelFilter;
 use super::addresses::{AddressRanges, LocalAddresses};
 use super::kind::{
     ADDRESS, ADDRESS_RANGES, ADDRESSES, AnyKind, BIND, BLOCKS_NEW_BODY, BOOLEAN, Bind, CHECKPOINT, CLOCK, CONTEXT,
-    ENDPOINTS, FEATURES, HASH, HASHES, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ADDRESSES, LOG_FORMAT,
-    LOG_LEVEL, NAME, ORIGINS, PATH, PATHS, PROTOCOL, SECRET, SECRETS, Secret, TEXT, VERSION, integer, map_size, names,
-    port, seconds, size,
+    ENDPOINTS, FEATURES, HASH, HASHES, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ACCESS, LOCAL_ADDRESSES,
+    LOG_FORMAT, LOG_LEVEL, LocalAccess, NAME, ORIGINS, PATH, PATHS, PROTOCOL, SECRET, SECRETS, Secret, TEXT, VERSION,
+    integer, map_size, names, port, seconds, size,
 };
 use super::reader::Reader;
 use crate::api::Features;
@@ -290,15 +290,17 @@ settings! {
             context: String = "nem.apiContext", CONTEXT, default "",
                 "Path in front of all paths of the HTTP interface";
             dos_filter: bool = "nem.useDosFilter", BOOLEAN, default "true",
-                live "Whether each client except 127.0.0.1 is limited to 50 requests a second on each port";
+                live "Whether each client is limited to 50 requests a second on each port; requests with local access are exempt";
+            local_access: LocalAccess = "nisd.localAccess", LOCAL_ACCESS, default "cookie",
+                live "What gives a request of this machine local access: cookie, the secret of the file local-cookie in the data folder, sent as Authorization: Bearer; or address, its address, as in NIS1: then every client of a proxy on this machine has local access, unless the proxy names its clients";
             local: LocalAddresses = "nis.additionalLocalIps", LOCAL_ADDRESSES, default "",
-                live "Clients with local access, besides 127.0.0.1 and ::1";
+                live "Clients that may have local access, besides 127.0.0.1 and ::1";
             trusted_proxies: AddressRanges = "nisd.trustedProxies", ADDRESS_RANGES, default "",
-                live "Reverse proxies in front of this node: a request from one of them counts for the client that X-Forwarded-For or Forwarded names. From any other client such a header names nobody and removes local access";
+                live "Reverse proxies in front of this node: a request from one of them counts for the client that X-Forwarded-For or Forwarded names. From any other client such a header names nobody and removes local access. Without such a header, a request from one of them has local access with the secret only";
             host_names: Vec<String> = "nisd.hostNames", HOST_NAMES, default "",
-                live "Names, besides nem.host, under which browsers and proxies reach this node. A request has local access only if its Host is local or one of these, and its Origin, if any, is the same host or in nisd.localOrigins; otherwise a foreign web page could send such a request from a browser on this machine";
+                live "Names, besides nem.host, under which browsers and proxies reach this node. By its address alone, a request has local access or gets the metrics only if its Host is local or one of these, and its Origin, if any, is the same host or in nisd.localOrigins; otherwise a foreign web page could send such a request from a browser on this machine";
             local_origins: Vec<String> = "nisd.localOrigins", ORIGINS, default "",
-                live "Origins of web pages, such as http://127.0.0.1:3000, with local access; otherwise only this node's own pages have it";
+                live "Origins of web pages, such as http://127.0.0.1:3000, that may have what an address alone gives; otherwise only this node's own pages have it";
             allowed_harvesters: Vec<Address> = "nis.allowedHarvesterAddresses", ADDRESSES, default "",
                 live "Accounts whose private keys requests may contain; nothing allows all";
             gzip: bool = "nisd.gzip", BOOLEAN, default "true",
@@ -306,7 +308,7 @@ settings! {
             explorer: bool = "nisd.explorer", BOOLEAN, default "true",
                 "Whether the explorer page /explorer is served";
             metrics: Option<SocketAddr> = "nisd.metricsBind", LISTENER, default "",
-                "Address and port that serve GET /metrics to every client, and nothing else: for a Prometheus on another machine. Without it only local clients get the metrics, on the HTTP port";
+                "Address and port that serve GET /metrics to every client, and nothing else: for a Prometheus on another machine. Without it only clients of this machine and those with local access get the metrics, on the HTTP port";
         }
     }
     /// Settings of the websocket interface.

@@ -24,8 +24,9 @@ use crate::clock::NetworkClock;
 use crate::clock::System;
 use crate::codec::block_file::BlockFile;
 use crate::commands::{CommandError, Run};
-use crate::config::Settings;
+use crate::config::{LocalAccess, Settings};
 use crate::devnet::Devnet;
+use crate::local_cookie::{CookieFile, FILE, LocalCookie};
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::service::Service;
@@ -112,20 +113,22 @@ pub fn run(
     let files = commands::open_block_files(&command.import)?;
     let (store, nemesis) = commands::open_with_nemesis(&settings, system)?;
     store.time_commits(process::uptime);
-    let seed = random_seed()?;
+    let seed = random_bytes()?;
     let (mut reactor, addresses) = settings::open(&settings)?;
     // The system may have chosen the ports.
     (settings.http.port, settings.websocket.port) = (addresses.http.port(), addresses.websocket.port());
     if settings.endpoint.protocol == "http" {
         settings.endpoint.port = addresses.http.port().into();
     }
+    let cookie = LocalCookie::new(addresses.http.port(), &*random_bytes()?);
+    let _cookie_file = write_cookie(&settings, &cookie);
     let importer = prepare_import(&store, &settings, nemesis, files, &reactor)?;
     let disk = DiskSync::start(&store, reactor.registry(), reactor.time().monotonic).map_err(NodeError::System)?;
     let resolvers = Resolvers::new(reactor.registry()).map_err(NodeError::System)?;
     let mut context = RunContext {
         signals: signals(&reactor)?,
         systemd: SystemdNotifier::from_env(),
-        active: ActiveSettings::new(&settings, known, reread),
+        active: ActiveSettings::new(&settings, known, cookie, reread),
         disk,
         resolvers,
         kept_peers: KeptPeersFile::of(&settings.data),
@@ -134,7 +137,7 @@ pub fn run(
     let start = Start {
         now: reactor.time(),
         seed: &seed,
-        local: context.active.local.clone(),
+        local: context.active.local(),
         shared: reactor.shared_bytes_counter(),
         import: Some(Import::new(importer)),
         known: context.active.known.clone(),
@@ -231,7 +234,7 @@ impl RunContext<'_> {
             }
         }
         if is_to_reload && let Some(known) = self.active.reload(reactor) {
-            node.reload(&self.active.settings, self.active.local.clone(), known);
+            node.reload(&self.active.settings, self.active.local(), known);
         }
         false
     }
@@ -284,10 +287,35 @@ fn drain_connections(reactor: &mut Reactor, service: &mut impl Service) -> Resul
     Ok(())
 }
 
-fn random_seed() -> Result<Zeroizing<[u8; 32]>, NodeError> {
-    let mut seed = Zeroizing::new([0; 32]);
-    getrandom::fill(seed.as_mut_slice()).map_err(|error| NodeError::System(error.into()))?;
-    Ok(seed)
+fn random_bytes() -> Result<Zeroizing<[u8; 32]>, NodeError> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    getrandom::fill(bytes.as_mut_slice()).map_err(|error| NodeError::System(error.into()))?;
+    Ok(bytes)
+}
+
+/// Writes the file with the secret of local requests; it is removed at the end of the program. Without it the node runs
+/// on, since nobody needs local access for that.
+fn write_cookie(settings: &Settings, cookie: &LocalCookie) -> Option<CookieFile> {
+    if settings.http.local_access == LocalAccess::Address {
+        log::warn!(
+            "nisd.localAccess = address: the address of a client gives it local access, as in NIS1. Every client of a \
+             proxy on this machine has it, unless the proxy names its clients (nisd help operating)"
+        );
+    }
+    let folder = settings.data.display();
+    match CookieFile::write(&settings.data, cookie) {
+        Ok(file) => {
+            log::info!("the secret of local requests is {folder}/{FILE}");
+            Some(file)
+        }
+        Err(error) => {
+            log::error!(
+                "{folder}/{FILE} cannot be written, so nobody has local access: {error}. Remove what is in its place, \
+                 or make room on the disk, then restart the node"
+            );
+            None
+        }
+    }
 }
 
 /// Target time of work between two polls of the sockets.

@@ -4,10 +4,11 @@ use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use super::{NodeError, process};
-use crate::config::{Bind, LocalAddresses, ReloadEffect, SettingChange, Settings};
+use crate::config::{Bind, LocalAccess, LocalAddresses, ReloadEffect, SettingChange, Settings};
+use crate::local_cookie::LocalCookie;
 use crate::net::fetch::FetchLimits;
 use crate::net::{self, Reactor, service::ListenerId};
-use crate::node::{self, PreTrustedPeer};
+use crate::node::{self, LocalRights, PreTrustedPeer};
 
 /// The first address on which each interface listens.
 pub struct Addresses {
@@ -92,8 +93,8 @@ fn listen(reactor: &mut Reactor, id: ListenerId, bind: Bind, port: u16) -> Resul
     }
 }
 
-/// Returns the clients that count as local. Resolves their host names, which blocks, before the loop starts.
-pub fn resolve_local(settings: &Settings) -> LocalAddresses {
+/// Returns the clients that may be local. Resolves their host names, which blocks, before the loop starts.
+fn resolve_local(settings: &Settings) -> LocalAddresses {
     let mut local = settings.http.local.clone();
     for host in settings.http.local.hosts() {
         match (host.as_str(), 0).to_socket_addrs() {
@@ -111,16 +112,29 @@ pub type SettingsReader<'a> = &'a dyn Fn() -> Result<Settings, Box<dyn Error>>;
 pub struct ActiveSettings<'a> {
     reader: SettingsReader<'a>,
     pub settings: Settings,
-    /// Clients that count as local, with host names resolved.
-    pub local: LocalAddresses,
+    /// Clients that may be local, with host names resolved.
+    addresses: LocalAddresses,
+    cookie: LocalCookie,
     /// The operator's list of peers.
     pub known: Vec<PreTrustedPeer>,
 }
 
 impl<'a> ActiveSettings<'a> {
     /// Creates it from the settings at startup.
-    pub fn new(settings: &Settings, known: Vec<PreTrustedPeer>, reread: SettingsReader<'a>) -> ActiveSettings<'a> {
-        ActiveSettings { reader: reread, settings: settings.without_secrets(), local: resolve_local(settings), known }
+    pub fn new(
+        settings: &Settings,
+        known: Vec<PreTrustedPeer>,
+        cookie: LocalCookie,
+        reader: SettingsReader<'a>,
+    ) -> ActiveSettings<'a> {
+        let addresses = resolve_local(settings);
+        ActiveSettings { reader, settings: settings.without_secrets(), addresses, cookie, known }
+    }
+
+    /// Returns what gives clients local access.
+    pub fn local(&self) -> LocalRights {
+        let is_needed = self.settings.http.local_access == LocalAccess::Cookie;
+        LocalRights { addresses: self.addresses.clone(), cookie: is_needed.then(|| self.cookie.clone()) }
     }
 
     /// Reloads the settings, applies what may change of log and limits, and logs the changes. Returns the peers that
@@ -142,7 +156,7 @@ impl<'a> ActiveSettings<'a> {
             );
         }
         if self.settings.http.local.hosts().is_empty() {
-            self.local = self.settings.http.local.clone();
+            self.addresses = self.settings.http.local.clone();
         }
         log::set_max_level(self.settings.node.log_level);
         apply_limits(reactor, &self.settings);

@@ -96,8 +96,19 @@ pub struct Settings {
 /// The page, ready to send.
 pub struct Explorer {
     settings: Settings,
-    /// The page for remote clients and for local ones.
-    index: [StaticText; 2],
+    /// The page for each [`PageAccess`].
+    index: [StaticText; 3],
+}
+
+/// What the requests of a page may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageAccess {
+    /// What is public.
+    Public,
+    /// The metrics, too.
+    Metrics,
+    /// What is for local clients, too.
+    Local,
 }
 
 /// Result of a path lookup.
@@ -119,14 +130,15 @@ impl Explorer {
             .replace("{websocket-port}", &settings.websocket_port.to_string())
             .replace("{network-byte}", &settings.network_byte.to_string())
             .replace("{target-seconds}", &settings.target_seconds.to_string());
-        let index = ["false", "true"].map(|is_local| static_text(HTML, index.replace("{is-local}", is_local).into()));
+        let index =
+            ["public", "metrics", "local"].map(|access| static_text(HTML, index.replace("{access}", access).into()));
         Explorer { settings, index }
     }
 
-    /// Answers a request for the page or a part of it; returns whether it is one. The page uses the local interface
-    /// only if the client is local, which is evaluated for the page alone.
-    pub fn answer(&self, request: &Request<'_>, is_local: impl FnOnce() -> bool, response: &mut Response) -> bool {
-        let Some(found) = self.find(request, is_local) else { return false };
+    /// Answers a request for the page or a part of it; returns whether it is one. `access` is evaluated for the page
+    /// alone.
+    pub fn answer(&self, request: &Request<'_>, access: impl FnOnce() -> PageAccess, response: &mut Response) -> bool {
+        let Some(found) = self.find(request, access) else { return false };
         response.reset();
         match (request.method, found) {
             ("GET" | "HEAD", Resource::Index(text)) => self.send(text, "no-cache", request, response),
@@ -149,13 +161,13 @@ impl Explorer {
         true
     }
 
-    fn find(&self, request: &Request<'_>, is_local: impl FnOnce() -> bool) -> Option<Resource<'_>> {
+    fn find(&self, request: &Request<'_>, access: impl FnOnce() -> PageAccess) -> Option<Resource<'_>> {
         let inner = request.path.strip_prefix(self.settings.context_path.as_str())?;
         if inner == "/" && wants_page(request) {
             return Some(Resource::Root);
         }
         match inner.strip_prefix(PATH)? {
-            "" => Some(Resource::Index(&self.index[usize::from(is_local())])),
+            "" => Some(Resource::Index(&self.index[access() as usize])),
             "/" => Some(Resource::Slash),
             below => {
                 let name = below.strip_prefix('/')?.strip_prefix(&PAGE_FILES.folder)?.strip_prefix('/')?;

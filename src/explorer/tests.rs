@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use super::{Explorer, INDEX, PAGE_FILES, SOURCES, Settings, host_name};
+use super::{Explorer, INDEX, PAGE_FILES, PageAccess, SOURCES, Settings, host_name};
 use crate::net::http::{RequestReader, Response};
 
 /// Maximum compressed size in bytes of the page and its parts.
@@ -24,7 +24,7 @@ fn answer(explorer: &Explorer, lines: &str) -> Option<Response> {
     reader.receive(format!("{first} HTTP/1.1\r\n{headers}\r\n\r\n").as_bytes());
     let request = reader.next_request().unwrap().unwrap();
     let mut reply = Response::new();
-    explorer.answer(&request, || false, &mut reply).then_some(reply)
+    explorer.answer(&request, || PageAccess::Public, &mut reply).then_some(reply)
 }
 
 fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
@@ -49,13 +49,15 @@ fn a_local_client_gets_a_page_that_asks_for_more() {
     let mut reader = RequestReader::new(0);
     reader.receive(b"GET /explorer HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let request = reader.next_request().unwrap().unwrap();
-    let pages = [false, true].map(|is_local| {
+    let pages = [PageAccess::Public, PageAccess::Metrics, PageAccess::Local].map(|access| {
         let mut reply = Response::new();
-        assert!(explorer.answer(&request, || is_local, &mut reply));
+        assert!(explorer.answer(&request, || access, &mut reply));
         (String::from_utf8(reply.body.clone()).unwrap(), header(&reply, "ETag").unwrap().to_owned())
     });
-    assert!(pages[0].0.contains("data-is-local=\"false\"") && pages[1].0.contains("data-is-local=\"true\""));
-    assert_ne!(pages[0].1, pages[1].1, "one is never taken for the other");
+    for (page, access) in pages.iter().zip(["public", "metrics", "local"]) {
+        assert!(page.0.contains(&format!("data-access=\"{access}\"")), "{access}");
+        assert_eq!(pages.iter().filter(|other| other.1 == page.1).count(), 1, "one is never taken for the other");
+    }
 }
 
 #[test]

@@ -7,7 +7,10 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use zeroize::Zeroizing;
+
 use super::fetch::{Endpoint, FetchError, Method, Response, ResponseReader, request_head};
+use crate::local_cookie::LocalCookie;
 
 /// Connect timeout for each address of the host.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -27,12 +30,14 @@ pub struct BlockingClient {
     endpoint: Endpoint,
     /// Timeout of an exchange, counted from its start. It does not cut short DNS and connecting.
     timeout: Duration,
+    /// Sent to the node of this secret only.
+    pub cookie: Option<LocalCookie>,
 }
 
 impl BlockingClient {
     /// Returns a client that waits `time` for each response.
     pub fn new(endpoint: Endpoint, time: Duration) -> BlockingClient {
-        BlockingClient { endpoint, timeout: time }
+        BlockingClient { endpoint, timeout: time, cookie: None }
     }
 
     /// Returns the server.
@@ -73,10 +78,14 @@ impl BlockingClient {
 
     /// Connects and sends a request. `headers` are complete lines in addition to the usual ones.
     fn send(&self, method: Method, target: &str, headers: &str, body: &[u8]) -> Result<TcpStream, FetchError> {
-        let mut request = request_head(&self.endpoint, method, target, JSON, body.len(), false)?;
-        request.truncate(request.len() - END_OF_HEAD.len());
-        request.extend([headers.as_bytes(), END_OF_HEAD, body].concat());
+        let mut head = request_head(&self.endpoint, method, target, JSON, body.len(), false)?;
+        head.truncate(head.len() - END_OF_HEAD.len());
         let mut stream = connect(&self.endpoint)?;
+        let server = stream.peer_addr().map_err(FetchError::Broken)?;
+        let authorization = self.cookie.as_ref().and_then(|cookie| cookie.authorization_for(server));
+        let authorization = authorization.map(|value| Zeroizing::new(format!("Authorization: {}\r\n", value.as_str())));
+        let authorization = authorization.as_ref().map_or("", |line| line.as_str());
+        let request = Zeroizing::new([&head, headers.as_bytes(), authorization.as_bytes(), END_OF_HEAD, body].concat());
         stream.set_write_timeout(Some(self.timeout)).map_err(FetchError::Broken)?;
         stream.write_all(&request).map_err(|error| self.broken(error))?;
         Ok(stream)

@@ -23,14 +23,12 @@ impl TrustedProxies {
         (self.0)(address)
     }
 
-    /// Returns the client of a request received by `listener` from `peer`.
+    /// Returns the client of a request received by `listener` from `peer`; not yet whether it is local.
     pub fn client(&self, request: &Request<'_>, listener: ListenerId, peer: IpAddr) -> Client {
-        // Most requests have no such header.
-        if !request.headers().any(|(name, _)| is_proxy_header(name)) {
-            return Client { listener, address: peer, is_forwarded: false, is_unidentified: false };
-        }
-        let named = if (self.0)(peer) { self.last_untrusted(request) } else { None };
-        Client { listener, address: named.unwrap_or(peer), is_forwarded: true, is_unidentified: named.is_none() }
+        let is_proxy = self.is_trusted(peer);
+        let named = if is_proxy { self.last_untrusted(request) } else { None };
+        let (is_forwarded, address) = (is_proxy || has_proxy_header(request), named.unwrap_or(peer));
+        Client { listener, address, is_forwarded, is_unidentified: is_forwarded && named.is_none(), is_local: false }
     }
 
     /// Returns the last address of the list that is no trusted proxy, or the first of the list if all are. Text that is
@@ -52,6 +50,11 @@ impl TrustedProxies {
         }
         last
     }
+}
+
+/// Returns whether a request has a header that proxies add.
+pub fn has_proxy_header(request: &Request<'_>) -> bool {
+    request.headers().any(|(name, _)| is_proxy_header(name))
 }
 
 /// Returns whether proxies add this header.
@@ -133,7 +136,8 @@ mod tests {
     #[test]
     fn a_forwarded_client_is_identified_only_by_a_trusted_proxy() {
         for (headers, peer, is_unnamed) in [
-            ("", "127.0.0.1", false),
+            // A trusted proxy that names no client.
+            ("", "127.0.0.1", true),
             ("", "8.8.8.8", false),
             ("X-Forwarded-For: 1.2.3.4\r\n", "127.0.0.1", false),
             ("X-Forwarded-For: 10.0.0.9\r\n", "127.0.0.1", false),
@@ -148,7 +152,7 @@ mod tests {
             ("X-Forwarded-Host: a\r\n", "127.0.0.1", true),
             ("x-forwarded-PROTO: https\r\n", "8.8.8.8", true),
             ("X-Forwarded-Proto: https\r\nX-Forwarded-For: 1.2.3.4\r\n", "127.0.0.1", false),
-            ("Viable: 1\r\nX-Forwarded: 1\r\n", "127.0.0.1", false),
+            ("Viable: 1\r\nX-Forwarded: 1\r\n", "8.8.8.8", false),
         ] {
             assert_eq!(whole(headers, peer).is_unidentified, is_unnamed, "{headers} {peer}");
         }
@@ -158,7 +162,8 @@ mod tests {
     fn untrusted_forwarding_headers_remove_local_access_but_name_no_client() {
         assert_eq!(client_of("X-Forwarded-For: 127.0.0.1\r\n", "8.8.8.8"), ("8.8.8.8".to_owned(), true));
         assert_eq!(client_of("forwarded: for=1.2.3.4\r\n", "::1"), ("::1".to_owned(), true));
-        assert_eq!(client_of("", "127.0.0.1"), ("127.0.0.1".to_owned(), false));
+        assert_eq!(client_of("", "::1"), ("::1".to_owned(), false));
+        assert_eq!(client_of("", "127.0.0.1"), ("127.0.0.1".to_owned(), true), "a trusted proxy");
     }
 }
 
@@ -169,7 +174,7 @@ mod client_key_tests {
 
     fn key(address: &str, ipv6_prefix: u8, is_forwarded: bool) -> Owner {
         let client =
-            Client { listener: ListenerId(0), address: address.parse().unwrap(), is_forwarded, is_unidentified: false };
+            Client { is_forwarded, is_local: !is_forwarded, ..Client::direct(ListenerId(0), address.parse().unwrap()) };
         Owner::of(&client, ipv6_prefix)
     }
 

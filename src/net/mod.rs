@@ -49,6 +49,7 @@ pub mod service;
 mod socket;
 
 pub use crate::quota::Owner as ClientKey;
+pub use forwarded::has_proxy_header;
 pub use limits::{IsTrustedProxy, Limits};
 pub use metrics::Stats;
 pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};

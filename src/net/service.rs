@@ -2,7 +2,7 @@
 //! through [`Effects`]. A simulation is another reactor for the same service.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -54,23 +54,25 @@ pub struct Client {
     /// Address of the client: the peer of the connection, or the address given by a trusted proxy. IPv4-mapped
     /// addresses are IPv4.
     pub address: IpAddr,
-    /// The request has headers of a proxy, true or not. It never has the access of a local client.
+    /// The request has headers of a proxy, true or not, or comes from a trusted proxy. Its address gives no rights.
     pub is_forwarded: bool,
     /// The request was forwarded, but by an untrusted proxy or without a client address. `address` is the proxy; the
     /// client is unknown, and the node must not connect back to it.
     pub is_unidentified: bool,
+    /// The request has local access ([`Service::is_local`]): it counts for this machine, and is exempt from the limits on
+    /// request rate and work. No connection has it before its first request.
+    pub is_local: bool,
 }
 
 impl Client {
     /// Returns the client at the other end of a connection, without a proxy.
-    pub fn direct(listener: ListenerId, peer: IpAddr) -> Client {
-        Client { listener, address: peer, is_forwarded: false, is_unidentified: false }
+    pub fn direct(listener: ListenerId, address: IpAddr) -> Client {
+        Client { listener, address, is_forwarded: false, is_unidentified: false, is_local: false }
     }
 
-    /// Returns whether the client is 127.0.0.1 or `::1` and its request was not forwarded.
+    /// Returns whether the request has local access.
     pub fn is_local(&self) -> bool {
-        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        !self.is_forwarded && loopback.contains(&self.address.to_canonical())
+        self.is_local
     }
 }
 
@@ -233,10 +235,9 @@ pub trait Service {
     /// Handles one event.
     fn handle(&mut self, event: Event<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress;
 
-    /// Returns whether a request is exempt from the limits on its client's request rate and work, and counts for this machine
-    /// instead of its client: one of 127.0.0.1 that was not forwarded.
-    fn is_exempt(&self, client: &Client, _request: &Request<'_>) -> bool {
-        client.is_local() && client.address.is_ipv4()
+    /// Returns whether a request has local access. Called for each complete request.
+    fn is_local(&self, _client: &Client, _request: &Request<'_>) -> bool {
+        false
     }
 
     /// Returns the limit on a request body in bytes. Called when the head of the request is complete.

@@ -47,10 +47,12 @@ use crate::codec::{Context, Format};
 use crate::config::{LocalAddresses, Settings};
 use crate::crypto::{PrivateKey, Randomness};
 use crate::explorer::{self, Explorer};
+use crate::local_cookie::LocalCookie;
 use crate::mempool::Mempool;
 use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedBytesCounter;
-use crate::net::service::{ConnectionId, Effects, Event, ListenerId, LoopTime, Progress, Service};
+use crate::net::http::Request;
+use crate::net::service::{Client, ConnectionId, Effects, Event, ListenerId, LoopTime, Progress, Service};
 use crate::peer::chain_comparison::far_ahead;
 use crate::peer::{Manager, PeerSettings, SavedPeers, wire};
 use crate::store::{SnapshotCache, Store, StoreError, tip};
@@ -74,14 +76,23 @@ const UNITS_PER_STEP: u32 = 50;
 /// Work units of one slice of a request.
 const UNITS_PER_SLICE: u32 = 300;
 
+/// What gives clients local access.
+#[derive(Clone, Debug)]
+pub struct LocalRights {
+    /// Addresses of clients that may have it, host names resolved.
+    pub addresses: LocalAddresses,
+    /// The secret that their requests need; none with `nisd.localAccess = address`.
+    pub cookie: Option<LocalCookie>,
+}
+
 /// Inputs for starting a node.
 pub struct Start<'a, 's> {
     /// The current time.
     pub now: LoopTime,
     /// Random seed from the system.
     pub seed: &'a [u8; 32],
-    /// Addresses of clients that count as local, host names resolved.
-    pub local: LocalAddresses,
+    /// What gives clients local access.
+    pub local: LocalRights,
     /// Counts the memory of messages that many connections share.
     pub shared: SharedBytesCounter,
     /// Blocks to import.
@@ -227,8 +238,8 @@ impl<'s> Node<'s> {
         self.must_log_metrics = true;
     }
 
-    /// Applies changed settings, local addresses, and new peers of the operator's list.
-    pub fn reload(&mut self, settings: &Settings, local: LocalAddresses, known: Vec<PreTrustedPeer>) {
+    /// Applies changed settings, local rights, and new peers of the operator's list.
+    pub fn reload(&mut self, settings: &Settings, local: LocalRights, known: Vec<PreTrustedPeer>) {
         self.api.change(api_settings(settings, local));
         self.broker.reload(push_settings(settings));
         self.max_body_bytes = settings.limits.body_size;
@@ -336,6 +347,10 @@ impl Service for Node<'_> {
         progress
     }
 
+    fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
+        self.api.is_local(client, request)
+    }
+
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
         let limit = match listener {
             WEBSOCKET => websocket_api::http::body_limit(path),
@@ -372,12 +387,14 @@ fn peer_settings(settings: &Settings, known: Vec<PreTrustedPeer>) -> PeerSetting
     }
 }
 
-fn api_settings(settings: &Settings, local: LocalAddresses) -> api::Settings {
+fn api_settings(settings: &Settings, local: LocalRights) -> api::Settings {
+    let LocalRights { addresses, cookie } = local;
     api::Settings {
         context_path: settings.http.context.clone(),
         compress: settings.http.gzip,
         features: settings.node.features,
-        is_local: Box::new(move |client| local.contains(client)),
+        is_local: Box::new(move |client| addresses.contains(client)),
+        cookie,
         host_names: settings.host_names.clone(),
         local_origins: settings.http.local_origins.clone(),
         allowed_harvesters: settings.http.allowed_harvesters.clone(),

@@ -7,11 +7,24 @@ use super::{HTTP, Node, SHUTDOWN_GRACE, UNITS_PER_SLICE, WEBSOCKET};
 use crate::api::{Api, ApiError, BootRequest, Command, NodeContext};
 use crate::budget::{Budget, cost};
 use crate::chain::ChainSnapshot;
+use crate::explorer::PageAccess;
 use crate::model::Block;
-use crate::net::service::{ConnectionId, Effects, Exchange, LoopTime, Progress};
+use crate::net::http::Request;
+use crate::net::service::{Client, ConnectionId, Effects, Exchange, LoopTime, Progress};
 use crate::peer::Pusher;
 use crate::store::StoreError;
 use crate::websocket_api::Broker;
+
+/// Returns what the requests of a page may have that is requested itself.
+pub(super) fn page_access(api: &Api, client: &Client, request: &Request<'_>) -> PageAccess {
+    if api.is_local(client, request) {
+        PageAccess::Local
+    } else if api.may_have_metrics(client, request) {
+        PageAccess::Metrics
+    } else {
+        PageAccess::Public
+    }
+}
 
 impl Node<'_> {
     /// Answers a request, or starts to.
@@ -33,8 +46,8 @@ impl Node<'_> {
     /// Serves the explorer page or one of its assets. Returns whether the request was for the explorer.
     fn serve_explorer(&self, exchange: &mut Exchange<'_>, effects: &mut dyn Effects) -> bool {
         let Some(explorer) = self.explorer.as_ref().filter(|_| !exchange.is_rate_limited) else { return false };
-        let is_local = || self.api.is_local(&exchange.client, exchange.request);
-        let is_served = explorer.answer(exchange.request, is_local, exchange.response);
+        let access = || page_access(&self.api, &exchange.client, exchange.request);
+        let is_served = explorer.answer(exchange.request, access, exchange.response);
         if is_served {
             exchange.response.route_id = EXPLORER_ROUTE_ID;
             effects.charge(exchange.connection, cost::REQUEST + cost::bytes(exchange.response.body.len()));

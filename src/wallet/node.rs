@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -12,6 +13,7 @@ use super::status::TransactionStatus;
 use crate::codec::json::JsonDecoder;
 use crate::codec::{lenient_json, mosaic::read_definition};
 use crate::crypto::PublicKey;
+use crate::local_cookie::{self, LocalCookie};
 use crate::metrics::Scrape;
 use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
 use crate::net::blocking_client::BlockingClient;
@@ -21,6 +23,8 @@ use crate::state::MosaicEntry;
 
 /// Default port of a node's HTTP interface.
 const DEFAULT_PORT: u16 = 7890;
+/// Data folder of a node without settings, in the user's home; those of other networks are beside it.
+const DEFAULT_DATA: &str = "nem/nisd/mainnet";
 /// Route of the peer report.
 const PEERS: &str = "/local/peers";
 /// Route of the metrics.
@@ -43,6 +47,9 @@ pub enum NodeError {
         "the node {node} has no route {route}: is it a nisd of this version, and is this the port of its HTTP interface?"
     )]
     NoRoute { node: String, route: &'static str },
+    /// The node gives local access only with the secret of its data folder.
+    #[error("the node {node} answers {route} only with the secret of the file {FILE} in its data folder, and {reason}", FILE = local_cookie::FILE)]
+    NoLocalAccess { node: String, route: &'static str, reason: String },
     /// The node rejected the request.
     #[error("{}", refusal(node, route, *status, words))]
     Refused { node: String, route: &'static str, status: u16, words: String },
@@ -61,10 +68,6 @@ fn refusal(node: &str, route: &str, status: u16, words: &str) -> String {
     match status {
         429 => format!("the node {node} has received too many requests; wait a moment"),
         503 => format!("the node {node} is not ready ({words}); try again when it has started"),
-        401 => format!(
-            "the node {node} answers {route} only to clients on its own machine that use a local address in the URL \
-             ({words}); nis.additionalLocalIps and nisd.hostNames allow others"
-        ),
         _ => format!("the node {node} rejected {route} with status {status}: {words}"),
     }
 }
@@ -86,6 +89,8 @@ pub struct NodeClient {
     pub(super) client: BlockingClient,
     /// The node does not tell what became of transactions, like NIS1.
     lacks_statuses: Cell<bool>,
+    /// Why requests do not carry the secret of the node's data folder.
+    lacks_cookie: String,
 }
 
 /// A transaction and the height of its block.
@@ -97,10 +102,21 @@ pub struct Confirmed {
 }
 
 impl NodeClient {
-    /// Creates a client for the node at a URL. The error describes what is wrong with the URL.
+    /// Creates a client for the node at a URL. It finds the secret of local requests if the data folder of the node is a
+    /// default one. The error describes what is wrong with the URL.
     pub fn at(url: &str) -> Result<NodeClient, &'static str> {
         let client = BlockingClient::new(Endpoint::parse(url, DEFAULT_PORT)?, REQUEST_TIMEOUT);
-        Ok(NodeClient { client, lacks_statuses: Cell::new(false) })
+        let node = NodeClient { client, lacks_statuses: Cell::new(false), lacks_cookie: String::new() };
+        Ok(node.with_cookie_of(&std::env::home_dir().unwrap_or_default().join(DEFAULT_DATA)))
+    }
+
+    /// Reads the secret of local requests from the data folder of the node, or from one beside it.
+    pub fn with_cookie_of(mut self, data: &Path) -> NodeClient {
+        match LocalCookie::find(data, self.client.endpoint().port) {
+            Ok(cookie) => (self.client.cookie, self.lacks_cookie) = (Some(cookie), String::new()),
+            Err(reason) => self.lacks_cookie = reason,
+        }
+        self
     }
 
     /// Returns the node's URL.
@@ -286,6 +302,17 @@ impl NodeClient {
         let status = answer.status;
         if status == 200 {
             return Ok(answer.body);
+        }
+        if status == 401 {
+            let reason = match self.client.cookie {
+                Some(_) => {
+                    "the one found is not of the node that listens there: the file is new at each start. Only a \
+                            client on the node's own machine has local access"
+                        .to_owned()
+                }
+                None => format!("{}. --data or --config name the folder", self.lacks_cookie),
+            };
+            return Err(NodeError::NoLocalAccess { node, route, reason });
         }
         let failure = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
         let words = failure.get("message").and_then(Value::as_str).map(printable);

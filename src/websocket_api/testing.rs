@@ -33,7 +33,7 @@ pub const A2: &str = "TA5546P7LQXTULS6U6WNTBOJV5MGKHLLEG3EQ4AV";
 /// A client at an address.
 pub fn client(address: &str) -> Client {
     let address: IpAddr = address.parse().expect("an address");
-    Client { listener: ListenerId(1), address, is_forwarded: false, is_unidentified: false }
+    Client::direct(ListenerId(1), address)
 }
 
 /// Parses an address.

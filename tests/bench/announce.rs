@@ -15,7 +15,7 @@ use super::load::{Load, ResponseTimes, Sample};
 use super::support::{Memory, cpu_seconds, folder, median, print_machine, seconds, wait_for_blocks};
 use crate::common::daemon::{Node, args};
 use crate::common::from_environment;
-use crate::common::http::{Client, get, post};
+use crate::common::http::{Client, authorization, get, post_with};
 use crate::common::node_network::announcement;
 use crate::common::private_network::{self, Genesis, NETWORK, address, key_pair, now, transfer};
 use crate::common::websocket::Socket;
@@ -117,7 +117,8 @@ fn run_round(
     window: usize,
     recipient: &Address,
 ) -> (Round, Vec<Sample>) {
-    let announce = |transfer| post("/transaction/announce", &announcement(transfer));
+    let local = authorization(node.http);
+    let announce = |transfer| post_with("/transaction/announce", &announcement(transfer), &local);
     let requests: Vec<String> = transfers.iter().map(announce).collect();
     let mut client = Client::connect(node.http);
     let mut socket = Socket::connected(node.websocket);

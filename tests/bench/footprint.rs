@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use super::support::{Memory, QueryMix, TIP, folder, in_millis, node_on_all_forks, print_machine};
+use super::support::{Memory, QueryMix, TIP, folder, in_millis, node_on_all_forks, print_machine, with_secret};
 use crate::common::daemon::Node;
 use crate::common::http::Client;
 
@@ -21,7 +21,9 @@ pub fn run(_: &[String]) -> ExitCode {
         let mut client = Client::connect(node.http);
         client.wait_for_height(TIP);
         println!("{what:28} {}", Memory::of(node.process.id()));
-        (0..QUERIES).for_each(|number| assert_eq!(client.request(mix.request(number, TIP)).status, 200));
+        (0..QUERIES).for_each(|number| {
+            assert_eq!(client.request(with_secret(node.http, &mix.request(number, TIP))).status, 200)
+        });
         println!("after {QUERIES} mixed queries:   {}", Memory::of(node.process.id()));
     };
     report(&node_on_all_forks(folder.path(), true), "after the import:");

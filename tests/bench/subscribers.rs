@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::attacks::published::{PIECE, spreads, subscribe};
 use super::attacks::swarm::{ConnectionScript, Swarm};
-use super::support::{Memory, TIP, cpu_seconds, folder, in_millis, node_on_all_forks, print_machine};
+use super::support::{Memory, TIP, cpu_seconds, folder, in_millis, node_on_all_forks, print_machine, with_secret};
 use crate::common::daemon::{Node, new_network};
 use crate::common::http::{Client, get};
 
@@ -101,7 +101,9 @@ fn many_subscribers() {
 /// Requests the height on every connection, on all before the first answer is read, so that the scheduler of a busy
 /// machine has no influence.
 fn request_heights(clients: &mut [Client]) {
-    clients.iter_mut().for_each(|client| client.send(get("/chain/height")));
+    let node = clients[0].stream().peer_addr().expect("a node");
+    let request = with_secret(node, &get("/chain/height"));
+    clients.iter_mut().for_each(|client| client.send(&request));
     for client in clients {
         assert_eq!(client.answer().status, 200);
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use nisd::model::{Height, Timestamp};
 use nisd::store::Store;
 
 use crate::common::daemon::{Node, args};
-use crate::common::http::{Client, get, post};
+use crate::common::http::{Client, authorization, get, post};
 use crate::common::{Random, recorded};
 
 /// Height of the last block of `all-forks`.
@@ -23,6 +24,11 @@ const FAR_FUTURE: Timestamp = Timestamp(i32::MAX - 100);
 /// Returns the path of a file of the chain `all-forks`.
 pub fn all_forks(file: &str) -> PathBuf {
     recorded("chains/all-forks").join(file)
+}
+
+/// Returns the bytes of a request with the secret of a node, if it has one: then no limit applies to it.
+pub fn with_secret(node: SocketAddr, request: &str) -> String {
+    request.replacen("Host: localhost\r\n", &format!("Host: localhost\r\n{}", authorization(node)), 1)
 }
 
 /// Creates a temporary folder, removed with the value.

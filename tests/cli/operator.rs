@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use crate::common::daemon::{CommandOutput, Node, args, closed_port, new_network, run, wait_for};
-use crate::common::http::Client;
+use crate::common::http::{Client, cookie_file};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key, signed};
 use nisd::metrics::Scrape;
 use nisd::model::transaction::Transfer;
@@ -19,7 +19,10 @@ const HEIGHT: usize = 6;
 const NOTE: usize = 11;
 
 fn peers(node: SocketAddr, arguments: &[&str]) -> CommandOutput {
-    run([&["peers", "--node", &format!("http://{node}")], arguments].concat())
+    let cookie = cookie_file(node);
+    let data = cookie.as_ref().and_then(|file| file.parent()?.to_str()).map(|data| ["--data", data]);
+    let data = data.as_ref().map_or(&[][..], |data| data);
+    run([&["peers", "--node", &format!("http://{node}")], arguments, data].concat())
 }
 
 /// Returns the rows of the table without the header.

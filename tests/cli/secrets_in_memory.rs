@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::daemon::{Node, args, nisd};
-use crate::common::http::{Client, post};
+use crate::common::http::{Client, authorization, post_with};
 use crate::common::print_notice;
 use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 
@@ -95,6 +95,8 @@ fn a_key_from_a_request_is_erased_from_memory() {
         "{{\"identity\":{{\"private-key\":\"{KEY}\"}},\"endpoint\":{{\"protocol\":\"http\",\"host\":\"localhost\",\
          \"port\":1}},\"metaData\":{{\"application\":\"x\"}}}}"
     );
+    let local = authorization(node.http);
+    let post = |path: &str, body: &str| post_with(path, body, &local);
     let head = "POST /account/unlock HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     let requests = [
         post("/account/unlock", &body(KEY)),
@@ -139,7 +141,8 @@ fn a_key_generated_for_a_client_is_erased_from_memory() {
     for accept in ["application/json", "application/binary", "application/json"] {
         let mut client = Client::connect(node.http);
         client.send(format!(
-            "GET /account/generate HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nAccept-Encoding: gzip\r\n\r\n"
+            "GET /account/generate HTTP/1.1\r\nHost: localhost\r\n{}Accept: {accept}\r\nAccept-Encoding: gzip\r\n\r\n",
+            authorization(node.http)
         ));
         let answer = client.answer();
         assert_eq!(answer.status, 200);

@@ -221,7 +221,9 @@ fn a_peer_added_by_a_reload_is_contacted() {
     let second = Node::on_fast_network(&one.genesis, 2, &[("nis.bootName", "another")], &[]);
     one.configure(&[("nisd.peers", &second.http.to_string())]);
     node.process.signal("HUP");
-    let peers = || run(["peers", "--node", &format!("http://{}", node.http)]).expect_success().text();
+    let data = one.folder.path().join("store");
+    let peers =
+        || run(args!["peers", "--node", format!("http://{}", node.http), "--data", data]).expect_success().text();
     wait_for("the other node", || peers().contains("another").then_some(()));
     assert!(node.process.log().contains("new peers on the operator's list: 1"));
 }

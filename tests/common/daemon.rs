@@ -15,6 +15,7 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
+use super::http::set_cookie;
 use super::private_network::{Genesis, TOTAL, address, key_pair, now, private_key};
 use super::tiny;
 use nisd::model::Amount;
@@ -287,7 +288,10 @@ impl Node {
         let mut process = Process::start(command);
         let start = Instant::now();
         loop {
-            if let Some((http, websocket)) = addresses(&process.log()) {
+            let log = process.log();
+            if let Some((http, websocket)) = addresses(&log) {
+                let file = log.split_once("the secret of local requests is ").and_then(|(_, rest)| rest.lines().next());
+                file.into_iter().for_each(|file| set_cookie(http, file.into()));
                 return Node { process, http, websocket, folder: None };
             }
             if let Some(status) = process.exit() {

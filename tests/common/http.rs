@@ -1,8 +1,12 @@
 //! The HTTP client of the tests: a connection that is kept open and sends given bytes unchanged; and what servers of
 //! tests need.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -12,6 +16,25 @@ use socket2::{Domain, Socket, Type};
 pub const MAX_WAIT: Duration = Duration::from_secs(20);
 /// Maximum size of a request to a server of a test.
 const REQUEST_LIMIT: usize = 8 << 20;
+
+/// The files with the secrets of nodes, by the ports of the nodes.
+static COOKIES: Mutex<BTreeMap<u16, PathBuf>> = Mutex::new(BTreeMap::new());
+
+/// Has clients send a node the secret in a file.
+pub fn set_cookie(node: SocketAddr, file: PathBuf) {
+    COOKIES.lock().expect("no panic").insert(node.port(), file);
+}
+
+/// Returns the file with the secret of a node that was started.
+pub fn cookie_file(node: SocketAddr) -> Option<PathBuf> {
+    COOKIES.lock().expect("no panic").get(&node.port()).cloned()
+}
+
+/// Returns the header line with the secret of a node; empty if it has none.
+pub fn authorization(node: SocketAddr) -> String {
+    let cookie = cookie_file(node).and_then(|file| fs::read_to_string(file).ok());
+    cookie.map_or(String::new(), |cookie| format!("Authorization: Bearer {cookie}\r\n"))
+}
 
 /// A response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -216,16 +239,20 @@ impl Client {
         self.answer()
     }
 
-    /// Sends a GET and reads the response.
+    /// Sends a GET with the secret of the node, if it has one, and reads the response.
     #[track_caller]
     pub fn get(&mut self, target: &str) -> Response {
-        self.request(get(target))
+        self.request(get_with(target, &self.authorization()))
     }
 
-    /// Sends a POST of JSON and reads the response.
+    /// Sends a POST of JSON with the secret of the node, if it has one, and reads the response.
     #[track_caller]
     pub fn post(&mut self, target: &str, body: &str) -> Response {
-        self.request(post(target, body))
+        self.request(post_with(target, body, &self.authorization()))
+    }
+
+    fn authorization(&self) -> String {
+        self.stream.peer_addr().map_or(String::new(), authorization)
     }
 
     /// Requests the chain height.

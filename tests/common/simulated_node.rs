@@ -16,7 +16,7 @@ use nisd::net::http::{Gzip, RequestReader, Response};
 use nisd::net::service::{
     Client, ConnectionId, Dropped, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
 };
-use nisd::node::{HTTP, Node, PreTrustedPeer, Start, WEBSOCKET};
+use nisd::node::{HTTP, LocalRights, Node, PreTrustedPeer, Start, WEBSOCKET};
 use nisd::peer::LimitUsage;
 use nisd::store::{Store, StoreError};
 use sha2::{Digest, Sha256};
@@ -167,7 +167,8 @@ impl<'s> SimulatedNode<'s> {
         kept: Vec<u8>,
     ) -> Result<SimulatedNode<'s>, StoreError> {
         let now = LoopTime { unix_millis: clock.started, monotonic: Duration::ZERO };
-        let (local, shared) = (settings.http.local.clone(), SharedBytesCounter::default());
+        let local = LocalRights { addresses: settings.http.local.clone(), cookie: None };
+        let shared = SharedBytesCounter::default();
         let outgoing_requests = known.is_some().then(VecDeque::new);
         let start = Start { now, seed: &seed, local, shared, import: None, known: known.unwrap_or_default(), kept };
         let node = Node::new(store, settings, start)?;
@@ -506,5 +507,5 @@ impl<'s> ReplayedNode<'s> {
 }
 
 fn client_at(listener: ListenerId, address: IpAddr) -> Client {
-    Client { listener, address, is_forwarded: false, is_unidentified: false }
+    Client::direct(listener, address)
 }

@@ -335,7 +335,7 @@ async function checkHashes() {
 /** A remote client sends no request that the node rejects: the console stays empty. */
 async function checkStrangers() {
   const { page, found, close } = await open({ ...LOOKS[0], extraHTTPHeaders: { "X-Forwarded-For": "203.0.113.7" } });
-  assert.equal(await page.evaluate(() => document.documentElement.dataset.isLocal), "false");
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.access), "public");
   await page.getByRole("heading", { name: "Peers" }).waitFor();
   assert.equal(await page.getByRole("heading", { name: "This node" }).isVisible(), false);
   assert.deepEqual(found, []);

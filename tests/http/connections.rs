@@ -162,6 +162,10 @@ impl Service for TestService {
         Progress::Done
     }
 
+    fn is_local(&self, _: &nisd::net::service::Client, request: &nisd::net::http::Request<'_>) -> bool {
+        request.header("Authorization").is_some()
+    }
+
     fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {
         if path == "/push" { PUSHED_BYTES } else { 1000 }
     }

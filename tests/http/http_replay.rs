@@ -40,10 +40,11 @@ const BOOT_KEYS: [(&str, &str); 3] = [
 ];
 
 /// Settings of NIS1 for the recording, beyond the configuration of the chain.
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 7] = [
     "nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA|TRACK_EXPIRED_MOSAICS",
     "nisd.forgetHashes=true",
     "nem.useDosFilter=false",
+    "nisd.localAccess=address",
     "nis.shouldAutoHarvestOnBoot=false",
     "nis.ipDetectionMode=Disabled",
     "nis.useNetworkTime=false",

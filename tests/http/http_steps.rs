@@ -43,6 +43,7 @@ fn api() -> Api {
         compress: false,
         features,
         is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        cookie: None,
         host_names: Vec::new(),
         local_origins: Vec::new(),
         allowed_harvesters: Vec::new(),
@@ -111,7 +112,7 @@ fn replay(chain: &str, recording: &str) {
         reader.receive(&recorded.request(7890));
         let Ok(Some(request)) = reader.next_request() else { continue };
         let address = recorded.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let caller = Client { listener: ListenerId(0), address, is_forwarded: false, is_unidentified: false };
+        let caller = Client::direct(ListenerId(0), address);
         // Cached responses would take one step.
         [&mut api, &mut stepping].into_iter().for_each(Api::chain_changed);
         let (whole, _) = answer(&mut api, &chain, &store, &request, caller, UNLIMITED);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::daemon::{Node, args, closed_port, new_network, nisd, open_terminal, run, wait_for};
-use crate::common::http::{Client, get};
+use crate::common::http::{Client, authorization, get, get_with};
 use crate::common::print_notice;
 use crate::common::websocket::Socket;
 use nisd::metrics::Scrape;
@@ -124,7 +124,7 @@ fn requests_are_counted_and_clients_cannot_add_metric_names() {
     for number in 0..300 {
         client.get("/chain/height");
         assert_eq!(client.get(&format!("/nonsense/{number}?a={number}")).status, 404);
-        client.request(get("/status").replace("GET", &format!("M{number}")));
+        client.request(get_with("/status", &authorization(node.http)).replace("GET", &format!("M{number}")));
     }
     client.send("nonsense\r\n\r\n");
     client.expect_end();

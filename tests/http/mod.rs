@@ -5,6 +5,7 @@ mod events;
 mod explorer;
 mod http_replay;
 mod http_steps;
+mod local_access;
 mod metrics;
 mod node;
 mod openapi;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, Node, args, assert_contains, run, wait_for};
-use crate::common::http::{Client, post};
+use crate::common::http::{Client, authorization, post_with};
 use crate::common::node_network::announcement;
 use crate::common::private_network::{Genesis, NETWORK, address, key_pair, now, transfer};
 use crate::common::tiny;
@@ -58,8 +58,9 @@ fn requests_sent_at_once_are_answered_in_order_and_errors_keep_the_connection() 
     let node = Node::on_tiny(TIP, &["--clock", "3240"]);
     let count = 200;
     let body = |height: u64| format!("{{\"height\":{height}}}");
-    let bad = post("/block/at/public", &body(0));
-    let all: String = (0..count).map(|n| bad.clone() + &post("/block/at/public", &body(n % TIP + 1))).collect();
+    let local = authorization(node.http);
+    let request = |height| post_with("/block/at/public", &body(height), &local);
+    let all: String = (0..count).map(|n| request(0) + &request(n % TIP + 1)).collect();
     // Sent by another thread because the node stops reading while the answers are not read.
     let (stream, _) = Client::connect(node.http).into_parts();
     let mut client = Client::from_stream(stream.try_clone().expect("a second handle"));

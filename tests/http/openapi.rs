@@ -73,7 +73,9 @@ fn every_referenced_part_exists_and_every_part_is_used() {
             used.insert(path);
         }
     });
+    // Security schemes are used by their names.
     let components = document["components"].as_object().expect("components").iter();
+    let components = components.filter(|(kind, _)| *kind != "securitySchemes");
     let names = components.flat_map(|(kind, parts)| {
         let names = parts.as_object().expect("parts by name").keys();
         names.map(move |name| format!("#/components/{kind}/{name}"))
@@ -157,6 +159,13 @@ fn the_document_describes_exactly_the_existing_routes() {
         let operation = operation.unwrap_or_else(|| panic!("{method} {} is not described", route.path));
         let access = if route.access == Access::Public { "public" } else { "local" };
         assert_eq!(operation["x-access"], access, "{method} {}", route.path);
+        // An empty requirement: the secret is needed for a part of what the route does, or by some clients.
+        let security = match (route.access, route.path) {
+            (Access::Local, _) => json!([{"localCookie": []}]),
+            (Access::Metrics, _) | (_, "/account/unlock" | "/account/lock") => json!([{"localCookie": []}, {}]),
+            (Access::Public, _) => json!(null),
+        };
+        assert_eq!(operation["security"], security, "{method} {}", route.path);
         let body = &operation["requestBody"];
         // NIS1 has it as a POST without a body.
         let has_body = method == "post" && route.path != "/account/unlocked/info";
@@ -164,6 +173,8 @@ fn the_document_describes_exactly_the_existing_routes() {
         let most_bytes = json!(route.body_limit.bytes(limits::PUSHED));
         assert!(!has_body || body["x-most-bytes"] == most_bytes, "{method} {} takes {most_bytes} bytes", route.path);
     }
+    let scheme = &document["components"]["securitySchemes"]["localCookie"];
+    assert_eq!((&scheme["type"], &scheme["scheme"]), (&json!("http"), &json!("bearer")));
     assert_eq!(described.keys().collect::<Vec<_>>(), Vec::<&(&str, &str)>::new(), "no such routes");
 }
 

@@ -129,6 +129,10 @@ impl Service for Echo {
         Progress::Done
     }
 
+    fn is_local(&self, client: &nisd::net::service::Client, _: &nisd::net::http::Request<'_>) -> bool {
+        client.address == std::net::Ipv4Addr::LOCALHOST
+    }
+
     fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {
         if path == "/small" { 10 } else { BODY_LIMIT }
     }

@@ -65,9 +65,9 @@ impl HonestNode {
         let shares = [(HARVESTER, TOTAL - 2_000_000_000), (BYZANTINE, 2_000_000_000)];
         let genesis = Genesis::new(now(), &shares.map(|(key, share)| (address(&key_pair(key)), Amount::whole(share))));
         let folder = tempfile::tempdir().expect("a folder");
-        // It listens at the address that it advertises.
+        // It listens at the address that it advertises. All byzantine peers relay from one address.
         let (port, host) = (closed_port().port().to_string(), ("nem.host", "127.0.0.1"));
-        let own = [&SHARED[..], &[host, ("nem.httpPort", &port)]].concat();
+        let own = [&SHARED[..], &[host, ("nem.httpPort", &port), ("nem.useDosFilter", "false")]].concat();
         let config = genesis.write_hasty(folder.path(), &private_key(HARVESTER).printed(), &own);
         let node = start(&config, folder.path(), &["--http-port", &port]);
         HonestNode { _folder: folder, node, genesis }

@@ -48,10 +48,11 @@ fn answers(place: &DataFolder) -> Vec<String> {
     answers
 }
 
-/// Returns the names of the files in the folder.
+/// Returns the names of the files in the folder, without the secret that a killed node has left.
 fn files(place: &DataFolder) -> Vec<String> {
     let files = fs::read_dir(place.path()).expect("a folder");
     let mut names: Vec<_> = files.map(|file| file.expect("a file").file_name().into_string().expect("text")).collect();
+    names.retain(|name| name != "local-cookie");
     names.sort();
     names
 }

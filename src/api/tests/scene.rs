@@ -482,6 +482,7 @@ pub fn settings() -> Settings {
         compress: true,
         features,
         is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        cookie: None,
         host_names: Vec::new(),
         local_origins: Vec::new(),
         allowed_harvesters: Vec::new(),
@@ -509,7 +510,7 @@ pub struct TestRequest<'a> {
 impl<'a> TestRequest<'a> {
     pub fn new(line: &'a str) -> TestRequest<'a> {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let caller = Client { listener: ListenerId(0), address, is_forwarded: false, is_unidentified: false };
+        let caller = Client::direct(ListenerId(0), address);
         TestRequest {
             line,
             headers: &[],
@@ -530,7 +531,7 @@ impl<'a> TestRequest<'a> {
     }
 
     pub fn from(self, address: [u8; 4]) -> TestRequest<'a> {
-        TestRequest { client: Client { address: IpAddr::from(address), ..self.client }, ..self }
+        TestRequest { client: Client::direct(self.client.listener, address.into()), ..self }
     }
 
     fn bytes(&self) -> Vec<u8> {

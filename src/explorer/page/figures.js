@@ -5,7 +5,7 @@ import { bytes, grouped, round } from "./format.js";
 import { Problem, getText } from "./node.js";
 import { refill, section } from "./parts.js";
 import { line } from "./plot.js";
-import { IS_LOCAL } from "./settings.js";
+import { HAS_METRICS } from "./settings.js";
 
 /** Polling interval, and maximum number of samples drawn. */
 const PAUSE_MS = 5000;
@@ -58,7 +58,7 @@ function figure({ name, title, text }) {
 }
 
 /** Whether the node returns its metrics to this client. */
-let isTold = IS_LOCAL;
+let isTold = HAS_METRICS;
 
 /** Requests the metrics, unless they were refused. */
 async function ask(signal) {

@@ -6,8 +6,12 @@ const told = (name) => Number(document.documentElement.dataset[name]);
 export const NETWORK_BYTE = told("networkByte");
 /** Target time between blocks in seconds. */
 export const TARGET_SECONDS = told("targetSeconds");
-/** Whether this browser has local access to the node. */
-export const IS_LOCAL = document.documentElement.dataset.isLocal === "true";
+/** What the node allows requests of this page: "public", "metrics" or "local". */
+const ACCESS = document.documentElement.dataset.access;
+/** Whether this page has local access to the node. */
+export const IS_LOCAL = ACCESS === "local";
+/** Whether the node returns its metrics to this page. */
+export const HAS_METRICS = ACCESS !== "public";
 /** The ports of the node. */
 export const HTTP_PORT = told("httpPort");
 export const WEBSOCKET_PORT = told("websocketPort");

@@ -166,7 +166,7 @@ impl<S: Socket> Server<S> {
             self.stats.reset += 1;
             return None;
         }
-        let is_admitted = is_proxy || client.is_local() || self.clients.may_connect(owner);
+        let is_admitted = is_proxy || client.address.is_loopback() || self.clients.may_connect(owner);
         let entry = self.slab.vacant_entry();
         let slot = entry.key();
         let id = ConnectionId::new(slot, self.next_serial);

@@ -176,12 +176,10 @@ impl<S: Socket> Server<S> {
         let Some(connection) = self.slab.get(slot) else { return Step::Waiting };
         let Some(request) = reader.take_request() else { return Step::Waiting };
         let (id, is_resumed) = (connection.id, connection.progress != Progress::Done);
-        let client = self.trusted_proxies.client(&request, connection.listener, connection.peer);
+        let mut client = self.trusted_proxies.client(&request, connection.listener, connection.peer);
+        client.is_local = service.is_local(&client, &request);
         // A resumed request is not counted again in the client's rate.
-        let rate = match is_resumed {
-            true => RateLimit::Within,
-            false => self.count_request(slot, &client, service.is_exempt(&client, &request)),
-        };
+        let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &client) };
         let mut current = pending.take().unwrap_or_else(|| self.new_response());
         if current.has_begun {
             current.response.body = mem::take(&mut self.spare_body);
@@ -341,11 +339,8 @@ impl<S: Socket> Server<S> {
     }
 
     /// Attributes a connection to the client of a request, and counts the request.
-    fn count_request(&mut self, slot: usize, client: &Client, is_exempt: bool) -> RateLimit {
-        let owner = match is_exempt {
-            true => Owner::local(client.address),
-            false => Owner::at(client.address, self.limits.ipv6_prefix),
-        };
+    fn count_request(&mut self, slot: usize, client: &Client) -> RateLimit {
+        let owner = Owner::of(client, self.limits.ipv6_prefix);
         self.set_client(slot, client, owner);
         self.clients.count_request(owner, client.listener, self.time.monotonic)
     }

@@ -230,7 +230,7 @@ fn a_newcomer_is_rejected_if_each_client_has_one_session_except_local_clients() 
     bench.open(101, "127.0.0.1");
     assert_eq!(bench.effects.drain(), NOTHING);
     let mut forwarded = client("127.0.0.1");
-    forwarded.is_forwarded = true;
+    (forwarded.is_forwarded, forwarded.is_local) = (true, false);
     bench.broker.open_websocket(ConnectionId(102), &forwarded, NOW, &mut bench.effects);
     assert_eq!(bench.effects.drain(), ["102 close 1013"]);
 }

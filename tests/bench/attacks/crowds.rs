@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockRef, Socket, Type};
 
+use super::super::support::with_secret;
 use super::stage::{AttackStage, Bar, Outcome};
 use super::swarm::{ConnectionScript, Swarm};
 use crate::common::http::Client;
@@ -48,7 +49,10 @@ fn is_answered(from: Ipv4Addr, to: SocketAddr) -> bool {
 /// Returns the status of the answer to a request, and its connection.
 pub fn send_request(from: Ipv4Addr, to: SocketAddr, request: &str) -> std::io::Result<(u16, Client)> {
     let mut client = connect(from, to)?;
-    client.try_send(request)?;
+    match from == Ipv4Addr::LOCALHOST {
+        true => client.try_send(with_secret(to, request))?,
+        false => client.try_send(request)?,
+    }
     let status = client.try_answer()?.status;
     Ok((status, client))
 }

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use super::super::support::with_secret;
 use super::stage::{AttackStage, Bar, Outcome};
 use super::swarm::{ConnectionScript, Swarm};
 use crate::common::http::post;
@@ -70,7 +71,7 @@ pub fn long_answers(binary: &str) -> Outcome {
     let accounts: Vec<_> = (0..ACCOUNTS).map(account).collect();
     let request = post(PATH, &format!("{{\"data\":[{}]}}", accounts.join(",")));
     let mut stage = AttackStage::new(binary);
-    let local = at_once(stage.node.http, |_| Ipv4Addr::LOCALHOST, 64, ROUNDS, &request);
+    let local = at_once(stage.node.http, |_| Ipv4Addr::LOCALHOST, 64, ROUNDS, &with_secret(stage.node.http, &request));
     std::thread::sleep(Duration::from_secs(1));
     stage.begin();
     let stranger = |number: usize| Ipv4Addr::new(127, 2, 0, 1 + (number % REMOTE_CLIENTS) as u8);

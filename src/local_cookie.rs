@@ -1,0 +1,225 @@
+//! The secret of local requests: the file `local-cookie` in the data folder.
+//!
+//! An address proves nothing: behind a proxy on this machine every client of the internet is 127.0.0.1. Who can read the
+//! data folder is the operator. The file is new at each start of the node, and removed when it stops.
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::OFlags;
+use zeroize::Zeroizing;
+
+/// Name of the file in the data folder.
+pub const FILE: &str = "local-cookie";
+/// The scheme of the header `Authorization`.
+pub const SCHEME: &str = "Bearer";
+/// Random bytes of a secret.
+pub const SECRET_BYTES: usize = 32;
+/// Bytes of the file that are read; it holds 70 at most.
+const MAX_FILE_BYTES: u64 = 128;
+/// Readable by the owner only.
+const MODE: u32 = 0o600;
+
+/// The secret: `PORT.HEX`. The port of the node's HTTP interface is part of it, so that commands send it to no other
+/// server. It is wiped when dropped.
+#[derive(Clone)]
+pub struct LocalCookie(Zeroizing<String>);
+
+impl fmt::Debug for LocalCookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LocalCookie(not shown)")
+    }
+}
+
+impl LocalCookie {
+    /// Creates the secret of a node from random bytes.
+    pub fn new(port: u16, random: &[u8; SECRET_BYTES]) -> LocalCookie {
+        LocalCookie(Zeroizing::new(format!("{port}.{}", Zeroizing::new(hex::encode(random)).as_str())))
+    }
+
+    /// Returns whether a value of the header `Authorization` is this secret. The time depends on its length only.
+    pub fn is_in(&self, authorization: &str) -> bool {
+        let Some((scheme, sent)) = authorization.trim().split_once(' ') else { return false };
+        let (sent, own) = (sent.trim_start().as_bytes(), self.0.as_bytes());
+        let difference = sent.iter().zip(own).fold(0, |difference, (sent, own)| difference | (sent ^ own));
+        scheme.eq_ignore_ascii_case(SCHEME) && sent.len() == own.len() && difference == 0
+    }
+
+    /// Returns the value of the header `Authorization` for a request to a server; `None` if it is not the server of this
+    /// secret.
+    pub fn authorization_for(&self, server: SocketAddr) -> Option<Zeroizing<String>> {
+        let is_own = server.ip().to_canonical().is_loopback() && self.port() == Some(server.port());
+        is_own.then(|| Zeroizing::new(format!("{SCHEME} {}", self.0.as_str())))
+    }
+
+    fn port(&self) -> Option<u16> {
+        self.0.split_once('.')?.0.parse().ok()
+    }
+
+    /// Reads the secret of the node that runs on a data folder, and when it was written.
+    fn read(folder: &Path) -> io::Result<(SystemTime, LocalCookie)> {
+        // Neither a link nor a pipe, which would block, is such a file.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(folder.join(FILE))?;
+        let written = file.metadata()?.modified()?;
+        let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
+        file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        let cookie = LocalCookie(Zeroizing::new(text.trim().to_owned()));
+        let is_token = cookie.0.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
+        cookie.port().filter(|_| is_token).ok_or(io::ErrorKind::InvalidData)?;
+        Ok((written, cookie))
+    }
+
+    /// Finds the secret of the node whose HTTP interface has this port: in its data folder, or in one of the folders
+    /// beside it, where the nodes of other networks have theirs. Of several the last written is not left by a killed
+    /// node. The error says why there is none.
+    pub fn find(folder: &Path, port: u16) -> Result<LocalCookie, String> {
+        let beside = folder.parent().into_iter().filter_map(|parent| fs::read_dir(parent).ok()).flatten().flatten();
+        let all = beside.map(|entry| entry.path()).chain([folder.to_owned()]);
+        let found = all.filter_map(|folder| LocalCookie::read(&folder).ok());
+        let found = found.filter(|(_, cookie)| cookie.port() == Some(port));
+        let last = found.max_by_key(|(written, _)| *written).map(|(_, cookie)| cookie);
+        last.ok_or_else(|| {
+            let file = folder.join(FILE).display().to_string();
+            match LocalCookie::read(folder) {
+                Ok(_) => format!("{file} is of a node with another port"),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    format!("there is no {file}, so no node runs on this folder")
+                }
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    format!("{file} is for the user of the node only; run this command as that user")
+                }
+                Err(error) => format!("{file} cannot be read: {error}"),
+            }
+        })
+    }
+}
+
+/// The file with the secret of a running node; dropping it removes the file.
+#[derive(Debug)]
+pub struct CookieFile(PathBuf);
+
+impl CookieFile {
+    /// Writes the file in a data folder, readable by its owner only. Replaces one that a killed node has left. It is
+    /// written under another name first, which must not exist: no link is followed, and no reader sees a part of it.
+    pub fn write(folder: &Path, cookie: &LocalCookie) -> io::Result<CookieFile> {
+        let path = folder.join(FILE);
+        let unfinished = path.with_extension("new");
+        match fs::remove_file(&unfinished) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(MODE).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+        options.open(&unfinished)?.write_all(cookie.0.as_bytes())?;
+        fs::rename(&unfinished, &path)?;
+        Ok(CookieFile(path))
+    }
+}
+
+impl Drop for CookieFile {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0) {
+            log::warn!("{} cannot be removed: {error}; it is of no use any more", self.0.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    fn cookie(port: u16, byte: u8) -> LocalCookie {
+        LocalCookie::new(port, &[byte; SECRET_BYTES])
+    }
+
+    fn sent_to(cookie: &LocalCookie, server: &str) -> Option<String> {
+        cookie.authorization_for(server.parse().unwrap()).map(|text| text.to_string())
+    }
+
+    #[test]
+    fn only_the_whole_secret_is_accepted() {
+        let (cookie, text) = (cookie(7890, 7), format!("7890.{}", "07".repeat(32)));
+        for accepted in [format!("Bearer {text}"), format!("bearer  {text} "), format!("BEARER {text}")] {
+            assert!(cookie.is_in(&accepted), "{accepted}");
+        }
+        let (short, other) = (&text[..text.len() - 1], "08".repeat(32));
+        for rejected in
+            ["".to_owned(), text.clone(), "Bearer".to_owned(), "Bearer ".to_owned(), format!("Basic {text}")]
+                .into_iter()
+                .chain([short, &format!("{text}0"), &format!("7890.{other}"), ""].map(|sent| format!("Bearer {sent}")))
+        {
+            assert!(!cookie.is_in(&rejected), "{rejected}");
+        }
+        assert_eq!(format!("{cookie:?}"), "LocalCookie(not shown)");
+    }
+
+    #[test]
+    fn the_secret_is_sent_to_its_own_node_only() {
+        let cookie = cookie(7890, 7);
+        let own = Some(format!("Bearer 7890.{}", "07".repeat(32)));
+        for server in ["127.0.0.1:7890", "[::1]:7890", "[::ffff:127.0.0.1]:7890"] {
+            assert_eq!(sent_to(&cookie, server), own, "{server}");
+        }
+        for server in ["127.0.0.1:7891", "10.0.0.1:7890", "[2001:db8::1]:7890", "0.0.0.0:7890"] {
+            assert_eq!(sent_to(&cookie, server), None, "{server}");
+        }
+    }
+
+    #[test]
+    fn the_file_replaces_leftovers_follows_no_link_and_goes_with_the_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join(FILE), folder.path().join("victim"));
+        let names = || fs::read_dir(folder.path()).unwrap().count();
+        fs::write(&victim, "untouched").unwrap();
+        for name in [FILE, "local-cookie.new"] {
+            symlink(&victim, folder.path().join(name)).unwrap();
+        }
+        let first = CookieFile::write(folder.path(), &cookie(1, 1)).unwrap();
+        // The file of a killed node stays.
+        std::mem::forget(first);
+        let file = CookieFile::write(folder.path(), &cookie(1, 2)).unwrap();
+        let found = fs::symlink_metadata(&path).unwrap();
+        assert!(found.is_file() && found.mode() & 0o777 == MODE && names() == 2);
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("1.{}", "02".repeat(32)));
+        assert!(LocalCookie::read(folder.path()).unwrap().1.is_in(&format!("Bearer 1.{}", "02".repeat(32))));
+        drop(file);
+        assert_eq!((names(), fs::read_to_string(&victim).unwrap()), (1, "untouched".to_owned()));
+        fs::create_dir_all(path.join("full")).unwrap();
+        assert!(CookieFile::write(folder.path(), &cookie(1, 3)).is_err());
+    }
+
+    #[test]
+    fn the_secret_is_found_by_the_port_of_its_node() {
+        let home = tempfile::tempdir().unwrap();
+        let [mainnet, devnet, absent] = ["mainnet", "devnet", "absent"].map(|name| home.path().join(name));
+        let files = [(&mainnet, 1), (&devnet, 2)].map(|(folder, port)| {
+            fs::create_dir(folder).unwrap();
+            CookieFile::write(folder, &cookie(port, 1)).unwrap()
+        });
+        let port = |folder: &Path, port| LocalCookie::find(folder, port).map(|found| found.port());
+        assert_eq!(port(&mainnet, 1), Ok(Some(1)));
+        assert_eq!(port(&mainnet, 2), Ok(Some(2)));
+        assert_eq!(port(&absent, 2), Ok(Some(2)));
+        // A killed node has left its file, and another node has the port now.
+        CookieFile::write(&mainnet, &cookie(2, 9)).map(std::mem::forget).unwrap();
+        let file = fs::File::open(mainnet.join(FILE)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(LocalCookie::find(&mainnet, 2).unwrap().is_in(&format!("Bearer 2.{}", "01".repeat(32))));
+        CookieFile::write(&mainnet, &cookie(1, 1)).map(std::mem::forget).unwrap();
+        assert!(port(&mainnet, 3).unwrap_err().contains("another port"));
+        assert!(port(&absent, 3).unwrap_err().contains("no node runs"));
+        for text in ["", "7890", "x.00", "3.a\nb", "3.a b", "3.é"] {
+            fs::write(mainnet.join(FILE), text).unwrap();
+            assert!(port(&mainnet, 3).unwrap_err().contains("cannot be read"), "{text:?}");
+        }
+        drop(files);
+    }
+}
