@@ -33,7 +33,7 @@ pub const A2: &str = "TA5546P7LQXTULS6U6WNTBOJV5MGKHLLEG3EQ4AV";
 /// A client at an address.
 pub fn client(address: &str) -> Client {
     let address: IpAddr = address.parse().expect("an address");
-    Client::direct(ListenerId(1), address)
+    Client { is_local: address.is_loopback(), ..Client::direct(ListenerId(1), address) }
 }
 
 /// Parses an address.

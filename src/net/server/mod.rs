@@ -157,16 +157,16 @@ impl<S: Socket> Server<S> {
     pub fn admit(&mut self, mut socket: S, listener: ListenerId, peer: IpAddr) -> Option<usize> {
         let (client, now) = (Client::direct(listener, peer.to_canonical()), self.time.monotonic);
         let owner = Owner::at(client.address, self.limits.ipv6_prefix);
-        // A proxy has connections of many clients.
-        let is_proxy = self.trusted_proxies.is_trusted(client.address);
-        let is_within_quota = self.clients.charge_connection(owner, now) || is_proxy;
-        if !is_within_quota || self.clients.is_banned(owner, now) {
+        // A proxy has connections of many clients. One on this machine may be a proxy, trusted or not, or the operator.
+        let is_shared = client.address.is_loopback() || self.trusted_proxies.is_trusted(client.address);
+        let is_within_quota = self.clients.charge_connection(owner, now) && !self.clients.is_banned(owner, now);
+        if !is_within_quota && !is_shared {
             // A reset leaves no state in the kernel.
             socket.discard_unsent();
             self.stats.reset += 1;
             return None;
         }
-        let is_admitted = is_proxy || client.address.is_loopback() || self.clients.may_connect(owner);
+        let is_admitted = is_shared || self.clients.may_connect(owner);
         let entry = self.slab.vacant_entry();
         let slot = entry.key();
         let id = ConnectionId::new(slot, self.next_serial);
