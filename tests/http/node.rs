@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{CommandOutput, Node, args, assert_contains, run, wait_for};
+use crate::common::daemon::{CommandOutput, Node, args, assert_contains, program, run, wait_for};
 use crate::common::http::{Client, authorization, post_with};
 use crate::common::node_network::announcement;
 use crate::common::private_network::{Genesis, NETWORK, address, key_pair, now, transfer};
@@ -211,6 +211,20 @@ fn a_node_keeps_serving_when_an_import_file_is_bad() {
     // A missing file prevents the start.
     run(args!["run", "--config", config, "--data", file("store2"), "--import", file("nowhere.bin")])
         .expect_failure(1, &["nowhere.bin"]);
+}
+
+#[test]
+fn with_few_file_descriptors_each_new_client_is_answered_beside_idle_connections() {
+    let (folder, config) = (tempfile::tempdir().expect("a folder"), tiny("config.json"));
+    let command = Node::command(args!["--config", config, "--data", folder.path()]);
+    let shell = args!["-c", "ulimit -n 64 && exec \"$0\" \"$@\"", command.get_program()];
+    let node = Node::from_command(program("sh", shell.iter().map(AsRef::as_ref).chain(command.get_args())));
+    let idle: Vec<_> =
+        (1..=200).filter_map(|number| Client::connect_from([127, 1, 0, number], node.http).ok()).collect();
+    assert_eq!(idle.len(), 200);
+    for _ in 0..20 {
+        assert_eq!(Client::connect(node.http).get("/chain/height").status, 200);
+    }
 }
 
 #[test]
