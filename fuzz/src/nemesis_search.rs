@@ -9,6 +9,7 @@ use std::time::Duration;
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::devnet::nemesis_block;
+use nisd::ip::Scope;
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Amount, Block, Hash256, Network, NetworkByte, Timestamp};
 use nisd::net::fetch::{FetchError, FetchId, FetchResponse, Response};
@@ -87,7 +88,7 @@ impl Harness {
         let known = (0..nodes).map(|node| Endpoint::http("20.0.0.1", node as u16 + 1)).collect();
         let Expected { network, hash, .. } = expected();
         let hash = (settings & 0x80 != 0).then_some(*hash);
-        let search = NemesisSearch::new(network.clone(), hash, known, Duration::ZERO);
+        let search = NemesisSearch::new(network.clone(), hash, known, Scope::Private, Duration::ZERO);
         Harness {
             search,
             nodes,

@@ -29,7 +29,8 @@ const HEADER: &str = "\
 ";
 /// Comment before the setting that keeps other machines away from demo keys.
 const DEMO_HEADER: &str = "
-# The keys are publicly known demo keys, so only this machine can reach the node. The value * allows others.
+# The keys are publicly known demo keys, so only this machine can reach the node, and its peers are on this machine.
+# The values * and false are for other machines.
 ";
 /// Comment between the settings of the network and those of the node.
 const NODE_HEADER: &str = "
@@ -183,7 +184,7 @@ fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String>
     text.push('\n');
     if is_demo(Role::Harvester, harvester) {
         text.push_str(DEMO_HEADER);
-        text.push_str("nisd.bindAddress = localhost\n");
+        text.push_str("nisd.bindAddress = localhost\nnisd.loopbackPeers = true\n");
     }
     text
 }

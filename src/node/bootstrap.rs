@@ -43,7 +43,13 @@ impl<'s> Bootstrap<'s> {
             clock: NetworkClock::new(settings.node.clock, now.monotonic.as_millis() as u64),
             explorer: explorer(settings),
             api: Api::new(api_settings(settings, settings.http.local.clone())),
-            search: NemesisSearch::new(settings.network.clone(), settings.nemesis_hash, known, now.monotonic),
+            search: NemesisSearch::new(
+                settings.network.clone(),
+                settings.nemesis_hash,
+                known,
+                settings.peer_scope(),
+                now.monotonic,
+            ),
             importer: None,
             outcome: None,
         }

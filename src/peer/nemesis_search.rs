@@ -11,6 +11,7 @@ use super::peer_table::PeerError;
 use super::wire::{Endpoint, Message};
 use crate::chain::{BlockError, authentic_nemesis_block};
 use crate::codec::{Context, Format, SigningForm};
+use crate::ip::Scope;
 use crate::model::{Amount, Block, Body, Hash256, Network};
 use crate::net::fetch::{self, FetchId, FetchRequest, FetchResponse};
 
@@ -32,6 +33,8 @@ pub struct NemesisSearch {
     /// Hash of the block, if known.
     hash: Option<Hash256>,
     peers: Vec<Endpoint>,
+    /// Least scope of their addresses ([`Endpoint::listed_scope`]).
+    least_scope: Scope,
     /// Index of the peer to query next; those before it were queried in this round.
     next: usize,
     /// Time of the next query.
@@ -47,11 +50,18 @@ pub struct NemesisSearch {
 
 impl NemesisSearch {
     /// Starts a search for the nemesis block of a network.
-    pub fn new(network: Network, hash: Option<Hash256>, known: Vec<Endpoint>, now: Duration) -> NemesisSearch {
+    pub fn new(
+        network: Network,
+        hash: Option<Hash256>,
+        known: Vec<Endpoint>,
+        least_scope: Scope,
+        now: Duration,
+    ) -> NemesisSearch {
         NemesisSearch {
             network,
             hash,
             peers: known,
+            least_scope,
             next: 0,
             due: now,
             in_flight: BTreeMap::new(),
@@ -73,12 +83,13 @@ impl NemesisSearch {
         let node = self.peers.get(self.next)?;
         // A request to an endpoint that cannot be reached fails at once.
         let endpoint = node.to_connect().unwrap_or(fetch::Endpoint { host: String::new(), port: 0 });
+        let least_scope = node.listed_scope(self.least_scope);
         self.request_count += 1;
         let id = FetchId(self.request_count);
         self.in_flight.insert(id, self.next);
         self.next += 1;
         self.due = now + NEXT_PEER_DELAY;
-        Some((id, FetchRequest { endpoint, ..Message::NemesisBlock.request(FORMAT) }))
+        Some((id, FetchRequest { endpoint, least_scope, ..Message::NemesisBlock.request(FORMAT) }))
     }
 
     /// Processes the result of a request. Returns the binary form of a block to import, if it passes the checks.

@@ -21,14 +21,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::LimitUsage;
 use super::io::{Reply, StoreUnreadable, backoff};
 use super::wire::{AnswerError, ErrorBody, NodeInfo};
 use crate::codec::{Context, Format};
-use crate::ip::{network, site};
+use crate::ip::{Scope, network, scope, site};
 use crate::model::{Address, Height};
 use crate::net::fetch::{FetchError, FetchResponse, Response};
 
@@ -337,18 +337,9 @@ enum Group {
     Private,
 }
 
-/// Returns whether an address is private, link-local or loopback.
+/// Returns whether an address is not part of the internet.
 pub fn is_private(ip: IpAddr) -> bool {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback() || ip.is_unicast_link_local(),
-    }
-}
-
-/// Returns whether an address is a unicast address of a host.
-pub fn is_unicast(ip: IpAddr) -> bool {
-    let ip = ip.to_canonical();
-    !ip.is_unspecified() && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST)
+    scope(ip) < Scope::Global
 }
 
 /// Returns the first address of a host's share: the IPv4 address or the IPv6 /64.

@@ -15,6 +15,7 @@ use super::wire::{
 };
 use crate::codec::{Context, Format, Writable};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
+use crate::ip::Scope;
 use crate::mempool::ShortId;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
@@ -239,6 +240,7 @@ pub fn settings(known: &[usize]) -> PeerSettings {
         format: FORMAT,
         uses_network_time: true,
         ip_detection: IpDetection::Required,
+        least_scope: Scope::Global,
         chain: ChainParameters::after_all_forks(),
         far_ahead: 240,
         checkpoint: None,

@@ -15,6 +15,7 @@ use crate::common::recorded_chain::Chain;
 use crate::common::{load_settings, read_recorded, shared, tiny};
 use crate::network::scripted_peer::{AfterResponse, HonestPeer, ScriptedPeer, ScriptedResponse};
 use nisd::codec::{Context, SigningForm};
+use nisd::ip::Scope;
 use nisd::model::{Amount, Block};
 use nisd::net::fetch::{FetchResponse, Response};
 use nisd::peer::NemesisSearch;
@@ -302,7 +303,7 @@ fn a_recorded_nemesis_answer_of_nis1_is_accepted() {
     let body = decode_base64(recorded["responseBody"].as_str().expect("a body")).expect("base64");
     let chain = Chain::tiny();
     let known = vec![Endpoint::http("127.0.0.1", 7890)];
-    let mut search = NemesisSearch::new(chain.network.clone(), None, known, Duration::ZERO);
+    let mut search = NemesisSearch::new(chain.network.clone(), None, known, Scope::Private, Duration::ZERO);
     let (id, request) = search.next_request(Duration::ZERO).expect("a request");
     assert_eq!((&*request.target, &request.body[..]), ("/block/at/public", &[1, 0, 0, 0, 0, 0, 0, 0][..]));
     let reply = Ok(FetchResponse { from: [127, 0, 0, 1].into(), response: Response { status: 200, body } });

@@ -9,6 +9,7 @@ use super::scene::*;
 use crate::api::{Api, NodeStatus, Settings};
 use crate::codec::{Context, Format};
 use crate::crypto::{KeyPair, PrivateKey, Signature};
+use crate::ip::Scope;
 use crate::model::Transaction;
 use crate::model::network::ChainParameters;
 use crate::net::http::Response;
@@ -201,6 +202,7 @@ fn peers(known: Vec<PreTrustedPeer>) -> Manager {
         format: Format::Binary,
         uses_network_time: true,
         ip_detection: IpDetection::Disabled,
+        least_scope: Scope::Loopback,
         chain: ChainParameters::after_all_forks(),
         far_ahead: 240,
         checkpoint: None,

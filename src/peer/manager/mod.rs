@@ -50,6 +50,7 @@ use super::wire::{
 };
 use crate::codec::{Context, Format};
 use crate::crypto::{KeyPair, PublicKey};
+use crate::ip::Scope;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Checkpoint, Height};
 use crate::net::service::ConnectionId;
@@ -90,6 +91,8 @@ pub struct PeerSettings {
     pub uses_network_time: bool,
     /// Detection of this node's address.
     pub ip_detection: IpDetection,
+    /// Least scope of the addresses of peers that are not listed.
+    pub least_scope: Scope,
     /// Chain parameters, which bound answers.
     pub chain: ChainParameters,
     /// A chain that extends ours by more than this many blocks is downloaded from several peers ([`far_ahead`]); a
@@ -353,6 +356,15 @@ impl Manager {
 
     fn address_of(&self, node: &NodeInfo) -> Address {
         Address::from_public_key(&node.identity.key, self.settings.context.network)
+    }
+
+    /// Returns the least scope of the addresses at which an endpoint may be called.
+    fn least_scope(&self, endpoint: &Endpoint) -> Scope {
+        let mut listed = self.table.pre_trusted().iter().filter_map(|node| self.table.get(node));
+        let is_listed = listed.any(|node| node.info.endpoint == *endpoint)
+            || self.unpinned.iter().any(|unpinned| unpinned.endpoint == *endpoint);
+        let least = self.settings.least_scope;
+        if is_listed { endpoint.listed_scope(least) } else { least }
     }
 
     /// Returns whether a peer is known at an endpoint.

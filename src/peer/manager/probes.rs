@@ -9,10 +9,11 @@ use std::net::IpAddr;
 use super::requests::{Completed, Proof, RequestKind};
 use super::{Manager, select};
 use crate::crypto::PublicKey;
+use crate::ip::scope;
 use crate::model::Address;
 use crate::net::fetch::FetchResponse;
 use crate::peer::io::{RandomSource, Reply};
-use crate::peer::peer_table::{self, AddError, LastFailure, PeerEntry, PeerError, State, describe};
+use crate::peer::peer_table::{AddError, LastFailure, PeerEntry, PeerError, State, describe};
 use crate::peer::schedule::Task;
 use crate::peer::trust::Selector;
 use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query, read_introduction};
@@ -175,7 +176,7 @@ impl Manager {
             Err(error) => self.on_probe_failed(&probe, error),
             Ok((NodeList(others), ip)) => {
                 if probe.reason == ProbeReason::Selected {
-                    self.on_gossip(others, ip);
+                    self.on_gossip(others);
                 }
                 if let Some(reported) = probe.reported {
                     self.record_answer(reported, ip);
@@ -331,19 +332,24 @@ impl Manager {
         }
     }
 
-    /// Processes a gossip list that came from address `by`.
-    pub(super) fn on_gossip(&mut self, mut others: Vec<NodeInfo>, by: IpAddr) {
+    /// Returns whether an endpoint may be called, as far as its form shows. The address of a name is tested when it is
+    /// connected to ([`FetchRequest::least_scope`](crate::net::fetch::FetchRequest::least_scope)).
+    fn may_be_called(&self, endpoint: &Endpoint) -> bool {
+        let least = self.least_scope(endpoint);
+        endpoint.to_connect().is_some() && endpoint.address().is_none_or(|address| scope(address) >= least)
+    }
+
+    /// Processes a gossip list.
+    pub(super) fn on_gossip(&mut self, mut others: Vec<NodeInfo>) {
         self.random.choose(&mut others, MAX_LIST_ENTRIES);
         others.truncate(MAX_LIST_ENTRIES);
         others.sort_by_cached_key(|node| self.table.is_active(&self.address_of(node)));
-        let tells_of_private = peer_table::is_private(by);
         let mut contacted = 0;
         for node in others {
             let address = self.address_of(&node);
-            let is_elsewhere = !tells_of_private && is_private(&node.endpoint);
             let may_move = self.table.may_move(&address, self.now.monotonic) && !self.is_known_at(&node);
             let is_of_use = may_move || self.table.may_be_contacted(&address, self.now.monotonic);
-            let may_be_met = is_of_use && node.endpoint.to_connect().is_some() && may_be_host(&node.endpoint);
+            let may_be_met = is_of_use && self.may_be_called(&node.endpoint);
             let contact = match self.table.get(&address) {
                 Some(_) if self.table.may_move_at_once(&address, self.now.monotonic) => {
                     Probe::of(&node, ProbeReason::Move)
@@ -357,7 +363,7 @@ impl Manager {
             }
             let place = if may_move { &node.endpoint } else { &contact.endpoint };
             let place = (address, place.host.clone(), place.port);
-            let may_be_met = may_be_met && !is_elsewhere && !refresh.selected.contains(&address);
+            let may_be_met = may_be_met && !refresh.selected.contains(&address);
             if may_be_met && refresh.gossiped.insert(place) {
                 contacted += 1;
                 // A waiting or running probe of the known endpoint only takes over the reported one.
@@ -370,19 +376,6 @@ impl Manager {
             }
         }
     }
-}
-
-/// Returns whether an endpoint may belong to a single host, as far as its form shows.
-fn may_be_host(endpoint: &Endpoint) -> bool {
-    endpoint.address().is_none_or(peer_table::is_unicast)
-}
-
-/// Returns whether an endpoint is private, as far as its form shows: also names without a dot or of reserved suffixes.
-fn is_private(endpoint: &Endpoint) -> bool {
-    const ENDINGS: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
-    let name = endpoint.host.strip_suffix('.').unwrap_or(&endpoint.host).to_ascii_lowercase();
-    let is_private_name = || !name.contains('.') || ENDINGS.iter().any(|ending| name.ends_with(ending));
-    endpoint.address().map_or_else(is_private_name, peer_table::is_private)
 }
 
 /// Pre-trusted peer without a known key.

@@ -389,6 +389,7 @@ impl Manager {
             part.copy_from_slice(&self.random.bits().to_le_bytes());
         }
         let message = query.request(&challenge, self.settings.format, &self.settings.chain);
+        let message = FetchRequest { least_scope: self.least_scope(to), ..message };
         let proof = Some(Proof { challenge, key });
         self.requests.enqueue(Request { endpoint: to.clone(), message, kind, proof, sent: None })
     }
@@ -411,7 +412,8 @@ impl Manager {
 
     /// Queues a message, whose answer need not be signed. Returns whether there was space.
     pub(super) fn queue_message(&mut self, to: &Endpoint, message: &FetchRequest, kind: RequestKind) -> bool {
-        let request = Request { endpoint: to.clone(), message: message.clone(), kind, proof: None, sent: None };
+        let message = FetchRequest { least_scope: self.least_scope(to), ..message.clone() };
+        let request = Request { endpoint: to.clone(), message, kind, proof: None, sent: None };
         self.requests.enqueue(request).is_some()
     }
 

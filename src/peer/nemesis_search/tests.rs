@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::devnet::nemesis_block;
+use crate::ip::Scope;
 use crate::model::{Address, Height, Timestamp};
 use crate::peer::testing::{broken, ok, status, timed_out, unreachable};
 use crate::peer::wire::ErrorBody;
@@ -44,7 +45,7 @@ struct Scene {
 impl Scene {
     fn new(nodes: u16, hash: Option<Hash256>) -> Scene {
         let known = (0..nodes).map(|node| Endpoint::http("10.0.0.1", node + 1)).collect();
-        let search = NemesisSearch::new(network(), hash, known, Duration::ZERO);
+        let search = NemesisSearch::new(network(), hash, known, Scope::Private, Duration::ZERO);
         Scene { search, now: Duration::ZERO, asked: Vec::new() }
     }
 

@@ -26,7 +26,7 @@ fn ip(text: &str) -> IpAddr {
 
 /// Returns an address of a separate network for each number.
 fn elsewhere(number: usize) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::from_bits(0x0800_0001 + ((number as u32) << 8)))
+    IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0800_0001 + ((number as u32) << 8)))
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -372,9 +372,9 @@ fn peers_are_limited_per_address_and_per_network() {
     // One address, a /64, a /24 and a /48, and an IPv4-mapped IPv6 address.
     let cases: [(&dyn Fn(usize) -> String, usize); 5] = [
         (&|_| "8.8.8.8".to_owned(), limits.per_address),
-        (&|node| format!("2001:db8:1:2:{node:x}::1"), limits.per_address),
+        (&|node| format!("2a01:db8:1:2:{node:x}::1"), limits.per_address),
         (&|node| format!("8.8.8.{}", node % 256), limits.per_network),
-        (&|node| format!("2001:db8:1:{node:x}::1"), limits.per_network),
+        (&|node| format!("2a01:db8:1:{node:x}::1"), limits.per_network),
         (&|node| if node % 2 == 0 { "8.8.8.8" } else { "::ffff:8.8.8.8" }.to_owned(), limits.per_address),
     ];
     for (place, limit) in cases {
