@@ -30,7 +30,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use self::joining::{Joining, Reconnect};
+use self::joining::{AddressReport, Joining, Reconnect};
 use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, Probe, ProbeReason, Refresh, Unpinned};
 use self::queries::{HeightCheck, MaxHeightQuery};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
@@ -178,7 +178,7 @@ pub struct Manager {
     download_count: u64,
     relay_buffer: RelayBuffer,
     signs_of_life: FanOut<()>,
-    addresses: FanOut<String>,
+    addresses: FanOut<AddressReport>,
     heights: FanOut<Height>,
     times: FanOut<ClockAnswer>,
     /// Peers whose clocks move network time; other queried ones only confirm.
@@ -360,11 +360,15 @@ impl Manager {
 
     /// Returns the least scope of the addresses at which an endpoint may be called.
     fn least_scope(&self, endpoint: &Endpoint) -> Scope {
-        let mut listed = self.table.pre_trusted().iter().filter_map(|node| self.table.get(node));
-        let is_listed = listed.any(|node| node.info.endpoint == *endpoint)
-            || self.unpinned.iter().any(|unpinned| unpinned.endpoint == *endpoint);
         let least = self.settings.least_scope;
-        if is_listed { endpoint.listed_scope(least) } else { least }
+        if self.is_listed(endpoint) { endpoint.listed_scope(least) } else { least }
+    }
+
+    /// Returns whether the operator's list has an endpoint.
+    fn is_listed(&self, endpoint: &Endpoint) -> bool {
+        let mut listed = self.table.pre_trusted().iter().filter_map(|node| self.table.get(node));
+        listed.any(|node| node.info.endpoint == *endpoint)
+            || self.unpinned.iter().any(|unpinned| unpinned.endpoint == *endpoint)
     }
 
     /// Returns whether a peer is known at an endpoint.

@@ -62,8 +62,10 @@ pub enum RequestKind {
     SignOfLife,
     /// Queries this node's address as the peer sees it, before joining the network.
     FirstAddress,
-    /// The same after joining.
-    Address,
+    /// The same after joining; whether the peer is listed.
+    Address(bool),
+    /// Challenges this node itself at an address where others see it. Holds the hosts to try next.
+    OwnAddress(Vec<String>),
     /// Queries a chain height for the height check.
     Height(Address),
     /// Queries a chain height to find the largest, for clients; holds the number of the query.
@@ -431,8 +433,9 @@ impl Manager {
                 self.on_verification_reply(verification.client, completed, reply);
             }
             RequestKind::SignOfLife => self.on_sign_of_life_reply(),
-            RequestKind::FirstAddress => self.on_first_address_reply(&reply),
-            RequestKind::Address => self.on_address_reply(&reply),
+            RequestKind::FirstAddress => self.on_first_address_reply(&completed, &reply),
+            RequestKind::Address(is_listed) => self.on_address_reply(is_listed, &reply),
+            RequestKind::OwnAddress(hosts) => self.on_own_address_reply(hosts, completed, reply),
             RequestKind::MaxHeight(number) => self.on_max_height_reply(number, &completed, reply),
             RequestKind::Height(node) => self.on_height_reply(node, &completed, reply, chain),
             RequestKind::Time(node) => self.on_time_reply(node, &completed, reply, chain),
