@@ -25,6 +25,7 @@ pub mod net;
 pub mod node;
 pub mod peer;
 pub mod progress;
+pub mod quota;
 pub mod rules;
 pub mod state;
 pub mod store;

@@ -18,6 +18,8 @@ const LAYERS: &[(&str, &str)] = &[
     ("metrics", ""),
     // Networks of IP addresses, for clients and peers.
     ("ip", ""),
+    // Who is served next, and who gives way.
+    ("quota", "ip"),
     ("codec", "crypto model"),
     ("store", "crypto model codec metrics"),
     ("state", "crypto model codec store"),
@@ -25,12 +27,12 @@ const LAYERS: &[(&str, &str)] = &[
     ("importance", "model state"),
     ("chain", "crypto model codec store state rules importance"),
     ("mempool", "crypto model budget codec store state rules chain"),
-    ("net", "metrics ip"),
+    ("net", "metrics ip quota"),
     // It knows the requests of `net` and their results, and none of its sockets.
-    ("peer", "crypto model ip codec rules chain mempool net"),
+    ("peer", "crypto model ip quota codec rules chain mempool net"),
     ("explorer", "crypto net"),
-    ("api", "crypto model budget codec store state rules chain mempool peer net metrics"),
-    ("websocket_api", "model budget codec net peer api metrics"),
+    ("api", "crypto model budget quota codec store state rules chain mempool peer net metrics"),
+    ("websocket_api", "model budget quota codec net peer api metrics"),
     // Some settings have the types of the layers that use them.
     ("config", "crypto model clock codec peer api websocket_api"),
     ("wallet", "crypto model clock codec store state rules net logging metrics"),
@@ -38,8 +40,8 @@ const LAYERS: &[(&str, &str)] = &[
     // The state machine. It knows the events of `net`, and none of its sockets.
     (
         "node",
-        "crypto model clock progress budget codec store state rules chain mempool peer net explorer api websocket_api \
-         config metrics",
+        "crypto model clock progress budget quota codec store state rules chain mempool peer net explorer api \
+         websocket_api config metrics",
     ),
     // It prints the documentation of the node's metrics.
     ("commands", "crypto model clock codec store state chain config wallet devnet progress logging metrics node"),

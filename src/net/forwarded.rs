@@ -6,10 +6,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::ip::network;
 use crate::net::http::Request;
 use crate::net::limits::IsTrustedProxy;
 use crate::net::service::{Client, ListenerId};
+use crate::quota::Owner;
 
 /// Addresses read, from the end of the list.
 const MAX_HOPS: usize = 16;
@@ -78,27 +78,13 @@ fn address(text: &str) -> Option<IpAddr> {
     address.map(|address: IpAddr| address.to_canonical())
 }
 
-/// A client: this machine, an IPv4 address, or the network of an IPv6 address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientKey {
-    is_local: bool,
-    address: IpAddr,
-}
-
-impl ClientKey {
-    /// Returns the key of a client. IPv6 addresses are cut to `ipv6_prefix` bits.
-    pub fn of(client: &Client, ipv6_prefix: u8) -> ClientKey {
-        ClientKey { is_local: client.is_local(), address: network(client.address, 32, ipv6_prefix) }
-    }
-
-    /// Returns whether the client is 127.0.0.1 and its request was not forwarded.
-    pub(super) fn is_exempt(&self) -> bool {
-        self.is_local && self.address.is_ipv4()
-    }
-
-    /// Returns whether the client is 127.0.0.1 or `::1` and its request was not forwarded.
-    pub fn is_local(&self) -> bool {
-        self.is_local
+impl Owner {
+    /// Returns the owner for a client. IPv6 addresses are cut to `ipv6_prefix` bits.
+    pub fn of(client: &Client, ipv6_prefix: u8) -> Owner {
+        match client.is_local() {
+            true => Owner::local(client.address),
+            false => Owner::at(client.address, ipv6_prefix),
+        }
     }
 }
 
@@ -181,10 +167,10 @@ mod client_key_tests {
     use super::super::service::ListenerId;
     use super::*;
 
-    fn key(address: &str, ipv6_prefix: u8, is_forwarded: bool) -> ClientKey {
+    fn key(address: &str, ipv6_prefix: u8, is_forwarded: bool) -> Owner {
         let client =
             Client { listener: ListenerId(0), address: address.parse().unwrap(), is_forwarded, is_unidentified: false };
-        ClientKey::of(&client, ipv6_prefix)
+        Owner::of(&client, ipv6_prefix)
     }
 
     #[test]

@@ -9,7 +9,6 @@
 //! | [`Limits`] | every limit on a client, by name |
 //! | [`http`] | parses requests, writes responses: pure |
 //! | [`websocket`] | handshake and frames: pure |
-//! | [`ClientKey`] | identity of a client for quotas |
 //! | [`fetch`] | non-blocking requests to other servers |
 //! | [`event_stream`] | parser of Server-Sent Events: pure |
 //! | [`blocking_client`] | blocking requests to other servers, for commands |
@@ -50,7 +49,7 @@ mod server;
 pub mod service;
 mod socket;
 
-pub use forwarded::ClientKey;
+pub use crate::quota::Owner as ClientKey;
 pub use limits::{IsTrustedProxy, Limits};
 pub use metrics::Stats;
 pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};

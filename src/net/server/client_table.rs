@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use slab::Slab;
 
 use crate::metrics::{RollingWindow, subtract};
-use crate::net::forwarded::ClientKey;
+use crate::net::ClientKey;
 use crate::net::limits::Limits;
 use crate::net::metrics::{TOP_CLIENTS, TopUsage};
 use crate::net::service::{Client, ListenerId};
@@ -56,7 +57,7 @@ enum Key {
 impl Key {
     /// Returns whether this is 127.0.0.1, not forwarded.
     fn is_exempt(&self) -> bool {
-        matches!(self, Key::Client(client) if client.is_exempt())
+        *self == Key::Client(ClientKey::local(Ipv4Addr::LOCALHOST.into()))
     }
 }
 
@@ -412,7 +413,7 @@ fn keep_largest<T: PartialOrd + Copy>(largest: &mut [T], value: T) {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+    use std::net::{IpAddr, Ipv6Addr};
 
     use proptest::prelude::*;
 
