@@ -172,7 +172,7 @@ pub struct SimulatedPeer {
     pub chain: Vec<Hash256>,
     /// Offset of its clock in milliseconds.
     pub ahead: i64,
-    /// Host at which it sees this node.
+    /// Host at which it sees this node: at first the one that this node has.
     pub sees: &'static str,
     /// Description that it reports instead of the true one.
     pub reported_info: Option<NodeInfo>,
@@ -193,7 +193,7 @@ impl SimulatedPeer {
             hashes: Vec::new(),
             chain: Vec::new(),
             ahead: 0,
-            sees: "30.0.0.1",
+            sees: "69.199.8.1",
             reported_info: None,
         }
     }

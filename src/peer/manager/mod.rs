@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use self::joining::{AddressReport, Joining, Reconnect};
 use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, Probe, ProbeReason, Refresh, Unpinned};
-use self::queries::{HeightCheck, MaxHeightQuery};
+use self::queries::{HeightCheck, HeightReport, MaxHeightQuery};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestQueue};
 use self::signs_of_life::{MAX_SIGN_PROBES, MAX_VERIFICATIONS};
@@ -115,7 +115,7 @@ pub enum ClientAnswer {
     Accepted,
     /// The sender of its sign of life cannot be verified; the reason.
     Rejected(String),
-    /// Largest height that a peer reported, or the nemesis height if none did.
+    /// Largest credible height that a peer reported, or the nemesis height if there is none.
     MaxHeight(Height),
 }
 
@@ -179,7 +179,7 @@ pub struct Manager {
     relay_buffer: RelayBuffer,
     signs_of_life: FanOut<()>,
     addresses: FanOut<AddressReport>,
-    heights: FanOut<Height>,
+    heights: FanOut<HeightReport>,
     times: FanOut<ClockAnswer>,
     /// Peers whose clocks move network time; other queried ones only confirm.
     selected_clocks: BTreeSet<Address>,
@@ -273,7 +273,7 @@ impl Manager {
             self.begin(task, chain);
         }
         self.calculate_trust(rows);
-        self.time_out_max_height_query();
+        self.time_out_max_height_query(chain);
         self.send_download_requests();
         self.send_requests();
     }
@@ -293,7 +293,10 @@ impl Manager {
     fn begin(&mut self, task: Task, chain: &impl LocalChain) {
         match task {
             // The mempool and the harvester run on their own timers.
-            Task::Foraging => self.end_task(task, true),
+            Task::Foraging => {
+                self.ping_silent_peers();
+                self.end_task(task, true);
+            }
             Task::Refresh => self.begin_refresh(),
             Task::Broadcast => self.send_signs_of_life(),
             Task::Synchronisation => self.synchronise(),
@@ -449,13 +452,10 @@ impl Manager {
         self.height_check.is_synchronised()
     }
 
-    /// Returns the height of the network: the greatest one that at least half of the active peers have reported, so that one
-    /// false report among several changes nothing, or that of the block download.
+    /// Returns the height of the network: that of the last check, or that of the block download.
     pub fn network_height(&self) -> Option<Height> {
-        let reported =
-            reached_by_half(self.table.in_state(State::Active).filter_map(|(_, peer)| peer.height).collect());
         let target = self.block_download.as_ref().map(|download| download.target);
-        reported.into_iter().chain(target).max()
+        self.height_check.network_height().into_iter().chain(target).max()
     }
 
     /// Returns whether any peer is active.
@@ -582,12 +582,6 @@ impl Manager {
         usage.extend(self.experiences.usage());
         usage
     }
-}
-
-/// Returns the greatest height that at least half of these have reached.
-fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
-    heights.sort_unstable();
-    heights.get(heights.len() / 2).copied()
 }
 
 /// Selects peers, at most `limit` by trust and [`MAX_FAN_OUT`] in all.

@@ -10,7 +10,7 @@ use super::requests::{Completed, Proof, RequestKind};
 use super::{Manager, select};
 use crate::crypto::PublicKey;
 use crate::ip::scope;
-use crate::model::Address;
+use crate::model::{Address, Height};
 use crate::net::fetch::FetchResponse;
 use crate::peer::io::{RandomSource, Reply};
 use crate::peer::peer_table::{AddError, LastFailure, PeerEntry, PeerError, State, describe};
@@ -262,10 +262,38 @@ impl Manager {
         if !decides || !self.has_endpoint(&address, &probe.endpoint) {
             return;
         }
-        if self.table.is_active(&address) {
-            log::info!("{} at {} is no longer active: {error}", address, probe.endpoint);
+        self.record_failure(&address, error);
+    }
+}
+
+/// Maximum number of concurrent pings.
+pub const MAX_PINGS: usize = 64;
+
+impl Manager {
+    /// Pings active peers that have been silent for a while.
+    pub(super) fn ping_silent_peers(&mut self) {
+        let running = self.requests.kinds().filter(|(_, kind)| matches!(kind, RequestKind::Ping(_))).count();
+        let due = self.table.due_for_ping(self.now.monotonic, MAX_PINGS.saturating_sub(running));
+        for (node, info) in due.into_iter().filter_map(|node| Some((node, self.info(&node)?))).collect::<Vec<_>>() {
+            self.queue_query(&info, &Query::Height, RequestKind::Ping(node));
         }
-        self.table.record_failure(&address, error, self.now.monotonic);
+    }
+
+    /// Processes the answer to a ping, or its failure, which sets the peer's state.
+    pub(super) fn on_ping_reply(&mut self, node: Address, completed: &Completed, reply: Reply) {
+        match self.read_answer::<Height>(completed, reply) {
+            Ok(_) => self.record_valid_answer(&node, &completed.endpoint),
+            Err(error) if self.has_endpoint(&node, &completed.endpoint) => self.record_failure(&node, error),
+            Err(_) => {}
+        }
+    }
+
+    /// Records that a peer has failed at its known endpoint.
+    fn record_failure(&mut self, node: &Address, error: PeerError) {
+        if let Some(known) = self.table.get(node).filter(|known| known.state == State::Active) {
+            log::info!("{node} at {} is no longer active: {error}", known.info.endpoint);
+        }
+        self.table.record_failure(node, error, self.now.monotonic);
     }
 }
 
@@ -425,7 +453,7 @@ impl Manager {
             self.table.remove(&address);
             self.forget_experiences(&address);
         }
-        self.table.add_pre_trusted(address, info)
+        self.table.add_pre_trusted(address, info, self.now.monotonic)
     }
 
     pub(super) fn on_unpinned_failed(&mut self, endpoint: &Endpoint, error: PeerError) {

@@ -69,7 +69,9 @@ pub enum RequestKind {
     /// Queries a chain height for the height check.
     Height(Address),
     /// Queries a chain height to find the largest, for clients; holds the number of the query.
-    MaxHeight(u64),
+    MaxHeight(u64, Address),
+    /// Queries a chain height to see whether the peer is still there.
+    Ping(Address),
     /// Queries a clock.
     Time(Address),
     /// Queries a peer's experiences.
@@ -436,8 +438,9 @@ impl Manager {
             RequestKind::FirstAddress => self.on_first_address_reply(&completed, &reply),
             RequestKind::Address(is_listed) => self.on_address_reply(is_listed, &reply),
             RequestKind::OwnAddress(hosts) => self.on_own_address_reply(hosts, completed, reply),
-            RequestKind::MaxHeight(number) => self.on_max_height_reply(number, &completed, reply),
+            RequestKind::MaxHeight(number, node) => self.on_max_height_reply((number, node), &completed, reply, chain),
             RequestKind::Height(node) => self.on_height_reply(node, &completed, reply, chain),
+            RequestKind::Ping(node) => self.on_ping_reply(node, &completed, reply),
             RequestKind::Time(node) => self.on_time_reply(node, &completed, reply, chain),
             RequestKind::Experiences(node) => self.on_experiences_reply(node, &completed, reply),
             RequestKind::Synchronisation(run) => self.on_sync_reply(*run, &completed, reply, chain),

@@ -244,6 +244,7 @@ impl Manager {
                 self.record_split(*from);
             } else if is_useful {
                 self.clear_split(from);
+                self.table.record_delivery(from, now.monotonic);
             }
             // Our chain has changed meanwhile, which is not the peer's fault unless it was slow.
             let is_slow = now.monotonic.saturating_sub(run.started_at) > SLOW;

@@ -22,8 +22,15 @@ fn a_node_without_known_peers_boots_in_every_ip_detection_mode() {
 }
 
 /// Lets this node be reached at a host.
-fn lead_to_this_node(scene: &mut Scene, host: &str) -> usize {
-    scene.relay(LOCAL, Endpoint::http(host, 7890))
+fn lead_to_this_node(scene: &mut Scene, host: &str) {
+    scene.relay(LOCAL, Endpoint::http(host, 7890));
+}
+
+/// Returns a scene whose peers see this node at 30.0.0.1.
+fn seen(settings: PeerSettings, others: usize) -> Scene {
+    let mut scene = Scene::new(settings, others);
+    scene.simulated_peers.iter_mut().for_each(|peer| peer.sees = "30.0.0.1");
+    scene
 }
 
 fn own_host(scene: &Scene) -> &str {
@@ -33,7 +40,7 @@ fn own_host(scene: &Scene) -> &str {
 #[test]
 fn the_first_good_answer_boots_the_node_which_then_looks_for_itself_there() {
     for is_there in [false, true] {
-        let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
+        let mut scene = seen(settings(&[0, 1, 2]), 3);
         scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
         if is_there {
             lead_to_this_node(&mut scene, "30.0.0.1");
@@ -66,10 +73,10 @@ fn an_address_at_which_another_node_answers_is_not_this_nodes() {
 #[test]
 fn listed_peers_are_asked_for_the_own_address_and_others_only_if_no_listed_one_answers() {
     let strangers = 1..8;
-    let mut scene = Scene::new(settings(&[0]), 8);
+    let mut scene = seen(settings(&[0]), 8);
     scene.simulated_peers[0].list = strangers.clone().map(info).collect();
     scene.simulated_peers[1..].iter_mut().for_each(|peer| peer.sees = "66.66.66.66");
-    ["30.0.0.1", "66.66.66.66"].iter().for_each(|host| _ = lead_to_this_node(&mut scene, host));
+    ["30.0.0.1", "66.66.66.66"].iter().for_each(|host| lead_to_this_node(&mut scene, host));
     scene.run_seconds(1_000);
     assert_eq!(own_host(&scene), "30.0.0.1");
     assert!(scene.asked("/node/cysm").iter().all(|peer| *peer == 0));
@@ -81,8 +88,8 @@ fn listed_peers_are_asked_for_the_own_address_and_others_only_if_no_listed_one_a
 
 #[test]
 fn strangers_count_once_for_each_network_when_they_report_the_own_address() {
-    let mut scene = Scene::new(PeerSettings { node_limit: 20, ..settings(&[]) }, 8);
-    ["30.0.0.1", "66.66.66.66"].iter().for_each(|host| _ = lead_to_this_node(&mut scene, host));
+    let mut scene = seen(PeerSettings { node_limit: 20, ..settings(&[]) }, 8);
+    ["30.0.0.1", "66.66.66.66"].iter().for_each(|host| lead_to_this_node(&mut scene, host));
     scene.tick();
     for peer in 0..8 {
         // Six at one address, and two elsewhere.
@@ -100,7 +107,7 @@ fn strangers_count_once_for_each_network_when_they_report_the_own_address() {
 
 #[test]
 fn a_new_own_address_is_announced_at_once() {
-    let mut scene = Scene::new(settings(&[0]), 1);
+    let mut scene = seen(settings(&[0]), 1);
     lead_to_this_node(&mut scene, "30.0.0.1");
     scene.run_seconds(20);
     lead_to_this_node(&mut scene, "30.0.0.2");
@@ -165,8 +172,8 @@ fn an_invalid_answer_is_not_taken_as_the_own_address() {
 
 #[test]
 fn the_own_address_follows_the_majority_of_peers_that_leads_here_and_a_tie_changes_nothing() {
-    let mut scene = Scene::new(settings(&[0, 1, 2, 3]), 4);
-    ["30.0.0.1", "30.0.0.2", "[2001:4860:0:0:0:0:0:1]"].iter().for_each(|host| _ = lead_to_this_node(&mut scene, host));
+    let mut scene = seen(settings(&[0, 1, 2, 3]), 4);
+    ["30.0.0.1", "30.0.0.2", "[2001:4860:0:0:0:0:0:1]"].iter().for_each(|host| lead_to_this_node(&mut scene, host));
     scene.run_seconds(1);
     assert_eq!(own_host(&scene), "30.0.0.1");
     scene.simulated_peers[0].sees = "30.0.0.2";

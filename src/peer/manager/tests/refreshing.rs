@@ -285,7 +285,6 @@ fn tasks_start_after_the_first_refresh_at_their_offsets() {
     let questions: Vec<_> = scene.fake.history.iter().map(path).collect();
     let expected = [
         (0, "/node/cysm"),
-        (0, "/node/info"),
         (200, "/node/info"),
         (200, "/node/peer-list/active"),
         (600, "/node/sign-of-life"),
@@ -295,7 +294,6 @@ fn tasks_start_after_the_first_refresh_at_their_offsets() {
         (1_600, "/node/experiences"),
         (2_000, "/time-sync/network-time"),
         (2_200, "/node/cysm"),
-        (2_200, "/node/info"),
         (3_800, "/chain/score"),
         (3_800, "/transactions/unconfirmed"),
     ];
