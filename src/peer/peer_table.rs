@@ -390,6 +390,14 @@ impl Group {
         groups.into_iter().flatten()
     }
 
+    fn contains(self, ip: IpAddr) -> bool {
+        match self {
+            Group::Host(first) => host(ip) == first,
+            Group::Network(first) => site(ip) == first,
+            Group::Private => is_private(ip),
+        }
+    }
+
     fn limit(self, limits: &Limits) -> usize {
         match self {
             Group::Host(_) => limits.per_address,
@@ -501,6 +509,7 @@ impl PeerTable {
             self.note_dropped(Dropped { address: node, node: former, at: now, reason: DropReason::Moved });
         }
         self.update_quotas(node, now);
+        self.make_room(now);
         Ok(())
     }
 
@@ -561,6 +570,7 @@ impl PeerTable {
         if let Some(known) = self.entries.get_mut(node) {
             known.set_failed(error, now);
             self.update_quotas(*node, now);
+            self.make_room(now);
         }
     }
 
@@ -741,7 +751,7 @@ impl PeerTable {
         }
         // At most one peer is evicted: an eviction from a host also frees a slot of its network.
         for group in Group::of(ip) {
-            let is_other = |(other, ip): &(&Address, IpAddr)| **other != node && Group::of(*ip).any(|other| other == group);
+            let is_other = |(other, ip): &(&Address, IpAddr)| **other != node && group.contains(*ip);
             let others: Vec<_> = self.addresses().filter(is_other).map(|(other, _)| *other).collect();
             if others.len() >= group.limit(&self.limits) {
                 let failed = others.into_iter().filter_map(|other| Some((other, self.entries.get(&other)?)));

@@ -31,11 +31,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use self::joining::{AddressReport, Joining, Reconnect};
-use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, Probe, ProbeReason, Refresh, Unpinned};
+use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, Unpinned};
 use self::queries::{HeightCheck, HeightReport, MaxHeightQuery};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestQueue};
-use self::signs_of_life::{MAX_SIGN_PROBES, MAX_VERIFICATIONS};
+use self::signs_of_life::MAX_SIGN_PROBES;
 use self::synchronisation::Synchronisation;
 use super::LimitUsage;
 use super::block_download::BlockDownload;
@@ -53,7 +53,9 @@ use crate::crypto::{KeyPair, PublicKey};
 use crate::ip::Scope;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Checkpoint, Height};
+use crate::net::fetch::FetchId;
 use crate::net::service::ConnectionId;
+use crate::quota::Quota;
 
 /// Maximum number of peers that one query or broadcast goes to, whatever the operator's limit.
 pub const MAX_FAN_OUT: usize = MAX_MEMBERS;
@@ -178,6 +180,8 @@ pub struct Manager {
     download_count: u64,
     relay_buffer: RelayBuffer,
     signs_of_life: FanOut<()>,
+    /// Requests that signs of life have caused.
+    sign_probes: Quota<FetchId>,
     addresses: FanOut<AddressReport>,
     heights: FanOut<HeightReport>,
     times: FanOut<ClockAnswer>,
@@ -226,6 +230,7 @@ impl Manager {
             download_count: 0,
             relay_buffer: RelayBuffer::default(),
             signs_of_life: FanOut::default(),
+            sign_probes: Quota::default(),
             addresses: FanOut::default(),
             heights: FanOut::default(),
             times: FanOut::default(),
@@ -274,6 +279,7 @@ impl Manager {
         }
         self.calculate_trust(rows);
         self.time_out_max_height_query(chain);
+        self.follow_block_download(chain);
         self.send_download_requests();
         self.send_requests();
     }
@@ -452,10 +458,10 @@ impl Manager {
         self.height_check.is_synchronised()
     }
 
-    /// Returns the height of the network: that of the last check, or that of the block download.
+    /// Returns the height of the network: the credible one of the last check, or that of a block download whose first
+    /// block was valid.
     pub fn network_height(&self) -> Option<Height> {
-        let target = self.block_download.as_ref().map(|download| download.target);
-        self.height_check.network_height().into_iter().chain(target).max()
+        self.height_check.network_height()
     }
 
     /// Returns whether any peer is active.
@@ -564,12 +570,8 @@ impl Manager {
         usage.extend([
             LimitUsage::new("transactions to relay", self.relay_buffer.hashes.len(), MAX_BUFFERED),
             LimitUsage::new("bytes to relay", self.relay_buffer.bytes, max_buffered_bytes(&self.settings)),
-            LimitUsage::new("signs of life to verify", self.verifications().len(), MAX_VERIFICATIONS),
-            LimitUsage::new(
-                "probes by signs of life",
-                self.count_probes(|probe| probe.reason == ProbeReason::SignOfLife),
-                MAX_SIGN_PROBES,
-            ),
+            LimitUsage::new("probes by signs of life", self.sign_probes.len(), MAX_SIGN_PROBES),
+            LimitUsage::new("pings", self.requests.pings(), MAX_PINGS),
             LimitUsage::new("probes of a refresh", self.count_probes(Probe::is_of_refresh), MAX_CONCURRENT_PROBES),
             LimitUsage::new(
                 "gossiped peers",

@@ -42,7 +42,7 @@ pub struct Probe {
     pub reason: ProbeReason,
     /// Other reported endpoints.
     pub(super) other_endpoints: Vec<Endpoint>,
-    /// Network of the sign of life that caused the probe.
+    /// Address of the sign of life that caused the probe and for which it holds a place.
     pub(super) caused_by: Option<IpAddr>,
     /// Description that the peer reported in the first part of the probe.
     pub(super) reported: Option<NodeInfo>,
@@ -100,7 +100,9 @@ impl Manager {
     pub(super) fn start_probe(&mut self, probe: Probe) -> bool {
         let query = if probe.reported.is_some() { Query::ActivePeers } else { Query::NodeInfo };
         let (endpoint, key) = (probe.endpoint.clone(), probe.key);
-        self.queue(&endpoint, key, &query, RequestKind::Probe(Box::new(probe))).is_some()
+        let by = probe.caused_by;
+        let id = self.queue(&endpoint, key, &query, RequestKind::Probe(Box::new(probe)));
+        id.is_some_and(|id| by.is_none_or(|by| self.hold_place(id, by)))
     }
 
     /// Processes the result of a probe request.
@@ -138,7 +140,9 @@ impl Manager {
                 if probe.key.is_none() && !self.pin(&reported) {
                     return false;
                 }
-                let second = Probe { key: Some(reported.identity.key), reported: Some(reported), ..probe };
+                // A peer that has answered keeps no other out.
+                let key = Some(reported.identity.key);
+                let second = Probe { key, reported: Some(reported), caused_by: None, ..probe };
                 let goes_on = self.start_probe(second.clone());
                 if !goes_on {
                     self.on_probe_failed(&second, PeerError::failure("too many requests to it are pending"));
@@ -272,8 +276,8 @@ pub const MAX_PINGS: usize = 64;
 impl Manager {
     /// Pings active peers that have been silent for a while.
     pub(super) fn ping_silent_peers(&mut self) {
-        let running = self.requests.kinds().filter(|(_, kind)| matches!(kind, RequestKind::Ping(_))).count();
-        let due = self.table.due_for_ping(self.now.monotonic, MAX_PINGS.saturating_sub(running));
+        let free = MAX_PINGS.saturating_sub(self.requests.pings());
+        let due = self.table.due_for_ping(self.now.monotonic, free);
         for (node, info) in due.into_iter().filter_map(|node| Some((node, self.info(&node)?))).collect::<Vec<_>>() {
             self.queue_query(&info, &Query::Height, RequestKind::Ping(node));
         }

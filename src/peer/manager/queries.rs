@@ -13,6 +13,7 @@ use super::{ClientAnswer, MAX_FAN_OUT, Manager, select};
 use crate::ip::site;
 use crate::model::{Address, Height};
 use crate::net::service::ConnectionId;
+use crate::peer::block_download::BlockDownload;
 use crate::peer::io::{LocalChain, Now, RandomSource, Reply};
 use crate::peer::peer_table::is_private;
 use crate::peer::schedule::Task;
@@ -36,7 +37,10 @@ const MAX_FAILURES: u32 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeightCheck {
     failures_left: u32,
-    network_height: Option<Height>,
+    /// Largest credible height of the last check.
+    credible: Option<Height>,
+    /// Target of a block download that has brought valid blocks.
+    target: Option<Height>,
 }
 
 /// A height, and the peer that reports it.
@@ -51,21 +55,21 @@ fn reached_by_most(mut heights: Vec<Height>) -> Option<Height> {
 impl HeightCheck {
     /// Compares our height with the largest credible one, or, without answers, with the nemesis height.
     pub fn compare(&mut self, own: Height, largest: Option<Height>) {
-        self.network_height = largest;
+        self.credible = largest;
         self.failures_left = match own >= largest.unwrap_or(Height::NEMESIS) {
             true => MAX_FAILURES,
             false => self.failures_left.saturating_sub(1),
         };
     }
 
-    /// Returns the largest credible height of the last check.
+    /// Returns the height of the network, as far as it is credible.
     pub fn network_height(self) -> Option<Height> {
-        self.network_height
+        self.credible.into_iter().chain(self.target).max()
     }
 
     /// Returns whether this node has the chain that its peers have.
     pub fn is_synchronised(self) -> bool {
-        self.failures_left > 0
+        self.failures_left > 0 && self.target.is_none()
     }
 }
 
@@ -91,6 +95,14 @@ impl Manager {
         if self.heights.is_over() {
             self.compare_heights(&[], chain);
         }
+    }
+
+    /// Notes the target of the block download while it brings valid blocks.
+    pub(super) fn follow_block_download(&mut self, chain: &impl LocalChain) {
+        let is_followed = |download: &&BlockDownload| {
+            chain.tip().is_ok_and(|tip| (download.base.height.next()..download.target).contains(&tip.height))
+        };
+        self.height_check.target = self.block_download.as_ref().filter(is_followed).map(|download| download.target);
     }
 
     /// Selects peers to query their heights: by trust, and listed ones.
