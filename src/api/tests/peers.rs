@@ -55,6 +55,16 @@ fn the_request_history_lists_only_authorised_requests_of_known_routes() {
 }
 
 #[test]
+fn the_request_history_is_shown_only_to_local_clients() {
+    let (scene, mut api) = (Scene::new(), Api::new(settings()));
+    for direction in ["incoming", "outgoing"] {
+        let line = format!("GET /debug/connections/{direction}");
+        let mut status = |from| TestRequest::new(&line).from(from).send_to(&mut api, &scene).status;
+        assert_eq!([status([127, 0, 0, 1]), status([10, 0, 0, 1])], [200, 401], "{direction}");
+    }
+}
+
+#[test]
 fn a_sign_of_life_is_outstanding_until_its_sender_is_verified() {
     let (scene, mut api) = (Scene::new(), Api::new(settings()));
     let mut manager = peers(Vec::new());

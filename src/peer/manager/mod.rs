@@ -414,21 +414,32 @@ impl Manager {
     /// push came from the peer's known address: pushes are signed, but anyone can replay them later, and the peer would
     /// be trusted or blamed for it; nor does a push from elsewhere show that the peer is at its known endpoint. A
     /// useful push of a pre-trusted peer counts wherever it comes from, as such a peer never moves.
-    pub fn record_push(&mut self, by: &Pusher, result: ValidationOutcome, now: Now) {
+    /// Returns whether the push came from the peer's known address.
+    pub fn record_push(&mut self, by: &Pusher, result: ValidationOutcome, now: Now) -> bool {
         self.now = now;
         let node = Address::from_public_key(&by.key, self.settings.context.network);
         // All loopback addresses are this machine; which of them a connection uses is irrelevant.
         let host = |ip: IpAddr| (!ip.to_canonical().is_loopback()).then(|| peer_table::host(ip));
-        let Some(known) = self.table.get(&node) else { return };
+        let Some(known) = self.table.get(&node) else { return false };
         let may_be_elsewhere = known.is_pre_trusted && result == ValidationOutcome::Useful;
-        if !may_be_elsewhere && known.ip.map(host) != Some(host(by.from)) {
-            return;
+        let is_there = known.ip.map(host) == Some(host(by.from));
+        if !may_be_elsewhere && !is_there {
+            return false;
         }
         if result == ValidationOutcome::Useful {
             self.record_alive(&node);
         }
         if self.table.get(&node).is_some_and(|known| matches!(known.state, State::Active | State::Busy)) {
             self.count_experience(node, result);
+        }
+        is_there
+    }
+
+    /// Records the validation result of a pushed block.
+    pub fn record_pushed_block(&mut self, by: &Pusher, result: ValidationOutcome, now: Now) {
+        if self.record_push(by, result, now) && result == ValidationOutcome::Useful {
+            let node = Address::from_public_key(&by.key, self.settings.context.network);
+            self.table.record_delivery(&node, now.monotonic);
         }
     }
 

@@ -437,7 +437,9 @@ fn crowd(nodes: &mut PeerTable, first: u8, keys: usize, now: Duration) {
 #[test]
 fn a_newcomer_enters_a_full_table_for_an_unproven_peer_of_the_most_crowded_network() {
     let mut nodes = table();
-    (0..20).for_each(|node| nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space"));
+    (0..20).for_each(|node| {
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space")
+    });
     crowd(&mut nodes, 66, 1_000, seconds(10));
     assert_eq!(nodes.len(), Limits::default().unproven);
     assert!((0..20).all(|node| state(&nodes, node) == Some(State::Active)), "those of other networks stay");
@@ -449,7 +451,9 @@ fn a_newcomer_enters_a_full_table_for_an_unproven_peer_of_the_most_crowded_netwo
     assert_eq!(nodes.len(), Limits::default().unproven);
     // As many of other networks as there are slots: those that were silent longest give way.
     (0..20).for_each(|node| _ = nodes.record_alive(&address(node), seconds(25)));
-    (300..780).for_each(|node| nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(30)).expect("space"));
+    (300..780).for_each(|node| {
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(30)).expect("space")
+    });
     assert!((0..20).chain(300..780).all(|node| state(&nodes, node) == Some(State::Active)));
 }
 
@@ -480,7 +484,8 @@ fn peers_that_have_delivered_blocks_or_answered_for_a_day_keep_half_of_the_table
 fn only_a_peer_that_answers_all_day_is_proven() {
     let mut nodes = table();
     let is_proven = |nodes: &PeerTable| nodes.get(&address(1)).is_some_and(PeerEntry::is_proven);
-    let fail = |nodes: &mut PeerTable, at| nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(at));
+    let fail =
+        |nodes: &mut PeerTable, at| nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(at));
     let day = PROVEN_AFTER.as_secs();
     nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(100)).expect("space");
     // A single failure, such as during a restart, is nothing.
@@ -505,7 +510,9 @@ fn only_a_peer_that_answers_all_day_is_proven() {
 #[test]
 fn a_full_table_has_room_for_pre_trusted_peers() {
     let mut nodes = PeerTable::new(address(LOCAL), Limits { nodes: 10, unproven: 5, ..Limits::default() });
-    (1..9).for_each(|node| nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space"));
+    (1..9).for_each(|node| {
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space")
+    });
     assert_eq!(nodes.len(), 5);
     (11..21).for_each(|node| nodes.add_pre_trusted(address(node), named(""), seconds(1)).expect("space"));
     assert_eq!((nodes.len(), nodes.pre_trusted().len()), (10, 10));

@@ -190,11 +190,9 @@ fn only_addresses_in_scope_are_connected_to_whatever_name_leads_there() {
         "64:ff9b::7f00:1".parse().expect("an address"),
         [8, 8, 8, 8].into(),
     ];
-    for (least_scope, connected) in [
-        (Scope::Loopback, vec![0, 1, 2, 3]),
-        (Scope::Private, vec![1, 3]),
-        (Scope::Global, vec![3]),
-    ] {
+    for (least_scope, connected) in
+        [(Scope::Loopback, vec![0, 1, 2, 3]), (Scope::Private, vec![1, 3]), (Scope::Global, vec![3])]
+    {
         let mut bench = Bench::new(FetchLimits::default());
         bench.start(FetchRequest { least_scope, ..fetch("127.1") });
         bench.fetcher.resolved(0, Ok(addresses.into()), bench.now);

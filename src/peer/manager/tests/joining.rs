@@ -117,7 +117,9 @@ fn a_new_own_address_is_announced_at_once() {
     }
     let adopted_at = scene.now;
     scene.run_seconds(2);
-    let announced = |(at, _, path): &&(Duration, String, String)| path == "/node/sign-of-life" && *at >= adopted_at - Duration::from_secs(1);
+    let announced = |(at, _, path): &&(Duration, String, String)| {
+        path == "/node/sign-of-life" && *at >= adopted_at - Duration::from_secs(1)
+    };
     assert_eq!(scene.fake.history.iter().filter(announced).count(), 1);
 }
 

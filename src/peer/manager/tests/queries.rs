@@ -286,7 +286,11 @@ fn only_the_median_of_listed_peers_makes_a_node_believe_that_it_is_behind() {
     ] {
         let mut scene = heights(listed, strangers);
         let expected = (Some(Height(network)).filter(|height| height.0 > 0), is_synchronised);
-        assert_eq!((scene.manager.network_height(), scene.manager.is_synchronised()), expected, "{listed:?} {strangers:?}");
+        assert_eq!(
+            (scene.manager.network_height(), scene.manager.is_synchronised()),
+            expected,
+            "{listed:?} {strangers:?}"
+        );
         // What clients are told of the network follows the same rule.
         scene.now += MAX_HEIGHT_TTL;
         assert_eq!(scene.ask_max_height(), None);

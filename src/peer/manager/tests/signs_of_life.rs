@@ -116,8 +116,7 @@ fn requests_that_signs_of_life_cause_are_limited() {
 #[test]
 fn a_newcomer_takes_the_place_of_the_network_that_holds_most() {
     let mut scene = alone(1);
-    let hosts: Vec<_> =
-        (1..=8).map(|host| format!("66.0.{host}.1")).collect();
+    let hosts: Vec<_> = (1..=8).map(|host| format!("66.0.{host}.1")).collect();
     for host in &hosts {
         for port in 1..=MAX_SIGN_PROBES / 8 {
             assert!(scene.greet(&stranger(host, port), ip(host)).is_none());
