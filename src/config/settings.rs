@@ -282,10 +282,12 @@ impl Settings {
     /// Returns the least scope of the addresses that peers may have unless they are listed. On a public network nobody
     /// makes this node call an address that is not part of the internet.
     pub fn peer_scope(&self) -> Scope {
-        match self.peers.loopback {
-            _ if is_known(&self.network.name) => Scope::Global,
-            true => Scope::Loopback,
-            false => Scope::Private,
+        if is_known(&self.network.name) {
+            Scope::Global
+        } else if self.peers.loopback {
+            Scope::Loopback
+        } else {
+            Scope::Private
         }
     }
 

@@ -772,10 +772,8 @@ impl PeerTable {
             self.proven.release(address, now);
             return;
         };
-        let (holder, other) = match is_proven {
-            true => (&mut self.proven, &mut self.unproven),
-            false => (&mut self.unproven, &mut self.proven),
-        };
+        let (unproven, proven) = (&mut self.unproven, &mut self.proven);
+        let (holder, other) = if is_proven { (proven, unproven) } else { (unproven, proven) };
         holder.hold(address, Owner::at(ip, 64), 1, last_contact);
         other.release(address, now);
     }

@@ -154,9 +154,9 @@ impl Manager {
         self.end_task(Task::CheckingHeight, own.is_ok());
     }
 
-    /// Returns the largest credible height of the peers if it was queried just before, or if there is no peer to query. Otherwise
-    /// queries it; the client gets the result later. Concurrent clients share one query, so that they cannot multiply
-    /// requests.
+    /// Returns the largest credible height of the peers if it was queried just before, or if there is no peer to query.
+    /// Otherwise queries it; the client gets the result later. Concurrent clients share one query, so that they cannot
+    /// multiply requests.
     pub fn max_chain_height(&mut self, client: ConnectionId, now: Now) -> Option<Height> {
         self.now = now;
         let MaxHeightQuery { number, timeout_at, result, .. } = &self.max_height_query;

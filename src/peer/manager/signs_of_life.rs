@@ -4,10 +4,11 @@
 //! nobody can direct requests at third parties. A known peer is probed at its known endpoint, wherever the message came
 //! from (see [`probes`](super::probes)).
 //!
-//! **Limit.** There are [`MAX_SIGN_PROBES`] places for requests that signs of life cause, held by the senders ([`Quota`]).
-//! When all are taken, the oldest of the network that holds most gives way, or the new one if it is of this network and no
-//! other client there holds more. One that is its network's only one keeps its place for [`EVICTION_AGE`]. So unresponsive senders, however many networks they have, delay a newcomer no longer than it
-//! takes to work through as many others as they bring. Additional addresses in a network do not help them.
+//! **Limit.** There are [`MAX_SIGN_PROBES`] places for requests that signs of life cause, held by the senders
+//! ([`Quota`](crate::quota::Quota)). When all are taken, the oldest of the network that holds most gives way, or the new
+//! one if it is of this network and no other client there holds more. One that is its network's only one keeps its place
+//! for [`EVICTION_AGE`]. So unresponsive senders, however many networks they have, delay a newcomer no longer than it takes
+//! to work through as many others as they bring. Additional addresses in a network do not help them.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -73,9 +74,10 @@ impl Manager {
             return true;
         }
         let Some((owner, first)) = places.gives_way() else { return true };
-        let is_kept = match places.gives_way_beside(by) == Some((owner, first)) {
-            true => places.held_by_client(owner) <= places.held_by_client(by),
-            false => places.held_by_network(owner) == 1 && !self.requests.is_sent_for(first, EVICTION_AGE, self.now),
+        let is_kept = if places.gives_way_beside(by) == Some((owner, first)) {
+            places.held_by_client(owner) <= places.held_by_client(by)
+        } else {
+            places.held_by_network(owner) == 1 && !self.requests.is_sent_for(first, EVICTION_AGE, self.now)
         };
         let evicted = if is_kept { id } else { first };
         places.release(evicted, now);
