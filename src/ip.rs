@@ -1,6 +1,8 @@
-//! Grouping of IP addresses.
+//! Grouping of IP addresses, and how far they reach.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
 
 use ipnet::IpNet;
 
@@ -15,6 +17,106 @@ pub fn network(address: IpAddr, ipv4_bits: u8, ipv6_bits: u8) -> IpAddr {
 /// Returns the network that one organisation typically has: a /24 of IPv4 or a /48 of IPv6.
 pub fn site(address: IpAddr) -> IpAddr {
     network(address, 24, 48)
+}
+
+/// How far an address reaches, from the shortest to the farthest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// No single host: unspecified, multicast, broadcast.
+    None,
+    /// This machine.
+    Loopback,
+    /// A network that is not part of the internet, or an address that is reserved.
+    Private,
+    /// The internet.
+    #[default]
+    Global,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scope::None => "any",
+            Scope::Loopback => "that of a host",
+            Scope::Private => "outside this machine",
+            Scope::Global => "globally reachable",
+        })
+    }
+}
+
+/// Networks that do not have the scope of the network around them, by IANA's special-purpose address registries. The
+/// longest prefix decides.
+const SPECIAL: &[(Scope, &[&str])] = &[
+    (Scope::None, &["0.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::/128", "ff00::/8"]),
+    (Scope::Loopback, &["127.0.0.0/8", "::1/128"]),
+    (
+        Scope::Private,
+        &[
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "240.0.0.0/4",
+            // Only 2000::/3 is assigned to hosts of the internet.
+            "::/0",
+            "2001::/23",
+            "2001:db8::/32",
+            "3fff::/20",
+        ],
+    ),
+    (
+        Scope::Global,
+        &[
+            "0.0.0.0/0",
+            "192.0.0.9/32",
+            "192.0.0.10/32",
+            "64:ff9b::/96",
+            "2000::/3",
+            "2001::/32",
+            "2001:1::1/128",
+            "2001:1::2/128",
+            "2001:1::3/128",
+            "2001:3::/32",
+            "2001:4:112::/48",
+            "2001:20::/28",
+            "2001:30::/28",
+        ],
+    ),
+];
+
+static NETWORKS: LazyLock<Vec<(IpNet, Scope)>> = LazyLock::new(|| {
+    let networks = SPECIAL.iter().flat_map(|(scope, networks)| networks.iter().map(move |text| (text.parse(), *scope)));
+    networks.filter_map(|(network, scope)| Some((network.ok()?, scope))).collect()
+});
+
+/// Returns how far an address reaches. One that carries an IPv4 address (mapped, NAT64, 6to4, Teredo) reaches no farther
+/// than that.
+pub fn scope(address: IpAddr) -> Scope {
+    let address = address.to_canonical();
+    let around = NETWORKS.iter().filter(|(network, _)| network.contains(&address));
+    let own = around.max_by_key(|(network, _)| network.prefix_len()).map_or(Scope::None, |(_, scope)| *scope);
+    carried(address).into_iter().flatten().map(|address| scope(address.into())).fold(own, Scope::min)
+}
+
+/// Returns the IPv4 addresses to which a translator or tunnel passes on what is sent to an address.
+fn carried(address: IpAddr) -> [Option<Ipv4Addr>; 2] {
+    let IpAddr::V6(address) = address else { return [None, None] };
+    let v4 = |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    match address.segments() {
+        // IPv4-compatible addresses are deprecated; :: and ::1 are none.
+        [0, 0, 0, 0, 0, 0, high, low] if high > 0 => [v4(high, low), None],
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => [v4(high, low), None],
+        [0x2002, high, low, ..] => [v4(high, low), None],
+        [0x2001, 0, high, low, _, _, client_high, client_low] => [v4(high, low), v4(!client_high, !client_low)],
+        _ => [None, None],
+    }
 }
 
 #[cfg(test)]
@@ -35,5 +137,34 @@ mod tests {
         let of = |bits| network("::1".parse().unwrap(), 32, bits).to_string();
         assert_eq!([0, 127, 128, 200].map(of), ["::", "::", "::1", "::1"]);
         assert_eq!(network("10.1.2.3".parse().unwrap(), 33, 0).to_string(), "10.1.2.3");
+    }
+
+    #[test]
+    fn the_scope_of_an_address_follows_ianas_registries() {
+        let rows = SPECIAL.iter().map(|(_, networks)| networks.len()).sum::<usize>();
+        assert_eq!(NETWORKS.len(), rows, "every row is a network");
+        for (expected, addresses) in [
+            (Scope::None, "0.0.0.0 0.1.2.3 224.0.0.1 239.255.255.255 255.255.255.255 :: ff02::1 ff0e::1"),
+            (Scope::None, "::ffff:0.0.0.0 64:ff9b::0.0.0.0 2002:e000:1::1"),
+            (Scope::Loopback, "127.0.0.1 127.255.255.255 ::1 ::ffff:127.0.0.1 64:ff9b::7f00:1 2002:7f00:1::1"),
+            (Scope::Loopback, "2001:0:7f00:1::1 2001:0:808:808:0:0:80ff:fffe ::127.0.0.1"),
+            (Scope::Private, "10.0.0.1 10.255.255.255 100.64.0.0 100.127.255.255 169.254.169.254 172.16.0.1"),
+            (Scope::Private, "172.31.255.255 192.0.0.1 192.0.0.8 192.0.0.170 192.0.2.1 192.88.99.1 192.168.255.255"),
+            (Scope::Private, "198.18.0.0 198.19.255.255 198.51.100.7 203.0.113.9 240.0.0.1 255.255.255.254"),
+            (Scope::Private, "fc00::1 fdff::1 fe80::1 febf::1 fec0::1 feff::1 64:ff9b:1::1 100::1 100:0:0:1::1"),
+            (Scope::Private, "2001:2::1 2001:10::1 2001:100::1 2001:1ff::1 2001:db8::1 3fff::1 3fff:fff::1 5f00::1"),
+            (Scope::Private, "4000::1 1fff::1 ::ffff:10.0.0.1 64:ff9b::a00:1 2002:c0a8:101::1 2001:0:a00:1::1"),
+            (Scope::Private, "2001:0:808:808:0:0:f5ff:fffe"),
+            (Scope::Global, "1.1.1.1 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0"),
+            (Scope::Global, "169.253.255.255 172.15.255.255 172.32.0.0 192.0.0.9 192.0.0.10 192.0.1.0 192.31.196.1"),
+            (Scope::Global, "192.52.193.1 192.175.48.1 198.17.255.255 198.20.0.0 223.255.255.255 ::ffff:8.8.8.8"),
+            (Scope::Global, "2000::1 2001:1::1 2001:1::2 2001:1::3 2001:3::1 2001:4:112::1 2001:20::1 2001:30::1"),
+            (Scope::Global, "2001:200::1 2001:4860:4860::8888 2620:4f:8000::1 2a01::1 3ffe:ffff::1 64:ff9b::808:808"),
+            (Scope::Global, "2002:808:808::1 2001:0:808:808:0:0:f7f7:f7f7"),
+        ] {
+            for address in addresses.split(' ') {
+                assert_eq!(scope(address.parse().expect("an address")), expected, "{address}");
+            }
+        }
     }
 }

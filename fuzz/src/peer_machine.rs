@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nisd::codec::{Context, Format, Readable, SigningForm, Writable};
 use nisd::crypto::{KeyPair, PrivateKey};
+use nisd::ip::Scope;
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Block, BlockKind, Checkpoint, Hash256, Height, NetworkByte, Timestamp};
 use nisd::net::fetch::{FetchError, FetchId, FetchRequest, FetchResponse, Response};
@@ -189,6 +190,7 @@ impl Harness {
             format,
             uses_network_time: true,
             ip_detection: detection[usize::from(settings >> 1 & 3)],
+            least_scope: Scope::Loopback,
             chain: ChainParameters { rewrite_limit: 5, ..ChainParameters::after_all_forks() },
             far_ahead: 100,
             checkpoint: (settings & 8 != 0).then(|| Checkpoint { height: Height(90), hash: chain()[88].hash() }),

@@ -29,8 +29,8 @@ pub const ROUTES: &[Route] = &[
     get("/local/peers", peers).local(),
     get("/local/reorgs", reorgs).local(),
     get("/debug/timers", timers),
-    get("/debug/connections/incoming", incoming_requests),
-    get("/debug/connections/outgoing", outgoing_requests),
+    get("/debug/connections/incoming", incoming_requests).local(),
+    get("/debug/connections/outgoing", outgoing_requests).local(),
     get("/debug/time-synchronization", time_synchronisation),
 ];
 

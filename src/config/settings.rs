@@ -18,6 +18,7 @@ use super::table::{
     self, DefaultValue, Group, HttpSettings, Key, Limits, NetworkSettings, NodeSettings, PeerSettings, ReloadEffect,
     WebsocketSettings,
 };
+use crate::ip::{Scope, scope};
 use crate::model::{Hash256, Height, Network, NetworkByte};
 use crate::peer::wire::Endpoint;
 
@@ -242,6 +243,24 @@ impl Settings {
     pub fn has_explicit_data_folder(&self) -> bool {
         let folder = ["nisd.data", "nem.folder"].iter().find_map(|key| self.explicit.0.get(key));
         folder.is_some_and(|folder| !folder.contains("%h"))
+    }
+
+    /// Returns whether `nem.host` names the host to announce: a name, or an address of more than this machine.
+    pub fn announces_host(&self) -> bool {
+        let host = Endpoint::http(self.node.host.as_str(), 0);
+        host.host != "localhost" && host.address().is_none_or(|address| scope(address) > Scope::Loopback)
+    }
+
+    /// Returns the least scope of the addresses that peers may have unless they are listed. On a public network nobody
+    /// makes this node call an address that is not part of the internet.
+    pub fn peer_scope(&self) -> Scope {
+        if is_known(&self.network.name) {
+            Scope::Global
+        } else if self.peers.loopback {
+            Scope::Loopback
+        } else {
+            Scope::Private
+        }
     }
 
     /// Returns the peers whose keys are known at startup. The built-in ones are left out if the operator names other

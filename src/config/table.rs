@@ -366,6 +366,8 @@ settings! {
                 "Maximum accounts that harvest on this node";
             hosts: Vec<Endpoint> = "nisd.peers", ENDPOINTS, default "",
                 live "Initial peers (--peer), in addition to those of peers-config_NETWORK.json beside the configuration file. Without that file and this setting, mainnet and testnet use NIS1's built-in peers. The key of each is pinned when it first answers";
+            loopback: bool = "nisd.loopbackPeers", BOOLEAN, default "false",
+                "Whether peers of a private network may be at loopback addresses without being listed in nisd.peers or the peers file: for networks on one machine. Otherwise a stranger could make this node call services of this machine. Has no effect on mainnet, testnet and mijinnet";
             checkpoint: Option<Checkpoint> = "nisd.trustBelow", CHECKPOINT, default "",
                 "Trusted checkpoint (--trust-below): while this node is far behind, it imports no blocks of peers unless they lead to this block, and verifies no signatures and proofs below it";
             announced_version: Version = "nisd.announcedVersion", VERSION, default "0.6.102",

@@ -29,8 +29,8 @@ const HEADER: &str = "\
 ";
 /// Comment before the setting that keeps other machines away from demo keys.
 const DEMO_HEADER: &str = "
-# The keys are publicly known demo keys, so only this machine can reach the node. The value * allows others. No rate
-# limits the requests of this machine.
+# The keys are publicly known demo keys, so only this machine can reach the node, its peers are on this machine, and no rate
+# limits its requests. The values * and false, and true for the last one, are for other machines.
 ";
 /// Comment between the settings of the network and those of the node.
 const NODE_HEADER: &str = "
@@ -184,7 +184,7 @@ fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String>
     text.push('\n');
     if is_demo(Role::Harvester, harvester) {
         text.push_str(DEMO_HEADER);
-        text.push_str("nisd.bindAddress = localhost\nnem.useDosFilter = false\n");
+        text.push_str("nisd.bindAddress = localhost\nnisd.loopbackPeers = true\nnem.useDosFilter = false\n");
     }
     text
 }

@@ -54,7 +54,7 @@ use crate::net::SharedBytesCounter;
 use crate::net::http::Request;
 use crate::net::service::{Client, ConnectionId, Effects, Event, ListenerId, LoopTime, Progress, Service};
 use crate::peer::chain_comparison::far_ahead;
-use crate::peer::{Manager, PeerSettings, SavedPeers, wire};
+use crate::peer::{IpDetection, Manager, PeerSettings, SavedPeers, wire};
 use crate::store::{SnapshotCache, Store, StoreError, tip};
 use crate::websocket_api::{self, Broker};
 
@@ -378,7 +378,8 @@ fn peer_settings(settings: &Settings, known: Vec<PreTrustedPeer>) -> PeerSetting
         time_sync_node_limit: peers.time_sync_node_limit,
         format: if peers.binary_transport { Format::Binary } else { Format::Json },
         uses_network_time: peers.use_network_time,
-        ip_detection: peers.ip_detection,
+        ip_detection: if settings.announces_host() { IpDetection::Disabled } else { peers.ip_detection },
+        least_scope: settings.peer_scope(),
         chain: settings.network.chain.clone(),
         far_ahead: far_ahead(&settings.network.chain),
         checkpoint: peers.checkpoint,

@@ -126,12 +126,14 @@ impl Node<'_> {
             (BlockOrigin::Harvested(_), _) => {}
             (BlockOrigin::Pulled(node), outcome) => peers.on_blocks_validated(node, verdict(outcome), now),
             (BlockOrigin::Pushed(block), Outcome::Result(result)) => {
-                peers.record_push(&block.by, (*result).into(), now);
+                peers.record_pushed_block(&block.by, (*result).into(), now);
             }
             (BlockOrigin::Pushed(block), Outcome::TooDeep) => {
-                peers.record_push(&block.by, ValidationOutcome::Neutral, now);
+                peers.record_pushed_block(&block.by, ValidationOutcome::Neutral, now);
             }
-            (BlockOrigin::Pushed(block), _) => peers.record_push(&block.by, ValidationOutcome::Harmful, now),
+            (BlockOrigin::Pushed(block), _) => {
+                peers.record_pushed_block(&block.by, ValidationOutcome::Harmful, now);
+            }
         }
     }
 }

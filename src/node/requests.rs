@@ -138,7 +138,7 @@ impl Node<'_> {
         let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: present.network };
         match (block_processor.push(block, *pusher, &chain, is_joined)?, peers) {
             (PushOutcome::NotBooted, _) => return Err(ApiError::NOT_BOOTED),
-            (PushOutcome::Rejected(result), Some(peers)) => peers.record_push(pusher, result.into(), present),
+            (PushOutcome::Rejected(result), Some(peers)) => peers.record_pushed_block(pusher, result.into(), present),
             (PushOutcome::Rejected(_) | PushOutcome::Queued | PushOutcome::Ignored, _) => {}
         }
         Ok(())

@@ -10,9 +10,13 @@
 //! has been unreachable for [`MOVE_DELAY`], and counts as unknown at its new endpoint.
 //!
 //! **Limits.** An unknown peer fills a slot only by answering at an address of its own. The table is limited in all,
-//! per address and per network ([`Limits`]). When it is full, a failed peer is evicted for one that answers; an active
-//! peer is never evicted. Private addresses share one limit whatever their network, since one machine may run a whole
-//! network of nodes. A slot takes a description and about 300 bytes.
+//! per address and per network ([`Limits`]); when an address or a network is full, only a failed peer of it is evicted.
+//! Private addresses share one limit whatever their network, since one machine may run a whole network of nodes.
+//!
+//! Half of the slots are for *proven* peers: those that have delivered a block, or have answered for [`PROVEN_AFTER`]. In
+//! each half, a newcomer gets in, and the peer that gives way is one of the network that holds most ([`Quota`]). So those
+//! that come in great numbers evict each other. Listed peers are never evicted. A slot takes a description and about 500
+//! bytes.
 //!
 //! **Backoff.** A failed peer is not contacted for a minute, doubling with each further failure up to an hour. NIS1
 //! backs off for one to two hours at once, so a restarted node is lost for that long, and nodes that are started
@@ -21,16 +25,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::LimitUsage;
 use super::io::{Reply, StoreUnreadable, backoff};
 use super::wire::{AnswerError, ErrorBody, NodeInfo};
 use crate::codec::{Context, Format};
-use crate::ip::{network, site};
+use crate::ip::{Scope, network, scope, site};
 use crate::model::{Address, Height};
 use crate::net::fetch::{FetchError, FetchResponse, Response};
+use crate::quota::{Owner, Quota};
 
 /// Backoff after the first failure.
 pub const FIRST_BACKOFF: Duration = Duration::from_secs(60);
@@ -47,6 +52,12 @@ pub const MOVE_DELAY: Duration = Duration::from_secs(60);
 pub const RECHECK_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// Time since its last sign of life, or since the start, after which an active peer that is not selected gets one.
 pub const SIGN_OF_LIFE_INTERVAL: Duration = Duration::from_secs(4 * 60);
+/// Time since its last valid message after which an active peer is pinged: one that is gone is noticed within a minute.
+pub const PING_AFTER: Duration = Duration::from_secs(45);
+/// Maximum number of peers of one network that are pinged at once, as long as there are others.
+const MAX_PINGS_PER_NETWORK: usize = 2;
+/// Time for which a peer must answer, without failing twice in a row, to be proven.
+pub const PROVEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum number of dropped peers that are remembered.
 pub const MAX_DROPPED: usize = 50;
 /// Maximum number of characters of a failure reason, and of a peer's text that is kept or logged.
@@ -57,6 +68,8 @@ pub const MAX_REASON: usize = 128;
 pub struct Limits {
     /// Peers in all, including pre-trusted ones.
     pub nodes: usize,
+    /// Peers that are neither proven nor pre-trusted.
+    pub unproven: usize,
     /// Peers per IPv4 address or IPv6 /64, the usual share of one host.
     pub per_address: usize,
     /// Peers per IPv4 /24 or IPv6 /48, the usual share of one site.
@@ -67,7 +80,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 1_000, per_address: 8, per_network: 16, private: 250 }
+        Limits { nodes: 1_000, unproven: 500, per_address: 8, per_network: 16, private: 250 }
     }
 }
 
@@ -192,6 +205,10 @@ pub struct PeerEntry {
     pub last_contact: Option<Duration>,
     /// Time of the last introduction at its known endpoint, since the start of this node.
     introduced_at: Option<Duration>,
+    /// Time since which it has answered without failing twice in a row.
+    answers_since: Option<Duration>,
+    /// Time of the last ping, since the start of this node.
+    pinged_at: Duration,
     /// Time of the last sign of life sent to it, since the start of this node; zero if none.
     pub sign_sent_at: Duration,
     /// Last failure, with at most [`MAX_REASON`] characters of its reason; successes do not reset it.
@@ -229,8 +246,9 @@ pub struct PeerEntry {
 impl PeerEntry {
     /// Creates the entry of a peer that has just introduced itself at an endpoint that was not known.
     fn new_introduced(info: NodeInfo, ip: IpAddr, now: Duration) -> PeerEntry {
-        let (last_contact, introduced_at) = (Some(now), Some(now));
-        PeerEntry { ip: Some(ip), last_contact, introduced_at, ..PeerEntry::new(info, State::Active) }
+        let mut entry = PeerEntry { ip: Some(ip), introduced_at: Some(now), ..PeerEntry::new(info, State::Active) };
+        entry.set_active(now);
+        entry
     }
 
     fn new(info: NodeInfo, state: State) -> PeerEntry {
@@ -243,6 +261,8 @@ impl PeerEntry {
             is_pre_trusted: false,
             last_contact: None,
             introduced_at: None,
+            answers_since: None,
+            pinged_at: Duration::ZERO,
             sign_sent_at: Duration::ZERO,
             last_failure: None,
             failures: 0,
@@ -272,11 +292,6 @@ impl PeerEntry {
         self.sync_failures = self.sync_failures.saturating_add(1);
     }
 
-    /// Records that it has delivered a block that was valid and new.
-    pub fn record_delivery(&mut self) {
-        (self.has_delivered, self.sync_failures) = (true, 0);
-    }
-
     /// Returns the time of the next retry, if the last contact failed.
     pub fn retry_at(&self) -> Option<Duration> {
         self.state.has_failed().then_some(self.retry_at)
@@ -291,9 +306,16 @@ impl PeerEntry {
         }
     }
 
+    /// Returns whether it has delivered a block or has answered for [`PROVEN_AFTER`].
+    pub fn is_proven(&self) -> bool {
+        let answered = self.last_contact.zip(self.answers_since).map(|(last, since)| last.saturating_sub(since));
+        self.has_delivered || answered.is_some_and(|time| time >= PROVEN_AFTER)
+    }
+
     fn set_active(&mut self, now: Duration) {
         self.state = State::Active;
         self.last_contact = Some(now);
+        self.answers_since = self.answers_since.or(Some(now));
         self.failures = 0;
         self.failing_since = None;
         self.unreachable_at = None;
@@ -305,6 +327,9 @@ impl PeerEntry {
         let reason = reason.chars().take(MAX_REASON).collect();
         self.last_failure = Some(LastFailure { at: now, error: PeerError { kind, reason } });
         self.retry_at = now + backoff(FIRST_BACKOFF, self.failures, MAX_BACKOFF);
+        if self.failures > 0 {
+            self.answers_since = None;
+        }
         self.failures = self.failures.saturating_add(1);
         self.failing_since.get_or_insert(now);
         self.unreachable_at = None;
@@ -333,7 +358,7 @@ pub struct Dropped {
 pub enum DropReason {
     /// It did not answer for a long time.
     Unresponsive,
-    /// It had failed and was evicted for another peer.
+    /// Another peer needed its slot.
     Evicted,
     /// It was unreachable and has moved.
     Moved,
@@ -361,18 +386,9 @@ enum Group {
     Private,
 }
 
-/// Returns whether an address is private, link-local or loopback.
+/// Returns whether an address is not part of the internet.
 pub fn is_private(ip: IpAddr) -> bool {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback() || ip.is_unicast_link_local(),
-    }
-}
-
-/// Returns whether an address is a unicast address of a host.
-pub fn is_unicast(ip: IpAddr) -> bool {
-    let ip = ip.to_canonical();
-    !ip.is_unspecified() && !ip.is_multicast() && ip != IpAddr::V4(Ipv4Addr::BROADCAST)
+    scope(ip) < Scope::Global
 }
 
 /// Returns the first address of a host's share: the IPv4 address or the IPv6 /64.
@@ -388,6 +404,14 @@ impl Group {
             false => [Some(Group::Host(host(ip))), Some(Group::Network(site(ip)))],
         };
         groups.into_iter().flatten()
+    }
+
+    fn contains(self, ip: IpAddr) -> bool {
+        match self {
+            Group::Host(first) => host(ip) == first,
+            Group::Network(first) => site(ip) == first,
+            Group::Private => is_private(ip),
+        }
     }
 
     fn limit(self, limits: &Limits) -> usize {
@@ -407,8 +431,9 @@ pub struct PeerTable {
     entries: BTreeMap<Address, PeerEntry>,
     /// The operator's list, which may contain this node.
     pre_trusted: BTreeSet<Address>,
-    /// Number of peers per group, without pre-trusted ones.
-    groups: BTreeMap<Group, usize>,
+    /// The peers with a known address that are not pre-trusted: the unproven and the proven ones.
+    unproven: Quota<Address>,
+    proven: Quota<Address>,
     dropped: VecDeque<Dropped>,
 }
 
@@ -420,7 +445,8 @@ impl PeerTable {
             limits,
             entries: BTreeMap::new(),
             pre_trusted: BTreeSet::new(),
-            groups: BTreeMap::new(),
+            unproven: Quota::default(),
+            proven: Quota::default(),
             dropped: VecDeque::new(),
         }
     }
@@ -431,23 +457,21 @@ impl PeerTable {
     }
 
     /// Adds a pre-trusted peer, which counts towards [`Limits::nodes`] only. This node may be listed, but is not added.
-    pub fn add_pre_trusted(&mut self, node: Address, info: NodeInfo) -> Result<(), AddError> {
+    pub fn add_pre_trusted(&mut self, node: Address, info: NodeInfo, now: Duration) -> Result<(), AddError> {
         if node == self.local {
             self.pre_trusted.insert(node);
             return Ok(());
         }
         if let Some(known) = self.entries.get_mut(&node) {
-            if !known.is_pre_trusted {
-                known.is_pre_trusted = true;
-                let ip = known.ip;
-                self.leave_groups(ip);
-            }
-        } else if self.entries.len() >= self.limits.nodes {
+            known.is_pre_trusted = true;
+        } else if self.pre_trusted.len() >= self.limits.nodes {
             return Err(AddError::Full);
         } else {
             self.entries.insert(node, PeerEntry { is_pre_trusted: true, ..PeerEntry::new(info, State::Untried) });
         }
         self.pre_trusted.insert(node);
+        self.update_quotas(node, now);
+        self.make_room(now);
         Ok(())
     }
 
@@ -459,11 +483,12 @@ impl PeerTable {
         if self.entries.len() >= self.limits.nodes {
             return Err(AddError::Full);
         }
+        let ip = ip.map(|ip| ip.to_canonical());
         if let Some(ip) = ip {
             self.reserve_slot(node, ip, Duration::ZERO)?;
         }
-        self.entries
-            .insert(node, PeerEntry { ip: ip.map(|ip| ip.to_canonical()), ..PeerEntry::new(info, State::Untried) });
+        self.entries.insert(node, PeerEntry { ip, ..PeerEntry::new(info, State::Untried) });
+        self.update_quotas(node, Duration::ZERO);
         Ok(())
     }
 
@@ -487,7 +512,9 @@ impl PeerTable {
             Some(known) => (known.info, known.ip) = (info, Some(ip)),
             None => drop(self.entries.insert(node, PeerEntry::new_introduced(info, ip, now))),
         }
-        Ok(())
+        self.update_quotas(node, now);
+        self.make_room(now);
+        if self.entries.contains_key(&node) { Ok(()) } else { Err(AddError::Full) }
     }
 
     /// Records that an unreachable peer introduced itself at another endpoint, at `ip`. All former data are dropped.
@@ -497,6 +524,8 @@ impl PeerTable {
         if let Some(former) = self.entries.insert(node, PeerEntry::new_introduced(info, ip, now)) {
             self.note_dropped(Dropped { address: node, node: former, at: now, reason: DropReason::Moved });
         }
+        self.update_quotas(node, now);
+        self.make_room(now);
         Ok(())
     }
 
@@ -542,14 +571,39 @@ impl PeerTable {
         let Some(known) = self.entries.get_mut(node).filter(|known| known.last_contact.is_some()) else { return false };
         let is_back = known.state != State::Active;
         known.set_active(now);
+        self.update_quotas(*node, now);
         is_back
+    }
+
+    /// Records that a peer has delivered a block that was valid and new.
+    pub fn record_delivery(&mut self, node: &Address, now: Duration) {
+        if let Some(node) = self.entries.get_mut(node) {
+            (node.has_delivered, node.sync_failures) = (true, 0);
+        }
+        self.update_quotas(*node, now);
     }
 
     /// Records a failed contact. Ignores unknown peers.
     pub fn record_failure(&mut self, node: &Address, error: PeerError, now: Duration) {
-        if let Some(node) = self.entries.get_mut(node) {
-            node.set_failed(error, now);
+        if let Some(known) = self.entries.get_mut(node) {
+            known.set_failed(error, now);
+            self.update_quotas(*node, now);
+            self.make_room(now);
         }
+    }
+
+    /// Returns at most `most` active peers that have sent nothing valid for [`PING_AFTER`], and records their pings.
+    pub fn due_for_ping(&mut self, now: Duration, most: usize) -> Vec<Address> {
+        let silent_since = |node: &PeerEntry| node.last_contact.filter(|_| node.state == State::Active);
+        let due = self.in_due_order(
+            |node| silent_since(node).filter(|last| node.pinged_at.max(*last) + PING_AFTER <= now),
+            most,
+            MAX_PINGS_PER_NETWORK,
+        );
+        for node in &due {
+            self.entries.get_mut(node).into_iter().for_each(|node| node.pinged_at = now);
+        }
+        due
     }
 
     /// Returns whether a peer may be contacted: it is not this node, and is unknown or not backed off.
@@ -661,19 +715,27 @@ impl PeerTable {
     }
 
     /// Returns the usage of the table, and of the fullest group of each kind.
-    pub fn usage(&self) -> [LimitUsage; 5] {
+    pub fn usage(&self) -> [LimitUsage; 6] {
+        let mut groups = BTreeMap::<Group, usize>::new();
+        self.addresses().flat_map(|(_, ip)| Group::of(ip)).for_each(|group| *groups.entry(group).or_default() += 1);
         let fullest = |is_one: fn(&Group) -> bool| {
-            let counts = self.groups.iter().filter(|(group, _)| is_one(group)).map(|(_, count)| *count);
-            counts.max().unwrap_or(0)
+            groups.iter().filter(|(group, _)| is_one(group)).map(|(_, count)| *count).max().unwrap_or(0)
         };
-        let Limits { nodes, per_address, per_network, private } = self.limits;
+        let Limits { nodes, unproven, per_address, per_network, private } = self.limits;
         [
             LimitUsage::new("known peers", self.entries.len(), nodes),
+            LimitUsage::new("unproven peers", self.unproven.len(), unproven),
             LimitUsage::new("peers of one address", fullest(|group| matches!(group, Group::Host(_))), per_address),
             LimitUsage::new("peers of one network", fullest(|group| matches!(group, Group::Network(_))), per_network),
             LimitUsage::new("peers of private networks", fullest(|group| matches!(group, Group::Private)), private),
             LimitUsage::new("dropped peers", self.dropped.len(), MAX_DROPPED),
         ]
+    }
+
+    /// Returns the known addresses of peers that are not pre-trusted.
+    fn addresses(&self) -> impl Iterator<Item = (&Address, IpAddr)> {
+        let others = self.entries.iter().filter(|(_, node)| !node.is_pre_trusted);
+        others.filter_map(|(address, node)| Some((address, node.ip?)))
     }
 
     /// Returns the operator's list, which may contain this node.
@@ -696,51 +758,62 @@ impl PeerTable {
         self.dropped.iter()
     }
 
-    /// Counts a peer towards the groups of its address; evicts a peer if one is full.
+    /// Checks that the groups of an address have a slot for a peer; evicts a failed peer if one is full. Linear in the
+    /// table.
     fn reserve_slot(&mut self, node: Address, ip: IpAddr, now: Duration) -> Result<(), AddError> {
         if node == self.local {
             return Err(AddError::Local);
         }
-        let former = match self.entries.get(&node) {
-            Some(known) if known.is_pre_trusted || known.ip == Some(ip) => return Ok(()),
-            known => known.and_then(|known| known.ip),
-        };
-        // At most one peer is evicted: an eviction from a host also frees a slot of its network and of the table.
+        if self.entries.get(&node).is_some_and(|known| known.is_pre_trusted || known.ip == Some(ip)) {
+            return Ok(());
+        }
+        // At most one peer is evicted: an eviction from a host also frees a slot of its network.
         for group in Group::of(ip) {
-            let stays = former.is_some_and(|former| Group::of(former).any(|other| other == group));
-            let count = self.groups.get(&group).copied().unwrap_or(0);
-            if count >= group.limit(&self.limits) && !stays {
-                self.evict(Some(group), now).ok_or(AddError::SubnetFull)?;
+            let is_other = |(other, ip): &(&Address, IpAddr)| **other != node && group.contains(*ip);
+            let others: Vec<_> = self.addresses().filter(is_other).map(|(other, _)| *other).collect();
+            if others.len() >= group.limit(&self.limits) {
+                let failed = others.into_iter().filter_map(|other| Some((other, self.entries.get(&other)?)));
+                let failed = failed.filter(|(_, node)| node.state.is_backed_off());
+                let (longest, _) = failed.min_by_key(|(_, node)| node.last_contact).ok_or(AddError::SubnetFull)?;
+                self.drop_peer(longest, DropReason::Evicted, now);
             }
         }
-        if self.entries.len() >= self.limits.nodes && !self.entries.contains_key(&node) {
-            self.evict(None, now).ok_or(AddError::Full)?;
-        }
-        self.leave_groups(former);
-        Group::of(ip).for_each(|group| *self.groups.entry(group).or_default() += 1);
         Ok(())
     }
 
-    /// Drops the failed peer that answered longest ago, of a group if given. Linear in the table.
-    fn evict(&mut self, group: Option<Group>, now: Duration) -> Option<()> {
-        let belongs = |ip: Option<IpAddr>| {
-            group.is_none_or(|group| ip.is_some_and(|ip| Group::of(ip).any(|other| other == group)))
+    /// Updates the quotas after a change of a peer.
+    fn update_quotas(&mut self, address: Address, now: Duration) {
+        let node = self.entries.get(&address).filter(|node| !node.is_pre_trusted);
+        let held = node.and_then(|node| Some((node.ip?, node.is_proven(), node.last_contact.unwrap_or_default())));
+        let Some((ip, is_proven, last_contact)) = held else {
+            self.unproven.release(address, now);
+            self.proven.release(address, now);
+            return;
         };
-        let (victim, _) = self
-            .entries
-            .iter()
-            .filter(|(_, node)| !node.is_pre_trusted && node.state.is_backed_off() && belongs(node.ip))
-            .min_by_key(|(_, node)| node.last_contact)?;
-        self.drop_peer(*victim, DropReason::Evicted, now);
-        Some(())
+        let (unproven, proven) = (&mut self.unproven, &mut self.proven);
+        let (holder, other) = if is_proven { (proven, unproven) } else { (unproven, proven) };
+        holder.hold(address, Owner::at(ip, 64), 1, last_contact);
+        other.release(address, now);
+    }
+
+    /// Drops the peers that give way while there are too many.
+    fn make_room(&mut self, now: Duration) {
+        loop {
+            let is_crowded = self.unproven.len() > self.limits.unproven;
+            let first = match (is_crowded, self.entries.len() > self.limits.nodes) {
+                (true, _) => self.unproven.gives_way(),
+                (false, true) => self.proven.gives_way().or_else(|| self.unproven.gives_way()),
+                (false, false) => return,
+            };
+            let Some((_, first)) = first else { return };
+            self.drop_peer(first, DropReason::Evicted, now);
+        }
     }
 
     /// Removes a peer from the table.
     pub fn remove(&mut self, node: &Address) -> Option<PeerEntry> {
         let known = self.entries.remove(node)?;
-        if !known.is_pre_trusted {
-            self.leave_groups(known.ip);
-        }
+        self.update_quotas(*node, known.last_contact.unwrap_or_default());
         Some(known)
     }
 
@@ -760,17 +833,6 @@ impl PeerTable {
             self.dropped.pop_front();
         }
         self.dropped.push_back(dropped);
-    }
-
-    fn leave_groups(&mut self, ip: Option<IpAddr>) {
-        for group in ip.into_iter().flat_map(Group::of) {
-            if let Some(count) = self.groups.get_mut(&group) {
-                *count = count.saturating_sub(1);
-                if *count == 0 {
-                    self.groups.remove(&group);
-                }
-            }
-        }
     }
 }
 

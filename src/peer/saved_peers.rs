@@ -344,6 +344,8 @@ mod tests {
         for (behaviour, seen) in [(Behaviour::Good, "30.0.0.1"), (Behaviour::Unreachable, "69.199.8.1")] {
             let mut scene = Scene::new(settings(&[]), 1);
             scene.simulated_peers[0].behaviour = behaviour.clone();
+            scene.simulated_peers[0].sees = "30.0.0.1";
+            scene.relay(LOCAL, Endpoint::http("30.0.0.1", 7890));
             scene.manager.add_saved_peers(&[peer(0, 5)]);
             scene.run_seconds(1);
             assert_eq!(
@@ -351,6 +353,7 @@ mod tests {
                 (Some(&0), true),
                 "{behaviour:?}"
             );
+            scene.run_seconds(20);
             assert_eq!(scene.manager.local.endpoint.host, seen, "{behaviour:?}");
         }
         // A pre-trusted peer is waited for as usual.

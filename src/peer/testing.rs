@@ -15,6 +15,7 @@ use super::wire::{
 };
 use crate::codec::{Context, Format, Writable};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
+use crate::ip::Scope;
 use crate::mempool::ShortId;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
@@ -171,7 +172,7 @@ pub struct SimulatedPeer {
     pub chain: Vec<Hash256>,
     /// Offset of its clock in milliseconds.
     pub ahead: i64,
-    /// Host at which it sees this node.
+    /// Host at which it sees this node: at first the one that this node has.
     pub sees: &'static str,
     /// Description that it reports instead of the true one.
     pub reported_info: Option<NodeInfo>,
@@ -192,7 +193,7 @@ impl SimulatedPeer {
             hashes: Vec::new(),
             chain: Vec::new(),
             ahead: 0,
-            sees: "30.0.0.1",
+            sees: "69.199.8.1",
             reported_info: None,
         }
     }
@@ -239,6 +240,7 @@ pub fn settings(known: &[usize]) -> PeerSettings {
         format: FORMAT,
         uses_network_time: true,
         ip_detection: IpDetection::Required,
+        least_scope: Scope::Global,
         chain: ChainParameters::after_all_forks(),
         far_ahead: 240,
         checkpoint: None,

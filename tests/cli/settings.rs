@@ -7,6 +7,7 @@ use nisd::clock::ClockMode;
 use nisd::config::{
     Bind, BlocksNewBody, ConfigError, IpDetection, NemesisSource, Override, PeersFile, Settings, build, load,
 };
+use nisd::ip::Scope;
 use nisd::model::address::NetworkByte;
 use nisd::model::network::Forks;
 use nisd::model::units::Amount;
@@ -207,6 +208,36 @@ fn peer_settings_default_to_those_of_nis1() {
     assert_eq!(settings.listed_peers().unwrap().nodes, [], "the operator names other nodes");
     let alone = file("nem.network = testnet").unwrap();
     assert_eq!(alone.listed_peers().unwrap(), known);
+}
+
+#[test]
+fn the_scope_of_peers_follows_the_network() {
+    for (text, scope) in [
+        ("", Scope::Global),
+        ("nem.network = testnet\nnisd.loopbackPeers = true", Scope::Global),
+        (DEVNET, Scope::Private),
+        (&format!("{DEVNET}\nnisd.loopbackPeers = true"), Scope::Loopback),
+    ] {
+        assert_eq!(file(text).unwrap().peer_scope(), scope, "{text}");
+    }
+}
+
+#[test]
+fn a_host_is_announced_only_if_it_is_of_more_than_this_machine() {
+    for (host, is_announced) in [
+        ("127.0.0.1", false),
+        ("127.1.2.3", false),
+        ("::1", false),
+        ("localhost", false),
+        ("0.0.0.0", false),
+        ("192.168.1.5", true),
+        ("9.9.9.9", true),
+        ("node.example", true),
+        ("2a01::1", true),
+    ] {
+        assert_eq!(file(&format!("nem.host = {host}")).unwrap().announces_host(), is_announced, "{host}");
+    }
+    assert!(!file("").unwrap().announces_host());
 }
 
 #[test]

@@ -234,7 +234,8 @@ pub fn compare(
     let signer = AnswerSigner(KeyPair::new(&PrivateKey::from_seed(&[1; 32])));
     let (format, challenge, key) = (Format::Binary, AnswerSigner::CHALLENGE, signer.0.public());
     let context = AnswerContext { format, context: Context::of(network), challenge, key };
-    let (mut comparison, mut query) = ChainComparison::begin(u64::MAX, Downloads::Proven, network.chain.max_transactions);
+    let (mut comparison, mut query) =
+        ChainComparison::begin(u64::MAX, Downloads::Proven, network.chain.max_transactions);
     let outcome = loop {
         match comparison.on_answer(answer(&query, &signer), &context, own, &network.chain).unwrap() {
             Ok(next) => query = next,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::http::receive_request;
 use mio::{Events, Poll};
+use nisd::ip::Scope;
 use nisd::net::fetch::{
     Endpoint, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, FetchStats, Fetcher, Method, Response,
 };
@@ -120,6 +121,7 @@ impl Driver {
 fn get(endpoint: &Endpoint) -> FetchRequest {
     FetchRequest {
         endpoint: endpoint.clone(),
+        least_scope: Scope::Loopback,
         method: Method::Get,
         target: "/chain/height".to_owned(),
         media_type: "application/json",

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::common::{Random, print_notice, recorded};
 use crate::recorded::peer_recording::{Call, Recording, read};
 use nisd::codec::{Context, Format};
+use nisd::ip::Scope;
 use nisd::model::{Address, Hash256, Height, Timestamp};
 use nisd::net::fetch::{self, FetchError, FetchId, FetchRequest, FetchResponse, Response};
 use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
@@ -185,6 +186,7 @@ impl Replay {
             format: FORMAT,
             uses_network_time: true,
             ip_detection: IpDetection::Required,
+            least_scope: Scope::Loopback,
             chain: network.chain.clone(),
             context,
             pre_trusted: known,

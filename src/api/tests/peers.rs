@@ -9,6 +9,7 @@ use super::scene::*;
 use crate::api::{Api, NodeStatus, Settings};
 use crate::codec::{Context, Format};
 use crate::crypto::{KeyPair, PrivateKey, Signature};
+use crate::ip::Scope;
 use crate::model::Transaction;
 use crate::model::network::ChainParameters;
 use crate::net::http::Response;
@@ -51,6 +52,16 @@ fn the_request_history_lists_only_authorised_requests_of_known_routes() {
     assert_eq!(reported, json!({ "outstanding": [own], "most-recent": latest }));
     let none = json!({ "outstanding": [], "most-recent": [] });
     assert_eq!(said(&mut api, "GET /debug/connections/outgoing", [127, 0, 0, 1]), none);
+}
+
+#[test]
+fn the_request_history_is_shown_only_to_local_clients() {
+    let (scene, mut api) = (Scene::new(), Api::new(settings()));
+    for direction in ["incoming", "outgoing"] {
+        let line = format!("GET /debug/connections/{direction}");
+        let mut status = |from| TestRequest::new(&line).from(from).send_to(&mut api, &scene).status;
+        assert_eq!([status([127, 0, 0, 1]), status([10, 0, 0, 1])], [200, 401], "{direction}");
+    }
 }
 
 #[test]
@@ -203,6 +214,7 @@ fn peers(known: Vec<PreTrustedPeer>) -> Manager {
         format: Format::Binary,
         uses_network_time: true,
         ip_detection: IpDetection::Disabled,
+        least_scope: Scope::Loopback,
         chain: ChainParameters::after_all_forks(),
         far_ahead: 240,
         checkpoint: None,

@@ -20,6 +20,7 @@ use slab::Slab;
 use super::names::{Names, Resolution};
 use super::response::{CompleteResponse, ResponseReader};
 use super::{Endpoint, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, Response, request_head};
+use crate::ip::{Scope, scope};
 use crate::net::socket::{Readiness, SHORT_IS_EXHAUSTED};
 
 /// Addresses of a host to try for one request.
@@ -413,7 +414,13 @@ impl Fetcher {
             Ok(addresses) => {
                 let port = connection.host.port;
                 let good = self.hosts.get(&connection.host).and_then(|host| host.good_address);
-                let mut addresses: Vec<_> = addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
+                let request = connection.request.and_then(|id| self.requests.get(&id));
+                let least = request.map_or(Scope::Global, |request| request.request.least_scope);
+                let in_scope = addresses.iter().filter(|address| scope(**address) >= least);
+                let mut addresses: Vec<_> = in_scope.map(|address| SocketAddr::new(*address, port)).collect();
+                if addresses.is_empty() {
+                    return self.fail(slot, FetchError::OutOfScope(least), now);
+                }
                 addresses.sort_by_key(|address| good != Some(*address));
                 addresses.truncate(MAX_ADDRESSES);
                 connection.stage = Stage::Connecting { addresses: addresses.into() };

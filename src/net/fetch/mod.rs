@@ -23,6 +23,8 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
+use crate::ip::Scope;
+
 /// Id of a request to another server, chosen by its sender. Not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FetchId(pub u64);
@@ -41,6 +43,8 @@ pub enum Method {
 pub struct FetchRequest {
     /// The server.
     pub endpoint: Endpoint,
+    /// Only addresses that reach at least this far are connected to, whatever the host's name resolves to.
+    pub least_scope: Scope,
     /// The method.
     pub method: Method,
     /// Encoded path and query.
@@ -83,6 +87,9 @@ pub enum FetchError {
     /// The host name is unknown or cannot be resolved.
     #[error("the host cannot be resolved: {0}")]
     UnknownHost(String),
+    /// None of its addresses has the required scope.
+    #[error("the host has no address that is {0}")]
+    OutOfScope(Scope),
     /// No connection could be made.
     #[error("cannot connect: {0}")]
     Unreachable(io::Error),

@@ -1,30 +1,43 @@
 //! Joining the network: detection of this node's public address, and return to saved peers.
 //!
-//! Before joining, the first valid answer counts; afterwards, the most frequent one. Only the host is taken from an
-//! answer, and only if it is an IP address. If an answer is required and none arrives, the node keeps querying the
-//! pre-trusted peers. Saved peers are queried too, but not waited for.
+//! **Own address.** What others report decides nothing. Listed peers are asked; only if none of them answers, others are,
+//! and these count once for each network. The node announces a reported address only after it has reached itself there:
+//! the answer to its own challenge is signed with its own key. The most frequent address is tried first. If none leads
+//! here, or if the present one is reported as often, the node keeps what it has: so also behind a router that does not
+//! pass on connections from inside, where the operator sets `nem.host`. Then nobody is asked at all.
+//!
+//! The node joins the network with the first valid answer, whoever sends it. If an answer is required and none arrives,
+//! the node keeps querying the listed peers. Saved peers are queried too, but not waited for.
 //!
 //! After a restart, a node returns to the network: it contacts the saved peers, and suspends harvesting until one of the
 //! known peers has answered at its known endpoint. Otherwise it would extend a chain of its own until peers find it.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use super::probes::{Probe, ProbeReason};
-use super::requests::{FanOut, RequestKind};
+use super::requests::{Completed, FanOut, RequestKind};
 use super::{IpDetection, Manager, Phase};
+use crate::ip::{Scope, scope, site};
 use crate::model::{Address, Timestamp};
 use crate::net::fetch::FetchResponse;
-use crate::peer::io::{Now, Reply, backoff};
+use crate::peer::io::{Now, RandomSource, Reply, backoff};
 use crate::peer::peer_table::PeerEntry;
 use crate::peer::saved_peers::{MAX_SAVED, SavedPeer};
 use crate::peer::schedule::{Schedule, Task};
-use crate::peer::wire::{Endpoint, Message};
+use crate::peer::wire::{Endpoint, Message, NodeInfo, Query};
 
 /// Backoff after the first round without an answer; doubles with each further one.
 pub const FIRST_BACKOFF: Duration = Duration::from_secs(5);
 /// Maximum backoff.
 pub const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// Maximum number of listed peers that are asked for this node's address at once.
+const MAX_REPORTERS: usize = 16;
+/// Maximum number of reported addresses at which a node looks for itself.
+const MAX_TRIED: usize = 3;
 
 /// Maximum time for which a node that knew peers does not harvest if none of them answers.
 pub const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -92,13 +105,15 @@ impl Manager {
     }
 
     /// Processes an answer before joining, or the failure of the request.
-    pub(super) fn on_first_address_reply(&mut self, reply: &Reply) {
-        let seen = self.read_seen_host(reply);
+    pub(super) fn on_first_address_reply(&mut self, completed: &Completed, reply: &Reply) {
+        let report = self.read_address_report(reply);
         let Phase::Joining(joining) = &mut self.phase else { return };
         let is_over = joining.answers.record(None).is_some();
-        if let Some(host) = seen {
-            self.set_own_host(host);
+        if let Some(report) = report {
             self.finish_joining();
+            if self.is_listed(&completed.endpoint) {
+                self.reach_itself(vec![report.host]);
+            }
         } else if is_over {
             self.on_no_address();
         }
@@ -117,7 +132,7 @@ impl Manager {
         joining.failures = joining.failures.saturating_add(1);
         log::warn!(
             "the network is not joined yet: no peer has reported this node's address; asking again in {} s. \
-             Set nis.ipDetectionMode = AutoOptional to join without it",
+             Set nem.host to it, or nis.ipDetectionMode = AutoOptional to join without it",
             rest.as_secs()
         );
     }
@@ -133,57 +148,110 @@ impl Manager {
         log::info!("joined the network as {}", self.local.endpoint);
     }
 
-    /// Queries this node's address.
+    /// Queries this node's address: listed peers first.
     pub(super) fn detect_address(&mut self) {
-        let endpoints: Vec<_> = self.select_peers().into_iter().map(|node| node.endpoint).collect();
-        self.addresses = FanOut::new(self.query_own_address(&endpoints, || RequestKind::Address));
+        let may_answer = |node: &&Address| self.table.may_be_contacted(node, self.now.monotonic);
+        let mut listed: Vec<_> = self.table.pre_trusted().iter().filter(may_answer).copied().collect();
+        self.random.choose(&mut listed, MAX_REPORTERS);
+        listed.truncate(MAX_REPORTERS);
+        let listed = self.infos(listed);
+        self.collect_reports(listed, true);
+    }
+
+    fn collect_reports(&mut self, peers: Vec<NodeInfo>, are_listed: bool) {
+        let endpoints: Vec<_> = peers.into_iter().map(|peer| peer.endpoint).collect();
+        let kind = if are_listed { || RequestKind::Address(true) } else { || RequestKind::Address(false) };
+        self.addresses = FanOut::new(self.query_own_address(&endpoints, kind));
         if self.addresses.is_over() {
-            self.end_task(Task::IpDetection, false);
+            self.on_reports(Vec::new(), are_listed);
         }
     }
 
     /// Processes an answer after joining, or the failure of the request.
-    pub(super) fn on_address_reply(&mut self, reply: &Reply) {
-        let seen = self.read_seen_host(reply);
-        let Some(received) = self.addresses.record(seen) else { return };
-        let is_heard = !received.is_empty();
-        if let Some(host) = most_frequent(&received, &self.local.endpoint.host) {
-            self.set_own_host(host);
+    pub(super) fn on_address_reply(&mut self, is_listed: bool, reply: &Reply) {
+        let report = self.read_address_report(reply);
+        if let Some(reports) = self.addresses.record(report) {
+            self.on_reports(reports, is_listed);
         }
-        self.end_task(Task::IpDetection, is_heard);
+    }
+
+    fn on_reports(&mut self, mut reports: Vec<AddressReport>, are_listed: bool) {
+        if reports.is_empty() && are_listed {
+            let others = self.select_peers();
+            return self.collect_reports(others, false);
+        }
+        self.end_task(Task::IpDetection, !reports.is_empty());
+        if !are_listed {
+            let mut networks = BTreeSet::new();
+            reports.retain(|report| networks.insert(site(report.by)));
+        }
+        let hosts = by_frequency(&reports, self.local.endpoint.address());
+        self.reach_itself(hosts);
     }
 
     /// Reads the host at which a peer sees this node.
-    fn read_seen_host(&self, reply: &Reply) -> Option<String> {
-        let FetchResponse { response, .. } = reply.as_ref().ok().filter(|reply| reply.response.status == 200)?;
+    fn read_address_report(&self, reply: &Reply) -> Option<AddressReport> {
+        let FetchResponse { response, from } = reply.as_ref().ok().filter(|reply| reply.response.status == 200)?;
         let seen: Endpoint = self.settings.format.read(&response.body, self.settings.context).ok()?;
-        seen.address().filter(|ip| !ip.is_unspecified() && !ip.is_multicast()).map(|_| seen.host)
+        let address = seen.address().filter(|address| scope(*address) > Scope::None)?;
+        Some(AddressReport { host: seen.host, address, by: *from })
     }
 
-    fn set_own_host(&mut self, host: String) {
-        let endpoint = Endpoint { host, ..self.local.endpoint.clone() };
-        if endpoint != self.local.endpoint {
-            log::info!("peers see this node at {endpoint}");
-            self.local.endpoint = endpoint;
+    /// Challenges this node at the first of these hosts; announces it if this node answers there, else tries the next one.
+    /// The present host ends the search.
+    fn reach_itself(&mut self, mut hosts: Vec<String>) {
+        if hosts.is_empty() {
+            return;
+        }
+        let endpoint = Endpoint { host: hosts.remove(0), ..self.local.endpoint.clone() };
+        if endpoint.address() != self.local.endpoint.address() {
+            let key = self.keys.public();
+            self.queue(&endpoint, Some(key), &Query::NodeInfo, RequestKind::OwnAddress(hosts));
+        }
+    }
+
+    /// Processes the answer to this node's challenge of itself.
+    pub(super) fn on_own_address_reply(&mut self, hosts: Vec<String>, completed: Completed, reply: Reply) {
+        let Completed { endpoint, .. } = &completed;
+        match self.read_answer::<NodeInfo>(&completed, reply) {
+            Ok(_) => {
+                log::info!("this node is at {endpoint}: it has reached itself there");
+                self.local.endpoint = completed.endpoint;
+                // Peers that verify signs of life by the address need a new one.
+                if let Phase::Running(schedule) = &mut self.phase {
+                    schedule.run_now(Task::Broadcast, self.now.monotonic);
+                }
+            }
+            Err(error) => {
+                log::info!(
+                    "peers report that this node is at {endpoint}, but it does not reach itself there ({error}); it \
+                     announces {}. Set nem.host if another host is right",
+                    self.local.endpoint
+                );
+                self.reach_itself(hosts);
+            }
         }
     }
 }
 
-/// Returns the most frequent host; of several, the present one if it is among them, otherwise the first.
-fn most_frequent(received: &[String], present: &str) -> Option<String> {
-    let ip = |host: &str| -> Option<IpAddr> { Endpoint::http(host, 1).address() };
-    let votes = |host: &String| received.iter().filter(|other| ip(other) == ip(host)).count();
-    let mut best: Option<(usize, &String)> = None;
-    for host in received {
-        let count = votes(host);
-        let is_better = best.is_none_or(|(most, _)| count > most);
-        let is_present = ip(host) == ip(present) && best.is_some_and(|(most, _)| count == most);
-        if is_better || is_present {
-            best = Some((count, host));
-        }
-    }
-    let (_, host) = best?;
-    Some(if ip(host) == ip(present) { present.to_owned() } else { host.clone() })
+/// This node's address, as another node reports it.
+#[derive(Debug)]
+pub struct AddressReport {
+    /// The address as it was written.
+    host: String,
+    address: IpAddr,
+    /// Address of the other node.
+    by: IpAddr,
+}
+
+/// Returns the reported hosts, each once, the most frequent first; of several, the present one, then in order of report.
+/// At most [`MAX_TRIED`].
+fn by_frequency(reports: &[AddressReport], present: Option<IpAddr>) -> Vec<String> {
+    let votes = |address: IpAddr| reports.iter().filter(|other| other.address == address).count();
+    let mut known = BTreeSet::new();
+    let mut hosts: Vec<_> = reports.iter().filter(|report| known.insert(report.address)).collect();
+    hosts.sort_by_key(|report| (Reverse(votes(report.address)), Some(report.address) != present));
+    hosts.into_iter().take(MAX_TRIED).map(|report| report.host.clone()).collect()
 }
 
 impl Manager {

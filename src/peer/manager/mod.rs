@@ -30,12 +30,12 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use self::joining::{Joining, Reconnect};
-use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, Probe, ProbeReason, Refresh, Unpinned};
-use self::queries::{HeightCheck, MaxHeightQuery};
+use self::joining::{AddressReport, Joining, Reconnect};
+use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, Unpinned};
+use self::queries::{HeightCheck, HeightReport, MaxHeightQuery};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestQueue};
-use self::signs_of_life::{MAX_SIGN_PROBES, MAX_VERIFICATIONS};
+use self::signs_of_life::MAX_SIGN_PROBES;
 use self::synchronisation::Synchronisation;
 use super::LimitUsage;
 use super::block_download::BlockDownload;
@@ -50,9 +50,12 @@ use super::wire::{
 };
 use crate::codec::{Context, Format};
 use crate::crypto::{KeyPair, PublicKey};
+use crate::ip::Scope;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Checkpoint, Height};
+use crate::net::fetch::FetchId;
 use crate::net::service::ConnectionId;
+use crate::quota::Quota;
 
 /// Maximum number of peers that one query or broadcast goes to, whatever the operator's limit.
 pub const MAX_FAN_OUT: usize = MAX_MEMBERS;
@@ -90,6 +93,8 @@ pub struct PeerSettings {
     pub uses_network_time: bool,
     /// Detection of this node's address.
     pub ip_detection: IpDetection,
+    /// Least scope of the addresses of peers that are not listed.
+    pub least_scope: Scope,
     /// Chain parameters, which bound answers.
     pub chain: ChainParameters,
     /// A chain that extends ours by more than this many blocks is downloaded from several peers ([`far_ahead`]); a
@@ -112,7 +117,7 @@ pub enum ClientAnswer {
     Accepted,
     /// The sender of its sign of life cannot be verified; the reason.
     Rejected(String),
-    /// Largest height that a peer reported, or the nemesis height if none did.
+    /// Largest credible height that a peer reported, or the nemesis height if there is none.
     MaxHeight(Height),
 }
 
@@ -179,8 +184,10 @@ pub struct Manager {
     download_count: u64,
     relay_buffer: RelayBuffer,
     signs_of_life: FanOut<()>,
-    addresses: FanOut<String>,
-    heights: FanOut<Height>,
+    /// Requests that signs of life have caused.
+    sign_probes: Quota<FetchId>,
+    addresses: FanOut<AddressReport>,
+    heights: FanOut<HeightReport>,
     times: FanOut<ClockAnswer>,
     /// Peers whose clocks move network time; other queried ones only confirm.
     selected_clocks: BTreeSet<Address>,
@@ -229,6 +236,7 @@ impl Manager {
             download_count: 0,
             relay_buffer: RelayBuffer::default(),
             signs_of_life: FanOut::default(),
+            sign_probes: Quota::default(),
             addresses: FanOut::default(),
             heights: FanOut::default(),
             times: FanOut::default(),
@@ -276,8 +284,9 @@ impl Manager {
             self.begin(task, chain);
         }
         self.calculate_trust(rows);
-        self.time_out_max_height_query();
         self.release_slow_synchronisation();
+        self.time_out_max_height_query(chain);
+        self.follow_block_download(chain);
         self.send_download_requests();
         self.send_requests();
     }
@@ -298,7 +307,10 @@ impl Manager {
     fn begin(&mut self, task: Task, chain: &impl LocalChain) {
         match task {
             // The mempool and the harvester run on their own timers.
-            Task::Foraging => self.end_task(task, true),
+            Task::Foraging => {
+                self.ping_silent_peers();
+                self.end_task(task, true);
+            }
             Task::Refresh => self.begin_refresh(),
             Task::Broadcast => self.send_signs_of_life(),
             Task::Synchronisation => self.synchronise(),
@@ -363,6 +375,19 @@ impl Manager {
         Address::from_public_key(&node.identity.key, self.settings.context.network)
     }
 
+    /// Returns the least scope of the addresses at which an endpoint may be called.
+    fn least_scope(&self, endpoint: &Endpoint) -> Scope {
+        let least = self.settings.least_scope;
+        if self.is_listed(endpoint) { endpoint.listed_scope(least) } else { least }
+    }
+
+    /// Returns whether the operator's list has an endpoint.
+    fn is_listed(&self, endpoint: &Endpoint) -> bool {
+        let mut listed = self.table.pre_trusted().iter().filter_map(|node| self.table.get(node));
+        listed.any(|node| node.info.endpoint == *endpoint)
+            || self.unpinned.iter().any(|unpinned| unpinned.endpoint == *endpoint)
+    }
+
     /// Returns whether a peer is known at an endpoint.
     fn has_endpoint(&self, node: &Address, endpoint: &Endpoint) -> bool {
         self.table.get(node).is_some_and(|known| known.info.endpoint == *endpoint)
@@ -397,21 +422,32 @@ impl Manager {
     /// push came from the peer's known address: pushes are signed, but anyone can replay them later, and the peer would
     /// be trusted or blamed for it; nor does a push from elsewhere show that the peer is at its known endpoint. A
     /// useful push of a pre-trusted peer counts wherever it comes from, as such a peer never moves.
-    pub fn record_push(&mut self, by: &Pusher, result: ValidationOutcome, now: Now) {
+    /// Returns whether the push came from the peer's known address.
+    pub fn record_push(&mut self, by: &Pusher, result: ValidationOutcome, now: Now) -> bool {
         self.now = now;
         let node = Address::from_public_key(&by.key, self.settings.context.network);
         // All loopback addresses are this machine; which of them a connection uses is irrelevant.
         let host = |ip: IpAddr| (!ip.to_canonical().is_loopback()).then(|| peer_table::host(ip));
-        let Some(known) = self.table.get(&node) else { return };
+        let Some(known) = self.table.get(&node) else { return false };
         let may_be_elsewhere = known.is_pre_trusted && result == ValidationOutcome::Useful;
-        if !may_be_elsewhere && known.ip.map(host) != Some(host(by.from)) {
-            return;
+        let is_there = known.ip.map(host) == Some(host(by.from));
+        if !may_be_elsewhere && !is_there {
+            return false;
         }
         if result == ValidationOutcome::Useful {
             self.record_alive(&node);
         }
         if self.table.get(&node).is_some_and(|known| matches!(known.state, State::Active | State::Busy)) {
             self.count_experience(node, result);
+        }
+        is_there
+    }
+
+    /// Records the validation result of a pushed block.
+    pub fn record_pushed_block(&mut self, by: &Pusher, result: ValidationOutcome, now: Now) {
+        if self.record_push(by, result, now) && result == ValidationOutcome::Useful {
+            let node = Address::from_public_key(&by.key, self.settings.context.network);
+            self.table.record_delivery(&node, now.monotonic);
         }
     }
 
@@ -441,13 +477,10 @@ impl Manager {
         self.height_check.is_synchronised()
     }
 
-    /// Returns the height of the network: the greatest one that at least half of the active peers have reported, so that one
-    /// false report among several changes nothing, or that of the block download.
+    /// Returns the height of the network: the credible one of the last check, or that of a block download whose first
+    /// block was valid.
     pub fn network_height(&self) -> Option<Height> {
-        let reported =
-            reached_by_half(self.table.in_state(State::Active).filter_map(|(_, peer)| peer.height).collect());
-        let target = self.block_download.as_ref().map(|download| download.target);
-        reported.into_iter().chain(target).max()
+        self.height_check.network_height()
     }
 
     /// Returns whether any peer is active.
@@ -556,12 +589,8 @@ impl Manager {
         usage.extend([
             LimitUsage::new("transactions to relay", self.relay_buffer.hashes.len(), MAX_BUFFERED),
             LimitUsage::new("bytes to relay", self.relay_buffer.bytes, max_buffered_bytes(&self.settings)),
-            LimitUsage::new("signs of life to verify", self.verifications().len(), MAX_VERIFICATIONS),
-            LimitUsage::new(
-                "probes by signs of life",
-                self.count_probes(|probe| probe.reason == ProbeReason::SignOfLife),
-                MAX_SIGN_PROBES,
-            ),
+            LimitUsage::new("probes by signs of life", self.sign_probes.len(), MAX_SIGN_PROBES),
+            LimitUsage::new("pings", self.requests.pings(), MAX_PINGS),
             LimitUsage::new("probes of a refresh", self.count_probes(Probe::is_of_refresh), MAX_CONCURRENT_PROBES),
             LimitUsage::new(
                 "gossiped peers",
@@ -574,12 +603,6 @@ impl Manager {
         usage.extend(self.experiences.usage());
         usage
     }
-}
-
-/// Returns the greatest height that at least half of these have reached.
-fn reached_by_half(mut heights: Vec<Height>) -> Option<Height> {
-    heights.sort_unstable();
-    heights.get(heights.len() / 2).copied()
 }
 
 /// Selects peers, at most `limit` by trust and [`MAX_FAN_OUT`] in all.

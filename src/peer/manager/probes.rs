@@ -9,10 +9,11 @@ use std::net::IpAddr;
 use super::requests::{Completed, Proof, RequestKind};
 use super::{Manager, select};
 use crate::crypto::PublicKey;
-use crate::model::Address;
+use crate::ip::scope;
+use crate::model::{Address, Height};
 use crate::net::fetch::FetchResponse;
 use crate::peer::io::{RandomSource, Reply};
-use crate::peer::peer_table::{self, AddError, LastFailure, PeerEntry, PeerError, State, describe};
+use crate::peer::peer_table::{AddError, LastFailure, PeerEntry, PeerError, State, describe};
 use crate::peer::schedule::Task;
 use crate::peer::trust::Selector;
 use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query, read_introduction};
@@ -41,7 +42,7 @@ pub struct Probe {
     pub reason: ProbeReason,
     /// Other reported endpoints.
     pub(super) other_endpoints: Vec<Endpoint>,
-    /// Network of the sign of life that caused the probe.
+    /// Address of the sign of life that caused the probe and for which it holds a place.
     pub(super) caused_by: Option<IpAddr>,
     /// Description that the peer reported in the first part of the probe.
     pub(super) reported: Option<NodeInfo>,
@@ -99,7 +100,9 @@ impl Manager {
     pub(super) fn start_probe(&mut self, probe: Probe) -> bool {
         let query = if probe.reported.is_some() { Query::ActivePeers } else { Query::NodeInfo };
         let (endpoint, key) = (probe.endpoint.clone(), probe.key);
-        self.queue(&endpoint, key, &query, RequestKind::Probe(Box::new(probe))).is_some()
+        let by = probe.caused_by;
+        let id = self.queue(&endpoint, key, &query, RequestKind::Probe(Box::new(probe)));
+        id.is_some_and(|id| by.is_none_or(|by| self.hold_place(id, by)))
     }
 
     /// Processes the result of a probe request.
@@ -137,7 +140,9 @@ impl Manager {
                 if probe.key.is_none() && !self.pin(&reported) {
                     return false;
                 }
-                let second = Probe { key: Some(reported.identity.key), reported: Some(reported), ..probe };
+                // A peer that has answered keeps no other out.
+                let key = Some(reported.identity.key);
+                let second = Probe { key, reported: Some(reported), caused_by: None, ..probe };
                 let goes_on = self.start_probe(second.clone());
                 if !goes_on {
                     self.on_probe_failed(&second, PeerError::failure("too many requests to it are pending"));
@@ -175,7 +180,7 @@ impl Manager {
             Err(error) => self.on_probe_failed(&probe, error),
             Ok((NodeList(others), ip)) => {
                 if probe.reason == ProbeReason::Selected {
-                    self.on_gossip(others, ip);
+                    self.on_gossip(others);
                 }
                 if let Some(reported) = probe.reported {
                     self.record_answer(reported, ip);
@@ -261,10 +266,38 @@ impl Manager {
         if !decides || !self.has_endpoint(&address, &probe.endpoint) {
             return;
         }
-        if self.table.is_active(&address) {
-            log::info!("{} at {} is no longer active: {error}", address, probe.endpoint);
+        self.record_failure(&address, error);
+    }
+}
+
+/// Maximum number of concurrent pings.
+pub const MAX_PINGS: usize = 64;
+
+impl Manager {
+    /// Pings active peers that have been silent for a while.
+    pub(super) fn ping_silent_peers(&mut self) {
+        let free = MAX_PINGS.saturating_sub(self.requests.pings());
+        let due = self.table.due_for_ping(self.now.monotonic, free);
+        for (node, info) in due.into_iter().filter_map(|node| Some((node, self.info(&node)?))).collect::<Vec<_>>() {
+            self.queue_query(&info, &Query::Height, RequestKind::Ping(node));
         }
-        self.table.record_failure(&address, error, self.now.monotonic);
+    }
+
+    /// Processes the answer to a ping, or its failure, which sets the peer's state.
+    pub(super) fn on_ping_reply(&mut self, node: Address, completed: &Completed, reply: Reply) {
+        match self.read_answer::<Height>(completed, reply) {
+            Ok(_) => self.record_valid_answer(&node, &completed.endpoint),
+            Err(error) if self.has_endpoint(&node, &completed.endpoint) => self.record_failure(&node, error),
+            Err(_) => {}
+        }
+    }
+
+    /// Records that a peer has failed at its known endpoint.
+    fn record_failure(&mut self, node: &Address, error: PeerError) {
+        if let Some(known) = self.table.get(node).filter(|known| known.state == State::Active) {
+            log::info!("{node} at {} is no longer active: {error}", known.info.endpoint);
+        }
+        self.table.record_failure(node, error, self.now.monotonic);
     }
 }
 
@@ -331,19 +364,24 @@ impl Manager {
         }
     }
 
-    /// Processes a gossip list that came from address `by`.
-    pub(super) fn on_gossip(&mut self, mut others: Vec<NodeInfo>, by: IpAddr) {
+    /// Returns whether an endpoint may be called, as far as its form shows. The address of a name is tested when it is
+    /// connected to ([`FetchRequest::least_scope`](crate::net::fetch::FetchRequest::least_scope)).
+    fn may_be_called(&self, endpoint: &Endpoint) -> bool {
+        let least = self.least_scope(endpoint);
+        endpoint.to_connect().is_some() && endpoint.address().is_none_or(|address| scope(address) >= least)
+    }
+
+    /// Processes a gossip list.
+    pub(super) fn on_gossip(&mut self, mut others: Vec<NodeInfo>) {
         self.random.choose(&mut others, MAX_LIST_ENTRIES);
         others.truncate(MAX_LIST_ENTRIES);
         others.sort_by_cached_key(|node| self.table.is_active(&self.address_of(node)));
-        let tells_of_private = peer_table::is_private(by);
         let mut contacted = 0;
         for node in others {
             let address = self.address_of(&node);
-            let is_elsewhere = !tells_of_private && is_private(&node.endpoint);
             let may_move = self.table.may_move(&address, self.now.monotonic) && !self.is_known_at(&node);
             let is_of_use = may_move || self.table.may_be_contacted(&address, self.now.monotonic);
-            let may_be_met = is_of_use && node.endpoint.to_connect().is_some() && may_be_host(&node.endpoint);
+            let may_be_met = is_of_use && self.may_be_called(&node.endpoint);
             let contact = match self.table.get(&address) {
                 Some(_) if self.table.may_move_at_once(&address, self.now.monotonic) => {
                     Probe::of(&node, ProbeReason::Move)
@@ -357,7 +395,7 @@ impl Manager {
             }
             let place = if may_move { &node.endpoint } else { &contact.endpoint };
             let place = (address, place.host.clone(), place.port);
-            let may_be_met = may_be_met && !is_elsewhere && !refresh.selected.contains(&address);
+            let may_be_met = may_be_met && !refresh.selected.contains(&address);
             if may_be_met && refresh.gossiped.insert(place) {
                 contacted += 1;
                 // A waiting or running probe of the known endpoint only takes over the reported one.
@@ -370,19 +408,6 @@ impl Manager {
             }
         }
     }
-}
-
-/// Returns whether an endpoint may belong to a single host, as far as its form shows.
-fn may_be_host(endpoint: &Endpoint) -> bool {
-    endpoint.address().is_none_or(peer_table::is_unicast)
-}
-
-/// Returns whether an endpoint is private, as far as its form shows: also names without a dot or of reserved suffixes.
-fn is_private(endpoint: &Endpoint) -> bool {
-    const ENDINGS: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
-    let name = endpoint.host.strip_suffix('.').unwrap_or(&endpoint.host).to_ascii_lowercase();
-    let is_private_name = || !name.contains('.') || ENDINGS.iter().any(|ending| name.ends_with(ending));
-    endpoint.address().map_or_else(is_private_name, peer_table::is_private)
 }
 
 /// Pre-trusted peer without a known key.
@@ -432,7 +457,7 @@ impl Manager {
             self.table.remove(&address);
             self.forget_experiences(&address);
         }
-        self.table.add_pre_trusted(address, info)
+        self.table.add_pre_trusted(address, info, self.now.monotonic)
     }
 
     pub(super) fn on_unpinned_failed(&mut self, endpoint: &Endpoint, error: PeerError) {

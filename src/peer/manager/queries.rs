@@ -1,16 +1,24 @@
 //! Queries to peers for chain heights, clocks and experiences.
+//!
+//! **Heights.** What a peer reports up to our own height needs no proof. A greater height that blocks have proven is our
+//! own soon. Otherwise it counts only if more than half of the networks of the listed peers that answer have reached it;
+//! of each network the median counts. So nobody who is not listed, and no minority of those that are, makes this node
+//! believe that it is behind.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::requests::{Completed, FanOut, RequestKind};
-use super::{ClientAnswer, MAX_FAN_OUT, Manager};
+use super::{ClientAnswer, MAX_FAN_OUT, Manager, select};
+use crate::ip::site;
 use crate::model::{Address, Height};
 use crate::net::service::ConnectionId;
-use crate::peer::io::{LocalChain, Now, Reply};
+use crate::peer::block_download::BlockDownload;
+use crate::peer::io::{LocalChain, Now, RandomSource, Reply};
+use crate::peer::peer_table::is_private;
 use crate::peer::schedule::Task;
 use crate::peer::time_sync::{ClockAnswer, Sample, Unchanged};
-use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, Query};
+use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, NodeInfo, Query};
 
 /// Minimum importance of an account for its node's clock to count.
 pub const MIN_IMPORTANCE: f64 = 0.000_25;
@@ -20,6 +28,8 @@ pub const MAX_HEIGHT_TTL: Duration = Duration::from_secs(1);
 /// Timeout of a query for the largest height; later answers are ignored.
 pub const MAX_HEIGHT_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Maximum number of listed peers, besides selected ones, whose heights are queried at once.
+const MAX_LISTED: usize = 16;
 /// Consecutive failed checks after which the node no longer counts as synchronised.
 const MAX_FAILURES: u32 = 4;
 
@@ -27,20 +37,39 @@ const MAX_FAILURES: u32 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeightCheck {
     failures_left: u32,
+    /// Largest credible height of the last check.
+    credible: Option<Height>,
+    /// Target of a block download that has brought valid blocks.
+    target: Option<Height>,
+}
+
+/// A height, and the peer that reports it.
+pub type HeightReport = (Address, Height);
+
+/// Returns the greatest height that more than half of these have reached.
+fn reached_by_most(mut heights: Vec<Height>) -> Option<Height> {
+    heights.sort_unstable();
+    heights.get(heights.len().saturating_sub(1) / 2).copied()
 }
 
 impl HeightCheck {
-    /// Compares our height with the largest reported one, or, without answers, with the nemesis height.
+    /// Compares our height with the largest credible one, or, without answers, with the nemesis height.
     pub fn compare(&mut self, own: Height, largest: Option<Height>) {
+        self.credible = largest;
         self.failures_left = match own >= largest.unwrap_or(Height::NEMESIS) {
             true => MAX_FAILURES,
             false => self.failures_left.saturating_sub(1),
         };
     }
 
+    /// Returns the height of the network, as far as it is credible.
+    pub fn network_height(self) -> Option<Height> {
+        self.credible.into_iter().chain(self.target).max()
+    }
+
     /// Returns whether this node has the chain that its peers have.
     pub fn is_synchronised(self) -> bool {
-        self.failures_left > 0
+        self.failures_left > 0 && self.target.is_none()
     }
 }
 
@@ -49,7 +78,7 @@ impl HeightCheck {
 pub struct MaxHeightQuery {
     /// Number of the query; answers to earlier ones are ignored.
     number: u64,
-    answers: FanOut<Height>,
+    answers: FanOut<HeightReport>,
     /// Clients that wait for the result.
     pub(super) clients: Vec<ConnectionId>,
     /// Timeout; `None` if the query has ended.
@@ -61,11 +90,45 @@ pub struct MaxHeightQuery {
 impl Manager {
     /// Queries the heights of peers.
     pub(super) fn check_height(&mut self, chain: &impl LocalChain) {
-        let peers = self.select_peers();
+        let peers = self.select_for_heights();
         self.heights = self.fan_out(&peers, &Query::Height, RequestKind::Height);
         if self.heights.is_over() {
             self.compare_heights(&[], chain);
         }
+    }
+
+    /// Notes the target of the block download while it brings valid blocks.
+    pub(super) fn follow_block_download(&mut self, chain: &impl LocalChain) {
+        let now = self.now.monotonic;
+        let is_followed = |download: &&BlockDownload| {
+            !download.is_late(now)
+                && chain.tip().is_ok_and(|tip| (download.base.height.next()..download.target).contains(&tip.height))
+        };
+        self.height_check.target = self.block_download.as_ref().filter(is_followed).map(|download| download.target);
+    }
+
+    /// Selects peers to query their heights: by trust, and listed ones.
+    fn select_for_heights(&mut self) -> Vec<NodeInfo> {
+        let mut peers = select(&self.selector, self.settings.node_limit, &mut self.random);
+        let is_other = |node: &&Address| self.table.is_active(node) && !peers.contains(*node);
+        let mut listed: Vec<_> = self.table.pre_trusted().iter().filter(is_other).copied().collect();
+        self.random.choose(&mut listed, MAX_LISTED);
+        peers.extend(listed.into_iter().take(MAX_LISTED));
+        self.infos(peers)
+    }
+
+    /// Returns the greatest height that these reports make credible to a node that has `own`.
+    fn credible_height(&self, reports: &[HeightReport], own: Height) -> Option<Height> {
+        let mut networks = BTreeMap::<_, Vec<Height>>::new();
+        for (node, height) in reports {
+            if let Some(known) = self.table.get(node).filter(|known| known.is_pre_trusted) {
+                // On a private network each listed peer counts.
+                let network = known.ip.map(|ip| if is_private(ip) { (Some(*node), ip) } else { (None, site(ip)) });
+                networks.entry(network).or_default().push(*height);
+            }
+        }
+        let most = reached_by_most(networks.into_values().filter_map(reached_by_most).collect());
+        reports.iter().map(|(_, height)| *height).filter(|height| *height <= own).chain(most).max()
     }
 
     /// Processes a height, or the failure of its request.
@@ -80,22 +143,22 @@ impl Manager {
         if height.is_some() {
             self.table.get_mut(&node).into_iter().for_each(|peer| peer.height = height);
         }
-        if let Some(heights) = self.heights.record(height) {
+        if let Some(heights) = self.heights.record(height.map(|height| (node, height))) {
             self.compare_heights(&heights, chain);
         }
     }
 
-    fn compare_heights(&mut self, heights: &[Height], chain: &impl LocalChain) {
+    fn compare_heights(&mut self, heights: &[HeightReport], chain: &impl LocalChain) {
         let own = chain.tip();
         if let Ok(own) = own {
-            self.height_check.compare(own.height, heights.iter().max().copied());
+            self.height_check.compare(own.height, self.credible_height(heights, own.height));
         }
         self.end_task(Task::CheckingHeight, own.is_ok());
     }
 
-    /// Returns the largest height of the peers if it was queried just before, or if there is no peer to query. Otherwise
-    /// queries it; the client gets the result later. Concurrent clients share one query, so that they cannot multiply
-    /// requests.
+    /// Returns the largest credible height of the peers if it was queried just before, or if there is no peer to query.
+    /// Otherwise queries it; the client gets the result later. Concurrent clients share one query, so that they cannot
+    /// multiply requests.
     pub fn max_chain_height(&mut self, client: ConnectionId, now: Now) -> Option<Height> {
         self.now = now;
         let MaxHeightQuery { number, timeout_at, result, .. } = &self.max_height_query;
@@ -103,8 +166,9 @@ impl Manager {
             if let Some((height, _)) = result.filter(|(_, at)| now.monotonic < *at + MAX_HEIGHT_TTL) {
                 return Some(height);
             }
-            let (number, peers) = (number + 1, self.select_peers());
-            let answers: FanOut<Height> = self.fan_out(&peers, &Query::Height, |_| RequestKind::MaxHeight(number));
+            let (number, peers) = (number + 1, self.select_for_heights());
+            let kind = |node| RequestKind::MaxHeight(number, node);
+            let answers: FanOut<HeightReport> = self.fan_out(&peers, &Query::Height, kind);
             let is_over = answers.is_over();
             let timeout_at = (!is_over).then_some(now.monotonic + MAX_HEIGHT_TIMEOUT);
             let result = is_over.then_some((Height::NEMESIS, now.monotonic));
@@ -120,25 +184,32 @@ impl Manager {
     }
 
     /// Processes a height for a query of the largest, or the failure of its request.
-    pub(super) fn on_max_height_reply(&mut self, number: u64, completed: &Completed, reply: Reply) {
-        let height = self.read_answer::<Height>(completed, reply).ok().map(|(height, _)| height);
+    pub(super) fn on_max_height_reply(
+        &mut self,
+        (number, node): (u64, Address),
+        completed: &Completed,
+        reply: Reply,
+        chain: &impl LocalChain,
+    ) {
+        let height = self.read_answer::<Height>(completed, reply).ok().map(|(height, _)| (node, height));
         if number == self.max_height_query.number
             && let Some(heights) = self.max_height_query.answers.record(height)
         {
-            self.finish_max_height_query(&heights);
+            self.finish_max_height_query(&heights, chain);
         }
     }
 
     /// Ends the query for the largest height at its timeout.
-    pub(super) fn time_out_max_height_query(&mut self) {
+    pub(super) fn time_out_max_height_query(&mut self, chain: &impl LocalChain) {
         if self.max_height_query.timeout_at.is_some_and(|end| end <= self.now.monotonic) {
             let heights = self.max_height_query.answers.finish_early();
-            self.finish_max_height_query(&heights);
+            self.finish_max_height_query(&heights, chain);
         }
     }
 
-    fn finish_max_height_query(&mut self, heights: &[Height]) {
-        let largest = heights.iter().max().copied().unwrap_or(Height::NEMESIS);
+    fn finish_max_height_query(&mut self, heights: &[HeightReport], chain: &impl LocalChain) {
+        let own = chain.tip().map_or(Height::NEMESIS, |tip| tip.height);
+        let largest = self.credible_height(heights, own).unwrap_or(Height::NEMESIS);
         self.max_height_query.timeout_at = None;
         self.max_height_query.result = Some((largest, self.now.monotonic));
         for client in std::mem::take(&mut self.max_height_query.clients) {

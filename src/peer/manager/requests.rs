@@ -56,18 +56,22 @@ pub const MAX_LATEST: usize = 50;
 pub enum RequestKind {
     /// Queries a peer's identity or its peers.
     Probe(Box<Probe>),
-    /// Queries the identity of the unknown sender of a sign of life.
-    Verification(Verification),
+    /// Queries the identity of the unknown sender of a sign of life, who waits for the result on this connection.
+    Verification(ConnectionId),
     /// Sends a sign of life.
     SignOfLife,
     /// Queries this node's address as the peer sees it, before joining the network.
     FirstAddress,
-    /// The same after joining.
-    Address,
+    /// The same after joining; whether the peer is listed.
+    Address(bool),
+    /// Challenges this node itself at an address where others see it. Holds the hosts to try next.
+    OwnAddress(Vec<String>),
     /// Queries a chain height for the height check.
     Height(Address),
     /// Queries a chain height to find the largest, for clients; holds the number of the query.
-    MaxHeight(u64),
+    MaxHeight(u64, Address),
+    /// Queries a chain height to see whether the peer is still there.
+    Ping(Address),
     /// Queries a clock.
     Time(Address),
     /// Queries a peer's experiences.
@@ -82,17 +86,6 @@ pub enum RequestKind {
     BlockDownload(DownloadRequest),
     /// Pushes blocks or transactions.
     Push,
-}
-
-/// Unverified sender of a sign of life.
-#[derive(Clone, Copy, Debug)]
-pub struct Verification {
-    /// Host of the sender.
-    pub host: IpAddr,
-    /// Time of the sign of life.
-    pub since: Duration,
-    /// Connection on which the sender waits for the result.
-    pub client: ConnectionId,
 }
 
 /// Proof of identity that an answer must contain.
@@ -271,12 +264,20 @@ impl RequestQueue {
         sent.map(|(_, sent)| (kind, Completed { endpoint, proof, sent }))
     }
 
-    /// Cancels a request, whether it waits or is in flight.
-    pub fn cancel(&mut self, id: FetchId, now: Duration, actions: &mut Vec<Action>) {
+    /// Cancels a request, whether it waits or is in flight. Returns its kind.
+    pub fn cancel(&mut self, id: FetchId, now: Duration, actions: &mut Vec<Action>) -> Option<RequestKind> {
         self.waiting.retain(|waiting| *waiting != id);
-        if self.remove(id, now).is_some_and(|request| request.sent.is_some()) {
+        let request = self.remove(id, now)?;
+        if request.sent.is_some() {
             actions.push(Action::Cancel(id));
         }
+        Some(request.kind)
+    }
+
+    /// Returns whether a request has been in flight for this long.
+    pub fn is_sent_for(&self, id: FetchId, time: Duration, now: Now) -> bool {
+        let sent = self.unfinished.get(&id).and_then(|request| request.sent.as_ref());
+        sent.is_some_and(|(_, sent)| u128::from(now.network_millis.abs_diff(*sent)) >= time.as_millis())
     }
 
     /// Returns the kinds of all unfinished requests, waiting or in flight, oldest first.
@@ -299,6 +300,11 @@ impl RequestQueue {
     pub fn synchronisations_mut(&mut self) -> impl Iterator<Item = &mut Synchronisation> {
         let kinds = self.unfinished.values_mut().map(|request| &mut request.kind);
         kinds.filter_map(|kind| if let RequestKind::Synchronisation(run) = kind { Some(&mut **run) } else { None })
+    }
+
+    /// Returns the number of unfinished pings.
+    pub fn pings(&self) -> usize {
+        self.kinds().filter(|(_, kind)| matches!(kind, RequestKind::Ping(_))).count()
     }
 
     fn in_flight(&self) -> usize {
@@ -395,6 +401,7 @@ impl Manager {
             part.copy_from_slice(&self.random.bits().to_le_bytes());
         }
         let message = query.request(&challenge, self.settings.format, &self.settings.chain);
+        let message = FetchRequest { least_scope: self.least_scope(to), ..message };
         let proof = Some(Proof { challenge, key });
         self.requests.enqueue(Request { endpoint: to.clone(), message, kind, proof, sent: None })
     }
@@ -417,7 +424,8 @@ impl Manager {
 
     /// Queues a message, whose answer need not be signed. Returns whether there was space.
     pub(super) fn queue_message(&mut self, to: &Endpoint, message: &FetchRequest, kind: RequestKind) -> bool {
-        let request = Request { endpoint: to.clone(), message: message.clone(), kind, proof: None, sent: None };
+        let message = FetchRequest { least_scope: self.least_scope(to), ..message.clone() };
+        let request = Request { endpoint: to.clone(), message, kind, proof: None, sent: None };
         self.requests.enqueue(request).is_some()
     }
 
@@ -429,16 +437,17 @@ impl Manager {
     pub fn on_reply(&mut self, id: FetchId, reply: Reply, now: Now, chain: &impl LocalChain) {
         self.now = now;
         let Some((kind, completed)) = self.requests.complete(id, now.monotonic) else { return };
+        self.sign_probes.release(id, now.monotonic);
         match kind {
             RequestKind::Probe(probe) => self.on_probe_reply(*probe, &completed, reply),
-            RequestKind::Verification(verification) => {
-                self.on_verification_reply(verification.client, completed, reply);
-            }
+            RequestKind::Verification(client) => self.on_verification_reply(client, completed, reply),
             RequestKind::SignOfLife => self.on_sign_of_life_reply(),
-            RequestKind::FirstAddress => self.on_first_address_reply(&reply),
-            RequestKind::Address => self.on_address_reply(&reply),
-            RequestKind::MaxHeight(number) => self.on_max_height_reply(number, &completed, reply),
+            RequestKind::FirstAddress => self.on_first_address_reply(&completed, &reply),
+            RequestKind::Address(is_listed) => self.on_address_reply(is_listed, &reply),
+            RequestKind::OwnAddress(hosts) => self.on_own_address_reply(hosts, completed, reply),
+            RequestKind::MaxHeight(number, node) => self.on_max_height_reply((number, node), &completed, reply, chain),
             RequestKind::Height(node) => self.on_height_reply(node, &completed, reply, chain),
+            RequestKind::Ping(node) => self.on_ping_reply(node, &completed, reply),
             RequestKind::Time(node) => self.on_time_reply(node, &completed, reply, chain),
             RequestKind::Experiences(node) => self.on_experiences_reply(node, &completed, reply),
             RequestKind::Synchronisation(run) => self.on_sync_reply(*run, &completed, reply, chain),

@@ -4,63 +4,33 @@
 //! nobody can direct requests at third parties. A known peer is probed at its known endpoint, wherever the message came
 //! from (see [`probes`](super::probes)).
 //!
-//! **Unknown senders** have [`MAX_VERIFICATIONS`] slots, [`MAX_VERIFICATIONS_PER_HOST`] per host. When all are taken, a new
-//! sender evicts a slot of the network (/24 of IPv4, /48 of IPv6) that holds most, there of the host that holds most,
-//! and there the oldest: at once if it holds at least two more than the newcomer, or, if it holds one more, once the
-//! slot is [`EVICTION_AGE`] old. So unresponsive senders, however many networks they have, delay a newcomer no longer than
-//! it takes to work through as many others as they bring, [`MAX_VERIFICATIONS`] per [`EVICTION_AGE`]. Additional addresses in a
-//! network do not help them.
+//! **Limit.** There are [`MAX_SIGN_PROBES`] places for requests that signs of life cause, held by the senders
+//! ([`Quota`](crate::quota::Quota)). When all are taken, the oldest of the network that holds most gives way, or the new
+//! one if it is of this network and no other client there holds more. One that is its network's only one keeps its place
+//! for [`EVICTION_AGE`]. So unresponsive senders, however many networks they have, delay a newcomer no longer than it takes
+//! to work through as many others as they bring. Additional addresses in a network do not help them.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use super::probes::{Probe, ProbeReason};
-use super::requests::{Completed, RequestKind, Verification};
+use super::requests::{Completed, RequestKind};
 use super::{ClientAnswer, Manager};
-use crate::ip::site;
 use crate::model::Address;
 use crate::net::fetch::FetchId;
 use crate::net::service::ConnectionId;
 use crate::peer::io::{Now, Reply};
 use crate::peer::peer_table::{self, PeerError, State, sanitize};
 use crate::peer::wire::{Endpoint, NodeInfo, Query};
+use crate::quota::Owner;
 
-/// Maximum number of unverified senders.
-pub const MAX_VERIFICATIONS: usize = 64;
-/// Maximum number of them per host.
-pub const MAX_VERIFICATIONS_PER_HOST: usize = 8;
-/// Time for which an unknown sender keeps the only slot of its network when slots are short.
+/// Maximum number of requests that signs of life cause at a time; listed peers are probed in addition.
+pub const MAX_SIGN_PROBES: usize = 64;
+/// Time for which the only one of a network keeps its place when all are taken.
 pub const EVICTION_AGE: Duration = Duration::from_secs(2);
-/// Maximum number of running probes caused by signs of life; pre-trusted peers are probed beyond it.
-pub const MAX_SIGN_PROBES: usize = 32;
-/// Maximum number of them per network of the sender.
-pub const MAX_SIGN_PROBES_PER_NETWORK: usize = 8;
 
-/// Error for a sender that finds no slot.
+/// Error for a sender that finds no place.
 const TOO_MANY: &str = "too many signs of life at once";
-
-/// Returns the slot that a sender from this host evicts when all are taken: of a network that holds more slots than its
-/// own network, or else of its own network. Quadratic in the slots, which are in order of arrival.
-fn eviction_candidate(slots: &[Slot], host: IpAddr, now: Duration) -> Option<Slot> {
-    let of_host = |host: IpAddr| slots.iter().filter(|(_, other)| other.host == host).count();
-    let of_network = |host: IpAddr| slots.iter().filter(|(_, other)| site(other.host) == site(host)).count();
-    let all: Vec<_> = slots.iter().rev().map(|slot| ((of_network(slot.1.host), of_host(slot.1.host)), slot)).collect();
-    // Of equals, `max_by_key` returns the last, which is the oldest.
-    let most = all.iter().max_by_key(|(counts, _)| *counts).filter(|((network, _), _)| *network > of_network(host));
-    let (most, held, slot) = match most {
-        Some(((in_network, _), slot)) => (*in_network, of_network(host), *slot),
-        None => {
-            let own = all.iter().filter(|(_, (_, other))| site(other.host) == site(host));
-            let ((_, at_host), slot) = own.max_by_key(|(counts, _)| *counts)?;
-            (*at_host, of_host(host), *slot)
-        }
-    };
-    let is_tried = now.saturating_sub(slot.1.since) >= EVICTION_AGE;
-    (most > held + 1 || (most > held && is_tried)).then_some(*slot)
-}
-
-/// Request to an unverified sender.
-type Slot = (FetchId, Verification);
 
 impl Manager {
     /// Handles a sign of life that came from address `from`. The client gets the answer later if there is none yet.
@@ -84,34 +54,37 @@ impl Manager {
             self.probe_known(address, there.endpoint);
             return Some(ClientAnswer::Accepted);
         }
-        let host = peer_table::host(from);
-        let slots = self.verifications();
-        let is_full = slots.len() >= MAX_VERIFICATIONS;
-        let evicted = if is_full { eviction_candidate(&slots, host, now.monotonic) } else { None };
-        let at_host = slots.iter().filter(|(_, other)| other.host == host).count();
-        if at_host >= MAX_VERIFICATIONS_PER_HOST || (is_full && evicted.is_none()) {
-            return Some(ClientAnswer::Rejected(TOO_MANY.to_owned()));
-        }
-        let kind = RequestKind::Verification(Verification { host, since: now.monotonic, client });
-        if self.queue_query(&there, &Query::NodeInfo, kind).is_none() {
+        let Some(id) = self.queue_query(&there, &Query::NodeInfo, RequestKind::Verification(client)) else {
             return Some(ClientAnswer::Rejected("the node cannot be reached".to_owned()));
-        }
-        if let Some((id, Verification { client, .. })) = evicted {
-            self.requests.cancel(id, now.monotonic, &mut self.actions);
-            self.answer_client(client, ClientAnswer::Rejected(TOO_MANY.to_owned()));
+        };
+        if !self.hold_place(id, from) {
+            return Some(ClientAnswer::Rejected(TOO_MANY.to_owned()));
         }
         self.send_requests();
         self.clients.insert(client, None);
         None
     }
 
-    /// Returns the unverified senders in order of arrival.
-    pub(super) fn verifications(&self) -> Vec<Slot> {
-        let slot = |(id, kind): (FetchId, &RequestKind)| match kind {
-            RequestKind::Verification(verification) => Some((id, *verification)),
-            _ => None,
+    /// Holds a place for a request that a sign of life from this address has caused; cancels the one that gives way, if there
+    /// are too many. Returns whether the request stays.
+    pub(super) fn hold_place(&mut self, id: FetchId, by: IpAddr) -> bool {
+        let (now, by, places) = (self.now.monotonic, Owner::at(by, 64), &mut self.sign_probes);
+        places.hold(id, by, 1, now);
+        if places.len() <= MAX_SIGN_PROBES {
+            return true;
+        }
+        let Some((owner, first)) = places.gives_way() else { return true };
+        let is_kept = if places.gives_way_beside(by) == Some((owner, first)) {
+            places.held_by_client(owner) <= places.held_by_client(by)
+        } else {
+            places.held_by_network(owner) == 1 && !self.requests.is_sent_for(first, EVICTION_AGE, self.now)
         };
-        self.requests.kinds().filter_map(slot).collect()
+        let evicted = if is_kept { id } else { first };
+        places.release(evicted, now);
+        if let Some(RequestKind::Verification(client)) = self.requests.cancel(evicted, now, &mut self.actions) {
+            self.answer_client(client, ClientAnswer::Rejected(TOO_MANY.to_owned()));
+        }
+        evicted != id
     }
 
     /// Probes a known peer that a sign of life or an answer places at `endpoint`, unless it is active there. A peer
@@ -122,14 +95,10 @@ impl Manager {
         let info = known.info.clone();
         let is_as_known = known.state == State::Active && (known.is_pre_trusted || info.endpoint == endpoint);
         let (host, is_there) = (endpoint.address().map(peer_table::host), info.endpoint == endpoint);
-        let by = host.map(site);
-        let is_revival = |probe: &Probe| matches!(probe.reason, ProbeReason::SignOfLife | ProbeReason::Move);
-        let is_within_share = self.count_probes(is_revival) < MAX_SIGN_PROBES
-            && self.count_probes(|probe| by.is_some() && probe.caused_by == by) < MAX_SIGN_PROBES_PER_NETWORK;
-        // Pre-trusted peers are limited by the operator's list and get space in any case.
-        let has_room = known.is_pre_trusted || is_within_share;
+        // Pre-trusted peers are limited by the operator's list and need no place.
+        let caused_by = endpoint.address().filter(|_| !known.is_pre_trusted);
         let there = NodeInfo { endpoint, ..info.clone() };
-        if is_as_known || !has_room || self.count_probes(|probe| probe.is_of(&info) || probe.is_of(&there)) > 0 {
+        if is_as_known || self.count_probes(|probe| probe.is_of(&info) || probe.is_of(&there)) > 0 {
             return;
         }
         let probe = if self.table.admit_sign_probe(&address, self.now.monotonic) {
@@ -141,7 +110,7 @@ impl Manager {
         } else {
             return;
         };
-        self.start_probe(Probe { caused_by: by, ..probe });
+        self.start_probe(Probe { caused_by, ..probe });
         self.send_requests();
     }
 

@@ -327,9 +327,7 @@ impl Manager {
                 self.record_split(*from);
             } else if is_useful {
                 self.clear_split(from);
-                if let Some(peer) = self.table.get_mut(from) {
-                    peer.record_delivery();
-                }
+                self.table.record_delivery(from, now.monotonic);
                 if run.comparison.is_far_ahead {
                     self.far_ahead_peer = Some(*from);
                 }
@@ -408,9 +406,7 @@ impl Manager {
             (None, Some(DownloadOutcome::Done) | None) => {}
         }
         if is_done {
-            if let Some(peer) = self.table.get_mut(&run.sync_peer) {
-                peer.record_delivery();
-            }
+            self.table.record_delivery(&run.sync_peer, now.monotonic);
             self.synchronise_soon();
         } else if rejection.is_some() || run.outcome.is_some() {
             self.back_off(run.sync_peer, now.monotonic, true);

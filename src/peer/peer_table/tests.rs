@@ -26,7 +26,7 @@ fn ip(text: &str) -> IpAddr {
 
 /// Returns an address of a separate network for each number.
 fn elsewhere(number: usize) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::from_bits(0x0800_0001 + ((number as u32) << 8)))
+    IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0800_0001 + ((number as u32) << 8)))
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -40,7 +40,7 @@ fn state(nodes: &PeerTable, node: usize) -> Option<State> {
 #[test]
 fn pre_trusted_peers_are_known_at_once_and_active_after_an_answer() {
     let mut nodes = table();
-    nodes.add_pre_trusted(address(1), named("listed")).expect("space");
+    nodes.add_pre_trusted(address(1), named("listed"), seconds(0)).expect("space");
     assert_eq!(state(&nodes, 1), Some(State::Untried));
     assert_eq!(nodes.trust_candidates(), [address(1)]);
     assert!(nodes.may_be_contacted(&address(1), seconds(0)) && !nodes.is_active(&address(1)));
@@ -53,11 +53,11 @@ fn pre_trusted_peers_are_known_at_once_and_active_after_an_answer() {
 #[test]
 fn the_local_node_is_never_in_the_peer_table() {
     let mut nodes = table();
-    nodes.add_pre_trusted(address(LOCAL), named("")).expect("space");
+    nodes.add_pre_trusted(address(LOCAL), named(""), seconds(0)).expect("space");
     assert_eq!(nodes.record_introduction(address(LOCAL), ip("8.8.8.8"), named(""), seconds(0)), Err(AddError::Local));
     assert!(nodes.is_empty() && !nodes.may_be_contacted(&address(LOCAL), seconds(0)));
     assert!(nodes.pre_trusted().contains(&address(LOCAL)));
-    assert!(nodes.groups.is_empty());
+    assert!(nodes.unproven.is_empty());
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history()
     nodes.record_introduction(address(1), ip("9.9.9.9"), named("there"), seconds(2_030)).expect("space");
     nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(2_050));
     assert!(!nodes.may_move(&address(1), seconds(2_100)));
-    nodes.add_pre_trusted(address(1), named("listed")).expect("space");
+    nodes.add_pre_trusted(address(1), named("listed"), seconds(0)).expect("space");
     assert!(!nodes.may_move(&address(1), seconds(9_000)));
     // A failure of an unknown peer adds nothing.
     nodes.record_failure(&address(2), PeerError::new(State::Failure, ""), seconds(4));
@@ -121,7 +121,7 @@ fn a_move_to_a_full_subnet_is_rejected() {
 #[test]
 fn a_useful_message_makes_a_peer_active_if_it_has_ever_answered() {
     let mut nodes = table();
-    nodes.add_pre_trusted(address(1), named("listed")).expect("space");
+    nodes.add_pre_trusted(address(1), named("listed"), seconds(0)).expect("space");
     assert!(!nodes.record_alive(&address(1), seconds(1)) && !nodes.record_alive(&address(2), seconds(1)));
     assert_eq!((state(&nodes, 1), state(&nodes, 2)), (Some(State::Untried), None));
     nodes.record_introduction(address(1), ip("8.8.8.8"), named("listed"), seconds(2)).expect("space");
@@ -266,7 +266,7 @@ fn a_sign_of_life_of_a_backed_off_peer_admits_one_probe_a_minute() {
     assert!(!nodes.admit_sign_probe(&address(1), seconds(169)));
     assert!(nodes.admit_sign_probe(&address(1), seconds(170)));
     // A pre-trusted peer never moves.
-    nodes.add_pre_trusted(address(1), named("")).expect("space");
+    nodes.add_pre_trusted(address(1), named(""), seconds(0)).expect("space");
     assert!(!nodes.admit_sign_probe(&address(1), seconds(229)));
     assert!(nodes.admit_sign_probe(&address(1), seconds(230)));
 }
@@ -321,7 +321,7 @@ fn a_failed_peer_is_dropped_at_the_second_pruning_unless_it_answered() {
     for node in 0..4 {
         nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
     }
-    nodes.add_pre_trusted(address(3), named("")).expect("space");
+    nodes.add_pre_trusted(address(3), named(""), seconds(0)).expect("space");
     for (node, kind) in [(0, State::Busy), (1, State::Inactive), (3, State::Failure)] {
         nodes.record_failure(&address(node), PeerError::new(kind, "why"), seconds(1));
     }
@@ -347,7 +347,7 @@ fn a_dropped_peer_returns_as_a_new_one() {
     nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     nodes.record_failure(&address(1), PeerError::new(State::Failure, ""), seconds(0));
     [1, 1].into_iter().for_each(|second| nodes.prune(seconds(second)));
-    assert!(nodes.may_be_contacted(&address(1), seconds(1)) && nodes.groups.is_empty());
+    assert!(nodes.may_be_contacted(&address(1), seconds(1)) && nodes.unproven.is_empty());
     nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(2)).expect("space");
     assert_eq!(prune(&mut nodes, seconds(3)), 0);
     assert_eq!(state(&nodes, 1), Some(State::Active));
@@ -372,9 +372,9 @@ fn peers_are_limited_per_address_and_per_network() {
     // One address, a /64, a /24 and a /48, and an IPv4-mapped IPv6 address.
     let cases: [(&dyn Fn(usize) -> String, usize); 5] = [
         (&|_| "8.8.8.8".to_owned(), limits.per_address),
-        (&|node| format!("2001:db8:1:2:{node:x}::1"), limits.per_address),
+        (&|node| format!("2a01:db8:1:2:{node:x}::1"), limits.per_address),
         (&|node| format!("8.8.8.{}", node % 256), limits.per_network),
-        (&|node| format!("2001:db8:1:{node:x}::1"), limits.per_network),
+        (&|node| format!("2a01:db8:1:{node:x}::1"), limits.per_network),
         (&|node| if node % 2 == 0 { "8.8.8.8" } else { "::ffff:8.8.8.8" }.to_owned(), limits.per_address),
     ];
     for (place, limit) in cases {
@@ -426,19 +426,115 @@ fn a_full_subnet_evicts_only_unreachable_peers() {
     assert_eq!(nodes.dropped().map(|dropped| dropped.reason).collect::<Vec<_>>(), [DropReason::Evicted; 2]);
 }
 
-#[test]
-fn a_full_table_evicts_only_unreachable_peers() {
-    let mut nodes = PeerTable::new(address(LOCAL), Limits { nodes: 10, ..Limits::default() });
-    nodes.add_pre_trusted(address(0), named("")).expect("space");
-    for node in 1..10 {
-        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
+/// Adds 1,008 peers at 126 addresses in 63 networks, whose addresses begin with `first`.
+fn crowd(nodes: &mut PeerTable, first: u8, keys: usize, now: Duration) {
+    for number in 0..1_008 {
+        let (network, host) = ((number / 16) as u8, 1 + (number / 8 % 2) as u8);
+        _ = nodes.record_introduction(address(keys + number), [first, network, 7, host].into(), named(""), now);
     }
-    nodes.record_failure(&address(0), PeerError::new(State::Failure, ""), seconds(1));
-    assert_eq!(nodes.record_introduction(address(10), elsewhere(10), named(""), seconds(2)), Err(AddError::Full));
-    assert_eq!(nodes.add_pre_trusted(address(11), named("")), Err(AddError::Full));
-    nodes.record_failure(&address(5), PeerError::new(State::Failure, ""), seconds(3));
-    assert_eq!(nodes.record_introduction(address(10), elsewhere(10), named(""), seconds(4)), Ok(()));
-    assert_eq!((state(&nodes, 5), state(&nodes, 0), nodes.len()), (None, Some(State::Failure), 10));
+}
+
+#[test]
+fn a_newcomer_enters_a_full_table_for_an_unproven_peer_of_the_most_crowded_network() {
+    let mut nodes = table();
+    (0..20).for_each(|node| {
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space")
+    });
+    crowd(&mut nodes, 66, 1_000, seconds(10));
+    assert_eq!(nodes.len(), Limits::default().unproven);
+    assert!((0..20).all(|node| state(&nodes, node) == Some(State::Active)), "those of other networks stay");
+    for newcomer in 20..300 {
+        nodes.record_introduction(address(newcomer), elsewhere(newcomer), named(""), seconds(20)).expect("space");
+        assert_eq!(state(&nodes, newcomer), Some(State::Active));
+    }
+    assert!((0..300).all(|node| state(&nodes, node) == Some(State::Active)));
+    assert_eq!(nodes.len(), Limits::default().unproven);
+    // As many of other networks as there are slots: those that were silent longest give way.
+    (0..20).for_each(|node| _ = nodes.record_alive(&address(node), seconds(25)));
+    (300..780).for_each(|node| {
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(30)).expect("space")
+    });
+    assert!((0..20).chain(300..780).all(|node| state(&nodes, node) == Some(State::Active)));
+}
+
+#[test]
+fn peers_that_have_delivered_blocks_or_answered_for_a_day_keep_half_of_the_table() {
+    let mut nodes = table();
+    let day = PROVEN_AFTER.as_secs();
+    for node in 0..500 {
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
+        match node < 250 {
+            true => nodes.record_delivery(&address(node), seconds(1)),
+            false => _ = nodes.record_alive(&address(node), seconds(day)),
+        }
+    }
+    (0..2).for_each(|round| crowd(&mut nodes, 66 + round, 1_000 + 2_000 * usize::from(round), seconds(day + 1)));
+    assert_eq!((nodes.len(), nodes.proven.len()), (1_000, 500));
+    assert!((0..500).all(|node| state(&nodes, node) == Some(State::Active)));
+    // Those that become proven in great numbers evict each other.
+    crowd(&mut nodes, 77, 20_000, seconds(day + 2));
+    (20_000..21_008).for_each(|node| _ = nodes.record_alive(&address(node), seconds(2 * day + 2)));
+    (0..500).for_each(|node| _ = nodes.record_alive(&address(node), seconds(2 * day + 3)));
+    crowd(&mut nodes, 78, 22_000, seconds(2 * day + 3));
+    assert_eq!((nodes.len(), nodes.unproven.len()), (1_000, 500));
+    assert!((0..500).all(|node| state(&nodes, node) == Some(State::Active)), "they are one of a network");
+}
+
+#[test]
+fn only_a_peer_that_answers_all_day_is_proven() {
+    let mut nodes = table();
+    let is_proven = |nodes: &PeerTable| nodes.get(&address(1)).is_some_and(PeerEntry::is_proven);
+    let fail =
+        |nodes: &mut PeerTable, at| nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(at));
+    let day = PROVEN_AFTER.as_secs();
+    nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(100)).expect("space");
+    // A single failure, such as during a restart, is nothing.
+    fail(&mut nodes, 1_000);
+    nodes.record_alive(&address(1), seconds(day + 99));
+    assert!(!is_proven(&nodes));
+    nodes.record_alive(&address(1), seconds(day + 100));
+    assert!(is_proven(&nodes));
+    (1..3).for_each(|failure| fail(&mut nodes, day + 200 * failure));
+    assert!(!is_proven(&nodes));
+    nodes.record_alive(&address(1), seconds(day + 1_000));
+    nodes.record_alive(&address(1), seconds(2 * day + 999));
+    assert!(!is_proven(&nodes));
+    nodes.record_delivery(&address(1), seconds(2 * day + 999));
+    assert!(is_proven(&nodes));
+    // At another endpoint it begins anew.
+    (0..9).for_each(|failure| fail(&mut nodes, 3 * day + 200 * failure));
+    nodes.record_move(address(1), ip("9.9.9.9"), named(""), seconds(4 * day)).expect("space");
+    assert!(!is_proven(&nodes));
+}
+
+#[test]
+fn a_full_table_has_room_for_pre_trusted_peers() {
+    let mut nodes = PeerTable::new(address(LOCAL), Limits { nodes: 10, unproven: 5, ..Limits::default() });
+    (1..9).for_each(|node| {
+        nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space")
+    });
+    assert_eq!(nodes.len(), 5);
+    (11..21).for_each(|node| nodes.add_pre_trusted(address(node), named(""), seconds(1)).expect("space"));
+    assert_eq!((nodes.len(), nodes.pre_trusted().len()), (10, 10));
+    assert_eq!(nodes.add_pre_trusted(address(21), named(""), seconds(2)), Err(AddError::Full));
+    assert_eq!(nodes.record_introduction(address(22), elsewhere(22), named(""), seconds(2)), Err(AddError::Full));
+}
+
+#[test]
+fn silent_active_peers_are_pinged_in_turn_and_again_after_an_interval() {
+    let mut nodes = table();
+    for node in 0..6 {
+        nodes.record_introduction(address(node), ip(&format!("66.1.1.{node}")), named(""), seconds(0)).expect("space");
+    }
+    nodes.record_introduction(address(7), ip("77.1.1.1"), named(""), seconds(3)).expect("space");
+    nodes.record_failure(&address(0), PeerError::new(State::Inactive, ""), seconds(1));
+    let silent = PING_AFTER.as_secs();
+    assert_eq!(nodes.due_for_ping(seconds(silent - 1), 9), []);
+    assert_eq!(nodes.due_for_ping(seconds(silent + 3), 3)[2], address(7), "one network does not delay the others");
+    assert_eq!(nodes.due_for_ping(seconds(silent + 3), 9).len(), 3);
+    assert_eq!(nodes.due_for_ping(seconds(silent + 4), 9), []);
+    nodes.record_alive(&address(7), seconds(silent + 5));
+    assert_eq!(nodes.due_for_ping(seconds(2 * silent + 3), 9).len(), 5);
 }
 
 #[test]
@@ -467,15 +563,15 @@ fn a_moved_peer_counts_in_its_new_subnet_and_stays_if_that_is_full() {
 fn pre_trusted_peers_do_not_count_towards_subnet_limits() {
     let mut nodes = table();
     for node in 0..100 {
-        nodes.add_pre_trusted(address(node), named("")).expect("space");
+        nodes.add_pre_trusted(address(node), named(""), seconds(0)).expect("space");
         nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     }
-    assert!(nodes.groups.is_empty());
+    assert!(nodes.unproven.is_empty());
     nodes.record_introduction(address(100), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
-    assert_eq!(nodes.groups.len(), 2);
+    assert_eq!(nodes.unproven.len(), 1);
     // A peer that becomes pre-trusted is no longer counted.
-    nodes.add_pre_trusted(address(100), named("")).expect("space");
-    assert!(nodes.groups.is_empty());
+    nodes.add_pre_trusted(address(100), named(""), seconds(0)).expect("space");
+    assert!(nodes.unproven.is_empty());
 }
 
 #[test]
@@ -484,7 +580,7 @@ fn trust_candidates_are_active_then_busy_then_untried_peers() {
     for node in 0..4 {
         nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
     }
-    nodes.add_pre_trusted(address(4), named("")).expect("space");
+    nodes.add_pre_trusted(address(4), named(""), seconds(0)).expect("space");
     nodes.record_failure(&address(0), PeerError::new(State::Busy, ""), seconds(0));
     nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(0));
     let mut active = [address(2), address(3)];
@@ -499,21 +595,22 @@ proptest! {
     fn arbitrary_events_exceed_no_limit_and_keep_subnet_counts_right(
         events in prop::collection::vec((0..6_u8, 0..40_usize, 0..6_u8, 0..3_u8), 0..400),
     ) {
-        let limits = Limits { nodes: 12, per_address: 2, per_network: 4, private: 3 };
+        let limits = Limits { nodes: 12, unproven: 6, per_address: 2, per_network: 4, private: 3 };
         let mut nodes = PeerTable::new(address(LOCAL), limits);
         for (time, (event, node, host, network)) in events.into_iter().enumerate() {
             let (now, node) = (seconds(60 * time as u64), address(node));
             let place = match network {
                 0 => IpAddr::from([10, 0, 0, host]),
                 1 => IpAddr::from([8, 8, host / 3, host]),
-                _ => IpAddr::from([0x2001, 0xdb8, 1, u16::from(host / 2), 0, 0, 0, u16::from(host)]),
+                _ => IpAddr::from([0x2001, 0xdb8f, 1, u16::from(host / 2), 0, 0, 0, u16::from(host)]),
             };
             match event {
                 0 | 1 => _ = nodes.record_introduction(node, place, named(""), now),
                 2 if nodes.may_move(&node, now) => _ = nodes.record_move(node, place, named(""), now),
                 3 => nodes.record_failure(&node, PeerError::new(if host == 0 { State::Busy } else { State::Inactive }, ""), now),
-                4 if network == 0 && host == 0 => _ = nodes.add_pre_trusted(node, named("")),
+                4 if network == 0 && host == 0 => _ = nodes.add_pre_trusted(node, named(""), now),
                 4 => nodes.prune(now),
+                5 if host == 0 => nodes.record_delivery(&node, now),
                 _ => _ = nodes.admit_sign_probe(&node, now),
             }
             prop_assert!(nodes.len() <= limits.nodes);
@@ -523,7 +620,10 @@ proptest! {
                 Group::of(ip).for_each(|group| *counted.entry(group).or_insert(0) += 1);
             }
             prop_assert!(counted.iter().all(|(group, count)| *count <= group.limit(&limits)));
-            prop_assert_eq!(&counted, &nodes.groups);
+            let others = nodes.iter().filter(|(_, node)| !node.is_pre_trusted);
+            let (proven, unproven): (Vec<_>, Vec<_>) = others.partition(|(_, node)| node.is_proven());
+            prop_assert_eq!((proven.len(), unproven.len()), (nodes.proven.len(), nodes.unproven.len()));
+            prop_assert!(unproven.len() <= limits.unproven);
             prop_assert!(nodes.pre_trusted().iter().all(|node| nodes.get(node).is_some()));
         }
     }

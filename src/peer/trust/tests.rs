@@ -47,7 +47,7 @@ fn is_due(trust: &Trust, others: &[Address], now: Timestamp) -> bool {
 /// Returns a table whose first peers are pre-trusted, and whose active ones have addresses of separate networks.
 fn nodes(all: usize, pre_trusted: usize, active: &[usize]) -> PeerTable {
     let mut nodes = PeerTable::new(address(LOCAL), Limits::default());
-    (0..pre_trusted).for_each(|node| nodes.add_pre_trusted(address(node), info(node)).expect("space"));
+    (0..pre_trusted).for_each(|node| nodes.add_pre_trusted(address(node), info(node), Duration::ZERO).expect("space"));
     for node in active.iter().copied().chain(pre_trusted..all) {
         let ip = IpAddr::V4(Ipv4Addr::from_bits(0x0808_0000 + ((node as u32) << 8)));
         nodes.record_introduction(address(node), ip, info(node), Duration::ZERO).expect("space");
@@ -330,7 +330,7 @@ fn a_selection_has_one_active_pre_trusted_peer_besides_those_by_trust() {
 #[test]
 fn a_pre_trusted_node_selects_all_active_pre_trusted_peers() {
     let mut nodes = nodes(30, 4, &[0, 1, 2, 20]);
-    nodes.add_pre_trusted(address(LOCAL), info(0)).expect("space");
+    nodes.add_pre_trusted(address(LOCAL), info(0), Duration::ZERO).expect("space");
     let mut nobody = Selector::among_active(&TrustValues::default(), &nodes).several(5, &mut seeded(1));
     nobody.sort_unstable();
     let mut expected = addresses(0..3);
@@ -345,7 +345,7 @@ fn all_pre_trusted_peers_are_selected_while_none_is_active() {
     for local_is_listed in [false, true] {
         let mut nodes = nodes(4, 3, &[3]);
         if local_is_listed {
-            nodes.add_pre_trusted(address(LOCAL), info(0)).expect("space");
+            nodes.add_pre_trusted(address(LOCAL), info(0), Duration::ZERO).expect("space");
         }
         // Contacts with some of them failed.
         nodes.record_failure(&address(0), PeerError::new(State::Failure, ""), Duration::ZERO);

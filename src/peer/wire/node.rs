@@ -9,6 +9,7 @@ use crate::codec::limits::MAX_TEXT_UTF16;
 use crate::codec::text::truncate_utf16;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
 use crate::crypto::PublicKey;
+use crate::ip::Scope;
 use crate::model::{NetworkByte, Timestamp};
 use crate::net::fetch;
 use crate::net::http::reason_phrase;
@@ -80,6 +81,13 @@ impl Endpoint {
     /// Returns the IP address, if the host is not a name.
     pub fn address(&self) -> Option<IpAddr> {
         bare(&self.host).parse().ok()
+    }
+
+    /// Returns the least scope of the addresses at which this endpoint of the operator's list may be called; `least` is
+    /// that of other endpoints. A listed address is called as it is. The address of a listed name is its owner's choice,
+    /// so on a public network it must be global.
+    pub fn listed_scope(&self, least: Scope) -> Scope {
+        if self.address().is_some() || least < Scope::Global { Scope::Loopback } else { least }
     }
 
     /// Returns host and port for a connection, IPv6 without brackets; `None` if the endpoint cannot be reached.

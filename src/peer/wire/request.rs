@@ -6,6 +6,7 @@ use super::authentication::{AuthenticatedRequest, Challenge, List, SecureEntity}
 use super::chain::{ChainRequest, ShortIds};
 use super::node::{Endpoint, NodeInfo};
 use crate::codec::{Format, Writable};
+use crate::ip::Scope;
 use crate::model::network::ChainParameters;
 use crate::model::{Block, Height, Transaction};
 use crate::net::fetch::{self, FetchRequest, Method};
@@ -86,6 +87,7 @@ fn post(path: &str, body: Vec<u8>, format: Format, limit: usize, is_idempotent: 
     let factor = if format == Format::Json { limits::JSON_FACTOR } else { 1 };
     FetchRequest {
         endpoint: fetch::Endpoint { host: String::new(), port: 0 },
+        least_scope: Scope::Global,
         method: Method::Post,
         target: path.to_owned(),
         media_type: format.media_type(),

@@ -132,6 +132,7 @@ impl Genesis {
             ("nis.treasuryReissuanceForkTransactionHashes", ""),
             ("nis.treasuryReissuanceForkFallbackTransactionHashes", ""),
             ("nisd.data", "store"),
+            ("nisd.loopbackPeers", "true"),
         ];
         let replaced = |key: &str| more.iter().any(|other| other.0 == key);
         for (key, value) in identity.iter().filter(|(key, _)| !replaced(key)).chain(more) {

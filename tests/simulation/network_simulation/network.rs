@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nisd::config::Settings;
 use nisd::crypto::KeyPair;
+use nisd::ip::Scope;
 use nisd::model::{Amount, Hash256, Timestamp, Transaction};
 use nisd::net::fetch::{Endpoint, FetchError, FetchId, FetchRequest, FetchResponse, Method, Response, request_head};
 use nisd::node::PreTrustedPeer;
@@ -847,6 +848,7 @@ impl<'g> Network<'g> {
         }
         let fetch = FetchRequest {
             endpoint: place(self.plan.members[to].ip, 0),
+            least_scope: Scope::Global,
             method: Method::Post,
             target: request.path.to_owned(),
             media_type: "application/binary",

@@ -19,6 +19,7 @@ struct Bench {
 fn fetch(host: &str) -> FetchRequest {
     FetchRequest {
         endpoint: Endpoint { host: host.to_owned(), port: 7890 },
+        least_scope: Scope::Loopback,
         method: Method::Get,
         target: "/".to_owned(),
         media_type: "application/json",
@@ -178,6 +179,36 @@ fn a_request_is_retried_once_if_its_reused_connection_was_closed() {
     bench.end(slots[0], None);
     assert_eq!(bench.done(), [done(1, "200"), done(2, "200"), done(3, "Broken")]);
     bench.assert_empty();
+}
+
+#[test]
+fn only_addresses_in_scope_are_connected_to_whatever_name_leads_there() {
+    let addresses: [IpAddr; 4] = [
+        [127, 0, 0, 1].into(),
+        [192, 168, 0, 1].into(),
+        "64:ff9b::7f00:1".parse().expect("an address"),
+        [8, 8, 8, 8].into(),
+    ];
+    for (least_scope, connected) in
+        [(Scope::Loopback, vec![0, 1, 2, 3]), (Scope::Private, vec![1, 3]), (Scope::Global, vec![3])]
+    {
+        let mut bench = Bench::new(FetchLimits::default());
+        bench.start(FetchRequest { least_scope, ..fetch("127.1") });
+        bench.fetcher.resolved(0, Ok(addresses.into()), bench.now);
+        let mut attempted = Vec::new();
+        while let Some((slot, address)) = bench.fetcher.next_attempt() {
+            attempted.push(address.ip());
+            bench.fetcher.attempt_failed(slot, io::ErrorKind::ConnectionRefused.into(), bench.now);
+        }
+        assert_eq!(attempted, connected.into_iter().map(|index| addresses[index]).collect::<Vec<_>>());
+        assert_eq!(bench.done(), [done(1, "Unreachable")]);
+        bench.assert_empty();
+        // Without such an address it fails at once.
+        bench.start(FetchRequest { least_scope, ..fetch("::") });
+        bench.fetcher.resolved(0, Ok([[0, 0, 0, 0].into()].into()), bench.now);
+        assert_eq!(bench.done(), [done(2, "OutOfScope")]);
+        bench.assert_empty();
+    }
 }
 
 #[test]

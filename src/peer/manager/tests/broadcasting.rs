@@ -8,7 +8,7 @@ use crate::model::transaction::{Message, MessageKind, Transfer};
 use crate::model::{Amount, Block, BlockKind, Body, Hash256, Height, Network, Timestamp, Transaction};
 use crate::peer::manager::PeerSettings;
 use crate::peer::testing::*;
-use crate::peer::wire::{List, NodeInfo, SecureEntity, limits};
+use crate::peer::wire::{Endpoint, List, NodeInfo, SecureEntity, limits};
 
 pub fn transaction(number: usize, message_bytes: usize) -> Transaction {
     Transaction {
@@ -132,6 +132,8 @@ fn a_node_that_is_not_booted_relays_nothing() {
 #[test]
 fn signs_of_life_are_sent_every_five_minutes_with_the_detected_address() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.simulated_peers.iter_mut().for_each(|peer| peer.sees = "30.0.0.1");
+    scene.relay(LOCAL, Endpoint::http("30.0.0.1", 7890));
     scene.run_seconds(1);
     let asked = scene.asked("/node/sign-of-life");
     assert_eq!(asked.len(), 2);

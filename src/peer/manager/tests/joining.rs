@@ -21,25 +21,106 @@ fn a_node_without_known_peers_boots_in_every_ip_detection_mode() {
     }
 }
 
+/// Lets this node be reached at a host.
+fn lead_to_this_node(scene: &mut Scene, host: &str) {
+    scene.relay(LOCAL, Endpoint::http(host, 7890));
+}
+
+/// Returns a scene whose peers see this node at 30.0.0.1.
+fn seen(settings: PeerSettings, others: usize) -> Scene {
+    let mut scene = Scene::new(settings, others);
+    scene.simulated_peers.iter_mut().for_each(|peer| peer.sees = "30.0.0.1");
+    scene
+}
+
+fn own_host(scene: &Scene) -> &str {
+    &scene.manager.local.endpoint.host
+}
+
 #[test]
-fn the_first_good_answer_sets_the_own_address_and_boots_the_node() {
-    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
-    scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
-    scene.simulated_peers[2].sees = "30.0.0.3";
-    scene.tick();
-    assert_eq!(scene.asked("/node/cysm").len(), 3, "all of the list, as nobody is known to be active");
-    assert!(scene.manager.timers().is_empty());
-    while !scene.manager.is_booted() {
-        assert!(scene.answer_one());
+fn the_first_good_answer_boots_the_node_which_then_looks_for_itself_there() {
+    for is_there in [false, true] {
+        let mut scene = seen(settings(&[0, 1, 2]), 3);
+        scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
+        if is_there {
+            lead_to_this_node(&mut scene, "30.0.0.1");
+        }
+        scene.tick();
+        assert_eq!(scene.asked("/node/cysm").len(), 3, "all of the list, as nobody is known to be active");
+        assert!(scene.manager.timers().is_empty());
+        while !scene.manager.is_booted() {
+            assert!(scene.answer_one());
+        }
+        assert_eq!(scene.manager.local, info(LOCAL), "a report alone decides nothing");
+        assert_eq!(scene.manager.timers().len(), Task::ALL.len());
+        scene.answer_all();
+        // The host is taken, the port is not: peers cannot know it.
+        let expected = if is_there { Endpoint::http("30.0.0.1", 7890) } else { info(LOCAL).endpoint };
+        assert_eq!(scene.manager.local.endpoint, expected);
     }
-    // The host is taken, the port is not: peers cannot know it.
-    let host = scene.manager.local.endpoint.host.clone();
-    assert!(["30.0.0.1", "30.0.0.3"].contains(&host.as_str()), "{host}");
-    assert_eq!(scene.manager.local.endpoint.port, 7890);
-    // Later answers have no effect.
-    scene.answer_all();
-    assert_eq!(scene.manager.local.endpoint.host, host);
-    assert_eq!(scene.manager.timers().len(), Task::ALL.len());
+}
+
+#[test]
+fn an_address_at_which_another_node_answers_is_not_this_nodes() {
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.simulated_peers.iter_mut().for_each(|peer| peer.sees = "66.66.66.66");
+    scene.relay(5, Endpoint::http("66.66.66.66", 7890));
+    scene.run_seconds(1_000);
+    assert_eq!(scene.manager.local, info(LOCAL));
+    assert!(scene.fake.history.iter().any(|(_, to, path)| to.contains("66.66.66.66") && path == "/node/info"));
+}
+
+#[test]
+fn listed_peers_are_asked_for_the_own_address_and_others_only_if_no_listed_one_answers() {
+    let strangers = 1..8;
+    let mut scene = seen(settings(&[0]), 8);
+    scene.simulated_peers[0].list = strangers.clone().map(info).collect();
+    scene.simulated_peers[1..].iter_mut().for_each(|peer| peer.sees = "66.66.66.66");
+    ["30.0.0.1", "66.66.66.66"].iter().for_each(|host| lead_to_this_node(&mut scene, host));
+    scene.run_seconds(1_000);
+    assert_eq!(own_host(&scene), "30.0.0.1");
+    assert!(scene.asked("/node/cysm").iter().all(|peer| *peer == 0));
+    scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
+    scene.run_seconds(1_000);
+    assert_eq!(own_host(&scene), "66.66.66.66");
+    assert!(scene.asked("/node/cysm").iter().any(|peer| strangers.contains(peer)));
+}
+
+#[test]
+fn strangers_count_once_for_each_network_when_they_report_the_own_address() {
+    let mut scene = seen(PeerSettings { node_limit: 20, ..settings(&[]) }, 8);
+    ["30.0.0.1", "66.66.66.66"].iter().for_each(|host| lead_to_this_node(&mut scene, host));
+    scene.tick();
+    for peer in 0..8 {
+        // Six at one address, and two elsewhere.
+        let host = if peer < 6 { "77.7.7.7".to_owned() } else { format!("78.7.{peer}.7") };
+        scene.simulated_peers[peer].info.endpoint = Endpoint::http(host, 7_000 + peer as u16);
+        scene.simulated_peers[peer].sees = if peer < 6 { "66.66.66.66" } else { "30.0.0.1" };
+        let stranger = scene.simulated_peers[peer].info.clone();
+        let from = stranger.endpoint.address().expect("an address");
+        scene.greet(&stranger, from);
+        scene.answer_all();
+    }
+    scene.run_seconds(2_000);
+    assert_eq!(own_host(&scene), "30.0.0.1");
+}
+
+#[test]
+fn a_new_own_address_is_announced_at_once() {
+    let mut scene = seen(settings(&[0]), 1);
+    lead_to_this_node(&mut scene, "30.0.0.1");
+    scene.run_seconds(20);
+    lead_to_this_node(&mut scene, "30.0.0.2");
+    scene.simulated_peers[0].sees = "30.0.0.2";
+    while own_host(&scene) == "30.0.0.1" {
+        scene.run_seconds(1);
+    }
+    let adopted_at = scene.now;
+    scene.run_seconds(2);
+    let announced = |(at, _, path): &&(Duration, String, String)| {
+        path == "/node/sign-of-life" && *at >= adopted_at - Duration::from_secs(1)
+    };
+    assert_eq!(scene.fake.history.iter().filter(announced).count(), 1);
 }
 
 #[test]
@@ -92,20 +173,29 @@ fn an_invalid_answer_is_not_taken_as_the_own_address() {
 }
 
 #[test]
-fn the_own_address_follows_the_majority_of_peers_and_a_tie_changes_nothing() {
-    let mut scene = Scene::new(settings(&[0, 1, 2, 3]), 4);
+fn the_own_address_follows_the_majority_of_peers_that_leads_here_and_a_tie_changes_nothing() {
+    let mut scene = seen(settings(&[0, 1, 2, 3]), 4);
+    ["30.0.0.1", "30.0.0.2", "[2001:4860:0:0:0:0:0:1]"].iter().for_each(|host| lead_to_this_node(&mut scene, host));
     scene.run_seconds(1);
-    assert_eq!(scene.manager.local.endpoint.host, "30.0.0.1");
+    assert_eq!(own_host(&scene), "30.0.0.1");
     scene.simulated_peers[0].sees = "30.0.0.2";
     scene.simulated_peers[1].sees = "30.0.0.2";
-    scene.run_seconds(10);
-    assert_eq!(scene.manager.local.endpoint.host, "30.0.0.1", "two say so and two do not");
+    scene.run_seconds(310);
+    assert_eq!(own_host(&scene), "30.0.0.1", "two say so and two do not");
     scene.simulated_peers[2].sees = "30.0.0.2";
     scene.run_seconds(310);
-    assert_eq!(scene.manager.local.endpoint.host, "30.0.0.2");
+    assert_eq!(own_host(&scene), "30.0.0.2");
+    // A majority that is wrong does not hide a minority that is right.
+    scene.simulated_peers[..3].iter_mut().for_each(|peer| peer.sees = "66.66.66.66");
+    scene.simulated_peers[3].sees = "30.0.0.1";
+    scene.run_seconds(310);
+    assert_eq!(own_host(&scene), "30.0.0.1");
+    scene.simulated_peers[..3].iter_mut().for_each(|peer| peer.sees = "[2001:4860:0:0:0:0:0:1]");
+    scene.run_seconds(310);
+    assert_eq!(own_host(&scene), "[2001:4860:0:0:0:0:0:1]");
     scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Unreachable);
     scene.run_seconds(310);
-    assert_eq!(scene.manager.local.endpoint.host, "30.0.0.2", "nobody answers");
+    assert_eq!(own_host(&scene), "[2001:4860:0:0:0:0:0:1]", "nobody answers");
 }
 
 #[test]

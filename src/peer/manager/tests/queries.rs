@@ -1,4 +1,6 @@
-use crate::model::{Address, Height};
+use crate::model::network::ChainParameters;
+use crate::model::{Address, Hash256, Height};
+use crate::peer::block_download::{BlockDownload, BlockRef};
 use crate::peer::experiences::Experience;
 use crate::peer::experiences::LIFETIME;
 use crate::peer::io::ValidationOutcome;
@@ -6,7 +8,7 @@ use crate::peer::manager::queries::{MAX_HEIGHT_TIMEOUT, MAX_HEIGHT_TTL};
 use crate::peer::manager::{PeerSettings, PreTrustedPeer};
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::testing::*;
-use crate::peer::wire::{Endpoint, ExperiencePair, NodeInfo};
+use crate::peer::wire::{ChainRequest, Endpoint, ExperiencePair, NodeInfo};
 
 fn timer(scene: &Scene, task: Task) -> &Timer {
     scene.manager.timers().iter().find(|timer| timer.task == task).expect("a timer")
@@ -22,13 +24,14 @@ fn a_node_counts_as_synchronised_until_peers_were_higher_four_times() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.run_seconds(2);
     assert!(scene.manager.is_synchronised());
-    scene.simulated_peers[1].height = 2;
+    scene.simulated_peers.iter_mut().for_each(|peer| peer.height = 2);
     scene.run_seconds(100);
     assert!(scene.manager.is_synchronised());
     scene.run_seconds(30);
     assert!(!scene.manager.is_synchronised());
     let heights: Vec<_> = scene.manager.table.iter().map(|(node, peer)| (*node, peer.height)).collect();
-    assert!(heights.contains(&(address_of(1), Some(Height(2)))) && heights.contains(&(address_of(0), Some(Height(1)))));
+    assert!([0, 1].iter().all(|peer| heights.contains(&(address_of(*peer), Some(Height(2))))));
+    scene.simulated_peers[0].height = 1;
     scene.simulated_peers[1].behaviour = Behaviour::Garbage;
     scene.run_seconds(30);
     assert!(scene.manager.is_synchronised(), "the only height that is told is no higher");
@@ -38,7 +41,8 @@ fn a_node_counts_as_synchronised_until_peers_were_higher_four_times() {
 fn the_largest_height_of_peers_is_queried_once_for_all_requests() {
     let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
     scene.run_seconds(1);
-    (scene.simulated_peers[1].height, scene.simulated_peers[2].behaviour) = (7, Behaviour::Garbage);
+    scene.simulated_peers[..2].iter_mut().for_each(|peer| peer.height = 7);
+    scene.simulated_peers[2].behaviour = Behaviour::Garbage;
     scene.fake.history.clear();
     assert_eq!([scene.ask_max_height(), scene.ask_max_height()], [None; 2]);
     scene.answer_all();
@@ -251,12 +255,81 @@ fn the_seed_determines_the_run() {
     assert!(first == run(1) && first != run(2));
 }
 
+/// Returns a scene of listed peers and strangers with these heights, all of them active.
+fn heights(listed: &[u64], strangers: &[u64]) -> Scene {
+    let numbers: Vec<_> = (0..listed.len()).collect();
+    let mut scene = Scene::new(PeerSettings { node_limit: 20, ..settings(&numbers) }, listed.len() + strangers.len());
+    let all = [listed, strangers].concat();
+    scene.simulated_peers.iter_mut().zip(all).for_each(|(peer, height)| peer.height = height);
+    scene.fake.tip.as_mut().expect("a tip").height = Height(100);
+    scene.tick();
+    scene.answer_all();
+    for stranger in listed.len()..scene.simulated_peers.len() {
+        scene.greet(&info(stranger), ip_of(stranger));
+        scene.answer_all();
+    }
+    scene.run_seconds(200);
+    scene
+}
+
 #[test]
-fn one_peer_with_an_exaggerated_height_changes_nothing() {
-    let reached = |heights: &[u64]| super::super::reached_by_half(heights.iter().copied().map(Height).collect());
-    assert_eq!(reached(&[]), None);
-    assert_eq!(reached(&[7]), Some(Height(7)));
-    assert_eq!(reached(&[9_000_000, 100, 101]), Some(Height(101)));
-    assert_eq!(reached(&[1, 9_000_000, 99, 101, 100]), Some(Height(100)));
-    assert_eq!(reached(&[100, 101, 99, 102]), Some(Height(101)), "two of four are there");
+fn only_the_median_of_listed_peers_makes_a_node_believe_that_it_is_behind() {
+    for (listed, strangers, network, is_synchronised) in [
+        (&[100][..], &[5_000_000; 8][..], 100, true),
+        (&[5_000_000, 100, 101], &[], 101, false),
+        (&[5_000_000, 100, 100], &[], 100, true),
+        (&[5_000_000, 100], &[], 100, true),
+        (&[104, 103, 105, 1, 1], &[1, 1, 1, 1], 103, false),
+        (&[1, 1, 104], &[], 1, true),
+        (&[], &[5_000_000, 5_000_001], 0, true),
+        (&[], &[99, 5_000_000], 99, true),
+    ] {
+        let mut scene = heights(listed, strangers);
+        let expected = (Some(Height(network)).filter(|height| height.0 > 0), is_synchronised);
+        assert_eq!(
+            (scene.manager.network_height(), scene.manager.is_synchronised()),
+            expected,
+            "{listed:?} {strangers:?}"
+        );
+        // What clients are told of the network follows the same rule.
+        scene.now += MAX_HEIGHT_TTL;
+        assert_eq!(scene.ask_max_height(), None);
+        scene.answer_all();
+        let (_, told) = scene.fake.answers.last().expect("an answer");
+        assert_eq!(*told, ClientAnswer::MaxHeight(Height(network.max(1))), "{listed:?} {strangers:?}");
+    }
+}
+
+#[test]
+fn listed_peers_of_one_network_count_once() {
+    let mut scene = Scene::new(settings(&[]), 5);
+    let listed = (0..5).map(|number| {
+        let host = if number < 3 { format!("66.6.6.{number}") } else { format!("77.{number}.7.7") };
+        let info = NodeInfo { endpoint: Endpoint::http(host, 7890), ..info(number) };
+        let peer = &mut scene.simulated_peers[number];
+        (peer.info, peer.height) = (info.clone(), if number < 3 { 5_000_000 } else { 1 });
+        PreTrustedPeer::Node(info)
+    });
+    let listed = listed.collect();
+    scene.manager.add_pre_trusted_peers(listed);
+    scene.run_seconds(200);
+    assert_eq!((scene.manager.network_height(), scene.manager.is_synchronised()), (Some(Height(1)), true));
+}
+
+#[test]
+fn the_target_of_a_block_download_counts_after_its_first_valid_block() {
+    let mut scene = heights(&[100], &[]);
+    let base = BlockRef { height: Height(100), hash: Hash256([1; 32]) };
+    let batch = ChainRequest::new(base.height, 10, 1_000, &ChainParameters::after_all_forks());
+    let download = BlockDownload::new(1, address_of(0), (base, Height(5_000_000)), 400, batch, None);
+    scene.manager.block_download = Some(download);
+    let state = |scene: &mut Scene, height| {
+        scene.fake.tip.as_mut().expect("a tip").height = Height(height);
+        scene.tick();
+        (scene.manager.network_height().expect("a height").0, scene.manager.is_synchronised())
+    };
+    assert_eq!(state(&mut scene, 100), (100, true), "a promise is nothing");
+    assert_eq!(state(&mut scene, 101), (5_000_000, false));
+    scene.manager.block_download = None;
+    assert_eq!(state(&mut scene, 101), (100, true));
 }

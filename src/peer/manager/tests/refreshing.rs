@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use super::super::probes::{MAX_GOSSIP_PROBES, MAX_PROBES_PER_LIST};
+use crate::ip::Scope;
 use crate::model::NetworkByte;
-use crate::peer::manager::PreTrustedPeer;
+use crate::peer::manager::{PeerSettings, PreTrustedPeer};
 use crate::peer::peer_table::State;
 use crate::peer::schedule::Task;
 use crate::peer::testing::*;
@@ -168,38 +169,64 @@ fn inactive_peers_of_a_long_list_are_probed_first() {
     assert_eq!(scene.manager.active().0.len(), 31);
 }
 
-#[test]
-fn gossip_from_a_public_peer_causes_no_probes_in_private_networks() {
-    let private = |others: &mut [SimulatedPeer]| {
-        others[1].info.endpoint = Endpoint::http("10.0.0.5", 7890);
-        let listed = others[1].info.clone();
-        others[0].list = vec![listed];
-    };
-    assert_eq!(refreshed(1, 2, private).asked("/node/info"), [0]);
-    let neighbour = |others: &mut [SimulatedPeer]| {
-        others[0].info.endpoint = Endpoint::http("10.0.0.4", 7890);
-        private(others);
-    };
-    let mut settings = settings(&[]);
-    settings.pre_trusted =
-        vec![PreTrustedPeer::Node(NodeInfo { endpoint: Endpoint::http("10.0.0.4", 7890), ..info(0) })];
-    let mut scene = Scene::new(settings, 2);
-    neighbour(&mut scene.simulated_peers);
-    scene.run_seconds(1);
-    assert_eq!(scene.asked("/node/info"), [0, 1]);
+/// Returns the hosts that are called, with the scope that their addresses must have, when a listed peer names all of them.
+fn called(least_scope: Scope, hosts: &[&str]) -> Vec<(String, Scope)> {
+    let mut scene = Scene::new(PeerSettings { least_scope, ..settings(&[0]) }, 1);
+    let place = |(number, host): (usize, &&str)| NodeInfo { endpoint: Endpoint::http(*host, 80), ..info(10 + number) };
+    scene.simulated_peers[0].list = hosts.iter().enumerate().map(place).collect();
+    let mut called = Vec::new();
+    for _ in 0..20 {
+        scene.now += Duration::from_millis(100);
+        scene.tick();
+        while let Some(sent) = scene.fake.waiting.front() {
+            called.push((sent.to.host.clone(), sent.request.least_scope));
+            scene.answer_one();
+        }
+    }
+    called.retain(|(host, _)| *host != info(0).endpoint.host);
+    called.sort();
+    called
 }
 
 #[test]
-fn gossip_about_invalid_or_local_hosts_causes_no_probes() {
-    let places =
-        ["0.0.0.0", "[::]", "224.0.0.1", "[ff02::1]", "255.255.255.255", "localhost", "a.LOCALHOST.", "router"];
-    let scene = refreshed(1, 1, |others| {
-        let nodes = places.iter().enumerate();
-        let nodes = nodes.map(|(number, host)| NodeInfo { endpoint: Endpoint::http(*host, 80), ..info(10 + number) });
-        others[0].list = nodes.collect();
-    });
-    let asked = scene.fake.history.iter().filter(|(_, _, path)| *path == "/node/info");
-    assert_eq!(asked.map(|(_, to, _)| to.as_str()).collect::<Vec<_>>(), [info(0).endpoint.to_string()]);
+fn gossip_causes_calls_only_to_addresses_of_the_scope_of_the_network() {
+    let nowhere = ["0.0.0.0", "[::]", "224.0.0.1", "[ff02::1]", "255.255.255.255"];
+    let loopback = ["127.0.0.1", "127.1.2.3", "[::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::1]"];
+    let private = ["10.0.0.5", "100.64.0.1", "192.0.0.1", "198.18.0.1", "240.0.0.1", "[fec0::1]"];
+    let all = [&nowhere[..], &loopback, &private].concat();
+    let sorted = |hosts: &[&str], scope| {
+        let mut hosts: Vec<_> = hosts.iter().map(|host| ((*host).to_owned(), scope)).collect();
+        hosts.sort();
+        hosts
+    };
+    assert_eq!(called(Scope::Global, &all), []);
+    assert_eq!(called(Scope::Private, &all), sorted(&private, Scope::Private));
+    assert_eq!(called(Scope::Loopback, &loopback), sorted(&loopback, Scope::Loopback));
+    // What a name resolves to is tested when it is connected to.
+    let names = ["127.1", "0x7f.0.0.1", "0177.0.0.1", "localhost", "localhost.localdomain", "x.lan"];
+    for scope in [Scope::Global, Scope::Private] {
+        assert_eq!(called(scope, &names), sorted(&names, scope));
+    }
+}
+
+#[test]
+fn a_listed_address_is_called_whatever_its_scope_and_a_listed_name_only_on_a_private_network() {
+    let hosts = ["127.0.0.1", "192.168.1.5", "node.example"];
+    for (least_scope, of_name) in [(Scope::Global, Scope::Global), (Scope::Private, Scope::Loopback)] {
+        let listed = hosts.map(|host| PreTrustedPeer::Endpoint(Endpoint::http(host, 80)));
+        let elsewhere = NodeInfo { endpoint: Endpoint::http("127.0.0.1", 81), ..info(1) };
+        let pre_trusted = listed.into_iter().chain([PreTrustedPeer::Node(info(0))]).collect();
+        let mut scene = Scene::new(PeerSettings { pre_trusted, least_scope, ..settings(&[]) }, 1);
+        scene.simulated_peers[0].list = vec![elsewhere];
+        scene.tick();
+        let mut called: Vec<_> = scene.fake.waiting.iter().map(|sent| sent.request.least_scope).collect();
+        called.sort();
+        let mut expected = [Scope::Loopback, Scope::Loopback, Scope::Loopback, of_name];
+        expected.sort();
+        assert_eq!(called, expected);
+        scene.run_seconds(200);
+        assert!(scene.fake.history.iter().all(|(_, to, _)| *to != "http://127.0.0.1:81"), "another port is not listed");
+    }
 }
 
 #[test]

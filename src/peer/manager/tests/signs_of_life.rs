@@ -2,9 +2,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::super::signs_of_life::{
-    EVICTION_AGE, MAX_SIGN_PROBES_PER_NETWORK, MAX_VERIFICATIONS, MAX_VERIFICATIONS_PER_HOST,
-};
+use super::super::probes::MAX_PINGS;
+use super::super::signs_of_life::{EVICTION_AGE, MAX_SIGN_PROBES};
 use crate::model::NetworkByte;
 use crate::peer::io::ValidationOutcome;
 use crate::peer::manager::{PeerSettings, PreTrustedPeer, Pusher};
@@ -97,29 +96,29 @@ fn ip(host: &str) -> IpAddr {
 }
 
 #[test]
-fn verifications_are_limited_in_total_and_per_host() {
+fn requests_that_signs_of_life_cause_are_limited() {
     let mut scene = alone(0);
-    for port in 1..=MAX_VERIFICATIONS_PER_HOST {
-        let node = stranger("20.0.8.1", port);
-        assert!(scene.greet(&node, ip("20.0.8.1")).is_none());
+    for port in 1..=MAX_SIGN_PROBES {
+        assert!(scene.greet(&stranger("66.0.0.1", port), ip("66.0.0.1")).is_none());
     }
-    assert!(matches!(scene.greet(&stranger("20.0.8.1", 99), ip("20.0.8.1")), Some(ClientAnswer::Rejected(_))));
-    for node in 1..=MAX_VERIFICATIONS - MAX_VERIFICATIONS_PER_HOST {
+    assert!(matches!(scene.greet(&stranger("66.0.0.1", 99), ip("66.0.0.1")), Some(ClientAnswer::Rejected(_))));
+    // Other clients get places, those of the same network too.
+    assert!(scene.greet(&stranger("66.0.0.2", 1), ip("66.0.0.2")).is_none());
+    for node in 1..MAX_SIGN_PROBES {
         assert!(scene.greet(&info(node), ip_of(node)).is_none(), "{node}");
     }
-    assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
+    assert_eq!((scene.manager.sign_probes.len(), scene.fake.answers.len()), (MAX_SIGN_PROBES, MAX_SIGN_PROBES));
     scene.answer_all();
-    assert_eq!(scene.fake.answers.len(), MAX_VERIFICATIONS);
+    assert!(scene.manager.sign_probes.is_empty());
     assert!(scene.greet(&info(100), ip_of(100)).is_none());
 }
 
 #[test]
-fn a_full_verification_table_evicts_from_the_host_with_the_most_slots() {
+fn a_newcomer_takes_the_place_of_the_network_that_holds_most() {
     let mut scene = alone(1);
-    let hosts: Vec<_> =
-        (1..=MAX_VERIFICATIONS / MAX_VERIFICATIONS_PER_HOST).map(|host| format!("66.0.{host}.1")).collect();
+    let hosts: Vec<_> = (1..=8).map(|host| format!("66.0.{host}.1")).collect();
     for host in &hosts {
-        for port in 1..=MAX_VERIFICATIONS_PER_HOST {
+        for port in 1..=MAX_SIGN_PROBES / 8 {
             assert!(scene.greet(&stranger(host, port), ip(host)).is_none());
         }
     }
@@ -131,9 +130,9 @@ fn a_full_verification_table_evicts_from_the_host_with_the_most_slots() {
         scene.fake.answers,
         [(ConnectionId(1), ClientAnswer::Rejected("too many signs of life at once".to_owned()))]
     );
-    assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
+    assert_eq!(scene.fake.waiting.len(), MAX_SIGN_PROBES);
     assert!(scene.fake.waiting.iter().all(|sent| sent.call != waiting[0]));
-    assert_eq!(scene.manager.requests.outstanding().len(), MAX_VERIFICATIONS);
+    assert_eq!(scene.manager.requests.outstanding().len(), MAX_SIGN_PROBES);
     scene.answer_all();
     assert_eq!(scene.state(0), Some(State::Active));
 }
@@ -142,21 +141,21 @@ fn a_full_verification_table_evicts_from_the_host_with_the_most_slots() {
 fn hosts_with_one_verification_slot_are_evicted_only_after_two_seconds() {
     let mut scene = alone(1);
     let greet_all = |scene: &mut Scene| {
-        (0..MAX_VERIFICATIONS)
+        (0..MAX_SIGN_PROBES)
             .filter(|host| {
                 let host = format!("66.0.{host}.1");
                 scene.greet(&stranger(&host, 1), ip(&host)).is_none()
             })
             .count()
     };
-    assert_eq!(greet_all(&mut scene), MAX_VERIFICATIONS);
+    assert_eq!(greet_all(&mut scene), MAX_SIGN_PROBES);
     scene.now += EVICTION_AGE - Duration::from_millis(1);
     assert!(matches!(scene.greet(&info(0), ip_of(0)), Some(ClientAnswer::Rejected(_))));
     scene.now += Duration::from_millis(1);
     // They do not evict each other, and asking again renews nothing.
     assert_eq!(greet_all(&mut scene), 0);
     assert!(scene.greet(&info(0), ip_of(0)).is_none());
-    assert_eq!(scene.fake.waiting.len(), MAX_VERIFICATIONS);
+    assert_eq!(scene.fake.waiting.len(), MAX_SIGN_PROBES);
     scene.answer_all();
     assert_eq!(scene.state(0), Some(State::Active));
 }
@@ -165,7 +164,7 @@ fn hosts_with_one_verification_slot_are_evicted_only_after_two_seconds() {
 fn a_network_with_many_hosts_does_not_regain_evicted_verification_slots() {
     for host in [(|n| format!("66.0.0.{n}")) as fn(usize) -> String, |n| format!("2a01:1:2:{n:x}::1")] {
         let mut scene = alone(10);
-        for number in 0..MAX_VERIFICATIONS {
+        for number in 0..MAX_SIGN_PROBES {
             let host = host(number);
             let node = stranger(&if host.contains(':') { format!("[{host}]") } else { host.clone() }, 1);
             assert!(scene.greet(&node, ip(&host)).is_none());
@@ -187,39 +186,31 @@ fn a_network_with_many_hosts_does_not_regain_evicted_verification_slots() {
 #[test]
 fn a_verification_slot_is_evicted_only_for_a_reachable_endpoint() {
     let mut scene = alone(0);
-    for host in 0..MAX_VERIFICATIONS {
+    for host in 0..MAX_SIGN_PROBES {
         let host = format!("66.0.{host}.1");
         assert!(scene.greet(&stranger(&host, 1), ip(&host)).is_none());
     }
     scene.now += EVICTION_AGE;
     let nowhere = NodeInfo { endpoint: Endpoint { port: 0, ..info(0).endpoint }, ..info(0) };
     assert!(matches!(scene.greet(&nowhere, ip_of(0)), Some(ClientAnswer::Rejected(_))));
-    assert!(scene.fake.answers.is_empty() && scene.fake.waiting.len() == MAX_VERIFICATIONS);
+    assert!(scene.fake.answers.is_empty() && scene.fake.waiting.len() == MAX_SIGN_PROBES);
 }
 
 #[test]
-fn probes_after_signs_of_life_are_limited_per_network() {
-    const OTHERS: usize = 4 * MAX_SIGN_PROBES_PER_NETWORK;
-    let mut scene = alone(OTHERS);
-    for number in 0..OTHERS {
-        scene.greet(&info(number), ip_of(number));
-        scene.answer_all();
+fn probes_of_known_peers_after_signs_of_life_share_the_places() {
+    let mut scene = alone(1);
+    scene.greet(&info(0), ip_of(0));
+    scene.answer_all();
+    scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
+    scene.run_seconds(600);
+    assert_eq!(scene.state(0), Some(State::Inactive));
+    scene.now += Duration::from_secs(60);
+    for port in 1..=MAX_SIGN_PROBES {
+        assert!(scene.greet(&stranger("66.0.0.1", port), ip("66.0.0.1")).is_none());
     }
-    scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Unreachable);
-    scene.run_seconds(3_600);
-    scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Silent);
-    scene.fake.waiting.clear();
-    let known: Vec<_> = (0..OTHERS).filter(|number| scene.state(*number) == Some(State::Inactive)).collect();
-    assert!(known.len() > 2 * MAX_SIGN_PROBES_PER_NETWORK, "{known:?}");
-    let looks = |scene: &Scene| scene.fake.waiting.len();
-    for (place, number) in known.iter().enumerate() {
-        let host = format!("66.0.0.{place}");
-        scene.greet(&NodeInfo { endpoint: Endpoint::http(host.clone(), 1), ..info(*number) }, ip(&host));
-    }
-    assert_eq!(looks(&scene), MAX_SIGN_PROBES_PER_NETWORK);
-    let last = *known.last().expect("a node");
-    scene.greet(&NodeInfo { endpoint: Endpoint::http("77.0.0.1", 1), ..info(last) }, ip("77.0.0.1"));
-    assert_eq!(looks(&scene), MAX_SIGN_PROBES_PER_NETWORK + 1);
+    scene.greet(&info(0), ip_of(0));
+    assert!(scene.fake.waiting.iter().any(|sent| sent.to == info(0).endpoint));
+    assert_eq!((scene.fake.waiting.len(), scene.manager.sign_probes.len()), (MAX_SIGN_PROBES, MAX_SIGN_PROBES));
 }
 
 #[test]
@@ -363,7 +354,9 @@ fn a_sign_of_life_after_a_failed_probe_probes_its_source_address() {
             scene.run_seconds(1);
         }
     };
-    fails(&mut scene);
+    while scene.state(1) == Some(State::Active) {
+        scene.run_seconds(1);
+    }
     scene.run_seconds(10);
     scene.greet(&info(1), ip_of(1));
     scene.answer_all();
@@ -548,4 +541,53 @@ fn a_probe_after_a_sign_of_life_adds_no_gossip_to_a_refresh() {
     scene.greet(&info(1), ip_of(1));
     scene.run_seconds(10);
     assert_eq!((scene.state(1), scene.state(2)), (Some(State::Active), None));
+}
+
+#[test]
+fn silence_is_noticed_within_a_minute_and_a_newcomer_enters_beside_a_thousand_peers_of_few_networks() {
+    let place = |number: usize| {
+        let host = format!("66.{}.7.{}", number / 16, 1 + number / 8 % 2);
+        NodeInfo { endpoint: Endpoint::http(host, 7_000 + (number % 8) as u16), ..info(10 + number) }
+    };
+    let mut scene = Scene::new(settings(&[]), 2);
+    scene.tick();
+    scene.greet(&info(0), ip_of(0));
+    scene.answer_all();
+    for number in 0..1_008 {
+        let stranger = place(number);
+        scene.relay(10 + number, stranger.endpoint.clone());
+        let from = stranger.endpoint.address().expect("an address");
+        scene.greet(&stranger, from);
+        scene.answer_all();
+    }
+    assert_eq!(scene.manager.table.len(), 500);
+    scene.greet(&info(1), ip_of(1));
+    scene.answer_all();
+    assert_eq!((scene.state(0), scene.state(1)), (Some(State::Active), Some(State::Active)));
+    scene.simulated_peers.iter_mut().skip(2).for_each(|peer| peer.behaviour = Behaviour::Unreachable);
+    scene.run_seconds(60);
+    let mut active: Vec<_> = scene.manager.table.in_state(State::Active).map(|(node, _)| *node).collect();
+    active.sort_unstable();
+    let mut expected = [address_of(0), address_of(1)];
+    expected.sort_unstable();
+    assert_eq!(active, expected);
+}
+
+#[test]
+fn a_silent_peer_is_noticed_within_a_minute_beside_many_that_are_as_silent() {
+    let count = 120;
+    let mut scene = Scene::new(settings(&[]), count);
+    scene.tick();
+    for number in 0..count {
+        scene.greet(&info(number), ip_of(number));
+        scene.answer_all();
+    }
+    scene.run_seconds(30);
+    scene.simulated_peers.iter_mut().for_each(|peer| peer.behaviour = Behaviour::Silent);
+    let most = |scene: &Scene| scene.fake.waiting.iter().filter(|sent| sent.request.target == "/chain/height").count();
+    for _ in 0..60 {
+        scene.run_seconds(1);
+        assert!(most(&scene) <= MAX_PINGS + 2 * 6, "{}", most(&scene));
+    }
+    assert_eq!(scene.manager.table.in_state(State::Active).count(), 0);
 }
