@@ -235,16 +235,17 @@ fn submit_and_respond(
 pub fn submit(transaction: Transaction, node: &mut NodeContext<'_>) -> Result<ValidationResult, ApiError> {
     let is_ours = wire_network(transaction.version) == node.chain.network.byte;
     if is_ours && !node.is_joined() {
-        let remembered = node.mempool.result_before_join(&transaction, node.chain.now);
+        let remembered = node.mempool.result_before_join(&transaction);
         return remembered.ok_or(ApiError::NOT_BOOTED);
     }
     node.budget.charge(cost::ANNOUNCEMENT);
-    let peers = node.peers.as_deref_mut().filter(|peers| peers.is_booted());
-    let relayed = peers.map(|peers| (peers, transaction.clone()));
+    let (hash, relayed) = (transaction.hash(), transaction.clone());
     let outcome = node.mempool.announce(transaction, &node.chain);
-    if let (Ok(()), Some((peers, transaction))) = (&outcome, relayed) {
-        let hash = transaction.hash();
-        peers.queue_transaction(transaction, hash);
+    let kept = node.mempool.by_hash(&hash).filter(|_| outcome.is_ok());
+    if let (Some(kept), Some(peers)) = (kept, node.peers.as_deref_mut().filter(|peers| peers.is_booted())) {
+        // A cosignature is kept in its multisig transaction, and relayed by itself.
+        let relayed = if kept.hashes.own == hash { (*kept.transaction).clone() } else { relayed };
+        peers.queue_transaction(relayed, hash);
     }
     result_of(outcome)
 }

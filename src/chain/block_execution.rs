@@ -1,5 +1,6 @@
-//! Processes one block on top of a chain, one step at a time: the signatures of its transactions, its proof of
-//! importance, its transactions by all rules, its rewards, and the importances that are due after it.
+//! Processes one block on top of a chain, one step at a time, what is cheap first: its signature and proof of importance,
+//! the signatures of its transactions, its transactions by all rules, its rewards, and the importances that are due
+//! after it.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{self, Purpose, ValidationContext, ValidationResult};
 use crate::state::registry::ListingUpdate;
-use crate::state::{self, BlockContext, Expiry, HashCompaction, Ledger, Pruning};
+use crate::state::{self, AccountId, BlockContext, Expiry, HashCompaction, Ledger, Pruning};
 use crate::store::{Read, StoreError, StoredHeader, Write, WriteTxn};
 
 /// Parameters for processing a block, besides the state.
@@ -34,16 +35,29 @@ pub struct ExecutionContext<'a> {
     pub seen: &'a mut BTreeSet<Hash256>,
 }
 
-/// A block that is being processed: first the signatures of its transactions ([`BlockExecution::verify_step`]), then
-/// everything else ([`BlockExecution::step`]).
+/// What is known of a block before it is processed.
+#[derive(Default)]
+pub struct Verified {
+    /// Its hash, if its signature is valid with the parent that it names.
+    pub hash: Option<Hash256>,
+    /// The hashes of its transactions, if their signatures are valid.
+    pub transactions: Option<Vec<Hashes>>,
+}
+
+/// A block that is being processed: first its proof ([`BlockExecution::prove`]), then the signatures of its transactions
+/// ([`BlockExecution::verify_step`]), then everything else. [`BlockExecution::step`] does all of it.
 pub struct BlockExecution {
     block: Block,
     hashes: Vec<Hashes>,
     /// Whether a checkpoint covers the block and the parent hash that it names: no signatures and no proof are checked.
     is_trusted: bool,
+    /// Its hash, if its signature is known to be valid.
+    hash: Option<Hash256>,
+    /// Known once its height and signature are checked.
+    position: Option<ChainPosition>,
+    /// Whether its hit is checked too.
+    is_proven: bool,
     stage: Stage,
-    /// Known once the proof is checked.
-    position: ChainPosition,
     /// The accounts that the block has read and changed.
     context: BlockContext,
     /// Known once the transactions are executed.
@@ -53,8 +67,8 @@ pub struct BlockExecution {
 enum Stage {
     /// The signatures of its transactions are being checked.
     CheckingSignatures(SignatureCheck),
-    /// Its height, parent and proof are to be checked.
-    CheckingProof,
+    /// Nothing is changed yet.
+    Starting,
     /// Its transactions are being executed; the number of those done.
     Executing(usize),
     /// The transactions are executed and the rewards credited; expired leases are processed.
@@ -77,24 +91,28 @@ struct ChainPosition {
     hash: Hash256,
     generation_hash: Hash256,
     difficulty: u64,
+    /// Score of the chain up to and including the block.
+    score: i128,
 }
 
 impl BlockExecution {
-    /// Starts a block.
-    pub fn new(block: Block, network: &Network, is_trusted: bool) -> BlockExecution {
-        let check = SignatureCheck::new(&block, network, is_trusted);
-        BlockExecution::at(block, Vec::new(), is_trusted, Stage::CheckingSignatures(check))
-    }
-
-    /// Starts a block whose transactions have valid signatures and these hashes.
-    pub fn verified(block: Block, hashes: Vec<Hashes>) -> BlockExecution {
-        BlockExecution::at(block, hashes, false, Stage::CheckingProof)
-    }
-
-    fn at(block: Block, hashes: Vec<Hashes>, is_trusted: bool, stage: Stage) -> BlockExecution {
-        let context = BlockContext::new(block.height, block.timestamp);
-        let (position, applied) = (ChainPosition::default(), AppliedBlock::default());
-        BlockExecution { block, hashes, is_trusted, stage, position, context, applied }
+    /// Starts a block. If it is trusted, no signatures and no proof are checked.
+    pub fn new(block: Block, network: &Network, is_trusted: bool, known: Verified) -> BlockExecution {
+        let stage = match known.transactions {
+            Some(_) => Stage::Starting,
+            None => Stage::CheckingSignatures(SignatureCheck::new(&block, network, is_trusted)),
+        };
+        BlockExecution {
+            context: BlockContext::new(block.height, block.timestamp),
+            block,
+            hashes: known.transactions.unwrap_or_default(),
+            is_trusted,
+            hash: known.hash,
+            position: None,
+            is_proven: false,
+            stage,
+            applied: AppliedBlock::default(),
+        }
     }
 
     /// Returns the block.
@@ -119,9 +137,40 @@ impl BlockExecution {
                 return Ok(false);
             }
             self.hashes = std::mem::take(&mut check.hashes);
-            self.stage = Stage::CheckingProof;
+            self.stage = Stage::Starting;
         }
         Ok(true)
+    }
+
+    /// Checks height and signature of the block after `parent`, and its hit by a state that agrees with that of its
+    /// parent up to the height `common`. If the hit depends on blocks above `common`, it is checked later, on top of them.
+    pub fn prove(
+        &mut self,
+        state: &impl Read,
+        parent: &ChainTip,
+        common: Height,
+        network: &Network,
+        verifier: &mut Verifier,
+    ) -> Result<(), BlockError> {
+        let position = self.position.map_or_else(|| self.check_position(parent, network, verifier), Ok)?;
+        self.position = Some(position);
+        let Some(parent) = parent.tip.as_ref().filter(|_| !self.is_trusted) else {
+            self.is_proven = true;
+            return Ok(());
+        };
+        // Links change at most once within the rewrite limit, and have no effect before it has passed.
+        let height = self.block.height;
+        self.is_proven = height.importance_height() <= common && height <= common.plus(network.chain.rewrite_limit);
+        if self.is_proven {
+            let signer = Address::from_public_key(&self.block.signer, network.byte);
+            let importance = harvesting_importance(state, &signer, height, network)?;
+            let elapsed = self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
+            let target = proof::target(elapsed, importance, position.difficulty, &network.chain);
+            if !proof::is_hit(proof::hit(&position.generation_hash), &target) {
+                return Err(BlockError::Rejected(ValidationResult::FailureBlockNotHit, None));
+            }
+        }
+        Ok(())
     }
 
     /// Does one step on top of `tip`. Returns the header once the block is stored.
@@ -132,10 +181,17 @@ impl BlockExecution {
         env: &mut ExecutionContext<'_>,
     ) -> Result<Option<StoredHeader>, BlockError> {
         let (network, count) = (env.network, self.block.transactions.len());
-        self.stage = match std::mem::replace(&mut self.stage, Stage::CheckingProof) {
+        if !self.is_proven {
+            self.prove(txn, tip, tip.height(), network, env.verifier)?;
+            return Ok(None);
+        }
+        if !self.is_verified() {
+            self.verify_step(env.verifier)?;
+            return Ok(None);
+        }
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Starting) {
             Stage::CheckingSignatures(check) => Stage::CheckingSignatures(check),
-            Stage::CheckingProof => {
-                self.position = self.check_position(txn, tip, env)?;
+            Stage::Starting => {
                 self.context = apply::begin(&self.block, txn, network)?;
                 Stage::Executing(0)
             }
@@ -181,7 +237,7 @@ impl BlockExecution {
                 false => {
                     let context = BlockContext::new(self.block.height, self.block.timestamp);
                     let changed = std::mem::replace(&mut self.context, context).changed_stakes;
-                    let (parent, block) = (tip.tip.as_ref().map(|parent| parent.hash), self.position.hash);
+                    let (parent, block) = (tip.tip.as_ref().map(|parent| parent.hash), self.header().hash);
                     env.stakes.follow(parent, block, changed);
                     match due_after(self.block.height) {
                         Some(due) => Stage::Recalculating(Box::new(Recalculation::new(due, block))),
@@ -195,55 +251,68 @@ impl BlockExecution {
             },
             Stage::Compacting(mut compaction) => match compaction.step(txn)? {
                 true => Stage::Compacting(compaction),
-                false => return self.store(txn, tip, env).map(Some),
+                false => {
+                    let header = self.header();
+                    apply::store(txn, &header, &self.block, env.retention, network.chain.rewrite_limit)?;
+                    return Ok(Some(header));
+                }
             },
         };
         Ok(None)
     }
 
-    /// Undoes everything done for the block so far, so that it can start again. The signatures stay checked.
+    /// Undoes everything done for the block so far, so that it can start again. Signatures and proof stay checked.
     pub fn restart(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip) -> Result<(), BlockError> {
         let begun = txn.take_journal();
         txn.undo(&begun)?;
-        self.stage = Stage::CheckingProof;
+        self.stage = Stage::Starting;
         let in_force = if tip.tip.is_some() { tip.height().next().importance_height() } else { Height(0) };
         Ok(state::delete_lists_above(txn, in_force)?)
     }
 
-    /// Checks height, signature and proof. The parent hash becomes the hash of our tip, whatever the block names.
+    /// Checks height and signature. The parent hash becomes the hash of the parent, whatever the block names.
     fn check_position(
         &mut self,
-        txn: &WriteTxn<'_>,
-        tip: &ChainTip,
-        env: &mut ExecutionContext<'_>,
+        parent: &ChainTip,
+        network: &Network,
+        verifier: &mut Verifier,
     ) -> Result<ChainPosition, BlockError> {
-        let network = env.network;
         let rejected = |result| Err(BlockError::Rejected(result, None));
-        if self.block.height != tip.height().next() {
+        if self.block.height != parent.height().next() {
             return rejected(ValidationResult::FailureBlockUnexpectedHeight);
         }
-        let difficulty = tip.window.difficulty(network.chain.target_time).ok_or(BlockError::ZeroElapsedTime)?;
-        let generation_hash = match &tip.tip {
-            None => network.generation_hash,
-            Some(parent) => {
-                self.block.previous_hash = parent.hash.into();
-                proof::generation_hash(&parent.generation_hash, &self.block.signer)
-            }
-        };
-        let (hash, good) = check_block_signature(&self.block, self.is_trusted, env.verifier);
-        if !good {
-            return rejected(ValidationResult::FailureBlockUnverifiable);
-        }
-        if let Some(parent) = tip.tip.as_ref().filter(|_| !self.is_trusted) {
-            let signer = Address::from_public_key(&self.block.signer, network.byte);
-            let importance = harvesting_importance(txn, &signer, self.block.height, network)?;
+        let difficulty = parent.window.difficulty(network.chain.target_time).ok_or(BlockError::ZeroElapsedTime)?;
+        let (mut generation_hash, mut score) = (network.generation_hash, 0);
+        if let Some(parent) = &parent.tip {
+            self.block.previous_hash = parent.hash.into();
+            generation_hash = proof::generation_hash(&parent.generation_hash, &self.block.signer);
             let elapsed = self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
-            let target = proof::target(elapsed, importance, difficulty, &network.chain);
-            if !proof::is_hit(proof::hit(&generation_hash), &target) {
-                return rejected(ValidationResult::FailureBlockNotHit);
-            }
+            score = parent.score + i128::from(proof::block_score(difficulty, elapsed));
         }
-        Ok(ChainPosition { hash, generation_hash, difficulty })
+        let known = self.hash.map(|hash| (hash, true));
+        let (hash, good) = known.unwrap_or_else(|| check_block_signature(&self.block, self.is_trusted, verifier));
+        match good {
+            true => Ok(ChainPosition { hash, generation_hash, difficulty, score }),
+            false => rejected(ValidationResult::FailureBlockUnverifiable),
+        }
+    }
+
+    /// Returns the header that is stored with the block: before the proof and the execution without what follows from
+    /// them.
+    pub fn header(&self) -> StoredHeader {
+        let ChainPosition { hash, generation_hash, difficulty, score } = self.position.unwrap_or_default();
+        StoredHeader {
+            height: self.block.height,
+            hash,
+            generation_hash,
+            timestamp: self.block.timestamp,
+            difficulty,
+            score,
+            total_fee: self.block.total_fee(),
+            beneficiary: self.applied.beneficiary,
+            ids: self.applied.ids,
+            previous_harvests: self.applied.previous_harvests,
+        }
     }
 
     fn execute(
@@ -279,33 +348,6 @@ impl BlockExecution {
         let final_height = tip.tip.as_ref().map_or(Ok(Height(0)), |tip| lowest_undoable(state, tip.height))?;
         Ok(Stage::Compacting(HashCompaction::new(state, final_height, hashes)?))
     }
-
-    fn store(
-        &mut self,
-        txn: &mut WriteTxn<'_>,
-        tip: &ChainTip,
-        env: &ExecutionContext<'_>,
-    ) -> Result<StoredHeader, BlockError> {
-        let (block, ChainPosition { hash, generation_hash, difficulty }) = (&self.block, self.position);
-        let score = tip.tip.as_ref().map_or(0, |parent| {
-            let elapsed = block.timestamp.0.wrapping_sub(parent.timestamp.0);
-            parent.score + i128::from(proof::block_score(difficulty, elapsed))
-        });
-        let header = StoredHeader {
-            height: block.height,
-            hash,
-            generation_hash,
-            timestamp: block.timestamp,
-            difficulty,
-            score,
-            total_fee: block.total_fee(),
-            beneficiary: self.applied.beneficiary,
-            ids: self.applied.ids,
-            previous_harvests: self.applied.previous_harvests,
-        };
-        apply::store(txn, &header, block, env.retention, env.network.chain.rewrite_limit)?;
-        Ok(header)
-    }
 }
 
 fn validation_context<'a>(ledger: &'a Ledger<'_, impl Write>, env: &ExecutionContext<'a>) -> ValidationContext<'a> {
@@ -314,8 +356,9 @@ fn validation_context<'a>(ledger: &'a Ledger<'_, impl Write>, env: &ExecutionCon
     ValidationContext { state, block, network, height, now, purpose: Purpose::Block }
 }
 
-/// Returns the importance with which an account signs a block at a height, in whole units. An importance of another
-/// importance height counts as 0: such an account is not eligible, and the NEM network never accepts its blocks.
+/// Returns the importance with which an account signs a block at a height, in whole units, by the recalculation that is in
+/// force there. An importance of another importance height counts as 0: such an account is not eligible, and the NEM
+/// network never accepts its blocks.
 pub fn harvesting_importance(
     state: &impl Read,
     signer: &Address,
@@ -324,8 +367,10 @@ pub fn harvesting_importance(
 ) -> Result<u64, StoreError> {
     let account = state::account(state, signer)?;
     let harvester = account.forwarded(height, network.chain.rewrite_limit).unwrap_or(*signer);
-    let last = state::importance(state, &harvester)?.filter(|last| last.height == height.importance_height());
-    Ok(last.map_or(0, |last| proof::effective_importance(last.importance, network.total_amount)))
+    let list = height.importance_height();
+    let Some(id) = AccountId::of(state, &harvester)? else { return Ok(0) };
+    let importance = state::importance_in(state, list, id)?.filter(|found| found.height == list);
+    Ok(importance.map_or(0, |found| proof::effective_importance(found.importance, network.total_amount)))
 }
 
 /// The check of all transaction signatures of one block.

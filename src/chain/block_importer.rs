@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use thiserror::Error;
 
 use super::apply::Retention;
-use super::block_execution::{BlockExecution, ExecutionContext, check_block_signature};
+use super::block_execution::{BlockExecution, ExecutionContext, Verified, check_block_signature};
 use super::chain_tip::ChainTip;
 use super::error::BlockError;
 use super::recalculation::StakeCache;
@@ -413,7 +413,7 @@ impl<'s> BlockImporter<'s> {
             return Err(BlockError::Parent);
         }
         let is_trusted = expected < self.options.trusted_below;
-        self.current = Some(Box::new(BlockExecution::new(block, self.network, is_trusted)));
+        self.current = Some(Box::new(BlockExecution::new(block, self.network, is_trusted, Verified::default())));
         Ok(())
     }
 
@@ -435,13 +435,8 @@ impl<'s> BlockImporter<'s> {
         }
     }
 
-    /// Checks a signature of the block in progress, or executes a part of it.
+    /// Does one step of the block in progress.
     fn execute(&mut self, mut block: Box<BlockExecution>, now: Timestamp) -> Result<(), BlockError> {
-        if !block.is_verified() {
-            block.verify_step(&mut self.verifier)?;
-            self.current = Some(block);
-            return Ok(());
-        }
         let batch = match &mut self.batch {
             Some(batch) => batch,
             empty => {

@@ -1,26 +1,29 @@
 //! Validates a candidate branch as a whole: blocks that follow one of ours and may replace our blocks above it.
 //!
+//! What is cheap comes first: the headers, signatures and hits of all blocks, then the scores. Only a branch that is proven
+//! and better makes our blocks be undone and its transactions be looked at.
+//!
 //! All work is done in one write transaction. It is committed if the branch is valid and better, and dropped otherwise,
 //! so that the chain is never between two states. The outcome is returned once it is durable.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::apply::{Retention, RollbackError, check_undoable, undo_tip};
-use super::block_execution::{BlockExecution, ExecutionContext, check_block_signature};
+use super::block_execution::{BlockExecution, ExecutionContext, Verified, check_block_signature};
 use super::chain_tip::ChainTip;
 use super::confirmed_block::ConfirmedBlock;
 use super::error::BlockError;
 use super::recalculation::StakeCache;
 use crate::crypto::Verifier;
-use crate::model::transaction::{Hashes, wire_network};
+use crate::model::transaction::wire_network;
 use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{Exception, Rejection, ValidationResult};
-use crate::store::{Read, Store, StoreError, WriteTxn, stored_header, tip};
+use crate::store::{Read, Store, StoreError, StoredHeader, WriteTxn, stored_header, tip};
 
 /// Validation result of a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// All its blocks are valid.
+    /// All its blocks are valid. If the branch is not better, only their proofs are checked.
     Valid,
     /// The branch is rejected; its first error.
     Rejected(ValidationResult),
@@ -33,7 +36,7 @@ pub enum Validity {
 pub struct BranchOutcome {
     /// Validation result.
     pub validity: Validity,
-    /// Scores of our blocks above the common one, and of the branch, if the branch is valid.
+    /// Scores of our blocks above the common one, and of the branch, if the branch is proven.
     pub scores: Option<(i64, i64)>,
     /// The change of our chain, if the branch was better.
     pub update: Option<ChainUpdate>,
@@ -88,18 +91,30 @@ pub struct CandidateBranch<'s> {
     common: Height,
     /// Our undone blocks, highest first.
     undone: Vec<ConfirmedBlock>,
-    our_score: i128,
     common_score: i128,
+    /// Scores of our blocks above the common one, and of the proven blocks of the branch. As in NIS1, sums wrap at 64 bits.
+    scores: (i64, i64),
     /// Its blocks that are not stored yet.
     blocks: VecDeque<Box<BlockExecution>>,
-    /// Number of blocks whose signatures are checked; all are before the first one is executed.
-    verified: usize,
-    /// The tip on which the next block is executed, once our blocks above the common one are undone.
-    tip: Option<ChainTip>,
+    stage: Stage,
     /// Hashes of the branch's top-level transactions.
     confirmed: BTreeSet<Hash256>,
     /// The outcome, which waits for the disk.
     outcome: Option<BranchOutcome>,
+}
+
+enum Stage {
+    /// Nothing is checked yet.
+    Starting,
+    /// The proofs are checked: the chain up to the last proven block, and the number of those.
+    Proving(ChainTip, usize),
+    /// Our blocks above the common one are undone.
+    Undoing,
+    /// The signatures of the transactions are checked; the number of blocks done. All are checked before the first block
+    /// is executed.
+    Verifying(usize),
+    /// The blocks are executed on top of this tip.
+    Executing(ChainTip),
 }
 
 impl<'s> CandidateBranch<'s> {
@@ -112,8 +127,8 @@ impl<'s> CandidateBranch<'s> {
         common: Height,
         blocks: Vec<Block>,
     ) -> Result<CandidateBranch<'s>, RollbackError> {
-        let blocks = blocks.into_iter().map(|block| Box::new(BlockExecution::new(block, network, false))).collect();
-        CandidateBranch::of_blocks(store, network, common, blocks)
+        let start = |block| Box::new(BlockExecution::new(block, network, false, Verified::default()));
+        CandidateBranch::of_blocks(store, network, common, blocks.into_iter().map(start).collect())
     }
 
     fn of_blocks(
@@ -133,11 +148,10 @@ impl<'s> CandidateBranch<'s> {
             seen: BTreeSet::new(),
             common,
             undone: Vec::new(),
-            our_score: last.score - base.score,
             common_score: base.score,
+            scores: ((last.score - base.score) as i64, 0),
             blocks,
-            verified: 0,
-            tip: None,
+            stage: Stage::Starting,
             confirmed: BTreeSet::new(),
             outcome: None,
         })
@@ -171,42 +185,59 @@ impl<'s> CandidateBranch<'s> {
         Ok(if self.store.poll_sync()? { self.outcome.take() } else { None })
     }
 
-    /// Does one piece of work. Returns whether the whole branch is processed.
+    /// Does one piece of work. Returns whether the branch can be decided.
     fn advance(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<bool, BlockError> {
         let Some(txn) = &mut self.txn else { return Ok(true) };
-        let Some(head) = &mut self.tip else {
-            let last = tip(txn)?.ok_or(StoreError::Empty)?.height;
-            if last > self.common {
-                self.undone.extend(ConfirmedBlock::read(txn, last, self.network)?);
-                undo_tip(txn, last)?;
-                return Ok(false);
+        let (network, common, verifier) = (self.network, self.common, &mut self.verifier);
+        match &mut self.stage {
+            Stage::Starting => {
+                let head = ChainTip::load_at(txn, common)?;
+                // NIS1 checks before everything else that all difficulties are defined.
+                let mut window = head.window.clone();
+                for block in self.blocks.iter().map(|block| block.block()) {
+                    let difficulty = window.difficulty(network.chain.target_time);
+                    window.push(difficulty.ok_or(BlockError::ZeroElapsedTime)?, block.timestamp);
+                }
+                if self.blocks.len() as u64 > network.chain.max_blocks_per_sync() {
+                    return Err(BlockError::Rejected(ValidationResult::FailureMaxChainSizeExceeded, None));
+                }
+                self.stage = Stage::Proving(head, 0);
             }
-            let head = ChainTip::load_at(txn, self.common)?;
-            // NIS1 checks before everything else that all difficulties are defined.
-            let mut window = head.window.clone();
-            for block in self.blocks.iter().map(|block| block.block()) {
-                let difficulty = window.difficulty(self.network.chain.target_time);
-                window.push(difficulty.ok_or(BlockError::ZeroElapsedTime)?, block.timestamp);
+            Stage::Proving(head, proven) => match self.blocks.get_mut(*proven) {
+                Some(block) => {
+                    block.prove(txn, head, common, network, verifier)?;
+                    head.push(block.header());
+                    self.scores.1 = (block.header().score - self.common_score) as i64;
+                    *proven += 1;
+                }
+                None if is_better(self.scores.0, self.scores.1) => self.stage = Stage::Undoing,
+                None => return Ok(true),
+            },
+            Stage::Undoing => match tip(txn)?.ok_or(StoreError::Empty)?.height {
+                last if last > common => {
+                    self.undone.extend(ConfirmedBlock::read(txn, last, network)?);
+                    undo_tip(txn, last)?;
+                }
+                _ => self.stage = Stage::Verifying(0),
+            },
+            Stage::Verifying(verified) => match self.blocks.get_mut(*verified) {
+                Some(block) => {
+                    if block.verify_step(verifier)? {
+                        self.confirmed.extend(block.hashes().iter().map(|hashes| hashes.own));
+                        *verified += 1;
+                    }
+                }
+                None => self.stage = Stage::Executing(ChainTip::load(txn)?),
+            },
+            Stage::Executing(head) => {
+                let Some(block) = self.blocks.front_mut() else { return Ok(true) };
+                let (retention, seen) = (Retention::Chain, &mut self.seen);
+                let mut env = ExecutionContext { network, now, retention, verifier, stakes, seen };
+                if let Some(header) = block.step(txn, head, &mut env)? {
+                    head.push(header);
+                    self.blocks.pop_front();
+                }
             }
-            if self.blocks.len() as u64 > self.network.chain.max_blocks_per_sync() {
-                return Err(BlockError::Rejected(ValidationResult::FailureMaxChainSizeExceeded, None));
-            }
-            self.tip = Some(head);
-            return Ok(false);
-        };
-        if let Some(block) = self.blocks.get_mut(self.verified) {
-            if block.verify_step(&mut self.verifier)? {
-                self.confirmed.extend(block.hashes().iter().map(|hashes| hashes.own));
-                self.verified += 1;
-            }
-            return Ok(false);
-        }
-        let Some(block) = self.blocks.front_mut() else { return Ok(true) };
-        let (network, verifier, seen) = (self.network, &mut self.verifier, &mut self.seen);
-        let mut env = ExecutionContext { network, now, retention: Retention::Chain, verifier, stakes, seen };
-        if let Some(header) = block.step(txn, head, &mut env)? {
-            head.push(header);
-            self.blocks.pop_front();
         }
         Ok(false)
     }
@@ -214,11 +245,10 @@ impl<'s> CandidateBranch<'s> {
     /// Commits a valid branch if its score is higher; on a tie our blocks stay.
     fn decide(&mut self) -> Result<BranchOutcome, StoreError> {
         let txn = self.txn.take().ok_or(StoreError::Empty)?;
-        let last = tip(&txn)?.ok_or(StoreError::Empty)?;
-        // As in NIS1, sums wrap at 64 bits.
-        let (ours, theirs) = (self.our_score as i64, (last.score - self.common_score) as i64);
+        let (ours, theirs) = self.scores;
         let mut outcome = BranchOutcome { validity: Validity::Valid, scores: Some((ours, theirs)), update: None };
         if is_better(ours, theirs) {
+            let last = tip(&txn)?.ok_or(StoreError::Empty)?;
             let (undone, confirmed) = (std::mem::take(&mut self.undone), std::mem::take(&mut self.confirmed));
             let returned = returned(&undone, &confirmed);
             txn.commit_deferred_sync()?;
@@ -235,51 +265,50 @@ pub fn is_better(our_score: i64, peer_score: i64) -> bool {
 }
 
 /// Checks a pushed block before any work is done for it: it must be of this network, and follow our tip or be its
-/// sibling. The signature of a sibling is checked later, like those of all candidate branches.
+/// sibling. The signature of a sibling is checked later, like those of all candidate branches. Returns the hash of a block
+/// that follows our tip, whose signature is valid.
 pub fn check_pushed(
     block: &Block,
     state: &impl Read,
     network: &Network,
     verifier: &mut Verifier,
-) -> Result<(), Rejection> {
+) -> Result<Option<Hash256>, Rejection> {
     if wire_network(block.version) != network.byte {
         return Err(ValidationResult::FailureWrongNetwork.into());
     }
     let last = tip(state)?.ok_or(StoreError::Empty)?;
     if block.previous_hash == last.hash {
-        let (_, good) = check_block_signature(block, false, verifier);
-        return if good { Ok(()) } else { Err(ValidationResult::FailureSignatureNotVerifiable.into()) };
+        let (hash, good) = check_block_signature(block, false, verifier);
+        return if good { Ok(Some(hash)) } else { Err(ValidationResult::FailureSignatureNotVerifiable.into()) };
     }
     let before = match last.height {
         Height::NEMESIS => Default::default(),
         height => stored_header(state, Height(height.0 - 1))?.map(|header| header.hash).unwrap_or_default(),
     };
     let is_sibling = block.previous_hash == before;
-    if is_sibling { Ok(()) } else { Err(ValidationResult::FailureEntityUnusableOutOfSync.into()) }
+    if is_sibling { Ok(None) } else { Err(ValidationResult::FailureEntityUnusableOutOfSync.into()) }
 }
 
-/// Creates a branch of one block that a peer pushed, or that this node harvested: then `hashes` are those of its
-/// transactions, whose signatures are valid. A block that is known or follows none of ours is rejected as neutral.
+/// Creates a branch of one block that a peer pushed, or that this node harvested. A block that is known or follows none of
+/// ours is rejected as neutral.
 pub fn pushed_branch<'s>(
     store: &'s Store,
     network: &'s Network,
     block: Block,
-    hashes: Option<Vec<Hashes>>,
+    verified: Verified,
 ) -> Result<CandidateBranch<'s>, Rejection> {
     if block.height <= Height::NEMESIS {
         return Err(Exception::argument("height must be positive").into());
     }
     let common = Height(block.height.0 - 1);
     let snapshot = store.snapshot()?;
-    let is_known = stored_header(&snapshot, block.height)?.is_some_and(|ours| ours.hash == block.hash());
+    let is_ours = |ours: StoredHeader| ours.hash == verified.hash.unwrap_or_else(|| block.hash());
+    let is_known = stored_header(&snapshot, block.height)?.is_some_and(is_ours);
     let parent = stored_header(&snapshot, common)?;
     if is_known || parent.is_none_or(|parent| block.previous_hash != parent.hash) {
         return Err(ValidationResult::Neutral.into());
     }
-    let block = match hashes {
-        Some(hashes) => BlockExecution::verified(block, hashes),
-        None => BlockExecution::new(block, network, false),
-    };
+    let block = BlockExecution::new(block, network, false, verified);
     CandidateBranch::of_blocks(store, network, common, VecDeque::from([Box::new(block)])).map_err(|error| match error {
         RollbackError::Store(error) => error.into(),
         // Blocks deeper than the rewrite limit are never replaced.

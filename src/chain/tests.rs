@@ -386,7 +386,7 @@ fn a_pushed_block_that_is_known_or_follows_none_of_ours_is_neutral() {
     let chain = Chain::new();
     let next = chain.next();
     chain.import(std::slice::from_ref(&next)).unwrap();
-    let is_neutral = |block: Block| match pushed_branch(&chain.store, &chain.network, block, None) {
+    let is_neutral = |block: Block| match pushed_branch(&chain.store, &chain.network, block, Verified::default()) {
         Ok(_) => false,
         Err(Rejection::Result(ValidationResult::Neutral)) => true,
         Err(other) => panic!("{other}"),

@@ -175,15 +175,18 @@ pub fn verify(public: &PublicKey, data: &[u8], signature: &Signature) -> Result<
 /// [`verify`] with a cache of decoded public keys.
 ///
 /// Decoding a key is a noticeable part of a verification, and a few signers make up most of a chain. The cache is a
-/// table of fixed size in which each key has one possible slot. A new key replaces the one in its slot.
+/// table in which each key has one possible slot. A new key replaces the one in its slot. The table grows from
+/// [`MIN_SLOTS`] to [`MAX_SLOTS`] slots with the keys in it, so that a verifier of a few signatures is small.
 #[derive(Debug)]
 #[debug("Verifier(capacity {})", decoded.len())]
 pub struct Verifier {
     decoded: Vec<Option<VerifyingKey>>,
+    keys: usize,
 }
 
-/// Keys that a verifier caches: a little under 1 MB.
-const VERIFIER_SLOTS: usize = 4096;
+/// Slots of a new verifier, a few kilobytes, and at most: a little under 1 MB.
+const MIN_SLOTS: usize = 16;
+const MAX_SLOTS: usize = 4096;
 
 impl Verifier {
     /// Returns the same result as [`verify`].
@@ -191,23 +194,36 @@ impl Verifier {
         if !passes_prechecks(public, signature) {
             return Ok(false);
         }
-        // Public keys are practically random, so any four bytes are evenly distributed.
-        let [a, b, c, d, ..] = public.0;
-        let index = u32::from_le_bytes([a, b, c, d]) as usize % self.decoded.len();
-        let cached = self.decoded[index].filter(|key| *key.as_bytes() == public.0);
+        let cached = self.decoded[self.slot(&public.0)].filter(|key| *key.as_bytes() == public.0);
         let key = cached.map_or_else(|| decode(public), Ok)?;
         let holds = equation_holds(&key, data, signature);
         // Only a key with a valid signature is cached, so that made-up keys cannot evict those in use.
-        if holds {
-            self.decoded[index] = Some(key);
+        if holds && cached.is_none() {
+            self.insert(key);
         }
         Ok(holds)
+    }
+
+    /// Returns the slot of a key. Public keys are practically random, so any four bytes are evenly distributed.
+    fn slot(&self, key: &[u8; 32]) -> usize {
+        let [a, b, c, d, ..] = *key;
+        u32::from_le_bytes([a, b, c, d]) as usize % self.decoded.len()
+    }
+
+    fn insert(&mut self, key: VerifyingKey) {
+        if 2 * self.keys >= self.decoded.len() && self.decoded.len() < MAX_SLOTS {
+            let larger = Verifier { decoded: vec![None; 2 * self.decoded.len()], keys: 0 };
+            let smaller = std::mem::replace(self, larger);
+            smaller.decoded.into_iter().flatten().for_each(|key| self.insert(key));
+        }
+        let slot = self.slot(key.as_bytes());
+        self.keys += usize::from(self.decoded[slot].replace(key).is_none());
     }
 }
 
 impl Default for Verifier {
     fn default() -> Self {
-        Verifier { decoded: vec![None; VERIFIER_SLOTS] }
+        Verifier { decoded: vec![None; MIN_SLOTS], keys: 0 }
     }
 }
 
@@ -353,29 +369,37 @@ mod verification_tests {
     }
 
     #[test]
-    fn a_verifier_with_a_small_cache_equals_plain_verification() {
-        for capacity in [1, 2, 64] {
-            let mut verifier = Verifier { decoded: vec![None; capacity] };
-            for round in 0..3 {
-                for signer in 0..5 {
-                    let signature = pair(signer).sign(&[round]);
-                    for claimed in 0..5 {
-                        let public = pair(claimed).public();
-                        assert_eq!(verifier.verify(&public, &[round], &signature), Ok(claimed == signer));
-                    }
+    fn a_verifier_equals_plain_verification_and_grows_with_the_keys_that_sign() {
+        let mut verifier = Verifier::default();
+        for (round, signers) in [(0, 5), (1, 5), (2, 40), (3, 40)] {
+            for signer in 0..signers {
+                let signature = pair(signer).sign(&[round]);
+                for claimed in [signer, (signer + 1) % signers, 200] {
+                    let public = pair(claimed).public();
+                    assert_eq!(verifier.verify(&public, &[round], &signature), Ok(claimed == signer));
                 }
             }
-            assert_eq!(verifier.decoded.len(), capacity);
+            let slots = if signers == 5 { MIN_SLOTS } else { 64 };
+            assert_eq!(verifier.decoded.len(), slots, "{round}");
         }
+        assert_eq!(verifier.keys, verifier.decoded.iter().flatten().count());
+    }
+
+    #[test]
+    fn a_verifier_has_a_largest_size() {
+        let key = decode(&pair(1).public()).unwrap();
+        let mut verifier = Verifier { decoded: vec![None; MAX_SLOTS], keys: MAX_SLOTS };
+        verifier.insert(key);
+        assert_eq!(verifier.decoded.len(), MAX_SLOTS);
     }
 
     #[test]
     fn only_keys_with_a_valid_signature_are_cached() {
-        let mut verifier = Verifier { decoded: vec![None] };
+        let mut verifier = Verifier::default();
         let signature = pair(1).sign(b"data");
         assert_eq!(verifier.verify(&pair(1).public(), b"data", &signature), Ok(true));
         assert_eq!(verifier.verify(&pair(2).public(), b"data", &signature), Ok(false));
-        let remembered = verifier.decoded[0].map(|key| PublicKey(key.to_bytes()));
-        assert_eq!(remembered, Some(pair(1).public()));
+        let remembered: Vec<_> = verifier.decoded.iter().flatten().map(|key| PublicKey(key.to_bytes())).collect();
+        assert_eq!(remembered, [pair(1).public()]);
     }
 }

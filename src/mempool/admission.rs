@@ -7,7 +7,7 @@ use super::{ChainSnapshot, ContentHash, Fate, MAX_BYTES, MAX_CLASS_BLOCKS, Mempo
 use crate::codec::SigningForm;
 use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
-use crate::model::{Address, Body, Height, Timestamp, Transaction};
+use crate::model::{Address, Body, Height, Transaction};
 use crate::rules::{
     self, Exception, Purpose, Rejection, RuleResult, ValidationContext, ValidationResult, check_transaction, require,
 };
@@ -16,30 +16,36 @@ use crate::store::{Overlay, StoreError};
 
 impl Mempool {
     /// Validates and accepts an announced or pushed transaction, or returns the remembered result if it came before. An
-    /// accepted one must be relayed to peers.
+    /// accepted one must be relayed to peers, if the mempool contains it: a further cosignature of one signer is accepted,
+    /// as in NIS1, but not kept.
     pub fn announce(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult {
         let network = wire_network(transaction.version);
         require(network == confirmed.network.byte, ValidationResult::FailureWrongNetwork)?;
         let hash = content_hash(&transaction);
-        if let Some(result) = self.recent_results.get(&hash, confirmed.now) {
+        if let Some(result) = self.recent_results.get(&hash, self.uptime) {
             return Err(result.into());
         }
-        self.recent_results.insert(hash, confirmed.now);
+        self.recent_results.insert(hash, self.uptime);
         let outcome = self.add(transaction, confirmed);
         // All others are remembered as neutral already.
-        if let Err(Rejection::Result(result)) = &outcome {
-            self.recent_results.set_result(&hash, *result);
+        match &outcome {
+            // It is tried again when its time has come, or our clock is set.
+            Err(Rejection::Result(ValidationResult::FailureTimestampTooFarInFuture)) => {
+                self.recent_results.forget(&hash)
+            }
+            Err(Rejection::Result(result)) => self.recent_results.set_result(&hash, *result),
+            _ => {}
         }
         outcome
     }
 
     /// Returns the remembered result of a transaction that arrives while none are accepted. A transaction without one
     /// is remembered as neutral from then on.
-    pub fn result_before_join(&mut self, transaction: &Transaction, now: Timestamp) -> Option<ValidationResult> {
+    pub fn result_before_join(&mut self, transaction: &Transaction) -> Option<ValidationResult> {
         let hash = content_hash(transaction);
-        let answer = self.recent_results.get(&hash, now);
+        let answer = self.recent_results.get(&hash, self.uptime);
         if answer.is_none() {
-            self.recent_results.insert(hash, now);
+            self.recent_results.insert(hash, self.uptime);
         }
         answer
     }
@@ -48,7 +54,8 @@ impl Mempool {
     /// a copy with a wrong signature does not keep the valid transaction out. Completes a pending rebuild first.
     pub fn add(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult {
         self.finish_rebuild(confirmed)?;
-        let mut root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
+        let root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
+        let mut root = self.content.drop_strangers(root, confirmed)?;
         require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;
         if !self.content.has_room_for(&root, confirmed)? {
             // A copy with another signature has the same hash: it must not tell what became of the transaction.
@@ -61,16 +68,15 @@ impl Mempool {
         check_signatures(&root, confirmed, &mut self.verifier)?;
         root.id = self.next_id();
         let hash = root.hashes.own;
-        let own = root.hashes.clone();
         let outcome = self.content.insert(root, confirmed, &mut self.newly_accepted);
         match &outcome {
             // A cosignature also changes what is known of its multisig transaction.
             Ok(()) => match self.by_hash(&hash).map(|accepted| accepted.hashes.clone()) {
                 Some(hashes) => self.fates.changed.extend(hashes.all()),
-                // The signer has signed before; the mempool forgets this signature when it is rebuilt.
+                // The signer has signed before.
                 None => {
                     let fate = Fate::Rejected(ValidationResult::FailureMultisigNoMatchingMultisig);
-                    self.fates.drop(&own, fate, confirmed.now);
+                    self.fates.reject(hash, fate, confirmed.now);
                 }
             },
             Err(Rejection::Result(result)) if *result != ValidationResult::Neutral => {
@@ -106,7 +112,8 @@ pub(super) fn check_signatures(
 
 impl MempoolContent {
     /// Validates a transaction with valid signatures by all rules on the overlay state, applies it there and stores it.
-    /// A cosignature is stored in its multisig transaction, but reported separately as accepted.
+    /// A cosignature is stored in its multisig transaction, but reported separately as accepted. A second one of the same
+    /// signer is valid, and nothing else happens with it.
     pub(super) fn insert(
         &mut self,
         root: MempoolEntry,
@@ -119,9 +126,13 @@ impl MempoolContent {
         let number = match &transaction.body {
             Body::Cosignature(body) => {
                 let cosignatories = state::cosignatories(confirmed.snapshot, &body.other_account)?;
-                let is_cosignatory = cosignatories.contains(&transaction.signer_address(confirmed.network.byte));
-                let number = self.cosigned(&transaction, body).filter(|_| is_cosignatory);
-                Some(number.ok_or(ValidationResult::FailureMultisigNoMatchingMultisig)?)
+                let signer = transaction.signer_address(confirmed.network.byte);
+                let number = self.cosigned(&transaction, body).filter(|_| cosignatories.contains(&signer));
+                let number = number.ok_or(ValidationResult::FailureMultisigNoMatchingMultisig)?;
+                if self.entries.get(&number).is_some_and(|root| root.is_cosigned_by(&signer, confirmed.network.byte)) {
+                    return Ok(());
+                }
+                Some(number)
             }
             _ => None,
         };
@@ -159,7 +170,31 @@ impl MempoolContent {
         Ok(ledger.flush()?)
     }
 
-    /// Attaches a cosignature. A second one of the same signer is accepted and pays like the first, but is not stored.
+    /// Returns a transaction without the attached cosignatures of accounts that are no cosignatories, neither confirmed nor
+    /// with the transactions of the mempool: with them no block could contain it.
+    pub(super) fn drop_strangers(
+        &mut self,
+        root: MempoolEntry,
+        confirmed: &ChainSnapshot<'_>,
+    ) -> Result<MempoolEntry, StoreError> {
+        if root.transaction.cosignatures().is_empty() {
+            return Ok(root);
+        }
+        let (network, overlay) = (confirmed.network.byte, Overlay::new(confirmed.snapshot, &mut self.changes));
+        let mut known = state::cosignatories(confirmed.snapshot, &root.fee_payer)?;
+        known.extend(state::cosignatories(&overlay, &root.fee_payer)?);
+        let counts = |one: &Transaction| known.contains(&one.signer_address(network));
+        if root.transaction.cosignatures().iter().all(counts) {
+            return Ok(root);
+        }
+        let mut transaction = Rc::unwrap_or_clone(root.transaction);
+        if let Body::Multisig(body) = &mut transaction.body {
+            body.cosignatures.retain(counts);
+        }
+        Ok(MempoolEntry { id: root.id, ..MempoolEntry::new(transaction, network, root.since) })
+    }
+
+    /// Attaches a cosignature.
     fn attach(&mut self, number: u64, cosignature: &MempoolEntry, confirmed: &ChainSnapshot<'_>) {
         self.children.insert(cosignature.hashes.own, number);
         self.bytes += cosignature.bytes;

@@ -101,6 +101,11 @@ impl MempoolEntry {
         matches!(self.transaction.body, Body::Multisig(_))
     }
 
+    /// Returns whether it is a multisig transaction that an account has cosigned.
+    fn is_cosigned_by(&self, account: &Address, network: NetworkByte) -> bool {
+        self.transaction.cosignatures().iter().any(|one| one.signer_address(network) == *account)
+    }
+
     /// Inserts a cosignature into a multisig transaction, unless its signer has given one already.
     fn attach(&mut self, cosignature: &MempoolEntry, network: NetworkByte) {
         let added = cosignature.transaction.signer_address(network);
@@ -127,6 +132,8 @@ pub struct Mempool {
     /// Added blocks whose transactions are still to be removed.
     added_blocks: Option<AddedBlocks>,
     rebuild: Option<Rebuild>,
+    /// Time since the start at the last tick. How long results are remembered is measured by it.
+    uptime: Duration,
     /// When to remove expired transactions, as time since the start.
     pub next_expiry: Duration,
     verifier: Verifier,
@@ -163,9 +170,9 @@ struct MempoolContent {
     importance_transfers: BTreeSet<(Address, u64)>,
     /// Number of transactions that an account pays for, by class: multisig or not.
     by_fee_payer: BTreeMap<(bool, Address), usize>,
-    /// Numbers of the transactions by the hashes of their children, including surplus cosignatures.
+    /// Numbers of the transactions by the hashes of their children.
     children: BTreeMap<Hash256, u64>,
-    /// Bytes of all transactions, including surplus cosignatures.
+    /// Bytes of all transactions.
     bytes: usize,
     changes: Changes,
 }
@@ -296,9 +303,9 @@ impl Mempool {
         by_id.range((Bound::Excluded(id), Bound::Unbounded)).filter_map(|(_, number)| entries.get(number))
     }
 
-    /// Returns the transaction with a hash, or the one that contains it. None contains a surplus cosignature.
+    /// Returns the transaction with a hash, or the one that contains it.
     pub fn by_hash(&self, hash: &Hash256) -> Option<&MempoolEntry> {
-        self.content.by_hash(hash).filter(|entry| entry.hashes.all().any(|own| own == hash))
+        self.content.by_hash(hash)
     }
 
     /// Returns the transaction with the lowest hash above one, or the lowest of all after the hash 0.

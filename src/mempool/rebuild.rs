@@ -43,6 +43,7 @@ impl Mempool {
 
     /// Removes expired transactions once a second; `uptime` is the time since the start.
     pub fn tick(&mut self, now: Timestamp, uptime: Duration) {
+        self.uptime = uptime;
         self.fates.tick(now);
         if uptime >= self.next_expiry {
             self.next_expiry = uptime + EXPIRY_INTERVAL;
@@ -153,12 +154,13 @@ impl Mempool {
         let (root, taken_over);
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
             let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
-            (root, taken_over) = (known, Some(number));
+            (root, taken_over) = (rebuild.content.drop_strangers(known, confirmed)?, Some(number));
             // Its signatures were checked when it arrived, and it is not published again.
             rebuild.content.insert(root.clone(), confirmed, &mut VecDeque::new())
         } else if let Some(transaction) = rebuild.returned.pop_front() {
             self.last_id += 1;
             let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
+            let entry = rebuild.content.drop_strangers(entry, confirmed)?;
             (root, taken_over) = (MempoolEntry { id: self.last_id, ..entry }, None);
             let good = check_signatures(&root, confirmed, &mut self.verifier);
             let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed, &mut self.newly_accepted));

@@ -1,6 +1,7 @@
 //! Tests of the mempool.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -196,7 +197,7 @@ fn a_forged_copy_before_the_boot_does_not_block_the_genuine_transaction() {
     let mut scene = Scene::new();
     let genuine = payment(1, 1);
     let forged = Transaction { signature: payment(1, 2).signature, ..genuine.clone() };
-    let mut note = |one: &Transaction| scene.with(|pool, confirmed| pool.result_before_join(one, confirmed.now));
+    let mut note = |one: &Transaction| scene.with(|pool, _| pool.result_before_join(one));
     assert_eq!([note(&forged), note(&genuine)], [None, None]);
     assert_eq!(note(&genuine), Some(ValidationResult::Neutral));
 }
@@ -268,7 +269,7 @@ fn inner_transactions_and_cosignatures_in_the_mempool_are_neutral_when_repeated(
 }
 
 #[test]
-fn a_surplus_cosignature_is_neutral_when_repeated() {
+fn a_surplus_cosignature_is_valid_as_in_nis1_but_kept_nowhere() {
     let mut scene = Scene::new();
     let begun = multisig();
     let (agreed, dearer) = (cosignature(2, &begun), {
@@ -277,10 +278,14 @@ fn a_surplus_cosignature_is_neutral_when_repeated() {
         dearer.signature = Some(pair(2).sign(&dearer.signed_bytes()));
         dearer
     });
-    for transaction in [&begun, &agreed, &dearer] {
+    for transaction in [&begun, &agreed] {
         assert!(scene.add_remote(transaction).is_ok());
     }
-    assert!(is_rejected_with(ValidationResult::Neutral, &scene.add_remote(&dearer)));
+    let (bytes, published) = (scene.pool.bytes(), scene.published().len());
+    for _ in 0..2 {
+        assert!(scene.add_remote(&dearer).is_ok());
+    }
+    assert_eq!((scene.pool.bytes(), published, scene.published().len()), (bytes, 2, 0));
     assert_eq!(scene.pool.in_fee_order()[0].cosignatures(), std::slice::from_ref(&agreed));
     // It is known at once that this signature will not be confirmed, and remains known over a rebuild.
     for _ in 0..2 {
@@ -290,6 +295,66 @@ fn a_surplus_cosignature_is_neutral_when_repeated() {
         scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
         scene.published();
     }
+}
+
+/// A cosignature of an account, in a multisig transaction.
+fn with_cosignatures(begun: &Transaction, signers: &[u8]) -> Transaction {
+    let mut complete = begun.clone();
+    let Body::Multisig(body) = &mut complete.body else { unreachable!() };
+    body.cosignatures = signers.iter().map(|signer| cosignature(*signer, begun)).collect();
+    complete
+}
+
+#[test]
+fn attached_cosignatures_count_only_as_long_as_their_signers_are_cosignatories() {
+    let mut scene = Scene::new();
+    let begun = multisig();
+    // Those of strangers are not even verified.
+    let mut crowded = with_cosignatures(&begun, &[2, 3, 4]);
+    let Body::Multisig(body) = &mut crowded.body else { unreachable!() };
+    body.cosignatures[1].signature = None;
+    assert!(scene.announce(&crowded).is_ok());
+    let held = |scene: &Scene| scene.pool.in_fee_order().iter().map(|one| (**one).clone()).collect::<Vec<_>>();
+    assert_eq!(held(&scene), [with_cosignatures(&begun, &[2])]);
+    assert!(scene.pool.by_hash(&cosignature(2, &begun).hash()).is_some());
+    assert!(scene.pool.by_hash(&cosignature(3, &begun).hash()).is_none());
+    // A block replaces the cosignatory 2 by 3.
+    let pair = |a: u8, b: u8| [address(a).as_bytes().as_slice(), address(b).as_bytes()].concat();
+    let mut batch = scene.store.begin_write().unwrap();
+    for (table, gone, new) in [
+        (Table::Cosignatories, pair(MULTISIG, 2), pair(MULTISIG, 3)),
+        (Table::CosignatoryOf, pair(2, MULTISIG), pair(3, MULTISIG)),
+    ] {
+        batch.delete(table, &gone).unwrap();
+        batch.put(table, &new, &[]).unwrap();
+    }
+    batch.commit().unwrap();
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
+    scene.published();
+    assert_eq!(held(&scene), std::slice::from_ref(&begun));
+    assert!(scene.announce(&cosignature(3, &begun)).is_ok());
+    assert_eq!(held(&scene), [with_cosignatures(&begun, &[3])]);
+}
+
+#[test]
+fn a_transaction_of_the_future_is_tried_again_and_a_clock_that_is_set_changes_no_memory() {
+    let mut scene = Scene::new();
+    let future = ValidationResult::FailureTimestampTooFarInFuture;
+    let early = payment(1, 1);
+    let mut announce = |uptime: u64, now: i32| {
+        let snapshot = scene.store.snapshot().unwrap();
+        let (network, now) = (&scene.network, Timestamp(now));
+        let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(1000), now };
+        scene.pool.tick(now, Duration::from_secs(uptime));
+        scene.pool.announce(early.clone(), &confirmed)
+    };
+    let time = early.timestamp.0;
+    assert!((0..2).all(|_| is_rejected_with(future, &announce(1, time - 11))));
+    assert!(announce(2, time).is_ok());
+    // It is remembered for ten minutes, whatever the clock says.
+    assert!(is_rejected_with(ValidationResult::Neutral, &announce(601, time - 5_000)));
+    assert!(!is_rejected_with(ValidationResult::FailurePastDeadline, &announce(601, time + 90_000)));
+    assert!(is_rejected_with(ValidationResult::FailurePastDeadline, &announce(700, time + 90_000)));
 }
 
 #[test]

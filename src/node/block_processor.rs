@@ -3,31 +3,33 @@
 //! One candidate branch is processed at a time, in small steps. It holds the right to change the chain from its first
 //! undone or applied block to its end. Either the whole branch enters the chain or nothing does.
 
-use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::chain::ChainSnapshot;
 use crate::chain::harvest::Harvested;
-use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, StakeCache, check_pushed, pushed_branch};
+use crate::chain::{
+    CandidateBranch, ChainUpdate, RollbackError, StakeCache, Validity, Verified, check_pushed, pushed_branch,
+};
 use crate::codec::{Context, ReadError, SigningForm};
 use crate::crypto::Verifier;
 use crate::mempool::{ContentHash, MAX_RESULTS, RecentResults};
-use crate::model::{Address, Block, Height, Network, Timestamp};
-use crate::peer::io::FetchedBlocks;
-use crate::peer::peer_table::host;
+use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
+use crate::peer::io::{FetchedBlocks, Now};
 use crate::peer::{LimitUsage, Pusher};
-use crate::rules::{Exception, Rejection, ValidationResult};
+use crate::quota::{Owner, Quota};
+use crate::rules::{Exception, Rejection, ValidationResult, is_in_future};
 use crate::store::{Store, StoreError, stored_header, tip};
 
 #[cfg(test)]
 mod tests;
 
-/// Limits of the queue of pushed blocks: blocks and bytes. Beyond them the newest block of the host with the most
-/// blocks is dropped, if that host has at least two more than the current sender; otherwise the new block is dropped.
+/// Limits of the pushed blocks that wait: blocks and bytes. Beyond them the block of the owner that holds most gives way; a
+/// block holds at least its share of the bytes.
 const MAX_QUEUED: usize = 16;
 const MAX_QUEUED_BYTES: usize = 4 << 20;
-/// Seconds for which the result of a pushed block is remembered.
-const RESULT_TTL: i32 = 6_000;
+/// How long the result of a pushed block is remembered.
+const RESULT_TTL: Duration = Duration::from_secs(6_000);
 
 /// Source of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +58,8 @@ pub struct PushedBlock {
     block: Box<Block>,
     /// Its key in the memory of results.
     hash: ContentHash,
-    bytes: usize,
+    /// Its hash, if its signature is checked.
+    verified: Option<Hash256>,
     /// The peer that pushed it.
     pub by: Pusher,
 }
@@ -68,7 +71,7 @@ pub enum PushOutcome {
     Queued,
     /// The block was rejected before processing, with this result.
     Rejected(ValidationResult),
-    /// The block is queued or was seen before, or the queue is full.
+    /// The block is queued or was seen before, or there is no space for it.
     Ignored,
     /// The node has not joined its network and accepts no blocks.
     NotBooted,
@@ -102,10 +105,15 @@ pub struct ProcessedBlocks {
 pub struct BlockProcessor<'s> {
     store: &'s Store,
     network: &'s Network,
-    queue: VecDeque<PushedBlock>,
-    queue_bytes: usize,
+    /// Pushed blocks in order of arrival. Those of the future wait for their time.
+    queue: BTreeMap<u64, PushedBlock>,
+    last_queued: u64,
+    /// Who holds the waiting blocks.
+    quota: Quota<u64>,
     /// Pulled blocks that are being decoded, and the blocks decoded so far.
     decoding: Option<(Box<FetchedBlocks>, Vec<Block>)>,
+    /// Whether the next of the pulled blocks in progress is of the future, so that it and those after it are not used.
+    is_cut: bool,
     /// The candidate branch in validation, and its source.
     validating: Option<(Box<CandidateBranch<'s>>, BlockOrigin)>,
     /// The peer whose blocks were dropped because the store failed.
@@ -121,9 +129,11 @@ impl<'s> BlockProcessor<'s> {
         BlockProcessor {
             store,
             network,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
+            queue: BTreeMap::new(),
+            last_queued: 0,
+            quota: Quota::default(),
             decoding: None,
+            is_cut: false,
             validating: None,
             dropped: None,
             recent_results: RecentResults::with_ttl(RESULT_TTL),
@@ -136,14 +146,20 @@ impl<'s> BlockProcessor<'s> {
     pub fn limit_usage(&self) -> [LimitUsage; 3] {
         [
             LimitUsage::new("queued pushed blocks", self.queue.len(), MAX_QUEUED),
-            LimitUsage::new("bytes of queued pushed blocks", self.queue_bytes, MAX_QUEUED_BYTES),
+            LimitUsage::new("bytes of queued pushed blocks", self.quota.total(), MAX_QUEUED_BYTES),
             LimitUsage::new("cached results of pushed blocks", self.recent_results.len(), MAX_RESULTS),
         ]
     }
 
-    /// Returns whether there are blocks to process.
-    pub fn has_work(&self) -> bool {
-        self.validating.is_some() || self.decoding.is_some() || !self.queue.is_empty()
+    /// Returns whether there are blocks to process; `now` is network time.
+    pub fn has_work(&self, now: Timestamp) -> bool {
+        self.validating.is_some() || self.decoding.is_some() || self.next_pushed(now).is_some()
+    }
+
+    /// Returns the number of the first pushed block whose time has come.
+    fn next_pushed(&self, now: Timestamp) -> Option<u64> {
+        let due = |(_, pushed): &(&u64, &PushedBlock)| !is_in_future(pushed.block.timestamp, now);
+        self.queue.iter().find(due).map(|(number, _)| *number)
     }
 
     /// Returns whether a branch is in validation; nothing else may change the chain meanwhile.
@@ -161,13 +177,15 @@ impl<'s> BlockProcessor<'s> {
     pub fn pull(&mut self, pulled: FetchedBlocks) {
         if self.may_pull() {
             self.decoding = Some((Box::new(pulled), Vec::new()));
+            self.is_cut = false;
         }
     }
 
     /// Starts to add a harvested block to the chain. No branch may be in validation.
     pub fn add_harvested(&mut self, harvested: Harvested) -> Result<(), StoreError> {
         let Harvested { block, hashes, .. } = harvested;
-        match pushed_branch(self.store, self.network, block.clone(), Some(hashes)) {
+        let verified = Verified { hash: None, transactions: Some(hashes) };
+        match pushed_branch(self.store, self.network, block.clone(), verified) {
             Ok(branch) => self.validating = Some((Box::new(branch), BlockOrigin::Harvested(Box::new(block)))),
             Err(Rejection::Store(error)) => return Err(error),
             Err(rejection) => log::warn!("the harvested block was not accepted: {rejection}"),
@@ -182,72 +200,66 @@ impl<'s> BlockProcessor<'s> {
     }
 
     /// Queues a block of this network that a peer pushed. A block that was seen before or does not extend our tip is
-    /// not queued. A node that has not joined its network rejects the block but remembers it.
+    /// not queued. A node that has not joined its network rejects the block but remembers it. `now` is the time since the
+    /// start.
     pub fn push(
         &mut self,
         block: Block,
         by: Pusher,
         confirmed: &ChainSnapshot<'_>,
+        now: Duration,
         is_booted: bool,
     ) -> Result<PushOutcome, StoreError> {
         let bytes = block.to_bytes(SigningForm::Verifiable);
         let (hash, bytes) = (ContentHash::of(&bytes), bytes.len());
-        let is_waiting = self.queue.iter().any(|waiting| waiting.hash == hash);
-        if is_waiting || self.recent_results.get(&hash, confirmed.now).is_some() {
+        let is_waiting = self.queue.values().any(|waiting| waiting.hash == hash);
+        if is_waiting || self.recent_results.get(&hash, now).is_some() {
             return Ok(PushOutcome::Ignored);
         }
         if !is_booted {
-            self.recent_results.insert(hash, confirmed.now);
+            self.recent_results.insert(hash, now);
             return Ok(PushOutcome::NotBooted);
         }
-        match check_pushed(&block, confirmed.snapshot, self.network, &mut self.verifier) {
-            Ok(()) => {}
+        let verified = match check_pushed(&block, confirmed.snapshot, self.network, &mut self.verifier) {
+            Ok(verified) => verified,
             Err(Rejection::Store(error)) => return Err(error),
             Err(Rejection::Result(result)) => {
-                self.recent_results.insert(hash, confirmed.now);
+                self.recent_results.insert(hash, now);
                 self.recent_results.set_result(&hash, result);
                 return Ok(PushOutcome::Rejected(result));
             }
             Err(Rejection::Exception(_)) => {
-                self.recent_results.insert(hash, confirmed.now);
+                self.recent_results.insert(hash, now);
                 return Ok(PushOutcome::Rejected(ValidationResult::FailureChainInvalid));
             }
+        };
+        self.last_queued += 1;
+        let number = self.last_queued;
+        self.quota.hold(number, Owner::at(by.from, 64), bytes.max(MAX_QUEUED_BYTES / MAX_QUEUED), now);
+        self.queue.insert(number, PushedBlock { block: Box::new(block), hash, verified, by });
+        // A block that gives way is not remembered: it may be pushed again.
+        while self.quota.total() > MAX_QUEUED_BYTES
+            && let Some((_, number)) = self.quota.gives_way()
+        {
+            self.quota.release(number, now);
+            self.queue.remove(&number);
         }
-        if !self.evict_for(host(by.from), bytes) {
-            return Ok(PushOutcome::Ignored);
-        }
-        self.queue_bytes += bytes;
-        self.queue.push_back(PushedBlock { block: Box::new(block), hash, bytes, by });
-        Ok(PushOutcome::Queued)
+        Ok(if self.queue.contains_key(&number) { PushOutcome::Queued } else { PushOutcome::Ignored })
     }
 
-    /// Frees space for a pushed block of this size. Returns whether there is space. A block that finds no space or is
-    /// dropped is not remembered: it may be pushed again.
-    fn evict_for(&mut self, pusher: IpAddr, bytes: usize) -> bool {
-        while self.queue.len() >= MAX_QUEUED || self.queue_bytes + bytes > MAX_QUEUED_BYTES {
-            let count = |from| self.queue.iter().filter(|waiting| host(waiting.by.from) == from).count();
-            let counts = self.queue.iter().map(|waiting| count(host(waiting.by.from)));
-            let largest = counts.enumerate().max_by_key(|(_, count)| *count);
-            let Some((newest, _)) = largest.filter(|(_, most)| *most > count(pusher) + 1) else { return false };
-            let dropped = self.queue.remove(newest);
-            self.queue_bytes -= dropped.map_or(0, |dropped| dropped.bytes);
-        }
-        true
-    }
-
-    /// Performs one step; `now` is network time. Returns the processed blocks once their result is known. If the store
+    /// Performs one step. Returns the processed blocks once their result is known. If the store
     /// fails, the current blocks are dropped, since peers will send them again; [`BlockProcessor::take_dropped`] returns their
     /// source.
-    pub fn step(&mut self, now: Timestamp) -> Result<Option<ProcessedBlocks>, StoreError> {
+    pub fn step(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, StoreError> {
         let pulled_from = match (&self.validating, &self.decoding) {
             (Some((_, BlockOrigin::Pulled(from))), _) => Some(*from),
             (None, Some((pulled, _))) => Some(pulled.from),
             _ => None,
         };
         let result = if let Some((branch, origin)) = self.validating.take() {
-            self.validate(branch, origin, now)
+            self.validate(branch, origin, now.network)
         } else if let Some((pulled, read)) = self.decoding.take() {
-            self.decode_next(pulled, read)
+            self.decode_next(pulled, read, now.network)
         } else {
             self.start_pushed(now)
         };
@@ -262,11 +274,13 @@ impl<'s> BlockProcessor<'s> {
         self.dropped.take()
     }
 
-    fn start_pushed(&mut self, now: Timestamp) -> Result<Option<ProcessedBlocks>, StoreError> {
-        let Some(pushed) = self.queue.pop_front() else { return Ok(None) };
-        self.queue_bytes -= pushed.bytes;
-        self.recent_results.insert(pushed.hash, now);
-        let rejected = match pushed_branch(self.store, self.network, (*pushed.block).clone(), None) {
+    fn start_pushed(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, StoreError> {
+        let Some(number) = self.next_pushed(now.network) else { return Ok(None) };
+        self.quota.release(number, now.monotonic);
+        let Some(pushed) = self.queue.remove(&number) else { return Ok(None) };
+        self.recent_results.insert(pushed.hash, now.monotonic);
+        let verified = Verified { hash: pushed.verified, transactions: None };
+        let rejected = match pushed_branch(self.store, self.network, (*pushed.block).clone(), verified) {
             Ok(branch) => {
                 self.validating = Some((Box::new(branch), BlockOrigin::Pushed(pushed)));
                 return Ok(None);
@@ -283,9 +297,12 @@ impl<'s> BlockProcessor<'s> {
         &mut self,
         mut pulled: Box<FetchedBlocks>,
         mut read: Vec<Block>,
+        now: Timestamp,
     ) -> Result<Option<ProcessedBlocks>, StoreError> {
         let origin = BlockOrigin::Pulled(pulled.from);
         match pulled.blocks.next(Context::of(self.network)) {
+            // Our clock may be slow: the peer is not blamed, and the blocks before are used.
+            Some(Ok(block)) if is_in_future(block.timestamp, now) => self.is_cut = true,
             // Any number of blocks above the sync limit is too many.
             Some(Ok(block)) if read.len() as u64 <= self.network.chain.max_blocks_per_sync() => {
                 // The peer may have adopted our chain since the comparison. Common blocks are skipped, so that no block
@@ -334,7 +351,13 @@ impl<'s> BlockProcessor<'s> {
             self.validating = Some((branch, origin));
             return Ok(None);
         };
+        let is_early = match (&outcome.validity, &origin) {
+            (Validity::Rejected(result), _) => *result == ValidationResult::FailureTimestampTooFarInFuture,
+            (Validity::Valid, BlockOrigin::Pulled(_)) => self.is_cut && outcome.update.is_none(),
+            _ => false,
+        };
         let result = match origin {
+            _ if is_early => Ok(ValidationResult::Neutral),
             BlockOrigin::Pulled(_) => outcome.as_sync_result(),
             BlockOrigin::Pushed(_) | BlockOrigin::Harvested(_) => outcome.as_push_result(),
         };

@@ -9,6 +9,7 @@ use crate::model::{Block, Height, Timestamp};
 use crate::net::service::LoopTime;
 use crate::peer::block_download::{BlockDownload, NextBlock};
 use crate::progress::Progress;
+use crate::rules::ValidationResult;
 use crate::store::{StoreError, tip};
 
 /// Downloaded blocks are committed when no further block has arrived for this long.
@@ -248,6 +249,13 @@ impl<'s> Node<'s> {
                     self.end_download(None, now);
                 }
                 return Err(error);
+            }
+            // The clock of this node may be slow: the peer is not blamed.
+            Err(ImportError::Block(_, BlockError::Rejected(ValidationResult::FailureTimestampTooFarInFuture, _)))
+                if is_download =>
+            {
+                self.import = None;
+                self.end_download(None, now);
             }
             Err(error) => {
                 self.import = None;

@@ -136,7 +136,7 @@ impl Node<'_> {
         let (present, is_joined) = (self.peer_now(now), self.has_joined());
         let Node { reader, network, height, block_processor, peers, .. } = self;
         let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: present.network };
-        match (block_processor.push(block, *pusher, &chain, is_joined)?, peers) {
+        match (block_processor.push(block, *pusher, &chain, present.monotonic, is_joined)?, peers) {
             (PushOutcome::NotBooted, _) => return Err(ApiError::NOT_BOOTED),
             (PushOutcome::Rejected(result), Some(peers)) => peers.record_pushed_block(pusher, result.into(), present),
             (PushOutcome::Rejected(_) | PushOutcome::Queued | PushOutcome::Ignored, _) => {}

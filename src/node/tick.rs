@@ -149,17 +149,17 @@ impl Node<'_> {
     /// Processes blocks of peers, and harvested ones.
     fn process_blocks(&mut self, budget: &mut Budget, now: LoopTime) -> Result<(), StoreError> {
         let time = self.time(now);
-        while self.block_processor.has_work() && !budget.is_exhausted() {
+        while self.block_processor.has_work(time) && !budget.is_exhausted() {
             budget.charge(UNITS_PER_STEP);
-            let step = self.block_processor.step(time);
+            let present = self.peer_now(now);
+            let step = self.block_processor.step(present);
             if let Some(from) = self.block_processor.take_dropped() {
                 // The store failed, which is not the peer's fault.
-                let present = self.peer_now(now);
                 let peers = self.peers.iter_mut();
                 peers.for_each(|peers| peers.on_blocks_validated(&from, ValidationOutcome::Neutral, present));
             }
             let Some(processed) = step? else { continue };
-            self.record_processed(&processed, self.peer_now(now));
+            self.record_processed(&processed, present);
             let Some(chain_update) = processed.chain_update else { continue };
             if let BlockOrigin::Harvested(block) = &processed.origin {
                 self.harvester.record_own(block, &chain_update);
@@ -247,7 +247,7 @@ impl Node<'_> {
             } else {
                 self.harvester.due().max(self.harvest_blocked_until(now))
             };
-            let next_block = if self.block_processor.has_work() { now.monotonic } else { Duration::MAX };
+            let next_block = if self.block_processor.has_work(self.time(now)) { now.monotonic } else { Duration::MAX };
             let import = if self.may_import() { self.import_due() } else { Duration::MAX };
             next_harvest.min(next_block).min(import)
         };

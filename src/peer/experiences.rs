@@ -1,7 +1,7 @@
 //! Success and failure counts between nodes.
 //!
 //! There is one experience for each ordered pair of nodes. This node counts its own; peers report theirs. Entries
-//! expire after [`LIFETIME`].
+//! expire after [`LIFETIME`]. All times are those since the start of the node, which no clock that is set changes.
 //!
 //! | structure | grows by | limit |
 //! |---|---|---|
@@ -12,10 +12,11 @@
 //! An entry takes about 100 bytes, all together at most 3 MB.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::LimitUsage;
 use super::io::RandomSource;
-use crate::model::{Address, Timestamp};
+use crate::model::Address;
 
 /// Maximum number of pairs in one message, and of stored pairs per reporter.
 pub const MAX_PAIRS: usize = 100;
@@ -23,8 +24,8 @@ pub const MAX_PAIRS: usize = 100;
 pub const MAX_OWN: usize = 1_000;
 /// Maximum number of stored reports: twice as many as one trust calculation can use.
 pub const MAX_REPORTERS: usize = 200;
-/// Lifetime of an experience in seconds.
-pub const LIFETIME: i32 = 24 * 60 * 60;
+/// Lifetime of an experience.
+pub const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Success and failure counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl Experience {
 
 /// Experiences of one node with others, and when each was last updated.
 #[derive(Debug, Default)]
-struct Pairs(BTreeMap<Address, (Experience, Timestamp)>);
+struct Pairs(BTreeMap<Address, (Experience, Duration)>);
 
 impl Pairs {
     /// Returns the oldest entry; of several, the one with the lowest address.
@@ -67,7 +68,7 @@ impl Pairs {
     }
 
     /// Returns the entry of a node; evicts the oldest entry if a new one would exceed `max`.
-    fn entry(&mut self, node: Address, max: usize) -> &mut (Experience, Timestamp) {
+    fn entry(&mut self, node: Address, max: usize) -> &mut (Experience, Duration) {
         if self.0.len() >= max
             && !self.0.contains_key(&node)
             && let Some(oldest) = self.oldest()
@@ -77,14 +78,14 @@ impl Pairs {
         self.0.entry(node).or_default()
     }
 
-    fn prune(&mut self, before: i32) {
-        self.0.retain(|_, (_, since)| since.0 >= before);
+    fn prune(&mut self, before: Duration) {
+        self.0.retain(|_, (_, since)| *since >= before);
     }
 }
 
 #[derive(Debug, Default)]
 struct Report {
-    updated_at: Timestamp,
+    updated_at: Duration,
     pairs: Pairs,
 }
 
@@ -103,16 +104,16 @@ impl Experiences {
     }
 
     /// Counts a success of a peer. Ignores this node itself.
-    pub fn succeeded(&mut self, node: Address, now: Timestamp) {
+    pub fn succeeded(&mut self, node: Address, now: Duration) {
         self.count(node, now, |experience| &mut experience.successes);
     }
 
     /// Counts a failure of a peer. Ignores this node itself.
-    pub fn failed(&mut self, node: Address, now: Timestamp) {
+    pub fn failed(&mut self, node: Address, now: Duration) {
         self.count(node, now, |experience| &mut experience.failures);
     }
 
-    fn count(&mut self, node: Address, now: Timestamp, counter: impl Fn(&mut Experience) -> &mut u64) {
+    fn count(&mut self, node: Address, now: Duration, counter: impl Fn(&mut Experience) -> &mut u64) {
         if node != self.local {
             let (experience, since) = self.own.entry(node, MAX_OWN);
             let count = counter(experience);
@@ -123,7 +124,7 @@ impl Experiences {
 
     /// Stores a report, which replaces earlier reports about the same nodes. Returns `false` if it is too long or in the
     /// name of this node.
-    pub fn receive(&mut self, reporter: Address, pairs: &[(Address, Experience)], now: Timestamp) -> bool {
+    pub fn receive(&mut self, reporter: Address, pairs: &[(Address, Experience)], now: Duration) -> bool {
         if pairs.len() > MAX_PAIRS || reporter == self.local {
             return false;
         }
@@ -189,8 +190,8 @@ impl Experiences {
     }
 
     /// Removes entries older than [`LIFETIME`].
-    pub fn prune(&mut self, now: Timestamp) {
-        let before = now.0.saturating_sub(LIFETIME);
+    pub fn prune(&mut self, now: Duration) {
+        let before = now.saturating_sub(LIFETIME);
         self.own.prune(before);
         self.reports.values_mut().for_each(|report| report.pairs.prune(before));
         self.reports.retain(|_, report| !report.pairs.0.is_empty());
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
     use crate::peer::testing::{address, seeded};
 
-    const NOW: Timestamp = Timestamp(1_000_000);
+    const NOW: Duration = Duration::from_secs(1_000_000);
 
     fn reported(count: usize) -> Vec<(Address, Experience)> {
         (0..count).map(|number| (address(number), Experience::new(number as i64, 1))).collect()
@@ -245,14 +246,14 @@ mod tests {
         let mut experiences = Experiences::new(address(0));
         let all = reported(3 * MAX_OWN);
         for (round, pairs) in all.chunks(MAX_PAIRS).enumerate() {
-            assert!(experiences.receive(address(1), pairs, Timestamp(round as i32)));
+            assert!(experiences.receive(address(1), pairs, Duration::from_secs(round as u64)));
             assert_eq!(experiences.of(&address(1)).count(), MAX_PAIRS);
         }
         // The last report has evicted the earlier pairs.
         assert_eq!(experiences.between(&address(1), &all[all.len() - 1].0), all[all.len() - 1].1);
         for (round, (node, _)) in all.iter().enumerate() {
-            experiences.succeeded(*node, Timestamp(round as i32));
-            experiences.receive(*node, &all[..1], Timestamp(round as i32));
+            experiences.succeeded(*node, Duration::from_secs(round as u64));
+            experiences.receive(*node, &all[..1], Duration::from_secs(round as u64));
             assert!(experiences.reports.len() <= MAX_REPORTERS && experiences.own.0.len() <= MAX_OWN);
         }
         assert_eq!(experiences.own.0.len(), MAX_OWN);
@@ -264,9 +265,9 @@ mod tests {
     fn experiences_expire_after_a_day() {
         let mut experiences = Experiences::new(address(0));
         experiences.failed(address(1), NOW);
-        experiences.succeeded(address(2), Timestamp(NOW.0 - LIFETIME));
-        experiences.succeeded(address(3), Timestamp(NOW.0 - LIFETIME - 1));
-        assert!(experiences.receive(address(1), &reported(2), Timestamp(NOW.0 - LIFETIME - 1)));
+        experiences.succeeded(address(2), NOW - LIFETIME);
+        experiences.succeeded(address(3), NOW - LIFETIME - Duration::from_secs(1));
+        assert!(experiences.receive(address(1), &reported(2), NOW - LIFETIME - Duration::from_secs(1)));
         assert!(experiences.receive(address(2), &reported(2), NOW));
         experiences.prune(NOW);
         let own: Vec<_> = experiences.of(&address(0)).map(|(node, _)| *node).collect();

@@ -44,9 +44,11 @@ pub enum ValidationOutcome {
 impl From<ValidationResult> for ValidationOutcome {
     /// Returns what the validation result of a push says about its sender.
     fn from(result: ValidationResult) -> ValidationOutcome {
-        use ValidationResult::{FailureEntityUnusableOutOfSync, FailureTransactionCacheTooFull, Neutral, Success};
+        use ValidationResult::*;
         match result {
             Success => ValidationOutcome::Useful,
+            // Our clock may be slow.
+            FailureTimestampTooFarInFuture => ValidationOutcome::Neutral,
             Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull => ValidationOutcome::Neutral,
             _ => ValidationOutcome::Harmful,
         }

@@ -149,6 +149,9 @@ impl SavedPeers {
             return None;
         }
         self.next_check = now.monotonic + CHECK_INTERVAL;
+        let ahead = self.saved.iter().map(|peer| peer.answered.0).max().unwrap_or(0).saturating_sub(now.network.0);
+        // The clock was ahead: answers from then on are later than those before.
+        self.saved.iter_mut().filter(|_| ahead > 0).for_each(|peer| peer.answered.0 = (peer.answered.0 - ahead).max(0));
         self.saved = latest_first(std::mem::take(&mut self.saved).into_iter().chain(peers.to_save(now)));
         let places = endpoints_by_key(&self.saved);
         let since = self.written_at.map(|at| now.monotonic.saturating_sub(at));
@@ -263,6 +266,22 @@ mod tests {
             Duration::ZERO,
             "it never knew anybody"
         );
+    }
+
+    #[test]
+    fn answers_after_the_clock_was_set_back_are_later_than_those_before() {
+        let mut scene = Scene::new(settings(&[0]), 1);
+        scene.run_seconds(10);
+        let ahead = Timestamp(scene.now().network.0 + 100_000);
+        let elsewhere = NodeInfo { endpoint: Endpoint::http("66.6.6.6", 7890), ..info(0) };
+        let saved = vec![SavedPeer { info: elsewhere, answered: ahead }, peer(1, ahead.0 - 7)];
+        let mut saved = SavedPeers { saved, ..SavedPeers::default() };
+        for _ in 0..2 {
+            saved.to_write(&scene.manager, scene.now(), true);
+            scene.run_seconds(1_000);
+        }
+        let found: Vec<_> = saved.peers().iter().map(|peer| peer.info.endpoint.clone()).collect();
+        assert_eq!(found, [0, 1].map(|number| info(number).endpoint));
     }
 
     #[test]

@@ -6,30 +6,31 @@
 //!
 //! A calculation has at most [`MAX_MEMBERS`] members, holds 330 kB while it runs, and advances row by row so that it
 //! can be interleaved with other work. A row is one node's experiences with all members, or one node's weighting of
-//! them, or one iteration; it costs some microseconds. The result is used for [`LIFETIME`] seconds. Its size and the cost
+//! them, or one iteration; it costs some microseconds. The result is used for [`LIFETIME`]. Its size and the cost
 //! of a selection are linear in the members.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use crate::model::{Address, Timestamp};
+use crate::model::Address;
 use crate::peer::experiences::{Experience, Experiences};
 use crate::peer::io::RandomSource;
 use crate::peer::peer_table::{PeerTable, State};
 
-/// Lifetime of a result in seconds of network time.
-pub const LIFETIME: i32 = 900;
+/// Lifetime of a result.
+pub const LIFETIME: Duration = Duration::from_secs(900);
 
 /// A network with fewer other members than this is small.
 pub const SMALL_NETWORK: usize = 20;
-/// Lifetime in seconds of a result in a small network that has a member without a value.
-pub const SMALL_NETWORK_LIFETIME: i32 = 30;
+/// Lifetime of a result in a small network that has a member without a value.
+pub const SMALL_NETWORK_LIFETIME: Duration = Duration::from_secs(30);
 
 /// Current trust values, and the calculation of the next ones.
 #[derive(Debug, Default)]
 pub struct Trust {
     values: TrustValues,
     /// Start of the calculation of the current or next values, and the number of other nodes then.
-    since: Option<(Timestamp, usize)>,
+    since: Option<(Duration, usize)>,
     calculation: Option<Calculation>,
 }
 
@@ -42,13 +43,13 @@ impl Trust {
         &self,
         most: usize,
         others: impl FnOnce() -> Vec<Address>,
-        now: Timestamp,
+        now: Duration,
     ) -> Option<Vec<Address>> {
         if self.is_calculating() {
             return None;
         }
         let Some((since, former)) = self.since else { return Some(others()) };
-        let age = now.0.saturating_sub(since.0).saturating_abs();
+        let age = now.saturating_sub(since);
         let is_due = |count: usize| age > LIFETIME || count > former.saturating_mul(2);
         let is_small = former < SMALL_NETWORK && age >= SMALL_NETWORK_LIFETIME;
         if !is_due(most) && !is_small {
@@ -74,7 +75,7 @@ impl Trust {
     }
 
     /// Starts a calculation; discards a running one.
-    pub fn begin(&mut self, members: Members, now: Timestamp) {
+    pub fn begin(&mut self, members: Members, now: Duration) {
         self.since = Some((now, members.candidate_count));
         self.calculation = Some(Calculation::new(members));
     }

@@ -74,10 +74,9 @@ impl<'a> ValidationContext<'a> {
         self.height.0 == self.forks().treasury_reissuance
     }
 
-    /// Returns whether a time is more than 10 seconds, the allowed clock difference, in the future.
+    /// Returns whether a time is in the future.
     pub fn is_in_future(&self, time: Timestamp) -> bool {
-        const TOLERANCE_SECONDS: i64 = 10;
-        i64::from(time.0) > i64::from(self.now.0) + TOLERANCE_SECONDS
+        is_in_future(time, self.now)
     }
 
     /// Returns the account of an address; the default state if it is unknown.
@@ -208,6 +207,12 @@ fn rules_at_the_end(subject: &TransactionContext<'_>) -> RuleResult {
         }
         _ => Ok(()),
     }
+}
+
+/// Returns whether a time is more than 10 seconds, the allowed clock difference, after the present.
+pub fn is_in_future(time: Timestamp, now: Timestamp) -> bool {
+    const TOLERANCE_SECONDS: i64 = 10;
+    i64::from(time.0) > i64::from(now.0) + TOLERANCE_SECONDS
 }
 
 /// Maximum time in seconds between time stamp and deadline.

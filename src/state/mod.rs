@@ -40,7 +40,8 @@ pub use hashes::{
 };
 pub use importances::{
     AccountImportance, ImportanceListWriter, Outlink, RecalculationRecord, chunk_after, deletable_below,
-    delete_lists_above, delete_lists_below, for_each_importance, importance, importance_at, last_recalculation,
+    delete_lists_above, delete_lists_below, for_each_importance, importance, importance_at, importance_in,
+    last_recalculation,
 };
 pub use ledger::{BlockContext, Effect, Ledger, effects};
 pub use mosaics::{

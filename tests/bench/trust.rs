@@ -8,12 +8,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nisd::crypto::PublicKey;
-use nisd::model::{Address, NetworkByte, Timestamp};
+use nisd::model::{Address, NetworkByte};
 use nisd::peer::experiences::{Experience, Experiences};
 use nisd::peer::trust::{Calculation, MAX_MEMBERS, Members, TrustValues};
 
 const RUNS: usize = 50;
-const NOW: Timestamp = Timestamp(1_000);
+const NOW: Duration = Duration::from_secs(1_000);
 
 fn address(number: usize) -> Address {
     let mut key = [0; 32];

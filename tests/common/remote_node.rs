@@ -1,6 +1,6 @@
 //! Handling of blocks from other nodes: pushed blocks and those of a remote node that the node synchronises with.
 
-use nisd::chain::{BranchOutcome, CandidateBranch, StakeCache, check_pushed, pushed_branch};
+use nisd::chain::{BranchOutcome, CandidateBranch, StakeCache, Verified, check_pushed, pushed_branch};
 use nisd::codec::{Context, Format, Writable};
 use nisd::crypto::{KeyPair, PrivateKey, Verifier};
 use nisd::mempool::ShortId;
@@ -107,7 +107,7 @@ pub fn push(local: LocalNode<'_>, block: Block, now: Timestamp) -> (String, Opti
     if let Err(rejection) = front {
         return rejected(rejection);
     }
-    match pushed_branch(store, network, block, None) {
+    match pushed_branch(store, network, block, Verified::default()) {
         Ok(branch) => {
             let outcome = process_branch(branch, now);
             (text_of(outcome.as_push_result()), Some(outcome))

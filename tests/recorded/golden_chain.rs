@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::common::recorded_chain::{import_list, tip_of};
 use crate::common::remote_node::process_branch;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
-use nisd::chain::{ChainSnapshot, pushed_branch};
+use nisd::chain::{ChainSnapshot, Verified, pushed_branch};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::model::network::ChainParameters;
@@ -166,7 +166,8 @@ fn make_golden_block(golden: &Golden, expected: &Value, store: &Store) {
     assert!(discarded.iter().all(|address| *address == golden.address("alice")), "{discarded:?}");
     drop(snapshot);
     let time = block.timestamp;
-    let branch = pushed_branch(store, network, block, None).unwrap_or_else(|rejection| panic!("{rejection}"));
+    let branch =
+        pushed_branch(store, network, block, Verified::default()).unwrap_or_else(|rejection| panic!("{rejection}"));
     let outcome = process_branch(branch, time);
     assert_eq!(outcome.as_push_result().unwrap(), ValidationResult::Success, "{outcome:?}");
     let tip = tip_of(store);

@@ -9,7 +9,7 @@ use crate::common::remote_node::{LocalNode, bytes_of, process_branch, push};
 use nisd::budget::Budget;
 use nisd::chain::ChainSnapshot;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
-use nisd::chain::pushed_branch;
+use nisd::chain::{Verified, pushed_branch};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::mempool::Mempool;
@@ -85,7 +85,7 @@ impl Node<'_> {
             self.wrong.push(format!("block {height} of {} transactions: made {count:?}", block.transactions.len()));
         }
         let hashes: BTreeSet<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
-        let part = pushed_branch(self.store, &self.chain.network, block, None).unwrap();
+        let part = pushed_branch(self.store, &self.chain.network, block, Verified::default()).unwrap();
         let reorg = process_branch(part, now).update.unwrap();
         self.mempool.chain_changed(reorg.common, hashes, reorg.returned);
         self.rebuild(now);

@@ -61,6 +61,10 @@ fn every_pushed_block_synchronised_block_and_branch_gets_the_recorded_result() {
     assert!(count > 1_500 && wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Chain parts in which the first block does not hit and the second has a transaction with a wrong signature. This node
+/// checks the proofs of all blocks first. The result is the same for the peer; NIS1 only logs the other reason.
+const PROOFS_FIRST: [&str; 2] = ["cp-025", "cp-181"];
+
 fn time_of(case: &Value) -> Timestamp {
     Timestamp(case["time"].as_i64().unwrap() as i32)
 }
@@ -196,7 +200,9 @@ fn compare_synchronisation(recorded: &Value, common: &str, found: &Synchronisati
     if is_stale_importance(&recorded["interaction"]) {
         return compare("chain part", &json!("FAILURE_BLOCK_NOT_HIT"), &validity, out);
     }
-    compare("chain part", &recorded["chainPart"], &validity, out);
+    let is_proof_first = PROOFS_FIRST.iter().any(|id| recorded["id"] == *id);
+    let expected = if is_proof_first { json!("FAILURE_BLOCK_NOT_HIT") } else { recorded["chainPart"].clone() };
+    compare("chain part", &expected, &validity, out);
     compare("result", &recorded["result"], &result, out);
     compare("interaction", &recorded["interaction"], &json!(interaction_of(found)), out);
     compare_scores(&recorded["scores"], found.outcome.as_ref(), out);

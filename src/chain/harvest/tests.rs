@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tempfile::TempDir;
 
 use super::*;
-use crate::chain::{CandidateBranch, StakeCache, proof, pushed_branch};
+use crate::chain::{CandidateBranch, StakeCache, Verified, proof, pushed_branch};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature};
 use crate::model::network::{MOSAIC_SINK, test_network};
 use crate::model::transaction::{
@@ -564,7 +564,8 @@ fn a_harvested_block_is_committed_before_the_disk_has_it() {
     let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let Harvested { block, hashes, .. } = scene.tick(&mut scene.unlocked(&[1])).0.unwrap();
     scene.store.set_helper(true);
-    let mut branch = pushed_branch(&scene.store, &scene.network, block, Some(hashes)).unwrap();
+    let verified = Verified { hash: None, transactions: Some(hashes) };
+    let mut branch = pushed_branch(&scene.store, &scene.network, block, verified).unwrap();
     let is_committed = |branch: &CandidateBranch<'_>| (branch.is_committed(), scene.store.has_unsynced_commit());
     while !scene.store.waits_for_disk() {
         assert_eq!(is_committed(&branch), (false, false));

@@ -310,8 +310,7 @@ fn keep_largest<T: PartialOrd + Copy>(largest: &mut [T], value: T) {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-    use std::net::{IpAddr, Ipv6Addr};
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
     use proptest::prelude::*;
 

@@ -19,6 +19,8 @@ use crate::store::{AccessMode, Options};
 const SYSTEM: System = System { unix_millis: || 1_800_000_000_000, millis: || 0, sleep: |_| {}, random: |_| Ok(()) };
 /// Network time after all blocks.
 const AFTER_ALL_BLOCKS: Timestamp = Timestamp(i32::MAX - 100);
+/// Time since the start.
+const START: Duration = Duration::from_secs(10);
 const SENDER: Pusher = Pusher { key: PublicKey([1; 32]), from: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST) };
 
 fn tiny(name: &str) -> OsString {
@@ -74,12 +76,16 @@ fn pulled(blocks: &[Block], common: u64, base: Hash256, network: &Network) -> Fe
 }
 
 fn run(processor: &mut BlockProcessor<'_>) -> Vec<ProcessedBlocks> {
-    let mut all = Vec::new();
+    run_at(AFTER_ALL_BLOCKS, processor)
+}
+
+fn run_at(network: Timestamp, processor: &mut BlockProcessor<'_>) -> Vec<ProcessedBlocks> {
+    let (mut all, now) = (Vec::new(), Now { monotonic: START, network, network_millis: 0 });
     for _ in 0..100_000 {
-        if !processor.has_work() {
+        if !processor.has_work(network) {
             return all;
         }
-        all.extend(processor.step(AFTER_ALL_BLOCKS).unwrap());
+        all.extend(processor.step(now).unwrap());
     }
     panic!("it does not end");
 }
@@ -160,7 +166,7 @@ fn a_pushed_block_is_accepted_once_and_offered_for_relay() {
     let snapshot = store.snapshot().unwrap();
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     let push = |processor: &mut BlockProcessor<'_>, block: &Block| {
-        processor.push(block.clone(), SENDER, &confirmed, true).unwrap()
+        processor.push(block.clone(), SENDER, &confirmed, START, true).unwrap()
     };
     assert_eq!(push(&mut processor, &blocks[19]), PushOutcome::Queued);
     assert_eq!(push(&mut processor, &blocks[19]), PushOutcome::Ignored, "it has come before");
@@ -185,7 +191,8 @@ fn a_forged_copy_does_not_block_the_genuine_block() {
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
-    let push = |processor: &mut BlockProcessor<'_>, block| processor.push(block, SENDER, &confirmed, true).unwrap();
+    let push =
+        |processor: &mut BlockProcessor<'_>, block| processor.push(block, SENDER, &confirmed, START, true).unwrap();
     let forged = Block { signature: blocks[3].signature, ..blocks[19].clone() };
     assert_eq!(forged.hash(), blocks[19].hash());
     assert_eq!(
@@ -207,7 +214,7 @@ fn an_invalid_sibling_of_the_tip_is_rejected_and_changes_nothing() {
     let snapshot = store.snapshot().unwrap();
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     let sibling = Block { timestamp: Timestamp(blocks[18].timestamp.0 + 1), ..blocks[18].clone() };
-    assert_eq!(processor.push(sibling, SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
+    assert_eq!(processor.push(sibling, SENDER, &confirmed, START, true).unwrap(), PushOutcome::Queued);
     drop(snapshot);
     let processed = run(&mut processor);
     assert_eq!(result(&processed), &Outcome::Result(ValidationResult::FailureChainInvalid), "its signature is wrong");
@@ -229,30 +236,22 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     };
     let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
     for number in 0..MAX_QUEUED as u8 {
-        let pushed = processor.push(sibling(i32::from(number) + 1), attacker(number), &confirmed, true).unwrap();
+        let pushed = processor.push(sibling(i32::from(number) + 1), attacker(number), &confirmed, START, true).unwrap();
         assert_eq!(pushed, PushOutcome::Queued);
     }
-    assert_eq!(processor.push(sibling(1000), attacker(99), &confirmed, true).unwrap(), PushOutcome::Ignored);
-    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
-    assert_eq!((processor.queue.len(), processor.queue.back().unwrap().by), (MAX_QUEUED, SENDER));
-    let bytes: usize =
-        processor.queue.iter().map(|waiting| waiting.block.to_bytes(SigningForm::Verifiable).len()).sum();
-    assert_eq!(processor.queue_bytes, bytes);
+    assert_eq!(processor.push(sibling(1000), attacker(99), &confirmed, START, true).unwrap(), PushOutcome::Queued);
+    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, START, true).unwrap(), PushOutcome::Queued);
+    assert_eq!((processor.queue.len(), processor.quota.total()), (MAX_QUEUED, MAX_QUEUED_BYTES));
     drop(snapshot);
     let processed = run(&mut processor);
     assert_eq!(processed.iter().filter(|judged| judged.chain_update.is_some()).count(), 1);
     assert_eq!(tip_hash(&store), blocks[19].hash());
-    // The newest of the attacker's blocks was dropped, and may be pushed again.
+    // The two oldest of the attacker's blocks gave way, and may be pushed again.
     let snapshot = store.snapshot().unwrap();
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(21), now: AFTER_ALL_BLOCKS };
-    let push = |processor: &mut BlockProcessor<'_>, second| {
-        processor.push(sibling(second), attacker(1), &confirmed, true).unwrap()
-    };
-    assert_eq!(push(&mut processor, MAX_QUEUED as i32 - 1), PushOutcome::Ignored);
-    assert_eq!(
-        push(&mut processor, MAX_QUEUED as i32),
-        PushOutcome::Rejected(ValidationResult::FailureEntityUnusableOutOfSync)
-    );
+    let mut push = |second| processor.push(sibling(second), attacker(1), &confirmed, START, true).unwrap();
+    let gone = PushOutcome::Rejected(ValidationResult::FailureEntityUnusableOutOfSync);
+    assert_eq!([1, 2, 3, 1000].map(&mut push), [gone, gone, PushOutcome::Ignored, PushOutcome::Ignored]);
 }
 
 #[test]
@@ -262,20 +261,97 @@ fn pushed_blocks_need_a_booted_node_and_their_queue_is_limited() {
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
-    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, false).unwrap(), PushOutcome::NotBooted);
-    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, true).unwrap(), PushOutcome::Ignored);
-    assert!(!processor.has_work());
+    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, START, false).unwrap(), PushOutcome::NotBooted);
+    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, START, true).unwrap(), PushOutcome::Ignored);
+    assert!(!processor.has_work(AFTER_ALL_BLOCKS));
     let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
     for second in 0..MAX_QUEUED as i32 {
-        assert_eq!(processor.push(sibling(second + 1), SENDER, &confirmed, true).unwrap(), PushOutcome::Queued);
+        assert_eq!(processor.push(sibling(second + 1), SENDER, &confirmed, START, true).unwrap(), PushOutcome::Queued);
     }
-    assert_eq!(processor.push(sibling(1000), SENDER, &confirmed, true).unwrap(), PushOutcome::Ignored);
+    assert_eq!(processor.push(sibling(1000), SENDER, &confirmed, START, true).unwrap(), PushOutcome::Queued);
     assert_eq!(processor.queue.len(), MAX_QUEUED);
     assert_eq!(run(&mut processor).len(), MAX_QUEUED);
-    assert_eq!(processor.queue_bytes, 0);
+    assert_eq!((processor.quota.total(), processor.quota.len()), (0, 0));
     assert_eq!(
-        processor.push(sibling(1000), SENDER, &confirmed, true).unwrap(),
+        processor.push(sibling(1001), SENDER, &confirmed, START, true).unwrap(),
         PushOutcome::Queued,
         "there is space again"
     );
+}
+
+/// Returns the outcome of a branch, and the number of steps until it is known.
+fn process(mut branch: CandidateBranch<'_>) -> (Validity, usize) {
+    for steps in 1..100_000 {
+        if let Some(outcome) = branch.step(AFTER_ALL_BLOCKS, &mut StakeCache::default()).unwrap() {
+            return (outcome.validity, steps);
+        }
+    }
+    panic!("it does not end");
+}
+
+#[test]
+fn a_sibling_that_is_not_proven_or_not_better_undoes_nothing() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let ours = &chain.blocks()[18];
+    let stranger = KeyPair::new(&PrivateKey::from_seed(&[7; 32]));
+    let signed = |second| {
+        let timestamp = Timestamp(ours.timestamp.0 + second);
+        let block = Block { timestamp, signer: stranger.public(), ..ours.clone() };
+        Block { signature: Some(stranger.sign(&block.to_bytes(SigningForm::NonVerifiable))), ..block }
+    };
+    let forged = Block { signature: signed(1).signature, ..signed(2) };
+    let sibling = |block| process(pushed_branch(&store, network, block, Verified::default()).unwrap());
+    let rejected = |result| (Validity::Rejected(result), 2);
+    assert_eq!(sibling(forged), rejected(ValidationResult::FailureBlockUnverifiable));
+    assert_eq!(sibling(signed(2)), rejected(ValidationResult::FailureBlockNotHit));
+    // What was verified before is not verified again.
+    let verified = Verified { hash: Some(signed(1).hash()), transactions: None };
+    let forged = Block { signature: signed(2).signature, ..signed(1) };
+    let known = pushed_branch(&store, network, forged, verified).unwrap();
+    assert_eq!(process(known), rejected(ValidationResult::FailureBlockNotHit));
+    // A part of our own chain is proven, but not better.
+    let part = CandidateBranch::new(&store, network, Height(10), chain.blocks()[9..18].to_vec()).unwrap();
+    assert_eq!(process(part), (Validity::Valid, 1 + 9 + 1));
+}
+
+#[test]
+fn a_pushed_block_of_the_future_waits_for_its_time() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (next, mut processor) = (chain.blocks()[19].clone(), BlockProcessor::new(&store, network));
+    let snapshot = store.snapshot().unwrap();
+    let early = Timestamp(next.timestamp.0 - 11);
+    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: early };
+    let mut push = || processor.push(next.clone(), SENDER, &confirmed, START, true).unwrap();
+    assert_eq!([push(), push()], [PushOutcome::Queued, PushOutcome::Ignored]);
+    drop(snapshot);
+    assert!(run_at(early, &mut processor).is_empty() && processor.queue.len() == 1);
+    let processed = run_at(Timestamp(early.0 + 1), &mut processor);
+    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
+    assert_eq!(tip_hash(&store), next.hash());
+}
+
+#[test]
+fn of_pulled_blocks_those_of_the_future_are_left_and_nobody_is_blamed() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let before = |block: &Block| Timestamp(block.timestamp.0 - 11);
+    processor.pull(pulled(&blocks[19..24], 20, tip_hash(&store), network));
+    let processed = run_at(before(&blocks[19]), &mut processor);
+    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Neutral));
+    processor.pull(pulled(&blocks[19..24], 20, tip_hash(&store), network));
+    let processed = run_at(before(&blocks[21]), &mut processor);
+    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
+    assert_eq!(tip_hash(&store), blocks[20].hash());
+    // The blocks before do not suffice, or are wrong.
+    for (common, part, expected) in [
+        (18, blocks[17..24].to_vec(), ValidationResult::Neutral),
+        (20, [&blocks[17..18], &blocks[21..24]].concat(), ValidationResult::FailureChainScoreInferior),
+    ] {
+        processor.pull(pulled(&part, common, tip_hash(&store), network));
+        let processed = run_at(before(&blocks[21]), &mut processor);
+        assert_eq!(result(&processed), &Outcome::Result(expected), "{common}");
+    }
 }

@@ -322,7 +322,7 @@ impl Manager {
             Task::BroadcastOfBuffer => self.flush_buffer(),
             Task::UpdatingExperiences => self.update_experiences(),
             Task::PruningExperiences => {
-                self.experiences.prune(self.now.network);
+                self.experiences.prune(self.now.monotonic);
                 self.end_task(task, true);
             }
             Task::TimeSynchronisation => self.synchronise_time(chain),
@@ -340,12 +340,12 @@ impl Manager {
     fn calculate_trust(&mut self, rows: usize) {
         if !self.trust.is_calculating() {
             let (most, table) = (self.table.len(), &self.table);
-            let Some(others) = self.trust.due_members(most, || table.trust_candidates(), self.now.network) else {
+            let Some(others) = self.trust.due_members(most, || table.trust_candidates(), self.now.monotonic) else {
                 return;
             };
             let (former, pre_trusted) = (self.trust.values(), self.table.pre_trusted());
             let members = Members::choose(others, self.address, pre_trusted, former, &mut self.random);
-            self.trust.begin(members, self.now.network);
+            self.trust.begin(members, self.now.monotonic);
         }
         if !self.trust.advance(&self.experiences, rows) {
             self.renew_selector();
@@ -453,8 +453,8 @@ impl Manager {
 
     fn count_experience(&mut self, node: Address, result: ValidationOutcome) {
         match result {
-            ValidationOutcome::Useful => self.experiences.succeeded(node, self.now.network),
-            ValidationOutcome::Harmful => self.experiences.failed(node, self.now.network),
+            ValidationOutcome::Useful => self.experiences.succeeded(node, self.now.monotonic),
+            ValidationOutcome::Harmful => self.experiences.failed(node, self.now.monotonic),
             ValidationOutcome::Neutral | ValidationOutcome::TooDeep => {}
         }
     }

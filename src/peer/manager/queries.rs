@@ -303,7 +303,7 @@ impl Manager {
             // Experiences with a peer at another endpoint do not concern the known one.
             let known = reported.experiences.iter().filter(|pair| self.is_known_at(&pair.node));
             let pairs: Vec<_> = known.map(pair).collect();
-            self.experiences.receive(node, &pairs, self.now.network)
+            self.experiences.receive(node, &pairs, self.now.monotonic)
         });
         self.end_task(Task::UpdatingExperiences, is_taken);
     }

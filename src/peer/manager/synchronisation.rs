@@ -248,7 +248,7 @@ impl Manager {
                 if matches!(outcome, SyncOutcome::Misbehaved(Misbehavior::InvalidHashes)) {
                     self.record_split(address);
                 }
-                self.experiences.failed(address, self.now.network);
+                self.experiences.failed(address, self.now.monotonic);
                 self.back_off(address, started_at, true);
                 self.end_synchronisation(is_background, true);
             }
@@ -375,7 +375,7 @@ impl Manager {
         let run = self.block_download.as_mut()?;
         let next = run.next(self.settings.context, now.monotonic);
         for node in run.useful_peers.drain(..) {
-            self.experiences.succeeded(node, now.network);
+            self.experiences.succeeded(node, now.monotonic);
         }
         Some(next)
     }
@@ -397,11 +397,11 @@ impl Manager {
             }
             (None, Some(DownloadOutcome::NoPeersLeft)) => {
                 log::info!("block download stopped: no peer is left that has its chain");
-                self.experiences.failed(run.sync_peer, now.network);
+                self.experiences.failed(run.sync_peer, now.monotonic);
             }
             (None, Some(DownloadOutcome::Stalled)) => {
                 log::info!("block download stopped: no block has arrived for {} s", STALL_TIMEOUT.as_secs());
-                self.experiences.failed(run.sync_peer, now.network);
+                self.experiences.failed(run.sync_peer, now.monotonic);
             }
             (None, Some(DownloadOutcome::Done) | None) => {}
         }
@@ -422,7 +422,7 @@ impl Manager {
 
     fn penalize_sync_peer(&mut self, sync_peer: Address, reason: &str) {
         log::warn!("the chain of {sync_peer} is rejected: {}", sanitize(reason));
-        self.experiences.failed(sync_peer, self.now.network);
+        self.experiences.failed(sync_peer, self.now.monotonic);
     }
 
     /// Selects further peers for the block download if that is due, and sends its due requests.

@@ -7,6 +7,7 @@ use nisd::model::transaction::wire_version;
 use nisd::model::{Amount, Block, Body, Mosaic, MosaicDefinition, MosaicId, Transaction};
 
 use super::NetworkRun;
+use super::block_cases::resign;
 use super::court::Purpose;
 use super::figures::Class;
 use super::maker::{MAX_DESCRIPTION, MICRO, Maker};
@@ -75,7 +76,13 @@ impl NetworkRun {
         let signature = self.test_network.key_ring.keys(signer).sign(&signed);
         let mut odd = odd.to_vec();
         odd[SIGNATURE].copy_from_slice(&signature.0);
-        let usual = transaction.to_bytes(SigningForm::Verifiable);
+        // The signature of the block, which is checked first, is that of what is read.
+        let mut block = block;
+        let usual = Transaction { signature: Some(signature), ..transaction.clone() };
+        block.transactions.iter_mut().filter(|one| *one == transaction).for_each(|one| *one = usual.clone());
+        let harvester = self.test_network.key_ring.of_key(&block.signer);
+        resign(&mut block, self.test_network.key_ring.keys(harvester));
+        let usual = usual.to_bytes(SigningForm::Verifiable);
         let bytes = replaced(&block.to_bytes(SigningForm::Verifiable), &usual, &odd);
         let now = block.timestamp.0;
         let (found, _) = self.node.offer_bytes(self.model.height, std::slice::from_ref(&bytes), now);

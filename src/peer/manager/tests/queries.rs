@@ -233,7 +233,7 @@ fn own_experiences_expire_after_a_day() {
     scene.run_seconds(1);
     let now = scene.now();
     scene.manager.record_push(&pusher(0), ValidationOutcome::Useful, now);
-    scene.run_seconds(LIFETIME as u64 - 3_600);
+    scene.run_seconds(LIFETIME.as_secs() - 3_600);
     assert_eq!(scene.experience(0), (1, 0));
     scene.run_seconds(8 * 3_600);
     assert_eq!(scene.experience(0), (0, 0));
