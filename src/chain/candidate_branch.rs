@@ -49,6 +49,8 @@ pub struct ChainUpdate {
     pub common: Height,
     /// The new tip.
     pub tip: Height,
+    /// Its hash.
+    pub tip_hash: Hash256,
     /// Our replaced blocks, highest first.
     pub undone: Vec<ConfirmedBlock>,
     /// Hashes of the branch's top-level transactions.
@@ -157,6 +159,11 @@ impl<'s> CandidateBranch<'s> {
         })
     }
 
+    /// Returns the change of our chain that was committed or tried, if the store failed then: it may be visible.
+    pub fn into_update(self) -> Option<ChainUpdate> {
+        self.outcome?.update
+    }
+
     /// Returns whether the branch has become our chain but its outcome was not returned yet.
     pub fn is_committed(&self) -> bool {
         self.outcome.is_some()
@@ -251,8 +258,12 @@ impl<'s> CandidateBranch<'s> {
             let last = tip(&txn)?.ok_or(StoreError::Empty)?;
             let (undone, confirmed) = (std::mem::take(&mut self.undone), std::mem::take(&mut self.confirmed));
             let returned = returned(&undone, &confirmed);
-            txn.commit_deferred_sync()?;
-            outcome.update = Some(ChainUpdate { common: self.common, tip: last.height, undone, confirmed, returned });
+            let (tip, tip_hash) = (last.height, last.hash);
+            outcome.update = Some(ChainUpdate { common: self.common, tip, tip_hash, undone, confirmed, returned });
+            if let Err(error) = txn.commit_deferred_sync() {
+                self.outcome = Some(outcome);
+                return Err(error);
+            }
         }
         Ok(outcome)
     }
@@ -358,6 +369,7 @@ mod tests {
         let update = ChainUpdate {
             common: Height(1),
             tip: Height(2),
+            tip_hash: Hash256([2; 32]),
             undone: vec![],
             confirmed: BTreeSet::new(),
             returned: vec![],

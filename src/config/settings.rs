@@ -127,8 +127,7 @@ impl Settings {
         let chain = network::chain(reader, set, identity.as_ref(), history_from);
         let data = data_folder(reader, &node, identity.as_ref());
         let port = if node.protocol == "https" { node.https_port } else { http.port };
-        let mut host_names = http.host_names.clone();
-        host_names.extend(parse_host_names(&node.host).unwrap_or_default());
+        let host_names = host_names(&http, &node);
         let Identity { network, nemesis, nemesis_hash } = identity?;
         let peers_file = PeersFile(reader.beside_file(&peers_file_name(&network.name)));
         let settings = Settings {
@@ -299,14 +298,21 @@ impl Settings {
         if has_hosts {
             new.http.local = self.http.local.clone();
         }
-        self.host_names = new.host_names;
         self.node.reload(new.node);
         self.http.reload(new.http);
+        self.host_names = host_names(&self.http, &self.node);
         self.websocket.reload(new.websocket);
         self.limits.reload(new.limits);
         self.peers.reload(new.peers);
         changes
     }
+}
+
+/// Returns the names under which browsers and proxies reach this node.
+fn host_names(http: &HttpSettings, node: &NodeSettings) -> Vec<String> {
+    let mut names = http.host_names.clone();
+    names.extend(parse_host_names(&node.host).unwrap_or_default());
+    names
 }
 
 /// Maximum number of unknown keys that are reported individually.

@@ -118,6 +118,8 @@ pub struct BlockProcessor<'s> {
     validating: Option<(Box<CandidateBranch<'s>>, BlockOrigin)>,
     /// The peer whose blocks were dropped because the store failed.
     dropped: Option<Address>,
+    /// The change of our chain with which the store failed. It counts if it turns out to be visible.
+    pub late_update: Option<ChainUpdate>,
     recent_results: RecentResults,
     verifier: Verifier,
     stakes: StakeCache,
@@ -136,6 +138,7 @@ impl<'s> BlockProcessor<'s> {
             is_cut: false,
             validating: None,
             dropped: None,
+            late_update: None,
             recent_results: RecentResults::with_ttl(RESULT_TTL),
             verifier: Verifier::default(),
             stakes: StakeCache::default(),
@@ -347,9 +350,16 @@ impl<'s> BlockProcessor<'s> {
         origin: BlockOrigin,
         now: Timestamp,
     ) -> Result<Option<ProcessedBlocks>, StoreError> {
-        let Some(outcome) = branch.step(now, &mut self.stakes)? else {
-            self.validating = Some((branch, origin));
-            return Ok(None);
+        let outcome = match branch.step(now, &mut self.stakes) {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => {
+                self.validating = Some((branch, origin));
+                return Ok(None);
+            }
+            Err(error) => {
+                self.late_update = branch.into_update();
+                return Err(error);
+            }
         };
         let is_early = match (&outcome.validity, &origin) {
             (Validity::Rejected(result), _) => *result == ValidationResult::FailureTimestampTooFarInFuture,

@@ -235,7 +235,7 @@ impl<'s> Node<'s> {
         match result {
             Ok(ImportProgress::Working) => return Ok(import.needs_block()),
             Ok(ImportProgress::Syncing) => {}
-            Ok(ImportProgress::Committed { first, last }) => self.on_committed(first, last)?,
+            Ok(ImportProgress::Committed { first, last }) => self.on_committed(first, last),
             Ok(ImportProgress::Done) => {
                 self.import = None;
                 if is_download && self.download().is_some_and(|download| download.outcome.is_some()) {
@@ -270,11 +270,10 @@ impl<'s> Node<'s> {
     }
 
     /// Updates the node's state after a commit of blocks has become visible.
-    fn on_committed(&mut self, first: Height, last: Height) -> Result<(), StoreError> {
+    fn on_committed(&mut self, first: Height, last: Height) {
         self.write_backoff.record_success();
-        self.set_tip(Height(first.0.saturating_sub(1)), last, Vec::new())?;
         self.mempool.blocks_added(first, last);
-        Ok(())
+        self.set_tip(Height(first.0.saturating_sub(1)), last, Vec::new());
     }
 }
 

@@ -27,7 +27,7 @@ mod store_health;
 mod tick;
 mod warnings;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use self::import::{BlockProgress, Import};
@@ -41,7 +41,7 @@ use self::identity::Identity;
 use self::store_health::{StoreBackoff, Verification};
 use self::warnings::{ClockMonitor, WarningTimes};
 use crate::api::{self, Api, EventFeed, NodeStatus};
-use crate::chain::{ChainSnapshot, ReorgLog};
+use crate::chain::{ChainSnapshot, ConfirmedBlock, ReorgLog};
 use crate::clock::NetworkClock;
 use crate::codec::{Context, Format};
 use crate::config::{LocalAddresses, Settings};
@@ -113,6 +113,8 @@ pub struct Node<'s> {
     height: Height,
     /// Timestamp of the tip.
     tip_time: Timestamp,
+    /// Changes of the chain of which the event streams do not know yet: the last common block, and the undone blocks.
+    unread_changes: VecDeque<(Height, Vec<ConfirmedBlock>)>,
     identity: Identity,
     mempool: Mempool,
     harvester: Harvester<'s>,
@@ -188,6 +190,7 @@ impl<'s> Node<'s> {
             broker: Broker::new(push_settings(settings), network.byte, shared),
             height: tip.height,
             tip_time: tip.timestamp,
+            unread_changes: VecDeque::new(),
             identity,
             mempool: Mempool::default(),
             harvester,

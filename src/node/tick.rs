@@ -51,6 +51,7 @@ impl Node<'_> {
     /// Maintains the mempool and publishes news, on the last commit.
     fn work(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) -> Result<(), StoreError> {
         let time = self.time(now);
+        self.read_new_tip()?;
         let Node { reader, network, height, mempool, .. } = self;
         mempool.tick(time, now.monotonic);
         if mempool.has_work() {
@@ -164,56 +165,63 @@ impl Node<'_> {
             if let BlockOrigin::Harvested(block) = &processed.origin {
                 self.harvester.record_own(block, &chain_update);
             }
-            self.on_chain_update(chain_update, time)?;
+            self.write_backoff.record_success();
             self.relay_queue.extend(processed.origin.into_block());
+            self.on_chain_update(chain_update, time);
         }
         Ok(())
     }
 
-    /// Updates the node's state after a chain update that is visible and durable.
-    fn on_chain_update(&mut self, chain_update: ChainUpdate, time: Timestamp) -> Result<(), StoreError> {
-        self.write_backoff.record_success();
+    /// Updates the node's state after a chain update that is visible and durable. Reads nothing: whatever the disk does, the
+    /// consequences of the update happen.
+    fn on_chain_update(&mut self, chain_update: ChainUpdate, time: Timestamp) {
         self.note_reorg(&chain_update, time);
-        self.set_tip(chain_update.common, chain_update.tip, chain_update.undone)?;
         self.mempool.chain_changed(chain_update.common, chain_update.confirmed, chain_update.returned);
-        Ok(())
+        self.set_tip(chain_update.common, chain_update.tip, chain_update.undone);
     }
 
     /// Handles a commit that is visible although it failed because the disk did not accept it in the end.
     fn handle_late_commit(&mut self, now: LoopTime) {
         self.reader.release();
-        let last = self.reader.snapshot().and_then(tip);
-        let result = match last {
-            Ok(Some(last)) if last.height > self.height => {
-                let before = self.height;
-                self.mempool.blocks_added(before.next(), last.height);
-                self.set_tip(before, last.height, Vec::new())
+        match self.reader.snapshot().and_then(tip) {
+            Ok(Some(last)) => {
+                let late = self.block_processor.late_update.take();
+                if let Some(update) = late.filter(|update| update.tip_hash == last.hash) {
+                    self.on_chain_update(update, self.time(now));
+                } else if last.height > self.height {
+                    // Imported blocks replace none.
+                    self.mempool.blocks_added(self.height.next(), last.height);
+                    self.set_tip(self.height, last.height, Vec::new());
+                }
             }
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = result {
-            self.read_backoff.record_failure(&error, now.monotonic);
+            Ok(None) => {}
+            Err(error) => self.read_backoff.record_failure(&error, now.monotonic),
         }
     }
 
-    /// Sets the tip to `last`; the chain is unchanged up to `common`, and `undone` blocks, highest first, are no longer in it.
-    pub(super) fn set_tip(
-        &mut self,
-        common: Height,
-        last: Height,
-        undone: Vec<ConfirmedBlock>,
-    ) -> Result<(), StoreError> {
+    /// Sets the tip to `last`; the chain is unchanged up to `common`, and `undone` blocks, highest first, are no longer in
+    /// it. What has to be read for that is left to [`read_new_tip`](Self::read_new_tip).
+    pub(super) fn set_tip(&mut self, common: Height, last: Height, undone: Vec<ConfirmedBlock>) {
         self.reader.release();
         self.height = last;
         self.api.chain_changed();
         self.broker.chain_changed(common, last);
-        if let Some(tip) = tip(self.reader.snapshot()?)? {
-            self.tip_time = tip.timestamp;
+        self.unread_changes.push_back((common, undone));
+    }
+
+    /// Reads the new tip after changes of the chain, and hands them to the event streams.
+    fn read_new_tip(&mut self) -> Result<(), StoreError> {
+        while let Some((common, undone)) = self.unread_changes.front_mut() {
+            let Node { reader, network, height, tip_time, events, .. } = self;
+            if let Some(tip) = tip(reader.snapshot()?)? {
+                *tip_time = tip.timestamp;
+            }
+            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: *tip_time };
+            // Blocks that it cannot describe now are unknown to it.
+            let result = events.chain_changed(*common, std::mem::take(undone), &chain);
+            self.unread_changes.pop_front();
+            result?;
         }
-        let Node { reader, network, height, tip_time, events, .. } = self;
-        let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: *tip_time };
-        events.chain_changed(common, undone, &chain)?;
         Ok(())
     }
 

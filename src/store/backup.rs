@@ -109,7 +109,7 @@ impl<'a> StoreBackup<'a> {
 
     /// Waits until the copy is on the disk.
     fn sync(&self, copy: &File) -> Result<(), StoreError> {
-        copy.sync_all().map_err(|error| StoreError::SyncFailed { folder: self.folder.to_owned(), error })
+        copy.sync_all().map_err(|error| StoreError::CopyFailed { folder: self.folder.to_owned(), error })
     }
 }
 

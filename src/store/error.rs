@@ -33,6 +33,13 @@ pub enum StoreError {
         .folder.display()
     )]
     SyncFailed { folder: PathBuf, error: io::Error },
+    /// The disk did not accept a copy of the store.
+    #[error(
+        "the copy of the store in {} cannot be written to the disk: {error}; the store itself is unchanged, and an earlier \
+         copy stays valid. See the system's log, or choose another disk for the copy",
+        .folder.display()
+    )]
+    CopyFailed { folder: PathBuf, error: io::Error },
     /// The system stopped before the last commits were durable, and this read-only opening cannot recover the store.
     #[error(
         "the system stopped before the last blocks were on the disk; start the node or an import once, which returns \
