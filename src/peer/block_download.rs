@@ -179,6 +179,8 @@ pub struct BlockDownload {
     number: u64,
     /// Peer that supplies the hashes.
     pub sync_peer: Address,
+    /// Peer that claimed the chain up to `target`; another one becomes the sync peer if it is removed.
+    pub claimed_by: Address,
     /// Our tip at the start of the download.
     pub base: BlockRef,
     /// Last height of the sync peer's chain at the start of the download.
@@ -236,6 +238,7 @@ impl BlockDownload {
         let mut download = BlockDownload {
             number,
             sync_peer,
+            claimed_by: sync_peer,
             base,
             target,
             batch_request,

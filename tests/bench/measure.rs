@@ -15,8 +15,12 @@ mod importance;
 mod in_step;
 mod latency;
 mod load;
+mod progress;
 mod random_transactions;
 mod recalculation;
+#[allow(dead_code)] // not everything that tests of the network need is used here
+#[path = "../network/scripted_peer.rs"]
+mod scripted_peer;
 mod serving;
 mod slow_disk;
 mod subscribers;
@@ -28,9 +32,10 @@ use std::process::ExitCode;
 /// A name, what is measured, and the function that measures it; it is handed further arguments.
 type Measurement = (&'static str, &'static str, fn(&[String]) -> ExitCode);
 
-const MEASUREMENTS: [Measurement; 15] = [
+const MEASUREMENTS: [Measurement; 16] = [
     ("import", "a whole import against verifying its signatures only", import::run),
     ("first_synchronisation", "block download from one and three peers against an import", first_synchronisation::run),
+    ("progress", "blocks a minute alone and beside peers that prove nothing", progress::run),
     ("latency", "queries while blocks are imported at full speed", latency::run),
     ("slow_disk", "waiting time of clients while a disk takes 5, 50 and 200 ms", slow_disk::run),
     ("importance", "importances of large graphs: time, longest step, memory", importance::run),

@@ -29,12 +29,21 @@ use crate::common::{from_environment, print_notice};
 use event_client::ClientCounts;
 use fault::{Fault, Tally};
 use invariants::PeakUsage;
-use run::{Outcome, simulate, simulate_books, simulate_one_left, simulate_partition, simulate_restarts};
+use run::{
+    Outcome, ProgressReport, simulate, simulate_books, simulate_one_left, simulate_partition, simulate_progress,
+    simulate_restarts,
+};
 
 /// Default number of seeds.
 const SEEDS: u64 = 1_000;
 /// Default number of seeds of networks with books.
 const BOOKS_SEEDS: u64 = 32;
+/// Default number of seeds of networks beside peers that claim a chain far ahead, the numbers of these peers, and how
+/// long one and a group of them may delay blocks.
+const PROGRESS_SEEDS: u64 = 8;
+const GROUPS: [usize; 3] = [1, 3, 12];
+const MAX_DELAY: Duration = Duration::from_secs(5);
+const MAX_GROUP_DELAY: Duration = Duration::from_secs(30);
 /// Number of failed seeds after which the run stops.
 const MAX_FAILED: usize = 5;
 
@@ -199,6 +208,57 @@ fn a_node_with_known_peers_harvests_nothing_for_a_minute_if_none_answers() {
     let heights = simulate_one_left(1, &[30, 55, 300].map(Duration::from_secs));
     assert_eq!(heights[..2], [1, 1], "it does not go on alone at once");
     assert!(heights[2] > 1, "it goes on alone in the end");
+}
+
+/// `NISD_PROGRESS_SEED=…` repeats the networks of a seed, with `NISD_LOG=1` printing the logs of their nodes;
+/// `NISD_PROGRESS_SEEDS=…` sets the number of seeds, and `NISD_PROGRESS_FIRST_SEED=…` the first of them.
+#[test]
+fn byzantine_peers_that_prove_nothing_delay_nothing() {
+    let check = |seed: u64| {
+        let alone = simulate_progress(seed, 0);
+        GROUPS.map(|byzantine_peers| {
+            let beside = simulate_progress(seed, byzantine_peers);
+            let limit = if byzantine_peers == 1 { MAX_DELAY } else { MAX_GROUP_DELAY };
+            let what = || format!("seed {seed}, {byzantine_peers} byzantine peers: {beside:?}, alone {alone:?}");
+            assert!(beside.own_delay <= alone.own_delay.max(limit), "{}", what());
+            assert!(beside.push_delay <= alone.push_delay + limit, "{}", what());
+            // Members that were apart make a block each until they find a better chain.
+            assert!(beside.pull_delay <= alone.pull_delay + limit, "{}", what());
+            // The time from a block to the next is random.
+            assert!(beside.blocks * 10 >= alone.blocks * 7, "{}", what());
+            [alone, beside]
+        })
+    };
+    let print = |reports: &[[[ProgressReport; 2]; GROUPS.len()]]| {
+        for (group, byzantine_peers) in GROUPS.iter().enumerate() {
+            let most = |value: fn(&ProgressReport) -> Duration| {
+                let [alone, beside] = [0, 1].map(|place| {
+                    let values = reports.iter().map(|report| value(&report[group][place]));
+                    values.max().unwrap_or_default().as_secs_f64()
+                });
+                format!("{beside:.1} s (alone {alone:.1})")
+            };
+            let own = most(|report| report.own_delay);
+            let [pushed, pulled] = [most(|report| report.push_delay), most(|report| report.pull_delay)];
+            print_notice(&format!(
+                "  {} seeds beside {byzantine_peers}: own blocks at most {own} late, pushed {pushed}, pulled {pulled}",
+                reports.len()
+            ));
+        }
+    };
+    if let Some(seed) = from_environment("NISD_PROGRESS_SEED") {
+        node_log::open();
+        return print(&[check(seed)]);
+    }
+    let first = from_environment("NISD_PROGRESS_FIRST_SEED").unwrap_or(1);
+    let count = from_environment("NISD_PROGRESS_SEEDS").unwrap_or(PROGRESS_SEEDS);
+    let reports = Mutex::new(Vec::new());
+    let failed = on_all_processors(first, count, "NISD_PROGRESS_SEED", |seed| {
+        let report = check(seed);
+        reports.lock().expect("reports").push(report);
+    });
+    print(&reports.into_inner().expect("reports"));
+    assert!(failed.is_empty(), "seeds that failed: {failed:?}");
 }
 
 #[test]

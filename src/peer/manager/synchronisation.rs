@@ -18,6 +18,7 @@
 //! block of ours that can be rolled back, or, if its chain ends below that, the lowest of its own. A peer with a better
 //! chain is queried for that anyway. All this is self-reported: a false report affects only the peer itself.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::requests::{Completed, RequestKind};
@@ -386,30 +387,38 @@ impl Manager {
         self.now = now;
         let Some(run) = self.block_download.take() else { return };
         let is_done = rejection.is_none() && run.outcome == Some(DownloadOutcome::Done);
-        match (rejection, run.outcome) {
-            (Some(reason), _) => self.penalize_sync_peer(run.sync_peer, reason),
+        let rejected = |sync_peer, reason: &str| {
+            log::warn!("the chain of {sync_peer} is rejected: {}", sanitize(reason));
+            Some(sync_peer)
+        };
+        let failed = match (rejection, run.outcome) {
+            (Some(reason), _) => rejected(run.sync_peer, reason),
             (None, Some(DownloadOutcome::SyncPeerMisbehaved(sync_peer))) => {
-                self.penalize_sync_peer(sync_peer, "its statements about its chain are false");
+                rejected(sync_peer, "its statements about its chain are false")
             }
             (None, Some(DownloadOutcome::CheckpointMismatch(sync_peer, hash))) => {
                 let reason = format!("its block at the height of --trust-below has another hash: {hash}");
-                self.penalize_sync_peer(sync_peer, &reason);
+                rejected(sync_peer, &reason)
             }
             (None, Some(DownloadOutcome::NoPeersLeft)) => {
                 log::info!("block download stopped: no peer is left that has its chain");
-                self.experiences.failed(run.sync_peer, now.monotonic);
+                Some(run.claimed_by)
             }
             (None, Some(DownloadOutcome::Stalled)) => {
                 log::info!("block download stopped: no block has arrived for {} s", STALL_TIMEOUT.as_secs());
-                self.experiences.failed(run.sync_peer, now.monotonic);
+                Some(run.claimed_by)
             }
-            (None, Some(DownloadOutcome::Done) | None) => {}
+            (None, Some(DownloadOutcome::Done) | None) => None,
+        };
+        if let Some(failed) = failed {
+            self.experiences.failed(failed, now.monotonic);
+            for peer in BTreeSet::from([failed, run.claimed_by]) {
+                self.back_off(peer, now.monotonic, true);
+            }
         }
         if is_done {
             self.table.record_delivery(&run.sync_peer, now.monotonic);
             self.synchronise_soon();
-        } else if rejection.is_some() || run.outcome.is_some() {
-            self.back_off(run.sync_peer, now.monotonic, true);
         }
     }
 
@@ -418,11 +427,6 @@ impl Manager {
         if let Phase::Running(schedule) = &mut self.phase {
             schedule.run_now(Task::Synchronisation, self.now.monotonic);
         }
-    }
-
-    fn penalize_sync_peer(&mut self, sync_peer: Address, reason: &str) {
-        log::warn!("the chain of {sync_peer} is rejected: {}", sanitize(reason));
-        self.experiences.failed(sync_peer, self.now.monotonic);
     }
 
     /// Selects further peers for the block download if that is due, and sends its due requests.

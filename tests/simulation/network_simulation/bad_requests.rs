@@ -80,6 +80,11 @@ pub fn bad_requests(byzantine: &ByzantinePeer, fault: Fault, context: &mut LieCo
             let old = context.block(tip.height.0.saturating_sub(3).max(2));
             old.into_iter().map(|old| BadRequest::block(old, keys)).collect()
         }
+        Fault::PushedSibling => {
+            let (time, parent) = (Timestamp(last.timestamp.0 - 1), context.block(tip.height.0.max(2) - 1));
+            let parent = parent.expect("the block before the last").hash();
+            vec![BadRequest::block(block(&unfunded_keys(), tip.height.0.max(2), time, parent, Vec::new()), keys)]
+        }
         Fault::PushedKnownBlock => vec![BadRequest::block(last, keys)],
         Fault::PushedBlockOfOtherNetwork => {
             let mut block = Block { version: OTHER_NETWORK, ..child(now, keys) };

@@ -18,7 +18,7 @@ use nisd::store::{Store, StoredHeader, stored_block, stored_header, tip};
 use super::environment::{
     Environment, PORT, byzantine_keys, member_key, member_name, node_info, unfunded_keys, user_keys,
 };
-use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON};
+use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_STALLS};
 use super::plan::ByzantinePlan;
 use crate::common::Random;
 use crate::common::private_network::{address, block, key_pair, transfer};
@@ -26,6 +26,8 @@ use crate::common::simulated_node::random_hash;
 
 /// How much better a byzantine peer claims its chain to be.
 const CLAIMED_SCORE_LEAD: i128 = 1 << 50;
+/// How many blocks a byzantine peer claims to be ahead: more than four downloads from one peer.
+const CLAIMED_LEAD: u64 = 3_000;
 /// Delay of a slow answer that still counts, and of silence that causes a timeout.
 const SLOW_DELAY: Duration = Duration::from_secs(8);
 const SILENT_DELAY: Duration = Duration::from_secs(10);
@@ -43,8 +45,9 @@ pub const SYNCHRONISATION: [&str; 6] = [
 /// What a byzantine peer knows.
 pub struct LieContext<'a> {
     pub environment: &'a Environment,
-    /// The chain of the requesting node.
+    /// The chain of the requesting node, and that of the member with the highest score.
     pub store: &'a Store,
+    pub best: &'a Store,
     /// The honest nodes.
     pub members: &'a [NodeInfo],
     /// Transactions that users have sent.
@@ -59,12 +62,16 @@ impl LieContext<'_> {
     }
 
     pub fn block(&self, height: u64) -> Option<Block> {
-        let snapshot = self.store.snapshot().expect("a snapshot");
+        self.block_of(self.store, height)
+    }
+
+    fn block_of(&self, store: &Store, height: u64) -> Option<Block> {
+        let snapshot = store.snapshot().expect("a snapshot");
         stored_block(&snapshot, Height(height), self.environment.context()).expect("a store").map(|(_, block)| block)
     }
 
-    fn hashes(&self, from: Height, most: u64) -> Vec<Hash256> {
-        let snapshot = self.store.snapshot().expect("a snapshot");
+    fn hashes(&self, store: &Store, from: Height, most: u64) -> Vec<Hash256> {
+        let snapshot = store.snapshot().expect("a snapshot");
         let header = |height| stored_header(&snapshot, Height(height)).expect("a store");
         (from.0..from.0 + most).map_while(header).map(|header| header.hash).collect()
     }
@@ -96,6 +103,8 @@ pub struct ByzantinePeer {
     keys: Vec<KeyPair>,
     /// The lie planned for the present chain comparison, by requesting member.
     planned_lies: BTreeMap<usize, Fault>,
+    /// The chain that it has invented in the present comparison, by requesting member.
+    invented: BTreeMap<usize, Vec<Block>>,
     /// Members to which it has not proved its identity during a comparison.
     unproven: BTreeSet<usize>,
 }
@@ -152,7 +161,8 @@ impl ByzantinePeer {
             if plan.is_relay { KeyPair::new(&member_key(identity)) } else { byzantine_keys(number, identity) }
         };
         let keys = (0..identities).map(key).collect();
-        ByzantinePeer { number, plan, keys, planned_lies: BTreeMap::new(), unproven: BTreeSet::new() }
+        let (planned_lies, invented, unproven) = Default::default();
+        ByzantinePeer { number, plan, keys, planned_lies, invented, unproven }
     }
 
     pub fn keys(&self, identity: usize) -> &KeyPair {
@@ -187,12 +197,13 @@ impl ByzantinePeer {
     fn choose(&mut self, requester: usize, path: &str, context: &mut LieContext<'_>) -> Option<Fault> {
         if path == "/chain/score" {
             self.planned_lies.remove(&requester);
+            self.invented.remove(&requester);
             let height = context.tip().height.0;
             let limit = context.environment.network.chain.rewrite_limit;
             let can = |fault: &Fault| match fault {
                 Fault::TooFarBehind => height > limit + 2,
                 Fault::ForgedBlockAt | Fault::InferiorBlocks => height > 2,
-                other => OF_COMPARISON.contains(other),
+                other => OF_COMPARISON.contains(other) || OF_STALLS.contains(other),
             };
             let could: Vec<_> = self.plan.faults.iter().copied().filter(can).collect();
             if !could.is_empty() && self.is_eager(context.random) {
@@ -220,6 +231,9 @@ impl ByzantinePeer {
         let question = ParsedRequest::of(request, context.environment.context());
         let fault = self.choose(requester, &question.path, context);
         self.check_trust(requester, &question.path, fault);
+        if fault == Some(Fault::FarAheadChained) {
+            self.invent(requester, &question, context);
+        }
         let of_answer = fault.filter(|fault| OF_ANSWERS.contains(fault));
         let format = match (of_answer, question.format) {
             (Some(Fault::OtherFormat), Format::Binary) => Format::Json,
@@ -230,8 +244,42 @@ impl ByzantinePeer {
             "/node/cysm" => observed_address(fault, format, &request.body, requester, context),
             _ => self.body(requester, identity, &ParsedRequest { format, ..question.clone() }, fault, context),
         };
-        let (after, result) = corrupted(of_answer, body, request, context.random);
+        let stalls = question.path == "/chain/blocks-after";
+        let disturbance = match fault {
+            Some(Fault::FarAheadSilence) if stalls => Some(Fault::Silence),
+            Some(Fault::FarAheadDrip) if stalls => Some(Fault::EndlessDrip),
+            Some(Fault::FarAheadClosed) if stalls => Some(Fault::Closed),
+            Some(Fault::FarAheadSlow) => Some(Fault::SlowAnswer),
+            _ => of_answer,
+        };
+        let (after, result) = corrupted(disturbance, body, request, context.random);
         ByzantineAnswer { after, result, fault: fault.filter(|fault| completes_lie(*fault, &question.path)) }
+    }
+
+    /// Extends the chain that it invents after the requester's tip, as far as an answer needs it.
+    fn invent(&mut self, requester: usize, question: &ParsedRequest, context: &LieContext<'_>) {
+        if !["/chain/hashes-from", "/chain/blocks-after"].contains(&question.path.as_str()) {
+            return;
+        }
+        let last = question.height.0 + context.environment.network.chain.max_blocks_per_sync();
+        let invented = self.invented.entry(requester).or_default();
+        loop {
+            let tip = context.tip();
+            let (height, hash, time) = match invented.last() {
+                Some(last) => (last.height, last.hash(), last.timestamp),
+                None => (tip.height, tip.hash, tip.timestamp),
+            };
+            if height.0 >= last {
+                return;
+            }
+            invented.push(block(&unfunded_keys(), height.0 + 1, Timestamp(time.0 + 1), hash, Vec::new()));
+        }
+    }
+
+    /// Returns the blocks that it has invented for a member from a height on.
+    fn invented_from(&self, requester: usize, height: Height) -> impl Iterator<Item = &Block> {
+        let all = self.invented.get(&requester).into_iter().flatten();
+        all.filter(move |block| block.height >= height)
     }
 
     /// Checks that a member does not continue a comparison with a node that has not proved its identity.
@@ -280,9 +328,9 @@ impl ByzantinePeer {
             },
             "/chain/score" => signed(format, signature, self.score(fault, context)),
             "/chain/last-block" => signed(format, signature, self.last_block(fault, context)),
-            "/chain/hashes-from" => signed(format, signature, hashes(height, fault, context)),
+            "/chain/hashes-from" => signed(format, signature, self.hashes(requester, height, fault, context)),
             "/block/at" => signed(format, signature, self.block_at(height, fault, context)),
-            "/chain/blocks-after" => signed(format, signature, List(self.blocks(height, fault, context))),
+            "/chain/blocks-after" => signed(format, signature, List(self.blocks(requester, height, fault, context))),
             "/transactions/unconfirmed" => signed(format, signature, List(unconfirmed(fault, context))),
             _ => Vec::new(),
         }
@@ -358,7 +406,9 @@ impl ByzantinePeer {
         let own = context.tip().score;
         match fault {
             Some(Fault::LowScore) => Score(0),
-            Some(fault) if OF_COMPARISON.contains(&fault) => Score(own + CLAIMED_SCORE_LEAD),
+            Some(fault) if OF_COMPARISON.contains(&fault) || OF_STALLS.contains(&fault) => {
+                Score(own + CLAIMED_SCORE_LEAD)
+            }
             _ => Score(own),
         }
     }
@@ -366,9 +416,13 @@ impl ByzantinePeer {
     fn last_block(&self, fault: Option<Fault>, context: &mut LieContext<'_>) -> Block {
         let own = context.tip();
         let limit = context.environment.network.chain.rewrite_limit;
-        let height = if fault == Some(Fault::TooFarBehind) { own.height.0 - limit - 1 } else { own.height.0 + 1 };
+        let height = match fault {
+            Some(Fault::TooFarBehind) => own.height.0 - limit - 1,
+            Some(fault) if OF_STALLS.contains(&fault) => own.height.0 + CLAIMED_LEAD,
+            _ => own.height.0 + 1,
+        };
         match fault {
-            Some(fault) if OF_COMPARISON.contains(&fault) => {
+            Some(fault) if OF_COMPARISON.contains(&fault) || OF_STALLS.contains(&fault) => {
                 let parent = context.hash();
                 let mut block = block(&self.keys[0], height, context.now, parent, Vec::new());
                 if fault == Fault::ForgedLastBlock {
@@ -392,20 +446,56 @@ impl ByzantinePeer {
         }
     }
 
-    fn blocks(&self, common: Height, fault: Option<Fault>, context: &mut LieContext<'_>) -> Vec<Block> {
-        let parent = context.block(common.0).expect("the node has the block after which it asks").hash();
+    fn hashes(&self, requester: usize, from: Height, fault: Option<Fault>, context: &mut LieContext<'_>) -> HashChain {
+        let Some(first) = self.invented_from(requester, Height(1)).next() else {
+            return hashes(from, fault, context);
+        };
+        let most = context.environment.network.chain.max_blocks_per_sync() as usize;
+        let own = context.hashes(context.store, from, first.height.0.saturating_sub(from.0));
+        let invented = self.invented_from(requester, from).map(Block::hash);
+        HashChain(own.into_iter().chain(invented).take(most).collect())
+    }
+
+    fn blocks(
+        &self,
+        requester: usize,
+        common: Height,
+        fault: Option<Fault>,
+        context: &mut LieContext<'_>,
+    ) -> Vec<Block> {
+        let most = context.environment.network.chain.max_blocks_per_sync();
+        // Within a download a node asks for blocks after those that it does not have.
+        let parent = match context.block(common.0) {
+            Some(block) => block.hash(),
+            None => context.hash(),
+        };
         let key = &self.keys[0];
         let child = |time: Timestamp, transactions| block(key, common.0 + 1, time, parent, transactions);
         match fault {
-            Some(Fault::ForgedBlock) => {
+            Some(Fault::FarAheadChained) => {
+                self.invented_from(requester, common.next()).take(most as usize).cloned().collect()
+            }
+            Some(fault @ (Fault::FarAheadTrueAtFirst | Fault::FarAheadLastFails)) => {
+                let after = common.0 + 1..common.0 + most;
+                let mut blocks: Vec<_> = after.map_while(|height| context.block_of(context.best, height)).collect();
+                if fault == Fault::FarAheadLastFails {
+                    let (height, parent) =
+                        blocks.last().map_or((common.0, parent), |last| (last.height.0, last.hash()));
+                    blocks.push(block(&unfunded_keys(), height + 1, context.now, parent, Vec::new()));
+                }
+                blocks
+            }
+            Some(Fault::ForgedBlock | Fault::FarAheadForged) => {
                 let block = child(context.now, Vec::new());
                 vec![Block { signer: context.members[0].identity.key, ..block }]
             }
-            Some(Fault::UnentitledBlock) => {
+            Some(Fault::UnentitledBlock | Fault::FarAheadUnentitled | Fault::FarAheadSlow) => {
                 vec![block(&unfunded_keys(), common.0 + 1, context.now, parent, Vec::new())]
             }
             Some(Fault::OverspendingBlock) => vec![child(context.now, vec![context.overspending()])],
-            Some(Fault::FutureBlock) => vec![child(Timestamp(context.now.0 + 3_600), Vec::new())],
+            Some(Fault::FutureBlock | Fault::FarAheadFuture) => {
+                vec![child(Timestamp(context.now.0 + 3_600), Vec::new())]
+            }
             Some(Fault::GapInBlocks) => {
                 let first = child(context.now, Vec::new());
                 let third = block(key, common.0 + 3, Timestamp(context.now.0 + 1), context.hash(), Vec::new());
@@ -413,7 +503,6 @@ impl ByzantinePeer {
             }
             Some(Fault::TooManyBlocks) => {
                 let first = child(context.now, Vec::new());
-                let most = context.environment.network.chain.max_blocks_per_sync();
                 let at = |place| Block { height: Height(common.0 + 1 + place), ..first.clone() };
                 (0..most + 4).map(at).collect()
             }
@@ -448,7 +537,7 @@ fn completes_lie(fault: Fault, path: &str) -> bool {
             path == "/chain/hashes-from"
         }
         Fault::ForgedBlockAt => path == "/block/at",
-        other if OF_COMPARISON.contains(&other) => path == "/chain/blocks-after",
+        other if OF_COMPARISON.contains(&other) || OF_STALLS.contains(&other) => path == "/chain/blocks-after",
         _ => true,
     }
 }
@@ -459,7 +548,8 @@ fn at(node: NodeInfo, place: &Endpoint) -> NodeInfo {
 
 fn hashes(from: Height, fault: Option<Fault>, context: &mut LieContext<'_>) -> HashChain {
     let most = context.environment.network.chain.max_blocks_per_sync();
-    let mut hashes = context.hashes(from, most);
+    let is_true_at_first = matches!(fault, Some(Fault::FarAheadTrueAtFirst | Fault::FarAheadLastFails));
+    let mut hashes = context.hashes(if is_true_at_first { context.best } else { context.store }, from, most);
     match fault {
         None | Some(Fault::LiedAboutScore) => {}
         Some(Fault::NoHashes) => hashes.clear(),
@@ -473,6 +563,10 @@ fn hashes(from: Height, fault: Option<Fault>, context: &mut LieContext<'_>) -> H
             hashes.extend([context.hash(), context.hash()]);
         }
         Some(fault) if OF_COMPARISON.contains(&fault) => hashes.push(context.hash()),
+        Some(fault) if OF_STALLS.contains(&fault) => {
+            let missing = (most as usize).saturating_sub(hashes.len());
+            hashes.extend((0..missing).map(|_| context.hash()));
+        }
         Some(_) => {}
     }
     HashChain(hashes)

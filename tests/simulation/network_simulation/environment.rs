@@ -10,7 +10,7 @@ use nisd::codec::Context;
 use nisd::config::{IpDetection, PeerSettings, Secret, Settings};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
 use nisd::model::network::ChainParameters;
-use nisd::model::{Address, Amount, Network, Timestamp};
+use nisd::model::{Address, Amount, Checkpoint, Hash256, Height, Network, Timestamp};
 use nisd::peer::wire::{Endpoint, Identity, MetaData, NodeInfo, Version};
 use nisd::store::{ChainIdentity, Options, Store};
 use tempfile::TempDir;
@@ -32,9 +32,9 @@ const MAX_STORES: usize = 64;
 /// Initial balance of each user, and of each byzantine peer with a balance, in whole units.
 const USER_BALANCE: u64 = 10_000_000;
 const BYZANTINE_BALANCE: u64 = 400_000_000;
-/// Number of users, and of byzantine peers with their own keys.
+/// Number of users, and of byzantine peers with a balance.
 pub const USERS: u64 = 6;
-pub const BYZANTINE_PEERS: u64 = 3;
+const BYZANTINE_PEERS: u64 = 3;
 /// Port of every node.
 pub const PORT: u16 = 7890;
 
@@ -80,6 +80,7 @@ pub fn node_info(key: PublicKey, name: String, ip: IpAddr, port: u16) -> NodeInf
 pub struct Environment {
     pub network: Network,
     base: Settings,
+    checkpoint: Option<u64>,
     nemesis: Vec<u8>,
     folder: TempDir,
     stores: [OnceCell<Store>; MAX_STORES],
@@ -95,6 +96,7 @@ impl Environment {
         let environment = Environment {
             network,
             base,
+            checkpoint: plan.checkpoint,
             nemesis: nemesis.block,
             folder: folder(),
             stores: [const { OnceCell::new() }; MAX_STORES],
@@ -150,6 +152,9 @@ impl Environment {
         settings.node.boot_key = Secret::from_hex(&member_key(index).printed());
         settings.node.boot_name = Some(member_name(index));
         settings.peers.auto_harvest = member.harvests;
+        // No chain has it.
+        settings.peers.checkpoint =
+            self.checkpoint.map(|height| Checkpoint { height: Height(height), hash: Hash256([9; 32]) });
         settings.peers = PeerSettings {
             node_limit: member.node_limit,
             binary_transport: member.is_binary,

@@ -80,6 +80,25 @@ faults! {
         TooManyBlocks,
         InferiorBlocks,
     }
+    /// Claims of byzantine peers that their chain is far ahead, and what they do when its blocks are requested.
+    OF_STALLS {
+        /// The peer sends no blocks, nothing at all, a byte now and then, or disconnects.
+        FarAheadWithoutBlocks,
+        FarAheadSilence,
+        FarAheadDrip,
+        FarAheadClosed,
+        /// The first block is one that it may not make, is forged, or is of the future.
+        FarAheadUnentitled,
+        FarAheadForged,
+        FarAheadFuture,
+        /// The blocks follow each other and have the hashes that it has sent, and it may make none of them.
+        FarAheadChained,
+        /// True blocks of a member come first, then nothing or a block that it may not make.
+        FarAheadTrueAtFirst,
+        FarAheadLastFails,
+        /// Every answer comes as late as it may.
+        FarAheadSlow,
+    }
     /// Faulty answers of byzantine peers to any request.
     OF_ANSWERS {
         OtherChallengeSigned,
@@ -124,6 +143,7 @@ faults! {
         PushedUnentitledBlock,
         PushedOldBlock,
         PushedKnownBlock,
+        PushedSibling,
         PushedFutureBlock,
         PushedBlockOfOtherNetwork,
         PushedInAnothersName,

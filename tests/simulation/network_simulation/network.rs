@@ -11,10 +11,11 @@ use nisd::ip::Scope;
 use nisd::model::{Amount, Hash256, Timestamp, Transaction};
 use nisd::net::fetch::{Endpoint, FetchError, FetchId, FetchRequest, FetchResponse, Method, Response, request_head};
 use nisd::node::PreTrustedPeer;
+use nisd::store::Store;
 
 use super::bad_requests::{BadRequest, bad_requests, relayed};
 use super::byzantine_peer::{ByzantinePeer, LieContext, SYNCHRONISATION};
-use super::environment::{BYZANTINE_PEERS, Environment, PORT, START, USERS, user_keys};
+use super::environment::{Environment, PORT, START, USERS, user_keys};
 use super::event_client::EventClient;
 use super::fault::{Fault, OF_PUSHES, Tally};
 use super::invariants::InvariantChecker;
@@ -150,6 +151,8 @@ pub struct Network<'g> {
     /// The side of each party in a partition, and the number of messages lost per thousand.
     sides: Vec<u8>,
     lost: usize,
+    /// The member to which no block is pushed.
+    without_pushes: Option<usize>,
     /// Time at which the last message between two parties arrives.
     last_arrival: BTreeMap<(Party, Party), Duration>,
     /// Users' transactions with the accepting members, and the stop times of members.
@@ -192,7 +195,6 @@ impl<'g> Network<'g> {
         let members = plan.members.iter().zip(settings).enumerate();
         let members: Vec<_> =
             members.map(|(index, (plan, settings))| Member::new(index, plan, settings, environment)).collect();
-        assert!(plan.byzantine_peers.iter().filter(|byzantine| !byzantine.is_relay).count() as u64 <= BYZANTINE_PEERS);
         let identities = |byzantine: &ByzantinePlan| match byzantine.is_relay {
             true => plan.members.len(),
             false if byzantine.faults.contains(&Fault::ManyFaces) => IDENTITIES,
@@ -223,6 +225,7 @@ impl<'g> Network<'g> {
             pushed_blocks: 0,
             sides: vec![0; plan.members.len() + plan.byzantine_peers.len()],
             lost: 0,
+            without_pushes: None,
             last_arrival: BTreeMap::new(),
             accepted: Vec::new(),
             stopped: Vec::new(),
@@ -425,7 +428,7 @@ impl<'g> Network<'g> {
     /// Draws the duration of a message.
     fn latency(&mut self, from: Party, to: Party) -> Duration {
         let (least, more) = self.plan.latency;
-        let spike = if self.random.below(200) == 0 { self.random.below(3_000) as u64 } else { 0 };
+        let spike = if self.random.below(200) == 0 { self.random.below(self.plan.lateness + 1) as u64 } else { 0 };
         let latency = Duration::from_millis(least + self.random.below(more as usize) as u64 + spike);
         let arrival = self.now + latency;
         let last = self.last_arrival.entry((from, to)).or_default();
@@ -485,6 +488,10 @@ impl<'g> Network<'g> {
         log::debug!("{from} asks {to:?} {}", request.target);
         self.pushed_blocks += u64::from(request.target == "/push/block");
         let latency = self.latency(requester, to);
+        if request.target == "/push/block" && self.without_pushes.map(Party::Member) == Some(to) {
+            let taken = FetchResponse { from: self.ip(to), response: Response { status: 200, body: Vec::new() } };
+            return self.schedule(self.now + latency, Event::End(open, Box::new(Ok(taken))));
+        }
         if self.are_apart(requester, to) {
             self.tally.add(Fault::NoRoute);
             return self.end_after(open, CONNECT_TIMEOUT, FetchError::Unreachable(io::ErrorKind::TimedOut.into()));
@@ -554,10 +561,12 @@ impl<'g> Network<'g> {
         if is_unreachable || self.byzantine_peers[byzantine].is_gone(self.now) {
             return self.answer(&in_flight, Party::Byzantine(byzantine), Duration::ZERO, Err(refused()));
         }
+        let Some(best) = self.best_store() else { return };
         let Some(running) = &mut self.members[requester].running else { return };
         let mut context = LieContext {
             environment: self.environment,
             store: running.store,
+            best,
             members: &infos,
             sent: &self.watch.sent,
             now: time,
@@ -572,6 +581,12 @@ impl<'g> Network<'g> {
             pending.into_iter().for_each(|pending| pending.lie = Some(Lie { fault, key: key.clone() }));
         }
         self.answer(&in_flight, Party::Byzantine(byzantine), answer.after, answer.result);
+    }
+
+    /// Returns the store of the running member whose chain has the highest score.
+    fn best_store(&self) -> Option<&'g Store> {
+        let running = self.members.iter().filter_map(|member| member.running.as_ref());
+        running.max_by_key(|running| running.view.tip().score).map(|running| running.store)
     }
 
     /// Sends an answer back.
@@ -721,6 +736,7 @@ impl<'g> Network<'g> {
         match act {
             Act::Divide(sides) => self.sides.clone_from(sides),
             Act::Lose(lost) => self.lost = *lost,
+            Act::LosePushes(member) => self.without_pushes = Some(*member),
             Act::Copy(index) => {
                 let member = &mut self.members[*index];
                 member.copy =
@@ -824,10 +840,11 @@ impl<'g> Network<'g> {
         assert!(OF_PUSHES.contains(&fault));
         let infos: Vec<_> = self.members.iter().map(|member| member.info.clone()).collect();
         let now = self.time();
-        let Some(running) = &self.members[to].running else { return };
+        let (Some(best), Some(running)) = (self.best_store(), &self.members[to].running) else { return };
         let mut context = LieContext {
             environment: self.environment,
             store: running.store,
+            best,
             members: &infos,
             sent: &self.watch.sent,
             now,

@@ -6,13 +6,15 @@ use std::time::Duration;
 use nisd::config::IpDetection;
 
 use super::environment::IP_DETECTION;
-use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_REQUESTS, RELAY_ANSWERS};
+use super::fault::{Fault, OF_ANSWERS, OF_COMPARISON, OF_PUSHES, OF_REQUESTS, OF_STALLS, RELAY_ANSWERS};
 use crate::common::Random;
 
 /// Minimum target time in seconds that settings allow.
 const MIN_TARGET_TIME: u32 = 10;
 /// Latency of the slowest networks in milliseconds.
 const SLOWEST: (u64, u64) = (50, 300);
+/// Maximum milliseconds by which a message is late, unless the plan measures delays.
+const LATENESS: usize = 3_000;
 /// Number of faults of a byzantine peer.
 const HABITS: usize = 4;
 /// Duration of a normal tick.
@@ -85,6 +87,8 @@ pub enum Act {
     },
     /// Sets the number of messages lost per thousand.
     Lose(usize),
+    /// From now on blocks that are pushed to the member have no effect.
+    LosePushes(usize),
     /// Sets the duration of the member's commits.
     SlowCommits(usize, Duration),
     /// Sets the duration of the member's ticks.
@@ -103,6 +107,13 @@ pub enum Act {
     },
 }
 
+/// From when on a member of a network of [`Plan::of_progress`] is pushed no blocks, and the end of it.
+pub const PULLS_FROM: Duration = Duration::from_secs(200);
+pub const PROGRESS_UNTIL: Duration = Duration::from_secs(340);
+
+/// Height of the checkpoint of such a network.
+const PROGRESS_CHECKPOINT: u64 = 400;
+
 /// The plan of a network.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -116,6 +127,8 @@ pub struct Plan {
     /// chain comparison takes ten messages and is wasted if a block arrives meanwhile. The largest latencies therefore
     /// come with the longest target time.
     pub latency: (u64, u64),
+    /// Maximum milliseconds by which one of many messages is late.
+    pub lateness: usize,
     /// Acts by time, earliest first.
     pub acts: Vec<(Duration, Act)>,
     /// From then on nothing goes wrong except for byzantine peers.
@@ -126,6 +139,8 @@ pub struct Plan {
     pub spends_twice: bool,
     /// Waits until no member rejects another one any more.
     pub waits_for_backoffs: bool,
+    /// Height of a trusted checkpoint of the members, which no chain has.
+    pub checkpoint: Option<u64>,
     /// The planned faults, for the tally.
     pub faults: Vec<Fault>,
 }
@@ -164,11 +179,13 @@ impl Plan {
             is_stabilized: r.below(4) > 0,
             rewrite_limit: if fork.is_some() || is_orderly { 10 + r.below(4) as u64 } else { WIDE_LIMIT },
             latency: [(1, 10), (10, 60), (20, 150), SLOWEST][r.below(if fork.is_some() || is_orderly { 2 } else { 4 })],
+            lateness: LATENESS,
             acts: Vec::new(),
             calm_at: seconds(25 + r.below(40)),
             fork,
             spends_twice: false,
             waits_for_backoffs: r.below(8) == 0,
+            checkpoint: None,
             faults: Vec::new(),
         };
         if plan.latency == SLOWEST {
@@ -258,11 +275,13 @@ impl Plan {
             is_stabilized: true,
             rewrite_limit: 360,
             latency: (10, 60),
+            lateness: LATENESS,
             acts,
             calm_at: time.max(at),
             fork: None,
             spends_twice: false,
             waits_for_backoffs: false,
+            checkpoint: None,
             faults: Vec::new(),
         }
     }
@@ -284,6 +303,45 @@ impl Plan {
         plan.acts.extend((20..380).step_by(3).map(|at| (seconds(at), Act::Announce(at % 3))));
         plan.acts.sort_by_key(|(at, _)| *at);
         plan.calm_at = seconds(380);
+        plan
+    }
+
+    /// Returns the plan of three members that know each other and these byzantine peers, which claim that their chains are
+    /// far ahead, push bad blocks and have a wrong clock. All are in one network of addresses, or each is in another. In
+    /// the end the last member has to pull the blocks of others. Half of the networks have a trusted checkpoint.
+    pub fn of_progress(seed: u64, byzantine_peers: usize) -> Plan {
+        let mut plan = Plan::of_restarts(seed, Duration::ZERO);
+        let r = &mut Random(seed ^ 0x7072_6f67);
+        let is_private = seed.is_multiple_of(2);
+        plan.lateness = 0;
+        plan.checkpoint = (seed % 4 >= 2).then_some(PROGRESS_CHECKPOINT);
+        let count = plan.members.len();
+        for (index, member) in plan.members.iter_mut().enumerate() {
+            let others = (0..count).filter(|other| *other != index).map(Known::ByKey);
+            member.known = others.chain((0..byzantine_peers).map(Known::Byzantine)).collect();
+            member.starts_at = Duration::ZERO;
+            member.ip = ip(is_private, 1 + index as u8);
+        }
+        plan.acts = (0..count).map(|index| (Duration::ZERO, Act::Start(index))).collect();
+        for byzantine in 0..byzantine_peers {
+            let first = OF_STALLS[(seed as usize + byzantine) % OF_STALLS.len()];
+            plan.byzantine_peers.push(ByzantinePlan {
+                ip: ip(is_private, 100 + byzantine as u8),
+                faults: vec![first, OF_STALLS[r.below(OF_STALLS.len())], Fault::WrongTime],
+                // All but the first tell the truth now and then.
+                eagerness: if byzantine == 0 { 100 } else { 50 + r.below(51) },
+                is_relay: false,
+                leaves_at: None,
+            });
+            let pushes = [Fault::PushedSibling, Fault::PushedUnentitledBlock, Fault::PushedFutureBlock];
+            plan.acts.extend((0..20).map(|_| {
+                let at = Duration::from_millis(30_000 + r.below(270_000) as u64);
+                (at, Act::Push { byzantine, fault: pushes[r.below(pushes.len())], to: r.below(count) })
+            }));
+        }
+        plan.acts.push((PULLS_FROM, Act::LosePushes(count - 1)));
+        plan.acts.sort_by_key(|(at, _)| *at);
+        plan.calm_at = PROGRESS_UNTIL;
         plan
     }
 
@@ -490,7 +548,9 @@ fn byzantine(index: usize, is_private: bool, r: &mut Random) -> ByzantinePlan {
     let is_pusher = r.below(3) == 0;
     let habit = |_| match r.below(4) {
         _ if is_pusher => of(OF_PUSHES, r),
-        0 | 1 => of(OF_COMPARISON, r),
+        0 => of(OF_COMPARISON, r),
+        1 if r.below(3) == 0 => of(OF_STALLS, r),
+        1 => of(OF_COMPARISON, r),
         2 => of(OF_ANSWERS, r),
         _ => of(OF_REQUESTS, r),
     };

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nisd::model::{Address, Height, Transaction};
+use nisd::chain::{DifficultyWindow, harvesting_importance, proof};
+use nisd::model::{Address, Hash256, Height, Transaction};
 use nisd::state;
 use nisd::store::{Store, read_block_bytes, stored_block, tip};
 
-use super::environment::{Environment, USERS, member_key, user_keys};
+use super::environment::{Environment, START, USERS, member_key, user_keys};
 use super::event_books::{add_clients, settle};
 use super::event_client::ClientCounts;
 use super::fault::{Fault, Tally};
@@ -15,7 +16,7 @@ use super::impersonation::ImpersonationChecker;
 use super::invariants::PeakUsage;
 use super::network::Network;
 use super::payments::movements;
-use super::plan::{Act, ForkPlan, Plan, TICK_TIME};
+use super::plan::{Act, ForkPlan, PROGRESS_UNTIL, PULLS_FROM, Plan, TICK_TIME};
 use super::wallet_audit::{MessageAudit, MessageCounts};
 use crate::common::private_network::{NETWORK, address, key_pair};
 use nisd_oracle::invariants;
@@ -89,6 +90,90 @@ pub fn simulate_restarts(seed: u64, time: Duration) -> (u32, u64) {
         assert!(deepest <= MAX_UNDONE, "seed {seed}: a member has undone {deepest} blocks at {at:?}");
         (run.network.members.iter().map(|member| member.start_count).sum(), deepest)
     })
+}
+
+/// How a network goes on beside byzantine peers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProgressReport {
+    pub blocks: u64,
+    /// Maximum time from when a member may make a block until it does, unless it receives another one.
+    pub own_delay: Duration,
+    /// Maximum time from the first member that has a block to the last, while blocks are pushed.
+    pub push_delay: Duration,
+    /// The same while one member is pushed no blocks.
+    pub pull_delay: Duration,
+}
+
+/// By then the members have found each other.
+const PROGRESS_FROM: Duration = Duration::from_secs(60);
+
+/// Simulates three members beside byzantine peers that claim to have a chain far ahead.
+pub fn simulate_progress(seed: u64, byzantine_peers: usize) -> ProgressReport {
+    const STEP: Duration = Duration::from_millis(100);
+    with_network_run(&Plan::of_progress(seed, byzantine_peers), |run| {
+        run.network.run_until(PROGRESS_FROM);
+        let members = 0..run.network.members.len();
+        let (mut pushed, mut pulled) = (Lag::default(), Lag::default());
+        let mut report = ProgressReport::default();
+        let first = run.height(0);
+        // When each member may make a block after its present tip.
+        let mut due: Vec<_> = members.clone().map(|_| (Hash256::default(), Duration::ZERO)).collect();
+        while run.network.now < PROGRESS_UNTIL {
+            run.network.run_until(run.network.now + STEP);
+            let now = run.network.now;
+            let heights: Vec<_> = members.clone().map(|member| run.height(member)).collect();
+            if now < PULLS_FROM { &mut pushed } else { &mut pulled }.observe(now, &heights);
+            for (member, (tip, may_harvest_at)) in members.clone().zip(&mut due) {
+                let running = run.network.members[member].running.as_ref().expect("a member");
+                let present = running.view.tip().hash;
+                if *tip != present {
+                    let hit = first_hit(running.store, member, run.network.environment);
+                    log::debug!("member {member} may make a block at {hit:?}");
+                    (*tip, *may_harvest_at) = (present, hit.max(now));
+                }
+                report.own_delay = report.own_delay.max(now.saturating_sub(*may_harvest_at));
+            }
+        }
+        let blocks = run.height(0) - first;
+        ProgressReport { blocks, push_delay: pushed.most, pull_delay: pulled.most, ..report }
+    })
+}
+
+/// By how much the last member is behind the first.
+#[derive(Default)]
+struct Lag {
+    /// When each height was first reached that not all members have reached.
+    reached: BTreeMap<u64, Duration>,
+    most: Duration,
+}
+
+impl Lag {
+    fn observe(&mut self, now: Duration, heights: &[u64]) {
+        let (Some(lowest), Some(highest)) = (heights.iter().min(), heights.iter().max()) else { return };
+        self.reached.entry(*highest).or_insert(now);
+        let since = self.reached.values().map(|since| now - *since);
+        let most = since.fold(self.most, Duration::max);
+        if most > self.most {
+            log::debug!("a member is behind for {most:?}");
+        }
+        self.most = most;
+        self.reached = self.reached.split_off(&(lowest + 1));
+    }
+}
+
+/// Returns when a member may make a block after the tip of its store.
+fn first_hit(store: &Store, member: usize, environment: &Environment) -> Duration {
+    let (network, key) = (&environment.network, key_pair(1 + member as u64).public());
+    let snapshot = store.snapshot().expect("a snapshot");
+    let parent = tip(&snapshot).expect("a store").expect("a tip");
+    let window = DifficultyWindow::load(&snapshot, parent.height).expect("a store");
+    let difficulty = window.difficulty(network.chain.target_time).expect("a chain");
+    let signer = Address::from_public_key(&key, NETWORK);
+    let importance = harvesting_importance(&snapshot, &signer, parent.height.next(), network).expect("a store");
+    let hit = proof::hit(&proof::generation_hash(&parent.generation_hash, &key));
+    let is_hit = |seconds: &i32| proof::is_hit(hit, &proof::target(*seconds, importance, difficulty, &network.chain));
+    let elapsed = (1..10_000).find(is_hit).unwrap_or(10_000);
+    Duration::from_secs((parent.timestamp.0 + elapsed).saturating_sub(START.0).try_into().unwrap_or(0))
 }
 
 /// When wallets are opened in a network that is partitioned later.

@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use crate::codec::{SigningForm, Writable};
 use crate::crypto::Signature;
+use crate::model::network::ChainParameters;
 use crate::model::{Block, BlockKind, Hash256, Height, Timestamp};
+use crate::peer::block_download::{BlockDownload, BlockRef, DownloadOutcome};
 use crate::peer::io::{OwnTip, ValidationOutcome};
 use crate::peer::manager::PreTrustedPeer;
 use crate::peer::schedule::Task;
@@ -238,6 +240,29 @@ fn a_silent_sync_peer_gets_little_time_if_there_is_another() {
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= least), "{times:?}");
     // It doubles with each failure.
     assert!((5..=12).contains(&times.len()), "{} of 3600 s are wasted", 10 * times.len());
+}
+
+#[test]
+fn a_download_that_fails_backs_off_the_peer_that_claimed_the_chain_and_not_the_last_sync_peer() {
+    for outcome in [DownloadOutcome::NoPeersLeft, DownloadOutcome::Stalled] {
+        let mut scene = Scene::new(settings(&[0, 1]), 2);
+        scene.run_seconds(60);
+        let base = BlockRef { height: Height(1), hash: Hash256([1; 32]) };
+        let batch = ChainRequest::new(base.height, 10, 1_000, &ChainParameters::after_all_forks());
+        let retry_at = |scene: &Scene, peer| {
+            scene.manager.table.get(&address_of(peer)).expect("a peer").sync_retry_at.saturating_sub(scene.now)
+        };
+        let before = retry_at(&scene, 1);
+        for backoff in [5, 10, 20] {
+            let claimed = (base, Height(5_000));
+            let mut download = BlockDownload::new(1, address_of(0), claimed, 400, batch, None);
+            (download.sync_peer, download.outcome) = (address_of(1), Some(outcome));
+            scene.manager.block_download = Some(download);
+            scene.manager.end_block_download(None, scene.now());
+            assert_eq!((retry_at(&scene, 0), retry_at(&scene, 1)), (Duration::from_secs(backoff), before));
+        }
+        assert_eq!((scene.experience(0), scene.experience(1)), ((0, 3), (0, 0)));
+    }
 }
 
 #[test]
