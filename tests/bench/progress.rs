@@ -68,7 +68,8 @@ impl Stall {
     /// Answers a request; with the truth what it does not lie about, and if the node has ended.
     fn answer(self, request: &ReceivedRequest, node: &HonestPeer, scores: &AtomicUsize) -> ScriptedResponse {
         let path = request.path.as_str();
-        if path == "/chain/score" && scores.fetch_add(1, Ordering::Relaxed) % 2 == 0 && self == Stall::Alternates {
+        let is_true = path == "/chain/score" && scores.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        if is_true && self == Stall::Alternates {
             return ScriptedResponse::Truthful;
         }
         if self == Stall::Slow && path.starts_with("/chain/") {
