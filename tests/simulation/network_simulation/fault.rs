@@ -177,7 +177,7 @@ pub const RELAY_ANSWERS: &[Fault] =
 impl Fault {
     /// Returns whether a node penalizes a byzantine peer for this.
     pub fn is_penalized(self) -> bool {
-        // A block of the future may be one of a slow clock of ours.
+        // The receiver's clock may be the wrong one.
         OF_COMPARISON.contains(&self) && ![Fault::LowScore, Fault::FutureBlock].contains(&self)
     }
 }
