@@ -2,7 +2,7 @@
 //! when each stream goes on.
 
 use std::cell::{Cell, OnceCell};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -103,7 +103,8 @@ pub struct EventFeed {
     change_bytes: usize,
     /// Number of the first of `changes`.
     first_change: u64,
-    waiting: HashMap<ConnectionId, WaitingStream>,
+    /// In the order in which they go on: that of a hash table would differ from run to run.
+    waiting: BTreeMap<ConnectionId, WaitingStream>,
     /// Number of those that tell the mempool.
     mempool_streams: usize,
     heartbeats: BTreeSet<(Duration, ConnectionId)>,
