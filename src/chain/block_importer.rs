@@ -56,8 +56,8 @@ pub enum ImportProgress {
     /// Committed blocks are being synchronised to the disk, and nothing can continue before that is done: see
     /// [`Store::waits_for_disk`].
     Syncing,
-    /// Blocks were committed and are visible: the first and the last of them. They are durable at the next `Committed`
-    /// or at `Done`.
+    /// Blocks were committed: the first and the last of them. They are durable at the next `Committed` or at `Done`, or
+    /// once [`Store::begin_sync`] says so.
     Committed { first: Height, last: Height },
     /// There is nothing left to import, and everything imported is durable.
     Done,

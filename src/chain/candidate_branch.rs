@@ -49,8 +49,6 @@ pub struct ChainUpdate {
     pub common: Height,
     /// The new tip.
     pub tip: Height,
-    /// Its hash.
-    pub tip_hash: Hash256,
     /// Our replaced blocks, highest first.
     pub undone: Vec<ConfirmedBlock>,
     /// Hashes of the branch's top-level transactions.
@@ -159,11 +157,6 @@ impl<'s> CandidateBranch<'s> {
         })
     }
 
-    /// Returns the change of our chain that was committed or tried, if the store failed then: it may be visible.
-    pub fn into_update(self) -> Option<ChainUpdate> {
-        self.outcome?.update
-    }
-
     /// Returns whether the branch has become our chain but its outcome was not returned yet.
     pub fn is_committed(&self) -> bool {
         self.outcome.is_some()
@@ -171,8 +164,8 @@ impl<'s> CandidateBranch<'s> {
 
     /// Does one piece of work; `now` is network time, and `stakes` are those of our chain. Must not be called while the store waits for the disk
     /// ([`Store::waits_for_disk`]). Returns the outcome once it is durable; nothing is left to do then. Fails only if
-    /// the store does; then the branch must be dropped, and nothing has changed, or it is not known whether the change
-    /// is durable.
+    /// the store does. Then a branch that [is committed](Self::is_committed) waits until the next step makes it durable;
+    /// any other one must be dropped, and nothing has changed.
     pub fn step(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<Option<BranchOutcome>, StoreError> {
         if self.outcome.is_none() {
             let outcome = match self.advance(now, stakes) {
@@ -258,12 +251,8 @@ impl<'s> CandidateBranch<'s> {
             let last = tip(&txn)?.ok_or(StoreError::Empty)?;
             let (undone, confirmed) = (std::mem::take(&mut self.undone), std::mem::take(&mut self.confirmed));
             let returned = returned(&undone, &confirmed);
-            let (tip, tip_hash) = (last.height, last.hash);
-            outcome.update = Some(ChainUpdate { common: self.common, tip, tip_hash, undone, confirmed, returned });
-            if let Err(error) = txn.commit_deferred_sync() {
-                self.outcome = Some(outcome);
-                return Err(error);
-            }
+            txn.commit_deferred_sync()?;
+            outcome.update = Some(ChainUpdate { common: self.common, tip: last.height, undone, confirmed, returned });
         }
         Ok(outcome)
     }
@@ -369,7 +358,6 @@ mod tests {
         let update = ChainUpdate {
             common: Height(1),
             tip: Height(2),
-            tip_hash: Hash256([2; 32]),
             undone: vec![],
             confirmed: BTreeSet::new(),
             returned: vec![],

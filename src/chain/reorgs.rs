@@ -200,7 +200,6 @@ mod tests {
         let mut update = ChainUpdate {
             common: made.common,
             tip: made.tip,
-            tip_hash: Hash256([1; 32]),
             undone: made.replaced.iter().rev().map(confirmed).collect(),
             confirmed: BTreeSet::new(),
             returned: Vec::new(),

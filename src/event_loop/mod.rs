@@ -193,6 +193,9 @@ fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext
             context.kept_peers.write(&text, false);
         }
         log::logger().flush();
+        if let Some(failure) = node.store_failure() {
+            return Err(failure.into());
+        }
         let is_stopped = ready.is_ready(SIGNALS) && context.handle_signals(reactor, node);
         if is_stopped || node.is_shutdown_due(reactor.time()) {
             return Ok(());

@@ -118,8 +118,6 @@ pub struct BlockProcessor<'s> {
     validating: Option<(Box<CandidateBranch<'s>>, BlockOrigin)>,
     /// The peer whose blocks were dropped because the store failed.
     dropped: Option<Address>,
-    /// The change of our chain with which the store failed. It counts if it turns out to be visible.
-    pub late_update: Option<ChainUpdate>,
     recent_results: RecentResults,
     verifier: Verifier,
     stakes: StakeCache,
@@ -138,7 +136,6 @@ impl<'s> BlockProcessor<'s> {
             is_cut: false,
             validating: None,
             dropped: None,
-            late_update: None,
             recent_results: RecentResults::with_ttl(RESULT_TTL),
             verifier: Verifier::default(),
             stakes: StakeCache::default(),
@@ -250,9 +247,9 @@ impl<'s> BlockProcessor<'s> {
         Ok(if self.queue.contains_key(&number) { PushOutcome::Queued } else { PushOutcome::Ignored })
     }
 
-    /// Performs one step. Returns the processed blocks once their result is known. If the store
-    /// fails, the current blocks are dropped, since peers will send them again; [`BlockProcessor::take_dropped`] returns their
-    /// source.
+    /// Performs one step. Returns the processed blocks once their result is known. If the store fails, the current blocks
+    /// are dropped unless they are committed, since peers will send them again; [`BlockProcessor::take_dropped`] returns
+    /// their source.
     pub fn step(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, StoreError> {
         let pulled_from = match (&self.validating, &self.decoding) {
             (Some((_, BlockOrigin::Pulled(from))), _) => Some(*from),
@@ -266,7 +263,7 @@ impl<'s> BlockProcessor<'s> {
         } else {
             self.start_pushed(now)
         };
-        if result.is_err() {
+        if result.is_err() && self.validating.is_none() {
             self.dropped = pulled_from;
         }
         result
@@ -357,7 +354,10 @@ impl<'s> BlockProcessor<'s> {
                 return Ok(None);
             }
             Err(error) => {
-                self.late_update = branch.into_update();
+                // What is committed only waits for the disk, which the next step tries again.
+                if branch.is_committed() {
+                    self.validating = Some((branch, origin));
+                }
                 return Err(error);
             }
         };

@@ -191,13 +191,10 @@ impl<'s> Node<'s> {
                 }
                 let is_due = now.monotonic >= since + COMMIT_AFTER;
                 if is_due {
-                    // The imported blocks are committed while none arrives, and then made durable.
+                    // The imported blocks are committed while none arrives.
                     self.missing_since = Some(now.monotonic);
-                    if !import.importer.request_commit() {
-                        self.reader.store().poll_sync()?;
-                    }
                 }
-                return Ok(is_due && !self.reader.store().waits_for_disk());
+                return Ok(is_due && import.importer.request_commit());
             }
             (Some(NextBlock::Ended) | None, Some(import)) => import.is_complete = true,
             (Some(NextBlock::Ended) | None, None) => {
@@ -235,7 +232,10 @@ impl<'s> Node<'s> {
         match result {
             Ok(ImportProgress::Working) => return Ok(import.needs_block()),
             Ok(ImportProgress::Syncing) => {}
-            Ok(ImportProgress::Committed { first, last }) => self.on_committed(first, last),
+            Ok(ImportProgress::Committed { last, .. }) => {
+                self.write_backoff.record_success();
+                self.imported = Some(last);
+            }
             Ok(ImportProgress::Done) => {
                 self.import = None;
                 if is_download && self.download().is_some_and(|download| download.outcome.is_some()) {
@@ -269,11 +269,11 @@ impl<'s> Node<'s> {
         Ok(false)
     }
 
-    /// Updates the node's state after a commit of blocks has become visible.
-    fn on_committed(&mut self, first: Height, last: Height) {
-        self.write_backoff.record_success();
-        self.mempool.blocks_added(first, last);
-        self.set_tip(Height(first.0.saturating_sub(1)), last, Vec::new());
+    /// Updates the node's state after imported blocks have become durable. They follow those that it knows.
+    pub(super) fn show_imported(&mut self) {
+        let Some(last) = self.imported.take() else { return };
+        self.mempool.blocks_added(self.height.next(), last);
+        self.set_tip(self.height, last, Vec::new());
     }
 }
 

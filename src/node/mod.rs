@@ -134,6 +134,8 @@ pub struct Node<'s> {
     relay_queue: Vec<Block>,
     /// The import of blocks from files, or of a download whose first block has arrived.
     import: Option<Import<'s>>,
+    /// The last block of an import that is committed and not yet shown, since it may not be durable.
+    imported: Option<Height>,
     /// Since when the next block of a download is missing.
     missing_since: Option<Duration>,
     /// Connections of announcements that wait for the mempool.
@@ -203,6 +205,7 @@ impl<'s> Node<'s> {
             kept: SavedPeers::read(&kept),
             relay_queue: Vec::new(),
             import,
+            imported: None,
             missing_since: None,
             waiting_announcements: BTreeSet::new(),
             last_request: now.monotonic,
@@ -224,6 +227,11 @@ impl<'s> Node<'s> {
     /// Sets the source of the process's memory usage for the metrics; only the event loop can determine it.
     pub fn set_memory_source(&mut self, memory: fn() -> Memory) {
         self.memory = memory;
+    }
+
+    /// Returns the failure after which the process has to end, so that another one opens the store.
+    pub fn store_failure(&self) -> Option<StoreError> {
+        self.reader.store().failure()
     }
 
     /// Height of the tip.

@@ -20,9 +20,10 @@ pub struct StoreBackoff {
 }
 
 impl StoreBackoff {
-    /// Records a failure at `running`, the time since the start. The first failure is logged.
+    /// Records a failure at `running`, the time since the start. The first failure is logged, unless it ends the process,
+    /// which then tells it.
     pub fn record_failure(&mut self, error: &StoreError, running: Duration) {
-        if !self.is_failing() {
+        if !self.is_failing() && !error.ends_process() {
             log::error!("{error}; the node serves what it can, and retries");
         }
         if running >= self.retry_at {

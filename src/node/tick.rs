@@ -17,8 +17,13 @@ use crate::store::{StoreError, tip};
 impl Node<'_> {
     /// Runs pending and due work. `last_tick` is the duration of the last tick.
     pub(super) fn tick(&mut self, budget: u32, last_tick: Duration, now: LoopTime, effects: &mut dyn Effects) {
-        // While a commit is not yet durable, everything reads the state before it.
-        if !self.reader.store().is_sync_awaited() {
+        // Until a commit is durable and its consequences have begun, everything reads the state before it.
+        let store = self.reader.store();
+        if self.imported.is_none()
+            && !store.is_sync_awaited()
+            && !store.has_unsynced_commit()
+            && store.failure().is_none()
+        {
             self.reader.release();
         }
         self.check_clock(now);
@@ -29,13 +34,12 @@ impl Node<'_> {
                 true => self.change_chain(budget, now),
                 false => Ok(()),
             };
-            match (self.work(budget, now, effects), changed) {
-                (Err(error), _) => self.read_backoff.record_failure(&error, now.monotonic),
-                (Ok(()), Err(error)) => {
-                    self.write_backoff.record_failure(&error, now.monotonic);
-                    self.handle_late_commit(now);
-                }
-                (Ok(()), Ok(())) => self.read_backoff.record_no_failure(now.monotonic),
+            if let Err(error) = changed {
+                self.write_backoff.record_failure(&error, now.monotonic);
+            }
+            match self.work(budget, now, effects) {
+                Err(error) => self.read_backoff.record_failure(&error, now.monotonic),
+                Ok(()) => self.read_backoff.record_no_failure(now.monotonic),
             }
             if let Err(error) = self.verification.work(&self.reader, now.monotonic) {
                 self.read_backoff.record_failure(&error, now.monotonic);
@@ -101,14 +105,21 @@ impl Node<'_> {
     /// Imports blocks, harvests, or processes blocks of peers; only one of them may change the chain at a time. A download
     /// without a block at hand keeps nobody waiting. Does nothing while the store waits for the disk.
     fn change_chain(&mut self, budget: u32, now: LoopTime) -> Result<(), StoreError> {
-        if self.reader.store().waits_for_disk() {
+        let store = self.reader.store();
+        if store.waits_for_disk() {
             return Ok(());
+        }
+        if self.imported.is_some() && store.begin_sync()? {
+            self.show_imported();
         }
         // Takes the snapshot that everything reads until the commit below is durable.
         self.reader.snapshot()?;
         self.import_blocks(&mut Budget::new(budget), now)?;
         if self.imports() {
             return Ok(());
+        }
+        if self.imported.is_some() {
+            return store.poll_sync().map(drop);
         }
         let mut budget = Budget::new(budget);
         if !self.block_processor.holds_chain() && !self.is_catching_up(self.time(now)) {
@@ -168,6 +179,8 @@ impl Node<'_> {
             self.write_backoff.record_success();
             self.relay_queue.extend(processed.origin.into_block());
             self.on_chain_update(chain_update, time);
+            // The event streams read one change of the chain before the next one.
+            break;
         }
         Ok(())
     }
@@ -178,25 +191,6 @@ impl Node<'_> {
         self.note_reorg(&chain_update, time);
         self.mempool.chain_changed(chain_update.common, chain_update.confirmed, chain_update.returned);
         self.set_tip(chain_update.common, chain_update.tip, chain_update.undone);
-    }
-
-    /// Handles a commit that is visible although it failed because the disk did not accept it in the end.
-    fn handle_late_commit(&mut self, now: LoopTime) {
-        self.reader.release();
-        match self.reader.snapshot().and_then(tip) {
-            Ok(Some(last)) => {
-                let late = self.block_processor.late_update.take();
-                if let Some(update) = late.filter(|update| update.tip_hash == last.hash) {
-                    self.on_chain_update(update, self.time(now));
-                } else if last.height > self.height {
-                    // Imported blocks replace none.
-                    self.mempool.blocks_added(self.height.next(), last.height);
-                    self.set_tip(self.height, last.height, Vec::new());
-                }
-            }
-            Ok(None) => {}
-            Err(error) => self.read_backoff.record_failure(&error, now.monotonic),
-        }
     }
 
     /// Sets the tip to `last`; the chain is unchanged up to `common`, and `undone` blocks, highest first, are no longer in
@@ -245,6 +239,8 @@ impl Node<'_> {
         let for_chain = if self.reader.store().waits_for_disk() {
             // A tick follows when the disk is done.
             Duration::MAX
+        } else if self.imported.is_some() && !self.reader.store().is_syncing() {
+            now.monotonic
         } else if self.imports() {
             self.import_due()
         } else {

@@ -830,6 +830,8 @@ mod tests {
         // A block that cannot be undone is read without the others of its range.
         assert!(snapshot.get(Table::Blocks, &key(3)).unwrap().is_some());
         drop(snapshot);
+        // The record names the state before the damage.
+        std::fs::remove_file(folder.path().join("settled")).unwrap();
         let (store, _) =
             Store::open_existing(folder.path(), AccessMode::Exclusive, Options { map_size: 1 << 22 }).unwrap();
         assert!(store.begin_write().unwrap().get_unverified(Table::Blocks, &key(8)).is_err_and(is_damage));

@@ -5,25 +5,26 @@
 //! (crash or power cut) may leave meta pages that lead to pages that were never written.
 //!
 //! So a commit is made durable later: the data file is synchronised, then a record of its meta page is written beside
-//! it, in the file `settled`. After a system stop the store recovers the recorded state, by writing the recorded meta
-//! page to both places. Later commits are lost as a whole; consistency never is.
+//! it, in the file `settled`. Only then is anything told about it. **Every opening for changes returns to the recorded
+//! state**, by writing the recorded meta page to both places, however the last process ended. A later commit is lost as a
+//! whole, and nobody knows of it; consistency is never lost.
 //!
-//! Why the recorded state is still present: **at most one commit is not yet durable when the next transaction is
-//! committed without waiting.** Let S be durable and S+1 committed. LMDB overwrites no page in use: a transaction
-//! writes to free pages. Transaction T uses pages that were freed by transaction T-2 or before (`mdb_page_alloc`,
-//! `mdb_find_oldest`), which no state from T-2 on uses. So neither S+1 nor S+2 overwrites a page of S, and S+3 does not
-//! begin before S+1 or S+2 is durable. Pages that a transaction allocates and frees itself were free before; pages that
-//! it writes before its commit (spilled ones) are pages that it allocated; the file only grows. The two meta pages are
-//! overwritten in turn, hence the record.
+//! Why the recorded state is still present: **nothing is committed before the last commit is recorded.** Let S be recorded
+//! and S+1 committed. LMDB overwrites no page in use: a transaction writes to free pages. Transaction T uses pages that
+//! were freed by transaction T-2 or before (`mdb_page_alloc`, `mdb_find_oldest`), which no state from T-2 on uses. So
+//! neither S+1 nor S+2, which is built meanwhile, overwrites a page of S. Pages that a transaction allocates and frees
+//! itself were free before; pages that it writes before its commit (spilled ones) are pages that it allocated; the file
+//! only grows. The two meta pages are overwritten in turn, hence the record.
 //!
 //! The record has two slots, each with a number and a checksum. The slot that does not hold the present record is
 //! overwritten, which needs no space on a full disk. An interrupted write damages only the new record. The old one
 //! stays intact until the new one is synchronised, and nothing else is committed before.
 //!
-//! A record contains the boot id of the system run in which it was written. During that run the page cache is intact,
-//! and the newest commit is the state of the store, whatever happened to processes. The record is written before the
-//! first transaction of each opening, so that nothing is committed in another run than the recorded one. A store
-//! without a record is used as it is: it was written by a version that waited for the disk.
+//! A record contains the boot id of the system run in which it was written. An opening for reading recovers nothing:
+//! during that run it reads the newest commit, since the page cache is intact; after it, it fails if there is a later
+//! commit than the recorded one. The record is written before the first transaction of each opening. That opening writes
+//! the record which it found once more, as the process before may have failed to synchronise it. A store without a record
+//! is used as it is: it was written by a version that waited for the disk.
 //!
 //! A helper process, if there is one, does the waiting (`src/event_loop/disk_sync.rs`): it synchronises the data
 //! file; then the record is written here, and the helper synchronises that. No other commit is made before both answers
@@ -32,9 +33,10 @@
 //! helper opens the files itself, so that if it ends with an error that it did not report, the system reports the same
 //! error to this process.
 //!
-//! If synchronising fails, the system may have dropped the data already, and a retry proves nothing (Linux reports such
-//! an error once and marks the pages clean). So nothing becomes durable any more and no transaction begins. The record
-//! is rewritten without a boot id, so that the next opening recovers it.
+//! If synchronising the data file fails, the system may have dropped the data already, and a retry proves nothing (Linux
+//! reports such an error once and marks the pages clean). So nothing becomes durable any more, no transaction begins, and
+//! the process has to end ([`Store::failure`]): the next opening trusts nothing but the record. If the record cannot be
+//! written or synchronised, the previous one is intact, and writing the whole record once more proves what it says.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::File;
@@ -170,8 +172,8 @@ fn ignore_unsupported(synced: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Returns the record to which a store must be recovered: the system has stopped since and there are later commits, or
-/// the meta pages of the data file are damaged.
+/// Returns the record to which a store must be recovered: there are later commits that `boot` has not seen, or the meta
+/// pages of the data file are damaged.
 fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecord>> {
     let mut data = match File::open(folder.join(DATA_FILE)) {
         Ok(file) if file.metadata()?.len() > 0 => file,
@@ -216,14 +218,14 @@ fn verify_roots(folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Recovers the durable state of a store if the system has stopped since it was changed. For exclusive access, before
-/// LMDB opens the store.
-pub fn recover_to_durable(folder: &Path, boot: BootId) -> Result<(), StoreError> {
+/// Recovers the durable state of a store: a later commit may not be on the disk, whatever the page cache has. For exclusive
+/// access, before LMDB opens the store.
+pub fn recover_to_durable(folder: &Path) -> Result<(), StoreError> {
     let put_back = || -> io::Result<()> {
-        let Some(record) = record_to_recover(folder, boot)? else { return Ok(()) };
+        let Some(record) = record_to_recover(folder, BootId::UNKNOWN)? else { return Ok(()) };
         log::warn!(
-            "the system stopped before the last commits were on the disk; the store returns to the last durable \
-             commit, and the blocks after it must be downloaded or imported again"
+            "the last run ended before its last commit was on the disk; the store returns to the last durable commit, \
+             and the blocks after it must be downloaded or imported again"
         );
         files::restore_meta(folder, &record.meta)
     };
@@ -353,6 +355,14 @@ impl Durability {
         matches!(*self.state.borrow(), State::Committed | State::Syncing { .. })
     }
 
+    /// Returns the failure after which nothing becomes durable any more.
+    pub fn failure(&self) -> Option<StoreError> {
+        match *self.state.borrow() {
+            State::Failed(error) => Some(self.sync_failed(error)),
+            _ => None,
+        }
+    }
+
     /// Notes a commit, which is not yet durable.
     pub fn on_commit(&self) {
         self.cancel_request();
@@ -381,6 +391,9 @@ impl Durability {
         self.sync_data_file().map_err(|error| self.fail(&error))?;
         let is_first = matches!(*self.state.borrow(), State::Opened);
         let record = || -> io::Result<()> {
+            if let Some(found) = self.record.borrow().as_ref().filter(|_| is_first) {
+                found.write(self.open_record_file()?, &self.folder, true)?;
+            }
             if let Some(record) = self.current_record()? {
                 record.write(self.open_record_file()?, &self.folder, is_first)?;
                 self.record.replace(Some(record));
@@ -392,24 +405,23 @@ impl Durability {
         Ok(())
     }
 
-    fn poll_sync(&self) -> Result<bool, StoreError> {
-        let is_awaited = self.is_awaited.replace(false);
-        if let Some(failure) = self.failure.take() {
+    fn poll_sync(&self, is_awaited: bool) -> Result<bool, StoreError> {
+        self.is_awaited.set(false);
+        if let Some(failure) = self.failure.take().or_else(|| self.failure()) {
             return Err(failure);
         }
-        match self.has_unsynced_commit() {
-            true if self.helper.get() == Helper::None => self.timed(|| self.sync_and_record()).map(|()| true),
-            true => {
-                if matches!(*self.state.borrow(), State::Committed) {
-                    self.state.replace(State::Syncing { record: None, has_begun: false });
-                    self.sync_began.set(self.now());
-                }
-                self.is_awaited.set(true);
-                Ok(false)
-            }
-            false if is_awaited => self.sync_and_record().map(|()| true),
-            false => Ok(true),
+        if !self.has_unsynced_commit() {
+            return Ok(true);
         }
+        if self.helper.get() == Helper::None {
+            return self.timed(|| self.sync_and_record()).map(|()| true);
+        }
+        if matches!(*self.state.borrow(), State::Committed) {
+            self.state.replace(State::Syncing { record: None, has_begun: false });
+            self.sync_began.set(self.now());
+        }
+        self.is_awaited.set(is_awaited);
+        Ok(false)
     }
 
     /// Takes the next step after the helper has synchronised the data file or, if there is one, the record.
@@ -437,7 +449,6 @@ impl Durability {
     fn fail(&self, error: &io::Error) -> StoreError {
         let error = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
         self.state.replace(State::Failed(error));
-        self.poison();
         self.sync_failed(error)
     }
 
@@ -470,17 +481,6 @@ impl Durability {
         Ok(self.record_file.get_or_init(|| file))
     }
 
-    /// Rewrites the record without a boot id, so that the next opening recovers it, if the disk still allows that.
-    fn poison(&self) {
-        let last = self.record.borrow().clone();
-        if let Some(last) = last {
-            let record = MetaRecord { number: last.number + 1, boot: BootId::UNKNOWN, ..last };
-            if let Err(error) = self.open_record_file().and_then(|place| record.write(place, &self.folder, false)) {
-                log::error!("{}: {error}", self.folder.join(FILE).display());
-            }
-        }
-    }
-
     fn sync_failed(&self, error: i32) -> StoreError {
         StoreError::SyncFailed { folder: self.folder.clone(), error: io::Error::from_raw_os_error(error) }
     }
@@ -504,9 +504,10 @@ impl Store {
         self.durability.as_ref().is_some_and(Durability::has_unsynced_commit)
     }
 
-    /// Waits until all commits are durable.
+    /// Waits until all commits are durable, also those of the process that had the store open before.
     pub fn sync(&self) -> Result<(), StoreError> {
-        match self.durability.as_ref().filter(|durability| durability.has_unsynced_commit()) {
+        let is_durable = |durability: &&Durability| matches!(*durability.state.borrow(), State::Durable);
+        match self.durability.as_ref().filter(|durability| !is_durable(durability)) {
             Some(durability) => durability.timed(|| durability.sync_and_record()),
             None => Ok(()),
         }
@@ -515,7 +516,12 @@ impl Store {
     /// Makes all commits durable. Returns whether they are. With a helper process it returns `false` at first: the
     /// caller must call it again once [`Store::waits_for_disk`] returns `false`, and must not commit before.
     pub fn poll_sync(&self) -> Result<bool, StoreError> {
-        self.durability.as_ref().map_or(Ok(true), Durability::poll_sync)
+        self.durability.as_ref().map_or(Ok(true), |durability| durability.poll_sync(true))
+    }
+
+    /// Like [`Store::poll_sync`] for a caller that goes on meanwhile, and polls before its next commit.
+    pub fn begin_sync(&self) -> Result<bool, StoreError> {
+        self.durability.as_ref().map_or(Ok(true), |durability| durability.poll_sync(false))
     }
 
     /// Returns whether the caller of [`Store::poll_sync`] has not yet got its result.
@@ -525,10 +531,13 @@ impl Store {
 
     /// Returns whether the caller of [`Store::poll_sync`] has to wait for an answer of the helper.
     pub fn waits_for_disk(&self) -> bool {
+        self.is_sync_awaited() && self.is_syncing()
+    }
+
+    /// Returns whether the helper has not yet answered.
+    pub fn is_syncing(&self) -> bool {
         self.durability.as_ref().is_some_and(|durability| {
-            let is_busy = durability.helper.get() == Helper::Obsolete
-                || matches!(*durability.state.borrow(), State::Syncing { .. });
-            durability.is_awaited.get() && is_busy
+            durability.helper.get() == Helper::Obsolete || matches!(*durability.state.borrow(), State::Syncing { .. })
         })
     }
 
@@ -826,6 +835,8 @@ mod tests {
                     4 => {
                         let mut batch = store.begin_write().unwrap();
                         change(&mut batch, rng);
+                        store.sync().unwrap();
+                        life.observe(&store);
                         // Visible but not on the disk, as in the middle of a commit that waits.
                         batch.commit_unsynced().unwrap();
                         life.observe(&store);
@@ -876,14 +887,13 @@ mod tests {
     }
 
     #[test]
-    fn commits_of_a_killed_process_remain_until_the_system_restarts() {
+    fn an_opening_trusts_nothing_but_the_record_however_the_last_process_ended() {
         let (folder, _store, [durable, newest]) = unsettled();
         let (data, record) = files(folder.path());
         assert_ne!(durable, newest);
-        let found_by = |boot| digest(&open(boot, found(&data, &record).path()));
-        assert_eq!(found_by(ONE), newest);
-        assert_eq!(found_by(OTHER), durable);
-        assert_eq!(found_by(BootId::UNKNOWN), durable);
+        for boot in [ONE, OTHER, BootId::UNKNOWN] {
+            assert_eq!(digest(&open(boot, found(&data, &record).path())), durable);
+        }
     }
 
     #[test]
@@ -907,7 +917,7 @@ mod tests {
             record[start..start + written].copy_from_slice(&after[start..start + written]);
             let expected = if record[..after.len()] == after { &newest } else { &durable };
             let folder = found(&data, &record);
-            recover_to_durable(folder.path(), OTHER).unwrap();
+            recover_to_durable(folder.path()).unwrap();
             // The whole store is checked for some of the lengths only.
             if written % 40 == 0 || written == RECORD_BYTES {
                 assert_eq!(&digest(&open(ONE, folder.path())), expected, "{written} bytes");
@@ -955,36 +965,26 @@ mod tests {
         assert_eq!(digest(&open(OTHER, found(&data, &record).path())), expected);
     }
 
-    /// Returns the records in both slots, the older one first.
-    fn slots(file: &[u8]) -> [MetaRecord; 2] {
-        let mut records = [0, SLOT_OFFSET as usize]
-            .map(|place| MetaRecord::from_bytes(file[place..].first_chunk().unwrap()).unwrap());
-        records.sort_by_key(|record| record.number);
-        records
-    }
-
     #[test]
-    fn a_sync_failure_blocks_commits_until_the_store_is_reopened_at_its_durable_state() {
+    fn after_a_sync_failure_nothing_is_written_and_the_next_opening_returns_to_the_durable_state() {
         for soon in [true, false] {
             let (folder, store, [durable, newest]) = unsettled();
             let durability = store.durability.as_ref().unwrap();
-            let [_, newest_record] = slots(&files(folder.path()).1);
+            let record = files(folder.path()).1;
+            assert!(store.failure().is_none());
             durability.fails.set(true);
             let mut batch = store.begin_write().unwrap();
             batch.put(Table::Harvests, b"key", b"value").unwrap();
             let result = if soon { batch.commit_deferred_sync() } else { batch.commit() };
             let said = result.unwrap_err().to_string();
-            assert!(said.contains("may be lost") && said.contains("start nisd again"), "{said}");
-            assert!(!soon || digest(&store) == newest);
+            assert!(said.contains("No block that was shown") && said.contains("start nisd again"), "{said}");
+            assert!(digest(&store) == newest && store.failure().is_some_and(|failure| failure.to_string() == said));
             // Later writes succeed, which says nothing about the lost ones.
             durability.fails.set(false);
             assert!(matches!(store.begin_write().err(), Some(StoreError::SyncFailed { .. })));
-            assert!(durability.sync_and_record().is_err());
-            // The slot of the last record is not written, as the disk may fail again.
-            let [last, poisoned] = slots(&files(folder.path()).1);
-            assert_eq!(last.number, newest_record.number);
-            assert_eq!((poisoned.number, poisoned.boot), (last.number + 1, BootId::UNKNOWN));
+            assert!(durability.sync_and_record().is_err() && store.poll_sync().is_err() && store.begin_sync().is_err());
             drop(store);
+            assert!(files(folder.path()).1 == record);
             let store = open(ONE, folder.path());
             assert_eq!(digest(&store), durable);
             store.begin_write().unwrap().commit().unwrap();

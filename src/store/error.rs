@@ -26,10 +26,11 @@ pub enum StoreError {
         .folder.display(), free_text("; ", *.free), remedy(.error)
     )]
     Disk { folder: PathBuf, error: io::Error, free: Option<u64> },
-    /// Synchronising the disk failed: commits since the last durable one may be lost.
+    /// Synchronising the disk failed: a commit since the last durable one is lost.
     #[error(
-        "the disk rejected data that was written in the data folder {}: {error}; the last blocks may be lost, and no \
-         more are accepted. See the system's log, then start nisd again: it returns to the last durable state",
+        "the disk rejected data that was written in the data folder {}: {error}; no more is written. The disk may be \
+         failing: see the system's log, then start nisd again, which returns to the last durable state. No block that was \
+         shown to anybody is lost",
         .folder.display()
     )]
     SyncFailed { folder: PathBuf, error: io::Error },
@@ -124,6 +125,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns whether this process can use the store no longer; see [`Store::failure`](super::Store::failure).
+    pub fn ends_process(&self) -> bool {
+        matches!(self, StoreError::SyncFailed { .. } | StoreError::Lmdb(lmdb::Error::Panic))
+    }
+
     /// Returns the error for a folder in which a write failed.
     pub(super) fn disk(folder: &Path, error: io::Error) -> StoreError {
         StoreError::Disk { folder: folder.to_owned(), error, free: free_bytes(folder).ok() }

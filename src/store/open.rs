@@ -69,6 +69,8 @@ pub struct Store {
     pub(super) durability: Option<Durability>,
     /// Whether there is a write transaction.
     pub(super) has_write_txn: Cell<bool>,
+    /// Whether LMDB accepts no transaction any more, because it could not write a meta page.
+    is_dead: Cell<bool>,
     /// Ranges that were compared with their checksums.
     pub(super) verified: VerifiedRanges,
     /// Held for exclusive access. The system releases it however the process ends.
@@ -119,7 +121,7 @@ pub fn test_store() -> (Store, tempfile::TempDir) {
 /// Returns the schema of the store in a folder, if it is an older one from which a new store can be built. Fails as
 /// opening for exclusive access does.
 pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, StoreError> {
-    let _lock = FolderLock::of_existing(folder, BootId::current())?;
+    let _lock = FolderLock::of_existing(folder)?;
     let (_, stored) = open_unlocked(folder, options)?;
     Ok(stored.map(|(schema, _)| schema).filter(|schema| EARLIER_SCHEMAS.contains(&schema.as_str())))
 }
@@ -157,7 +159,7 @@ impl Store {
         let failed = |error| StoreError::Folder(folder.to_owned(), error);
         std::fs::create_dir_all(folder).map_err(failed)?;
         let lock = FolderLock::take(folder)?;
-        durability::recover_to_durable(folder, boot)?;
+        durability::recover_to_durable(folder)?;
         check_data_file(folder, lock.is_initialized())?;
         let readers = LockTable::open(folder).map_err(failed)?;
         let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
@@ -197,6 +199,7 @@ impl Store {
             folder: folder.to_owned(),
             durability: None,
             has_write_txn: Cell::new(false),
+            is_dead: Cell::new(false),
             verified: VerifiedRanges::default(),
             lock: None,
             stop: None,
@@ -245,7 +248,7 @@ impl Store {
     ) -> Result<(Store, String), StoreError> {
         let is_exclusive = access == AccessMode::Exclusive;
         let (lock, flags) = match is_exclusive {
-            true => (Some(FolderLock::of_existing(folder, boot)?), EnvironmentFlags::NO_SYNC),
+            true => (Some(FolderLock::of_existing(folder)?), EnvironmentFlags::NO_SYNC),
             false => {
                 durability::refuse_unrecovered(folder, boot)?;
                 check_existing(folder)?;
@@ -268,6 +271,19 @@ impl Store {
     /// would keep its reader slot, and old pages with it, until all processes have closed the store.
     pub fn set_interrupt_flag(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(flag);
+    }
+
+    /// Returns the failure after which this process can use the store no longer: another one has to open it, which loses
+    /// nothing that was told to anybody.
+    pub fn failure(&self) -> Option<StoreError> {
+        let dead = || self.is_dead.get().then_some(lmdb::Error::Panic.into());
+        self.durability.as_ref().and_then(Durability::failure).or_else(dead)
+    }
+
+    /// Takes note of whether LMDB has begun a transaction.
+    pub(super) fn begun<T>(&self, result: Result<T, lmdb::Error>) -> Result<T, StoreError> {
+        self.is_dead.set(matches!(result, Err(lmdb::Error::Panic)));
+        Ok(result?)
     }
 
     pub(super) fn database(&self, table: Table) -> Database {
@@ -336,10 +352,10 @@ impl FolderLock {
     }
 
     /// Locks the folder of an existing store and checks its data file.
-    pub(super) fn of_existing(folder: &Path, boot: BootId) -> Result<FolderLock, StoreError> {
+    pub(super) fn of_existing(folder: &Path) -> Result<FolderLock, StoreError> {
         require_store(folder)?;
         let lock = FolderLock::take(folder)?;
-        durability::recover_to_durable(folder, boot)?;
+        durability::recover_to_durable(folder)?;
         check_existing(folder)?;
         Ok(lock)
     }

@@ -555,7 +555,7 @@ impl<'env> SnapshotCache<'env> {
             return Ok(snapshot);
         }
         let taken = match self.inactive.take() {
-            Some(inactive) => Snapshot { transaction: inactive.renew()?, store: self.store },
+            Some(inactive) => Snapshot { transaction: self.store.begun(inactive.renew())?, store: self.store },
             None => self.store.snapshot()?,
         };
         Ok(self.snapshot.get_or_init(|| taken))
@@ -572,7 +572,7 @@ impl<'env> SnapshotCache<'env> {
 impl Store {
     /// Returns a snapshot of the last commit.
     pub fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
-        Ok(Snapshot { transaction: self.environment.begin_ro_txn()?, store: self })
+        Ok(Snapshot { transaction: self.begun(self.environment.begin_ro_txn())?, store: self })
     }
 }
 

@@ -24,7 +24,7 @@ use lmdb::{Cursor, Database, Environment, RoTransaction, Transaction};
 
 use super::blocks::{BlockRow, block_in, block_key, heights_of, tip};
 use super::checksums::{FIRST, LAST, NEXT, SET_RANGE, found, row_value};
-use super::durability::{self, BootId};
+use super::durability;
 use super::error::StoreError;
 use super::files::{DATA_FILE, DiskSpace, LOCK_TABLE_FILE, exists, size, sync_folder};
 use super::open::{ChainIdentity, FolderLock, Options, Store, open_unlocked};
@@ -197,7 +197,7 @@ impl LegacyStore {
     /// Opens the store in a folder and locks it against changes. If its version has checksums of ranges, the blocks are
     /// compared with them, so that no block of an earlier commit is used and none is missing.
     pub fn open(folder: &Path, options: Options) -> Result<LegacyStore, StoreError> {
-        let lock = FolderLock::of_existing(folder, BootId::current())?;
+        let lock = FolderLock::of_existing(folder)?;
         let (environment, stored) = open_unlocked(folder, options)?;
         let (schema, network) = stored.ok_or(StoreError::Empty)?;
         let blocks = environment.open_db(Some(Table::Blocks.name()))?;
@@ -546,6 +546,8 @@ mod legacy_tests {
         let row = change(transaction.get(blocks, &key).unwrap().to_vec());
         transaction.put(blocks, &key, &row, lmdb::WriteFlags::empty()).unwrap();
         transaction.commit().unwrap();
+        // The record names the state before.
+        std::fs::remove_file(folder.path().join(durability::FILE)).unwrap();
         (folder, header.hash, bytes)
     }
 

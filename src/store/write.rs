@@ -88,7 +88,8 @@ impl Store {
         }
         let _permit = WritePermit(&self.has_write_txn);
         self.durability.as_ref().map_or(Ok(()), Durability::ensure_record)?;
-        let (transaction, journal, changed) = (self.environment.begin_rw_txn()?, Vec::new(), ChangedRanges::default());
+        let transaction = self.begun(self.environment.begin_rw_txn())?;
+        let (journal, changed) = (Vec::new(), ChangedRanges::default());
         Ok(WriteTxn {
             transaction,
             store: self,
@@ -390,6 +391,7 @@ impl WriteTxn<'_> {
     pub fn commit(self) -> Result<(), StoreError> {
         let Some(durability) = &self.store.durability else { return self.commit_unsynced() };
         durability.timed(|| {
+            durability.sync_and_record()?;
             self.commit_unsynced()?;
             durability.sync_and_record()
         })

@@ -1,5 +1,5 @@
 //! A slow, failing or logging disk: a library loaded with `LD_PRELOAD` that sets how long `fsync` and `fdatasync` take,
-//! and logs writes, syncs and renames in order. It is compiled on demand.
+//! lets writes and syncs of a store fail, and logs writes, syncs and renames in order. It is compiled on demand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,40 @@ static void tell_of(const char *call, int file, const struct iovec *parts, int c
     errno = error;
 }
 
+/* Whether this write or sync of a store's data file or record is to fail: one of `count` from the `first` on, or one of
+   `permille`; of files whose names contain `of`. A file with the numbers may change them at any time. */
+static int fails(int file) {
+    static unsigned long long random = 88172645463325252ULL;
+    static long number = 0;
+    const char *path = getenv("NISD_TEST_FAULTS");
+    char link[32], name[PATH_MAX] = {0}, text[64] = {0}, of[16] = {0};
+    long seed = 0, permille = 0, first = 0, count = 0;
+    int error = errno, said = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    if (said >= 0 && read(said, text, sizeof text - 1) > 0 && readlink(link, name, sizeof name - 1) > 0
+        && sscanf(text, "%ld %ld %ld %ld %15s", &seed, &permille, &first, &count, of) == 5
+        && (strstr(name, "data.mdb") || strstr(name, "settled")) && (of[0] == '*' || strstr(name, of))) {
+        if (number++ == 0) random ^= (unsigned long long)seed * 0x9e3779b97f4a7c15ULL;
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        if ((number > first && number <= first + count) || (long)(random >> 20) % 1000 < permille)
+            permille = -1;
+    }
+    if (said >= 0) close(said);
+    errno = permille < 0 ? (random & 1 ? EIO : ENOSPC) : error;
+    return permille < 0;
+}
+
 static long put(int file, const struct iovec *parts, int count, long place) {
     long begin = place < 0 ? lseek(file, 0, SEEK_CUR) : place;
+    if (fails(file)) {
+        /* A part may have been written. */
+        int error = errno;
+        struct iovec half = {parts->iov_base, parts->iov_len / 2};
+        long written = place < 0 ? 0 : syscall(SYS_pwritev, file, &half, 1, place, place >> 32);
+        if (written > 0) tell_of("write", file, &half, 1, written, begin);
+        errno = error;
+        return -1;
+    }
     long written = place < 0 ? syscall(SYS_writev, file, parts, count)
                              : syscall(SYS_pwritev, file, parts, count, place, place >> 32);
     tell_of("write", file, parts, count, written, begin);
@@ -89,6 +121,10 @@ static int disk(const char *name, int file) {
     }
     struct timespec time = {millis / 1000, millis % 1000 * 1000000};
     while (nanosleep(&time, &time) < 0 && errno == EINTR) {}
+    if (fails(file)) {
+        tell_of("fail", file, 0, 0, 0, 0);
+        return -1;
+    }
     int (*next)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
     int result = next(file);
     tell_of("sync", file, 0, 0, result, 0);
@@ -98,6 +134,25 @@ static int disk(const char *name, int file) {
 int fdatasync(int file) { return disk("fdatasync", file); }
 int fsync(int file) { return disk("fsync", file); }
 "#;
+
+/// Failures of writes and syncs, as each process counts them.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// Seed of the random ones.
+    pub seed: u64,
+    /// How many of 1,000 fail at random.
+    pub permille: u32,
+    /// Number of successes before a series of failures, and its length.
+    pub first: u32,
+    pub count: u32,
+    /// Part of the name of the file that fails, or `*`: the data file or the record.
+    pub of: &'static str,
+}
+
+impl Faults {
+    /// No failures.
+    pub const NONE: Faults = Faults { seed: 0, permille: 0, first: 0, count: 0, of: "*" };
+}
 
 /// A disk whose syncs can be slowed or made to fail.
 pub struct SlowDisk {
@@ -140,9 +195,18 @@ impl SlowDisk {
         fs::rename(new, self.path("delay")).expect("a file");
     }
 
+    /// Lets writes and syncs of a store fail from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        let Faults { seed, permille, first, count, of } = faults;
+        let new = self.path("new");
+        fs::write(&new, format!("{seed} {permille} {first} {count} {of}")).expect("room");
+        fs::rename(new, self.path("faults")).expect("a file");
+    }
+
     /// Makes a program and its children use this disk.
     pub fn for_program(&self, command: &mut Command) {
         command.env("LD_PRELOAD", self.path("disk.so")).env("NISD_TEST_DISK", self.path("delay"));
+        command.env("NISD_TEST_FAULTS", self.path("faults"));
     }
 
     /// Like [`SlowDisk::for_program`], and appends a log of what happens to the files of a folder to `log`.

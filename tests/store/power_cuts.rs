@@ -1,26 +1,29 @@
 //! Power cuts at any moment after which the disk has lost any of the unsynced writes and any of the unsynced renames:
-//! the store holds the state after some commit, and not an earlier one than was reported.
+//! the store holds the state after some commit, and not an earlier one than was reported. Before them, any write and any
+//! sync may fail, alone, in series or at random; a failed sync may have dropped what it was to make durable.
 //!
 //! A process changes a store and records in a file what it commits and what was reported to it; all its disk operations are
 //! logged (`common/slow_disk.rs`) and replayed here. `POWER_CUTS=5` tests five times as many losses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::slow_disk::SlowDisk;
+use crate::common::slow_disk::{Faults, SlowDisk};
 use crate::common::{Random, from_environment, print_notice};
 use nisd::store::{
-    AccessMode, BootId, ChainIdentity, Options, Read, Store, StoreRebuild, SyncFile, Table, Write, WriteTxn,
+    AccessMode, BootId, ChainIdentity, Options, Read, Store, StoreError, StoreRebuild, SyncFile, Table, Write, WriteTxn,
 };
 use tempfile::TempDir;
 
 const OPTIONS: Options = Options { map_size: 64 << 20 };
 /// Unit that a disk writes atomically.
 const PAGE: usize = 4096;
+/// Openings and commits of a process whose disk fails.
+const ATTEMPTS: usize = 12;
 /// Maximum number of pages and names of a cut that are each lost alone and kept alone.
 const MAX_EACH: usize = 20;
 /// Set for a process that changes the store in this folder, and the part it performs.
@@ -72,7 +75,11 @@ impl Writer {
     }
 
     fn changed<'s>(&mut self, store: &'s Store) -> WriteTxn<'s> {
-        let mut batch = store.begin_write().expect("a batch");
+        self.try_change(store).expect("room")
+    }
+
+    fn try_change<'s>(&mut self, store: &'s Store) -> Result<WriteTxn<'s>, StoreError> {
+        let mut batch = store.begin_write()?;
         if self.random.below(2) == 0 {
             batch.collect_changes();
         }
@@ -81,10 +88,10 @@ impl Writer {
             let key = (self.random.below(60) as u32).to_be_bytes();
             let length = [10, 200, 1500, 9000][self.random.below(4)];
             let byte = self.random.next() as u8;
-            batch.put(table, &key, &vec![byte; length]).expect("room");
+            batch.put(table, &key, &vec![byte; length])?;
         }
         self.mark_possible(&batch);
-        batch
+        Ok(batch)
     }
 
     /// Commits in every possible way.
@@ -111,16 +118,74 @@ impl Writer {
 
     /// Performs the work of a helper process.
     fn sync_by_helper(&self, store: &Store) {
-        let files = store.helper_files().expect("a disk").expect("files");
+        self.try_sync_by_helper(store).expect("a disk");
+        self.mark_reported(0);
+    }
+
+    fn try_sync_by_helper(&self, store: &Store) -> Result<(), StoreError> {
+        let files = store.helper_files()?.expect("files");
         store.set_helper(true);
-        while !store.poll_sync().expect("a disk") {
+        let synced = loop {
+            match store.poll_sync() {
+                Ok(false) => {}
+                ended => break ended.map(drop),
+            }
             while let Some(file) = store.next_sync() {
                 let file = &files[usize::from(file == SyncFile::Record)];
                 store.on_synced(file.sync_data());
             }
-        }
+        };
         store.set_helper(false);
-        self.mark_reported(0);
+        synced
+    }
+
+    /// Records that a state was shown: a power cut cannot lead to an earlier one.
+    fn mark_shown(&self, state: u64) {
+        self.mark(format!("shown {state}"));
+    }
+
+    /// Opens the store as a node does: what it holds is shown once it is durable.
+    fn open_failing(&self) -> Result<Store, StoreError> {
+        let store = Store::open(&self.folder, &identity(), OPTIONS)?;
+        let found = digest(&store.snapshot()?);
+        self.mark(format!("found {found}"));
+        store.sync()?;
+        self.mark_shown(found);
+        Ok(store)
+    }
+
+    /// Makes the last commit durable and shows it, then commits another one in any way.
+    fn commit_failing(&mut self, store: &Store) -> Result<(), StoreError> {
+        let before = digest(&store.snapshot()?);
+        if self.random.coin() {
+            match self.random.coin() {
+                true => store.sync()?,
+                false => self.try_sync_by_helper(store)?,
+            }
+            self.mark_shown(before);
+        }
+        let batch = self.try_change(store)?;
+        if self.random.coin() {
+            batch.commit()?;
+            self.mark_shown(digest(&store.snapshot()?));
+        } else {
+            batch.commit_deferred_sync()?;
+            self.mark_shown(before);
+        }
+        Ok(())
+    }
+
+    /// Commits on a disk that fails. A store that can be used no longer is opened anew, like a node that ends and is
+    /// started again.
+    fn failing_run(&mut self) {
+        let mut open = None;
+        for _ in 0..ATTEMPTS {
+            let Some(store) = open.take().or_else(|| self.open_failing().ok()) else { continue };
+            let _ = self.commit_failing(&store);
+            open = Some(store).filter(|store| store.failure().is_none());
+        }
+        // As after a kill.
+        std::mem::forget(open);
     }
 
     /// A store from its creation on; the process ends during a commit that is not durable.
@@ -170,6 +235,7 @@ fn writer() {
         Ok("life") => writer.first_run(),
         Ok("life again") => writer.second_run(),
         Ok("going back") => writer.recovery(),
+        Ok("failing life") => writer.failing_run(),
         _ => writer.replacement(),
     }
 }
@@ -190,6 +256,19 @@ impl Recorded {
 
     fn store(&self) -> PathBuf {
         self.folder.path().join("store")
+    }
+
+    /// Lets a process change the store on a disk that fails, after a first life on one that does not, and cuts the power
+    /// at each of its steps.
+    fn replay_failures(&self, disk: &SlowDisk, faults: Faults) {
+        let from = self.steps().len();
+        disk.set_faults(faults);
+        self.run(disk, "failing life");
+        disk.set_faults(Faults::NONE);
+        // The next process finds what was shown, without a power cut too.
+        self.run(disk, "failing life");
+        print_notice(&format!("{faults:?}"));
+        replay(Disk::default(), self, from);
     }
 
     fn run(&self, disk: &SlowDisk, part: &str) {
@@ -232,13 +311,14 @@ impl Recorded {
                     });
                 }
                 "sync" => steps.push(Step::Sync(path)),
+                "fail" => steps.push(Step::FailedSync(path)),
                 "from" => from = Some(path),
                 "to" => steps.push(Step::Rename(from.take().expect("a name"), path)),
                 other => panic!("{other}"),
             }
         }
         // LMDB's lock file is rebuilt after a system restart.
-        steps.retain(|step| !matches!(step, Step::Write(path, ..) | Step::Sync(path) | Step::Rename(path, _) if path.ends_with("lock.mdb")));
+        steps.retain(|step| !matches!(step, Step::Write(path, ..) | Step::Sync(path) | Step::FailedSync(path) | Step::Rename(path, _) if path.ends_with("lock.mdb")));
         steps
     }
 }
@@ -246,6 +326,7 @@ impl Recorded {
 enum Step {
     Write(PathBuf, usize, Vec<u8>),
     Sync(PathBuf),
+    FailedSync(PathBuf),
     Rename(PathBuf, PathBuf),
     Mark(String),
 }
@@ -254,7 +335,16 @@ enum Step {
 #[derive(Clone, Default)]
 struct Content {
     durable: Vec<u8>,
+    /// Those that a failed sync may have dropped. Only writing their pages again makes them durable.
+    doubtful: Vec<(usize, Vec<u8>)>,
     pending: Vec<(usize, Vec<u8>)>,
+}
+
+impl Content {
+    /// Returns what is not certainly on the disk, in the order of the writes.
+    fn unsynced(&self) -> impl Iterator<Item = &(usize, Vec<u8>)> {
+        self.doubtful.iter().chain(&self.pending)
+    }
 }
 
 /// A renamed file, with its previous name.
@@ -285,7 +375,7 @@ impl Disk {
         let mut disk = Disk::default();
         for entry in fs::read_dir(folder).expect("a folder").flatten().filter(|entry| entry.path().is_file()) {
             disk.names.insert(entry.path(), disk.files.len());
-            disk.files.push(Content { durable: fs::read(entry.path()).expect("a file"), pending: Vec::new() });
+            disk.files.push(Content { durable: fs::read(entry.path()).expect("a file"), ..Content::default() });
         }
         disk.durable_names.clone_from(&disk.names);
         disk
@@ -309,9 +399,10 @@ impl Disk {
             }
             Step::Sync(path) => match self.names.get(&path) {
                 Some(file) => {
-                    let content = &mut self.files[*file];
-                    let pending = std::mem::take(&mut content.pending);
-                    pending.iter().for_each(|piece| put(&mut content.durable, piece));
+                    let Content { durable, doubtful, pending } = &mut self.files[*file];
+                    let written: BTreeSet<usize> = pending.iter().map(|(place, _)| place / PAGE).collect();
+                    let again = doubtful.extract_if(.., |(place, _)| written.contains(&(*place / PAGE)));
+                    again.chain(pending.drain(..)).for_each(|piece| put(durable, &piece));
                 }
                 // A folder.
                 None => {
@@ -323,6 +414,12 @@ impl Disk {
                     done.iter().for_each(|naming| apply_rename(&mut self.durable_names, naming));
                 }
             },
+            Step::FailedSync(path) => {
+                if let Some(file) = self.names.get(&path) {
+                    let Content { doubtful, pending, .. } = &mut self.files[*file];
+                    doubtful.append(pending);
+                }
+            }
             Step::Rename(from, to) => {
                 let naming = PendingRename { file: self.names[&from], from: Some(from), to };
                 apply_rename(&mut self.names, &naming);
@@ -330,6 +427,19 @@ impl Disk {
             }
             Step::Mark(text) => match text.split_once(' ').expect("a mark") {
                 ("may", digest) => self.states.push(digest.parse().expect("a number")),
+                ("found", digest) => {
+                    let digest = digest.parse().expect("a number");
+                    assert!(
+                        self.states[self.reported..].contains(&digest),
+                        "a process finds a state before a shown one"
+                    );
+                    self.states.push(digest);
+                }
+                ("shown", digest) => {
+                    let digest: u64 = digest.parse().expect("a number");
+                    let shown = self.states.iter().rposition(|state| *state == digest).expect("a state");
+                    self.reported = self.reported.max(shown);
+                }
                 (_, before) => {
                     let before: usize = before.parse().expect("a number");
                     self.reported = self.reported.max(self.states.len() - 1 - before);
@@ -346,7 +456,7 @@ impl Disk {
             return;
         }
         let names = self.pending_names.len();
-        let count = names + self.files.iter().map(|file| file.pending.len()).sum::<usize>();
+        let count = names + self.files.iter().map(|file| file.unsynced().count()).sum::<usize>();
         let mut kept = vec![vec![true; count]];
         if count > 0 {
             kept.push(vec![false; count]);
@@ -393,7 +503,7 @@ impl Disk {
         let mut contents: Vec<Vec<u8>> = Vec::new();
         for file in &self.files {
             let mut content = file.durable.clone();
-            file.pending.iter().filter(|_| kept.next() == Some(true)).for_each(|piece| put(&mut content, piece));
+            file.unsynced().filter(|_| kept.next() == Some(true)).for_each(|piece| put(&mut content, piece));
             contents.push(content);
         }
         for (path, file) in names {
@@ -488,4 +598,35 @@ fn a_power_cut_during_a_store_replacement_leaves_the_old_or_the_new_store() {
     let before = recorded.steps().len();
     recorded.run(&disk, "replacement");
     replay(Disk::default(), &recorded, before);
+}
+
+/// Returns a store after its first life.
+fn lived(disk: &SlowDisk) -> Recorded {
+    let recorded = Recorded::new();
+    recorded.run(disk, "life");
+    recorded
+}
+
+#[test]
+fn random_failures_of_writes_and_syncs_lose_no_shown_state() {
+    let Some(disk) = SlowDisk::new() else { return };
+    for seed in 1..=4 * from_environment("POWER_CUTS").unwrap_or(1) as u64 {
+        lived(&disk).replay_failures(&disk, Faults { seed, permille: 300, ..Faults::NONE });
+    }
+}
+
+#[test]
+fn a_series_of_failures_of_writes_and_syncs_loses_no_shown_state() {
+    let Some(disk) = SlowDisk::new() else { return };
+    for (first, count) in [(3, 1), (5, 2), (8, 1), (11, 3), (14, 1), (20, 4)] {
+        lived(&disk).replay_failures(&disk, Faults { first, count, ..Faults::NONE });
+    }
+}
+
+#[test]
+fn records_that_fail_again_and_again_while_the_data_is_synced_lose_no_shown_state() {
+    let Some(disk) = SlowDisk::new() else { return };
+    for count in 1..=5 {
+        lived(&disk).replay_failures(&disk, Faults { first: 6, count, of: "settled", ..Faults::NONE });
+    }
 }
