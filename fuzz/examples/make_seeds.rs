@@ -27,7 +27,6 @@ use nisd_fuzz::announcements::Action;
 use nisd_fuzz::connections::{Step, first_byte};
 use nisd_fuzz::entities::selector;
 use nisd_fuzz::pieces::with_sizes;
-use nisd_fuzz::sockjs_sessions::Action as Act;
 use nisd_fuzz::stomp::SEPARATOR;
 use nisd_fuzz::{chain_part, configuration, interface, peer_wire, tiny};
 use serde_json::Value;
@@ -180,61 +179,9 @@ fn sockjs() {
         ("several", r#"["a\u2028", "\ud83d\ude00", ""]"#),
         ("lax", "['a', b]"),
         ("broken", r#"["CONNECT\n\n\u0000"#),
-        ("form", "x=1&d=%5B%22a+b%22%5D"),
-        ("callback", "c=_jp.abcdef"),
     ] {
         seeds.add(name, text.as_bytes());
     }
-    let seeds = Seeds::of("sockjs_sessions");
-    let record = |deed: Act, connection: u8, session: u8, rest: &str| {
-        let place = Act::ALL.iter().position(|other| *other == deed).expect("a deed") as u8;
-        [&[place | connection << 4 | session << 6], rest.as_bytes()].concat()
-    };
-    let subscribe = "SUBSCRIBE\nid:s\ndestination:/blocks*\n\n\0";
-    for (name, fetch) in [
-        ("xhr", Act::Xhr),
-        ("xhr-streaming", Act::XhrStreaming),
-        ("eventsource", Act::EventSource),
-        ("htmlfile", Act::HtmlFile),
-        ("jsonp", Act::Jsonp),
-    ] {
-        let records = [
-            record(fetch, 0, 1, ""),
-            record(fetch, 0, 1, ""),
-            record(fetch, 1, 1, ""),
-            record(Act::SendStrings, 2, 1, "CONNECT\naccept-version:1.1\n\n\0"),
-            record(Act::SendStrings, 2, 1, subscribe),
-            record(Act::Block, 0, 0, ""),
-            record(Act::Wait, 0, 0, "\u{1a}"),
-            record(fetch, 0, 1, ""),
-            record(Act::JsonpSend, 2, 1, r#"["DISCONNECT\n\n\u0000"]"#),
-            record(fetch, 3, 1, ""),
-            record(fetch, 3, 1, ""),
-            record(Act::Disconnect, 0, 1, ""),
-        ];
-        seeds.add(name, &records.join(&SEPARATOR));
-    }
-    let socket = [
-        record(Act::Websocket, 0, 2, ""),
-        record(Act::Websocket, 0, 2, r#"["SUBSCRIBE\nid:s\ndestination:/blocks*\n\n\u0000", "CONNECT\n\n\u0000"]"#),
-        record(Act::Block, 0, 0, ""),
-        record(Act::Wait, 0, 0, "\u{1a}"),
-        record(Act::Websocket, 1, 2, ""),
-        record(Act::Websocket, 1, 2, "{}"),
-        record(Act::Websocket, 2, 2, ""),
-        record(Act::Binary, 2, 2, "x"),
-    ];
-    seeds.add("websocket", &socket.join(&SEPARATOR));
-    let query = "SEND\ndestination:/w/api/account/get\n\n{'account':'TATKYDM665JL57UGFU4G7OWQPA2J2WNXOYO7WOLU'}\0";
-    let busy = [
-        record(Act::XhrStreaming, 0, 3, ""),
-        record(Act::SendStrings, 1, 3, "SUBSCRIBE\nid:s\ndestination:/account/*\n\n\0"),
-        record(Act::SendStrings, 1, 3, &query.repeat(40)),
-        record(Act::SendStrings, 2, 3, &query.repeat(40)),
-        record(Act::Disconnect, 1, 0, ""),
-        record(Act::Wait, 0, 0, "\u{6}"),
-    ];
-    seeds.add("busy", &busy.join(&SEPARATOR));
 }
 
 fn peers() {

@@ -29,7 +29,6 @@ pub mod peer_wire;
 pub mod pieces;
 pub mod response;
 pub mod sockjs_payload;
-pub mod sockjs_sessions;
 pub mod stomp;
 pub mod store_files;
 pub mod stored_values;
@@ -40,7 +39,7 @@ pub mod websocket;
 pub type Check = fn(&[u8]) -> usize;
 
 /// All targets by name.
-pub const TARGETS: [(&str, Check); 25] = [
+pub const TARGETS: [(&str, Check); 24] = [
     ("http_request", http_request::check),
     ("websocket", websocket::check),
     ("stomp", stomp::check),
@@ -61,7 +60,6 @@ pub const TARGETS: [(&str, Check); 25] = [
     ("announcements", announcements::check),
     ("lists", lists::check),
     ("sockjs_payload", sockjs_payload::check),
-    ("sockjs_sessions", sockjs_sessions::check),
     ("peer_machine", peer_machine::check),
     ("peer_wire", peer_wire::check),
     ("offline_files", offline_files::check),

@@ -245,7 +245,7 @@ impl Conversation {
     }
 
     fn disconnect(&mut self, socket: ConnectionId) {
-        self.broker.on_disconnect(socket, self.now, &mut self.client);
+        self.broker.on_disconnect(socket, self.now);
         self.client.open.remove(&socket);
         self.client.closed.remove(&socket);
         self.progress.remove(&socket);

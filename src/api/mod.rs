@@ -344,7 +344,9 @@ fn begin(
         context.response.response.shared_body = Some(body);
         return Ok(None);
     }
-    match context.body_parser() {
+    // The addresses of a stream are read by the stream itself.
+    let parser = context.body_parser().filter(|_| route.body_limit != BodyLimit::Addresses);
+    match parser {
         Some(parser) => context.run_stream(Box::new(parser)).map(|()| None),
         None => (route.handler)(context).map(|()| key),
     }

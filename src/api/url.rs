@@ -107,7 +107,7 @@ fn escapes_root(path: &str) -> bool {
 }
 
 /// Decodes a percent-encoded text; `None` if an escape lacks its two digits.
-pub fn percent_decode(text: &str, plus_is_blank: bool) -> Option<Vec<u8>> {
+fn percent_decode(text: &str, plus_is_blank: bool) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -176,7 +176,7 @@ pub fn verify(public: &PublicKey, data: &[u8], signature: &Signature) -> Result<
 ///
 /// Decoding a key is a noticeable part of a verification, and a few signers make up most of a chain. The cache is a
 /// table in which each key has one possible slot. A new key replaces the one in its slot. The table grows from
-/// [`MIN_SLOTS`] to [`MAX_SLOTS`] slots with the keys in it, so that a verifier of a few signatures is small.
+/// `MIN_SLOTS` to `MAX_SLOTS` slots with the keys in it, so that a verifier of a few signatures is small.
 #[derive(Debug)]
 #[debug("Verifier(capacity {})", decoded.len())]
 pub struct Verifier {

@@ -54,8 +54,7 @@ impl Mempool {
     /// a copy with a wrong signature does not keep the valid transaction out. Completes a pending rebuild first.
     pub fn add(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult {
         self.finish_rebuild(confirmed)?;
-        let root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
-        let mut root = self.content.drop_strangers(root, confirmed)?;
+        let mut root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
         require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;
         if !self.content.has_room_for(&root, confirmed)? {
             // A copy with another signature has the same hash: it must not tell what became of the transaction.
@@ -111,7 +110,8 @@ pub(super) fn check_signatures(
 }
 
 impl MempoolContent {
-    /// Validates a transaction with valid signatures by all rules on the overlay state, applies it there and stores it.
+    /// Validates a transaction with valid signatures by all rules on the overlay state, applies it there and stores it
+    /// without attached cosignatures that do not count.
     /// A cosignature is stored in its multisig transaction, but reported separately as accepted. A second one of the same
     /// signer is valid, and nothing else happens with it.
     pub(super) fn insert(
@@ -120,8 +120,13 @@ impl MempoolContent {
         confirmed: &ChainSnapshot<'_>,
         newly_accepted: &mut VecDeque<Rc<Transaction>>,
     ) -> RuleResult {
+        let announced = Rc::clone(&root.transaction);
+        let mut effects = self.validate(&announced, confirmed)?;
+        let root = self.drop_strangers(root, confirmed)?;
         let transaction = Rc::clone(&root.transaction);
-        let effects = self.validate(&transaction, confirmed)?;
+        if !Rc::ptr_eq(&announced, &transaction) {
+            effects = self.validate(&transaction, confirmed)?;
+        }
         require(!self.contains(&root.hashes), ValidationResult::Neutral)?;
         let number = match &transaction.body {
             Body::Cosignature(body) => {

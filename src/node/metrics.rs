@@ -180,7 +180,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
         Metric("nisd_event_streams", "", |s| s.node.events.streams().into(),
             "Open streams of `/events`.", "Each also counts as a connection."),
         Metric("nisd_websocket_sessions", "", |s| s.node.broker.usage().sessions.into(),
-            "Open sessions of the websocket port, SockJS without a websocket included.", ""),
+            "Open sessions of the websocket port.", ""),
         Metric("nisd_websocket_session_bytes", "bytes", |s| s.node.broker.usage().session_bytes.into(),
             "Estimated memory of the sessions.", "At most 64 MiB."),
         Metric("nisd_websocket_waiting_bytes", "bytes", |s| s.node.broker.usage().message_bytes.into(),
@@ -191,7 +191,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Messages to subscribers.", ""),
         Metric("nisd_websocket_sessions_dropped_total", "", |s| {
                 let counts = &s.net.counters;
-                (counts.dropped_websockets + counts.silent_websockets + s.node.broker.counts().dropped).into()
+                (counts.dropped_websockets + counts.silent_websockets).into()
             },
             "Sessions whose clients did not receive their messages or were gone.", ""),
     ]),

@@ -364,7 +364,7 @@ impl Service for Node<'_> {
 
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
         let limit = match listener {
-            WEBSOCKET => websocket_api::http::body_limit(path),
+            WEBSOCKET => websocket_api::http::BODY_BYTES,
             // Requests for metrics have no body.
             METRICS => 0,
             _ => self.api.body_limit(method, path),

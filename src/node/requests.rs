@@ -32,15 +32,14 @@ impl Node<'_> {
         let listener = exchange.client.listener;
         match listener {
             HTTP if self.serve_explorer(&mut exchange, effects) => Progress::Done,
-            WEBSOCKET => self.answer_websocket(exchange, now, effects),
+            WEBSOCKET => {
+                exchange.response.route_id = WEBSOCKET_ROUTE_ID;
+                let (time, entropy) = (self.time(now), self.next_entropy());
+                self.broker.request(exchange, time, entropy);
+                Progress::Done
+            }
             _ => self.answer_http(exchange, now, effects),
         }
-    }
-
-    fn answer_websocket(&mut self, exchange: Exchange<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
-        exchange.response.route_id = WEBSOCKET_ROUTE_ID;
-        let (present, entropy) = (self.peer_now(now), self.next_entropy());
-        self.broker.request(exchange, present, entropy, effects)
     }
 
     /// Serves the explorer page or one of its assets. Returns whether the request was for the explorer.
@@ -208,7 +207,7 @@ impl Node<'_> {
         self.events.remove(connection);
         self.resume_due(effects);
         self.peers.iter_mut().for_each(|peers| peers.forget_client(connection));
-        self.broker.on_disconnect(connection, now.monotonic, effects);
+        self.broker.on_disconnect(connection, now.monotonic);
     }
 
     /// Returns a number that clients cannot easily predict; it only keeps them from using an answer twice.

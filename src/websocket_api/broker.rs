@@ -68,29 +68,17 @@ impl Broker {
 
     /// Opens a session on a new websocket. Closes the websocket with 1013 if no session is available.
     pub fn open_websocket(&mut self, socket: ConnectionId, client: &Client, now: Duration, effects: &mut dyn Effects) {
-        self.on_disconnect(socket, now, effects);
+        self.on_disconnect(socket, now);
         let name = self.upgrading.take().filter(|(upgraded, _)| *upgraded == socket).and_then(|(_, name)| name);
-        let sockjs = name.as_ref().map(|_| sockjs::Transport::Websocket);
-        let transport = SessionTransport::new(sockjs, Some(socket), now);
-        if self.open(transport, name.as_deref(), client, effects).is_none() {
+        let transport = SessionTransport::new(socket, name.is_some(), now);
+        let opened = self.table.open(transport, name.as_deref(), client, effects);
+        self.forget_removed();
+        if opened.is_none() {
             effects.close(socket, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1);
         } else if name.is_some() {
             // A closed websocket is reported later.
             let _ = effects.send(socket, Message::of(sockjs::OPEN));
         }
-    }
-
-    /// Opens a session, if the limits allow it.
-    pub(super) fn open(
-        &mut self,
-        transport: SessionTransport,
-        name: Option<&str>,
-        client: &Client,
-        effects: &mut dyn Effects,
-    ) -> Option<SessionId> {
-        let id = self.table.open(transport, name, client, effects);
-        self.forget_removed();
-        id
     }
 
     /// Discards the queries of sessions that were removed.
@@ -110,7 +98,7 @@ impl Broker {
         self.table.now = now;
         let Some(id) = self.table.session_of(socket) else { return Progress::Done };
         let Some(session) = self.table.session(id) else { return Progress::Done };
-        if session.transport.is_raw() {
+        if !session.transport.is_sockjs {
             if message.is_empty() {
                 return Progress::Done;
             }
@@ -121,7 +109,7 @@ impl Broker {
             self.table.close(id, (CANNOT_ACCEPT, "Binary messages not supported"), true, effects);
             return Progress::Done;
         }
-        effects.charge(socket, payload_units(message));
+        effects.charge(socket, u32::try_from(message.len() / PAYLOAD_BYTES_PER_UNIT).unwrap_or(u32::MAX));
         match sockjs::read_message(message) {
             Ok(stream) => {
                 self.feed(id, &stream);
@@ -135,7 +123,7 @@ impl Broker {
     }
 
     /// Feeds received bytes into a session's decoder.
-    pub(super) fn feed(&mut self, id: SessionId, stream: &[u8]) {
+    fn feed(&mut self, id: SessionId, stream: &[u8]) {
         let Some(session) = self.table.session_mut(id) else { return };
         session.decoder.feed(stream);
         if session.silent_since.take().is_some() {
@@ -151,18 +139,16 @@ impl Broker {
     }
 
     /// Handles a closed connection, whichever side closed it. Unknown connections are ignored.
-    pub fn on_disconnect(&mut self, connection: ConnectionId, now: Duration, effects: &mut dyn Effects) {
+    pub fn on_disconnect(&mut self, connection: ConnectionId, now: Duration) {
         self.table.now.monotonic = now;
-        self.table.on_disconnect(connection, effects);
+        self.table.on_disconnect(connection);
         self.forget_removed();
     }
 
-    /// Runs the due timers: closes sessions that have not sent a first message in time, removes sessions from which
-    /// nobody fetches, and sends heartbeats.
+    /// Runs the due timers: closes sessions that have not sent a first message in time, and sends heartbeats.
     pub fn on_timer(&mut self, now: Duration, effects: &mut dyn Effects) {
         self.table.now.monotonic = now;
         self.table.on_timer(effects);
-        self.forget_removed();
         self.queries.on_timer(now);
     }
 
@@ -238,9 +224,4 @@ impl Broker {
     pub fn counts(&self) -> Counts {
         self.table.counts
     }
-}
-
-/// Work units for parsing a SockJS message.
-pub(super) fn payload_units(message: &[u8]) -> u32 {
-    u32::try_from(message.len() / PAYLOAD_BYTES_PER_UNIT).unwrap_or(u32::MAX)
 }

@@ -38,7 +38,7 @@ impl Broker {
     pub(super) fn handle_frames(&mut self, id: SessionId, effects: &mut dyn Effects) -> Progress {
         let Some(session) = self.table.session_mut(id) else { return Progress::Done };
         session.is_suspended = false;
-        let connection = session.transport.reading_connection();
+        let socket = session.transport.socket;
         let mut decoder = std::mem::take(&mut session.decoder);
         let mut context = FrameContext { session: id, effects, units: 1 };
         let progress = loop {
@@ -58,7 +58,7 @@ impl Broker {
             }
         };
         let FrameContext { effects, units, .. } = context;
-        connection.into_iter().for_each(|connection| effects.charge(connection, units));
+        effects.charge(socket, units);
         if let Some(session) = self.table.session_mut(id) {
             session.decoder = decoder;
             self.table.update_decoder_usage(id, effects);

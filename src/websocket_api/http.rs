@@ -1,17 +1,12 @@
-//! HTTP requests on the port of the websocket API: documents, the websocket upgrade, and sessions without a websocket,
-//! whose clients fetch and send by requests.
+//! HTTP requests on the port of the websocket API: documents and the websocket upgrade.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::broker::{Broker, payload_units};
-use super::session::{CloseReason, GO_AWAY, SessionTransport};
-use super::session_table::TOO_MANY_SESSIONS;
-use super::sockjs::{self, MAX_BYTES, MAX_FORM_BYTES, Transport, Wrapper, callback};
+use super::broker::Broker;
 use crate::model::Timestamp;
 use crate::net::http::{Request, Response};
-use crate::net::service::{Effects, Exchange, Progress};
+use crate::net::service::Exchange;
 use crate::net::websocket::{handshake, negotiate_subprotocol};
-use crate::peer::io::Now;
 
 /// Prefix of all paths.
 const BASE: &str = "/w/messages";
@@ -36,17 +31,8 @@ pub const SUBPROTOCOLS: [&str; 3] = ["v10.stomp", "v11.stomp", "v12.stomp"];
 
 /// Maximum length of a session name, in bytes; clients generate 8.
 const MAX_SESSION_NAME_BYTES: usize = 128;
-/// Limit for bodies that are ignored, in bytes.
-const IGNORED_BODY_BYTES: usize = 8 * 1024;
-
-/// A request for a session, parsed from the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionRequest<'a> {
-    /// The client's name for the session.
-    pub session: &'a str,
-    /// The requested transport.
-    pub transport: Transport,
-}
+/// Limit for the bodies of requests, which are ignored, in bytes.
+pub const BODY_BYTES: usize = 8 * 1024;
 
 /// A request and its response in progress.
 struct RequestHandler<'r, 'a> {
@@ -55,9 +41,9 @@ struct RequestHandler<'r, 'a> {
     time: Timestamp,
 }
 
-/// Answers a request, unless it is one for a session, which is returned. If the response is a websocket upgrade, the
-/// session is that of a SockJS websocket. `time` is network time; `entropy` is a fresh random number, used only by `/info`.
-pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) -> Option<SessionRequest<'a>> {
+/// Answers a request. If the response is an upgrade to a websocket of SockJS, returns the client's name for its session.
+/// `time` is network time; `entropy` is a fresh random number, used only by `/info`.
+pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) -> Option<&'a str> {
     let Exchange { request, response, is_rate_limited, .. } = exchange;
     let mut handler = RequestHandler { request, response, time };
     if *is_rate_limited {
@@ -70,61 +56,34 @@ pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) ->
     handler.route(entropy)
 }
 
-/// Returns the limit for the body of a request, in bytes.
-pub fn body_limit(path: &str) -> usize {
-    match parse_session_path(path).map(|request| request.transport) {
-        Some(Transport::XhrSend) => MAX_BYTES,
-        Some(Transport::JsonpSend) => MAX_FORM_BYTES,
-        _ => IGNORED_BODY_BYTES,
-    }
-}
-
-/// Parses the path of a session, `/w/messages/<server>/<session>/<transport>`.
-pub fn parse_session_path(path: &str) -> Option<SessionRequest<'_>> {
-    let path = path.strip_suffix('/').unwrap_or(path);
-    let mut segments = path.strip_prefix(BASE)?.strip_prefix('/')?.split('/');
+/// Returns the session in the path of a SockJS websocket, `<server>/<session>/websocket`.
+fn session_name(below: &str) -> Option<&str> {
+    let mut segments = below.split('/');
     let (server, session) = (segments.next()?, segments.next()?);
-    let transport = Transport::from_name(segments.next()?)?;
     let is_id = |id: &str| !id.trim().is_empty() && !id.contains('.') && id.len() <= MAX_SESSION_NAME_BYTES;
-    (segments.next().is_none() && is_id(server) && is_id(session)).then_some(SessionRequest { session, transport })
+    let is_websocket = segments.next() == Some("websocket") && segments.next().is_none();
+    (is_websocket && is_id(server) && is_id(session)).then_some(session)
 }
 
 impl<'a> RequestHandler<'_, 'a> {
-    fn route(&mut self, entropy: i32) -> Option<SessionRequest<'a>> {
+    fn route(&mut self, entropy: i32) -> Option<&'a str> {
         let request: &'a Request<'a> = self.request;
         // A trailing slash is tolerated after any path.
         let path = request.path.strip_suffix('/').unwrap_or(request.path);
-        let below = match path.strip_prefix(BASE) {
-            Some("") => {
-                self.respond(TEXT, None, "Welcome to SockJS!\n");
-                return None;
-            }
-            Some(below) => below.strip_prefix('/'),
-            None => None,
+        let Some(below) = path.strip_prefix(BASE).filter(|below| below.is_empty() || below.starts_with('/')) else {
+            self.json_error(404, "Not Found");
+            return None;
         };
-        match below {
-            None => self.json_error(404, "Not Found"),
+        match below.strip_prefix('/') {
+            None => self.respond(TEXT, None, "Welcome to SockJS!\n"),
             Some(_) if self.is_preflight() => {}
             Some("info") => self.info(entropy),
-            Some("websocket") if request.method == "GET" => _ = self.upgrade(),
-            Some("websocket") => self.method_not_allowed("GET"),
+            Some("websocket") => _ = self.upgrade(),
             Some(below) if is_iframe(below) => self.iframe(),
-            Some(_) => match parse_session_path(path) {
-                Some(request) => return self.session(request),
+            Some(below) => match session_name(below) {
+                Some(session) => return self.upgrade().then_some(session),
                 None => self.response.status = 404,
             },
-        }
-        None
-    }
-
-    fn session(&mut self, request: SessionRequest<'a>) -> Option<SessionRequest<'a>> {
-        let allow = request.transport.allow();
-        if self.request.method == "OPTIONS" && allow.ends_with("OPTIONS") {
-            self.options();
-        } else if Some(self.request.method) != allow.split(',').next() {
-            self.method_not_allowed(allow);
-        } else if request.transport != Transport::Websocket || self.upgrade() {
-            return Some(request);
         }
         None
     }
@@ -164,6 +123,10 @@ impl<'a> RequestHandler<'_, 'a> {
 
     /// Upgrades to a websocket, if the request is a valid handshake. Returns whether it is.
     fn upgrade(&mut self) -> bool {
+        if self.request.method != "GET" {
+            self.method_not_allowed("GET");
+            return false;
+        }
         if !handshake(self.request, self.response) {
             return false;
         }
@@ -222,156 +185,13 @@ fn is_iframe(below: &str) -> bool {
 }
 
 impl Broker {
-    /// Answers a request on the port, or starts to. `entropy` is a fresh random number.
-    pub fn request(
-        &mut self,
-        mut exchange: Exchange<'_>,
-        now: Now,
-        entropy: i32,
-        effects: &mut dyn Effects,
-    ) -> Progress {
-        self.table.now = now;
-        let request = match parse_session_path(exchange.request.path) {
-            Some(request) if exchange.is_resumed => Some(request),
-            _ => answer(&mut exchange, now.network, entropy),
-        };
+    /// Answers a request on the port. `entropy` is a fresh random number.
+    pub fn request(&mut self, mut exchange: Exchange<'_>, time: Timestamp, entropy: i32) {
+        let session = answer(&mut exchange, time, entropy);
         if exchange.response.upgrade.is_some() {
-            self.upgrading = Some((exchange.connection, request.map(|request| request.session.to_owned())));
-            return Progress::Done;
-        }
-        let Some(SessionRequest { session, transport }) = request else { return Progress::Done };
-        match transport {
-            Transport::Websocket | Transport::XhrSend | Transport::JsonpSend => {
-                self.send(session, transport, exchange, effects)
-            }
-            _ => self.receive(session, transport, exchange, effects),
+            self.upgrading = Some((exchange.connection, session.map(str::to_owned)));
         }
     }
-
-    /// Writes the queued frames of a session into a response. A new request is attached to the session first, which is
-    /// opened if it does not exist.
-    fn receive(
-        &mut self,
-        name: &str,
-        transport: Transport,
-        exchange: Exchange<'_>,
-        effects: &mut dyn Effects,
-    ) -> Progress {
-        let Exchange { connection, client, request, response, is_resumed, .. } = exchange;
-        let callback = match callback(request.query) {
-            _ if !transport.has_callback() => String::new(),
-            Some(callback) => callback,
-            None => return reject_request(response, 500, "\"callback\" parameter required"),
-        };
-        let wrapper = Wrapper { transport, callback: &callback };
-        if !is_resumed {
-            let known = self.table.find_by_name(name);
-            let opened_by = known.and_then(|id| self.table.polled(id)?.sockjs);
-            if opened_by.is_some_and(|other| !transport.is_compatible_with(other)) {
-                response.status = 404;
-                return Progress::Done;
-            }
-            let id = known.or_else(|| {
-                let transport = SessionTransport::new(Some(transport), None, self.table.now.monotonic);
-                self.open(transport, Some(name), &client, effects)
-            });
-            response.header("Content-Type", transport.content_type());
-            response.header("Cache-Control", NO_CACHE);
-            response.is_streaming = transport.is_streaming();
-            wrapper.begin(&mut response.body);
-            let queue = id.and_then(|id| self.table.polled(id));
-            match queue.map_or(Err(TOO_MANY_SESSIONS), |queue| queue.attach(connection)) {
-                Ok(deferred_cost) => effects.charge(connection, deferred_cost),
-                Err(rejection) => return close_response(&wrapper, rejection, response),
-            }
-            self.table.attach(connection, id);
-            id.into_iter().for_each(|id| self.table.record_message(id));
-        }
-        let now = self.table.now.monotonic;
-        let id = self.table.session_of(connection);
-        let Some((id, queue)) = id.and_then(|id| Some((id, self.table.polled(id)?))) else {
-            // The session was removed in the meantime.
-            return close_response(&wrapper, GO_AWAY, response);
-        };
-        let progress = queue.write_pending(&wrapper, now, &mut response.body);
-        if progress == Progress::Done {
-            self.table.attach(connection, None);
-        }
-        self.table.on_fetched(id, effects);
-        progress
-    }
-
-    /// Handles a request that sends to a session.
-    fn send(
-        &mut self,
-        name: &str,
-        transport: Transport,
-        exchange: Exchange<'_>,
-        effects: &mut dyn Effects,
-    ) -> Progress {
-        let Exchange { connection, request, response, .. } = exchange;
-        let Some(id) = self.table.find_by_name(name) else {
-            response.status = 404;
-            return Progress::Done;
-        };
-        if self.table.session(id).is_none() {
-            // The session has ended; its client is informed when it fetches.
-            self.table.attach(connection, None);
-            let now = self.table.now.monotonic;
-            self.table.polled(id).into_iter().for_each(|queue| _ = queue.on_disconnect(connection, now));
-            return reject_request(response, 500, "");
-        }
-        let is_new = self.table.session_of(connection).is_none();
-        let is_sender = self.table.polled(id).is_some_and(|queue| queue.sender == Some(connection));
-        if !is_sender {
-            let stream = match transport {
-                Transport::JsonpSend => sockjs::read_form(request.body, request.header("Content-Type")),
-                _ => sockjs::read_message(request.body),
-            };
-            if is_new {
-                effects.charge(connection, payload_units(request.body));
-            }
-            let stream = match stream {
-                Ok(stream) => stream,
-                Err(error) => return reject_request(response, 500, &error.to_string()),
-            };
-            let Some(polled) = self.table.polled(id) else { return reject_request(response, 500, "") };
-            let Ok(is_turn) = polled.begin_sending(connection) else { return reject_request(response, 503, "") };
-            self.table.attach(connection, Some(id));
-            if !is_turn {
-                return Progress::Suspended;
-            }
-            self.feed(id, &stream);
-        }
-        let progress = self.handle_frames(id, effects);
-        if progress == Progress::Done {
-            self.table.attach(connection, None);
-            let next = self.table.polled(id).and_then(SessionTransport::end_sending);
-            next.into_iter().for_each(|next| effects.resume(next));
-            response.header("Content-Type", TEXT);
-            response.header("Cache-Control", NO_CACHE);
-            match transport {
-                Transport::JsonpSend => response.body.extend_from_slice(b"ok"),
-                _ => response.status = 204,
-            }
-        }
-        progress
-    }
-}
-
-/// Ends a response with a close frame.
-fn close_response(wrapper: &Wrapper<'_>, reason: CloseReason, response: &mut Response) -> Progress {
-    wrapper.frame(&mut response.body, &sockjs::close_frame(reason));
-    Progress::Done
-}
-
-fn reject_request(response: &mut Response, status: u16, text: &str) -> Progress {
-    response.status = status;
-    if !text.is_empty() {
-        response.header("Content-Type", TEXT);
-        response.body.extend_from_slice(text.as_bytes());
-    }
-    Progress::Done
 }
 
 #[cfg(test)]
@@ -393,13 +213,13 @@ mod tests {
         asked(method, path, headers, is_refused, |_| {})
     }
 
-    /// Returns the response, after passing the request for a session to `look`.
+    /// Returns the response, after passing the name of the session to `look`.
     fn asked(
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         is_refused: bool,
-        look: impl FnOnce(Option<SessionRequest<'_>>),
+        look: impl FnOnce(Option<&str>),
     ) -> Response {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let mut reader = RequestReader::new(100);
@@ -513,76 +333,28 @@ mod tests {
     }
 
     #[test]
-    fn session_paths_are_answered_by_the_session() {
-        let called = |method: &str, path: &str| {
-            let mut called = None;
-            let reply = asked(method, &format!("/w/messages/{path}"), &[], false, |request| {
-                called = request.map(|call| (call.session.to_owned(), call.transport));
-            });
-            (called, reply.status)
-        };
-        for (method, name) in [
-            ("POST", "xhr"),
-            ("POST", "xhr_streaming"),
-            ("GET", "eventsource"),
-            ("GET", "htmlfile"),
-            ("GET", "jsonp"),
-            ("POST", "xhr_send"),
-            ("POST", "jsonp_send"),
-        ] {
-            let transport = Transport::from_name(name).unwrap();
-            for path in [format!("435/kdlicigz/{name}"), format!("435/kdlicigz/{name}/")] {
-                assert_eq!(called(method, &path), (Some(("kdlicigz".to_owned(), transport)), 200), "{path}");
+    fn a_session_of_sockjs_has_a_websocket() {
+        for path in ["435/kdlicigz/websocket", "435/kdlicigz/websocket/"] {
+            let (mut session, path) = (None, format!("/w/messages/{path}"));
+            let reply = asked("GET", &path, &UPGRADE, false, |name| session = name.map(str::to_owned));
+            assert!(reply.upgrade.is_some());
+            assert_eq!(session.as_deref(), Some("kdlicigz"));
+            assert_eq!(plain("GET", &path, &UPGRADE[1..]).0, 400);
+            assert_eq!(plain("POST", &path, &UPGRADE), (405, owned(&[("Allow", "GET")]), String::new()));
+        }
+        let long = format!("1/{}/websocket", "x".repeat(MAX_SESSION_NAME_BYTES + 1));
+        for path in ["1/a.b/websocket", "1.2/ab/websocket", "1//websocket", "1/2/3/websocket", &long] {
+            assert_eq!(plain("GET", &format!("/w/messages/{path}"), &UPGRADE).0, 404, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_http_transports_of_sockjs_are_empty_404s_for_any_method() {
+        for transport in ["xhr", "xhr_streaming", "eventsource", "htmlfile", "jsonp", "xhr_send", "jsonp_send"] {
+            for method in ["GET", "POST", "OPTIONS", "HEAD"] {
+                let answer = plain(method, &format!("/w/messages/1/2/{transport}"), &UPGRADE);
+                assert_eq!(answer, (404, vec![], String::new()), "{method} {transport}");
             }
-            assert_eq!(called("PUT", &format!("435/kdlicigz/{name}")), (None, 405));
-        }
-        let long = "x".repeat(MAX_SESSION_NAME_BYTES + 1);
-        let long = format!("1/{long}/xhr");
-        for path in ["1/a.b/xhr", "1.2/ab/xhr", "1/2/3/xhr", "1//xhr", "/2/xhr", "1/2/other", "1/2/xhr;x", &long] {
-            assert_eq!(called("POST", path), (None, 404), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_session_of_sockjs_may_have_a_websocket() {
-        let mut session = None;
-        let path = "/w/messages/435/kdlicigz/websocket";
-        let reply =
-            asked("GET", path, &UPGRADE, false, |request| session = request.map(|call| call.session.to_owned()));
-        assert!(reply.upgrade.is_some());
-        assert_eq!(session.as_deref(), Some("kdlicigz"));
-        assert_eq!(plain("GET", path, &UPGRADE[1..]).0, 400);
-        assert_eq!(plain("POST", path, &UPGRADE), (405, owned(&[("Allow", "GET")]), String::new()));
-    }
-
-    #[test]
-    fn body_limits_are_larger_only_for_send_transports() {
-        assert_eq!(body_limit("/w/messages/1/2/xhr_send"), 64 * 1024);
-        assert_eq!(body_limit("/w/messages/1/2/jsonp_send/"), 192 * 1024);
-        for path in ["/w/messages/1/2/xhr", "/w/messages/1/a.b/xhr_send", "/", "/w/messages/info"] {
-            assert_eq!(body_limit(path), 8 * 1024);
-        }
-    }
-
-    #[test]
-    fn sockjs_transports_name_their_methods() {
-        let cases = [
-            ("xhr", "GET", "POST,OPTIONS"),
-            ("xhr_streaming", "GET", "POST,OPTIONS"),
-            ("xhr_send", "GET", "POST,OPTIONS"),
-            ("websocket", "POST", "GET"),
-            ("eventsource", "POST", "GET"),
-            ("jsonp", "OPTIONS", "GET"),
-            ("htmlfile", "POST", "GET,OPTIONS"),
-            ("jsonp_send", "OPTIONS", "POST"),
-        ];
-        for (transport, method, allow) in cases {
-            let refused = plain(method, &format!("/w/messages/1/2/{transport}"), &[]);
-            assert_eq!(refused, (405, owned(&[("Allow", allow)]), String::new()), "{transport}");
-        }
-        for transport in ["xhr", "xhr_streaming", "xhr_send", "htmlfile"] {
-            let path = format!("/w/messages/1/2/{transport}");
-            assert_eq!(plain("OPTIONS", &path, &[]).0, 204, "{transport}");
         }
     }
 

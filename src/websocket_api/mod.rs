@@ -8,12 +8,12 @@
 //! | `publish_job` | delivers a sequence of messages to their recipients |
 //! | `content` | what is published, from the data of a [`ChainSource`], and the bodies that recipients share |
 //! | `session_table` | sessions with their usage, subscriptions, registered addresses and timers |
-//! | `session` | one session, and the transport that carries its frames |
+//! | `session` | one session, and the websocket that carries its frames |
 //! | `topics` | topics and patterns, the subscriptions of one session, and the index of all |
 //! | `frames` | executes the frames of clients |
 //! | [`stomp`] | decodes and encodes STOMP frames |
 //! | [`http`] | answers HTTP requests on the port, among them the websocket upgrade |
-//! | [`sockjs`] | carries frames for clients without a usable websocket |
+//! | [`sockjs`] | frames and messages of SockJS |
 //!
 //! Work is counted in units of about one microsecond, and expensive work runs in steps.
 //!
@@ -49,8 +49,6 @@ use stomp::DEFAULT_FRAME_BYTES;
 pub struct Counts {
     /// Messages sent.
     pub messages: u64,
-    /// Sessions without a websocket that were dropped because their clients did not fetch their messages.
-    pub dropped: u64,
 }
 
 /// Body of `/blocks/new`.
@@ -122,9 +120,8 @@ pub struct Limits {
     /// Bytes of one session, checked when it subscribes or registers an address; beyond it, a SUBSCRIBE is answered
     /// with ERROR, a SEND on `/errors`.
     pub session_bytes: usize,
-    /// Bytes of all sessions of one client, unfinished frames and unfetched messages included. Beyond it no session is
-    /// opened and subscriptions are rejected; a session with unfinished frames gets ERROR and is closed with 1002, and
-    /// a session with unfetched messages is closed with 4500.
+    /// Bytes of all sessions of one client, unfinished frames included. Beyond it no session is opened and subscriptions
+    /// are rejected; a session with unfinished frames gets ERROR and is closed with 1002.
     pub client_bytes: usize,
     /// Bytes of all sessions; a global limit.
     pub total_bytes: usize,
@@ -132,15 +129,8 @@ pub struct Limits {
     pub ipv6_prefix: u8,
     /// Time until the first message of a session; without one it is closed with 4500.
     pub first_message: Duration,
-    /// Sessions of one client that are fetched from by HTTP requests, which use no connection between two requests; a
-    /// further one is closed with 1013.
-    pub polled_sessions_per_client: usize,
-    /// Bytes of unfetched messages of such a session; beyond it they are dropped, and the session is closed with 4500.
-    pub backlog_bytes: usize,
     /// Time without a frame after which a SockJS session gets a heartbeat.
     pub heartbeat: Duration,
-    /// Time without a fetching request after which a SockJS session is removed.
-    pub disconnect_delay: Duration,
 }
 
 impl Limits {
@@ -167,10 +157,7 @@ impl Default for Limits {
             total_bytes: 64 * 1024 * 1024,
             ipv6_prefix: 64,
             first_message: Duration::from_secs(60),
-            polled_sessions_per_client: 250,
-            backlog_bytes: 512 * 1024,
             heartbeat: Duration::from_secs(25),
-            disconnect_delay: Duration::from_secs(5),
         }
     }
 }

@@ -238,7 +238,7 @@ impl QueryQueue {
                 }
             };
             if let Some(session) = context.table.session_mut(id) {
-                session.transport.charge(before - context.budget.left(), context.effects);
+                context.effects.charge(session.transport.socket, before - context.budget.left());
             }
         }
     }
@@ -256,7 +256,8 @@ impl QueryQueue {
             return self.end_answer(id);
         }
         let Some(session) = context.table.session(id) else { return self.end_answer(id) };
-        let is_full = session.transport.backlog(context.effects) >= context.table.settings.limits.query_backlog_bytes;
+        let is_full =
+            context.effects.backlog(session.transport.socket) >= context.table.settings.limits.query_backlog_bytes;
         if (is_full || self.round_robin.has_other_clients(client)) && self.may_pause(client) {
             self.current = None;
             match is_full {
@@ -281,18 +282,14 @@ impl QueryQueue {
         // A transaction of a replaced block may be on its way back into the mempool.
         let is_about_mempool = !is_paused && matches!(session.queries.front(), Some(Item::Status(_)));
         let waits_for_mempool = is_about_mempool && !context.is_mempool_current;
-        if waits_for_mempool || session.transport.backlog(context.effects) >= max_backlog {
+        if waits_for_mempool || context.effects.backlog(session.transport.socket) >= max_backlog {
             return self.set_backlogged(client, id, now);
         }
         if !is_paused && let Some(query) = session.queries.pop_front() {
             self.answers.insert(id, (client, PublishJob::new(query, Some(id))));
         }
         if !is_paused && std::mem::take(&mut session.is_suspended) {
-            session
-                .transport
-                .reading_connection()
-                .into_iter()
-                .for_each(|connection| context.effects.resume(connection));
+            context.effects.resume(session.transport.socket);
         }
         if session.queries.is_empty() {
             self.round_robin.remove(client, id);

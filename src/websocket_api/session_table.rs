@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use super::content::Content;
 use super::session::{
-    CloseReason, INTERRUPTED, REGISTRATION_BYTES, Registration, SESSION_BYTES, Session, SessionId, SessionTransport,
-    TOO_SLOW, Usage,
+    CloseReason, REGISTRATION_BYTES, Registration, SESSION_BYTES, Session, SessionId, SessionTransport, Usage,
 };
 use super::stomp::{Decoder, encoder};
 use super::topics::{self, Ended, Topics, is_pattern};
 use super::{Counts, Limits, Settings};
-use crate::metrics::{Ranking, subtract};
+use crate::metrics::Ranking;
 use crate::model::{Address, NetworkByte};
-use crate::net::service::{Client, ConnectionId, Dropped, Effects};
+use crate::net::service::{Client, ConnectionId, Effects};
 use crate::net::{ClientKey, SharedBytesCounter};
 use crate::peer::io::Now;
 
@@ -65,10 +64,8 @@ pub struct SessionTable {
     clients: BTreeMap<ClientKey, ClientUsage>,
     /// Number of sessions of each client that is not on this machine.
     remote_sessions: Ranking<ClientKey>,
-    /// The session of each connection.
+    /// The session of each websocket.
     session_by_connection: BTreeMap<ConnectionId, SessionId>,
-    /// Sessions without a websocket, by the names that their clients gave them.
-    polled_by_name: BTreeMap<String, SessionId>,
     timers: BTreeSet<(Duration, SessionId)>,
     /// Scratch buffer for frames and the heads of messages.
     scratch: Vec<u8>,
@@ -80,8 +77,6 @@ struct ClientUsage {
     usage: Usage,
     /// Sessions that have not ended, by the time of their last message.
     by_last_message: BTreeSet<(Duration, SessionId)>,
-    /// Number of sessions without a websocket, including ended ones.
-    polled: usize,
 }
 
 impl SessionTable {
@@ -102,7 +97,6 @@ impl SessionTable {
             clients: BTreeMap::new(),
             remote_sessions: Ranking::default(),
             session_by_connection: BTreeMap::new(),
-            polled_by_name: BTreeMap::new(),
             timers: BTreeSet::new(),
             scratch: Vec::new(),
         }
@@ -120,9 +114,8 @@ impl SessionTable {
     ) -> Option<SessionId> {
         let limits = self.settings.limits;
         let client = ClientKey::of(client, limits.ipv6_prefix);
-        let is_polled = transport.is_polled();
-        let (used, polled) = self.clients.get(&client).map_or((0, 0), |own| (own.usage.bytes, own.polled));
-        if used + SESSION_BYTES > limits.client_bytes || is_polled && polled >= limits.polled_sessions_per_client {
+        let used = self.clients.get(&client).map_or(0, |own| own.usage.bytes);
+        if used + SESSION_BYTES > limits.client_bytes {
             return None;
         }
         if self.is_full_for(client) {
@@ -137,13 +130,7 @@ impl SessionTable {
         let name = name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned);
         let own = self.clients.entry(client).or_default();
         own.by_last_message.insert((self.now.monotonic, id));
-        match transport.socket() {
-            Some(socket) => drop(self.session_by_connection.insert(socket, id)),
-            None => {
-                own.polled += 1;
-                self.polled_by_name.insert(name.clone(), id);
-            }
-        }
+        self.session_by_connection.insert(transport.socket, id);
         let decoder = Decoder::new(limits.frame_bytes, self.settings.lenient);
         self.sessions.insert(id, Session::new(name, transport, client, decoder, self.now.monotonic));
         self.count_sessions(client);
@@ -154,19 +141,11 @@ impl SessionTable {
     }
 
     /// Removes a session and everything that belongs to it.
-    fn remove(&mut self, id: SessionId, effects: &mut dyn Effects) {
+    fn remove(&mut self, id: SessionId) {
         self.end(id);
         let Some(session) = self.sessions.remove(&id) else { return };
         self.removed.push((session.client, id));
-        let connections: Vec<ConnectionId> = session.transport.connections().collect();
-        connections.iter().for_each(|connection| _ = self.session_by_connection.remove(connection));
-        if session.transport.is_polled() {
-            // Waiting requests must still be answered.
-            connections.into_iter().for_each(|connection| effects.resume(connection));
-            self.polled_by_name.remove(&session.name);
-            self.clients.get_mut(&session.client).into_iter().for_each(|own| subtract(&mut own.polled, 1));
-            self.count_sessions(session.client);
-        }
+        self.session_by_connection.remove(&session.transport.socket);
         session.timer.into_iter().for_each(|due| _ = self.timers.remove(&(due, id)));
     }
 
@@ -176,7 +155,7 @@ impl SessionTable {
         if !client.is_local() {
             self.remote_sessions.set(client, count);
         }
-        if count == 0 && self.clients.get(&client).is_some_and(|own| own.polled == 0) {
+        if count == 0 {
             self.clients.remove(&client);
         }
     }
@@ -214,59 +193,23 @@ impl SessionTable {
     fn evict(&mut self, id: SessionId, effects: &mut dyn Effects) {
         log::debug!("session {} is closed in favour of a client with fewer sessions", id.0);
         self.close(id, TOO_MANY_SESSIONS, false, effects);
-        // Without a connection, ended sessions would accumulate until their clients' time to reconnect is over.
-        if self.polled(id).is_some_and(|queue| queue.connections().next().is_none()) {
-            self.remove(id, effects);
-        }
     }
 
-    /// Returns the session without a websocket that has this name.
-    pub fn find_by_name(&self, name: &str) -> Option<SessionId> {
-        self.polled_by_name.get(name).copied()
+    /// Handles the loss of a websocket: its session is removed.
+    pub fn on_disconnect(&mut self, socket: ConnectionId) {
+        self.session_of(socket).into_iter().for_each(|id| self.remove(id));
     }
 
-    /// Returns the transport of a session, including an ended one, if its client fetches by requests.
-    pub fn polled(&mut self, id: SessionId) -> Option<&mut SessionTransport> {
-        self.sessions.get_mut(&id).map(|session| &mut session.transport).filter(|transport| transport.is_polled())
-    }
-
-    /// Assigns a connection to a session, or to none.
-    pub fn attach(&mut self, connection: ConnectionId, session: Option<SessionId>) {
-        match session {
-            Some(id) => drop(self.session_by_connection.insert(connection, id)),
-            None => drop(self.session_by_connection.remove(&connection)),
-        }
-    }
-
-    /// Handles the loss of a connection. Its session is removed. A session without a websocket ends instead, if messages
-    /// may have been lost.
-    pub fn on_disconnect(&mut self, connection: ConnectionId, effects: &mut dyn Effects) {
-        let Some(id) = self.session_by_connection.remove(&connection) else { return };
-        let now = self.now.monotonic;
-        let Some(polled) = self.polled(id) else { return self.remove(id, effects) };
-        if polled.on_disconnect(connection, now) {
-            self.close(id, INTERRUPTED, false, effects);
-        }
-        self.schedule(id);
-    }
-
-    /// Runs the due timers: sends heartbeats, closes sessions without a first message, and removes sessions from which
-    /// nobody fetches.
+    /// Runs the due timers: sends heartbeats, and closes sessions without a first message.
     pub fn on_timer(&mut self, effects: &mut dyn Effects) {
         let (now, limits) = (self.now.monotonic, self.settings.limits);
         while let Some((due, id)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, id));
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             session.timer = None;
-            if session.due(&limits).is_some() && session.transport.due(&limits).is_some_and(|due| due <= now) {
-                match session.transport.on_timer(now, effects) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        self.remove(id, effects);
-                        continue;
-                    }
-                    Err(Dropped) => self.end(id),
-                }
+            let is_heartbeat_due = session.transport.due(&limits).is_some_and(|due| due <= now);
+            if !session.is_closing && is_heartbeat_due && session.transport.on_timer(now, effects).is_err() {
+                self.end(id);
             }
             let session = self.session(id);
             if session.and_then(|session| session.silent_since).is_some_and(|since| now >= since + limits.first_message)
@@ -306,7 +249,7 @@ impl SessionTable {
         }
     }
 
-    /// Returns the session of a connection.
+    /// Returns the session of a websocket.
     pub fn session_of(&self, connection: ConnectionId) -> Option<SessionId> {
         self.session_by_connection.get(&connection).copied()
     }
@@ -326,11 +269,10 @@ impl SessionTable {
         self.sessions.len()
     }
 
-    /// Returns whether no connections, names, timers, clients and addresses are left.
+    /// Returns whether no connections, timers, clients and addresses are left.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.session_by_connection.is_empty()
-            && self.polled_by_name.is_empty()
             && self.timers.is_empty()
             && self.clients.is_empty()
             && (self.registered.is_empty() && self.topics.is_empty() && self.total == Usage::default())
@@ -513,39 +455,21 @@ impl SessionTable {
         }
     }
 
-    /// Updates the usage of a session's queued messages. The session ends if sending failed, or if too much waits for its
-    /// client.
-    fn update_queue_usage(&mut self, id: SessionId, is_sent: bool, effects: &mut dyn Effects) {
-        let Some(session) = self.session(id) else { return };
-        if !is_sent {
-            self.counts.dropped += u64::from(session.transport.is_polled());
-            self.end(id);
-        } else if session.usage != session.current_usage() && !self.update_usage(id) {
-            self.counts.dropped += 1;
-            self.close(id, TOO_SLOW, true, effects);
-        }
-    }
-
-    /// Updates a session whose client has fetched messages.
-    pub fn on_fetched(&mut self, id: SessionId, effects: &mut dyn Effects) {
-        self.update_queue_usage(id, true, effects);
-        self.schedule(id);
-    }
-
     /// Sends one frame to a session. A session that cannot be sent to ends.
     pub fn send(&mut self, id: SessionId, effects: &mut dyn Effects, write: impl FnOnce(&mut Vec<u8>)) {
-        let SessionTable { sessions, settings, now, scratch, .. } = self;
+        let SessionTable { sessions, now, scratch, .. } = self;
         let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return };
         scratch.clear();
         write(scratch);
-        let sent = session.transport.send(scratch, None, now.monotonic, settings.limits.backlog_bytes, effects);
-        self.update_queue_usage(id, sent.is_ok(), effects);
+        if session.transport.send(scratch, None, now.monotonic, effects).is_err() {
+            self.end(id);
+        }
     }
 
     /// Sends a MESSAGE to a session for each of its subscriptions that match `topic`. Returns the work units; 0 if
     /// there are none.
     pub fn deliver(&mut self, id: SessionId, topic: &Rc<str>, content: &Content, effects: &mut dyn Effects) -> u32 {
-        let SessionTable { sessions, settings, now, scratch, counts, .. } = self;
+        let SessionTable { sessions, now, scratch, counts, .. } = self;
         let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return 0 };
         let is_legacy_client = session.is_legacy_client();
         // The NUL after the body is not part of it.
@@ -556,20 +480,17 @@ impl SessionTable {
             scratch.clear();
             encoder::message_head(scratch, topic, subscription, name, counts.messages, length);
             counts.messages = counts.messages.wrapping_add(1);
-            let (body, limit) = (Some((content, is_legacy_client)), settings.limits.backlog_bytes);
-            match transport.send(scratch, body, now.monotonic, limit, effects) {
-                Ok(units) => sent += 1 + units,
-                Err(Dropped) => {
-                    is_dropped = true;
-                    break;
-                }
+            is_dropped = transport.send(scratch, Some((content, is_legacy_client)), now.monotonic, effects).is_err();
+            if is_dropped {
+                break;
             }
+            sent += 1;
         }
-        if !is_dropped && sent > 0 {
-            transport.charge(sent, effects);
+        if is_dropped {
+            self.end(id);
+        } else if sent > 0 {
+            effects.charge(transport.socket, sent);
         }
-        self.update_queue_usage(id, !is_dropped, effects);
-        self.enforce_global_limits(effects);
         sent
     }
 
@@ -589,15 +510,13 @@ impl SessionTable {
 
     /// Closes a session with a code and a reason, without a SockJS close frame if `silently`.
     pub fn close(&mut self, id: SessionId, reason: CloseReason, silently: bool, effects: &mut dyn Effects) {
-        let now = self.now.monotonic;
-        if let Some(session) = self.session_mut(id) {
-            session.transport.close(reason, silently, now, effects);
+        if let Some(session) = self.session(id) {
+            session.transport.close(reason, silently, effects);
             self.end(id);
         }
     }
 
-    /// Releases everything that a session holds. The rest stays until its connection is gone or its client has been
-    /// informed.
+    /// Releases everything that a session holds. The rest stays until its websocket is gone.
     fn end(&mut self, id: SessionId) {
         self.unsubscribe_all(id);
         let Some(session) = self.session_mut(id) else { return };
@@ -664,7 +583,7 @@ mod tests {
     fn open(table: &mut SessionTable, from: &str) -> Option<SessionId> {
         let socket = ConnectionId(table.last_session.0 + 1);
         table.open(
-            SessionTransport::new(None, Some(socket), table.now.monotonic),
+            SessionTransport::new(socket, false, table.now.monotonic),
             None,
             &client(from),
             &mut Recorder::default(),

@@ -1,7 +1,5 @@
-//! SockJS, protocol 0.3.3: a message stream in both directions for clients without a usable websocket. Frames of the
-//! server (`o`, `h`, `a[…]`, `c[…]`), messages of the client, and the transports that wrap frames into HTTP responses.
+//! SockJS, protocol 0.3.3, on a websocket: frames of the server (`o`, `h`, `a[…]`, `c[…]`) and messages of the client.
 
-use crate::api::url;
 use crate::codec::lenient_json::{self, Value};
 use crate::codec::text::write_json_characters;
 
@@ -40,8 +38,6 @@ pub fn close_frame((code, reason): (u16, &str)) -> Vec<u8> {
 pub const MAX_STRINGS: usize = 4_096;
 /// Maximum size of one message of the client as JSON, in bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
-/// Maximum size of one message in a form, in bytes; each byte may be encoded as three.
-pub const MAX_FORM_BYTES: usize = 3 * MAX_BYTES;
 
 /// Why a message of the client is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,178 +74,6 @@ pub fn read_message(message: &[u8]) -> Result<Vec<u8>, PayloadError> {
         stream.extend_from_slice(piece.as_bytes());
     }
     Ok(stream)
-}
-
-/// Concatenates the strings of a message, which is the field `d` of a form if the content type says so.
-pub fn read_form(body: &[u8], content_type: Option<&str>) -> Result<Vec<u8>, PayloadError> {
-    const FORM: &str = "application/x-www-form-urlencoded";
-    let is_form =
-        content_type.and_then(|value| value.get(..FORM.len())).is_some_and(|kind| kind.eq_ignore_ascii_case(FORM));
-    if !is_form {
-        return read_message(body);
-    }
-    let field = body.split(|byte| *byte == b'&').find_map(|field| field.strip_prefix(b"d=")).unwrap_or_default();
-    let text = std::str::from_utf8(field).map_err(|_| PayloadError::Broken)?;
-    read_message(&url::percent_decode(text, true).ok_or(PayloadError::Broken)?)
-}
-
-/// Content type of scripts.
-const SCRIPT: &str = "application/javascript;charset=UTF-8";
-/// Padding at the start of a streaming response, for browsers that hold back the first bytes; in bytes.
-const PRELUDE_BYTES: usize = 2_048;
-/// Minimum length of the `htmlfile` page, for the same reason; in bytes.
-const PAGE_BYTES: usize = 1_024;
-/// Maximum length of a callback name, in bytes.
-const MAX_CALLBACK_BYTES: usize = 128;
-
-/// The `htmlfile` page; `CALLBACK` stands for the name of the callback in the parent window.
-const PAGE: &str = include_str!("htmlfile.html").trim_ascii_end();
-
-/// The last segment of a session's path: how the request receives frames or sends a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// Both directions on a websocket.
-    Websocket,
-    /// Receives one frame as a line.
-    Xhr,
-    /// Receives frames as lines.
-    XhrStreaming,
-    /// Receives frames as events.
-    EventSource,
-    /// Receives frames as scripts in a page.
-    HtmlFile,
-    /// Receives one frame as a script.
-    Jsonp,
-    /// Sends a message: the body.
-    XhrSend,
-    /// Sends a message: a form field, or the body.
-    JsonpSend,
-}
-
-use Transport::{EventSource, HtmlFile, Jsonp, JsonpSend, Websocket, Xhr, XhrSend, XhrStreaming};
-
-/// The transports: name in the path, and the `Allow` header in NIS1's order, whose first method is the one required.
-const TRANSPORTS: [(Transport, &str, &str); 8] = [
-    (Websocket, "websocket", "GET"),
-    (Xhr, "xhr", "POST,OPTIONS"),
-    (XhrStreaming, "xhr_streaming", "POST,OPTIONS"),
-    (EventSource, "eventsource", "GET"),
-    (HtmlFile, "htmlfile", "GET,OPTIONS"),
-    (Jsonp, "jsonp", "GET"),
-    (XhrSend, "xhr_send", "POST,OPTIONS"),
-    (JsonpSend, "jsonp_send", "POST"),
-];
-
-impl Transport {
-    /// Looks up a transport by its name in the path.
-    pub fn from_name(name: &str) -> Option<Transport> {
-        TRANSPORTS.iter().find(|(_, own, _)| *own == name).map(|(transport, ..)| *transport)
-    }
-
-    /// The `Allow` header: the required method, and OPTIONS if it is answered.
-    pub fn allow(self) -> &'static str {
-        TRANSPORTS.iter().find(|(own, ..)| *own == self).map_or("", |(_, _, allow)| allow)
-    }
-
-    /// Returns whether its responses are streams of frames.
-    pub fn is_streaming(self) -> bool {
-        matches!(self, XhrStreaming | EventSource | HtmlFile)
-    }
-
-    /// Returns whether it can receive from a session that `other` opened: the two polling transports share sessions.
-    pub fn is_compatible_with(self, other: Transport) -> bool {
-        self == other || !self.is_streaming() && !other.is_streaming()
-    }
-
-    /// Returns whether the client names a callback.
-    pub fn has_callback(self) -> bool {
-        matches!(self, HtmlFile | Jsonp)
-    }
-
-    /// The content type of responses with frames.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            EventSource => "text/event-stream;charset=UTF-8",
-            HtmlFile => "text/html;charset=utf-8",
-            _ => SCRIPT,
-        }
-    }
-}
-
-/// Wraps frames into a response.
-#[derive(Clone, Copy, Debug)]
-pub struct Wrapper<'a> {
-    /// The transport.
-    pub transport: Transport,
-    /// The callback, if the transport has one.
-    pub callback: &'a str,
-}
-
-impl Wrapper<'_> {
-    /// Appends the start of a response.
-    pub fn begin(&self, out: &mut Vec<u8>) {
-        match self.transport {
-            XhrStreaming => {
-                out.resize(out.len() + PRELUDE_BYTES, b'h');
-                out.push(b'\n');
-            }
-            EventSource => out.extend_from_slice(b"\r\n"),
-            HtmlFile => {
-                out.extend_from_slice(PAGE.replace("CALLBACK", self.callback).as_bytes());
-                let padded = out.len().max(PAGE_BYTES + self.callback.len());
-                out.resize(padded, b' ');
-            }
-            _ => {}
-        }
-    }
-
-    /// Appends a frame.
-    pub fn frame(&self, out: &mut Vec<u8>, frame: &[u8]) {
-        match self.transport {
-            EventSource => {
-                out.extend_from_slice(b"data: ");
-                out.extend_from_slice(frame);
-                out.extend_from_slice(b"\r\n\r\n");
-            }
-            HtmlFile => {
-                out.extend_from_slice(b"<script>\np(\"");
-                escape_script(out, frame);
-                out.extend_from_slice(b"\");\n</script>\r\n");
-            }
-            Jsonp => {
-                out.extend_from_slice(b"/**/");
-                out.extend_from_slice(self.callback.as_bytes());
-                out.extend_from_slice(b"(\"");
-                escape_script(out, frame);
-                out.extend_from_slice(b"\");\r\n");
-            }
-            _ => {
-                out.extend_from_slice(frame);
-                out.push(b'\n');
-            }
-        }
-    }
-}
-
-/// Appends a frame, which has no control characters, escaped for the inside of a script's quotes.
-fn escape_script(out: &mut Vec<u8>, frame: &[u8]) {
-    out.reserve(frame.len());
-    for &byte in frame {
-        match byte {
-            b'\\' | b'"' | b'\'' | b'/' => out.extend_from_slice(&[b'\\', byte]),
-            b'<' => out.extend_from_slice(b"\\u003C"),
-            b'>' => out.extend_from_slice(b"\\u003E"),
-            _ => out.push(byte),
-        }
-    }
-}
-
-/// Returns the callback named in the query, if it is a valid name.
-pub fn callback(query: Option<&str>) -> Option<String> {
-    let value = query?.split('&').find_map(|pair| pair.strip_prefix("c="))?;
-    let name = String::from_utf8(url::percent_decode(value, true)?).ok()?;
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';
-    ((1..=MAX_CALLBACK_BYTES).contains(&name.len()) && name.bytes().all(is_name)).then_some(name)
 }
 
 #[cfg(test)]
@@ -334,18 +158,6 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_form_has_the_message_in_its_field() {
-        let form = Some("application/x-www-form-urlencoded; charset=UTF-8");
-        assert_eq!(read_form(b"x=1&d=%5B%22a+b%2B%22%5D", form), Ok(b"a b+".to_vec()));
-        assert_eq!(read_form(b"d=%5", form), Err(PayloadError::Broken));
-        for empty in ["", "d=", "x=1"] {
-            assert_eq!(read_form(empty.as_bytes(), form), Err(PayloadError::Empty), "{empty:?}");
-        }
-        assert_eq!(read_form(br#"["d=1"]"#, Some("text/plain")), Ok(b"d=1".to_vec()));
-        assert_eq!(read_form(br#"["d=1"]"#, None), Ok(b"d=1".to_vec()));
-    }
-
     proptest! {
         #[test]
         fn strings_are_joined_in_order(strings in proptest::collection::vec(".*", 1..5)) {
@@ -358,62 +170,5 @@ mod tests {
             let read = read_message(&message);
             prop_assert!(read.is_err() || read.unwrap().len() <= 3 * message.len());
         }
-    }
-
-    fn wrapped(fetching: Transport, write: impl FnOnce(&Wrapper<'_>, &mut Vec<u8>)) -> String {
-        let mut out = Vec::new();
-        write(&Wrapper { transport: fetching, callback: "_jp.a1" }, &mut out);
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn frames_are_wrapped_for_each_transport() {
-        let frame = br#"a["x\n<\/'"]"#;
-        let frames = [Xhr, XhrStreaming, EventSource, HtmlFile, Jsonp]
-            .map(|fetching| wrapped(fetching, |wrapper, out| wrapper.frame(out, frame)));
-        assert_eq!(frames[0], "a[\"x\\n<\\/'\"]\n");
-        assert_eq!(frames[1], frames[0]);
-        assert_eq!(frames[2], "data: a[\"x\\n<\\/'\"]\r\n\r\n");
-        assert_eq!(frames[3], "<script>\np(\"a[\\\"x\\\\n\\u003C\\\\\\/\\'\\\"]\");\n</script>\r\n");
-        assert_eq!(frames[4], "/**/_jp.a1(\"a[\\\"x\\\\n\\u003C\\\\\\/\\'\\\"]\");\r\n");
-    }
-
-    #[test]
-    fn streaming_responses_begin_with_the_prelude_for_browsers() {
-        assert_eq!(wrapped(XhrStreaming, |wrapper, out| wrapper.begin(out)), format!("{}\n", "h".repeat(2048)));
-        assert_eq!(wrapped(EventSource, |wrapper, out| wrapper.begin(out)), "\r\n");
-        let page = wrapped(HtmlFile, |wrapper, out| wrapper.begin(out));
-        assert!(page.starts_with("<!doctype html>\n<html>") && page.contains("var c = parent._jp.a1;\n"));
-        assert_eq!((page.len(), page.trim_end().ends_with("</script>")), (1024 + 6, true));
-        assert_eq!(
-            wrapped(Xhr, |wrapper, out| wrapper.begin(out)) + &wrapped(Jsonp, |wrapper, out| wrapper.begin(out)),
-            ""
-        );
-    }
-
-    #[test]
-    fn a_callback_is_a_valid_name() {
-        for (query, name) in [("c=_jp.abcdef", "_jp.abcdef"), ("x=1&c=a%2Eb&c=d", "a.b"), ("c=0", "0")] {
-            assert_eq!(callback(Some(query)).as_deref(), Some(name));
-        }
-        let long = format!("c={}", "a".repeat(129));
-        for query in ["", "c=", "d=a", "c=a(", "c=%3Cscript%3E", "c=a%0A", "c=a;b", "c=a+b", "c=%", "c=%ff", &long] {
-            assert_eq!(callback(Some(query)), None, "{query}");
-        }
-        assert_eq!(callback(None), None);
-    }
-
-    #[test]
-    fn polling_transports_are_interchangeable_and_streaming_ones_are_not() {
-        assert!(
-            Xhr.is_compatible_with(Jsonp)
-                && Jsonp.is_compatible_with(Xhr)
-                && XhrStreaming.is_compatible_with(XhrStreaming)
-        );
-        assert!(
-            !XhrStreaming.is_compatible_with(Xhr)
-                && !EventSource.is_compatible_with(HtmlFile)
-                && !Jsonp.is_compatible_with(EventSource)
-        );
     }
 }

@@ -67,7 +67,7 @@ impl Bench {
     }
 
     fn disconnect(&mut self, socket: u64) {
-        self.broker.on_disconnect(ConnectionId(socket), NOW, &mut self.effects);
+        self.broker.on_disconnect(ConnectionId(socket), NOW);
     }
 
     /// Feeds a whole message as the reactor does, and returns what was sent.

@@ -14,7 +14,7 @@ use nisd::model::{Amount, Block, Hash256, Timestamp};
 use nisd::peer::wire::{CHALLENGE_BYTES, Challenge, HashChain, List, Score, SecureEntity};
 
 use super::support::{folder, print_machine};
-use crate::common::daemon::{Node, closed_port, nisd};
+use crate::common::daemon::{Node, closed_port, nisd, wait_for};
 use crate::common::http::{Client, post_binary};
 use crate::common::node_network::write_peers;
 use crate::common::private_network::{Genesis, TOTAL, address, block, key_pair, now, private_key};
@@ -68,7 +68,8 @@ impl Stall {
     /// Answers a request; with the truth what it does not lie about, and if the node has ended.
     fn answer(self, request: &ReceivedRequest, node: &HonestPeer, scores: &AtomicUsize) -> ScriptedResponse {
         let path = request.path.as_str();
-        if path == "/chain/score" && scores.fetch_add(1, Ordering::Relaxed) % 2 == 0 && self == Stall::Alternates {
+        let is_true = path == "/chain/score" && scores.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        if is_true && self == Stall::Alternates {
             return ScriptedResponse::Truthful;
         }
         if self == Stall::Slow && path.starts_with("/chain/") {
@@ -146,16 +147,16 @@ fn blocks_a_minute(stalls: &[(Stall, Ipv4Addr)], with_siblings: bool, seconds: u
     let mut command = nisd(["run", "--bind", "127.0.0.1", "--http-port", &port, "--websocket-port", "0"]);
     command.arg("--config").arg(config).arg("--data").arg(folder.path().join("store"));
     let node = Node::from_command(command);
-    let mut client = Client::connect(node.http);
-    client.wait_for_height(5);
+    let height = || wait_for("the last block", || last_block(&HonestPeer(node.http))).height.0;
+    wait_for("a chain", || (height() >= 5).then_some(()));
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         if with_siblings {
             scope.spawn(|| push_siblings(http, &is_over));
         }
-        let (begun, first) = (Instant::now(), client.height());
+        let (begun, first) = (Instant::now(), height());
         thread::sleep(Duration::from_secs(seconds));
-        let made = client.height() - first;
+        let made = height() - first;
         is_over.store(true, Ordering::Relaxed);
         made as f64 * 60.0 / begun.elapsed().as_secs_f64()
     })

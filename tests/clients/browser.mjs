@@ -1,5 +1,5 @@
-// Pages in a browser: one queries and follows the node with the bundle of nem-sdk, the others use STOMP over each
-// transport of sockjs-client, one session each. A transfer is announced, and all pages receive it twice: unconfirmed and
+// Pages in a browser: one queries and follows the node with the bundle of nem-sdk, the others use STOMP over sockjs-client,
+// which chooses the websocket. A transfer is announced, and all pages receive it twice: unconfirmed and
 // confirmed.
 //
 //   npm install
@@ -23,13 +23,6 @@ function packaged(name, file) {
 
 /** Maximum seconds until a page has received everything, some blocks long. */
 const PATIENCE = 100;
-/** Transports of sockjs-client for pages of another origin, and those only for pages of the node's own. */
-const FOREIGN = ["websocket", "xhr-streaming", "iframe-eventsource", "iframe-htmlfile", "xhr-polling",
-  "iframe-xhr-polling", "jsonp-polling"];
-const OWN = ["eventsource", "htmlfile"];
-/** URL from which the page in an iframe loads sockjs-client; intercepted here, so that no other server is needed. */
-const LIBRARY = "https://cdn.jsdelivr.net/sockjs/1.0.0/sockjs.min.js";
-
 const FILES = {
   "/nem-sdk.js": packaged("nem-sdk", "dist/nem-sdk.js"),
   "/sockjs.js": packaged("sockjs-client", "dist/sockjs.min.js"),
@@ -67,7 +60,6 @@ const browser = await chromium.launch({
 async function open(origin, path) {
   const context = await browser.newContext();
   context.setDefaultTimeout(PATIENCE * 1000);
-  await context.route(LIBRARY, (route) => route.fulfill(served("/sockjs.js")));
   for (const file of origin === websocket ? [path, ...Object.keys(FILES)] : []) {
     await context.route(origin + file, (route) => route.fulfill(served(file)));
   }
@@ -123,12 +115,12 @@ async function followWithSdk({ http, websocket, privateKey }) {
 }
 
 /**
- * Runs in a page: opens a session on a transport, within `timeout` milliseconds. The library would derive a fraction of a
- * second from its first round trip, which is too short for an iframe on a busy machine.
+ * Runs in a page: opens a session within `timeout` milliseconds. The library would derive a fraction of a second from its
+ * first round trip, which is too short on a busy machine.
  */
-function followWithSockJs({ websocket, address, transport, timeout }) {
-  const session = (window.session = { transport, state: "opening", unconfirmed: [], confirmed: [], height: 0 });
-  const socket = new SockJS(`${websocket}/w/messages`, null, { transports: [transport], timeout });
+function followWithSockJs({ websocket, address, timeout }) {
+  const session = (window.session = { state: "opening", unconfirmed: [], confirmed: [], height: 0 });
+  const socket = new SockJS(`${websocket}/w/messages`, null, { timeout });
   const client = Stomp.over(socket);
   client.debug = null;
   const hears = (kind) => ({ body }) => {
@@ -156,17 +148,14 @@ try {
   const sdk = await open(origin, "/sdk");
   const address = await sdk.evaluate(followWithSdk, { http, websocket, privateKey });
   const pages = [];
-  for (const [from, transports] of [[origin, FOREIGN], [websocket, OWN]]) {
-    for (const transport of transports) {
-      const page = await open(from, "/sockjs");
-      await page.evaluate(followWithSockJs, { websocket, address, transport, timeout: PATIENCE * 1000 });
-      pages.push(page);
-    }
+  for (const from of [origin, websocket]) {
+    const page = await open(from, "/sockjs");
+    await page.evaluate(followWithSockJs, { websocket, address, timeout: PATIENCE * 1000 });
+    pages.push(page);
   }
   await all(pages, () => session.state !== "opening");
   for (const page of pages) {
-    const { transport, state } = await page.evaluate(() => window.session);
-    assert.equal(state, `open by ${transport}`);
+    assert.equal(await page.evaluate(() => session.state), "open by websocket");
   }
   await sdk.waitForFunction(() => heard.accounts && heard.recent && heard.owned);
 
@@ -183,7 +172,7 @@ try {
   if (pictures) {
     for (const [index, page] of [sdk, ...pages].entries()) await page.screenshot({ path: `${pictures}/${index}.png` });
   }
-  console.log(`browser: nem-sdk and ${pages.length} transports saw ${hash} announced and confirmed`);
+  console.log(`browser: nem-sdk and ${pages.length} pages of sockjs-client saw ${hash} announced and confirmed`);
   failed = 0;
 } finally {
   for (const page of failed ? browser.contexts().flatMap((context) => context.pages()) : []) {

@@ -215,7 +215,7 @@ fn a_node_keeps_serving_when_an_import_file_is_bad() {
 
 #[test]
 fn with_few_file_descriptors_each_new_client_is_answered_beside_idle_connections() {
-    let (folder, config) = (tempfile::tempdir().expect("a folder"), tiny("config.json"));
+    let (folder, config) = (tempfile::tempdir().expect("a folder"), tiny("network.properties"));
     let command = Node::command(args!["--config", config, "--data", folder.path()]);
     let shell = args!["-c", "ulimit -n 64 && exec \"$0\" \"$@\"", command.get_program()];
     let node = Node::from_command(program("sh", shell.iter().map(AsRef::as_ref).chain(command.get_args())));

@@ -222,7 +222,6 @@ fn byzantine_peers_that_prove_nothing_delay_nothing() {
             let what = || format!("seed {seed}, {byzantine_peers} byzantine peers: {beside:?}, alone {alone:?}");
             assert!(beside.own_delay <= alone.own_delay.max(limit), "{}", what());
             assert!(beside.push_delay <= alone.push_delay + limit, "{}", what());
-            // Members that were apart make a block each until they find a better chain.
             assert!(beside.pull_delay <= alone.pull_delay + limit, "{}", what());
             // The time from a block to the next is random.
             assert!(beside.blocks * 10 >= alone.blocks * 7, "{}", what());

@@ -1,4 +1,3 @@
 //! The websocket interface.
 
-mod sockjs;
 mod websocket_replay;

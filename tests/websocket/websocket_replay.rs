@@ -39,13 +39,16 @@ enum Change {
     Rewords(&'static str, &'static str),
     /// The response to a request with an `Origin` names that origin.
     NamesOrigin,
+    /// The response to a request for a transport of SockJS over HTTP is an empty 404.
+    HasNoHttpTransports,
 }
 
-use Change::{Adds, For, Frames, NamesOrigin, Rewords, Sends};
+use Change::{Adds, For, Frames, HasNoHttpTransports, NamesOrigin, Rewords, Sends};
 
 /// All allowed differences from the recordings, with their reasons.
-const DIFFERENCES: [(Change, &str); 19] = [
+const DIFFERENCES: [(Change, &str); 20] = [
     (Frames("sockjs-websocket", 7, 1), "all strings of a message count, and not only the first"),
+    (HasNoHttpTransports, "they do not work in NIS1 either, so nobody uses them"),
     (NamesOrigin, "browsers want their origin by name to send credentials, as newer versions of SockJS do"),
     (Sends("connect-v10", 1, &["CONNECTED\nversion:1.0\nheart-beat:0,0\n\n"]), "forgiving: 1.0 alone is answered"),
     (
@@ -146,6 +149,7 @@ fn expected(conversation: &str, step: &Step) -> Vec<ServerOutput> {
             }
             Rewords(recorded, ours) => all.iter_mut().for_each(|said| reword(said, recorded, ours)),
             NamesOrigin => name_origin(&mut all, step),
+            HasNoHttpTransports => reject_http_transports(&mut all, step),
             _ => {}
         }
     }
@@ -185,6 +189,22 @@ fn name_origin(all: &mut [ServerOutput], step: &Step) {
             allowed.expect("the header").1 = origin.to_owned();
             answer.headers.push(("Access-Control-Allow-Credentials".to_owned(), "true".to_owned()));
             answer.headers.push(("Vary".to_owned(), "Origin".to_owned()));
+        }
+    }
+}
+
+fn reject_http_transports(all: &mut [ServerOutput], step: &Step) {
+    let path_of = |line: &Line| line.data.split(' ').nth(1).unwrap_or_default().to_owned();
+    let is_meant = |path: String| ["/xhr", "/xhr_send", "/jsonp_send"].iter().any(|name| path.ends_with(name));
+    let is_meant = step.sent.iter().map(path_of).any(is_meant);
+    for said in all.iter_mut().filter(|_| is_meant) {
+        if let ServerOutput::Response(answer) = said {
+            answer.status = 404;
+            let is_of_all = |name: &str, value: &str| match name {
+                "Allow" => value == "GET, HEAD, POST, OPTIONS",
+                _ => !["Cache-Control", "Expires"].contains(&name),
+            };
+            answer.headers.retain(|(name, value)| is_of_all(name, value));
         }
     }
 }

@@ -103,6 +103,7 @@ pub struct EventFeed {
     change_bytes: usize,
     /// Number of the first of `changes`.
     first_change: u64,
+    /// In the order in which they go on: that of a hash table would differ from run to run.
     waiting: BTreeMap<ConnectionId, WaitingStream>,
     /// Number of those that tell the mempool.
     mempool_streams: usize,

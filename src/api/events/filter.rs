@@ -1,8 +1,85 @@
 //! What a stream tells.
 
-use super::ApiError;
+use std::collections::BTreeSet;
+
 use super::feed::FeedBlock;
-use crate::model::{Address, Body, MosaicId, Transaction};
+use super::{ApiError, MAX_ADDRESSES};
+use crate::budget::{Budget, cost};
+use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
+use crate::model::{Address, Body, MosaicId, NetworkByte, Transaction};
+
+/// Addresses moved into their list per work unit.
+const MOVED_PER_UNIT: usize = 200;
+
+/// Reads and validates the addresses of a stream in steps.
+pub struct AddressReader {
+    /// The rest of the body that names them.
+    body: Option<Parser>,
+    /// What is not validated yet.
+    names: Vec<Value>,
+    valid: BTreeSet<Address>,
+}
+
+impl AddressReader {
+    /// Reads addresses with commas between them.
+    pub fn of_list(text: &str) -> AddressReader {
+        let names = text.split(',').map(|name| Value::String(name.to_owned())).collect();
+        AddressReader { body: None, names, valid: BTreeSet::new() }
+    }
+
+    /// Reads the list `addresses` of an object.
+    pub fn of_body(body: &[u8]) -> Result<AddressReader, ApiError> {
+        let parser = Parser::new(body).map_err(|error| bad_body(Some(error)))?;
+        Ok(AddressReader { body: Some(parser), names: Vec::new(), valid: BTreeSet::new() })
+    }
+
+    /// Reads on within the budget. Returns the addresses, ascending, once all are valid.
+    pub fn advance(&mut self, network: NetworkByte, budget: &mut Budget) -> Result<Option<Box<[Address]>>, ApiError> {
+        if let Some(parser) = &mut self.body {
+            let (before, bytes) = (parser.parsed(), budget.left() as usize * cost::JSON_BYTES_PER_UNIT);
+            let parsed = parser.advance(bytes).map_err(|error| bad_body(Some(error)))?;
+            budget.charge(cost::json(parser.parsed() - before));
+            let Some(value) = parsed else { return Ok(None) };
+            (self.body, self.names) = (None, addresses_of(value).ok_or(bad_body(None))?);
+        }
+        if self.valid.is_empty() && !(1..=MAX_ADDRESSES).contains(&self.names.len()) {
+            return Err(ApiError::argument(
+                "a stream is for 1 to 10000 addresses, or without any address for all accounts",
+            ));
+        }
+        while let Some(name) = self.names.pop() {
+            budget.charge(cost::ADDRESS);
+            let Value::String(name) = name else { return Err(bad_body(None)) };
+            let bad = || ApiError::Argument(format!("{name:.80} is not an address of this network").into());
+            self.valid.insert(Address::parse(&name.replace('-', ""), network).ok_or_else(bad)?);
+            if budget.is_exhausted() {
+                return Ok(None);
+            }
+        }
+        budget.charge((self.valid.len() / MOVED_PER_UNIT) as u32);
+        Ok(Some(std::mem::take(&mut self.valid).into_iter().collect()))
+    }
+
+    /// Returns the approximate memory in bytes that is held.
+    pub fn held_bytes(&self) -> usize {
+        let texts = self.names.len() * (size_of::<Value>() + size_of::<Address>());
+        let body = self.body.as_ref().map_or(0, Parser::held_bytes);
+        size_of::<AddressReader>() + texts + body + 2 * self.valid.len() * size_of::<Address>()
+    }
+}
+
+fn addresses_of(value: Value) -> Option<Vec<Value>> {
+    let Value::Object(members) = value else { return None };
+    match members.into_iter().find(|(name, _)| name == "addresses")? {
+        (_, Value::Array(names)) => Some(names),
+        _ => None,
+    }
+}
+
+fn bad_body(error: Option<LenientJsonError>) -> ApiError {
+    let reason = error.map_or_else(String::new, |error| format!(": {error}"));
+    ApiError::Argument(format!("the body must be {{\"addresses\": [\"...\"]}}{reason}").into())
+}
 
 /// Kinds of events that a client chooses. All others are always told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

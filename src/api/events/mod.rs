@@ -23,11 +23,9 @@ mod views;
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
-
 pub use feed::{EventFeed, MAX_BYTES, MAX_CHANGE_BYTES, MempoolEvent};
 
-use filter::{Filter, Kinds};
+use filter::{AddressReader, Filter, Kinds};
 use place::Place;
 use stream::{EventStream, Start};
 
@@ -46,42 +44,26 @@ pub const MAX_ADDRESSES: usize = 10_000;
 /// Maximum number of confirmations for which a stream can wait.
 const MAX_CONFIRMATIONS: i64 = 1_000_000;
 
-/// Addresses as a POST names them.
-#[derive(Deserialize)]
-struct AddressList<'a> {
-    #[serde(borrow)]
-    addresses: Vec<Cow<'a, str>>,
-}
-
 /// `GET /events`
 fn of_query(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let addresses = context.parameter("address")?;
-    let names = addresses.as_deref().map(|text| text.split(',').map(str::to_owned).collect());
-    start(context, names)
+    start(context, addresses.as_deref().map(AddressReader::of_list))
 }
 
 /// `POST /events`
 fn of_body(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let read: Result<AddressList<'_>, _> = serde_json::from_slice(context.request.body);
-    let list = read.map_err(|error| {
-        ApiError::Argument(format!("the body must be {{\"addresses\": [\"...\"]}}: {error}").into())
-    })?;
-    start(context, Some(list.addresses.into_iter().map(Cow::into_owned).collect()))
+    let addresses = AddressReader::of_body(context.request.body)?;
+    start(context, Some(addresses))
 }
 
-/// Starts a stream for the accounts with these addresses, which are not validated yet, or for all accounts.
-fn start(context: &mut RequestContext<'_>, names: Option<Vec<String>>) -> Result<(), ApiError> {
-    if names.as_ref().is_some_and(|names| names.is_empty() || names.len() > MAX_ADDRESSES) {
-        return Err(ApiError::argument(
-            "a stream is for 1 to 10000 addresses, or without any address for all accounts",
-        ));
-    }
+/// Starts a stream for the accounts with these addresses, or for all accounts.
+fn start(context: &mut RequestContext<'_>, addresses: Option<AddressReader>) -> Result<(), ApiError> {
     let (confirmations, start) = (confirmations(context)?, start_of(context)?);
     let mosaic = context.parameter("mosaic")?.map(|text| MosaicId::parse(&text)).transpose();
     let mosaic = mosaic.map_err(|_| ApiError::argument("mosaic must be a namespace and a name, such as nem:xem"))?;
     let kinds = context.parameter("kinds")?.map_or(Ok(Kinds::default()), |text| Kinds::parse(&text))?;
     let filter = Filter { addresses: None, mosaic, kinds, confirmations };
-    let stream = EventStream::new(context.connection, names, filter, start);
+    let stream = EventStream::new(context.connection, addresses, filter, start);
     context.send_events(stream)
 }
 

@@ -8,7 +8,7 @@ use super::super::streams::{BodyWriter, ResponseStream};
 use super::super::transaction_status::{TransactionStatus, signatures_of};
 use super::super::{ApiError, NodeContext, NodeStatus, View};
 use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, MempoolEvent};
-use super::filter::{Filter, Kinds};
+use super::filter::{AddressReader, Filter, Kinds};
 use super::place::{BlockName, END, Place, Position, short};
 use super::views::{BlockEvent, Rollback, SyncState, TransactionEvent, UnconfirmedEvent};
 use crate::budget::cost;
@@ -75,8 +75,8 @@ enum MempoolPlace {
 /// A stream.
 pub struct EventStream {
     connection: ConnectionId,
-    /// Addresses that are not validated yet.
-    names: Vec<String>,
+    /// Reads its addresses. Boxed, since a stream soon has none.
+    reader: Option<Box<AddressReader>>,
     filter: Filter,
     /// Where it begins, until the first output.
     start: Option<Start>,
@@ -141,8 +141,10 @@ fn transaction_text(of: &FeedBlock, index: u32) -> Option<Rc<[u8]>> {
 
 impl ResponseStream for EventStream {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        if !self.read_names(node)? {
-            return Ok(Progress::Yield);
+        if let Some(reader) = &mut self.reader {
+            let read = reader.advance(node.chain.network.byte, &mut node.budget)?;
+            let Some(addresses) = read else { return Ok(Progress::Yield) };
+            (self.filter.addresses, self.reader) = (Some(addresses), None);
         }
         let mut out = Output { writer };
         if let Some(start) = self.start.take() {
@@ -168,23 +170,22 @@ impl ResponseStream for EventStream {
 
     fn held_bytes(&self) -> usize {
         let addresses = self.filter.addresses.as_ref().map_or(0, |addresses| addresses.len() * size_of::<Address>());
-        let names: usize = self.names.iter().map(|name| name.capacity() + size_of::<String>()).sum();
+        let unread = self.reader.as_ref().map_or(0, |reader| reader.held_bytes());
         let found = self
             .window
             .as_ref()
             .map_or(0, |window| size_of::<Window>() + window.found.capacity() * size_of::<TxLocation>());
-        size_of::<EventStream>() + addresses + names + found
+        size_of::<EventStream>() + addresses + unread + found
     }
 }
 
 impl EventStream {
-    /// Creates a stream for the accounts with these addresses, which are validated in its first steps, or for all accounts.
-    pub fn new(connection: ConnectionId, names: Option<Vec<String>>, filter: Filter, start: Start) -> EventStream {
-        let addresses = names.as_ref().map(|_| Box::default());
+    /// Creates a stream for the accounts with these addresses, which are read in its first steps, or for all accounts.
+    pub fn new(connection: ConnectionId, reader: Option<AddressReader>, filter: Filter, start: Start) -> EventStream {
         EventStream {
             connection,
-            names: names.unwrap_or_default(),
-            filter: Filter { addresses, ..filter },
+            reader: reader.map(Box::new),
+            filter,
             start: Some(start),
             place: Place::start(),
             window: None,
@@ -194,29 +195,6 @@ impl EventStream {
             status: "",
             heartbeat: Duration::ZERO,
         }
-    }
-
-    /// Validates addresses within the budget. Returns whether all are valid.
-    fn read_names(&mut self, node: &mut NodeContext<'_>) -> Result<bool, ApiError> {
-        if self.names.is_empty() {
-            return Ok(true);
-        }
-        let mut addresses = self.filter.addresses.take().unwrap_or_default().into_vec();
-        while let Some(name) = self.names.pop() {
-            node.budget.charge(cost::ADDRESS);
-            let bad = || ApiError::Argument(format!("{name:.80} is not an address of this network").into());
-            addresses.push(Address::parse(&name.replace('-', ""), node.chain.network.byte).ok_or_else(bad)?);
-            if node.budget.is_exhausted() {
-                break;
-            }
-        }
-        if self.names.is_empty() {
-            addresses.sort_unstable();
-            addresses.dedup();
-            self.names = Vec::new();
-        }
-        self.filter.addresses = Some(addresses.into());
-        Ok(self.names.is_empty())
     }
 
     /// Tells the state of the node if it has changed, and with each sign of life while the node is behind.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::scene::*;
-use crate::api::{Api, MempoolEvent};
+use crate::api::{Api, EventFeed, MempoolEvent};
 use crate::budget::Budget;
 use crate::crypto::Signature;
 use crate::mempool::{Fate, FateRecord, MempoolEntry};
@@ -562,6 +562,19 @@ fn changes_of_the_mempool_are_told_together_so_that_many_streams_do_not_multiply
 }
 
 #[test]
+fn streams_go_on_in_the_order_of_their_connections() {
+    let scene = with_payments(1);
+    let (mut events, hour) = (EventFeed::default(), Duration::from_secs(3_600));
+    (1..=1_000).rev().for_each(|number| events.wait(ConnectionId(number), hour, true, false));
+    let all: Vec<ConnectionId> = (1..=1_000).map(ConnectionId).collect();
+    let entry = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
+    scene.with_view(|chain| events.mempool_changed(&entry, MempoolEvent::Arrived, chain)).unwrap();
+    assert_eq!(events.take_due(Duration::ZERO), all);
+    scene.with_view(|chain| events.chain_changed(Height(1), Vec::new(), chain)).unwrap();
+    assert_eq!(events.take_due(Duration::ZERO), all);
+}
+
+#[test]
 fn a_silent_stream_sends_a_sign_of_life_every_fifteen_seconds() {
     let scene = with_payments(1);
     let mut stream = Stream::new(&scene, "address=&confirmations=1".trim_start_matches("address=&"));
@@ -590,7 +603,7 @@ fn ten_thousand_addresses_are_read_in_steps_and_a_bad_one_is_an_error_that_names
     };
     let mut stream = Stream::new(&scene, "from=1").posting(&many(9_999));
     assert_eq!(stream.news().len(), 2);
-    assert!(stream.steps > 500, "{}", stream.steps);
+    assert!(stream.steps > 1_500, "{}", stream.steps);
     let (status, message) = Stream::new(&scene, "").posting(&many(10_000)).error();
     assert_eq!((status, message.contains("10000 addresses")), (400, true), "{message}");
     let mut addresses = many(100);

@@ -14,7 +14,7 @@ mod eviction;
 mod turn;
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use slab::Slab;
@@ -158,7 +158,8 @@ impl<S: Socket> Server<S> {
         let (client, now) = (Client::direct(listener, peer.to_canonical()), self.time.monotonic);
         let owner = Owner::at(client.address, self.limits.ipv6_prefix);
         // A proxy has connections of many clients. One on this machine may be a proxy, trusted or not, or the operator.
-        let is_shared = client.address.is_loopback() || self.trusted_proxies.is_trusted(client.address);
+        let is_this_machine = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(&client.address);
+        let is_shared = is_this_machine || self.trusted_proxies.is_trusted(client.address);
         let is_within_quota = self.clients.charge_connection(owner, now) && !self.clients.is_banned(owner, now);
         if !is_within_quota && !is_shared {
             // A reset leaves no state in the kernel.

@@ -101,7 +101,7 @@ const ATTACKS: [Attack; 50] = [
     attack("unfinished-blocks", "the same with blocks, from sixty addresses", |binary| {
         connections::unfinished_bodies(binary, "/push/block", 60)
     }),
-    attack("places-sessions", "40 addresses open sessions of SockJS, 1,800 a second", places::sessions),
+    attack("places-sessions", "42 addresses open 250 websockets each", places::sessions),
     attack(
         "places-answers",
         "64 answers at once of one client that are written in steps, and 45 of eight strangers each",

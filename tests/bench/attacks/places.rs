@@ -11,37 +11,26 @@ use crate::common::private_network::NETWORK;
 use nisd::crypto::PublicKey;
 use nisd::model::Address;
 
-/// Addresses of the attacker, and connections of each.
-const ADDRESSES: usize = 40;
-const CONNECTIONS: usize = 2;
-/// Sessions opened per second, within the rate limit of each address.
-const PER_SECOND: f64 = 1_800.0;
-const MAX_WAIT: Duration = Duration::from_secs(9);
-/// Time after which all slots are taken.
-const FULL_AFTER: Duration = Duration::from_millis(4_600);
+/// Addresses of the attacker, and websockets of each: more than there are places for sessions.
+const ADDRESSES: usize = 42;
+const WEBSOCKETS: usize = 250;
+const NEWCOMERS: u8 = 20;
 const BETWEEN_NEWCOMERS: Duration = Duration::from_millis(200);
 
-/// SockJS sessions that nobody receives from, more than there are slots.
+/// Websockets that do nothing, more than there are places.
 pub fn sessions(binary: &str) -> Outcome {
     let mut stage = AttackStage::new(binary);
     let mut swarm = Swarm::new(stage.node.websocket, 16 * 1024);
     let from = |number: usize| Ipv4Addr::new(127, 2, 0, 1 + (number % ADDRESSES) as u8);
-    swarm.open(ADDRESSES * CONNECTIONS, from, ConnectionScript::endless(b"", Vec::new()));
     let mut newcomers = Swarm::new(stage.node.websocket, 16 * 1024);
     stage.begin();
-    let begun = Instant::now();
-    let mut opened = 0;
-    while begun.elapsed() < MAX_WAIT {
-        while (opened as f64) < begun.elapsed().as_secs_f64() * PER_SECOND {
-            swarm.send(opened % swarm.connections.len(), post(&format!("/w/messages/0/s{opened}/xhr"), "").as_bytes());
-            opened += 1;
-        }
-        swarm.drive_once(Duration::from_millis(1));
-        newcomers.drive_once(Duration::ZERO);
-        let came = newcomers.connections.len();
-        if begun.elapsed() > FULL_AFTER + BETWEEN_NEWCOMERS * came as u32 {
-            let from = |_| Ipv4Addr::new(127, 3, 0, 1 + came as u8);
-            newcomers.open(1, from, ConnectionScript::session(""));
+    swarm.open(ADDRESSES * WEBSOCKETS, from, ConnectionScript::session(""));
+    for came in 0..NEWCOMERS {
+        newcomers.open(1, |_| Ipv4Addr::new(127, 3, 0, 1 + came), ConnectionScript::session(""));
+        let next = Instant::now() + BETWEEN_NEWCOMERS;
+        while Instant::now() < next {
+            swarm.drive_once(Duration::from_millis(1));
+            newcomers.drive_once(Duration::ZERO);
         }
     }
     newcomers.run(Duration::from_millis(300), |_| false);
@@ -49,7 +38,7 @@ pub fn sessions(binary: &str) -> Outcome {
     let refused: usize = newcomers.codes.values().sum();
     let upgraded = newcomers.count(101);
     let notes = vec![
-        format!("{opened} sessions asked for, {} answers 200", swarm.count(200)),
+        format!("{} websockets asked for, {} opened", swarm.connections.len(), swarm.count(101)),
         format!("{came} newcomers: {upgraded} websockets open, {refused} closed with {:?}", newcomers.codes),
     ];
     let is_in = Bar::Is("each newcomer has a session", upgraded == came && refused == 0);

@@ -244,11 +244,11 @@ impl ByzantinePeer {
             "/node/cysm" => observed_address(fault, format, &request.body, requester, context),
             _ => self.body(requester, identity, &ParsedRequest { format, ..question.clone() }, fault, context),
         };
-        let stalls = question.path == "/chain/blocks-after";
+        let is_for_blocks = question.path == "/chain/blocks-after";
         let disturbance = match fault {
-            Some(Fault::FarAheadSilence) if stalls => Some(Fault::Silence),
-            Some(Fault::FarAheadDrip) if stalls => Some(Fault::EndlessDrip),
-            Some(Fault::FarAheadClosed) if stalls => Some(Fault::Closed),
+            Some(Fault::FarAheadSilence) if is_for_blocks => Some(Fault::Silence),
+            Some(Fault::FarAheadDrip) if is_for_blocks => Some(Fault::EndlessDrip),
+            Some(Fault::FarAheadClosed) if is_for_blocks => Some(Fault::Closed),
             Some(Fault::FarAheadSlow) => Some(Fault::SlowAnswer),
             _ => of_answer,
         };
