@@ -1,6 +1,7 @@
 //! A slow disk and the helper process that waits for it: nothing else waits, and nothing is reported before it is on
 //! the disk.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -9,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, wait_for};
 use crate::common::data_folder::{DataFolder, hasty_network, text};
-use crate::common::http::Client;
+use crate::common::http::{Client, Response, get};
 use crate::common::print_notice;
-use crate::common::slow_disk::SlowDisk;
+use crate::common::slow_disk::{Faults, SlowDisk};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Log text about a helper that has ended.
@@ -149,19 +150,67 @@ fn a_killed_sync_helper_loses_nothing_and_the_node_syncs_itself() {
 }
 
 #[test]
-fn a_sync_failure_in_the_helper_stops_the_chain_until_a_restart() {
+fn after_a_sync_failure_in_the_helper_the_node_ends_and_a_restart_continues_behind_every_shown_block() {
     let Some(disk) = SlowDisk::new() else { return };
     let network = Network::new();
     let (node, mut client) = network.start_at(&disk, 2);
-    disk.fail();
-    wait_for("the log line", || node.process.log().contains("may be lost").then_some(()));
     let height = client.height();
+    disk.fail();
+    let ended = node.process.wait_with_timeout(Duration::from_secs(60));
+    ended.expect_failure(1, &["the disk rejected data", "start nisd again"]);
     disk.set_millis(0);
-    // Later successful writes prove nothing about the failed one.
-    sleep(Duration::from_secs(2));
-    assert_eq!(client.height(), height);
-    drop(node);
-    network.assert_continues(&disk, 0);
+    network.assert_continues(&disk, height);
+}
+
+/// Returns the answer to a request; `None` if the node has ended.
+fn ask(client: &mut Client, target: &str) -> Option<Response> {
+    client.try_send(get(target)).ok()?;
+    client.try_answer().ok()
+}
+
+#[test]
+fn on_a_disk_that_fails_at_random_the_node_goes_on_or_ends_with_an_error_and_no_shown_block_is_lost() {
+    const ROUNDS: u64 = 6;
+    let Some(disk) = SlowDisk::new() else { return };
+    let network = Network::new();
+    // The signatures of the shown blocks by height.
+    let (mut shown, mut ends) = (BTreeMap::new(), 0);
+    for round in 0..ROUNDS {
+        let mut node = network.start(&disk);
+        let mut client = Client::connect(node.http);
+        for (height, signature) in &shown {
+            assert_eq!(&client.block(*height).json()["signature"], signature, "block {height} of round {round}");
+        }
+        let height = client.height();
+        until_height(&mut client, height + 1);
+        disk.set_faults(Faults { seed: round + 1, permille: if round % 2 == 0 { 300 } else { 60 }, ..Faults::NONE });
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(6)
+            && let Some(last) = ask(&mut client, "/chain/last-block")
+        {
+            if last.status == 200 {
+                let last = last.json();
+                shown.insert(last["height"].as_u64().expect("a height"), last["signature"].clone());
+            }
+            for target in ["/status", "/metrics", "/heartbeat"] {
+                let status = ask(&mut client, target).map_or(200, |answer| answer.status);
+                assert_eq!(status, 200, "{target}: {}", node.process.log());
+            }
+            // Slower than the rate limit.
+            sleep(Duration::from_millis(200));
+        }
+        if begun.elapsed() >= Duration::from_secs(6) {
+            node.process.kill();
+        } else {
+            ends += 1;
+            let ended = node.process.wait_with_timeout(Duration::from_secs(30)).expect_failure(1, &["start"]);
+            print_notice(ended.stderr.lines().last().unwrap_or_default());
+        }
+        disk.set_faults(Faults::NONE);
+    }
+    print_notice(&format!("{} blocks were shown, and the node ended {ends} times by itself", shown.len()));
+    assert!(ends > 0 && shown.len() > 2);
+    network.assert_continues(&disk, *shown.keys().last().expect("a block"));
 }
 
 #[test]
