@@ -99,8 +99,7 @@ pub fn get_with(target: &str, header: &str) -> Option<(u16, Vec<u8>)> {
         let scene = Harness::new(ground);
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n").as_bytes());
-        let caller =
-            Client::direct(HTTP, Ipv4Addr::LOCALHOST.into());
+        let caller = Client::direct(HTTP, Ipv4Addr::LOCALHOST.into());
         let request = scene.next(&mut reader, caller).ok()??;
         let answer = scene.compare(&request, caller, 0);
         Some((answer.status, answer.body))

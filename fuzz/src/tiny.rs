@@ -18,7 +18,8 @@ const MAP_SIZE: usize = 256 << 20;
 
 /// Returns its configuration.
 pub fn settings() -> Settings {
-    config::load(Some(&file("network.properties")), Vec::new(), Some(&file(""))).expect("the configuration of the chain")
+    config::load(Some(&file("network.properties")), Vec::new(), Some(&file("")))
+        .expect("the configuration of the chain")
 }
 
 /// Creates a store with the blocks up to a height.
