@@ -498,6 +498,14 @@ mod tests {
     }
 
     #[test]
+    fn a_reload_keeps_the_host_that_needs_a_restart_and_takes_the_names_that_do_not() {
+        let old = "nem.host = old.example\nnisd.hostNames = a.example";
+        let (settings, changed, at_once) = changed(old, "nem.host = new.example\nnisd.hostNames = b.example");
+        assert_eq!((changed, at_once), (vec!["nem.host", "nisd.hostNames"], vec!["nisd.hostNames"]));
+        assert_eq!(settings.host_names, ["b.example", "old.example"]);
+    }
+
+    #[test]
     fn a_change_that_needs_a_restart_is_reported_at_every_reload() {
         let mut old = settings("nisd.maxBacklog = 1M");
         for times in 0..2 {

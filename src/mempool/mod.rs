@@ -278,20 +278,24 @@ pub fn short_id(hash: &Hash256) -> ShortId {
 /// Queries.
 impl Mempool {
     /// Returns the transactions that affect an account, or wait for its cosignature, youngest first, at most `limit`. The
-    /// cost does not grow with the number of transactions of the account.
+    /// cost does not grow with the number of transactions of the account, nor with the multisig accounts that name it, as
+    /// anybody can create these: only those with transactions here are looked up.
     pub fn most_recent(
         &self,
         account: &Address,
         limit: usize,
         confirmed: &ChainSnapshot<'_>,
     ) -> Result<Vec<&MempoolEntry>, StoreError> {
-        if self.is_empty() {
-            return Ok(Vec::new());
-        }
         let mut found: BTreeSet<(Reverse<Timestamp>, u64)> =
             self.content.youngest(&self.content.by_age, account).take(limit).collect();
-        for multisig in state::cosignatory_of(confirmed.snapshot, account)? {
-            found.extend(self.content.youngest(&self.content.multisigs_by_age, &multisig).take(limit));
+        let multisigs = &self.content.multisigs_by_age;
+        let mut next = multisigs.first();
+        while let Some((multisig, ..)) = next {
+            if state::is_cosignatory_of(confirmed.snapshot, account, multisig)? {
+                found.extend(self.content.youngest(multisigs, multisig).take(limit));
+            }
+            let last = (*multisig, Reverse(Timestamp(i32::MIN)), u64::MAX);
+            next = multisigs.range((Bound::Excluded(last), Bound::Unbounded)).next();
         }
         let found = found.iter().take(limit).filter_map(|(_, number)| self.content.entries.get(number));
         Ok(found.collect())

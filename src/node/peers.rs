@@ -62,14 +62,16 @@ impl Node<'_> {
     /// Runs the due work of the peer layer, and applies its results to the node.
     pub(super) fn run_peers(&mut self, now: LoopTime, effects: &mut dyn Effects) {
         self.start_joining(now, effects);
-        if self.peers.is_none() || now.monotonic < self.read_backoff.retry_at() {
+        let present = self.peer_now(now);
+        let Some(peers) = &mut self.peers else { return };
+        for block in std::mem::take(&mut self.relay_queue) {
+            peers.push_block(block, present);
+        }
+        carry_out_actions(peers, effects);
+        if now.monotonic < self.read_backoff.retry_at() {
             return;
         }
-        let blocks = std::mem::take(&mut self.relay_queue);
         self.with_peers(now, effects, |peers, now, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));
-        for block in blocks {
-            self.with_peers(now, effects, |peers, now, _| peers.push_block(block, now));
-        }
         if let Some(peers) = &mut self.peers {
             if self.block_processor.may_pull() {
                 peers.fetched_blocks.take().into_iter().for_each(|blocks| self.block_processor.pull(blocks));

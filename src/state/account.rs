@@ -413,6 +413,11 @@ pub fn is_multisig(state: &impl Read, account: &Address) -> Result<bool> {
     state.has_prefix(Table::Cosignatories, account.as_bytes())
 }
 
+/// Returns whether an account is a cosignatory of a multisig account.
+pub fn is_cosignatory_of(state: &impl Read, account: &Address, multisig: &Address) -> Result<bool> {
+    state.contains(Table::CosignatoryOf, &[account.as_bytes().as_slice(), multisig.as_bytes()].concat())
+}
+
 /// Returns whether an account is a cosignatory of another.
 pub fn is_cosignatory(state: &impl Read, account: &Address) -> Result<bool> {
     state.has_prefix(Table::CosignatoryOf, account.as_bytes())

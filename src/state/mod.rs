@@ -23,7 +23,7 @@ pub use account::put_account;
 pub use account::{
     Account, AccountId, AccountTotals, LinkPhase, LinkRole, RemoteLink, RemoteStatus, account, account_at,
     account_with_id, cosignatories, cosignatory_of, cosignatory_of_after, for_each_account_after, is_cosignatory,
-    is_multisig, public_key,
+    is_cosignatory_of, is_multisig, public_key,
 };
 pub use account_tx_list::{
     AccountTxCursor, AccountTxList, Direction, TxLocation, affected_in_block, assign_ids, transaction_id,

@@ -56,7 +56,7 @@ impl<'a> StoreBackup<'a> {
     pub fn write(&self, report: &mut dyn FnMut(u64)) -> Result<u64, StoreError> {
         let path = self.source.folder.join(DATA_FILE);
         let unreadable = |error| StoreError::DataFile(path.clone(), FileFault::Io(error));
-        let failed = |error| StoreError::disk(self.folder, error);
+        let failed = |error| self.failed(error);
         // From here to the end, no page of this commit or a later one is used again.
         let _snapshot = self.source.snapshot()?;
         let mut source = File::open(&path).map_err(unreadable)?;
@@ -109,7 +109,11 @@ impl<'a> StoreBackup<'a> {
 
     /// Waits until the copy is on the disk.
     fn sync(&self, copy: &File) -> Result<(), StoreError> {
-        copy.sync_all().map_err(|error| StoreError::CopyFailed { folder: self.folder.to_owned(), error })
+        copy.sync_all().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: io::Error) -> StoreError {
+        StoreError::CopyFailed { folder: self.folder.to_owned(), error }
     }
 }
 

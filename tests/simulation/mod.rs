@@ -2,3 +2,4 @@
 
 mod clock;
 mod network_simulation;
+mod store_failures;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::common::daemon::{CommandOutput, Node, Process, nisd, run, wait_for};
 use crate::common::data_folder::{ChainFiles, DataFolder, digest, hasty_network, height_and_digest, text};
 use crate::common::http::Client;
+use crate::common::slow_disk::SlowDisk;
 use crate::common::{Random, older_store, print_notice};
 
 /// Number of copies that are killed before one may complete.
@@ -145,4 +146,16 @@ fn backups_during_an_import_are_stores_of_one_commit_despite_kills() {
     assert_eq!(height_and_digest(run(["check", "--no-signatures", "--data", text(&copy)])), copied);
     chain.import_to(&whole, copied.0);
     assert_eq!(digest(&whole), copied);
+}
+
+#[test]
+fn a_backup_that_the_disk_rejects_says_that_the_store_is_unchanged() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let folder = DataFolder::with(&ChainFiles::of("tiny"), 20);
+    let mut command = nisd(["backup", "--data", text(&folder.path()), text(&folder.beside("copy"))]);
+    disk.for_program(&mut command);
+    disk.fail();
+    let ended = Process::start(command).wait_with_timeout(Duration::from_secs(60));
+    let ended = ended.expect_failure(1, &["the copy of the store", "the store itself is unchanged"]);
+    assert!(!ended.stderr.contains("start nisd again") && !ended.stderr.contains("back up"), "{}", ended.stderr);
 }

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, wait_for};
-use crate::common::data_folder::{DataFolder, hasty_network, text};
+use crate::common::data_folder::{ChainFiles, DataFolder, hasty_network, text};
 use crate::common::http::{Client, Response, get};
 use crate::common::print_notice;
 use crate::common::slow_disk::{Faults, SlowDisk};
@@ -283,4 +283,24 @@ fn a_node_without_a_sync_helper_syncs_itself_and_logs_it_once() {
     let mut client = Client::connect(node.http);
     until_height(&mut client, 3);
     assert_eq!(node.process.log().matches("no helper process can wait for the disk").count(), 1);
+}
+
+#[test]
+fn an_import_shows_no_block_before_it_is_durable() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let tiny = ChainFiles::of("tiny");
+    let folder = DataFolder::with(&tiny, 20);
+    let data = folder.path();
+    let arguments = ["--config", text(&tiny.config), "--data", text(&data)];
+    let mut command = Node::command(arguments);
+    command.args(["--import", text(&tiny.blocks)]);
+    disk.for_program(&mut command);
+    disk.set_millis(400);
+    let mut node = Node::from_command(command);
+    let mut client = Client::connect(node.http);
+    assert_eq!(client.height(), 20, "the commit waits for the disk");
+    let shown = wait_for("an imported block", || Some(client.height()).filter(|height| *height > 20));
+    node.process.kill();
+    let node = Node::from_command(Node::command(arguments));
+    assert!(Client::connect(node.http).height() >= shown);
 }

@@ -6,6 +6,7 @@ use super::scene::*;
 use crate::api::Api;
 use crate::crypto::Signature;
 use crate::model::{Timestamp, Transaction};
+use crate::store::{Table, Write as _};
 
 /// A payment of the first account; those with higher numbers are younger.
 fn payment(number: i32) -> Transaction {
@@ -105,4 +106,22 @@ fn a_page_of_the_mempool_costs_the_same_however_many_transactions_it_holds() {
     };
     let (few, many) = (cost(200), cost(2_000));
     assert!(many <= few + few / 20, "{few} and {many} units");
+}
+
+#[test]
+fn multisig_accounts_that_name_an_account_are_not_read_for_its_unconfirmed_transactions() {
+    let (scene, mut node) = (Scene::new(), TestNode::default());
+    let outer = Transaction { timestamp: Timestamp(102), ..multisig() };
+    node.mempool.add_unchecked(outer.clone(), NETWORK);
+    let account = address(9);
+    let line = format!("GET /account/unconfirmedTransactions?address={account}");
+    assert_eq!(data(&line, &scene, &mut node).len(), 0);
+    scene.put_cosignatory_of(crate::model::Address::from_public_key(&outer.inner().unwrap().signer, NETWORK), account);
+    // Reading this one among those of the account would fail.
+    scene.write(|batch| {
+        batch.put(Table::CosignatoryOf, &[account.as_bytes().as_slice(), &[b'A'; 8]].concat(), &[]).unwrap();
+    });
+    let found = data(&line, &scene, &mut node);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0]["transaction"]["timeStamp"], 102);
 }

@@ -208,7 +208,7 @@ impl Scene {
         scene
     }
 
-    fn write(&self, change: impl FnOnce(&mut crate::store::WriteTxn<'_>)) {
+    pub fn write(&self, change: impl FnOnce(&mut crate::store::WriteTxn<'_>)) {
         let mut batch = self.store.begin_write().unwrap();
         change(&mut batch);
         batch.commit().unwrap();
