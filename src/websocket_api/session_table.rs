@@ -491,10 +491,12 @@ impl SessionTable {
     fn enforce_global_limits(&mut self, effects: &mut dyn Effects) {
         let Limits { total_bytes, patterns, .. } = self.settings.limits;
         loop {
-            let first = match self.memory.total() > total_bytes {
-                true => self.memory.gives_way(),
-                false if self.topics.pattern_count() > patterns => self.patterns.gives_way(),
-                false => return,
+            let first = if self.memory.total() > total_bytes {
+                self.memory.gives_way()
+            } else if self.topics.pattern_count() > patterns {
+                self.patterns.gives_way()
+            } else {
+                return;
             };
             let Some((_, first)) = first else { return };
             log::debug!("session {} is closed: a limit of all sessions is exceeded, and it uses the most", first.0);
