@@ -5,11 +5,12 @@
 //! budget is spent, and is called again in the next step.
 //!
 //! [`PendingStreams`] keeps the streams in progress, by connection. At most [`MAX_ACTIVE_PER_CLIENT`] streams of a client
-//! advance at a time; its others wait for a turn. When all streams together hold too much memory, the client that holds
-//! most loses its least recently advanced stream.
+//! advance at a time; its others wait for a turn. When all streams together hold too much memory, a [`Quota`] decides
+//! whose gives way.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Poll;
+use std::time::Duration;
 
 use super::error::ApiError;
 use super::request_context::{NodeContext, ParsedBody};
@@ -17,9 +18,9 @@ use super::{Format, View};
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
 use crate::codec::{Encoder, SPLICE_BYTE};
-use crate::metrics::Ranking;
 use crate::net::ClientKey;
 use crate::net::service::{ConnectionId, Progress};
+use crate::quota::Quota;
 
 /// A view that is written in steps.
 pub trait ResponseStream {
@@ -385,7 +386,7 @@ pub fn item_list<I: ItemSource<Item: View>>(mut items: I) -> impl ResponseStream
 
 /// Maximum number of streams of a client that advance at a time.
 pub const MAX_ACTIVE_PER_CLIENT: usize = 32;
-/// Maximum memory of all streams in bytes. Beyond it the client that holds most loses a stream, with 503.
+/// Maximum memory of all streams in bytes. Beyond it the largest of the client that holds most gives way, with 503.
 pub const MAX_PENDING_BYTES: usize = 64 << 20;
 
 const EVICTED: ApiError = ApiError::Unavailable("the long answers being written take too much memory");
@@ -393,21 +394,22 @@ const EVICTED: ApiError = ApiError::Unavailable("the long answers being written 
 /// The streams in progress.
 #[derive(Default)]
 pub struct PendingStreams {
-    streams: HashMap<ConnectionId, PendingStream>,
+    streams: BTreeMap<ConnectionId, PendingStream>,
+    /// Their memory. Its time is the number of steps of all streams.
+    memory: Quota<ConnectionId>,
+    /// Clients with streams that advance or wait for a turn.
     clients: BTreeMap<ClientKey, ClientStreams>,
-    bytes: Ranking<ClientKey>,
     /// Number of steps of all streams so far.
     steps: u64,
     /// Connections to resume.
     resumable: Vec<ConnectionId>,
     /// Connections that have lost their streams, and are not resumed yet.
-    evicted: HashSet<ConnectionId>,
+    evicted: BTreeSet<ConnectionId>,
 }
 
 struct PendingStream {
     stream: Box<dyn ResponseStream>,
     client: ClientKey,
-    bytes: usize,
     /// Number of its last step.
     step: u64,
     state: StreamState,
@@ -421,11 +423,8 @@ enum StreamState {
     Suspended,
 }
 
-/// The streams of one client.
 #[derive(Default)]
 struct ClientStreams {
-    /// All streams, least recently advanced first.
-    by_last_step: BTreeSet<(u64, ConnectionId)>,
     /// Streams that wait for a turn, in order of arrival.
     queued: BTreeSet<(u64, ConnectionId)>,
     active: usize,
@@ -451,15 +450,13 @@ impl PendingStreams {
             Progress::Yield => StreamState::Queued,
             Progress::Done | Progress::Suspended | Progress::Streaming => StreamState::Suspended,
         };
-        let place = (self.steps, connection);
-        of_client.by_last_step.insert(place);
         match state {
             StreamState::Active => of_client.active += 1,
-            StreamState::Queued => _ = of_client.queued.insert(place),
+            StreamState::Queued => _ = of_client.queued.insert((self.steps, connection)),
             StreamState::Suspended => {}
         }
-        self.bytes.set(client, self.bytes.of(&client) + bytes);
-        self.streams.insert(connection, PendingStream { stream: rest, client, bytes, step: self.steps, state });
+        self.memory.hold(connection, client, bytes, self.time());
+        self.streams.insert(connection, PendingStream { stream: rest, client, step: self.steps, state });
         self.evict();
         // The caller learns the state from the result, so it must not be resumed as well.
         self.resumable.retain(|due| *due != connection);
@@ -507,27 +504,28 @@ impl PendingStreams {
         std::mem::take(&mut self.resumable)
     }
 
+    fn time(&self) -> Duration {
+        Duration::from_nanos(self.steps)
+    }
+
     fn detach(&mut self, connection: ConnectionId) -> Option<PendingStream> {
         let kept = self.streams.remove(&connection)?;
-        let PendingStream { client, bytes, step, state, .. } = kept;
-        self.bytes.set(client, self.bytes.of(&client).saturating_sub(bytes));
-        let Some(of_client) = self.clients.get_mut(&client) else { return Some(kept) };
-        of_client.by_last_step.remove(&(step, connection));
-        of_client.queued.remove(&(step, connection));
-        if state == StreamState::Active {
+        self.memory.release(connection, self.time());
+        let Some(of_client) = self.clients.get_mut(&kept.client) else { return Some(kept) };
+        of_client.queued.remove(&(kept.step, connection));
+        if kept.state == StreamState::Active {
             of_client.active = of_client.active.saturating_sub(1);
         }
-        if of_client.by_last_step.is_empty() && of_client.active == 0 {
-            self.clients.remove(&client);
+        if of_client.queued.is_empty() && of_client.active == 0 {
+            self.clients.remove(&kept.client);
         }
         Some(kept)
     }
 
-    /// Evicts streams of the clients that hold most until the total is within the limit.
+    /// Evicts the streams that give way until the total is within the limit.
     fn evict(&mut self) {
-        while self.bytes.total() > MAX_PENDING_BYTES
-            && let Some((_, client)) = self.bytes.largest()
-            && let Some((_, connection)) = self.clients.get(&client).and_then(|all| all.by_last_step.first()).copied()
+        while self.memory.total() > MAX_PENDING_BYTES
+            && let Some((client, connection)) = self.memory.gives_way()
             && let Some(evicted) = self.detach(connection)
         {
             self.evicted.insert(connection);
@@ -547,7 +545,7 @@ impl PendingStreams {
     /// Returns whether no stream and no accounting is left.
     #[cfg(test)]
     pub fn is_clear(&self) -> bool {
-        self.len() == 0 && self.clients.is_empty() && self.bytes.total() == 0
+        self.len() == 0 && self.clients.is_empty() && self.memory.is_empty()
     }
 }
 
@@ -759,7 +757,7 @@ mod pending_tests {
     }
 
     #[test]
-    fn the_largest_client_loses_its_least_recently_written_stream() {
+    fn the_largest_client_loses_its_largest_stream_of_equals_the_least_recently_written() {
         let mut unfinished = PendingStreams::default();
         let share = MAX_PENDING_BYTES / 16;
         for connection in 0..10 {
@@ -780,5 +778,19 @@ mod pending_tests {
         assert!(keep(&mut unfinished, 41, 4, MAX_PENDING_BYTES - share, Progress::Yield).is_none());
         (0..50).for_each(|connection| unfinished.on_disconnect(ConnectionId(connection)));
         assert!(unfinished.is_clear());
+    }
+
+    #[test]
+    fn streams_of_many_clients_in_one_network_give_way_to_one_of_another() {
+        let mut unfinished = PendingStreams::default();
+        let share = MAX_PENDING_BYTES / 64;
+        let far = ClientKey::of(&Client::direct(ListenerId(0), [10, 0, 9, 1].into()), 64);
+        let largest = Box::new(EmptyStream);
+        assert!(unfinished.insert(ConnectionId(1_000), far, largest, 8 * share, Progress::Suspended).is_ok());
+        for connection in 0..200 {
+            keep(&mut unfinished, connection, connection as u8, share, Progress::Suspended);
+        }
+        assert!(unfinished.remove(ConnectionId(1_000)).is_some_and(|rest| rest.is_ok()));
+        assert_eq!(unfinished.streams.len(), 56);
     }
 }

@@ -71,19 +71,12 @@ impl Broker {
         self.on_disconnect(socket, now);
         let name = self.upgrading.take().filter(|(upgraded, _)| *upgraded == socket).and_then(|(_, name)| name);
         let transport = SessionTransport::new(socket, name.is_some(), now);
-        let opened = self.table.open(transport, name.as_deref(), client, effects);
-        self.forget_removed();
-        if opened.is_none() {
+        if self.table.open(transport, name.as_deref(), client, effects).is_none() {
             effects.close(socket, TOO_MANY_SESSIONS.0, TOO_MANY_SESSIONS.1);
         } else if name.is_some() {
             // A closed websocket is reported later.
             let _ = effects.send(socket, Message::of(sockjs::OPEN));
         }
-    }
-
-    /// Discards the queries of sessions that were removed.
-    fn forget_removed(&mut self) {
-        self.table.removed.drain(..).for_each(|(client, id)| self.queries.remove(client, id));
     }
 
     /// Handles a message from a websocket. Messages for unknown or ended sessions are ignored.
@@ -141,15 +134,14 @@ impl Broker {
     /// Handles a closed connection, whichever side closed it. Unknown connections are ignored.
     pub fn on_disconnect(&mut self, connection: ConnectionId, now: Duration) {
         self.table.now.monotonic = now;
-        self.table.on_disconnect(connection);
-        self.forget_removed();
+        self.table.on_disconnect(connection).into_iter().for_each(|id| self.queries.remove(id));
     }
 
     /// Runs the due timers: closes sessions that have not sent a first message in time, and sends heartbeats.
     pub fn on_timer(&mut self, now: Duration, effects: &mut dyn Effects) {
         self.table.now.monotonic = now;
         self.table.on_timer(effects);
-        self.queries.on_timer(now);
+        self.queries.on_timer(&mut self.table);
     }
 
     /// Returns when [`on_timer`](Self::on_timer) must be called next, unless another event comes first.
@@ -161,7 +153,7 @@ impl Broker {
     /// are published, each once.
     pub fn chain_changed(&mut self, common: Height, last: Height) {
         self.news.chain_changed(common, last);
-        self.queries.chain_changed(common, &mut self.table);
+        self.table.chain_changed(common);
     }
 
     /// Publishes a transaction that has entered the mempool.
@@ -184,7 +176,7 @@ impl Broker {
 
     /// Returns whether [`work`](Self::work) has anything to do.
     pub fn has_work(&self, is_mempool_current: bool) -> bool {
-        self.news.has_work(is_mempool_current) || self.queries.has_work()
+        self.news.has_work(is_mempool_current) || self.table.places.has_waiting()
     }
 
     /// Publishes news and answers queries with a budget of `units`; each of the two is guaranteed half of it. Blocks and
@@ -215,7 +207,7 @@ impl Broker {
             topics: self.table.topics.len(),
             addresses: self.table.registered.len(),
             patterns: self.table.topics.pattern_count(),
-            session_bytes: self.table.total.bytes,
+            session_bytes: self.table.memory.total(),
             message_bytes: self.table.pool.held_bytes(),
         }
     }

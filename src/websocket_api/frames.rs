@@ -186,7 +186,7 @@ impl Broker {
     fn queue_query(&mut self, query: Item, id: SessionId) {
         if let Some(session) = self.table.session_mut(id) {
             session.queries.push_back(query);
-            self.queries.add(session.client, id);
+            self.queries.add(id, &mut self.table);
         }
     }
 

@@ -93,13 +93,11 @@ impl Default for Settings {
 
 /// Limits of the broker.
 ///
-/// A request beyond a limit of its session or client is rejected. At a global limit, the largest session of the client
-/// with the highest usage is evicted: it gets ERROR and is closed with 1002. So nobody is rejected because of other
-/// clients.
+/// A request beyond a limit of its session or client is rejected. At a global limit, the session that gives way by the
+/// [`quota`](crate::quota) is evicted: it gets ERROR and is closed with 1002. So nobody is rejected because of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Open sessions. At the limit, the longest silent session of the client with the most sessions is closed with
-    /// 1013, if that client has more than the newcomer would have; otherwise the newcomer is closed with 1013.
+    /// Open sessions. Beyond it, the longest silent session of the client with the most is closed with 1013.
     pub sessions: usize,
     /// Subscriptions of one session; a further SUBSCRIBE is answered with ERROR.
     pub subscriptions_per_session: usize,
@@ -120,8 +118,8 @@ pub struct Limits {
     /// Bytes of one session, checked when it subscribes or registers an address; beyond it, a SUBSCRIBE is answered
     /// with ERROR, a SEND on `/errors`.
     pub session_bytes: usize,
-    /// Bytes of all sessions of one client, unfinished frames included. Beyond it no session is opened and subscriptions
-    /// are rejected; a session with unfinished frames gets ERROR and is closed with 1002.
+    /// Bytes of all sessions of one client, unfinished frames and answers included. Beyond it no session is opened and subscriptions
+    /// are rejected; a session that goes on growing gets ERROR and is closed with 1002.
     pub client_bytes: usize,
     /// Bytes of all sessions; a global limit.
     pub total_bytes: usize,
@@ -131,13 +129,6 @@ pub struct Limits {
     pub first_message: Duration,
     /// Time without a frame after which a SockJS session gets a heartbeat.
     pub heartbeat: Duration,
-}
-
-impl Limits {
-    /// Sessions reserved for clients of this machine: one percent.
-    pub fn reserved_local_sessions(&self) -> usize {
-        self.sessions / 100
-    }
 }
 
 impl Default for Limits {

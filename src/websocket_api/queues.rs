@@ -1,7 +1,6 @@
 //! What waits to be published: news for all subscribers, and queries whose answers go to the sessions that asked.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,22 +9,16 @@ use super::publish_job::{PublishContext, PublishJob};
 use super::session::SessionId;
 use super::session_table::SessionTable;
 use crate::model::{Hash256, Height, Transaction};
-use crate::net::ClientKey;
 
 /// Number of queued transactions at which announcements have to wait.
 const BACKPRESSURE_ARRIVALS: usize = 1_000;
 /// Maximum number of queued transactions. Further ones, which only a reorg can bring, are not published.
 const MAX_ARRIVALS: usize = 5_000;
 
-/// Work units for starting a query.
+/// Work units for a turn of a query.
 const QUERY_UNITS: u32 = 5;
 /// Pause before a session with a full send queue, or one that waits for the mempool, is tried again.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(50);
-/// Limits of paused answers: in total, per client, and in bytes together. An answer pauses when its session's send
-/// queue is full or when other clients wait. Beyond the limits an answer runs to its end without pausing.
-const MAX_PAUSED: usize = 256;
-const MAX_PAUSED_PER_CLIENT: usize = 8;
-const MAX_PAUSED_BYTES: usize = 16 << 20;
 
 /// The queue of news.
 #[derive(Default)]
@@ -144,51 +137,26 @@ impl NewsQueue {
     }
 }
 
-/// Schedules the queries of all sessions. The queries themselves are stored in the sessions; one is answered at a time.
+/// Answers the queries of all sessions. Queries and unfinished answers are stored in the sessions; a quota of the session
+/// table decides whose turn is next ([`SessionTable::places`]).
 #[derive(Default)]
 pub struct QueryQueue {
-    round_robin: RoundRobin,
-    /// Answers that were started.
-    answers: BTreeMap<SessionId, (ClientKey, PublishJob)>,
-    /// The session whose answer is in progress; all other answers are paused.
-    current: Option<SessionId>,
     /// Sessions whose send queue is full, or whose query waits for the mempool, and when to try them again.
-    backlogged: BTreeSet<(ClientKey, SessionId)>,
+    backlogged: BTreeSet<SessionId>,
     retry_at: Duration,
 }
 
 impl QueryQueue {
-    /// Adds a session that has a query or a paused answer.
-    pub fn add(&mut self, client: ClientKey, session: SessionId) {
-        if !self.backlogged.contains(&(client, session)) {
-            self.round_robin.add(client, session);
+    /// Lets a session that has a query wait for its turn.
+    pub fn add(&mut self, session: SessionId, table: &mut SessionTable) {
+        if !self.backlogged.contains(&session) {
+            table.places.wait(session, table.now.monotonic);
         }
     }
 
-    /// Removes a session and its answer.
-    pub fn remove(&mut self, client: ClientKey, session: SessionId) {
-        self.round_robin.remove(client, session);
-        self.backlogged.remove(&(client, session));
-        self.answers.remove(&session);
-        self.current.take_if(|current| *current == session);
-    }
-
-    /// Handles a chain update that keeps blocks up to `common`. An answer about a replaced block restarts with the new
-    /// last block.
-    pub fn chain_changed(&mut self, common: Height, table: &mut SessionTable) {
-        let is_replaced = |job: &PublishJob| job.block.is_some_and(|height| height > common);
-        for (id, _) in self.answers.extract_if(.., |_, (_, job)| is_replaced(job)) {
-            self.current.take_if(|current| *current == id);
-            if let Some(session) = table.session_mut(id) {
-                session.queries.push_front(Item::LastBlock);
-                self.round_robin.add(session.client, id);
-            }
-        }
-    }
-
-    /// Returns whether an answer can make progress now.
-    pub fn has_work(&self) -> bool {
-        self.current.is_some() || !self.round_robin.is_empty()
+    /// Forgets a removed session.
+    pub fn remove(&mut self, session: SessionId) {
+        self.backlogged.remove(&session);
     }
 
     /// Returns when to try the sessions with a full send queue again.
@@ -198,191 +166,59 @@ impl QueryQueue {
 
     /// Makes the sessions that had a full send queue or waited for the mempool wait for their turn again, if it is
     /// time.
-    pub fn on_timer(&mut self, now: Duration) {
+    pub fn on_timer(&mut self, table: &mut SessionTable) {
+        let now = table.now.monotonic;
         if now >= self.retry_at {
-            for (client, session) in std::mem::take(&mut self.backlogged) {
-                self.round_robin.add(client, session);
-            }
+            std::mem::take(&mut self.backlogged).into_iter().for_each(|session| table.places.wait(session, now));
         }
     }
 
-    /// Returns whether the limits of paused answers allow that the current one, of this client, also pauses.
-    fn may_pause(&self, client: ClientKey) -> bool {
-        let bytes: usize = self.answers.values().map(|(_, job)| job.held_bytes()).sum();
-        let of_client = self.answers.values().filter(|(other, _)| *other == client).count();
-        self.answers.len() <= MAX_PAUSED && of_client <= MAX_PAUSED_PER_CLIENT && bytes <= MAX_PAUSED_BYTES
-    }
-
-    fn set_backlogged(&mut self, client: ClientKey, session: SessionId, now: Duration) {
-        self.round_robin.remove(client, session);
-        if self.backlogged.is_empty() {
-            self.retry_at = now + BACKLOG_PAUSE;
-        }
-        self.backlogged.insert((client, session));
-    }
-
-    /// Answers queries until the budget is used up. The units are charged to the sessions that cause them.
+    /// Answers queries until the budget is used up. The units are charged to the clients that cause them.
     pub fn work(&mut self, context: &mut PublishContext<'_>) {
-        while !context.budget.is_exhausted() {
+        let now = context.table.now.monotonic;
+        while !context.budget.is_exhausted()
+            && let Some((client, id)) = context.table.places.next(now)
+        {
             let before = context.budget.left();
-            let id = match self.current {
-                Some(id) => {
-                    self.continue_answer(id, context);
-                    id
-                }
-                None => {
-                    let Some((client, id)) = self.round_robin.next() else { return };
-                    context.budget.charge(QUERY_UNITS);
-                    self.start_answer(client, id, context);
-                    id
-                }
-            };
-            if let Some(session) = context.table.session_mut(id) {
-                context.effects.charge(session.transport.socket, before - context.budget.left());
-            }
+            context.budget.charge(QUERY_UNITS);
+            let socket = context.table.session(id).map(|session| session.transport.socket);
+            self.serve(id, context);
+            let units = before - context.budget.left();
+            context.table.places.charge(client, units, now);
+            socket.into_iter().for_each(|socket| context.effects.charge(socket, units));
         }
     }
 
-    /// Continues the current answer, if its session still exists.
-    fn continue_answer(&mut self, id: SessionId, context: &mut PublishContext<'_>) {
-        let Some((client, job)) = self.answers.get_mut(&id).filter(|_| context.table.session(id).is_some()) else {
-            return self.end_answer(id);
-        };
-        let client = *client;
-        if job.work(context) {
-            if let Some(error) = job.failure.take() {
-                context.table.send_query_error(id, &error.0, context.effects);
-            }
-            return self.end_answer(id);
-        }
-        let Some(session) = context.table.session(id) else { return self.end_answer(id) };
-        let is_full =
-            context.effects.backlog(session.transport.socket) >= context.table.settings.limits.query_backlog_bytes;
-        if (is_full || self.round_robin.has_other_clients(client)) && self.may_pause(client) {
-            self.current = None;
-            match is_full {
-                true => self.set_backlogged(client, id, context.table.now.monotonic),
-                false => self.round_robin.add(client, id),
-            }
-        }
-    }
-
-    fn end_answer(&mut self, id: SessionId) {
-        self.answers.remove(&id);
-        self.current = None;
-    }
-
-    /// Resumes the paused answer of a session, or starts its next query.
-    fn start_answer(&mut self, client: ClientKey, id: SessionId, context: &mut PublishContext<'_>) {
+    /// Continues the answer of a session, or starts that to its next query.
+    fn serve(&mut self, id: SessionId, context: &mut PublishContext<'_>) {
         let (max_backlog, now) = (context.table.settings.limits.query_backlog_bytes, context.table.now.monotonic);
-        let Some(session) = context.table.session_mut(id) else {
-            return self.round_robin.remove(client, id);
-        };
-        let is_paused = self.answers.contains_key(&id);
+        let Some(session) = context.table.session_mut(id) else { return };
         // A transaction of a replaced block may be on its way back into the mempool.
-        let is_about_mempool = !is_paused && matches!(session.queries.front(), Some(Item::Status(_)));
+        let is_about_mempool = session.answer.is_none() && matches!(session.queries.front(), Some(Item::Status(_)));
         let waits_for_mempool = is_about_mempool && !context.is_mempool_current;
         if waits_for_mempool || context.effects.backlog(session.transport.socket) >= max_backlog {
-            return self.set_backlogged(client, id, now);
+            if self.backlogged.is_empty() {
+                self.retry_at = now + BACKLOG_PAUSE;
+            }
+            self.backlogged.insert(id);
+            return;
         }
-        if !is_paused && let Some(query) = session.queries.pop_front() {
-            self.answers.insert(id, (client, PublishJob::new(query, Some(id))));
-        }
-        if !is_paused && std::mem::take(&mut session.is_suspended) {
-            context.effects.resume(session.transport.socket);
-        }
-        if session.queries.is_empty() {
-            self.round_robin.remove(client, id);
-        }
-        self.current = self.answers.contains_key(&id).then_some(id);
-    }
-}
-
-/// The waiting sessions.
-#[derive(Debug, Default)]
-pub struct RoundRobin {
-    waiting: BTreeMap<ClientKey, ClientQueue>,
-    last: Option<ClientKey>,
-}
-
-/// The waiting sessions of one client.
-#[derive(Debug, Default)]
-struct ClientQueue {
-    sessions: BTreeSet<SessionId>,
-    last: Option<SessionId>,
-}
-
-impl RoundRobin {
-    /// Adds a session; it waits at most once.
-    pub fn add(&mut self, client: ClientKey, session: SessionId) {
-        self.waiting.entry(client).or_default().sessions.insert(session);
-    }
-
-    /// Removes a session.
-    pub fn remove(&mut self, client: ClientKey, session: SessionId) {
-        if let Some(own) = self.waiting.get_mut(&client) {
-            own.sessions.remove(&session);
-            if own.sessions.is_empty() {
-                self.waiting.remove(&client);
+        if session.answer.is_none() {
+            session.answer = session.queries.pop_front().map(|query| PublishJob::new(query, Some(id)));
+            if std::mem::take(&mut session.is_suspended) {
+                context.effects.resume(session.transport.socket);
             }
         }
-    }
-
-    /// Returns the next session. It keeps waiting until it is removed.
-    pub fn next(&mut self) -> Option<(ClientKey, SessionId)> {
-        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let following = self.waiting.range((after, Bound::Unbounded)).next().map(|(client, _)| *client);
-        let client = following.or_else(|| self.waiting.keys().next().copied())?;
-        self.last = Some(client);
-        let own = self.waiting.get_mut(&client)?;
-        let after = own.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let following = own.sessions.range((after, Bound::Unbounded)).next().copied();
-        own.last = following.or_else(|| own.sessions.first().copied());
-        own.last.map(|session| (client, session))
-    }
-
-    /// Returns whether sessions of other clients wait.
-    pub fn has_other_clients(&self, client: ClientKey) -> bool {
-        self.waiting.keys().any(|other| *other != client)
-    }
-
-    /// Returns whether no session waits.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::websocket_api::testing::client;
-
-    fn client_key(number: u8) -> ClientKey {
-        ClientKey::of(&client(&format!("10.0.0.{number}")), 64)
-    }
-
-    #[test]
-    fn clients_are_served_round_robin_regardless_of_their_sessions() {
-        let mut waiting = RoundRobin::default();
-        (1..=100).for_each(|id| waiting.add(client_key(1), SessionId(id)));
-        waiting.add(client_key(2), SessionId(101));
-        waiting.add(client_key(3), SessionId(102));
-        let order: Vec<u64> = (0..9).filter_map(|_| waiting.next()).map(|(_, session)| session.0).collect();
-        assert_eq!(order, [1, 101, 102, 2, 101, 102, 3, 101, 102]);
-    }
-
-    #[test]
-    fn a_removed_session_is_not_served() {
-        let mut waiting = RoundRobin::default();
-        waiting.add(client_key(1), SessionId(1));
-        waiting.add(client_key(1), SessionId(2));
-        waiting.remove(client_key(1), SessionId(1));
-        assert_eq!(
-            (waiting.next(), waiting.next()),
-            (Some((client_key(1), SessionId(2))), Some((client_key(1), SessionId(2))))
-        );
-        waiting.remove(client_key(1), SessionId(2));
-        waiting.remove(client_key(1), SessionId(2));
-        assert!(waiting.next().is_none() && waiting.is_empty());
+        let Some(mut job) = session.answer.take() else { return };
+        let is_done = job.work(context);
+        if let Some(error) = job.failure.take_if(|_| is_done) {
+            context.table.send_query_error(id, &error.0, context.effects);
+        }
+        let Some(session) = context.table.session_mut(id) else { return };
+        session.answer = (!is_done).then_some(job);
+        if !is_done || !session.queries.is_empty() {
+            context.table.places.wait(id, now);
+        }
+        context.table.update_memory(id, context.effects);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Limits;
 use super::content::{Content, Item};
+use super::publish_job::PublishJob;
 use super::sockjs;
 use super::stomp::Decoder;
 use super::topics::Subscriptions;
@@ -21,15 +22,6 @@ pub const REGISTRATION_BYTES: usize = 160;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// Resources that one session, or all sessions of one client, use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Bytes of memory, estimated generously.
-    pub bytes: usize,
-    /// Subscriptions to patterns.
-    pub patterns: usize,
-}
-
 /// What keeps an address registered for a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Registration {
@@ -40,7 +32,6 @@ pub struct Registration {
 }
 
 /// One open session.
-#[derive(Debug)]
 pub struct Session {
     /// First half of each `message-id`: 1 to 8 lower-case hex digits without padding, or the name given by a SockJS
     /// client.
@@ -51,10 +42,8 @@ pub struct Session {
     pub timer: Option<Duration>,
     /// The client whose usage it counts for.
     pub client: ClientKey,
-    /// Its part of that usage.
-    pub usage: Usage,
-    /// Time of its opening or last message.
-    pub last_message: Duration,
+    /// The bytes and patterns that are counted for it.
+    pub counted: (usize, usize),
     /// When it was opened, until its first message.
     pub silent_since: Option<Duration>,
     /// It has ended: nothing is read from it or sent to it any more.
@@ -69,6 +58,8 @@ pub struct Session {
     pub registrations: BTreeMap<Address, Registration>,
     /// Its queries that are not answered yet.
     pub queries: VecDeque<Item>,
+    /// The unfinished answer to another query.
+    pub answer: Option<PublishJob>,
     /// Its frames wait until its query queue has space.
     pub is_suspended: bool,
     /// Its last CONNECT had an `accept-version`.
@@ -83,8 +74,7 @@ impl Session {
             transport,
             timer: None,
             client,
-            usage: Usage::default(),
-            last_message: now,
+            counted: (0, 0),
             silent_since: Some(now),
             is_closing: false,
             decoder,
@@ -92,6 +82,7 @@ impl Session {
             subscriptions: Subscriptions::default(),
             registrations: BTreeMap::new(),
             queries: VecDeque::new(),
+            answer: None,
             is_suspended: false,
             has_accept_version: false,
         }
@@ -116,14 +107,11 @@ impl Session {
         !self.transport.is_sockjs && !self.has_accept_version
     }
 
-    /// Adds up what the session uses.
-    pub fn current_usage(&self) -> Usage {
-        if self.is_closing {
-            return Usage::default();
-        }
+    /// Returns the bytes of memory that it holds, estimated generously.
+    pub fn held_bytes(&self) -> usize {
         let registrations = self.registrations.len() * REGISTRATION_BYTES;
-        let bytes = SESSION_BYTES + self.decoder_bytes + registrations;
-        Usage { bytes: bytes + self.subscriptions.bytes, patterns: self.subscriptions.pattern_count() }
+        let answer = self.answer.as_ref().map_or(0, PublishJob::held_bytes);
+        SESSION_BYTES + self.decoder_bytes + registrations + self.subscriptions.bytes + answer
     }
 
     /// When the session must be looked at: it gets a heartbeat, or is closed because of its silence. The end of a closed

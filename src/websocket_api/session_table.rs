@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::content::Content;
+use super::content::{Content, Item};
+use super::publish_job::PublishJob;
 use super::session::{
-    CloseReason, REGISTRATION_BYTES, Registration, SESSION_BYTES, Session, SessionId, SessionTransport, Usage,
+    CloseReason, REGISTRATION_BYTES, Registration, SESSION_BYTES, Session, SessionId, SessionTransport,
 };
 use super::stomp::{Decoder, encoder};
 use super::topics::{self, Ended, Topics, is_pattern};
 use super::{Counts, Limits, Settings};
-use crate::metrics::Ranking;
-use crate::model::{Address, NetworkByte};
+use crate::model::{Address, Height, NetworkByte};
 use crate::net::service::{Client, ConnectionId, Effects};
 use crate::net::{ClientKey, SharedBytesCounter};
 use crate::peer::io::Now;
+use crate::quota::Quota;
 
 /// Maximum length of a subscription id, in bytes; a longer one is rejected.
 const MAX_SUBSCRIPTION_ID_BYTES: usize = 256;
@@ -52,31 +53,22 @@ pub struct SessionTable {
     pub topics: Topics,
     /// Number of sessions that have registered each address.
     pub registered: BTreeMap<Address, u32>,
-    /// Sessions that were removed, for whoever schedules their queries.
-    pub removed: Vec<(ClientKey, SessionId)>,
     /// Counters.
     pub counts: Counts,
-    /// Usage of all sessions together.
-    pub total: Usage,
+    /// Places of sessions that have not ended, and the turns of their queries.
+    pub places: Quota<SessionId>,
+    /// Their memory in bytes.
+    pub memory: Quota<SessionId>,
+    /// Their subscriptions to patterns.
+    patterns: Quota<SessionId>,
     /// The id of the session opened last.
     pub last_session: SessionId,
     sessions: BTreeMap<SessionId, Session>,
-    clients: BTreeMap<ClientKey, ClientUsage>,
-    /// Number of sessions of each client that is not on this machine.
-    remote_sessions: Ranking<ClientKey>,
     /// The session of each websocket.
     session_by_connection: BTreeMap<ConnectionId, SessionId>,
     timers: BTreeSet<(Duration, SessionId)>,
     /// Scratch buffer for frames and the heads of messages.
     scratch: Vec<u8>,
-}
-
-/// Usage of one client.
-#[derive(Debug, Default)]
-struct ClientUsage {
-    usage: Usage,
-    /// Sessions that have not ended, by the time of their last message.
-    by_last_message: BTreeSet<(Duration, SessionId)>,
 }
 
 impl SessionTable {
@@ -89,22 +81,20 @@ impl SessionTable {
             now: Now::default(),
             topics: Topics::default(),
             registered: BTreeMap::new(),
-            removed: Vec::new(),
             counts: Counts::default(),
-            total: Usage::default(),
+            places: Quota::default(),
+            memory: Quota::default(),
+            patterns: Quota::default(),
             last_session: SessionId(0),
             sessions: BTreeMap::new(),
-            clients: BTreeMap::new(),
-            remote_sessions: Ranking::default(),
             session_by_connection: BTreeMap::new(),
             timers: BTreeSet::new(),
             scratch: Vec::new(),
         }
     }
 
-    /// Opens a session, with the client's name for it if there is one. When all sessions are taken, the longest silent
-    /// session of the client with the most is evicted, if that client has more than this one would have. Fails if a limit
-    /// is reached.
+    /// Opens a session, with the client's name for it if there is one. When too many are open, the longest silent session
+    /// of the client that has most, in the network that has most, is evicted. Fails if its client holds too much memory.
     pub fn open(
         &mut self,
         transport: SessionTransport,
@@ -112,31 +102,27 @@ impl SessionTable {
         client: &Client,
         effects: &mut dyn Effects,
     ) -> Option<SessionId> {
-        let limits = self.settings.limits;
+        let (limits, now) = (self.settings.limits, self.now.monotonic);
         let client = ClientKey::of(client, limits.ipv6_prefix);
-        let used = self.clients.get(&client).map_or(0, |own| own.usage.bytes);
-        if used + SESSION_BYTES > limits.client_bytes {
+        if self.memory.held_by_client(client) + SESSION_BYTES > limits.client_bytes {
             return None;
-        }
-        if self.is_full_for(client) {
-            self.evict(self.eviction_candidate(client)?, effects);
-            if self.is_full_for(client) {
-                return None;
-            }
         }
         let id = SessionId(self.last_session.0 + 1);
         self.last_session = id;
         // Eight hex digits name four billion sessions, which are never open at the same time.
         let name = name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned);
-        let own = self.clients.entry(client).or_default();
-        own.by_last_message.insert((self.now.monotonic, id));
         self.session_by_connection.insert(transport.socket, id);
         let decoder = Decoder::new(limits.frame_bytes, self.settings.lenient);
-        self.sessions.insert(id, Session::new(name, transport, client, decoder, self.now.monotonic));
-        self.count_sessions(client);
-        self.update_usage(id);
+        self.sessions.insert(id, Session::new(name, transport, client, decoder, now));
+        self.places.hold(id, client, 1, now);
         self.schedule(id);
-        self.enforce_global_limits(effects);
+        while self.places.total() > limits.sessions
+            && let Some((_, first)) = self.places.gives_way()
+        {
+            log::debug!("session {} is closed: its network and client have the most", first.0);
+            self.close(first, TOO_MANY_SESSIONS, false, effects);
+        }
+        self.update_memory(id, effects);
         Some(id)
     }
 
@@ -144,60 +130,27 @@ impl SessionTable {
     fn remove(&mut self, id: SessionId) {
         self.end(id);
         let Some(session) = self.sessions.remove(&id) else { return };
-        self.removed.push((session.client, id));
         self.session_by_connection.remove(&session.transport.socket);
         session.timer.into_iter().for_each(|due| _ = self.timers.remove(&(due, id)));
     }
 
-    /// Updates the number of a client's sessions, and forgets a client without sessions.
-    fn count_sessions(&mut self, client: ClientKey) {
-        let count = self.sessions_of(client);
-        if !client.is_local() {
-            self.remote_sessions.set(client, count);
+    /// Handles the loss of a websocket: its session is removed, and returned.
+    pub fn on_disconnect(&mut self, socket: ConnectionId) -> Option<SessionId> {
+        let id = self.session_of(socket)?;
+        self.remove(id);
+        Some(id)
+    }
+
+    /// Handles a chain update that keeps blocks up to `common`. An answer about a replaced block restarts with the new last
+    /// block.
+    pub fn chain_changed(&mut self, common: Height) {
+        for (id, session) in &mut self.sessions {
+            let is_replaced = |job: &mut PublishJob| job.block.is_some_and(|height| height > common);
+            if session.answer.take_if(is_replaced).is_some() {
+                session.queries.push_front(Item::LastBlock);
+                self.places.wait(*id, self.now.monotonic);
+            }
         }
-        if count == 0 {
-            self.clients.remove(&client);
-        }
-    }
-
-    fn sessions_of(&self, client: ClientKey) -> usize {
-        self.clients.get(&client).map_or(0, |own| own.by_last_message.len())
-    }
-
-    /// Numbers of sessions of the clients of this machine: one for IPv4 and one for IPv6.
-    fn local_sessions(&self) -> impl Iterator<Item = (usize, ClientKey)> {
-        let local = self.clients.iter().rev().take_while(|(client, _)| client.is_local());
-        local.map(|(client, own)| (own.by_last_message.len(), *client))
-    }
-
-    /// Returns whether no session is left for a client. Some sessions are reserved for this machine.
-    fn is_full_for(&self, client: ClientKey) -> bool {
-        let Limits { sessions, .. } = self.settings.limits;
-        let local: usize = self.local_sessions().map(|(count, _)| count).sum();
-        let reserved = if client.is_local() { 0 } else { self.settings.limits.reserved_local_sessions() };
-        self.remote_sessions.total() + local.max(reserved) >= sessions
-    }
-
-    /// Returns the session to evict for a new session of a client when all are taken: the longest silent session of the
-    /// client with the most sessions, if that client has more than the other would have. Sessions reserved for this
-    /// machine do not count.
-    fn eviction_candidate(&self, client: ClientKey) -> Option<SessionId> {
-        let reserved = self.settings.limits.reserved_local_sessions();
-        let local = self.local_sessions().map(|(count, client)| (count.saturating_sub(reserved), client));
-        let (count, largest) = self.remote_sessions.largest().into_iter().chain(local).max()?;
-        let own = self.clients.get(&largest).filter(|_| count > self.sessions_of(client) + 1)?;
-        own.by_last_message.first().map(|(_, session)| *session)
-    }
-
-    /// Evicts a session in favour of a client with fewer sessions.
-    fn evict(&mut self, id: SessionId, effects: &mut dyn Effects) {
-        log::debug!("session {} is closed in favour of a client with fewer sessions", id.0);
-        self.close(id, TOO_MANY_SESSIONS, false, effects);
-    }
-
-    /// Handles the loss of a websocket: its session is removed.
-    pub fn on_disconnect(&mut self, socket: ConnectionId) {
-        self.session_of(socket).into_iter().for_each(|id| self.remove(id));
     }
 
     /// Runs the due timers: sends heartbeats, and closes sessions without a first message.
@@ -240,12 +193,8 @@ impl SessionTable {
 
     /// Records that a session has sent something.
     pub fn record_message(&mut self, id: SessionId) {
-        let now = self.now.monotonic;
-        let Some(session) = self.session_mut(id) else { return };
-        let (client, before) = (session.client, std::mem::replace(&mut session.last_message, now));
-        if let Some(own) = self.clients.get_mut(&client) {
-            own.by_last_message.remove(&(before, id));
-            own.by_last_message.insert((now, id));
+        if let Some(client) = self.session(id).map(|session| session.client) {
+            self.places.hold(id, client, 1, self.now.monotonic);
         }
     }
 
@@ -269,13 +218,13 @@ impl SessionTable {
         self.sessions.len()
     }
 
-    /// Returns whether no connections, timers, clients and addresses are left.
+    /// Returns whether no connections, timers, quotas and addresses are left.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.session_by_connection.is_empty()
             && self.timers.is_empty()
-            && self.clients.is_empty()
-            && (self.registered.is_empty() && self.topics.is_empty() && self.total == Usage::default())
+            && (self.places.is_empty() && self.memory.is_empty() && self.patterns.is_empty())
+            && (self.registered.is_empty() && self.topics.is_empty())
     }
 
     /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one. An
@@ -308,8 +257,7 @@ impl SessionTable {
         session.subscriptions.add(&own, destination, false);
         session.subscriptions.rename_implicit(&own);
         self.topics.add(destination, id);
-        self.update_usage(id);
-        self.enforce_global_limits(effects);
+        self.update_memory(id, effects);
         Ok(())
     }
 
@@ -328,8 +276,7 @@ impl SessionTable {
         self.check_subscription(session, own.len(), &destination, false)?;
         self.session_mut(id).into_iter().for_each(|session| session.subscriptions.add(&own, &destination, true));
         self.topics.add(&destination, id);
-        self.update_usage(id);
-        self.enforce_global_limits(effects);
+        self.update_memory(id, effects);
         Ok(())
     }
 
@@ -360,10 +307,10 @@ impl SessionTable {
 
     /// Checks whether a session may use more memory.
     fn check_memory(&self, session: &Session, more: usize) -> Result<(), Rejection> {
-        if session.usage.bytes + more > self.settings.limits.session_bytes {
+        if session.held_bytes() + more > self.settings.limits.session_bytes {
             return Err(SESSION_MEMORY);
         }
-        let held = self.clients.get(&session.client).map_or(0, |own| own.usage.bytes);
+        let held = self.memory.held_by_client(session.client);
         if held + more > self.settings.limits.client_bytes { Err(CLIENT_MEMORY) } else { Ok(()) }
     }
 
@@ -400,7 +347,7 @@ impl SessionTable {
                 }
             }
         }
-        self.update_usage(id);
+        self.count(id);
         ended.len()
     }
 
@@ -426,32 +373,41 @@ impl SessionTable {
             true => *has_query = true,
             false => *subscriptions += 1,
         }
-        self.update_usage(id);
-        self.enforce_global_limits(effects);
+        self.update_memory(id, effects);
         Ok(())
     }
 
-    /// Updates the usage of a session, its client and all. Returns whether the client is within its limit.
-    fn update_usage(&mut self, id: SessionId) -> bool {
-        let Some(session) = self.sessions.get_mut(&id) else { return true };
-        let usage = session.current_usage();
-        let before = std::mem::replace(&mut session.usage, usage);
-        let Some(own) = self.clients.get_mut(&session.client) else { return true };
-        for held in [&mut own.usage, &mut self.total] {
-            held.bytes = (held.bytes + usage.bytes).saturating_sub(before.bytes);
-            held.patterns = (held.patterns + usage.patterns).saturating_sub(before.patterns);
+    /// Counts what a session holds.
+    fn count(&mut self, id: SessionId) {
+        let now = self.now.monotonic;
+        let Some(session) = self.session_mut(id) else { return };
+        let (client, held) = (session.client, (session.held_bytes(), session.subscriptions.pattern_count()));
+        if std::mem::replace(&mut session.counted, held) == held {
+            return;
         }
-        own.usage.bytes <= self.settings.limits.client_bytes
+        self.memory.hold(id, client, held.0, now);
+        match held.1 {
+            0 => self.patterns.release(id, now),
+            patterns => self.patterns.hold(id, client, patterns, now),
+        }
     }
 
-    /// Updates the usage of a session's decoder. The session fails if it exceeds its client's limit.
+    /// Counts what a session holds. The session fails if its client holds too much, and others if all together do.
+    pub fn update_memory(&mut self, id: SessionId, effects: &mut dyn Effects) {
+        self.count(id);
+        let client = self.session(id).map(|session| session.client);
+        if client.is_some_and(|client| self.memory.held_by_client(client) > self.settings.limits.client_bytes) {
+            self.fail(id, CLIENT_MEMORY, effects);
+        }
+        self.enforce_global_limits(effects);
+    }
+
+    /// Counts the memory of a session's decoder.
     pub fn update_decoder_usage(&mut self, id: SessionId, effects: &mut dyn Effects) {
-        let Some(session) = self.session_mut(id) else { return };
-        // The memory of an idle decoder is part of `SESSION_BYTES`.
-        session.decoder_bytes = session.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
-        match self.update_usage(id) {
-            true => self.enforce_global_limits(effects),
-            false => self.fail(id, CLIENT_MEMORY, effects),
+        if let Some(session) = self.session_mut(id) {
+            // The memory of an idle decoder is part of `SESSION_BYTES`.
+            session.decoder_bytes = session.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
+            self.update_memory(id, effects);
         }
     }
 
@@ -523,35 +479,28 @@ impl SessionTable {
         session.is_closing = true;
         session.silent_since = None;
         session.decoder.clear();
-        session.queries = Default::default();
-        let (client, last_message) = (session.client, session.last_message);
+        (session.queries, session.answer) = Default::default();
         let registrations = std::mem::take(&mut session.registrations);
         registrations.keys().for_each(|address| release_address(&mut self.registered, address));
-        self.update_usage(id);
-        if let Some(own) = self.clients.get_mut(&client) {
-            own.by_last_message.remove(&(last_message, id));
-        }
-        self.count_sessions(client);
+        let now = self.now.monotonic;
+        [&mut self.places, &mut self.memory, &mut self.patterns].into_iter().for_each(|held| held.release(id, now));
         self.schedule(id);
     }
 
-    /// Evicts the largest sessions of the largest clients until no global limit is exceeded.
+    /// Evicts the sessions that give way until no limit of all sessions is exceeded.
     fn enforce_global_limits(&mut self, effects: &mut dyn Effects) {
         let Limits { total_bytes, patterns, .. } = self.settings.limits;
         loop {
-            let measure: fn(&Usage) -> usize = if self.total.bytes > total_bytes {
-                |usage| usage.bytes
+            let first = if self.memory.total() > total_bytes {
+                self.memory.gives_way()
             } else if self.topics.pattern_count() > patterns {
-                |usage| usage.patterns
+                self.patterns.gives_way()
             } else {
                 return;
             };
-            let largest = self.clients.values().max_by_key(|own| measure(&own.usage));
-            let sessions = largest.into_iter().flat_map(|own| own.by_last_message.iter().map(|(_, id)| *id));
-            let used = |id: &SessionId| self.sessions.get(id).map_or(0, |session| measure(&session.usage));
-            let Some(largest) = sessions.max_by_key(|id| (used(id), *id)) else { return };
-            log::debug!("session {} is closed: a limit of all sessions is exceeded, and it uses the most", largest.0);
-            self.fail(largest, LOW_MEMORY_MESSAGE, effects);
+            let Some((_, first)) = first else { return };
+            log::debug!("session {} is closed: a limit of all sessions is exceeded, and it uses the most", first.0);
+            self.fail(first, LOW_MEMORY_MESSAGE, effects);
         }
     }
 }
@@ -575,10 +524,6 @@ mod tests {
     const A: &str = "10.0.0.1";
     const B: &str = "10.0.0.2";
     const C: &str = "10.0.0.3";
-
-    fn key(address: &str) -> ClientKey {
-        ClientKey::of(&client(address), 64)
-    }
 
     fn open(table: &mut SessionTable, from: &str) -> Option<SessionId> {
         let socket = ConnectionId(table.last_session.0 + 1);
@@ -607,65 +552,59 @@ mod tests {
         let mut table = table(100, &[A, B, B]);
         for (session, bytes) in [(1, 60_000), (2, 30_000), (3, 40_000)] {
             table.session_mut(SessionId(session)).unwrap().decoder_bytes = bytes;
-            table.update_usage(SessionId(session));
+            table.count(SessionId(session));
         }
         for (total, evicted) in [(120_000, 3), (80_000, 1), (20_000, 2)] {
             table.settings.limits.total_bytes = total;
             table.enforce_global_limits(&mut Recorder::default());
             assert!(table.session(SessionId(evicted)).is_none(), "{evicted}");
-            assert!(table.total.bytes <= total);
+            assert!(table.memory.total() <= total);
         }
-        assert!(table.clients.is_empty() && table.total == Usage::default());
+        assert!(table.memory.is_empty() && table.places.is_empty());
     }
 
     #[test]
-    fn quotas_apply_to_the_session_and_to_its_client() {
+    fn limits_of_memory_apply_to_the_session_and_to_its_client() {
         let mut table = table(100, &[A, A]);
         table.settings.limits.session_bytes = SESSION_BYTES + 100;
         table.settings.limits.client_bytes = 2 * SESSION_BYTES + 150;
         table.session_mut(SessionId(1)).unwrap().decoder_bytes = 90;
-        assert!(table.update_usage(SessionId(1)));
+        table.update_memory(SessionId(1), &mut Recorder::default());
         let check = |id, more| table.check_memory(table.session(SessionId(id)).unwrap(), more);
         assert_eq!((check(1, 11), check(1, 10)), (Err(SESSION_MEMORY), Ok(())));
         assert_eq!((check(2, 61), check(2, 60)), (Err(CLIENT_MEMORY), Ok(())));
-        table.session_mut(SessionId(2)).unwrap().decoder_bytes = 61;
-        assert!(!table.update_usage(SessionId(2)));
         assert_eq!(open(&mut table, A), None);
         assert!(open(&mut table, B).is_some());
+        table.session_mut(SessionId(2)).unwrap().decoder_bytes = 61;
+        table.update_memory(SessionId(2), &mut Recorder::default());
+        assert!(table.session(SessionId(2)).is_none() && table.session(SessionId(1)).is_some());
+    }
+
+    /// Opens a session each second; returns the sessions that give way.
+    fn evicted(table: &mut SessionTable, clients: &[&str]) -> Vec<u64> {
+        for from in clients {
+            table.now.monotonic += Duration::from_secs(1);
+            open(table, from);
+        }
+        (1..=table.last_session.0).filter(|id| table.session(SessionId(*id)).is_none()).collect()
     }
 
     #[test]
-    fn the_longest_silent_session_of_the_largest_client_is_evicted_for_a_smaller_one() {
-        let mut table = table(100, &[B, A, A, A, B]);
-        assert_eq!(table.eviction_candidate(key(C)), Some(SessionId(2)));
-        assert_eq!(table.eviction_candidate(key(B)), None, "it would have as many");
-        assert_eq!(table.eviction_candidate(key(A)), None);
-        table.now.monotonic = Duration::from_secs(9);
-        table.record_message(SessionId(2));
-        assert_eq!(table.eviction_candidate(key(C)), Some(SessionId(3)));
-        (2..=4).for_each(|session| table.end(SessionId(session)));
-        assert_eq!(table.eviction_candidate(key(C)), Some(SessionId(1)));
-        table.end(SessionId(1));
-        assert_eq!(table.eviction_candidate(key(C)), None, "nobody has more than one");
-        table.end(SessionId(5));
-        assert!(table.clients.is_empty());
+    fn a_newcomer_gets_in_and_the_longest_silent_session_of_the_largest_client_gives_way() {
+        let mut table = table(5, &[B, A, A, A, B]);
+        assert_eq!(evicted(&mut table, &[C]), [2]);
+        table.record_message(SessionId(1));
+        assert_eq!(evicted(&mut table, &[C]), [2, 3], "all have two, and this is silent for longest");
+        assert_eq!(evicted(&mut table, &[B]), [2, 3, 5], "its own, since it has the most");
     }
 
     #[test]
-    fn reserved_sessions_of_local_clients_are_not_evicted() {
-        let mut full = table(200, &[A; 198]);
-        assert_eq!(full.settings.limits.reserved_local_sessions(), 2);
-        let is_full = |table: &SessionTable| [A, B, LOCAL].map(|from| table.is_full_for(key(from)));
-        assert_eq!(is_full(&full), [true, true, false]);
-        open(&mut full, LOCAL);
-        assert_eq!(is_full(&full), [true, true, false]);
-        open(&mut full, "::1");
-        assert_eq!(is_full(&full), [true, true, true]);
-        full.end(SessionId(1));
-        assert_eq!(is_full(&full), [false, false, false]);
-        let of_this_machine = table(200, &[LOCAL; 200]);
-        assert!(of_this_machine.is_full_for(key(A)));
-        assert_eq!(of_this_machine.eviction_candidate(key(A)), Some(SessionId(1)), "beyond its places it is like all");
-        assert_eq!(table(200, &[LOCAL, LOCAL, A]).eviction_candidate(key(B)), None);
+    fn sessions_of_a_crowded_network_give_way_and_those_of_this_machine_do_not() {
+        let crowd: Vec<String> = (0..200).map(|host| format!("10.0.1.{host}")).collect();
+        let crowd: Vec<&str> = crowd.iter().map(String::as_str).collect();
+        let mut table = table(50, &[LOCAL, LOCAL, "::1", "10.0.2.1", "10.0.2.1", "10.0.3.1"]);
+        let gone = evicted(&mut table, &crowd);
+        assert_eq!(gone, (7..=6 + 200 - 44).collect::<Vec<u64>>(), "those of the crowd that came first");
+        assert_eq!(table.places.total(), 50);
     }
 }

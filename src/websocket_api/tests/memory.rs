@@ -82,3 +82,16 @@ fn unfinished_frames_count_towards_the_quota_of_their_client() {
     assert_eq!(bench.receive(1, "\n\n").len(), 1, "no command");
     assert!(bench.broker.usage().session_bytes + 50_000 < before);
 }
+
+#[test]
+fn an_unfinished_answer_counts_as_memory_of_its_session_until_it_is_sent() {
+    let mut bench = Bench::default();
+    bench.node.blocks.insert(7, block_of(Height(7), 500));
+    bench.subscribe(1, "a", "/blocks");
+    let before = bench.broker.usage().session_bytes;
+    bench.receive(1, &send("block/last", ""));
+    bench.slice(300);
+    assert!(bench.broker.usage().session_bytes > before + 16 * 1024);
+    assert_eq!(bench.work().len(), 1);
+    assert_eq!(bench.broker.usage().session_bytes, before);
+}

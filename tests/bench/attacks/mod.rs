@@ -39,7 +39,7 @@ const fn attack(name: &'static str, about: &'static str, run: fn(&str) -> Outcom
     Attack { name, about, run }
 }
 
-const ATTACKS: [Attack; 50] = [
+const ATTACKS: [Attack; 51] = [
     attack("peace", "nobody attacks", baseline),
     attack("errors", "20 sessions x 1,000 subscriptions to /errors, 256 bad SENDs", published::errors),
     attack("last-block", "20 sessions x 1,000 subscriptions to /blocks, 32 x block/last", published::last_block),
@@ -89,6 +89,7 @@ const ATTACKS: [Attack; 50] = [
         shares::crowd(binary, 1_000, 63, 100.0)
     }),
     attack("streams-reset", "31,000 streams of 10,000 addresses are opened and reset", shares::reset_streams),
+    attack("streams-of-accounts", "the same with streams for 10,000 accounts each", shares::reset_streams_of_accounts),
     attack("unfinished", "bodies that lack their last byte, twice as much as is buffered", |binary| {
         connections::unfinished_bodies(binary, "/transaction/announce", 1)
     }),

@@ -10,6 +10,9 @@ use super::requests::RequestRun;
 use super::stage::{AttackStage, Bar, Outcome, Setup};
 use super::swarm::{ConnectionScript, Swarm};
 use crate::common::http::{get, post};
+use crate::common::private_network::NETWORK;
+use nisd::crypto::PublicKey;
+use nisd::model::Address;
 
 /// Duration of an attack.
 const DURATION: Duration = Duration::from_secs(6);
@@ -71,12 +74,25 @@ pub fn importances(binary: &str) -> Outcome {
     stage.end(notes, &[Bar::Others(20.0), Bar::Memory(16.0)])
 }
 
-/// Streams of events of 10,000 addresses are opened and reset, as many as a single thread can.
+/// Clients at 10,000 addresses open streams of events and reset them, as many as a single thread can.
 pub fn reset_streams(binary: &str) -> Outcome {
+    open_and_reset(binary, &get("/events"))
+}
+
+/// The same with streams for 10,000 accounts each.
+pub fn reset_streams_of_accounts(binary: &str) -> Outcome {
+    let account = |number: u32| {
+        let key = [number.to_be_bytes(); 8].concat();
+        Address::from_public_key(&PublicKey(key.try_into().expect("32 bytes")), NETWORK).to_string()
+    };
+    let accounts: Vec<String> = (0..10_000).map(account).collect();
+    open_and_reset(binary, &post("/events", &serde_json::json!({ "addresses": accounts }).to_string()))
+}
+
+fn open_and_reset(binary: &str, request: &str) -> Outcome {
     const STREAMS: usize = 31_000;
     const ADDRESSES: usize = 10_000;
     let mut stage = AttackStage::new(binary);
-    let request = get("/events");
     stage.begin();
     let mut opened = 0;
     while opened < STREAMS && stage.started_at().elapsed() < 2 * DURATION {
