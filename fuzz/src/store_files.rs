@@ -37,8 +37,8 @@ pub fn check(data: &[u8]) -> usize {
         fs::write(folder.join("data.mdb"), data_file).expect("the data file");
         fs::write(folder.join("settled"), &record_file).expect("the record");
         let is_accepted = !data_file.is_empty() && check_data_file(&folder.join("data.mdb")).is_ok();
-        if recover_to_durable(folder, BootId::UNKNOWN).is_ok() {
-            assert!(recover_to_durable(folder, BootId::UNKNOWN).is_ok());
+        if recover_to_durable(folder).is_ok() {
+            assert!(recover_to_durable(folder).is_ok());
             let refused = refuse_unrecovered(folder, BootId::UNKNOWN);
             assert!(!matches!(refused, Err(StoreError::RecoveryNeeded)));
         }
