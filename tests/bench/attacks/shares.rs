@@ -1,7 +1,8 @@
 //! Attacks by many addresses in few or many networks, each within the limits of one client.
 
-use std::io::Write;
-use std::net::Ipv4Addr;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockRef, Socket, Type};
@@ -76,37 +77,52 @@ pub fn importances(binary: &str) -> Outcome {
 
 /// Clients at 10,000 addresses open streams of events and reset them, as many as a single thread can.
 pub fn reset_streams(binary: &str) -> Outcome {
-    open_and_reset(binary, &get("/events"))
+    open_and_reset(binary, &get("/events"), 1, false)
 }
 
-/// The same with streams for 10,000 accounts each.
+/// The same by eight threads with streams for 10,000 accounts each, which are reset when the response has begun.
 pub fn reset_streams_of_accounts(binary: &str) -> Outcome {
     let account = |number: u32| {
         let key = [number.to_be_bytes(); 8].concat();
         Address::from_public_key(&PublicKey(key.try_into().expect("32 bytes")), NETWORK).to_string()
     };
     let accounts: Vec<String> = (0..10_000).map(account).collect();
-    open_and_reset(binary, &post("/events", &serde_json::json!({ "addresses": accounts }).to_string()))
+    open_and_reset(binary, &post("/events", &serde_json::json!({ "addresses": accounts }).to_string()), 8, true)
 }
 
-fn open_and_reset(binary: &str, request: &str) -> Outcome {
+fn open_and_reset(binary: &str, request: &str, threads: usize, waits: bool) -> Outcome {
     const STREAMS: usize = 31_000;
     const ADDRESSES: usize = 10_000;
     let mut stage = AttackStage::new(binary);
     stage.begin();
-    let mut opened = 0;
-    while opened < STREAMS && stage.started_at().elapsed() < 2 * DURATION {
-        let number = opened % ADDRESSES;
+    let (node, end) = (stage.node.http, stage.started_at() + 2 * DURATION);
+    let (begun, opened) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let open = |number: usize| -> std::io::Result<()> {
+        let number = number % ADDRESSES;
         let from = Ipv4Addr::new(127, 30 + (number >> 16) as u8, (number >> 8) as u8, number as u8 | 1);
-        let open = || -> std::io::Result<()> {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-            socket.bind(&std::net::SocketAddr::from((from, 0)).into())?;
-            socket.connect_timeout(&stage.node.http.into(), Duration::from_secs(1))?;
-            (&socket).write_all(request.as_bytes())?;
-            SockRef::from(&socket).set_linger(Some(Duration::ZERO))
-        };
-        opened += usize::from(open().is_ok());
-    }
-    let notes = vec![format!("{opened} streams in {} ms", stage.started_at().elapsed().as_millis())];
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((from, 0)).into())?;
+        socket.connect_timeout(&node.into(), Duration::from_secs(1))?;
+        (&socket).write_all(request.as_bytes())?;
+        SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
+        let mut head = *b"HTTP/1.1 200";
+        if waits {
+            socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+            (&socket).read_exact(&mut head)?;
+        }
+        opened.fetch_add(usize::from(head == *b"HTTP/1.1 200"), Ordering::Relaxed);
+        Ok(())
+    };
+    let open_all = || {
+        while Instant::now() < end {
+            match begun.fetch_add(1, Ordering::Relaxed) {
+                number if number < STREAMS => drop(open(number)),
+                _ => break,
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(open_all)));
+    let (begun, opened) = (begun.into_inner().min(STREAMS), opened.into_inner());
+    let notes = vec![format!("{opened} of {begun} streams in {} ms", stage.started_at().elapsed().as_millis())];
     stage.end(notes, &[Bar::Others(20.0), Bar::Memory(32.0)])
 }
