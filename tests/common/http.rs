@@ -251,7 +251,8 @@ impl Client {
         self.request(post_with(target, body, &self.authorization()))
     }
 
-    fn authorization(&self) -> String {
+    /// Returns the header line with the secret of the node; empty if it has none.
+    pub fn authorization(&self) -> String {
         self.stream.peer_addr().map_or(String::new(), authorization)
     }
 

@@ -4,8 +4,8 @@ use nisd::crypto::KeyPair;
 use nisd::model::transaction::{MosaicDefinitionCreation, ProvisionNamespace};
 use nisd::model::{Address, Amount, Body, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId, Transaction};
 
-use crate::common::http::{Client, post};
-use crate::common::node_network;
+use crate::common::http::{Client, post_with};
+use crate::common::node_network::announcement;
 use crate::common::private_network::{NETWORK, address, key_pair, now, signed, transfer_with_message};
 
 /// Number of senders; their keys have the numbers from 2 on.
@@ -43,18 +43,18 @@ impl Payer {
         std::iter::once((address(&key_pair(HARVESTER)), Amount::whole(SHARES[0]))).chain(senders).collect()
     }
 
-    /// Returns announcements of `count` transfers with a message of this many bytes, to be sent within the hour.
+    /// Returns the bodies of announcements of `count` transfers with a message of this many bytes, to be sent within the hour.
     pub fn sign(&mut self, count: usize, message: usize) -> Vec<String> {
         let recipient = self.recipient;
         (0..count).map(|_| announcement(&self.next(recipient, message))).collect()
     }
 
-    /// Returns the announcement of one transfer to an account.
+    /// Returns the body of the announcement of one transfer to an account.
     pub fn sign_to(&mut self, recipient: Address) -> String {
         announcement(&self.next(recipient, 0))
     }
 
-    /// Returns announcements of an account of its own: one rents a namespace, the others define this many mosaics in it
+    /// Returns the bodies of announcements of an account of its own: one rents a namespace, the others define this many mosaics in it
     /// once the namespace exists.
     pub fn sign_mosaics(&mut self, count: usize) -> (String, Vec<String>) {
         let (owner, namespace) = (key_pair(RICH), NamespaceId::parse("market").expect("a name"));
@@ -88,14 +88,13 @@ impl Payer {
     }
 }
 
-fn announcement(transaction: &Transaction) -> String {
-    post("/transaction/announce", &node_network::announcement(transaction))
-}
-
 /// Announces all transfers, several at a time. The node must accept each of them.
 pub fn announce(client: &mut Client, requests: &[String]) {
+    // Who has the secret of the node is not limited.
+    let authorization = client.authorization();
     for some in requests.chunks(WINDOW) {
-        client.send(some.concat());
+        let posts = some.iter().map(|body| post_with("/transaction/announce", body, &authorization));
+        client.send(posts.collect::<String>());
         for _ in some {
             let answer = client.answer();
             assert!(answer.status == 200 && answer.text().contains("SUCCESS"), "an announcement: {answer:?}");

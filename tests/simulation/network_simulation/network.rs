@@ -32,6 +32,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A message that takes longer is slow.
 const SLOW: Duration = Duration::from_secs(1);
+/// Time within which a member validates what it has received, even with slow ticks.
+const VALIDATED_WITHIN: Duration = Duration::from_secs(10);
 /// Time after which a disturbance has no effect any more.
 const SETTLED_WITHIN: Duration = Duration::from_secs(25);
 /// Time of a byzantine peer's first sign of life, and interval between further ones.
@@ -120,8 +122,15 @@ struct Comparison {
     compared: Option<ComparedPeer>,
     /// The member's tip at the start.
     tip: Hash256,
-    /// The lie that the member has received, and the recorded failures of the byzantine peer before it.
-    received_lie: Option<(Lie, u64)>,
+    /// The lie that the member has received, when, and the recorded failures of the byzantine peer before it.
+    received_lie: Option<(Lie, Duration, u64)>,
+}
+
+impl Comparison {
+    /// Returns the received lie if the member has had time to validate it.
+    fn settled_lie(&self, now: Duration) -> Option<&(Lie, Duration, u64)> {
+        self.received_lie.as_ref().filter(|(_, since, _)| now >= *since + VALIDATED_WITHIN)
+    }
 }
 
 /// A network and its members in virtual time.
@@ -139,7 +148,7 @@ pub struct Network<'g> {
     event_count: u64,
     open: BTreeMap<RequestKey, Pending>,
     /// The latest chain comparison of each member.
-    comparisons: BTreeMap<usize, Comparison>,
+    comparisons: BTreeMap<(usize, Endpoint), Comparison>,
     /// Time that members have spent waiting for answers of byzantine peers about their chains.
     pub wasted_time: Duration,
     /// Time of the last disturbance.
@@ -364,7 +373,7 @@ impl<'g> Network<'g> {
         }
         self.open.retain(|(from, ..), _| *from != index);
         // It is unknown whether it would have penalized anyone.
-        self.comparisons.remove(&index);
+        self.comparisons.retain(|(member, _), _| *member != index);
     }
 
     fn wake(&mut self, index: usize, life: u32) {
@@ -620,22 +629,31 @@ impl<'g> Network<'g> {
         self.schedule(self.now + after + latency, Event::End(open, Box::new(result)));
     }
 
-    /// Starts a member's chain comparison, which settles the previous one. A lie must be penalized unless the member's
-    /// chain has changed meanwhile, so that it discarded the answers about the old one. An honest node must not be
-    /// penalized unless it moved to another chain during the comparison.
+    /// Starts a member's chain comparison and checks the others: slow ones go on beside it, and a slow member has yet to
+    /// validate what it received within [`VALIDATED_WITHIN`]. A received lie must be penalized unless the member's chain
+    /// has changed since that comparison began, so that it discarded the answers about the old one. An honest node must
+    /// not be penalized unless it moved to another chain.
     fn start_comparison(&mut self, index: usize, with: &Endpoint) {
+        let Some(tip) = self.tip(index) else { return };
+        let now = self.now;
+        let (of_member, others): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.comparisons).into_iter().partition(|((by, _), _)| *by == index);
+        of_member.values().for_each(|before| self.check_comparison(index, tip, before));
+        self.comparisons = others;
+        self.comparisons.extend(of_member.into_iter().filter(|(_, before)| before.settled_lie(now).is_none()));
         let place = self.places.get(with).copied();
         let compared = place.and_then(|(party, _)| if let Party::Member(other) = party { Some(other) } else { None });
         let compared = compared.map(|other| {
             let key = self.members[other].info.identity.key.to_string();
             ComparedPeer { index: other, tip: self.tip(other), failures: self.failures(index, &key) }
         });
-        let Some(tip) = self.tip(index) else { return };
-        let Some(before) = self.comparisons.insert(index, Comparison { compared, tip, received_lie: None }) else {
-            return;
-        };
-        if let Some((lie, failures)) = before.received_lie {
-            let is_penalized = self.failures(index, &lie.key) > failures;
+        self.comparisons.insert((index, with.clone()), Comparison { compared, tip, received_lie: None });
+    }
+
+    /// Checks a comparison of a member that has this tip now.
+    fn check_comparison(&mut self, index: usize, tip: Hash256, before: &Comparison) {
+        if let Some((lie, _, failures)) = before.settled_lie(self.now) {
+            let is_penalized = self.failures(index, &lie.key) > *failures;
             // For a member with a slow clock the blocks are of the future.
             let is_excused = before.tip != tip || self.plan.faults.contains(&Fault::ClockJump);
             assert!(is_penalized || is_excused, "member {index} does not penalize {:?}", lie.fault);
@@ -693,13 +711,13 @@ impl<'g> Network<'g> {
             let later = running.busy_until;
             return self.schedule(later, Event::End(open, Box::new(result)));
         }
-        let Some(Pending { since, is_wasted_time, lie, .. }) = self.open.remove(&open) else { return };
+        let Some(Pending { to, since, is_wasted_time, lie }) = self.open.remove(&open) else { return };
         self.wasted_time += if is_wasted_time { now - since } else { Duration::ZERO };
         if let Some(lie) = lie.filter(|_| result.is_ok()) {
             running.set_now(now);
             let before = running.failures(&lie.key);
-            if let Some(comparison) = self.comparisons.get_mut(&index) {
-                comparison.received_lie = Some((lie, before));
+            if let Some(comparison) = self.comparisons.get_mut(&(index, to)) {
+                comparison.received_lie = Some((lie, now, before));
             }
         }
         let is_silent = matches!(result, Err(FetchError::Silent(_)));
