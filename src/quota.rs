@@ -50,9 +50,9 @@ pub struct Owner {
 type Network = (bool, IpAddr);
 
 impl Owner {
-    /// Returns the owner at an address: an IPv4 address, or the first `ipv6_prefix` bits of an IPv6 address.
-    pub fn at(address: IpAddr, ipv6_prefix: u8) -> Owner {
-        let client = network(address, 32, ipv6_prefix);
+    /// Returns the owner at an address: an IPv4 address, or the /64 of an IPv6 address, which its owner usually has.
+    pub fn at(address: IpAddr) -> Owner {
+        let client = network(address, 32, 64);
         Owner { network: (false, site(client)), client }
     }
 
@@ -368,7 +368,7 @@ mod tests {
 
     /// Owners by network and number: 10.0.1.2 is the second client of the first network.
     fn owner(network: u8, client: u8) -> Owner {
-        Owner::at([10, 0, network, client].into(), 64)
+        Owner::at([10, 0, network, client].into())
     }
 
     fn at(millis: u64) -> Duration {
@@ -481,7 +481,7 @@ mod tests {
         quota.charge(old, 1_000, now);
         quota.wait(0, now);
         for newcomer in 1..200u32 {
-            let client = Owner::at([11, 0, newcomer as u8, 1].into(), 64);
+            let client = Owner::at([11, 0, newcomer as u8, 1].into());
             quota.hold(newcomer, client, 1, now);
             quota.wait(newcomer, now);
             now += at(1);
@@ -503,7 +503,7 @@ mod tests {
         assert_eq!((quota.networks.members.len(), quota.idle.len()), (0, 0));
         for client in 0..100_000u32 {
             let [_, high, middle, low] = client.to_be_bytes();
-            quota.charge(Owner::at([10 + high, middle, low, 1].into(), 64), 10_000 + client, START + at(2_000));
+            quota.charge(Owner::at([10 + high, middle, low, 1].into()), 10_000 + client, START + at(2_000));
         }
         assert_eq!((quota.networks.members.len(), quota.idle.len()), (MAX_IDLE_OWNERS, MAX_IDLE_OWNERS));
         (0..MAX_IDLE_OWNERS).for_each(|_| quota.charge(owner(1, 1), 0, START + at(200_000)));
@@ -513,7 +513,7 @@ mod tests {
     #[test]
     fn this_machine_is_a_network_of_its_own() {
         let local = Owner::local("127.0.0.1".parse().unwrap());
-        let named = |text: &str| Owner::at(text.parse().unwrap(), 64);
+        let named = |text: &str| Owner::at(text.parse().unwrap());
         assert_ne!(local.network, named("127.0.0.1").network);
         assert_eq!(local, Owner::local("::ffff:127.0.0.1".parse().unwrap()));
         assert_eq!(named("2001:db8:1:2::1"), named("2001:db8:1:2:3::"));

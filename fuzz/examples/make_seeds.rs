@@ -401,7 +401,7 @@ fn configurations(recorded: &[u8]) {
                     nem.folder=%h/nem\nnis.bootName=\\u00dcber\\\n   all\nnis.shouldAutoBoot=true\n\
                     nis.optionalFeatures=TRANSACTION_HASH_LOOKUP|HISTORICAL_ACCOUNT_DATA\n\
                     nis.additionalLocalIps=10.*.*.7|fe80:0:0:0:*:*:*:1|wallet.example\n\
-                    nisd.maxBacklog=512K\nnisd.clock=1000+\nnis.httpport=1\nnisd.data=data";
+                    nisd.maxBuffered=512M\nnisd.clock=1000+\nnis.httpport=1\nnisd.data=data";
     for (place, form) in [(0, 0), (2, 1), (3, 2), (2, 3), (3, 4), (2, 5), (4, 2), (4, 7)] {
         add(&format!("operator-{place}-{form}.properties"), place, form, operator.as_bytes());
     }

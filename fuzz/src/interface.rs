@@ -130,7 +130,6 @@ impl Fixture {
         let (settings, local) = (&self.settings, self.settings.http.local.clone());
         Api::new(api::Settings {
             context_path: settings.http.context.clone(),
-            compress: settings.http.gzip,
             features: settings.node.features,
             is_local: Box::new(move |caller| local.contains(caller)),
             cookie: None,
@@ -140,7 +139,6 @@ impl Fixture {
             prunes_hashes: settings.node.forgets_hashes,
             unaudited_paths: settings.peers.unaudited_paths.clone(),
             max_pushed_bytes: limits::PUSHED,
-            ipv6_prefix: settings.limits.ipv6_prefix_length,
             metrics_listener: METRICS,
         })
     }

@@ -178,7 +178,7 @@ impl Api {
         node.budget.charge(cost::REQUEST);
         let Exchange { connection, client, request, .. } = *exchange;
         let stream = self.pending_streams.remove(connection).filter(|_| exchange.is_resumed);
-        let client_key = ClientKey::of(&client, self.settings.ipv6_prefix);
+        let client_key = ClientKey::of(&client);
         let Api { settings, json, pending_streams, request_history, cache, kept_lists } = self;
         request_history.begin_step();
         let path = match client.listener == settings.metrics_listener {
@@ -295,7 +295,7 @@ fn begin(
     let is_metrics_listener = context.is_at_metrics_listener();
     let (request, writer) = (context.request, &mut context.response);
     writer.response.reset();
-    writer.response.compress = context.settings.compress;
+    writer.response.compress = true;
     if is_rate_limited {
         writer.too_many_requests();
         return Ok(None);

@@ -32,8 +32,6 @@ impl Features {
 pub struct Settings {
     /// Prefix of all paths (`nem.apiContext`): empty, or begins with `/` and does not end with it.
     pub context_path: String,
-    /// Whether responses may be compressed.
-    pub compress: bool,
     /// Optional parts.
     pub features: Features,
     /// Whether a client with this address may be local: the loopback addresses and `nis.additionalLocalIps`.
@@ -53,8 +51,6 @@ pub struct Settings {
     pub unaudited_paths: Vec<String>,
     /// Maximum size in bytes of a body in which a peer pushes a block or a list, derived from the chain parameters.
     pub max_pushed_bytes: usize,
-    /// Prefix length of an IPv6 address that identifies one client, 0 to 128.
-    pub ipv6_prefix: u8,
     /// Listener on which any client may request the metrics, and nothing else.
     pub metrics_listener: ListenerId,
 }

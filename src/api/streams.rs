@@ -670,7 +670,7 @@ mod pending_tests {
 
     fn client(number: u8) -> ClientKey {
         let client = Client::direct(ListenerId(0), [10, 0, 0, number].into());
-        ClientKey::of(&client, 64)
+        ClientKey::of(&client)
     }
 
     /// Stores a stream; `None` if it was evicted at once.
@@ -784,7 +784,7 @@ mod pending_tests {
     fn streams_of_many_clients_in_one_network_give_way_to_one_of_another() {
         let mut unfinished = PendingStreams::default();
         let share = MAX_PENDING_BYTES / 64;
-        let far = ClientKey::of(&Client::direct(ListenerId(0), [10, 0, 9, 1].into()), 64);
+        let far = ClientKey::of(&Client::direct(ListenerId(0), [10, 0, 9, 1].into()));
         let largest = Box::new(EmptyStream);
         assert!(unfinished.insert(ConnectionId(1_000), far, largest, 8 * share, Progress::Suspended).is_ok());
         for connection in 0..200 {

@@ -27,7 +27,7 @@ pub use network::network_properties;
 pub use reader::Override;
 pub use settings::{ExplicitSettings, SettingChange, Settings, build, load, no_block_source_warning};
 pub use table::{
-    DefaultValue, HttpSettings, Key, Limits, NodeSettings, PeerSettings, ReloadEffect, Section, WebsocketSettings,
+    DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, ReloadEffect, Section, WebsocketSettings,
 };
 
 pub use crate::api::Features;

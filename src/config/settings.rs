@@ -15,7 +15,7 @@ use super::network::{self, FORK_KEYS, Identity, is_after_all_forks, is_known};
 use super::properties::{self, MAX_FILE_BYTES};
 use super::reader::{Layers, Override, Reader};
 use super::table::{
-    self, DefaultValue, Group, HttpSettings, Key, Limits, NetworkSettings, NodeSettings, PeerSettings, ReloadEffect,
+    self, DefaultValue, Group, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, ReloadEffect,
     WebsocketSettings,
 };
 use crate::ip::{Scope, scope};
@@ -51,8 +51,6 @@ pub struct Settings {
     pub http: HttpSettings,
     /// Settings of the websocket interface.
     pub websocket: WebsocketSettings,
-    /// Limits on connections and sessions.
-    pub limits: Limits,
     /// Settings for peers and harvesting.
     pub peers: PeerSettings,
     /// Warnings about these settings, logged once at startup.
@@ -120,7 +118,7 @@ impl Settings {
         // Without the network, addresses cannot be validated.
         reader.network = identity.as_ref().map(|identity| identity.network.byte);
         let (node, http) = (NodeSettings::read(reader), HttpSettings::read(reader));
-        let (websocket, limits) = (WebsocketSettings::read(reader), Limits::read(reader));
+        let websocket = WebsocketSettings::read(reader);
         let (peers, mut node, http) = (PeerSettings::read(reader)?, node?, http?);
         node.boot_name = node.boot_name.filter(|name| !name.is_empty());
         let history_from = node.features.historical_account_data.then_some(Height(node.history_from));
@@ -142,7 +140,6 @@ impl Settings {
             node,
             http,
             websocket: websocket?,
-            limits: limits?,
             peers,
             diagnostics: Vec::new(),
             explicit: ExplicitSettings::default(),
@@ -172,14 +169,10 @@ fn folder_name(network: &str) -> String {
 
 /// Checks values against each other that are valid individually.
 fn check_together(reader: &mut Reader<'_>, settings: &Settings) {
-    let Settings { http, websocket, limits, .. } = settings;
+    let Settings { http, websocket, .. } = settings;
     if http.port == websocket.port && http.port != 0 && !reader.is_wrong("nem.httpPort") {
         let allowed = format!("another port than nem.httpPort = {}", http.port);
         reader.problem("nem.websocketPort", "is the port of the HTTP interface", allowed);
-    }
-    if limits.backlog > limits.buffered && !reader.is_wrong("nisd.maxBuffered") {
-        let allowed = format!("at most nisd.maxBuffered, which is {} bytes", limits.buffered);
-        reader.problem("nisd.maxBacklog", "is more than all connections together may hold", allowed);
     }
 }
 
@@ -302,7 +295,6 @@ impl Settings {
         self.http.reload(new.http);
         self.host_names = host_names(&self.http, &self.node);
         self.websocket.reload(new.websocket);
-        self.limits.reload(new.limits);
         self.peers.reload(new.peers);
         changes
     }
@@ -486,15 +478,15 @@ mod tests {
 
     #[test]
     fn a_reload_applies_only_the_reloadable_settings() {
-        let new = "nisd.logLevel = debug\nnem.httpPort = 1\nnisd.maxBacklog = 1M\nnisd.gzip = false\n\
-                   nis.nodeLimit = 7\nnisd.ipv6PrefixLength = 48\nnisd.trustedProxies = 10.0.0.0/8";
+        let new = "nisd.logLevel = debug\nnem.httpPort = 1\nnisd.maxBuffered = 1M\nnem.useDosFilter = false\n\
+                   nis.nodeLimit = 7\nnisd.explorer = false\nnisd.trustedProxies = 10.0.0.0/8";
         let (settings, changed, at_once) = changed("", new);
-        assert_eq!(at_once, ["nisd.logLevel", "nisd.trustedProxies", "nisd.gzip", "nisd.maxBacklog"]);
+        assert_eq!(at_once, ["nisd.logLevel", "nem.useDosFilter", "nisd.trustedProxies", "nisd.maxBuffered"]);
         assert_eq!(changed.len(), 7, "{changed:?}");
-        assert_eq!((settings.node.log_level, settings.limits.backlog), (log::LevelFilter::Debug, 1 << 20));
-        assert!(settings.http.trusted_proxies.contains([10, 1, 2, 3].into()) && !settings.http.gzip);
-        let kept = (settings.http.port, settings.peers.node_limit, settings.limits.ipv6_prefix_length);
-        assert_eq!(kept, (7890, 5, 64));
+        assert_eq!((settings.node.log_level, settings.http.buffered), (log::LevelFilter::Debug, 1 << 20));
+        assert!(settings.http.trusted_proxies.contains([10, 1, 2, 3].into()) && !settings.http.dos_filter);
+        let kept = (settings.http.port, settings.peers.node_limit, settings.http.explorer);
+        assert_eq!(kept, (7890, 5, true));
     }
 
     #[test]
@@ -507,14 +499,14 @@ mod tests {
 
     #[test]
     fn a_change_that_needs_a_restart_is_reported_at_every_reload() {
-        let mut old = settings("nisd.maxBacklog = 1M");
+        let mut old = settings("nisd.maxBuffered = 1M");
         for times in 0..2 {
-            let changes = old.reload(settings("nisd.maxBacklog = 2M\nnem.httpPort = 1"));
+            let changes = old.reload(settings("nisd.maxBuffered = 2M\nnem.httpPort = 1"));
             let said: Vec<_> = changes.iter().map(SettingChange::to_string).collect();
             assert_eq!(said[0], "nem.httpPort stays \"7890\" until the node restarts; then it will be \"1\"");
             assert_eq!(said.len(), 2 - times, "{said:?}");
         }
-        assert_eq!(old.reload(settings("nisd.maxBacklog = 2M")), []);
+        assert_eq!(old.reload(settings("nisd.maxBuffered = 2M")), []);
     }
 
     #[test]
@@ -531,7 +523,7 @@ mod tests {
 
     #[test]
     fn an_explicit_default_is_no_change_and_a_private_key_is_not_shown() {
-        assert_eq!(changed("", "nisd.maxBacklog = 512K").1, [""; 0]);
+        assert_eq!(changed("", "nisd.maxBuffered = 128M").1, [""; 0]);
         let key = "ab".repeat(32);
         let changes = settings("").reload(settings(&format!("nis.bootKey = {key}")));
         let said = format!("{} {changes:?}", changes[0]);

@@ -26,7 +26,6 @@ use crate::peer::IpDetection;
 use crate::peer::wire::{Endpoint, Version};
 use crate::websocket_api::BlocksNewBody;
 
-const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
 const G: u64 = 1 << 30;
 const I32_MAX: i64 = i32::MAX as i64;
@@ -124,11 +123,9 @@ macro_rules! settings {
                 }
 
                 fn reload(&mut self, new: Self) {
-                    let _ = &new;
-                    $($($({
-                        const _: &str = $live;
+                    $($(if let ReloadEffect::Immediate = reload_effect!($($live)?) {
                         self.$field = new.$field;
-                    })?)*)*
+                    })*)*
                 }
             }
         )*
@@ -303,12 +300,20 @@ settings! {
                 live "Origins of web pages, such as http://127.0.0.1:3000, that may have what an address alone gives; otherwise only this node's own pages have it";
             allowed_harvesters: Vec<Address> = "nis.allowedHarvesterAddresses", ADDRESSES, default "",
                 live "Accounts whose private keys requests may contain; nothing allows all";
-            gzip: bool = "nisd.gzip", BOOLEAN, default "true",
-                live "Whether responses to GET are compressed if the client accepts it and it is worthwhile";
             explorer: bool = "nisd.explorer", BOOLEAN, default "true",
                 "Whether the explorer page /explorer is served";
             metrics: Option<SocketAddr> = "nisd.metricsBind", LISTENER, default "",
                 "Address and port that serve GET /metrics to every client, and nothing else: for a Prometheus on another machine. Without it only clients of this machine and those with local access get the metrics, on the HTTP port";
+        }
+        "Limits on connections" {
+            connections: usize = "nisd.maxConnections", integer(16, 1_000_000), default "10000",
+                live "Maximum open connections of both ports together; a further one evicts the longest idle one of the client with the most, in the network with the most";
+            connections_per_address: usize = "nisd.maxConnectionsPerAddress", integer(1, 1_000_000), default "250",
+                live "Maximum open connections of one IPv4 address, or of the first 64 bits of an IPv6 address, on both ports together; this machine and nisd.trustedProxies are exempt";
+            buffered: usize = "nisd.maxBuffered", size(M, 64 * G), default "128M",
+                live "Maximum bytes of requests and unsent responses of all connections; beyond it, the client that holds most loses the connection that holds most. One network (a /24 of IPv4, a /48 of IPv6) may hold an eighth of it";
+            idle_timeout: Duration = "nisd.idleTimeout", seconds(1, 3_600), default "30",
+                live "Seconds after which an idle HTTP connection is closed";
         }
     }
     /// Settings of the websocket interface.
@@ -316,6 +321,10 @@ settings! {
         "Websocket interface" {
             port: u16 = "nem.websocketPort", port(), default "7778",
                 "Port of the websocket interface (--websocket-port); 0 lets the system choose";
+            idle_timeout: Duration = "nisd.websocketIdleTimeout", seconds(10, 86_400), default "300",
+                live "Seconds without traffic after which a websocket session is closed";
+            registered_addresses: usize = "nisd.maxRegisteredAddresses", integer(1, 100_000), default "1000",
+                live "Maximum accounts that one session can register for messages; further ones get an error";
             blocks_new_body: BlocksNewBody = "nisd.blocksNewBody", BLOCKS_NEW_BODY, default "auto",
                 "Body of /blocks/new: {\"height\":N} as NIS1 sends it, the number N, or auto: the number for clients that connect without any header, else the object";
             register_on_subscribe: bool = "nisd.registerOnSubscribe", BOOLEAN, default "true",
@@ -324,35 +333,6 @@ settings! {
                 "Whether /w/api/account/subscribe subscribes a session without any subscription to /transactions/<ADDRESS>";
             lenient_stomp: bool = "nisd.forgivingStomp", BOOLEAN, default "true",
                 "Whether STOMP frames are parsed leniently: blanks around header values, SUBSCRIBE without id, receipts";
-        }
-    }
-    /// Limits on connections and sessions. Sizes are in bytes.
-    pub struct Limits {
-        "Limits" {
-            connections: usize = "nisd.maxConnections", integer(16, 1_000_000), default "10000",
-                live "Maximum open connections of both ports together; a further one evicts the longest idle one of the client with the most, in the network with the most";
-            connections_per_address: usize = "nisd.maxConnectionsPerAddress", integer(1, 1_000_000), default "250",
-                live "Maximum open connections of one IPv4 address or IPv6 prefix on both ports together; this machine and nisd.trustedProxies are exempt";
-            ipv6_prefix_length: u8 = "nisd.ipv6PrefixLength", integer(32, 128), default "64",
-                "Number of leading bits of an IPv6 address that identify a client; the owner of an address usually has all addresses with the same first 64 bits";
-            buffered: usize = "nisd.maxBuffered", size(M, 64 * G), default "128M",
-                live "Maximum bytes of requests and unsent responses of all connections; beyond it, the client that holds most loses the connection that holds most. One network (a /24 of IPv4, a /48 of IPv6) may hold an eighth of it";
-            body_size: usize = "nisd.maxBodySize", size(K, M), default "1M",
-                live "Maximum body of a request; a longer one gets 413. Each route also has its own limit, and the lower one applies: mostly 8K, 64K for announcements and batches, the largest block for blocks and transactions that peers push (481K with nis.maxTransactionsPerBlock = 120, at most 1M, 256K in JSON)";
-            idle_timeout: Duration = "nisd.idleTimeout", seconds(1, 3_600), default "30",
-                live "Seconds after which an idle HTTP connection is closed";
-            request_timeout: Duration = "nisd.requestTimeout", seconds(1, 3_600), default "30",
-                live "Seconds within which a request must arrive completely and its response must be received";
-            websocket_idle_timeout: Duration = "nisd.websocketIdleTimeout", seconds(10, 86_400), default "300",
-                live "Seconds without traffic after which a websocket session is closed";
-            send_timeout: Duration = "nisd.sendTimeout", seconds(1, 3_600), default "10",
-                live "Seconds after which a subscriber that does not receive a message is dropped";
-            backlog: usize = "nisd.maxBacklog", size(64 * K, 256 * M), default "512K",
-                live "Maximum bytes of messages that wait for one subscriber; beyond it the subscriber is dropped";
-            subscriptions: usize = "nisd.maxSubscriptions", integer(1, 100_000), default "1000",
-                live "Maximum subscriptions of one session";
-            registered_addresses: usize = "nisd.maxRegisteredAddresses", integer(1, 100_000), default "1000",
-                live "Maximum accounts that one session can register for messages; further ones get an error";
         }
     }
     /// Settings for peers and harvesting.

@@ -19,13 +19,12 @@ pub struct Addresses {
 /// Opens the ports.
 pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), NodeError> {
     let (max_connections, fetches) = process::raise_descriptor_limit();
-    let limits = &settings.limits;
-    let connections = limits.connections.min(max_connections);
-    if connections < limits.connections {
+    let wanted = settings.http.connections;
+    let connections = wanted.min(max_connections);
+    if connections < wanted {
         log::warn!(
-            "the system allows {connections} connections instead of nisd.maxConnections = {}; raise the limit on open \
-             files (ulimit -n)",
-            limits.connections
+            "the system allows {connections} connections instead of nisd.maxConnections = {wanted}; raise the limit on \
+             open files (ulimit -n)"
         );
     }
     let defaults = FetchLimits::default();
@@ -46,24 +45,19 @@ pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), NodeError> {
 
 /// Applies changed limits to the reactor.
 pub fn apply_limits(reactor: &mut Reactor, settings: &Settings) {
-    let connections = settings.limits.connections.min(process::raise_descriptor_limit().0);
+    let connections = settings.http.connections.min(process::raise_descriptor_limit().0);
     reactor.set_limits(net_limits(settings, connections), trusted(settings));
 }
 
 fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
-    let limits = &settings.limits;
+    let http = &settings.http;
     net::Limits {
         connections,
-        connections_per_client: limits.connections_per_address,
-        ipv6_prefix: limits.ipv6_prefix_length,
-        requests_per_second: settings.http.dos_filter.then_some(node::REQUESTS_PER_SECOND),
-        backlog_bytes: limits.backlog,
-        buffered_bytes: limits.buffered,
-        keep_alive: limits.idle_timeout,
-        request_time: limits.request_timeout,
-        write_stall: limits.request_timeout,
-        websocket_idle: limits.websocket_idle_timeout,
-        send_age: limits.send_timeout,
+        connections_per_client: http.connections_per_address,
+        requests_per_second: http.dos_filter.then_some(node::REQUESTS_PER_SECOND),
+        buffered_bytes: http.buffered,
+        keep_alive: http.idle_timeout,
+        websocket_idle: settings.websocket.idle_timeout,
         ..net::Limits::default()
     }
 }

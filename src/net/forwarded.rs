@@ -82,11 +82,11 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 impl Owner {
-    /// Returns the owner for a client. IPv6 addresses are cut to `ipv6_prefix` bits.
-    pub fn of(client: &Client, ipv6_prefix: u8) -> Owner {
+    /// Returns the owner for a client.
+    pub fn of(client: &Client) -> Owner {
         match client.is_local() {
             true => Owner::local(client.address),
-            false => Owner::at(client.address, ipv6_prefix),
+            false => Owner::at(client.address),
         }
     }
 }
@@ -172,26 +172,22 @@ mod client_key_tests {
     use super::super::service::ListenerId;
     use super::*;
 
-    fn key(address: &str, ipv6_prefix: u8) -> Owner {
-        Owner::of(&Client::direct(ListenerId(0), address.parse().unwrap()), ipv6_prefix)
+    fn of(address: &str) -> Owner {
+        Owner::of(&Client::direct(ListenerId(0), address.parse().unwrap()))
     }
 
     #[test]
     fn an_ipv6_network_and_an_ipv4_address_are_one_client_each() {
-        let of = |address| key(address, 64);
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
         assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
         assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
-        let both = |prefix| [key("::2", prefix), key("8000::", prefix)];
-        assert!(both(0)[0] == both(0)[1] && both(1)[0] != both(1)[1]);
-        assert!(both(128)[0] != both(128)[1] && both(200)[0] != both(0)[0]);
     }
 
     #[test]
     fn an_address_alone_is_not_this_machine() {
         let client = Client::direct(ListenerId(0), "127.0.0.1".parse().unwrap());
-        assert!(!Owner::of(&client, 64).is_local());
-        assert!(Owner::of(&Client { is_local: true, ..client }, 64).is_local());
+        assert!(!Owner::of(&client).is_local());
+        assert!(Owner::of(&Client { is_local: true, ..client }).is_local());
     }
 }

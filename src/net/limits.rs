@@ -13,8 +13,6 @@ pub struct Limits {
     pub connections: usize,
     /// Open connections of one client; this machine and trusted proxies are exempt. Further ones get a 503 and are closed.
     pub connections_per_client: usize,
-    /// Leading bits of an IPv6 address that identify a client. A client usually controls at least a /64.
-    pub ipv6_prefix: u8,
     /// Requests of one client per second and listener. Further ones are marked
     /// [`is_rate_limited`](super::service::Exchange::is_rate_limited). `None` means unlimited.
     pub requests_per_second: Option<usize>,
@@ -63,7 +61,6 @@ impl Default for Limits {
         Self {
             connections: 10_000,
             connections_per_client: 250,
-            ipv6_prefix: 64,
             requests_per_second: Some(50),
             output_bytes: 64 * 1024,
             backlog_bytes: 512 * 1024,
@@ -73,7 +70,7 @@ impl Default for Limits {
             shared_bytes: 16 * 1024 * 1024,
             keep_alive: Duration::from_secs(30),
             request_time: Duration::from_secs(30),
-            write_stall: Duration::from_secs(10),
+            write_stall: Duration::from_secs(30),
             websocket_idle: Duration::from_secs(300),
             websocket_ping_timeout: Duration::from_secs(60),
             send_age: Duration::from_secs(10),

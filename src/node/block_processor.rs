@@ -235,7 +235,7 @@ impl<'s> BlockProcessor<'s> {
         };
         self.last_queued += 1;
         let number = self.last_queued;
-        self.quota.hold(number, Owner::at(by.from, 64), bytes.max(MAX_QUEUED_BYTES / MAX_QUEUED), now);
+        self.quota.hold(number, Owner::at(by.from), bytes.max(MAX_QUEUED_BYTES / MAX_QUEUED), now);
         self.queue.insert(number, PushedBlock { block: Box::new(block), hash, verified, by });
         // A block that gives way is not remembered: it may be pushed again.
         while self.quota.total() > MAX_QUEUED_BYTES

@@ -150,8 +150,6 @@ pub struct Node<'s> {
     /// Backoff after failed writes of the store.
     write_backoff: StoreBackoff,
     verification: Verification,
-    /// Limit for the body of any request, in bytes; from the settings.
-    max_body_bytes: usize,
     /// State of the generator behind `next_entropy`.
     entropy: u64,
     randomness: Randomness,
@@ -214,7 +212,6 @@ impl<'s> Node<'s> {
             read_backoff: StoreBackoff::default(),
             write_backoff: StoreBackoff::default(),
             verification: Verification::new(now.monotonic),
-            max_body_bytes: settings.limits.body_size,
             entropy,
             randomness,
             shutdown_at: None,
@@ -253,7 +250,6 @@ impl<'s> Node<'s> {
     pub fn reload(&mut self, settings: &Settings, local: LocalRights, known: Vec<PreTrustedPeer>) {
         self.api.change(api_settings(settings, local));
         self.broker.reload(push_settings(settings));
-        self.max_body_bytes = settings.limits.body_size;
         match &mut self.peers {
             Some(peers) => peers.add_pre_trusted_peers(known),
             None => self.known.extend(known),
@@ -363,13 +359,12 @@ impl Service for Node<'_> {
     }
 
     fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
-        let limit = match listener {
+        match listener {
             WEBSOCKET => websocket_api::http::BODY_BYTES,
             // Requests for metrics have no body.
             METRICS => 0,
             _ => self.api.body_limit(method, path),
-        };
-        limit.min(self.max_body_bytes)
+        }
     }
 }
 
@@ -403,7 +398,6 @@ fn api_settings(settings: &Settings, local: LocalRights) -> api::Settings {
     let LocalRights { addresses, cookie } = local;
     api::Settings {
         context_path: settings.http.context.clone(),
-        compress: settings.http.gzip,
         features: settings.node.features,
         is_local: Box::new(move |client| addresses.contains(client)),
         cookie,
@@ -413,7 +407,6 @@ fn api_settings(settings: &Settings, local: LocalRights) -> api::Settings {
         prunes_hashes: settings.node.forgets_hashes,
         unaudited_paths: settings.peers.unaudited_paths.clone(),
         max_pushed_bytes: wire::limits::pushed(&settings.network.chain, Format::Binary),
-        ipv6_prefix: settings.limits.ipv6_prefix_length,
         metrics_listener: METRICS,
     }
 }
@@ -432,17 +425,15 @@ fn explorer(settings: &Settings) -> Option<Explorer> {
 }
 
 fn push_settings(settings: &Settings) -> websocket_api::Settings {
-    let (websocket, limits) = (&settings.websocket, &settings.limits);
+    let websocket = &settings.websocket;
     websocket_api::Settings {
         blocks_new: websocket.blocks_new_body,
         register_on_subscribe: websocket.register_on_subscribe,
         implicit_subscription: websocket.implicit_subscription,
         lenient: websocket.lenient_stomp,
         limits: websocket_api::Limits {
-            sessions: limits.connections,
-            subscriptions_per_session: limits.subscriptions,
-            addresses_per_session: limits.registered_addresses,
-            ipv6_prefix: limits.ipv6_prefix_length,
+            sessions: settings.http.connections,
+            addresses_per_session: websocket.registered_addresses,
             ..websocket_api::Limits::default()
         },
     }

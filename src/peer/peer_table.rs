@@ -792,7 +792,7 @@ impl PeerTable {
         };
         let (unproven, proven) = (&mut self.unproven, &mut self.proven);
         let (holder, other) = if is_proven { (proven, unproven) } else { (unproven, proven) };
-        holder.hold(address, Owner::at(ip, 64), 1, last_contact);
+        holder.hold(address, Owner::at(ip), 1, last_contact);
         other.release(address, now);
     }
 

@@ -123,8 +123,6 @@ pub struct Limits {
     pub client_bytes: usize,
     /// Bytes of all sessions; a global limit.
     pub total_bytes: usize,
-    /// Leading bits of an IPv6 address that identify a client, 0 to 128.
-    pub ipv6_prefix: u8,
     /// Time until the first message of a session; without one it is closed with 4500.
     pub first_message: Duration,
     /// Time without a frame after which a SockJS session gets a heartbeat.
@@ -146,7 +144,6 @@ impl Default for Limits {
             session_bytes: 768 * 1024,
             client_bytes: 16 * 1024 * 1024,
             total_bytes: 64 * 1024 * 1024,
-            ipv6_prefix: 64,
             first_message: Duration::from_secs(60),
             heartbeat: Duration::from_secs(25),
         }

@@ -200,7 +200,7 @@ mod tests {
     use crate::websocket_api::testing::client;
 
     fn session() -> Session {
-        let client_key = ClientKey::of(&client("10.0.0.1"), 64);
+        let client_key = ClientKey::of(&client("10.0.0.1"));
         Session::new(
             "1c884f9d".to_owned(),
             SessionTransport::new(ConnectionId(7), false, Duration::ZERO),

@@ -103,7 +103,7 @@ impl SessionTable {
         effects: &mut dyn Effects,
     ) -> Option<SessionId> {
         let (limits, now) = (self.settings.limits, self.now.monotonic);
-        let client = ClientKey::of(client, limits.ipv6_prefix);
+        let client = ClientKey::of(client);
         if self.memory.held_by_client(client) + SESSION_BYTES > limits.client_bytes {
             return None;
         }

@@ -492,7 +492,7 @@ fn wrong_settings_are_reported_with_key_value_and_allowed_values() {
 #[test]
 fn every_setting_is_described() {
     let text = run(["settings"]).expect_success().text();
-    for key in ["nem.httpPort", "nem.websocketPort", "nem.network", "nisd.clock", "nisd.blocksNewBody", "nisd.data"] {
+    for key in ["nem.httpPort", "nem.websocketPort", "nem.network", "nisd.clock", "nisd.data"] {
         let described = text.split_once(&format!("\n  {key}\n")).map(|(_, rest)| rest);
         let described = described.unwrap_or_else(|| panic!("{key} is missing"));
         let end = described.find("\n\n").unwrap_or(described.len());

@@ -141,10 +141,10 @@ fn a_reload_of_the_settings_loses_no_request() {
     let stop = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..4).map(|_| send_requests(node.http, stop.clone())).collect();
     for round in 0..20 {
-        let (backlog, level) = if round % 2 == 0 { ("1M", "debug") } else { ("2M", "info") };
-        installation.configure(&[("nisd.maxBacklog", backlog), ("nisd.logLevel", level), ("nis.nodeLimit", "7")]);
+        let (buffered, level) = if round % 2 == 0 { ("1M", "debug") } else { ("2M", "info") };
+        installation.configure(&[("nisd.maxBuffered", buffered), ("nisd.logLevel", level), ("nis.nodeLimit", "7")]);
         node.process.signal("HUP");
-        let told = format!("nisd.maxBacklog is \"{backlog}\" now");
+        let told = format!("nisd.maxBuffered is \"{buffered}\" now");
         wait_for(&told, || (node.process.log().matches(&told).count() == 1 + round / 2).then_some(()));
     }
     stop.store(true, Ordering::Relaxed);
@@ -159,10 +159,10 @@ fn a_reload_of_the_settings_loses_no_request() {
 fn an_invalid_reload_keeps_the_current_settings() {
     let installation = Installation::new();
     let node = installation.start(&[]);
-    installation.configure(&[("nisd.maxBacklog", "much"), ("nisd.logLevel", "debug")]);
+    installation.configure(&[("nisd.maxBuffered", "much"), ("nisd.logLevel", "debug")]);
     node.process.signal("HUP");
     // The message has several lines.
-    let words = ["no setting is changed", "nisd.maxBacklog"];
+    let words = ["no setting is changed", "nisd.maxBuffered"];
     wait_for("the error", || words.iter().all(|words| node.process.log().contains(words)).then_some(()));
     let log = node.process.log();
     assert!(!log.contains(" DEBUG "), "{log}");
@@ -170,15 +170,14 @@ fn an_invalid_reload_keeps_the_current_settings() {
 }
 
 #[test]
-fn a_reloaded_limit_applies_to_the_next_request() {
+fn a_reloaded_setting_applies_to_the_next_request() {
     let installation = Installation::new();
     let node = installation.start(&[]);
-    let body = format!("{{\"data\":\"{}\"}}", "a".repeat(4_000));
-    let status = || Client::connect(node.http).post("/block/at/public", &body).status;
-    assert_ne!(status(), 413);
-    installation.configure(&[("nisd.maxBodySize", "1K")]);
+    let status = || Client::connect(node.http).get("/local/peers").status;
+    assert_eq!(status(), 401);
+    installation.configure(&[("nisd.localAccess", "address")]);
     node.process.signal("HUP");
-    wait_for("the limit", || (status() == 413).then_some(()));
+    wait_for("local access", || (status() == 200).then_some(()));
 }
 
 /// Maximum exposure that `systemd-analyze security` may report, in tenths; an unprotected unit has 96.

@@ -43,7 +43,7 @@ fn unset_settings_have_their_defaults() {
     assert_eq!(settings.websocket.blocks_new_body, BlocksNewBody::Auto);
     assert!(settings.websocket.register_on_subscribe && settings.websocket.implicit_subscription);
     assert!(settings.websocket.lenient_stomp && settings.http.dos_filter && settings.node.auto_boot);
-    assert_eq!(settings.limits.idle_timeout, Duration::from_secs(30));
+    assert_eq!(settings.http.idle_timeout, Duration::from_secs(30));
     assert_eq!(notices(&settings), "");
 }
 
@@ -241,15 +241,15 @@ fn a_host_is_announced_only_if_it_is_of_more_than_this_machine() {
 }
 
 #[test]
-fn clients_are_identified_by_the_configured_proxies_hosts_and_prefix() {
+fn clients_are_identified_by_the_configured_proxies_and_hosts() {
     let text = "nisd.trustedProxies = 127.0.0.1|10.0.0.0/8\nnisd.hostNames = Node.Example|[2001:DB8::1]\n\
-                nem.host = my.host\nnisd.localOrigins = http://localhost:3000\nnisd.ipv6PrefixLength = 56\nnisd.maxConnectionsPerAddress = 7";
+                nem.host = my.host\nnisd.localOrigins = http://localhost:3000\nnisd.maxConnectionsPerAddress = 7";
     let settings = file(text).unwrap();
     assert!(settings.http.trusted_proxies.contains("10.9.8.7".parse().unwrap()));
     assert!(!settings.http.trusted_proxies.contains("11.0.0.1".parse().unwrap()));
     assert_eq!(settings.host_names, ["node.example", "2001:db8::1", "my.host"]);
     assert_eq!(settings.http.local_origins, ["http://localhost:3000"]);
-    assert_eq!((settings.limits.ipv6_prefix_length, settings.limits.connections_per_address), (56, 7));
+    assert_eq!(settings.http.connections_per_address, 7);
     let settings = file("").unwrap();
     assert!(settings.http.trusted_proxies.is_empty());
     assert_eq!(settings.host_names, ["127.0.0.1"]);
@@ -337,8 +337,7 @@ fn each_wrong_value_is_reported_alone_with_its_bounds() {
         ("nisd.trustedProxies = proxy.example", "nisd.trustedProxies", "neither an address nor a range"),
         ("nisd.hostNames = a:7890", "nisd.hostNames", "no host name"),
         ("nisd.localOrigins = localhost:3000", "nisd.localOrigins", "no origin"),
-        ("nisd.ipv6PrefixLength = 31", "nisd.ipv6PrefixLength", "from 32 to 128"),
-        ("nisd.maxBodySize = 2M", "nisd.maxBodySize", "from 1K to 1M"),
+        ("nisd.maxBuffered = 1K", "nisd.maxBuffered", "from 1M to 64G"),
         // Bounds that depend on other settings.
         (day, REWRITE_LIMIT, "from 10 to 24, the blocks of a day at nis.blockGenerationTargetTime = 3600"),
         ("nis.blockGenerationTargetTime = 3600", REWRITE_LIMIT, "value:   \"360\"\n    from:    default"),
@@ -346,7 +345,6 @@ fn each_wrong_value_is_reported_alone_with_its_bounds() {
         ("nis.blockChainRewriteLimit = 24", "nis.maxTransactions", "from 120 (nis.maxTransactionsPerBlock) to 2880"),
         ("nem.httpPort = 7778", "nem.websocketPort", "the port of the HTTP interface"),
         ("nem.httpPort = x\nnem.websocketPort = 7890", "nem.httpPort", ""),
-        ("nisd.maxBuffered = 2M\nnisd.maxBacklog = 3M", "nisd.maxBacklog", "2097152 bytes"),
     ] {
         let said = problem(text, key);
         assert!(said.contains(words), "{text}: {said}");
@@ -475,7 +473,6 @@ proptest! {
             Ok(settings) => {
                 let chain = &settings.network.chain;
                 prop_assert!((10..=chain.blocks_per_day()).contains(&chain.rewrite_limit));
-                prop_assert!(settings.limits.body_size <= settings.limits.buffered);
             }
             Err(ConfigError::Wrong(problems)) => prop_assert!(!problems.is_empty()),
             Err(ConfigError::Syntax { error, .. }) => prop_assert!(!error.text.is_empty()),

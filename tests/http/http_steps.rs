@@ -40,7 +40,6 @@ fn api() -> Api {
         Features { transaction_hash_lookup: true, historical_account_data: true, track_expired_mosaics: true };
     Api::new(Settings {
         context_path: String::new(),
-        compress: false,
         features,
         is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
         cookie: None,
@@ -50,7 +49,6 @@ fn api() -> Api {
         prunes_hashes: false,
         unaudited_paths: Vec::new(),
         max_pushed_bytes: limits::PUSHED,
-        ipv6_prefix: 64,
         metrics_listener: ListenerId(2),
     })
 }

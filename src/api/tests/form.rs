@@ -25,8 +25,6 @@ fn every_application_response_has_the_common_headers() {
     assert_eq!(found, expected);
     assert_eq!(reply.body, b"{\"height\":1}\r\n");
     assert!(reply.compress);
-    let mut api = Api::new(Settings { compress: false, ..settings() });
-    assert!(!TestRequest::new("GET /chain/height").send_to(&mut api, &Scene::new()).compress);
 }
 
 #[test]

@@ -479,7 +479,6 @@ pub fn settings() -> Settings {
     let features = FEATURES;
     Settings {
         context_path: String::new(),
-        compress: true,
         features,
         is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
         cookie: None,
@@ -489,7 +488,6 @@ pub fn settings() -> Settings {
         prunes_hashes: false,
         unaudited_paths: vec!["/Quiet".to_owned(), "/heartbeat".to_owned()],
         max_pushed_bytes: 100_000,
-        ipv6_prefix: 64,
         metrics_listener: ListenerId(2),
     }
 }

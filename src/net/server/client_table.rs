@@ -146,9 +146,9 @@ impl ClientTable {
         }
     }
 
-    /// Replaces the limits, except the IPv6 prefix length, which is part of the owners.
+    /// Replaces the limits.
     pub fn set_limits(&mut self, limits: Limits) {
-        self.limits = Limits { ipv6_prefix: self.limits.ipv6_prefix, ..limits };
+        self.limits = limits;
     }
 
     /// Returns the usage record of a client, created if needed.
@@ -320,7 +320,7 @@ mod tests {
 
     /// Clients of networks of their own, as far as there are any.
     fn client(number: u32) -> Owner {
-        Owner::at(Ipv4Addr::from((0x0a00_0000 + number).rotate_left(8)).into(), 64)
+        Owner::at(Ipv4Addr::from((0x0a00_0000 + number).rotate_left(8)).into())
     }
 
     fn at(millis: u64) -> Duration {
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn this_machine_is_exempt_from_the_limits_on_rate_and_work() {
         let mut clients = table();
-        let [local, remote] = [Owner::local, |address| Owner::at(address, 64)].map(|of| of(Ipv4Addr::LOCALHOST.into()));
+        let [local, remote] = [Owner::local, Owner::at].map(|of| of(Ipv4Addr::LOCALHOST.into()));
         let is_limited = |clients: &mut ClientTable, client| {
             clients.charge(client, 10 * WORK_PER_SECOND as u32, at(1));
             let rate = (0..100).map(|_| clients.count_request(client, HTTP, at(1))).last();
@@ -505,7 +505,7 @@ mod tests {
                 for number in 0..u128::from(size) {
                     // Each address is in a /64 of its own.
                     let address = IpAddr::V6(Ipv6Addr::from(first.wrapping_add(number << 64)));
-                    let client = Owner::at(address, 64);
+                    let client = Owner::at(address);
                     let _ = clients.count_request(client, HTTP, now);
                     if stay && clients.may_connect(client) {
                         clients.places.hold(slots.next().unwrap(), client, 1, now);

@@ -125,10 +125,10 @@ impl<S: Socket> Server<S> {
         self.time = time;
     }
 
-    /// Replaces the limits, except the IPv6 prefix length, and the trusted proxies. Open connections stay.
+    /// Replaces the limits and the trusted proxies. Open connections stay.
     pub fn set_limits(&mut self, limits: Limits, is_trusted: IsTrustedProxy) {
         self.trusted_proxies = TrustedProxies(is_trusted);
-        self.limits = Limits { ipv6_prefix: self.limits.ipv6_prefix, ..limits };
+        self.limits = limits;
         self.clients.set_limits(self.limits.clone());
     }
 
@@ -156,7 +156,7 @@ impl<S: Socket> Server<S> {
     /// reset: its client has exceeded its work quota or is banned.
     pub fn admit(&mut self, mut socket: S, listener: ListenerId, peer: IpAddr) -> Option<usize> {
         let (client, now) = (Client::direct(listener, peer.to_canonical()), self.time.monotonic);
-        let owner = Owner::at(client.address, self.limits.ipv6_prefix);
+        let owner = Owner::at(client.address);
         // A proxy has connections of many clients. One on this machine may be a proxy, trusted or not, or the operator.
         let is_this_machine = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(&client.address);
         let is_shared = is_this_machine || self.trusted_proxies.is_trusted(client.address);

@@ -230,7 +230,7 @@ impl<S: Socket> Server<S> {
         if self.trusted_proxies.is_trusted(connection.peer) {
             // The next request of a proxy may be of another client.
             let proxy = Client::direct(connection.listener, connection.peer);
-            self.set_client(slot, &proxy, Owner::at(proxy.address, self.limits.ipv6_prefix));
+            self.set_client(slot, &proxy, Owner::at(proxy.address));
         }
         Step::Handled
     }
@@ -340,7 +340,7 @@ impl<S: Socket> Server<S> {
 
     /// Attributes a connection to the client of a request, and counts the request.
     fn count_request(&mut self, slot: usize, client: &Client) -> RateLimit {
-        let owner = Owner::of(client, self.limits.ipv6_prefix);
+        let owner = Owner::of(client);
         self.set_client(slot, client, owner);
         self.clients.count_request(owner, client.listener, self.time.monotonic)
     }

@@ -68,7 +68,7 @@ impl Manager {
     /// Holds a place for a request that a sign of life from this address has caused; cancels the one that gives way, if there
     /// are too many. Returns whether the request stays.
     pub(super) fn hold_place(&mut self, id: FetchId, by: IpAddr) -> bool {
-        let (now, by, places) = (self.now.monotonic, Owner::at(by, 64), &mut self.sign_probes);
+        let (now, by, places) = (self.now.monotonic, Owner::at(by), &mut self.sign_probes);
         places.hold(id, by, 1, now);
         if places.len() <= MAX_SIGN_PROBES {
             return true;
