@@ -81,11 +81,11 @@ fn rebuild(
     };
     let options = Options { map_size: settings.node.map_size };
     let replacement = StoreRebuild::open(folder, |text| Ok(ChainIdentity::of(&network(text)?)), options)?;
-    let network = network(replacement.old.network())?;
+    let network = network(&replacement.network)?;
     log_required_space(folder, &replacement)?;
-    let tip = replacement.old.blocks()?.tip()?;
-    if let Some((height, hash)) = tip {
-        import_old_blocks(&replacement, &network, (height, hash), settings, system)?;
+    let tip = store::tip(&replacement.old.snapshot()?)?.map(|block| (block.height, block.hash));
+    if let Some(last) = tip {
+        import_old_blocks(&replacement, &network, last, settings, system)?;
     }
     let store = replacement.install()?;
     log::info!("the store is rebuilt; the chain is at height {}", tip.map_or(0, |(height, _)| height.0));
@@ -114,13 +114,14 @@ fn import_old_blocks(
     settings: &Settings,
     system: System,
 ) -> Result<(), CommandError> {
-    let blocks = replacement.old.blocks()?;
+    let blocks = replacement.old.snapshot()?;
     let reached = store::tip(&replacement.new.snapshot()?)?.map_or(Height::NEMESIS, |block| block.height);
     let mut nemesis = Vec::new();
-    if !blocks.read(Height::NEMESIS, &mut nemesis)? {
+    if !store::read_block_bytes(&blocks, Height::NEMESIS, &mut nemesis)? {
         return Err(BrokenChain::Missing(Height::NEMESIS).into());
     }
-    let source = BlockSource::stored(reached.next(), |height, block: &mut Vec<u8>| blocks.read(height, block));
+    let read = |height, block: &mut Vec<u8>| store::read_block_bytes(&blocks, height, block);
+    let source = BlockSource::stored(reached.next(), read);
     // The blocks were verified before: signatures and proofs are not checked again.
     let (write_cache, trusted_below) = (settings.write_cache, Height(u64::MAX));
     let options = ImportOptions { write_cache, stop_at: Some(last), trusted_below, ..ImportOptions::DEFAULT };
@@ -129,10 +130,8 @@ fn import_old_blocks(
     let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(last), |imported| {
         imported.log();
         let Imported::Block(block) = imported else { return Ok(()) };
-        match blocks.hash(block.height)? == Some(block.hash) {
-            true => Ok(()),
-            false => Err(BrokenChain::WrongBlock(block.height).into()),
-        }
+        let is_same = store::block_row(&blocks, block.height)?.is_some_and(|stored| stored.hash == block.hash);
+        if is_same { Ok(()) } else { Err(BrokenChain::WrongBlock(block.height).into()) }
     })?;
     let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);
     match (reached, reached_hash) == (last, Some(hash)) {
@@ -205,13 +204,10 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::codec::Context;
     use crate::commands::{self, Cli, Command};
     use crate::config;
-    use crate::store::{block_key, legacy_row, stored_block};
+    use crate::store::EARLIER_SCHEMAS;
 
-    /// Schemas before the present one.
-    const OLDER_SCHEMAS: [&str; 4] = ["4", "5", "7", "8"];
     const SYSTEM: System =
         System { unix_millis: || 1_800_000_000_000, millis: || 0, sleep: |_| {}, random: |_| Ok(()) };
 
@@ -235,30 +231,14 @@ mod tests {
         commands::import(&command, &settings, SYSTEM, Stop::default())
     }
 
-    /// Creates a store up to a height that is marked as written by an older version.
+    /// Creates a store up to a height that is marked as written by an older version, and has nothing but its blocks.
     fn old_store(stop_at: &str) -> TempDir {
-        old_store_of(OLDER_SCHEMAS[0], stop_at)
-    }
-
-    fn old_store_of(schema: &str, stop_at: &str) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         import(folder.path(), stop_at).unwrap();
         let (store, _) = open(folder.path()).unwrap();
         let mut batch = store.begin_write().unwrap();
-        batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
-        // A block is read with its parent, so the rows are replaced from the last one on. Those of version 8 are as today.
-        let last = store::tip(&batch).unwrap().unwrap().height.0;
-        for height in (1..=last).rev().map(Height).filter(|_| schema != "8") {
-            let (header, block) = stored_block(&batch, height, Context::trusted_store()).unwrap().unwrap();
-            let row = legacy_row(header.hash, &block, schema != "4");
-            batch.put_unjournaled(Table::Blocks, &block_key(height), &row).unwrap();
-        }
-        // Nothing but the blocks is read.
-        let checksums = Some(Table::Checksums).filter(|_| ["4", "5"].contains(&schema));
-        Table::state()
-            .chain([Table::Undo, Table::Importances])
-            .chain(checksums)
-            .for_each(|table| batch.clear(table).unwrap());
+        batch.put_unjournaled(Table::Meta, b"schema", EARLIER_SCHEMAS[0].as_bytes()).unwrap();
+        Table::state().chain([Table::Undo, Table::Importances]).for_each(|table| batch.clear(table).unwrap());
         batch.commit().unwrap();
         folder
     }
@@ -283,7 +263,7 @@ mod tests {
         let before = std::fs::read(folder.path().join("data.mdb")).unwrap();
         let (Command::Digest(command), settings) = read(folder.path(), "digest", &[]) else { unreachable!() };
         let said = commands::digest(&command, &settings, Stop::default()).unwrap_err().to_string();
-        assert!(said.contains("schema 4") && said.contains("`nisd reindex`"), "{said}");
+        assert!(said.contains("schema 0") && said.contains("`nisd reindex`"), "{said}");
         assert!(std::fs::read(folder.path().join("data.mdb")).unwrap() == before);
     }
 
@@ -309,23 +289,21 @@ mod tests {
         drop(store);
         assert!(!folder.path().join("reindex").exists());
 
-        for schema in OLDER_SCHEMAS {
-            let folder = old_store_of(schema, "20");
-            let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
-            reindex(&command, &settings, SYSTEM).unwrap();
-            assert_eq!(digest(folder.path()), whole("20"));
-        }
+        let folder = old_store("20");
+        let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
+        reindex(&command, &settings, SYSTEM).unwrap();
+        assert_eq!(digest(folder.path()), whole("20"));
     }
 
     #[test]
     fn a_corrupt_block_of_an_older_store_is_not_imported() {
-        let folder = old_store_of("5", "20");
+        let folder = old_store("20");
         let (store, data) = (open(folder.path()), folder.path().join("data.mdb"));
         drop(store);
         let file = std::fs::read(tiny("blocks.bin")).unwrap();
         // The signature, which no hash covers, follows length, type, version, time stamp and the length-prefixed
         // signer.
-        let signature = &file[4 + 52 + 4..][..64];
+        let signature = &file[4 + 48 + 4..][..64];
         let mut bytes = std::fs::read(&data).unwrap();
         let places: Vec<usize> = (0..bytes.len() - 64).filter(|at| &bytes[*at..*at + 64] == signature).collect();
         assert!(!places.is_empty());

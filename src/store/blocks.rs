@@ -305,14 +305,6 @@ pub(super) fn block_in<'a>(key: &[u8], row: &'a [u8], height: Height) -> Result<
     find().map(Some).ok_or_else(|| corrupt(height))
 }
 
-/// Returns the heights of the first and the last block of a row with its key.
-pub(super) fn heights_of(key: &[u8], row: &[u8]) -> Result<(Height, Height), StoreError> {
-    let last = last_of(key)?;
-    let more = row.last_chunk::<MORE_BYTES>().map(|more| u64::from(u16::from_le_bytes(*more)));
-    let first = more.and_then(|more| last.0.checked_sub(more)).ok_or_else(|| corrupt(last))?;
-    Ok((Height(first), last))
-}
-
 /// Returns the height of the last block of a row.
 fn last_of(key: &[u8]) -> Result<Height, StoreError> {
     let height = key.try_into().map_err(|_| StoreError::Damaged("a block's key"))?;

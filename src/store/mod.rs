@@ -29,10 +29,8 @@ pub use files::{DiskSpace, FileFault, ReaderCounts, exists, free_bytes, size};
 pub use open::test_store;
 pub use open::{AccessMode, ChainIdentity, Options, Store, StoreMetrics, is_unlocked, older_schema, stored_network};
 pub use read::{Entry, Read, Snapshot, SnapshotCache, TableCursor, VerifyPosition, next_key};
-#[cfg(test)]
-pub use rebuild::legacy_row;
-pub use rebuild::{LegacyBlocks, LegacyStore, StoreRebuild, is_rebuild_pending};
-pub use tables::{SCHEMA, Table};
+pub use rebuild::{StoreRebuild, is_rebuild_pending};
+pub use tables::{EARLIER_SCHEMAS, SCHEMA, Table};
 pub use write::{Changes, Overlay, Write, WriteTxn, journals_equal_except};
 
 /// Returns the version of LMDB.

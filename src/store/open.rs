@@ -15,10 +15,11 @@ use super::checksums::{VerifiedRanges, found, verify};
 use super::durability::{self, BootId, Durability};
 use super::error::StoreError;
 use super::files::{self, DATA_FILE, FileFault, LockTable, exists, free_bytes, size};
-use super::read::{TableCursor, stored_range};
+use super::read::{TableCursor, Verify as _, stored_range};
 use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
 use crate::metrics::Histogram;
 
+const A_TABLE_IS_MISSING: StoreError = StoreError::Damaged("a table is missing");
 const SCHEMA_KEY: &[u8] = b"schema";
 const NETWORK_KEY: &[u8] = b"network";
 
@@ -33,9 +34,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Returns 64 GiB of address space; the whole public chain takes less than half of it.
+    /// Returns 64 GiB of address space, of which the whole public chain takes less than half, or 1 GiB on 32 bits.
     fn default() -> Self {
-        Options { map_size: 64 << 30 }
+        Options { map_size: usize::try_from(64u64 << 30).unwrap_or(1 << 30) }
     }
 }
 
@@ -74,11 +75,12 @@ pub struct Store {
     /// Ranges that were compared with their checksums.
     pub(super) verified: VerifiedRanges,
     /// Held for exclusive access. The system releases it however the process ends.
-    lock: Option<FolderLock>,
+    pub(super) lock: Option<FolderLock>,
     pub(super) stop: Option<Arc<AtomicBool>>,
 }
 
-type Databases = [Database; Table::ALL.len()];
+/// The tables; those of a store of an older version may be missing.
+type Databases = [Option<Database>; Table::ALL.len()];
 
 /// Metrics of a store.
 #[derive(Clone, Debug)]
@@ -133,10 +135,7 @@ pub fn stored_network(folder: &Path, options: Options) -> Result<String, StoreEr
 }
 
 /// Opens a store that nobody changes. Returns its schema and network.
-pub(super) fn open_unlocked(
-    folder: &Path,
-    options: Options,
-) -> Result<(Environment, Option<(String, String)>), StoreError> {
+fn open_unlocked(folder: &Path, options: Options) -> Result<(Environment, Option<(String, String)>), StoreError> {
     let environment = open_environment(folder, options, READ_UNLOCKED)?;
     let stored = stored_meta(&environment)?;
     Ok((environment, stored))
@@ -206,23 +205,31 @@ impl Store {
         }
     }
 
-    /// Opens the tables of a complete store read-only, without its lock table.
-    fn read_only(folder: &Path, environment: Environment) -> Result<Store, StoreError> {
+    /// Opens the store in a folder, of this version or an older one, to build another from its blocks. It is locked
+    /// against changes. The blocks are compared with their checksums, so that none is missing or of an earlier commit.
+    /// Also returns the text of its identity.
+    pub(super) fn open_for_rebuild(folder: &Path, options: Options) -> Result<(Store, String), StoreError> {
+        let lock = Some(FolderLock::of_existing(folder)?);
+        let (environment, stored) = open_unlocked(folder, options)?;
+        let (schema, network) = stored.ok_or(StoreError::Empty)?;
+        match check_schema(&schema) {
+            Ok(()) | Err(StoreError::OlderSchema { .. }) => {}
+            Err(error) => return Err(error),
+        }
         let databases = open_tables(&environment)?;
-        Ok(Store::new(folder, environment, databases))
-    }
-
-    /// Opens a store of any version to read its blocks. Their table stands in for the tables that the version lacks.
-    pub(super) fn of_blocks(folder: &Path, environment: Environment, blocks: Database) -> Result<Store, StoreError> {
-        let databases = tables(|table| Ok(found(environment.open_db(Some(table.name())))?.unwrap_or(blocks)))?;
-        Ok(Store::new(folder, environment, databases))
+        let store = Store { lock, ..Store::new(folder, environment, databases) };
+        log::info!("comparing the blocks in {} with their checksums", folder.display());
+        store.snapshot()?.ensure_verified(Table::Blocks, &[], None)?;
+        Ok((store, network))
     }
 
     /// Returns the same store after its files were moved to another folder that is locked.
-    pub(super) fn relocated(self, folder: PathBuf, lock: FolderLock) -> Store {
+    pub(super) fn relocated(self, folder: PathBuf, lock: Option<FolderLock>) -> Store {
         let mut durability = self.durability;
-        durability.iter_mut().for_each(|durability| durability.folder.clone_from(&folder));
-        Store { folder, durability, lock: Some(lock), ..self }
+        if let Some(durability) = &mut durability {
+            durability.folder.clone_from(&folder);
+        }
+        Store { folder, durability, lock, ..self }
     }
 
     /// Opens an existing store, whatever its chain. Also returns the text of its identity.
@@ -263,8 +270,12 @@ impl Store {
         let environment = open_environment(folder, options, flags)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
         check_schema(&schema)?;
+        let databases = open_tables(&environment)?;
+        if databases.contains(&None) {
+            return Err(A_TABLE_IS_MISSING);
+        }
         let durability = if is_exclusive { Some(Durability::new(folder, boot)?) } else { None };
-        Ok((Store { readers, durability, lock, ..Store::read_only(folder, environment)? }, network))
+        Ok((Store { readers, durability, lock, ..Store::new(folder, environment, databases) }, network))
     }
 
     /// Makes reads fail with [`StoreError::Interrupted`] once the flag is set. A process killed in the middle of a read
@@ -286,8 +297,8 @@ impl Store {
         Ok(result?)
     }
 
-    pub(super) fn database(&self, table: Table) -> Database {
-        self.databases[table as usize]
+    pub(super) fn database(&self, table: Table) -> Result<Database, StoreError> {
+        self.databases[table as usize].ok_or(A_TABLE_IS_MISSING)
     }
 
     /// Returns the present metrics. Costs a few system calls.
@@ -403,29 +414,29 @@ fn create_tables(
     folder: &Path,
     durability: Option<&Durability>,
 ) -> Result<Databases, StoreError> {
-    tables(|table| match found(environment.open_db(Some(table.name())))? {
-        Some(database) => Ok(database),
-        None => {
-            durability.map_or(Ok(()), Durability::ensure_record)?;
-            let created = environment.create_db(Some(table.name()), DatabaseFlags::empty());
-            let database = created.map_err(|error| StoreError::of_write(folder, error))?;
-            if let Some(durability) = durability {
-                durability.on_commit();
-                durability.sync_and_record()?;
-            }
-            Ok(database)
+    let mut databases = open_tables(environment)?;
+    for table in Table::ALL {
+        if databases[table as usize].is_some() {
+            continue;
         }
-    })
+        durability.map_or(Ok(()), Durability::ensure_record)?;
+        let created = environment.create_db(Some(table.name()), DatabaseFlags::empty());
+        databases[table as usize] = Some(created.map_err(|error| StoreError::of_write(folder, error))?);
+        if let Some(durability) = durability {
+            durability.on_commit();
+            durability.sync_and_record()?;
+        }
+    }
+    Ok(databases)
 }
 
-/// Opens the tables of a complete store, without waiting for its writer.
+/// Opens the tables that exist, without waiting for the writer of the store.
 fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
-    tables(|table| Ok(environment.open_db(Some(table.name()))?))
-}
-
-fn tables(open: impl Fn(Table) -> Result<Database, StoreError>) -> Result<Databases, StoreError> {
-    let databases = Table::ALL.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    databases.try_into().map_err(|_| StoreError::Damaged("number of tables"))
+    let mut databases = [None; Table::ALL.len()];
+    for table in Table::ALL {
+        databases[table as usize] = found(environment.open_db(Some(table.name())))?;
+    }
+    Ok(databases)
 }
 
 /// Opens the environment with as much of the requested address space as is available.
@@ -482,7 +493,7 @@ fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, St
     };
     let stored = text(SCHEMA_KEY)?.zip(text(NETWORK_KEY)?);
     match &stored {
-        Some((schema, _)) if checksums.is_none() && schema == SCHEMA => Err(StoreError::Damaged("a table is missing")),
+        Some((schema, _)) if checksums.is_none() && schema == SCHEMA => Err(A_TABLE_IS_MISSING),
         _ => Ok(stored),
     }
 }
@@ -645,7 +656,7 @@ mod tests {
 
     #[test]
     fn a_store_of_this_version_without_checksums_is_damaged_and_one_of_an_older_version_is_not() {
-        for (schema, is_damaged) in [(SCHEMA, true), ("5", false)] {
+        for (schema, is_damaged) in [(SCHEMA, true), (EARLIER_SCHEMAS[0], false)] {
             let folder = tempfile::tempdir().unwrap();
             let environment = try_environment(folder.path(), 1 << 20, EnvironmentFlags::empty()).unwrap();
             let meta = environment.create_db(Some(Table::Meta.name()), DatabaseFlags::empty()).unwrap();
@@ -656,7 +667,7 @@ mod tests {
             transaction.commit().unwrap();
             match stored_meta(&environment) {
                 Err(StoreError::Damaged(_)) => assert!(is_damaged),
-                found => assert_eq!((found.unwrap().unwrap().0.as_str(), is_damaged), ("5", false)),
+                found => assert_eq!((found.unwrap().unwrap().0.as_str(), is_damaged), (schema, false)),
             }
         }
     }
@@ -685,7 +696,7 @@ mod tests {
         let opens_otherwise = || {
             opens(AccessMode::Exclusive)
                 || open(folder.path(), &Network::example()).is_ok()
-                || super::super::rebuild::LegacyStore::open(folder.path(), options).is_ok()
+                || Store::open_for_rebuild(folder.path(), options).is_ok()
                 || older_schema(folder.path(), options).is_ok()
         };
         for (number, place) in places.into_iter().enumerate() {

@@ -441,11 +441,11 @@ impl Verify for Snapshot<'_> {
     }
 
     fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        found(self.transaction.get(self.store.database(table), &key))
+        found(self.transaction.get(self.store.database(table)?, &key))
     }
 
     fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError> {
-        Ok(self.transaction.open_ro_cursor(self.store.database(table))?)
+        Ok(self.transaction.open_ro_cursor(self.store.database(table)?)?)
     }
 
     fn stop(&self) -> Option<&AtomicBool> {

@@ -13,24 +13,18 @@
 //! that, and LMDB would take the id of the last transaction from there. For the same reason the new store stays open
 //! throughout: a process that opens the folder at that moment finds a lock table in use.
 //!
-//! Of the old store only the network (the rows of `meta`) and the blocks are read. The format of everything else may
-//! change freely between versions.
+//! Of the old store only the network (the rows of `meta`), the blocks and their checksums are read. The format of
+//! everything else may change freely between versions.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lmdb::{Cursor, Database, Environment, RoTransaction, Transaction};
-
-use super::blocks::{BlockRow, block_in, block_key, heights_of, tip};
-use super::checksums::{FIRST, LAST, NEXT, SET_RANGE, found, row_value};
+use super::blocks::{block_row, tip};
 use super::durability;
 use super::error::StoreError;
 use super::files::{DATA_FILE, DiskSpace, LOCK_TABLE_FILE, exists, size, sync_folder};
-use super::open::{ChainIdentity, FolderLock, Options, Store, open_unlocked};
-use super::read::Verify as _;
-use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
-use crate::model::{Hash256, Height};
+use super::open::{ChainIdentity, Options, Store};
 
 /// Subfolder in which the new store is built.
 const FOLDER: &str = "reindex";
@@ -42,8 +36,10 @@ pub fn is_rebuild_pending(folder: &Path) -> bool {
 
 /// A store, and the new store that is to replace it.
 pub struct StoreRebuild {
-    /// The old store, locked against changes.
-    pub old: LegacyStore,
+    /// The old store, locked against changes. Of an older version only the blocks can be read.
+    pub old: Store,
+    /// The text that describes the network of the old store.
+    pub network: String,
     /// The new store.
     pub new: Store,
     folder: PathBuf,
@@ -57,9 +53,9 @@ impl StoreRebuild {
         identity: impl Fn(&str) -> Result<ChainIdentity, StoreError>,
         options: Options,
     ) -> Result<StoreRebuild, StoreError> {
-        let old = LegacyStore::open(folder, options)?;
+        let (old, network) = Store::open_for_rebuild(folder, options)?;
         let place = folder.join(FOLDER);
-        let identity = identity(old.network())?;
+        let identity = identity(&network)?;
         let begun = match resume(&old, &place, &identity, options) {
             Err(error) if !must_restart(&error) => return Err(error),
             begun => begun.ok().flatten(),
@@ -76,7 +72,7 @@ impl StoreRebuild {
             Some((new, _)) => new,
             None => Store::open(&place, &identity, options)?,
         };
-        Ok(StoreRebuild { old, new, folder: folder.to_owned() })
+        Ok(StoreRebuild { old, network, new, folder: folder.to_owned() })
     }
 
     /// Returns the disk space that is still needed.
@@ -86,13 +82,13 @@ impl StoreRebuild {
 
     /// Replaces the old store by the new one, which must be complete.
     pub fn install(self) -> Result<Store, StoreError> {
-        let StoreRebuild { old, new, folder } = self;
+        let StoreRebuild { old, new, folder, .. } = self;
         new.sync()?;
         let place = folder.join(FOLDER);
         let replace = || {
             File::open(folder.join(DATA_FILE))?.sync_all()?;
             // Closes the old store. Its lock still protects the folder.
-            let LegacyStore { lock, .. } = old;
+            let Store { lock, .. } = old;
             move_files(&place, &folder, &[LOCK_TABLE_FILE, durability::FILE, DATA_FILE]).map(|()| lock)
         };
         let lock = replace().map_err(|error| StoreError::Folder(folder.clone(), error))?;
@@ -105,7 +101,7 @@ impl StoreRebuild {
 
 /// Returns the unfinished new store if it is part of the old one's chain, and whether it is complete.
 fn resume(
-    old: &LegacyStore,
+    old: &Store,
     place: &Path,
     identity: &ChainIdentity,
     options: Options,
@@ -115,12 +111,13 @@ fn resume(
     }
     let new = Store::open(place, identity, options)?;
     let reached = tip(&new.snapshot()?)?.map(|block| (block.height, block.hash));
-    let blocks = old.blocks()?;
+    let blocks = old.snapshot()?;
     let is_ours = match reached {
-        Some((height, hash)) => blocks.hash(height)? == Some(hash),
+        Some((height, hash)) => block_row(&blocks, height)?.is_some_and(|block| block.hash == hash),
         None => true,
     };
-    Ok(is_ours.then_some((new, reached == blocks.tip()?)))
+    let last = tip(&blocks)?.map(|block| (block.height, block.hash));
+    Ok(is_ours.then_some((new, reached == last)))
 }
 
 /// Returns whether an unfinished store must be started again: it is damaged, or of another version or network.
@@ -160,202 +157,19 @@ pub(super) fn move_files(from: &Path, to: &Path, names: &[&str]) -> io::Result<(
     sync_folder(to)
 }
 
-const DAMAGED: StoreError = StoreError::Damaged("a block");
-
-/// Schema in whose rows of `blocks` a checksum follows the block, and no index.
-const SCHEMA_WITHOUT_INDEX: &str = "4";
-
-/// Schemas in whose rows of `blocks` a header of fixed length comes before the whole block.
-const SCHEMAS_WITH_WHOLE_BLOCKS: [&str; 4] = ["7", "6", "5", SCHEMA_WITHOUT_INDEX];
-/// Length of that header.
-const HEADER_BYTES: usize = 32 + 32 + 4 + 8 + 16 + 8 + 40 + 8 + 8;
-
-/// Schemas without checksums of ranges.
-const SCHEMAS_WITHOUT_RANGES: [&str; 2] = ["5", "4"];
-
-/// A store of this or an older version, of which only the blocks are read. It is locked against changes.
-pub struct LegacyStore {
-    environment: Environment,
-    blocks: Database,
-    rows: LegacyRows,
-    network: String,
-    lock: FolderLock,
-}
-
-/// Form of the rows of `blocks`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LegacyRows {
-    /// That of this version.
-    Present,
-    /// A header of fixed length, the whole block, and an index of it.
-    Indexed,
-    /// The same without the index.
-    Plain,
-}
-
-impl LegacyStore {
-    /// Opens the store in a folder and locks it against changes. If its version has checksums of ranges, the blocks are
-    /// compared with them, so that no block of an earlier commit is used and none is missing.
-    pub fn open(folder: &Path, options: Options) -> Result<LegacyStore, StoreError> {
-        let lock = FolderLock::of_existing(folder)?;
-        let (environment, stored) = open_unlocked(folder, options)?;
-        let (schema, network) = stored.ok_or(StoreError::Empty)?;
-        let blocks = environment.open_db(Some(Table::Blocks.name()))?;
-        let has_row_checksums = || {
-            let key = block_key(Height::NEMESIS);
-            let is_valid = |reader: RoTransaction<'_>| {
-                reader.get(blocks, &key).is_ok_and(|row| row_value(Table::Blocks, &key, row, true).is_ok())
-            };
-            environment.begin_ro_txn().is_ok_and(is_valid)
-        };
-        let rows = match schema.as_str() {
-            SCHEMA_WITHOUT_INDEX => LegacyRows::Plain,
-            schema if SCHEMAS_WITH_WHOLE_BLOCKS.contains(&schema) => LegacyRows::Indexed,
-            _ => LegacyRows::Present,
-        };
-        let is_known = schema == SCHEMA || EARLIER_SCHEMAS.contains(&schema.as_str());
-        // The first revisions with schema 4 wrote no checksums of rows.
-        if !is_known || rows == LegacyRows::Plain && !has_row_checksums() {
-            return Err(StoreError::Schema { found: schema, expected: SCHEMA.to_owned() });
-        }
-        if SCHEMAS_WITHOUT_RANGES.contains(&schema.as_str()) {
-            return Ok(LegacyStore { environment, blocks, rows, network, lock });
-        }
-        log::info!("comparing the blocks in {} with their checksums", folder.display());
-        let store = Store::of_blocks(folder, environment, blocks)?;
-        store.snapshot()?.ensure_verified(Table::Blocks, &[], None)?;
-        Ok(LegacyStore { environment: store.environment, blocks, rows, network, lock })
-    }
-
-    /// Returns the text that describes its network.
-    pub fn network(&self) -> &str {
-        &self.network
-    }
-
-    /// Returns its blocks.
-    pub fn blocks(&self) -> Result<LegacyBlocks<'_>, StoreError> {
-        let transaction = self.environment.begin_ro_txn()?;
-        Ok(LegacyBlocks { transaction, blocks: self.blocks, rows: self.rows })
-    }
-}
-
-/// The blocks of an older store.
-pub struct LegacyBlocks<'a> {
-    transaction: RoTransaction<'a>,
-    blocks: Database,
-    rows: LegacyRows,
-}
-
-impl LegacyBlocks<'_> {
-    /// Returns the hash of the block at a height; `None` if there is none.
-    pub fn hash(&self, height: Height) -> Result<Option<Hash256>, StoreError> {
-        if self.rows == LegacyRows::Present {
-            return Ok(self.present(height)?.map(|block| block.hash));
-        }
-        let row = self.row(height)?;
-        Ok(row.and_then(<[u8]>::first_chunk).map(|hash| Hash256(*hash)))
-    }
-
-    /// Replaces `out` by the verifiable binary form of the block at a height. Returns whether there is one.
-    pub fn read(&self, height: Height, out: &mut Vec<u8>) -> Result<bool, StoreError> {
-        out.clear();
-        if self.rows == LegacyRows::Present {
-            let Some(block) = self.present(height)? else { return Ok(false) };
-            let parent = match height {
-                Height::NEMESIS => Hash256::default(),
-                Height(height) => self.hash(Height(height - 1))?.ok_or(DAMAGED)?,
-            };
-            block.append_bytes(parent, out)?;
-        } else {
-            let Some(row) = self.row(height)? else { return Ok(false) };
-            let whole = || {
-                let index_bytes = if self.rows == LegacyRows::Indexed { index_length(row)? } else { 0 };
-                row.get(HEADER_BYTES..row.len().checked_sub(index_bytes)?)
-            };
-            out.extend_from_slice(whole().ok_or(DAMAGED)?);
-        }
-        Ok(true)
-    }
-
-    /// Returns height and hash of the last block; `None` if there is none.
-    pub fn tip(&self) -> Result<Option<(Height, Hash256)>, StoreError> {
-        let last = found(self.transaction.open_ro_cursor(self.blocks)?.get(None, None, LAST))?;
-        let Some((key, _)) = last else { return Ok(None) };
-        let height = key.and_then(|key| key.try_into().ok()).map(u64::from_be_bytes);
-        let height = height.ok_or(StoreError::Damaged("a block's key"))?;
-        self.check_complete(Height(height))?;
-        Ok(Some((Height(height), self.hash(Height(height))?.ok_or(DAMAGED)?)))
-    }
-
-    /// Checks that no block up to `last` is missing.
-    fn check_complete(&self, last: Height) -> Result<(), StoreError> {
-        let missing = |height| StoreError::Incomplete { table: Table::Blocks, first: block_key(height).to_vec() };
-        if self.rows == LegacyRows::Present {
-            let cursor = self.transaction.open_ro_cursor(self.blocks)?;
-            let (mut next, mut row) = (Height::NEMESIS, found(cursor.get(None, None, FIRST))?);
-            while let Some((Some(key), value)) = row {
-                let (first, last) = heights_of(key, row_value(Table::Blocks, key, value, false)?)?;
-                if first != next {
-                    return Err(missing(next));
-                }
-                (next, row) = (last.next(), found(cursor.get(None, None, NEXT))?);
-            }
-        // LMDB stores the number of rows elsewhere, so rows of an earlier commit do not match it.
-        } else if self.transaction.stat(self.blocks)?.entries() as u64 != last.0 {
-            let is_missing = |height: &Height| self.transaction.get(self.blocks, &block_key(*height)).is_err();
-            return Err(missing((1..last.0).map(Height).find(is_missing).unwrap_or(last)));
-        }
-        Ok(())
-    }
-
-    /// Returns the block at a height from rows of this version.
-    fn present(&self, height: Height) -> Result<Option<BlockRow<'_>>, StoreError> {
-        let cursor = self.transaction.open_ro_cursor(self.blocks)?;
-        let entry = found(cursor.get(Some(&block_key(height)), None, SET_RANGE))?;
-        let Some((Some(key), row)) = entry else { return Ok(None) };
-        let bytes = block_in(key, row_value(Table::Blocks, key, row, false)?, height)?;
-        bytes.map(|bytes| BlockRow::open(height, bytes)).transpose()
-    }
-
-    /// Returns the row of the block at a height, which starts with its hash, after comparing it with its checksum. That is
-    /// needed: a rebuild does not check signatures, and no hash covers them.
-    fn row(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
-        let key = block_key(height);
-        let row = found(self.transaction.get(self.blocks, &key))?;
-        row.map(|row| row_value(Table::Blocks, &key, row, true)).transpose()
-    }
-}
-
-/// Returns the length of the index at the end of a row: 8 bytes for each transaction, the number of transactions as NIS1
-/// counts, their number, and a checksum.
-fn index_length(row: &[u8]) -> Option<usize> {
-    let [_, _, _, _, count @ .., _, _, _, _] = row.last_chunk::<12>()?;
-    (u32::from_le_bytes(*count) as usize).checked_mul(8)?.checked_add(12)
-}
-
-/// Returns the row of a block as the schemas before 8 stored it, as far as a rebuild reads it.
-#[cfg(test)]
-pub fn legacy_row(hash: Hash256, block: &crate::model::Block, has_index: bool) -> Vec<u8> {
-    let count = block.transactions.len();
-    let mut row = hash.0.to_vec();
-    row.resize(HEADER_BYTES, 0);
-    row.extend_from_slice(&block.to_bytes(crate::codec::SigningForm::Verifiable));
-    if has_index {
-        row.extend_from_slice(&vec![0; 8 * count + 4]);
-        row.extend_from_slice(&(count as u32).to_le_bytes());
-        row.extend_from_slice(&[0; 4]);
-    }
-    row
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ops::RangeInclusive;
+
+    use lmdb::{Cursor as _, DatabaseFlags, Environment, Transaction as _, WriteFlags};
+
     use super::*;
     use crate::model::{Hash256, Height};
-    use crate::store::block_key;
     use crate::store::blocks::tests::block;
+    use crate::store::{EARLIER_SCHEMAS, SCHEMA, Table, Write as _, block_key, read_block_bytes, test_store};
 
     const OPTIONS: Options = Options { map_size: 1 << 22 };
+    const PAGE: usize = 4096;
 
     fn identity() -> ChainIdentity {
         ChainIdentity { name: "test".to_owned(), text: String::new() }
@@ -382,7 +196,8 @@ mod tests {
     fn an_unfinished_store_is_continued_if_its_tip_is_in_the_chain_and_is_complete_at_the_tip() {
         let folder = tempfile::tempdir().unwrap();
         drop(store(folder.path(), &[1, 2, 3]));
-        let (old, place) = (LegacyStore::open(folder.path(), OPTIONS).unwrap(), folder.path().join(FOLDER));
+        let (old, _) = Store::open_for_rebuild(folder.path(), OPTIONS).unwrap();
+        let place = folder.path().join(FOLDER);
         let resumed = || resume(&old, &place, &identity(), OPTIONS).unwrap().map(|(_, is_complete)| is_complete);
         assert_eq!(resumed(), None);
         for (hashes, expected) in [
@@ -462,40 +277,18 @@ mod tests {
         assert!(tip(&new.snapshot().unwrap()).unwrap().is_none());
         assert!(!folder.path().join(FOLDER).exists());
     }
-}
 
-#[cfg(test)]
-mod legacy_tests {
-    use super::*;
-    use crate::codec::SigningForm;
-    use crate::store::blocks::tests::block;
-    use crate::store::checksums::CHECKSUM_BYTES;
-    use crate::store::{Write as _, test_store};
-
-    const PAGE: usize = 4096;
-
-    /// Returns the numbers of the pages that contain a text.
-    fn pages_with(data: &[u8], text: &[u8]) -> Vec<usize> {
-        let pages = data.chunks(PAGE).enumerate();
-        pages.filter(|(_, page)| page.windows(text.len()).any(|part| part == text)).map(|(number, _)| number).collect()
-    }
-
-    /// Creates a store whose blocks are written in several commits, each with its heights and a name.
-    fn store(schema: &str, commits: &[(std::ops::RangeInclusive<u64>, &str)]) -> tempfile::TempDir {
+    /// Creates a store of a schema whose blocks are written in several commits, each with its heights and a name.
+    fn store_of(schema: &str, commits: &[(RangeInclusive<u64>, &str)]) -> tempfile::TempDir {
         let (store, folder) = test_store();
         for (heights, name) in commits {
             let mut batch = store.begin_write().unwrap();
             for height in heights.clone() {
-                let text = format!("<{name} {height}>");
+                let (mut header, block) = block(Height(height), 0);
                 // The text takes the place of the hash.
-                let row = if !SCHEMAS_WITH_WHOLE_BLOCKS.contains(&schema) {
-                    let (mut header, block) = block(Height(height), 0);
-                    header.hash.0[..text.len()].copy_from_slice(text.as_bytes());
-                    header.to_bytes(&block)
-                } else {
-                    [text.as_bytes(), &[0; HEADER_BYTES], &[0; 12]].concat()
-                };
-                batch.put(Table::Blocks, &block_key(Height(height)), &row).unwrap();
+                let text = format!("<{name} {height}>");
+                header.hash.0[..text.len()].copy_from_slice(text.as_bytes());
+                batch.put(Table::Blocks, &block_key(Height(height)), &header.to_bytes(&block)).unwrap();
             }
             batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
             batch.commit().unwrap();
@@ -503,17 +296,21 @@ mod legacy_tests {
         folder
     }
 
-    fn tip(folder: &Path) -> Result<Option<Height>, StoreError> {
-        let opened = LegacyStore::open(folder, Options { map_size: 1 << 22 })?;
-        Ok(opened.blocks()?.tip()?.map(|(height, _)| height))
+    fn old_tip(folder: &Path) -> Result<Option<Height>, StoreError> {
+        let (old, _) = Store::open_for_rebuild(folder, OPTIONS)?;
+        Ok(tip(&old.snapshot()?)?.map(|block| block.height))
     }
 
     /// Overwrites the pages that contain `present` with the page that contains `earlier`, except for the page number.
     fn bring_back(folder: &Path, earlier: &str, present: &str) {
-        let path = folder.join("data.mdb");
+        let path = folder.join(DATA_FILE);
         let mut data = std::fs::read(&path).unwrap();
-        let present = pages_with(&data, present.as_bytes());
-        let earlier = pages_with(&data, earlier.as_bytes()).into_iter().find(|page| !present.contains(page)).unwrap();
+        let pages_with = |text: &str| -> Vec<usize> {
+            let is_in = |page: &[u8]| page.windows(text.len()).any(|part| part == text.as_bytes());
+            data.chunks(PAGE).enumerate().filter(|(_, page)| is_in(page)).map(|(number, _)| number).collect()
+        };
+        let present = pages_with(present);
+        let earlier = pages_with(earlier).into_iter().find(|page| !present.contains(page)).unwrap();
         for page in present {
             let number = size_of::<usize>();
             data.copy_within(earlier * PAGE + number..(earlier + 1) * PAGE, page * PAGE + number);
@@ -521,95 +318,70 @@ mod legacy_tests {
         std::fs::write(&path, data).unwrap();
     }
 
-    /// Creates a store of one block. Returns the folder, the hash of the block and its bytes. `change` changes the row
-    /// as it is stored, with its checksum.
-    fn store_of_one_block(
-        schema: &str,
-        change: impl FnOnce(Vec<u8>) -> Vec<u8>,
-    ) -> (tempfile::TempDir, Hash256, Vec<u8>) {
-        let (header, mut block) = block(Height::NEMESIS, 2);
-        block.previous_hash = Hash256::default().into();
-        let (key, bytes) = (block_key(header.height), block.to_bytes(SigningForm::Verifiable));
-        let value = match SCHEMAS_WITH_WHOLE_BLOCKS.contains(&schema) {
-            true => legacy_row(header.hash, &block, schema != SCHEMA_WITHOUT_INDEX),
-            false => header.to_bytes(&block),
-        };
-        let (store, folder) = test_store();
-        let mut batch = store.begin_write().unwrap();
-        batch.put(Table::Blocks, &key, &value).unwrap();
-        batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
-        batch.commit().unwrap();
-        drop(store);
-        let environment = Environment::new().set_max_dbs(1).set_map_size(1 << 22).open(folder.path()).unwrap();
-        let blocks = environment.open_db(Some(Table::Blocks.name())).unwrap();
-        let mut transaction = environment.begin_rw_txn().unwrap();
-        let row = change(transaction.get(blocks, &key).unwrap().to_vec());
-        transaction.put(blocks, &key, &row, lmdb::WriteFlags::empty()).unwrap();
-        transaction.commit().unwrap();
-        // The record names the state before.
-        std::fs::remove_file(folder.path().join(durability::FILE)).unwrap();
-        (folder, header.hash, bytes)
-    }
-
-    #[test]
-    fn a_block_is_read_from_a_store_of_each_known_version() {
-        for schema in [SCHEMA, "8", "7", "6", "5", "4"] {
-            let (folder, hash, bytes) = store_of_one_block(schema, |row| row);
-            let opened = LegacyStore::open(folder.path(), Options { map_size: 1 << 22 }).unwrap();
-            let blocks = opened.blocks().unwrap();
-            let mut read = Vec::new();
-            assert!(blocks.read(Height::NEMESIS, &mut read).unwrap());
-            assert_eq!((blocks.hash(Height::NEMESIS).unwrap(), read), (Some(hash), bytes), "schema {schema}");
-            assert_eq!(blocks.hash(Height(2)).unwrap(), None);
-            assert!(!blocks.read(Height(2), &mut Vec::new()).unwrap());
+    /// Copies the tables that a rebuild reads to a store without any other.
+    fn with_blocks_only(folder: &Path) -> tempfile::TempDir {
+        let reduced = tempfile::tempdir().unwrap();
+        let open = |folder: &Path| Environment::new().set_max_dbs(40).set_map_size(1 << 22).open(folder).unwrap();
+        let (from, to) = (open(folder), open(reduced.path()));
+        for table in [Table::Meta, Table::Blocks, Table::Checksums] {
+            let rows = from.open_db(Some(table.name())).unwrap();
+            let copy = to.create_db(Some(table.name()), DatabaseFlags::empty()).unwrap();
+            let (reader, mut writer) = (from.begin_ro_txn().unwrap(), to.begin_rw_txn().unwrap());
+            for (key, row) in reader.open_ro_cursor(rows).unwrap().iter_start().map(Result::unwrap) {
+                writer.put(copy, &key, &row, WriteFlags::empty()).unwrap();
+            }
+            writer.commit().unwrap();
         }
+        reduced
     }
 
     #[test]
-    fn a_store_whose_rows_have_no_checksums_yet_is_not_migrated() {
-        let without_checksum = |mut row: Vec<u8>| {
-            row.truncate(row.len() - CHECKSUM_BYTES);
-            row
-        };
-        let (folder, ..) = store_of_one_block("4", without_checksum);
-        let opened = LegacyStore::open(folder.path(), Options { map_size: 1 << 22 });
-        assert!(matches!(opened.err(), Some(StoreError::Schema { found, .. }) if found == "4"));
+    fn the_blocks_of_an_older_store_are_read_whatever_tables_it_has() {
+        let folder = store_of(EARLIER_SCHEMAS[0], &[(1..=3, "block")]);
+        assert_eq!(old_tip(folder.path()).unwrap(), Some(Height(3)));
+        let reduced = with_blocks_only(folder.path());
+        let (old, _) = Store::open_for_rebuild(reduced.path(), OPTIONS).unwrap();
+        let (snapshot, mut bytes) = (old.snapshot().unwrap(), Vec::new());
+        assert!(read_block_bytes(&snapshot, Height(3), &mut bytes).unwrap());
+        assert!(!read_block_bytes(&snapshot, Height(4), &mut bytes).unwrap());
+        let other = crate::store::Read::get(&snapshot, Table::Accounts, b"key");
+        assert!(matches!(other, Err(StoreError::Damaged("a table is missing"))), "{other:?}");
     }
 
     #[test]
-    fn an_older_store_that_lost_its_last_blocks_is_not_migrated_as_a_shorter_chain() {
-        // Schema 5 has no checksums of ranges.
-        for schema in [SCHEMA, "8", "7", "6", "5"] {
-            let folder = store(schema, &[(1..=5, "block"), (6..=8, "block")]);
-            assert_eq!(tip(folder.path()).unwrap(), Some(Height(8)));
+    fn a_store_of_a_development_version_is_not_rebuilt() {
+        let folder = store_of("9", &[(1..=1, "block")]);
+        assert!(matches!(old_tip(folder.path()), Err(StoreError::Schema { found, .. }) if found == "9"));
+    }
+
+    #[test]
+    fn a_store_that_lost_its_last_blocks_is_not_rebuilt_as_a_shorter_chain() {
+        for schema in [SCHEMA, EARLIER_SCHEMAS[0]] {
+            let folder = store_of(schema, &[(1..=5, "block"), (6..=8, "block")]);
+            assert_eq!(old_tip(folder.path()).unwrap(), Some(Height(8)));
             bring_back(folder.path(), "<block 5>", "<block 8>");
-            let tip = tip(folder.path());
-            assert!(
-                matches!(tip, Err(StoreError::Incomplete { table: Table::Blocks, .. })),
-                "schema {schema}: {tip:?}"
-            );
+            let tip = old_tip(folder.path());
+            assert!(matches!(tip, Err(StoreError::Incomplete { table: Table::Blocks, .. })), "{tip:?}");
         }
     }
 
     #[test]
-    fn a_replaced_block_that_the_disk_restores_is_not_migrated() {
-        let folder = store(SCHEMA, &[(1..=8, "block"), (6..=8, "other")]);
-        assert_eq!(tip(folder.path()).unwrap(), Some(Height(8)));
+    fn a_replaced_block_that_the_disk_restores_is_not_rebuilt() {
+        let folder = store_of(SCHEMA, &[(1..=8, "block"), (6..=8, "other")]);
+        assert_eq!(old_tip(folder.path()).unwrap(), Some(Height(8)));
         bring_back(folder.path(), "<block 8>", "<other 8>");
-        let tip = tip(folder.path());
+        let tip = old_tip(folder.path());
         assert!(matches!(tip, Err(StoreError::Incomplete { table: Table::Blocks, .. })), "{tip:?}");
     }
 
     #[test]
     fn a_corrupt_last_block_is_no_tip() {
-        let folder = store("5", &[(1..=1, "block")]);
-        let path = folder.path().join("data.mdb");
+        let folder = store_of(EARLIER_SCHEMAS[0], &[(1..=1, "block")]);
+        let path = folder.path().join(DATA_FILE);
         let mut data = std::fs::read(&path).unwrap();
-        for page in pages_with(&data, b"<block 1>") {
-            let at = data[page * PAGE..].windows(9).position(|part| part == b"<block 1>").unwrap();
-            data[page * PAGE + at] ^= 1;
-        }
+        let places: Vec<_> = (0..data.len()).filter(|at| data[*at..].starts_with(b"<block 1>")).collect();
+        places.into_iter().for_each(|at| data[at] ^= 1);
         std::fs::write(&path, data).unwrap();
-        assert!(matches!(tip(folder.path()), Err(StoreError::Corrupt { table: Table::Blocks, .. })));
+        assert!(matches!(old_tip(folder.path()), Err(StoreError::Corrupt { table: Table::Blocks, .. })));
     }
 }

@@ -1,12 +1,13 @@
 //! The tables. Numbers in keys are big-endian, so that key order is query order.
 
 /// Version of the tables, which every change to them increases. A store with another version is rejected.
-pub const SCHEMA: &str = "9";
-/// Earlier versions from whose stores a new one can be built, because the rows of `blocks` are still understood.
-pub(super) const EARLIER_SCHEMAS: &[&str] = &["8", "7", "6", "5", "4"];
+pub const SCHEMA: &str = "10";
+/// Earlier versions from whose stores a new one can be built, because the rows of `meta`, `blocks` and `checksums` are
+/// the same. No release has written the only one; the tests of rebuilding use it.
+pub const EARLIER_SCHEMAS: &[&str] = &["0"];
 
-/// Declares the tables: name in LMDB, whether the journal covers the table, and where new rows go. The order gives the
-/// numbers, which are stored; so a new table comes last but one, before the checksums, with a new schema.
+/// Declares the tables: name, whether the journal covers the table, and where its rows are written. The order gives
+/// the numbers, which are stored; so a new table comes last but one, before the checksums, with a new schema.
 macro_rules! tables {
     ($($(#[$doc:meta])* $table:ident: $name:literal, $journal:ident, $rows:ident;)*) => {
         /// A table of the store. Text in keys is UTF-8; `‖` joins fields; addresses are their 40 characters.
@@ -33,13 +34,17 @@ enum Journal {
     Other,
 }
 
-/// Where new rows of a table go.
+/// Where rows of a table are written.
 #[derive(PartialEq)]
 enum Rows {
-    /// After all others, so that pages can be filled one after the other.
+    /// New ones after all others, so that pages can be filled one after the other.
     Last,
     /// Anywhere.
     Anywhere,
+    /// Anywhere, or the same ones by many blocks: they can be collected in memory first.
+    Collected,
+    /// As the last two.
+    LastCollected,
 }
 
 tables! {
@@ -54,17 +59,17 @@ tables! {
     /// ([`crate::state::AccountImportance`]).
     Importances: "importances", Other, Last;
     /// Account id → decoded address, then the state of the account ([`crate::state::Account`]).
-    Accounts: "accounts", State, Last;
+    Accounts: "accounts", State, LastCollected;
     /// First bytes of a decoded address ‖ account id → the same of the accounts up to the next key
     /// (`state/account_ids.rs`).
-    AccountIds: "numbers", State, Anywhere;
+    AccountIds: "account-ids", State, Collected;
     /// Account id → public key, once it is known.
-    PublicKeys: "public-keys", State, Anywhere;
+    PublicKeys: "public-keys", State, Collected;
     /// Name → totals that are kept up to date with the blocks ([`crate::state::AccountTotals`] and others).
     Totals: "totals", State, Anywhere;
     /// Account id → nothing, for the accounts that are eligible for the importance calculation once their whole balance
     /// has vested.
-    EligibleAccounts: "stakes", State, Anywhere;
+    EligibleAccounts: "eligible-accounts", State, Anywhere;
     /// Multisig account ‖ cosignatory → nothing.
     Cosignatories: "cosignatories", State, Anywhere;
     /// Cosignatory ‖ multisig account → nothing.
@@ -72,7 +77,7 @@ tables! {
     /// Root name → its leases ([`crate::state::Lease`]), oldest first.
     Namespaces: "namespaces", State, Anywhere;
     /// Ownership period → its last lease, and whether it has ended.
-    OwnershipPeriods: "tenures", State, Anywhere;
+    OwnershipPeriods: "ownership-periods", State, Anywhere;
     /// Ownership period ‖ full name → height of the lease in which the sub-namespace was created.
     Subnamespaces: "subnamespaces", State, Anywhere;
     /// Height ‖ root name → nothing, for every lease that started there.
@@ -86,10 +91,10 @@ tables! {
     Mosaics: "mosaics", State, Anywhere;
     /// Mosaic number ‖ account id ‖ lease state and definition version at the time of writing → smallest units; 0 only
     /// if an older row holds more.
-    Balances: "balances", State, Anywhere;
+    Balances: "balances", State, Collected;
     /// Account id ‖ mosaic id → mosaic number, ownership period and lease state: the mosaics in which an account is
     /// invested, unless they have expired since.
-    Holdings: "holdings", State, Anywhere;
+    Holdings: "holdings", State, Collected;
     /// Height → transfers of currency in the block ([`crate::state::Outlink`]).
     Outlinks: "outlinks", State, Last;
     /// Epoch ‖ first bytes of a transaction hash ‖ height ‖ index in the block → nothing ([`crate::state::HashEntry`]).
@@ -102,17 +107,17 @@ tables! {
     ExpiredMosaics: "expired-mosaics", State, Anywhere;
     /// Height → for each transaction of the block the affected accounts, and the location of their previous
     /// transactions ([`crate::state::AccountTxList`]).
-    AccountTxLists: "trails", State, Last;
+    AccountTxLists: "account-tx-lists", State, Last;
     /// Account id ‖ direction ‖ transaction id → height and index in the block, for every 32nd one: a skip pointer.
-    SkipPointers: "signposts", State, Anywhere;
+    SkipPointers: "skip-pointers", State, Collected;
     /// Account id ‖ height → nothing, for every 32nd block signed by or credited to the account: a skip pointer.
-    Harvests: "harvests", State, Anywhere;
+    Harvests: "harvests", State, Collected;
     /// Row id → provision of a namespace; never pruned ([`crate::state::registry::Provision`]).
     Provisions: "provisions", State, Last;
     /// Row id → definition of a mosaic with the height of its block; never pruned.
     Definitions: "definitions", State, Last;
     /// List ‖ row id → nothing: rows in the order of their pages ([`crate::state::registry::ListingIndex`]).
-    ListingIndex: "lists", State, Anywhere;
+    ListingIndex: "listing-index", State, Collected;
     /// Row id of the definition that was in force ‖ height ‖ index in the block → change of a mosaic's supply; never
     /// pruned ([`crate::state::registry::SupplyQuery`]).
     SupplyChanges: "supply-changes", State, Anywhere;
@@ -142,22 +147,26 @@ impl Table {
     /// Returns whether changes of rows can be collected in memory: many blocks change the same rows, or rows all over the
     /// table.
     pub(super) fn is_collected(self) -> bool {
-        use Table::{AccountIds, Accounts, Balances, Harvests, Holdings, ListingIndex, PublicKeys, SkipPointers};
-        matches!(
-            self,
-            Accounts | AccountIds | PublicKeys | Balances | Holdings | ListingIndex | SkipPointers | Harvests
-        )
+        matches!(self.schema().2, Rows::Collected | Rows::LastCollected)
     }
 
     /// Returns whether new rows come after all others.
     pub(super) fn appends_at_end(self) -> bool {
-        self.schema().2 == Rows::Last
+        matches!(self.schema().2, Rows::Last | Rows::LastCollected)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_table_has_one_name_in_the_code_and_in_the_store() {
+        for table in Table::ALL {
+            let words = table.name().split('-').map(|word| word[..1].to_uppercase() + &word[1..]);
+            assert_eq!(words.collect::<String>(), format!("{table:?}"));
+        }
+    }
 
     #[test]
     fn rows_of_blocks_come_last_and_those_of_addresses_anywhere() {

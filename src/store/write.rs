@@ -171,7 +171,7 @@ impl WriteTxn<'_> {
     /// Writes a row. Large transactions reach the disk before they are committed. Returns the row's sum.
     fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<RangeSum, StoreError> {
         let (store, length) = (self.store, stored_length(table, value));
-        let place = store.written(self.transaction.reserve(store.database(table), &key, length, flags))?;
+        let place = store.written(self.transaction.reserve(store.database(table)?, &key, length, flags))?;
         append_checksum(table, key, value, place);
         let sum = RangeSum::of_row(table, key, place);
         self.rows += 1 + (value.len() / PAGE) as u32;
@@ -260,7 +260,7 @@ impl WriteTxn<'_> {
             let Some((key, sum)) = self.changed.pop() else { return Ok(false) };
             match sum {
                 Some(sum) => drop(self.write(Table::Checksums, &key, &sum.to_bytes(), WriteFlags::empty())?),
-                None => match self.transaction.del(self.store.database(Table::Checksums), &key, None) {
+                None => match self.transaction.del(self.store.database(Table::Checksums)?, &key, None) {
                     Err(lmdb::Error::NotFound) => {}
                     result => self.store.written(result)?,
                 },
@@ -303,7 +303,7 @@ impl WriteTxn<'_> {
             return Ok(());
         }
         self.rows += 1;
-        self.store.written(self.transaction.del(self.store.database(table), &key, None))?;
+        self.store.written(self.transaction.del(self.store.database(table)?, &key, None))?;
         self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
         self.update_checksum(table, key, before, RangeSum::default())
     }
@@ -312,7 +312,7 @@ impl WriteTxn<'_> {
     pub fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
         self.write_collected(table)?;
         self.ensure_verified(table, first, Some(last))?;
-        let mut cursor = self.transaction.open_rw_cursor(self.store.database(table))?;
+        let mut cursor = self.transaction.open_rw_cursor(self.store.database(table)?)?;
         let (mut removed, mut found) = (Vec::new(), cursor.get(Some(first), None, SET_RANGE));
         while let Ok((Some(key), row)) = found
             && key <= last
@@ -338,10 +338,10 @@ impl WriteTxn<'_> {
     pub fn clear(&mut self, table: Table) -> Result<(), StoreError> {
         self.write_collected(table)?;
         for key in self.keys_with_prefix(Table::Checksums, &[table as u8])? {
-            self.store.written(self.transaction.del(self.store.database(Table::Checksums), &key, None))?;
+            self.store.written(self.transaction.del(self.store.database(Table::Checksums)?, &key, None))?;
         }
         self.changed.clear(table);
-        self.store.written(self.transaction.clear_db(self.store.database(table)))
+        self.store.written(self.transaction.clear_db(self.store.database(table)?))
     }
 
     /// Returns the old values of all changes since the last call.
@@ -381,7 +381,7 @@ impl WriteTxn<'_> {
     /// Records the value of a key in the journal, if the key is present. Returns the sum of its row.
     fn record_present(&mut self, table: Table, key: &[u8]) -> Result<Option<RangeSum>, StoreError> {
         self.ensure_row_verified(table, key)?;
-        let row = found(self.transaction.get(self.store.database(table), &key))?;
+        let row = found(self.transaction.get(self.store.database(table)?, &key))?;
         let Some(row) = row else { return Ok(None) };
         append_to_journal(&mut self.journal, table, key, Some(row_value(table, key, row, true)?));
         Ok(Some(RangeSum::of_row(table, key, row)))
@@ -423,11 +423,11 @@ impl Verify for WriteTxn<'_> {
     }
 
     fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        found(self.transaction.get(self.store.database(table), &key))
+        found(self.transaction.get(self.store.database(table)?, &key))
     }
 
     fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError> {
-        Ok(self.transaction.open_ro_cursor(self.store.database(table))?)
+        Ok(self.transaction.open_ro_cursor(self.store.database(table)?)?)
     }
 
     fn changed_range(&self, table: Table, key: &[u8]) -> Option<Range> {

@@ -96,16 +96,6 @@ pub fn from_environment<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
 }
 
-/// Returns a store of the first blocks of the project's chain, made by the last revision that wrote this schema;
-/// `tests/older_stores/run` regenerates larger ones.
-pub fn older_store(schema: u32) -> Vec<u8> {
-    let file = format!("{}/tests/data/older-stores/schema-{schema}.mdb.gz", env!("CARGO_MANIFEST_DIR"));
-    let mut bytes = Vec::new();
-    let packed = std::fs::File::open(file).expect("a file");
-    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).expect("a store");
-    bytes
-}
-
 /// Returns the path of a file of the smallest recorded chain.
 pub fn tiny(name: &str) -> PathBuf {
     recorded("chains/tiny").join(name)

@@ -8,7 +8,8 @@ use crate::common::daemon::{CommandOutput, Node, Process, nisd, run, wait_for};
 use crate::common::data_folder::{ChainFiles, DataFolder, digest, hasty_network, height_and_digest, text};
 use crate::common::http::Client;
 use crate::common::slow_disk::SlowDisk;
-use crate::common::{Random, older_store, print_notice};
+use crate::common::{Random, print_notice};
+use nisd::store::{EARLIER_SCHEMAS, Table};
 
 /// Number of copies that are killed before one may complete.
 const KILLED: usize = 4;
@@ -64,13 +65,11 @@ fn an_older_or_corrupt_backup_is_replaced() {
     assert_eq!(height_and_digest(backup(&data, &copy)), expected);
     let file = copy.join("data.mdb");
     // Too old, older, and unknown.
-    for schema in ["2", "5", "~"] {
-        // A version without a checksum of the store's metadata.
-        let mut bytes = older_store(5);
-        let place = (0..bytes.len()).find(|at| bytes[*at..].starts_with(b"schema5")).expect("the schema");
-        bytes[place..place + 7].copy_from_slice(format!("schema{schema}").as_bytes());
+    for schema in ["9", EARLIER_SCHEMAS[0], "~"] {
+        let other = DataFolder::with(&ChainFiles::of("tiny"), 5);
+        other.change(|batch| batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).expect("room"));
         std::fs::remove_dir_all(&copy).and_then(|()| std::fs::create_dir(&copy)).expect("a folder");
-        std::fs::write(&file, bytes).expect("room");
+        std::fs::copy(other.path().join("data.mdb"), &file).expect("room");
         let rejection = run(["digest", "--data", text(&copy)]).stderr;
         assert!(rejection.contains(&format!("schema {schema}")), "{rejection}");
         assert_eq!(height_and_digest(backup(&data, &copy)), expected, "{schema}");
