@@ -14,7 +14,6 @@ pub mod config;
 pub mod crypto;
 pub mod devnet;
 pub mod event_loop;
-pub mod explorer;
 pub mod importance;
 pub mod ip;
 pub mod local_cookie;

@@ -15,7 +15,7 @@ use nisd::net::websocket::{WsConnection, WsEvent};
 use nisd::net::{Limits, Readiness, Server, Stats};
 
 use conversation::End;
-use service::{ConnectionRecord, FuzzService, Stage, TickAction, body_limit};
+use service::{ConnectionRecord, FuzzService, Stage, TickAction, route};
 use wire::{Client, connect};
 
 /// Maximum steps of a script.
@@ -413,8 +413,8 @@ fn count_handled(bytes: &[u8], visitor: &ConnectionRecord) -> (usize, usize) {
     let mut reader = RequestReader::new(0);
     reader.receive(bytes);
     let mut requests = 0;
-    while let Ok(true) = reader.advance(|_, path| body_limit(path)) {
-        let _ = reader.take_request();
+    while let Ok(true) = reader.advance(|_, path| route(path)) {
+        reader.finish_request();
         requests += 1;
         if visitor.answered.get(requests - 1).is_some_and(|answered| answered.is_upgraded) {
             return (requests, messages(reader.remaining()));

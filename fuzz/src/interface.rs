@@ -101,6 +101,7 @@ pub fn get_with(target: &str, header: &str) -> Option<(u16, Vec<u8>)> {
         reader.receive(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n").as_bytes());
         let caller = Client::direct(HTTP, Ipv4Addr::LOCALHOST.into());
         let request = scene.next(&mut reader, caller).ok()??;
+        let caller = Client { is_local: scene.node.is_local(&caller, &request), ..caller };
         let answer = scene.compare(&request, caller, 0);
         Some((answer.status, answer.body))
     })
@@ -222,10 +223,10 @@ impl<'g> Harness<'g> {
         reader.receive(bytes);
         let mut answered = 0;
         while let Ok(Some(_)) = self.next(&mut reader, caller) {
-            reader.restore_last();
             if !self.answer(&mut reader, connection, caller, flags) {
                 break;
             }
+            reader.finish_request();
             answered += 1;
         }
         self.node.handle(Event::Disconnected { connection }, self.now, &mut self.world);
@@ -233,19 +234,16 @@ impl<'g> Harness<'g> {
     }
 
     fn next<'r>(&self, reader: &'r mut RequestReader, client: Client) -> Result<Option<Request<'r>>, ()> {
-        let limit = |method: &str, path: &str| self.node.body_limit(client.listener, method, path);
-        Ok(if reader.advance(limit).map_err(drop)? { reader.take_request() } else { None })
+        reader.advance(|method, path| self.node.route(client.listener, method, path)).map_err(drop)?;
+        Ok(reader.request())
     }
 
     /// Answers a request, and checks the response. Returns whether the connection stays open.
     fn answer(&mut self, reader: &mut RequestReader, connection: ConnectionId, caller: Client, flags: u8) -> bool {
         let (mut reply, mut out, mut is_resumed, mut is_begun) = (Response::new(), Vec::new(), false, false);
         for _ in 0..MAX_STEPS {
-            let request = reader.take_request();
-            let request = match request {
-                Some(request) => request,
-                None => panic!("a request that was put back is the next"),
-            };
+            let request = reader.request().expect("a request stays until it is finished");
+            let caller = Client { is_local: self.node.is_local(&caller, &request), ..caller };
             let (charged, is_refused) = (self.world.charged, flags & RATE_LIMITED != 0);
             let exchange = Exchange {
                 connection,
@@ -277,9 +275,8 @@ impl<'g> Harness<'g> {
                 return !close && reply.upgrade.is_none();
             }
             is_resumed = true;
-            match taken {
-                Progress::Streaming => reader.restore_last_head(),
-                _ => reader.restore_last(),
+            if taken == Progress::Streaming {
+                reader.drop_body();
             }
             if flags & GONE != 0 {
                 return false;

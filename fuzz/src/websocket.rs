@@ -105,6 +105,7 @@ impl Server {
             }
             self.events.push(Event::Handshake { status, accept });
             if is_upgraded {
+                reader.finish_request();
                 return Stream::Websocket;
             }
         }

@@ -28,9 +28,6 @@ pub enum ApiError {
 impl ApiError {
     /// The node has not joined the network.
     pub const NOT_BOOTED: ApiError = ApiError::Unavailable(ErrorBody::NOT_BOOTED);
-
-    /// The node has no chain yet.
-    pub const LOADING_CHAIN: ApiError = ApiError::Unavailable(ErrorBody::LOADING_CHAIN);
     /// The node has already joined the network.
     pub const ALREADY_BOOTED: ApiError = ApiError::Unavailable(ErrorBody::ALREADY_BOOTED);
     /// A text is not an address of the network.

@@ -143,7 +143,7 @@ fn authorised_key(context: &mut RequestContext<'_>) -> Result<(Box<KeyPair>, Add
     let pair = Box::new(KeyPair::new(&context.body::<PrivateKey>()?));
     context.node.budget.charge(cost::KEY);
     let address = context.address_of(&pair.public());
-    if !context.is_local() && !is_remote(context, &address)? {
+    if !context.client.is_local && !is_remote(context, &address)? {
         let (peer, path) = (context.client.address, context.path);
         let text = format!("remote {peer} attempted to call local {path} with non-remote address {address}");
         return Err(context.unauthorized(text));

@@ -19,6 +19,7 @@ mod accounts;
 mod blocks;
 mod error;
 pub mod events;
+pub mod explorer;
 mod harvesting;
 pub mod media;
 mod mempool;
@@ -46,6 +47,7 @@ pub use accounts::{AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigI
 pub use blocks::BlockBody;
 pub use error::ApiError;
 pub use events::{EventFeed, MempoolEvent};
+pub use explorer::Explorer;
 pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of};
 pub use namespaces::RentedNamespaces;
 pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, OPENAPI, RequestResult, ResultKind};
@@ -76,16 +78,13 @@ use crate::local_cookie;
 use crate::metrics::{self, Exposition};
 use crate::model::Timestamp;
 use crate::net::ClientKey;
-use crate::net::http::{Request, Response};
-use crate::net::service::{Client, ConnectionId, Exchange, Progress};
+use crate::net::http::{MatchedRoute, Request, Response};
+use crate::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
 
 /// Body size in bytes from which an incomplete JSON response is streamed. A streamed response is not compressed.
 const STREAM_THRESHOLD_BYTES: usize = 256 << 10;
 /// The same for the binary format, which peers use: they request the largest responses, and never compressed.
 const BINARY_STREAM_THRESHOLD_BYTES: usize = 32 << 10;
-
-/// Status code of a node that loads its chain.
-const LOADING: i32 = 8;
 
 /// Result of a step of a response.
 pub struct Answer {
@@ -144,31 +143,20 @@ impl Api {
         self.cache.bytes()
     }
 
-    /// Returns the maximum body size of a request in bytes.
-    pub fn body_limit(&self, method: &str, path: &str) -> usize {
-        let limit = self.route(method, path).map_or(BodyLimit::Small, |route| route.body_limit);
-        limit.bytes(self.settings.max_pushed_bytes)
+    /// Finds the route of a request, with the maximum size of its body.
+    pub fn route(&self, listener: ListenerId, method: &str, path: &str) -> MatchedRoute {
+        let is_metrics_listener = listener == self.settings.metrics_listener;
+        let path = explorer::routed_path(self.settings.inner_path(listener, path));
+        let found = PathRoutes::find(path, is_metrics_listener).ok().flatten();
+        let id = found.and_then(|routes| routes.by_method(method)).unwrap_or(0);
+        let limit = routes::by_id(id).map_or(BodyLimit::Small, |route| route.body_limit);
+        MatchedRoute { id, body_limit: limit.bytes(self.settings.max_pushed_bytes) }
     }
 
     /// Returns whether a request has local access. A browser's page has not: it does not know the secret, and may not send
     /// it to a foreign origin, as `Access-Control-Allow-Headers` does not name `Authorization`.
     pub fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
         settings::is_local(client, request, &self.settings)
-    }
-
-    /// Returns whether a request may have the metrics.
-    pub fn may_have_metrics(&self, client: &Client, request: &Request<'_>) -> bool {
-        self.is_local(client, request) || settings::is_of_this_machine(client, request, &self.settings)
-    }
-
-    /// Returns whether a request waits until the mempool is up to date with the chain.
-    pub fn needs_mempool(&self, method: &str, path: &str) -> bool {
-        self.route(method, path).is_some_and(|route| route.needs_mempool)
-    }
-
-    fn route(&self, method: &str, path: &str) -> Option<Route> {
-        let (routes, _) = find(self.settings.inner_path(path), false).ok()??;
-        routes.by_method(method)
     }
 
     /// Answers a request, or continues a suspended or unfinished response. The progress is `Suspended` if the response
@@ -181,18 +169,17 @@ impl Api {
         let client_key = ClientKey::of(&client);
         let Api { settings, json, pending_streams, request_history, cache, kept_lists } = self;
         request_history.begin_step();
-        let path = match client.listener == settings.metrics_listener {
-            true => request.path,
-            false => settings.inner_path(request.path),
-        };
+        let (path, route) = (settings.inner_path(client.listener, request.path), routes::by_id(request.route));
         let now = node.chain.now;
-        let response = ResponseWriter { response: exchange.response, json, accept: Accept::JSON, now };
+        let accept = accept_of(request, path, route);
+        let response = ResponseWriter { response: exchange.response, json, accept, now };
         let (parsed_body, command, pending) = (None, None, None);
         let mut context = RequestContext {
             request,
             client,
             connection,
             path,
+            route,
             node,
             settings,
             request_history,
@@ -204,7 +191,7 @@ impl Api {
         };
         let mut cache_key = None;
         let result = match stream {
-            Some(stream) => stream.and_then(|stream| resume(&mut context, stream)),
+            Some(stream) => stream.and_then(|stream| context.run_stream(stream)),
             None => begin(&mut context, exchange.is_rate_limited, cache).map(|key| cache_key = key),
         };
         let stored = result.and_then(|()| match context.pending.take() {
@@ -234,24 +221,6 @@ impl Api {
         Answer { progress, command: context.command, used_units: context.node.budget.used() }
     }
 
-    /// Answers a request of any listener to a node that has no chain yet: `/status` is answered, every other path fails
-    /// with 503.
-    pub fn answer_while_loading(&mut self, exchange: &mut Exchange<'_>, now: Timestamp) {
-        let accept = Accept::by_accept(exchange.request.header("Accept"));
-        let mut writer = ResponseWriter { response: exchange.response, json: &mut self.json, accept, now };
-        writer.response.reset();
-        if exchange.is_rate_limited {
-            return writer.too_many_requests();
-        }
-        writer.common_headers();
-        let status = RequestResult { kind: ResultKind::Status, code: LOADING, message: "status" };
-        let result = match self.settings.inner_path(exchange.request.path) {
-            "/status" => writer.send(&status),
-            _ => Err(ApiError::LOADING_CHAIN),
-        };
-        result.unwrap_or_else(|error| writer.failure(&error));
-    }
-
     /// Writes a 500 response for a request that the node failed before it handled it.
     pub fn fail_unhandled(&mut self, response: &mut Response, now: Timestamp) {
         response.reset();
@@ -262,7 +231,9 @@ impl Api {
 
     /// Replaces the response to a request whose [`Command`] failed.
     pub fn fail(&mut self, exchange: &mut Exchange<'_>, error: &ApiError, now: Timestamp) {
-        let accept = accept_of(exchange.request, self.settings.inner_path(exchange.request.path));
+        let Exchange { request, client, .. } = *exchange;
+        let path = self.settings.inner_path(client.listener, request.path);
+        let accept = accept_of(request, path, routes::by_id(request.route));
         ResponseWriter { response: exchange.response, json: &mut self.json, accept, now }.failure(error);
     }
 
@@ -292,8 +263,7 @@ fn begin(
     is_rate_limited: bool,
     cache: &ResponseCache,
 ) -> Result<Option<CacheKey>, ApiError> {
-    let is_metrics_listener = context.is_at_metrics_listener();
-    let (request, writer) = (context.request, &mut context.response);
+    let writer = &mut context.response;
     writer.response.reset();
     writer.response.compress = true;
     if is_rate_limited {
@@ -301,43 +271,13 @@ fn begin(
         return Ok(None);
     }
     writer.common_headers();
-    let routes = match find(context.path, is_metrics_listener) {
-        Ok(Some((routes, accept))) => {
-            writer.accept = accept.unwrap_or_else(|| Accept::by_accept(request.header("Accept")));
-            routes
-        }
-        Ok(None) => {
-            match request.method {
-                "GET" | "POST" | "HEAD" => writer.container_error(404),
-                _ => writer.response.status = 404,
-            }
-            return Ok(None);
-        }
-        Err(MalformedPath) => {
-            writer.bad_message();
-            return Ok(None);
-        }
-    };
-    if request.method == "OPTIONS" {
-        context.request_history.record(context.path, context.client.address, context.node.chain.now);
-        if !is_preflight(request) {
-            writer.response.header("Allow", routes.allow());
-        }
-        return Ok(None);
-    }
-    let Some(route) = routes.by_method(request.method) else {
-        return Err(ApiError::Internal(format!("Request method '{}' not supported", request.method).into()));
-    };
-    context.response.response.route_id = route.id;
-    if route.takes_any_accept {
-        context.response.accept = Accept::JSON;
-    }
+    let Some(route) = context.route else { return respond_without_route(context).map(|()| None) };
     if !context.may_use(route.access) {
         let (peer, path) = (context.client.address, context.path);
         return Err(context.unauthorized(format!("remote {peer} attempted to call local {path}")));
     }
-    context.request_history.record(context.path, context.client.address, context.node.chain.now);
-    let key = context.cache_key(&route);
+    context.record();
+    let key = context.cache_key(route);
     if let Some(body) = key.as_ref().and_then(|key| cache.get(key)) {
         context.response.begin();
         context.node.budget.charge(cost::bytes(body.plain().len()));
@@ -352,32 +292,41 @@ fn begin(
     }
 }
 
-/// Handles a request whose body was parsed in steps.
-fn handle(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let routes = find(context.path, context.is_at_metrics_listener()).ok().flatten();
-    let route = routes.and_then(|(routes, _)| routes.by_method(context.request.method));
-    route.map_or(Ok(()), |route| (route.handler)(context))
-}
-
-/// Continues a response whose head is written.
-fn resume(context: &mut RequestContext<'_>, stream: Box<dyn ResponseStream>) -> Result<(), ApiError> {
+/// Responds to OPTIONS, or with the reason why a request has no route.
+fn respond_without_route(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let request = context.request;
-    context.response.accept = accept_of(request, context.path);
-    context.run_stream(stream)
+    match PathRoutes::find(context.path, context.is_at_metrics_listener()) {
+        Err(MalformedPath) => context.response.bad_message(),
+        Ok(None) if matches!(request.method, "GET" | "POST" | "HEAD") => context.response.container_error(404),
+        Ok(None) => context.response.response.status = 404,
+        Ok(Some(routes)) if request.method == "OPTIONS" => {
+            context.record();
+            if !is_preflight(request) {
+                context.response.response.header("Allow", routes.allow());
+            }
+        }
+        Ok(Some(_)) => {
+            return Err(ApiError::Internal(format!("Request method '{}' not supported", request.method).into()));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the format that a request accepts: by the extension of its path, or else by its header.
-fn accept_of<'a>(request: &'a Request<'a>, path: &str) -> Accept<'a> {
-    match find(path, false) {
-        Ok(Some((_, Some(accept)))) => accept,
-        Ok(Some((routes, _))) if routes.by_method(request.method).is_some_and(|route| route.takes_any_accept) => {
-            Accept::JSON
-        }
-        _ => Accept::by_accept(request.header("Accept")),
+fn accept_of<'a>(request: &'a Request<'a>, path: &str, route: Option<&Route>) -> Accept<'a> {
+    let Some(route) = route else { return Accept::by_accept(request.header("Accept")) };
+    if route.takes_any_accept {
+        return Accept::JSON;
+    }
+    let is_exact = route.path == url::without_trailing_slash(path);
+    let normal = if is_exact { None } else { url::normalise(path).ok().flatten() };
+    match normal.and_then(|(_, extension)| extension) {
+        Some(extension) => Accept::by_extension(&extension),
+        None => Accept::by_accept(request.header("Accept")),
     }
 }
 
-/// Stores the rest of a response after a step that returned `taken`. It is streamed from then on if its body is large.
+/// Stores the rest of a response after a step with this progress. It is streamed from then on if its body is large.
 fn store_stream(
     context: &mut RequestContext<'_>,
     rest: Box<dyn ResponseStream>,
@@ -404,16 +353,3 @@ fn store_stream(
 fn is_preflight(request: &Request<'_>) -> bool {
     request.header("Origin").is_some() && request.header("Access-Control-Request-Method").is_some()
 }
-
-/// Finds the routes of a path, and the format that its extension requests; on the metrics listener only the routes of the
-/// metrics.
-fn find(path: &str, is_metrics_listener: bool) -> Result<Option<FoundRoutes>, MalformedPath> {
-    if let Some(routes) = PathRoutes::of(url::without_trailing_slash(path), is_metrics_listener) {
-        return Ok(Some((routes, None)));
-    }
-    let Some((path, extension)) = url::normalise(path)? else { return Ok(None) };
-    let routes = PathRoutes::of(&path, is_metrics_listener);
-    Ok(routes.map(|routes| (routes, extension.as_deref().map(Accept::by_extension))))
-}
-
-type FoundRoutes = (PathRoutes, Option<Accept<'static>>);

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::events::EventFeed;
+use super::explorer::PageAccess;
 use super::media::body_format;
 use super::request_history::RequestHistory;
 use super::response_cache::{CacheKey, KeptLists};
@@ -135,6 +136,8 @@ pub struct RequestContext<'a> {
     pub connection: ConnectionId,
     /// Path as sent, without the context path.
     pub path: &'a str,
+    /// Its route, if there is one.
+    pub route: Option<&'static Route>,
     /// The node.
     pub node: NodeContext<'a>,
     /// Settings of the interface.
@@ -184,7 +187,7 @@ impl<'a> RequestContext<'a> {
         let progress = stream.write_chunk(&mut self.node, &mut self.response.body_writer(format))?;
         if let Some(body) = stream.take_body() {
             self.parsed_body = Some(body);
-            return super::handle(self);
+            return self.route.map_or(Ok(()), |route| (route.handler)(self));
         }
         if progress != Progress::Done {
             self.pending = Some((stream, progress));
@@ -215,16 +218,27 @@ impl<'a> RequestContext<'a> {
             Caching::AccountStatus if self.node.mempool.may_have_importance_transfers() => return None,
             Caching::AccountStatus => self.node.unlocked.version(),
         };
-        CacheKey::new(self.response.accept.format?, route.id, version, self.request)
+        CacheKey::new(self.response.accept.format?, version, self.request)
     }
 
-    /// Returns whether the client has local access.
-    pub fn is_local(&self) -> bool {
-        settings::is_local(&self.client, self.request, self.settings)
+    /// Records the request for the operator.
+    pub(super) fn record(&mut self) {
+        self.request_history.record(self.path, self.client.address, self.node.chain.now);
     }
 
     fn is_of_this_machine(&self) -> bool {
         settings::is_of_this_machine(&self.client, self.request, self.settings)
+    }
+
+    /// Returns what the requests of a page may have that is requested itself.
+    pub(super) fn page_access(&self) -> PageAccess {
+        if self.client.is_local {
+            PageAccess::Local
+        } else if self.is_of_this_machine() {
+            PageAccess::Metrics
+        } else {
+            PageAccess::Public
+        }
     }
 
     /// Returns whether the request arrived at the metrics listener.
@@ -236,8 +250,8 @@ impl<'a> RequestContext<'a> {
     pub fn may_use(&self, access: Access) -> bool {
         match access {
             Access::Public => true,
-            Access::Local => self.is_local(),
-            Access::Metrics => self.is_at_metrics_listener() || self.is_local() || self.is_of_this_machine(),
+            Access::Local => self.client.is_local,
+            Access::Metrics => self.is_at_metrics_listener() || self.client.is_local || self.is_of_this_machine(),
         }
     }
 

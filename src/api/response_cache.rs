@@ -38,8 +38,8 @@ pub struct ResponseCache {
 pub struct CacheKey(Vec<u8>);
 
 impl CacheKey {
-    /// Creates the key of a request to the route with a number; `None` if it is too long to be kept.
-    pub fn new(format: Format, route_id: usize, version: u64, request: &Request<'_>) -> Option<CacheKey> {
+    /// Creates the key of a request; `None` if it is too long to be kept.
+    pub fn new(format: Format, version: u64, request: &Request<'_>) -> Option<CacheKey> {
         let content_type = request.header("Content-Type").filter(|_| !request.body.is_empty());
         // Neither of these two contains a line feed.
         let texts = [request.query.unwrap_or_default(), content_type.unwrap_or_default()];
@@ -50,7 +50,7 @@ impl CacheKey {
         }
         let mut key = Vec::with_capacity(1 + 8 + 8 + length);
         key.push(format as u8);
-        key.extend_from_slice(&(route_id as u64).to_le_bytes());
+        key.extend_from_slice(&(request.route as u64).to_le_bytes());
         key.extend_from_slice(&version.to_le_bytes());
         for part in parts {
             key.extend_from_slice(part);
@@ -208,7 +208,7 @@ impl ResponseStream for KeptListStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::http::RequestReader;
+    use crate::net::http::{MatchedRoute, RequestReader};
 
     fn key(format: Format, target: &str, content_type: &str, body: &str) -> Option<CacheKey> {
         versioned_key(format, 1, 0, target, content_type, body)
@@ -222,13 +222,13 @@ mod tests {
         content_type: &str,
         body: &str,
     ) -> Option<CacheKey> {
-        let mut reader = RequestReader::new(1 << 20);
+        let mut reader = RequestReader::new(0);
         let length = body.len();
         let text =
             format!("POST {target} HTTP/1.0\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}");
         reader.receive(text.as_bytes());
-        let request = reader.next_request().unwrap().unwrap();
-        CacheKey::new(format, route_id, version, &request)
+        reader.advance(|_, _| MatchedRoute { id: route_id, body_limit: 1 << 20 }).unwrap();
+        CacheKey::new(format, version, &reader.request().unwrap())
     }
 
     fn get(target: &str) -> CacheKey {

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::url::{self, MalformedPath};
 use super::{ApiError, RequestContext};
 use super::{
-    account_history, accounts, blocks, events, harvesting, mempool, mosaics, namespaces, node, peer_requests, peers,
-    push, transaction_status, transactions, transfers,
+    account_history, accounts, blocks, events, explorer, harvesting, mempool, mosaics, namespaces, node, peer_requests,
+    peers, push, transaction_status, transactions, transfers,
 };
 
 /// Maximum size of a request body.
@@ -72,8 +73,6 @@ pub enum Caching {
 /// Entry of the route table.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// Number from 1 on; requests are counted by it.
-    pub id: usize,
     /// Method.
     pub method: Method,
     /// Exact path.
@@ -96,7 +95,7 @@ pub struct Route {
 pub const fn get(path: &'static str, handler: Handler) -> Route {
     let (access, body_limit) = (Access::Public, BodyLimit::Small);
     let (needs_mempool, caching, takes_any_accept) = (false, Caching::Never, false);
-    Route { id: 0, method: Method::Get, path, access, needs_mempool, caching, takes_any_accept, body_limit, handler }
+    Route { method: Method::Get, path, access, needs_mempool, caching, takes_any_accept, body_limit, handler }
 }
 
 /// Creates a public POST route.
@@ -168,62 +167,54 @@ const RESOURCES: &[&[Route]] = &[
     peers::ROUTES,
     peer_requests::ROUTES,
     push::ROUTES,
+    explorer::ROUTES,
 ];
 
-/// All routes.
-pub const ROUTES: &[Route] = &{
-    let (mut all, mut count, mut resource) = ([blocks::ROUTES[0]; COUNT], 0, 0);
-    while resource < RESOURCES.len() {
-        let mut index = 0;
-        while index < RESOURCES[resource].len() {
-            all[count] = Route { id: count + 1, ..RESOURCES[resource][index] };
-            (index, count) = (index + 1, count + 1);
-        }
-        resource += 1;
-    }
-    all
-};
+/// All routes. The id of a route is its place, from 1 on.
+pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| RESOURCES.concat());
 
-const COUNT: usize = {
-    let (mut count, mut resource) = (0, 0);
-    while resource < RESOURCES.len() {
-        count += RESOURCES[resource].len();
-        resource += 1;
-    }
-    count
-};
+/// Returns the route with an id.
+pub fn by_id(id: usize) -> Option<&'static Route> {
+    ROUTES.get(id.checked_sub(1)?)
+}
 
 /// Routes by path.
 static BY_PATH: LazyLock<HashMap<&'static str, PathRoutes>> = LazyLock::new(|| {
     let mut map: HashMap<_, PathRoutes> = HashMap::new();
-    for route in ROUTES.iter().copied() {
+    for (route, id) in ROUTES.iter().zip(1..) {
         let routes = map.entry(route.path).or_default();
         match route.method {
-            Method::Get => routes.get = Some(route),
-            Method::Post => routes.post = Some(route),
+            Method::Get => routes.get = Some(id),
+            Method::Post => routes.post = Some(id),
         }
     }
     map
 });
 
-/// Routes of one path.
+/// Ids of the routes of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathRoutes {
-    get: Option<Route>,
-    post: Option<Route>,
+    get: Option<usize>,
+    post: Option<usize>,
 }
 
 impl PathRoutes {
-    /// Returns the routes of a path; of the metrics listener only those of the metrics.
-    pub fn of(path: &str, is_metrics_listener: bool) -> Option<PathRoutes> {
-        let PathRoutes { get, post } = *BY_PATH.get(path)?;
-        let is_there = |route: &Route| !is_metrics_listener || route.access == Access::Metrics;
-        let (get, post) = (get.filter(is_there), post.filter(is_there));
-        (get.is_some() || post.is_some()).then_some(PathRoutes { get, post })
+    /// Finds the routes of a path; of the metrics listener only those of the metrics.
+    pub fn find(path: &str, is_metrics_listener: bool) -> Result<Option<PathRoutes>, MalformedPath> {
+        let plain = BY_PATH.get(url::without_trailing_slash(path));
+        let found = match plain {
+            Some(routes) => Some(routes),
+            None => url::normalise(path)?.and_then(|(path, _)| BY_PATH.get(path.as_str())),
+        };
+        let is_there =
+            |id: &usize| !is_metrics_listener || by_id(*id).is_some_and(|route| route.access == Access::Metrics);
+        let found =
+            found.map(|routes| PathRoutes { get: routes.get.filter(is_there), post: routes.post.filter(is_there) });
+        Ok(found.filter(|routes| routes.get.is_some() || routes.post.is_some()))
     }
 
-    /// Returns the route for a method. Methods are case-sensitive.
-    pub fn by_method(&self, method: &str) -> Option<Route> {
+    /// Returns the id of the route for a method. Methods are case-sensitive.
+    pub fn by_method(&self, method: &str) -> Option<usize> {
         match method {
             "GET" | "HEAD" => self.get,
             "POST" => self.post,

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::explorer::Explorer;
 use crate::local_cookie::LocalCookie;
 use crate::model::Address;
 use crate::net::has_proxy_header;
@@ -53,11 +54,17 @@ pub struct Settings {
     pub max_pushed_bytes: usize,
     /// Listener on which any client may request the metrics, and nothing else.
     pub metrics_listener: ListenerId,
+    /// The page `/explorer`, if it is served.
+    pub explorer: Option<Explorer>,
 }
 
 impl Settings {
-    /// Strips the context path. A path outside of it yields an empty path, which no route has.
-    pub fn inner_path<'p>(&self, path: &'p str) -> &'p str {
+    /// Strips the context path, which the metrics listener does not have. A path outside of it yields an empty path, which
+    /// no route has.
+    pub fn inner_path<'p>(&self, listener: ListenerId, path: &'p str) -> &'p str {
+        if listener == self.metrics_listener {
+            return path;
+        }
         let inner = path.strip_prefix(self.context_path.as_str());
         inner.filter(|inner| inner.starts_with('/')).unwrap_or_default()
     }

@@ -29,8 +29,8 @@ pub(super) struct AccessLogEntry<'a> {
     pub status: u16,
     /// Bytes of the response, head included.
     pub bytes: usize,
-    /// Time since the request began, if it arrived in several reads, or else since it was complete; for a held request,
-    /// since it was last resumed.
+    /// Time since the request began, if it arrived in several reads, or else since it was complete; for a streaming
+    /// request, since it was last resumed.
     pub took: Duration,
 }
 
@@ -105,7 +105,16 @@ mod tests {
     use super::*;
 
     fn request<'a>(query: Option<&'a str>, header_lines: &'a [u8]) -> Request<'a> {
-        Request { method: "GET", path: "/a", query, body: b"", keep_alive: true, is_http_10: false, header_lines }
+        Request {
+            method: "GET",
+            path: "/a",
+            query,
+            body: b"",
+            keep_alive: true,
+            is_http_10: false,
+            route: 0,
+            header_lines,
+        }
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn address(text: &str) -> Option<IpAddr> {
 impl Owner {
     /// Returns the owner for a client.
     pub fn of(client: &Client) -> Owner {
-        match client.is_local() {
+        match client.is_local {
             true => Owner::local(client.address),
             false => Owner::at(client.address),
         }

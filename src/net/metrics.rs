@@ -52,7 +52,7 @@ pub struct RouteMetrics {
     /// Responses by status in the order of [`STATUSES`]; all other statuses last.
     pub responses: [u64; STATUSES.len() + 1],
     /// Response times: from the request's first incomplete read, or its arrival if it came whole, to the complete
-    /// response; for a held request, from its last resume. Requests rejected while being read are not included.
+    /// response; for a streaming request, from its last resume. Requests rejected while being read are not included.
     pub times: Histogram,
 }
 
@@ -72,7 +72,7 @@ impl RouteMetrics {
 /// Counters since the start.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    /// Responses by the route number of [`Response::route_id`](super::http::Response::route_id), as far as the highest one seen.
+    /// Responses by [`Request::route`](super::http::Request::route), as far as the highest one seen.
     pub routes: Vec<RouteMetrics>,
     /// Bytes read from connections.
     pub received_bytes: u64,
@@ -104,10 +104,10 @@ impl Default for Counters {
 
 impl Counters {
     /// Counts a response.
-    pub(super) fn count_response(&mut self, route_id: usize, status: u16, took: Duration) {
-        let kind = self.route(route_id);
-        kind.count(status);
-        kind.times.observe(took);
+    pub(super) fn count_response(&mut self, route: usize, status: u16, took: Duration) {
+        let metrics = self.route(route);
+        metrics.count(status);
+        metrics.times.observe(took);
     }
 
     /// Counts a request that was rejected before the service saw it.
@@ -122,12 +122,12 @@ impl Counters {
         *longest = took.max(*longest);
     }
 
-    fn route(&mut self, kind: usize) -> &mut RouteMetrics {
-        let kind = if kind < MAX_ROUTES { kind } else { 0 };
-        if self.routes.len() <= kind {
-            self.routes.resize_with(kind + 1, RouteMetrics::default);
+    fn route(&mut self, id: usize) -> &mut RouteMetrics {
+        let id = if id < MAX_ROUTES { id } else { 0 };
+        if self.routes.len() <= id {
+            self.routes.resize_with(id + 1, RouteMetrics::default);
         }
-        &mut self.routes[kind]
+        &mut self.routes[id]
     }
 }
 

@@ -51,11 +51,6 @@ impl RecvBuffer {
         &mut self.bytes[begin..self.start]
     }
 
-    /// Makes the last `count` taken bytes unread again.
-    pub fn unread_last(&mut self, count: usize) {
-        self.start = self.start.saturating_sub(count);
-    }
-
     /// Returns the last `count` taken bytes.
     pub fn taken(&self, count: usize) -> &[u8] {
         &self.bytes[self.start.saturating_sub(count)..self.start]

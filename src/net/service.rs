@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::fetch::{FetchError, FetchId, FetchRequest, FetchResponse};
-use super::http::{Request, Response};
+use super::http::{MatchedRoute, Request, Response};
 use super::metrics::Metrics;
 use super::send_queue::SharedBytes;
 
@@ -69,11 +69,6 @@ impl Client {
     pub fn direct(listener: ListenerId, address: IpAddr) -> Client {
         Client { listener, address, is_forwarded: false, is_unidentified: false, is_local: false }
     }
-
-    /// Returns whether the request has local access.
-    pub fn is_local(&self) -> bool {
-        self.is_local
-    }
 }
 
 /// A request and its response.
@@ -120,7 +115,7 @@ pub enum Event<'a> {
         /// The websocket.
         socket: ConnectionId,
     },
-    /// A websocket has ended, by whichever side, or the connection of an unfinished, suspended or held request has
+    /// A websocket has ended, by whichever side, or the connection of an unfinished, suspended or streaming request has
     /// closed. Delivered exactly once for each.
     Disconnected {
         /// The connection.
@@ -205,7 +200,7 @@ pub trait Effects {
     /// follows.
     fn close(&mut self, socket: ConnectionId, code: u16, reason: &str);
 
-    /// Resumes a suspended or held request or message. No effect on other connections, including the one whose event is
+    /// Resumes a suspended or streaming request or message. No effect on other connections, including the one whose event is
     /// being handled.
     fn resume(&mut self, connection: ConnectionId);
 
@@ -240,6 +235,6 @@ pub trait Service {
         false
     }
 
-    /// Returns the limit on a request body in bytes. Called when the head of the request is complete.
-    fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize;
+    /// Finds the route of a request. Called once for each, when its head is complete.
+    fn route(&self, listener: ListenerId, method: &str, path: &str) -> MatchedRoute;
 }

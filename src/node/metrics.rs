@@ -6,21 +6,16 @@ use std::sync::LazyLock;
 
 use super::Node;
 use crate::api::routes::Method;
-use crate::api::{self, ROUTES};
+use crate::api::{self, ROUTES, routes};
 use crate::mempool;
 use crate::metrics::{Exposition, Labels, Value};
 use crate::net;
-use crate::net::metrics::{MAX_ROUTES, RouteMetrics, STATUSES, TOP_CLIENTS, TopUsage};
+use crate::net::metrics::{RouteMetrics, STATUSES, TOP_CLIENTS, TopUsage};
 use crate::net::service::{Effects, LoopTime};
 use crate::peer::peer_table::State;
 use crate::peer::{LimitUsage, Manager};
 use crate::store::StoreMetrics;
 
-/// Route id of requests to the websocket port; follows the ids of the HTTP API.
-pub const WEBSOCKET_ROUTE_ID: usize = 1 + ROUTES.len();
-/// Route id of requests for the explorer page.
-pub const EXPLORER_ROUTE_ID: usize = WEBSOCKET_ROUTE_ID + 1;
-const _: () = assert!(EXPLORER_ROUTE_ID < MAX_ROUTES);
 /// Label for requests without a route: none was found, or none was looked up.
 const OTHER: &str = "other";
 /// Rank labels of the top clients, the most expensive first.
@@ -132,8 +127,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
     ("Requests and connections", &[
         Metric("nisd_http_requests_total", "", |s| responses(&s.net.counters.routes).into(),
             "Responses by method, route and status.",
-            "Route `websocket` is that port, `explorer` the page, `other` unknown paths and requests that were rejected \
-             unread."),
+            "Route `websocket` is that port, `other` unknown paths and requests that were rejected unread."),
         Metric("nisd_http_request_duration_seconds", "s", |s| {
                 let times = routes(&s.net.counters.routes).map(|(labels, metrics)| (labels, &metrics.times));
                 Value::Histograms(times.filter(|(_, times)| times.count() > 0).collect())
@@ -294,23 +288,24 @@ fn peers_by_state(peers: Option<&Manager>) -> Vec<(Labels<'static>, usize)> {
     PEER_STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]).collect()
 }
 
+/// Route id of requests to the websocket port; follows the ids of the HTTP API.
+pub(super) fn websocket_route() -> usize {
+    1 + ROUTES.len()
+}
+
 /// Method and path for a route id.
-fn route(kind: usize) -> (&'static str, &'static str) {
-    match kind.checked_sub(1).and_then(|number| ROUTES.get(number)) {
+fn route(id: usize) -> (&'static str, &'static str) {
+    match routes::by_id(id) {
         Some(route) if route.method == Method::Get => ("GET", route.path),
         Some(route) => ("POST", route.path),
-        None => match kind {
-            WEBSOCKET_ROUTE_ID => (OTHER, "websocket"),
-            EXPLORER_ROUTE_ID => (OTHER, "explorer"),
-            _ => (OTHER, OTHER),
-        },
+        None => (OTHER, if id == websocket_route() { "websocket" } else { OTHER }),
     }
 }
 
 /// Returns the metrics of each route, with its labels.
 fn routes(requests: &[RouteMetrics]) -> impl Iterator<Item = (Labels<'static>, &RouteMetrics)> {
-    requests.iter().enumerate().map(|(kind, metrics)| {
-        let (method, path) = route(kind);
+    requests.iter().enumerate().map(|(id, metrics)| {
+        let (method, path) = route(id);
         (vec![("method", method), ("route", path)], metrics)
     })
 }

@@ -40,18 +40,17 @@ use self::harvester::Harvester;
 use self::identity::Identity;
 use self::store_health::{StoreBackoff, Verification};
 use self::warnings::{ClockMonitor, WarningTimes};
-use crate::api::{self, Api, EventFeed, NodeStatus};
+use crate::api::{self, Api, EventFeed, Explorer, NodeStatus, explorer};
 use crate::chain::{ChainSnapshot, ConfirmedBlock, ReorgLog};
 use crate::clock::NetworkClock;
 use crate::codec::{Context, Format};
 use crate::config::{LocalAddresses, Settings};
 use crate::crypto::{PrivateKey, Randomness};
-use crate::explorer::{self, Explorer};
 use crate::local_cookie::LocalCookie;
 use crate::mempool::Mempool;
 use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedBytesCounter;
-use crate::net::http::Request;
+use crate::net::http::{MatchedRoute, Request};
 use crate::net::service::{Client, ConnectionId, Effects, Event, ListenerId, LoopTime, Progress, Service};
 use crate::peer::chain_comparison::far_ahead;
 use crate::peer::{IpDetection, Manager, PeerSettings, SavedPeers, wire};
@@ -107,7 +106,6 @@ pub struct Start<'a, 's> {
 pub struct Node<'s> {
     network: &'s Network,
     clock: NetworkClock,
-    explorer: Option<Explorer>,
     api: Api,
     broker: Broker,
     height: Height,
@@ -185,7 +183,6 @@ impl<'s> Node<'s> {
         Ok(Node {
             network,
             clock,
-            explorer: explorer(settings),
             api: Api::new(api_settings(settings, local)),
             broker: Broker::new(push_settings(settings), network.byte, shared),
             height: tip.height,
@@ -358,12 +355,12 @@ impl Service for Node<'_> {
         self.api.is_local(client, request)
     }
 
-    fn body_limit(&self, listener: ListenerId, method: &str, path: &str) -> usize {
+    fn route(&self, listener: ListenerId, method: &str, path: &str) -> MatchedRoute {
         match listener {
-            WEBSOCKET => websocket_api::http::BODY_BYTES,
+            WEBSOCKET => MatchedRoute { id: metrics::websocket_route(), body_limit: websocket_api::http::BODY_BYTES },
             // Requests for metrics have no body.
-            METRICS => 0,
-            _ => self.api.body_limit(method, path),
+            METRICS => MatchedRoute { body_limit: 0, ..self.api.route(listener, method, path) },
+            _ => self.api.route(listener, method, path),
         }
     }
 }
@@ -408,20 +405,15 @@ fn api_settings(settings: &Settings, local: LocalRights) -> api::Settings {
         unaudited_paths: settings.peers.unaudited_paths.clone(),
         max_pushed_bytes: wire::limits::pushed(&settings.network.chain, Format::Binary),
         metrics_listener: METRICS,
+        explorer: settings.http.explorer.then(|| {
+            Explorer::new(&explorer::Settings {
+                http_port: settings.http.port,
+                websocket_port: settings.websocket.port,
+                network_byte: settings.network.byte.0,
+                target_seconds: settings.network.chain.target_time,
+            })
+        }),
     }
-}
-
-/// The explorer page, if it is enabled.
-fn explorer(settings: &Settings) -> Option<Explorer> {
-    settings.http.explorer.then(|| {
-        Explorer::new(explorer::Settings {
-            context_path: settings.http.context.clone(),
-            http_port: settings.http.port,
-            websocket_port: settings.websocket.port,
-            network_byte: settings.network.byte.0,
-            target_seconds: settings.network.chain.target_time,
-        })
-    })
 }
 
 fn push_settings(settings: &Settings) -> websocket_api::Settings {

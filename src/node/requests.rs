@@ -1,66 +1,31 @@
 //! Dispatches requests to the HTTP API, the websocket API and the explorer, and carries out what handlers leave to the node.
 
 use super::block_processor::PushOutcome;
-use super::metrics::{EXPLORER_ROUTE_ID, WEBSOCKET_ROUTE_ID};
 use super::peers::carry_out_actions;
-use super::{HTTP, Node, SHUTDOWN_GRACE, UNITS_PER_SLICE, WEBSOCKET};
-use crate::api::{Api, ApiError, BootRequest, Command, NodeContext};
-use crate::budget::{Budget, cost};
+use super::{Node, SHUTDOWN_GRACE, UNITS_PER_SLICE, WEBSOCKET};
+use crate::api::{Api, ApiError, BootRequest, Command, NodeContext, routes};
+use crate::budget::Budget;
 use crate::chain::ChainSnapshot;
-use crate::explorer::PageAccess;
 use crate::model::Block;
-use crate::net::http::Request;
-use crate::net::service::{Client, ConnectionId, Effects, Exchange, LoopTime, Progress};
+use crate::net::service::{ConnectionId, Effects, Exchange, LoopTime, Progress};
 use crate::peer::Pusher;
 use crate::store::StoreError;
 use crate::websocket_api::Broker;
 
-/// Returns what the requests of a page may have that is requested itself.
-pub(super) fn page_access(api: &Api, client: &Client, request: &Request<'_>) -> PageAccess {
-    if api.is_local(client, request) {
-        PageAccess::Local
-    } else if api.may_have_metrics(client, request) {
-        PageAccess::Metrics
-    } else {
-        PageAccess::Public
-    }
-}
-
 impl Node<'_> {
     /// Answers a request, or starts to.
     pub(super) fn request(&mut self, mut exchange: Exchange<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
-        let listener = exchange.client.listener;
-        match listener {
-            HTTP if self.serve_explorer(&mut exchange, effects) => Progress::Done,
-            WEBSOCKET => {
-                exchange.response.route_id = WEBSOCKET_ROUTE_ID;
-                let (time, entropy) = (self.time(now), self.next_entropy());
-                self.broker.request(exchange, time, entropy);
-                Progress::Done
-            }
-            _ => self.answer_http(exchange, now, effects),
+        let Exchange { connection, client, request, .. } = exchange;
+        if client.listener == WEBSOCKET {
+            let (time, entropy) = (self.time(now), self.next_entropy());
+            self.broker.request(exchange, time, entropy);
+            return Progress::Done;
         }
-    }
-
-    /// Serves the explorer page or one of its assets. Returns whether the request was for the explorer.
-    fn serve_explorer(&self, exchange: &mut Exchange<'_>, effects: &mut dyn Effects) -> bool {
-        let Some(explorer) = self.explorer.as_ref().filter(|_| !exchange.is_rate_limited) else { return false };
-        let access = || page_access(&self.api, &exchange.client, exchange.request);
-        let is_served = explorer.answer(exchange.request, access, exchange.response);
-        if is_served {
-            exchange.response.route_id = EXPLORER_ROUTE_ID;
-            effects.charge(exchange.connection, cost::REQUEST + cost::bytes(exchange.response.body.len()));
-        }
-        is_served
-    }
-
-    fn answer_http(&mut self, mut exchange: Exchange<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
-        let Exchange { connection, request, .. } = exchange;
         // A transaction is validated against the whole mempool, and one of a replaced block may be on its way back into
         // it. While the mempool is updated after a chain change, only requests about these wait.
         if !self.can_accept_announcements()
             && !exchange.is_rate_limited
-            && self.api.needs_mempool(request.method, request.path)
+            && routes::by_id(request.route).is_some_and(|route| route.needs_mempool)
         {
             self.waiting_announcements.insert(connection);
             return Progress::Suspended;

@@ -230,10 +230,11 @@ impl<'s> SimulatedNode<'s> {
     pub fn submit(&mut self, from: IpAddr, bytes: &[u8], is_rate_limited: bool) -> Result<ConnectionId, u16> {
         let mut reader = RequestReader::new(0);
         reader.receive(bytes);
-        let whole = reader.advance(|method, path| self.node.body_limit(HTTP, method, path));
+        let whole = reader.advance(|method, path| self.node.route(HTTP, method, path));
         assert!(whole.map_err(|error| error.status())?, "a part of a request");
         let connection = self.connect();
-        let (client, response, body) = (client_at(HTTP, from), Response::new(), Vec::new());
+        let (mut client, response, body) = (client_at(HTTP, from), Response::new(), Vec::new());
+        client.is_local = reader.request().is_some_and(|request| self.node.is_local(&client, &request));
         let request =
             OpenRequest { reader, client, is_rate_limited, response, is_resumed: false, body, is_endless: false };
         self.work_on(connection, request);
@@ -243,7 +244,7 @@ impl<'s> SimulatedNode<'s> {
     fn work_on(&mut self, connection: ConnectionId, mut open: OpenRequest) {
         loop {
             let OpenRequest { reader, client, is_rate_limited, response, is_resumed, body, is_endless } = &mut open;
-            let request = reader.take_request().expect("a whole request");
+            let request = reader.request().expect("a whole request");
             let (client, is_rate_limited, is_resumed_now) = (*client, *is_rate_limited, *is_resumed);
             let exchange = Exchange {
                 connection,
@@ -267,7 +268,6 @@ impl<'s> SimulatedNode<'s> {
                 return;
             }
             *is_resumed = true;
-            reader.restore_last();
             *is_endless = progress == Progress::Streaming;
             if matches!(progress, Progress::Suspended | Progress::Streaming) {
                 self.open_requests.insert(connection, open);

@@ -166,8 +166,8 @@ impl Service for TestService {
         request.header("Authorization").is_some()
     }
 
-    fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {
-        if path == "/push" { PUSHED_BYTES } else { 1000 }
+    fn route(&self, _: ListenerId, _: &str, path: &str) -> nisd::net::http::MatchedRoute {
+        nisd::net::http::MatchedRoute { id: 0, body_limit: if path == "/push" { PUSHED_BYTES } else { 1000 } }
     }
 }
 

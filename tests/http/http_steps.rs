@@ -50,6 +50,7 @@ fn api() -> Api {
         unaudited_paths: Vec::new(),
         max_pushed_bytes: limits::PUSHED,
         metrics_listener: ListenerId(2),
+        explorer: None,
     })
 }
 
@@ -104,13 +105,16 @@ fn replay(chain: &str, recording: &str) {
     let (mut api, mut stepping, mut count, mut all_steps) = (api(), self::api(), 0, 0);
     for recorded in read_file(&recording) {
         let body = recorded.body.as_deref().unwrap_or_default();
-        let limit = api.body_limit(&recorded.method, &recorded.path);
-        assert!(body.len() <= limit, "{}: {limit}", recorded.line());
-        let mut reader = RequestReader::new(1 << 20);
-        reader.receive(&recorded.request(7890));
-        let Ok(Some(request)) = reader.next_request() else { continue };
         let address = recorded.source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let caller = Client::direct(ListenerId(0), address);
+        let route = |method: &str, path: &str| api.route(caller.listener, method, path);
+        let limit = route(&recorded.method, &recorded.path).body_limit;
+        assert!(body.len() <= limit, "{}: {limit}", recorded.line());
+        let mut reader = RequestReader::new(0);
+        reader.receive(&recorded.request(7890));
+        let Ok(true) = reader.advance(route) else { continue };
+        let Some(request) = reader.request() else { continue };
+        let caller = Client { is_local: api.is_local(&caller, &request), ..caller };
         // Cached responses would take one step.
         [&mut api, &mut stepping].into_iter().for_each(Api::chain_changed);
         let (whole, _) = answer(&mut api, &chain, &store, &request, caller, UNLIMITED);

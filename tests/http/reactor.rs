@@ -133,8 +133,8 @@ impl Service for Echo {
         client.address == std::net::Ipv4Addr::LOCALHOST
     }
 
-    fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {
-        if path == "/small" { 10 } else { BODY_LIMIT }
+    fn route(&self, _: ListenerId, _: &str, path: &str) -> nisd::net::http::MatchedRoute {
+        nisd::net::http::MatchedRoute { id: 0, body_limit: if path == "/small" { 10 } else { BODY_LIMIT } }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use nisd::net::http::{Request, Response};
+use nisd::net::http::{MatchedRoute, Request, Response};
 use nisd::net::service::{
     Client, ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
 };
@@ -97,9 +97,9 @@ pub fn text(serial: u64, length: usize) -> impl Iterator<Item = u8> {
     std::iter::repeat_n(b'a' + (serial % 26) as u8, length)
 }
 
-/// Returns the maximum bytes of a body.
-pub fn body_limit(path: &str) -> usize {
-    if path.starts_with("/b") { 200_000 } else { 2000 }
+/// Returns the route of a path, which has the maximum bytes of a body.
+pub fn route(path: &str) -> MatchedRoute {
+    MatchedRoute { id: 0, body_limit: if path.starts_with("/b") { 200_000 } else { 2000 } }
 }
 
 impl FuzzService {
@@ -383,7 +383,7 @@ impl Service for FuzzService {
         Progress::Done
     }
 
-    fn body_limit(&self, _: ListenerId, _: &str, path: &str) -> usize {
-        body_limit(path)
+    fn route(&self, _: ListenerId, _: &str, path: &str) -> MatchedRoute {
+        route(path)
     }
 }

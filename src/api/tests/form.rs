@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 
 use super::scene::*;
-use crate::api::{Api, Features, NodeStatus, Settings};
+use crate::api::{Api, Features, NodeStatus, Settings, routes};
 use crate::net::http::Response;
-use crate::net::service::Progress;
+use crate::net::service::{ListenerId, Progress};
 use crate::peer::wire::Challenge;
 
 #[test]
@@ -48,18 +48,6 @@ fn heartbeat_and_status_have_the_specified_bodies() {
     assert_eq!(TestRequest::new("GET /heartbeat").status_and_body(&scene), (200, expected.to_owned()));
     let expected = "{\"code\":7,\"type\":4,\"message\":\"status\"}\r\n";
     assert_eq!(TestRequest::new("GET /status/").status_and_body(&scene), (200, expected.to_owned()));
-}
-
-#[test]
-fn a_loading_node_answers_only_the_status_route() {
-    let reply = TestRequest::new("GET /status").while_loading();
-    assert_eq!((reply.status, text_of(&reply)), (200, "{\"code\":8,\"type\":4,\"message\":\"status\"}\r\n".to_owned()));
-    for line in ["GET /chain/height", "POST /node/info", "GET /no/such/route", "GET /statuses"] {
-        let failure = failure_in(&TestRequest::new(line).while_loading());
-        assert_eq!(failure, (503, "NIS_ILLEGAL_STATE_LOADING_CHAIN".to_owned()), "{line}");
-    }
-    let refused = TestRequest { is_rate_limited: true, ..TestRequest::new("GET /status") };
-    assert_eq!(refused.while_loading().status, 429);
 }
 
 #[test]
@@ -223,8 +211,12 @@ fn a_path_outside_the_context_is_unknown() {
     ] {
         assert_eq!(TestRequest::new(line).send_to(&mut api, &scene).status, status, "{line}");
     }
-    assert!(api.needs_mempool("POST", "/nis/transaction/announce"));
-    assert!(!api.needs_mempool("POST", "/transaction/announce"));
+    assert!(needs_mempool(&api, "POST", "/nis/transaction/announce"));
+    assert!(!needs_mempool(&api, "POST", "/transaction/announce"));
+}
+
+fn needs_mempool(api: &Api, method: &str, path: &str) -> bool {
+    routes::by_id(api.route(ListenerId(0), method, path).id).is_some_and(|route| route.needs_mempool)
 }
 
 #[test]
@@ -238,9 +230,9 @@ fn routes_that_need_the_mempool_are_recognised_in_every_path_spelling() {
         "/transaction/announce.json",
         "/transaction/prepare-announce",
     ] {
-        assert!(api.needs_mempool("POST", path), "{path}");
+        assert!(needs_mempool(&api, "POST", path), "{path}");
         let status = path.replace("announce", "status").replace("%61nnounce", "%73tatus");
-        assert_eq!(api.needs_mempool("GET", &status), !path.contains("prepare"), "{status}");
+        assert_eq!(needs_mempool(&api, "GET", &status), !path.contains("prepare"), "{status}");
     }
     for (method, path) in [
         ("GET", "/transaction/announce"),
@@ -249,7 +241,7 @@ fn routes_that_need_the_mempool_are_recognised_in_every_path_spelling() {
         ("POST", "/nosuch"),
         ("GET", "/%"),
     ] {
-        assert!(!api.needs_mempool(method, path), "{path}");
+        assert!(!needs_mempool(&api, method, path), "{path}");
     }
 }
 
@@ -266,9 +258,9 @@ fn large_bodies_are_allowed_only_for_transactions_and_batches() {
         ("/nosuch", 8192),
         ("/%", 8192),
     ] {
-        assert_eq!(api.body_limit("POST", path), limit, "{path}");
+        assert_eq!(api.route(ListenerId(0), "POST", path).body_limit, limit, "{path}");
     }
-    assert_eq!(api.body_limit("GET", "/transaction/announce"), 8192);
+    assert_eq!(api.route(ListenerId(0), "GET", "/transaction/announce").body_limit, 8192);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod mempool;
 mod objects;
 mod operators;
 mod peers;
-mod scene;
+pub mod scene;
 mod secrets;
 mod statuses;
 mod streams;

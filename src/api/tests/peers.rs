@@ -13,7 +13,7 @@ use crate::ip::Scope;
 use crate::model::Transaction;
 use crate::model::network::ChainParameters;
 use crate::net::http::Response;
-use crate::net::service::{ConnectionId, Progress};
+use crate::net::service::{ConnectionId, ListenerId, Progress};
 use crate::peer::io::{Action, Now};
 use crate::peer::testing::{FakeIo, unreachable};
 use crate::peer::wire::{Endpoint, Identity, List, MetaData, NodeInfo, SecureEntity, limits};
@@ -184,7 +184,7 @@ fn push_routes_accept_bodies_up_to_the_largest_block() {
         ("/push/transaction", 65_536),
         ("/chain/blocks-after", 8_192),
     ] {
-        assert_eq!(api.body_limit("POST", path), limit, "{path}");
+        assert_eq!(api.route(ListenerId(0), "POST", path).body_limit, limit, "{path}");
     }
 }
 

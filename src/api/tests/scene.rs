@@ -21,7 +21,7 @@ use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Levy, MosaicDefinition, MosaicId, MosaicProperties,
     NamespaceId, Network, NetworkByte, Timestamp, Transaction,
 };
-use crate::net::http::{RequestReader, Response};
+use crate::net::http::{MatchedRoute, RequestReader, Response};
 use crate::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
 use crate::peer::Manager;
 use crate::peer::io::Now;
@@ -489,6 +489,7 @@ pub fn settings() -> Settings {
         unaudited_paths: vec!["/Quiet".to_owned(), "/heartbeat".to_owned()],
         max_pushed_bytes: 100_000,
         metrics_listener: ListenerId(2),
+        explorer: None,
     }
 }
 
@@ -568,10 +569,13 @@ impl<'a> TestRequest<'a> {
         response: &mut Response,
         (is_resumed, units): (bool, u32),
     ) -> Option<(Progress, u32)> {
-        let mut reader = RequestReader::new(1 << 20);
+        let TestRequest { connection, mut client, is_rate_limited, .. } = *self;
+        let mut reader = RequestReader::new(0);
         reader.receive(&self.bytes());
-        let Ok(Some(request)) = reader.next_request() else { return None };
-        let TestRequest { connection, client, is_rate_limited, .. } = *self;
+        let route =
+            |method: &str, path: &str| MatchedRoute { body_limit: 1 << 20, ..api.route(client.listener, method, path) };
+        let request = reader.advance(route).ok().and_then(|_| reader.request())?;
+        client.is_local = api.is_local(&client, &request);
         let snapshot = scene.store.snapshot().unwrap();
         let context = node.context(scene.view(&snapshot, height), scene.status, request.body, units);
         if !is_resumed && !self.may_be_cached {
@@ -604,18 +608,6 @@ impl<'a> TestRequest<'a> {
 
     pub fn send(&self, scene: &Scene) -> Response {
         self.send_to(&mut Api::new(settings()), scene)
-    }
-
-    /// Returns the response of a node without a chain.
-    pub fn while_loading(&self) -> Response {
-        let (mut reader, mut reply) = (RequestReader::new(1 << 20), Response::new());
-        reader.receive(&self.bytes());
-        let request = reader.next_request().expect(self.line).expect("all of it");
-        let TestRequest { connection, client, is_rate_limited, .. } = *self;
-        let (request, response, is_resumed) = (&request, &mut reply, false);
-        let mut exchange = Exchange { connection, client, request, response, is_resumed, is_rate_limited };
-        Api::new(settings()).answer_while_loading(&mut exchange, NOW.network);
-        reply
     }
 
     pub fn status_and_body(&self, scene: &Scene) -> (u16, String) {

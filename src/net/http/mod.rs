@@ -11,7 +11,7 @@ mod response;
 use thiserror::Error;
 
 pub(in crate::net) use body::{Body, ChunkedBody, Extent};
-pub use request::{HEAD_LIMIT, MAX_HEADERS, Request, RequestReader};
+pub use request::{HEAD_LIMIT, MAX_HEADERS, MatchedRoute, Request, RequestReader};
 pub(in crate::net) use request::{decimal, may_end};
 pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, SharedBody, StaticText, accepts_gzip};
 

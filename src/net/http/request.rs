@@ -31,6 +31,8 @@ pub struct Request<'a> {
     pub keep_alive: bool,
     /// HTTP/1.0 rather than HTTP/1.1.
     pub is_http_10: bool,
+    /// Id of its route, as the service has found it.
+    pub route: usize,
     pub(in crate::net) header_lines: &'a [u8],
 }
 
@@ -65,6 +67,15 @@ impl<'a> Request<'a> {
     }
 }
 
+/// What a service finds for the method and path of a request, once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MatchedRoute {
+    /// Number of the route, which the request carries and under which it is counted; 0 if there is none.
+    pub id: usize,
+    /// Maximum bytes of the body.
+    pub body_limit: usize,
+}
+
 /// Reads the requests of one connection, however their bytes were split.
 ///
 /// It holds at most one head, one body and the bytes of one [`receive`](Self::receive), if
@@ -74,8 +85,6 @@ impl<'a> Request<'a> {
 pub struct RequestReader {
     buffer: RecvBuffer,
     stage: Stage,
-    /// The request returned last.
-    last: Option<ParsedRequest>,
     /// Chunks read since the last count.
     chunks: u32,
     body_limit: usize,
@@ -89,10 +98,9 @@ enum Stage {
     },
     Body {
         head: Head,
-        limit: usize,
+        route: MatchedRoute,
         continue_due: bool,
     },
-    /// A complete request to return, perhaps again.
     Complete(ParsedRequest),
     Rejected(HttpError),
 }
@@ -101,6 +109,7 @@ enum Stage {
 #[derive(Debug)]
 struct ParsedRequest {
     head: Head,
+    route: usize,
     body: Range<usize>,
     end: usize,
 }
@@ -108,7 +117,7 @@ struct ParsedRequest {
 impl RequestReader {
     /// Returns a reader that rejects bodies of more than `body_limit` bytes.
     pub fn new(body_limit: usize) -> Self {
-        Self { buffer: RecvBuffer::default(), stage: Stage::Head { searched: 0 }, last: None, chunks: 0, body_limit }
+        Self { buffer: RecvBuffer::default(), stage: Stage::Head { searched: 0 }, chunks: 0, body_limit }
     }
 
     /// Appends received bytes.
@@ -116,23 +125,21 @@ impl RequestReader {
         self.buffer.receive(bytes);
     }
 
-    /// Returns the next complete request; `None` if more bytes are needed.
+    /// Moves past the last request. Returns the next one; `None` if more bytes are needed.
     ///
     /// After an error it always returns the same error, because the bytes that follow cannot be trusted.
     pub fn next_request(&mut self) -> Result<Option<Request<'_>>, HttpError> {
-        let limit = self.body_limit;
-        Ok(if self.advance(|_, _| limit)? { self.take_request() } else { None })
+        self.finish_request();
+        let body_limit = self.body_limit;
+        self.advance(|_, _| MatchedRoute { id: 0, body_limit })?;
+        Ok(self.request())
     }
 
-    /// Reads on. Returns whether a request is complete, which [`take_request`](Self::take_request) then returns. The limit
-    /// on its body follows from method and path, and is asked for when the head is complete.
-    pub fn advance(&mut self, body_limit: impl Fn(&str, &str) -> usize) -> Result<bool, HttpError> {
-        match self.read(body_limit) {
-            Ok(Some(whole)) => {
-                self.stage = Stage::Complete(whole);
-                Ok(true)
-            }
-            Ok(None) => Ok(false),
+    /// Reads on. Returns whether a request is complete, which [`request`](Self::request) then returns. `route` is called for
+    /// its method and path when its head is complete.
+    pub fn advance(&mut self, route: impl Fn(&str, &str) -> MatchedRoute) -> Result<bool, HttpError> {
+        match self.read(route) {
+            Ok(()) => Ok(matches!(self.stage, Stage::Complete(_))),
             Err(error) => {
                 self.stage = Stage::Rejected(error);
                 Err(error)
@@ -140,29 +147,33 @@ impl RequestReader {
         }
     }
 
-    /// Returns the complete request and moves past it.
-    pub fn take_request(&mut self) -> Option<Request<'_>> {
-        match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
-            Stage::Complete(whole) => Some(self.take(whole)),
-            other => {
-                self.stage = other;
-                None
-            }
+    /// Returns the complete request, until [`finish_request`](Self::finish_request).
+    pub fn request(&self) -> Option<Request<'_>> {
+        let Stage::Complete(ParsedRequest { head, route, body, .. }) = &self.stage else { return None };
+        let bytes = self.buffer.unread();
+        let path = text(bytes, &head.path);
+        Some(Request {
+            method: text(bytes, &head.method),
+            path: if path.is_empty() { "/" } else { path },
+            query: head.query.as_ref().map(|range| text(bytes, range)),
+            body: &bytes[body.clone()],
+            keep_alive: head.keep_alive,
+            is_http_10: head.is_http_10,
+            route: *route,
+            header_lines: &bytes[head.headers.clone()],
+        })
+    }
+
+    /// Moves past the complete request.
+    pub fn finish_request(&mut self) {
+        if let Stage::Complete(whole) = &self.stage {
+            self.buffer.take(whole.end);
+            self.stage = Stage::Head { searched: 0 };
         }
     }
 
-    /// Makes the request returned last the next one again. Must be called before more is received or storage is
-    /// returned.
-    pub fn restore_last(&mut self) {
-        if let Some(whole) = self.last.take() {
-            self.buffer.unread_last(whole.end);
-            self.stage = Stage::Complete(whole);
-        }
-    }
-
-    /// The same, without the body, whose memory is freed.
-    pub fn restore_last_head(&mut self) {
-        self.restore_last();
+    /// Frees the memory of the body of the complete request.
+    pub fn drop_body(&mut self) {
         if let Stage::Complete(whole) = &mut self.stage {
             self.buffer.remove(whole.body.clone());
             whole.end -= whole.body.len();
@@ -201,7 +212,6 @@ impl RequestReader {
 
     /// Returns lent storage. Unread bytes move to an allocation of their own of exactly their size.
     pub fn release(&mut self, storage: &mut Vec<u8>) {
-        self.last = None;
         self.buffer.release(storage);
     }
 
@@ -211,63 +221,41 @@ impl RequestReader {
     }
 
     /// Reads on until a request is complete.
-    fn read(&mut self, body_limit: impl Fn(&str, &str) -> usize) -> Result<Option<ParsedRequest>, HttpError> {
+    fn read(&mut self, route: impl Fn(&str, &str) -> MatchedRoute) -> Result<(), HttpError> {
         if let Stage::Head { searched } = self.stage {
             let unread = self.buffer.unread();
             let is_due = searched == 0 || unread.len() >= HEAD_LIMIT || may_end(unread, searched);
             let head = if unread.is_empty() || !is_due { None } else { parse(unread)? };
             let Some(head) = head else {
                 self.stage = Stage::Head { searched: unread.len() };
-                return Ok(None);
+                return Ok(());
             };
-            let (length, limit) = match head.body {
-                Body::Sized(0) => (0, 0),
-                Body::Sized(length) => (length, body_limit(text(unread, &head.method), text(unread, &head.path))),
-                _ => (0, body_limit(text(unread, &head.method), text(unread, &head.path))),
-            };
-            if length > limit {
+            let path = text(unread, &head.path);
+            let route = route(text(unread, &head.method), if path.is_empty() { "/" } else { path });
+            let length = if let Body::Sized(length) = head.body { length } else { 0 };
+            if length > route.body_limit {
                 return Err(HttpError::BodyTooLarge);
             }
             let continue_due = head.expects_continue && unread.len() == head.len;
             self.buffer.expect(head.len + length);
-            self.stage = Stage::Body { head, limit, continue_due };
+            self.stage = Stage::Body { head, route, continue_due };
         }
-        let Stage::Body { head, limit, .. } = &mut self.stage else {
-            return match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
-                Stage::Complete(request) => Ok(Some(request)),
-                Stage::Rejected(error) => Err(error),
-                _ => Ok(None),
-            };
+        let (head, route) = match &mut self.stage {
+            Stage::Body { head, route, .. } => (head, *route),
+            Stage::Rejected(error) => return Err(*error),
+            Stage::Head { .. } | Stage::Complete(_) => return Ok(()),
         };
         let start = head.len;
-        let advanced = head.body.advance(&mut self.buffer.unread_mut()[start..], *limit);
+        let advanced = head.body.advance(&mut self.buffer.unread_mut()[start..], route.body_limit);
         self.chunks = self.chunks.saturating_add(head.body.take_chunks());
         let Extent { length, used, is_complete } = advanced?;
         if !is_complete {
             self.buffer.remove(start + length..start + used);
-            return Ok(None);
+        } else if let Stage::Body { head, .. } = mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
+            let (body, end) = (start..start + length, start + used);
+            self.stage = Stage::Complete(ParsedRequest { head, route: route.id, body, end });
         }
-        Ok(match mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
-            Stage::Body { head, .. } => Some(ParsedRequest { head, body: start..start + length, end: start + used }),
-            _ => None,
-        })
-    }
-
-    /// Returns a complete request and moves past it.
-    fn take(&mut self, whole: ParsedRequest) -> Request<'_> {
-        self.stage = Stage::Head { searched: 0 };
-        let ParsedRequest { head, body, end } = &*self.last.insert(whole);
-        let bytes = &*self.buffer.take(*end);
-        let path = text(bytes, &head.path);
-        Request {
-            method: text(bytes, &head.method),
-            path: if path.is_empty() { "/" } else { path },
-            query: head.query.as_ref().map(|range| text(bytes, range)),
-            body: &bytes[body.clone()],
-            keep_alive: head.keep_alive,
-            is_http_10: head.is_http_10,
-            header_lines: &bytes[head.headers.clone()],
-        }
+        Ok(())
     }
 }
 
@@ -544,16 +532,16 @@ mod tests {
             let mut reader = RequestReader::new(100);
             reader.acquire(&mut spare);
             reader.receive(&[request_bytes("/first", body, chunks), next[..9].to_vec()].concat());
+            assert!(reader.next_request().unwrap().is_some());
             for _ in 0..3 {
-                let request = reader.next_request().unwrap().unwrap();
+                let request = reader.request().unwrap();
                 assert_eq!((request.path, request.body, request.headers().count()), ("/first", body, 3));
-                reader.restore_last();
                 assert!(reader.is_partial());
                 reader.release(&mut spare);
                 reader.acquire(&mut spare);
             }
             reader.receive(&next[9..]);
-            assert_eq!(reader.next_request().unwrap().unwrap().path, "/first");
+            assert_eq!(reader.request().unwrap().path, "/first");
             assert_eq!(reader.next_request().unwrap().unwrap().path, "/next");
             assert!(reader.next_request().unwrap().is_none() && !reader.is_partial());
         }
@@ -569,11 +557,11 @@ mod tests {
             reader.receive(&[request_bytes("/first", &[b'a'; 100_000], chunks), next[..9].to_vec()].concat());
             assert_eq!(reader.next_request().unwrap().unwrap().body.len(), 100_000);
             for _ in 0..2 {
-                reader.restore_last_head();
+                reader.drop_body();
                 reader.release(&mut spare);
                 assert!(reader.held_bytes() < 400, "{} bytes", reader.held_bytes());
                 reader.acquire(&mut spare);
-                let request = reader.next_request().unwrap().unwrap();
+                let request = reader.request().unwrap();
                 assert_eq!((request.path, request.body, request.headers().count()), ("/first", &b""[..], 3));
             }
             reader.receive(&next[9..]);
@@ -610,7 +598,10 @@ mod tests {
 
     #[test]
     fn a_body_over_the_limit_of_its_path_is_rejected_before_it_is_read() {
-        let limit = |method: &str, path: &str| if (method, path) == ("POST", "/large") { 1000 } else { 10 };
+        let route = |method: &str, path: &str| MatchedRoute {
+            id: 0,
+            body_limit: if (method, path) == ("POST", "/large") { 1000 } else { 10 },
+        };
         for (path, length, fits) in [
             ("/large", "1000", true),
             ("/large", "1001", false),
@@ -622,12 +613,12 @@ mod tests {
             let mut reader = RequestReader::new(0);
             let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
             reader.receive(head.as_bytes());
-            let refused = reader.advance(limit);
+            let refused = reader.advance(route);
             assert_eq!(refused, if fits { Ok(false) } else { Err(HttpError::BodyTooLarge) }, "{path} {length}");
         }
         let mut reader = RequestReader::new(0);
         reader.receive(b"POST /small HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n");
-        assert_eq!(reader.advance(limit).unwrap_err(), HttpError::BodyTooLarge);
+        assert_eq!(reader.advance(route).unwrap_err(), HttpError::BodyTooLarge);
     }
 
     #[test]
@@ -652,6 +643,7 @@ mod tests {
         reader.acquire(&mut spare);
         reader.receive(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
         assert!(reader.next_request().unwrap().is_some());
+        reader.finish_request();
         reader.release(&mut spare);
         assert_eq!((reader.held_bytes(), spare.capacity()), (0, 4096));
         reader.acquire(&mut spare);

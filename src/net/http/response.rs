@@ -46,8 +46,6 @@ pub struct Response {
     pub compress: bool,
     /// The body contains a secret: it is never compressed, and all copies are wiped.
     pub is_secret: bool,
-    /// Route number given by the service for the metrics, 0 by default. Not changed by [`reset`](Self::reset).
-    pub route_id: usize,
 }
 
 impl Response {

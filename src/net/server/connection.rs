@@ -58,7 +58,7 @@ pub(super) struct Input {
     pub pending: Option<Box<PendingResponse>>,
 }
 
-/// A response in progress, kept while its request is unfinished, suspended or held.
+/// A response in progress, kept while its request is unfinished, suspended or streaming.
 #[derive(Debug, Default)]
 pub(super) struct PendingResponse {
     pub response: Response,
@@ -173,7 +173,6 @@ impl PendingResponse {
     /// Makes this an empty response again. Memory is kept.
     pub fn reset(&mut self) {
         self.response.reset();
-        self.response.route_id = 0;
         (self.has_begun, self.written, self.close) = (false, 0, false);
     }
 
@@ -295,7 +294,7 @@ impl<S: Socket> Connection<S> {
     pub fn is_finished(&self) -> bool {
         match self.closing {
             _ if self.ready.broken => true,
-            // A client that closes its side ends a held request.
+            // A client that closes its side ends a streaming request.
             Closing::Open => self.progress == Progress::Streaming && self.ready.read_closed && self.output.is_empty(),
             _ if self.has_unsent() || !self.output.is_empty() => false,
             Closing::AfterOutput => true,

@@ -174,7 +174,7 @@ impl<S: Socket> Server<S> {
             }
         }
         let Some(connection) = self.slab.get(slot) else { return Step::Waiting };
-        let Some(request) = reader.take_request() else { return Step::Waiting };
+        let Some(request) = reader.request() else { return Step::Waiting };
         let (id, is_resumed) = (connection.id, connection.progress != Progress::Done);
         let mut client = self.trusted_proxies.client(&request, connection.listener, connection.peer);
         client.is_local = service.is_local(&client, &request);
@@ -208,15 +208,15 @@ impl<S: Socket> Server<S> {
                 self.spare_body = mem::take(&mut current.response.body);
                 trim(&mut self.spare_body);
             }
-            match progress {
-                Progress::Streaming => reader.restore_last_head(),
-                _ => reader.restore_last(),
+            if progress == Progress::Streaming {
+                reader.drop_body();
             }
             connection.request_since.get_or_insert(self.time.monotonic);
             *pending = Some(current);
             return if connection.is_suspended() { Step::Waiting } else { Step::Exhausted };
         }
         let is_upgrade = self.finish_response(slot, &request, current);
+        reader.finish_request();
         if is_upgrade {
             let mut websocket = WsConnection::new();
             websocket.receive(reader.remaining());
@@ -245,7 +245,7 @@ impl<S: Socket> Server<S> {
         let Some(connection) = self.slab.get(slot) else { return Ok(false) };
         let (id, listener) = (connection.id, connection.listener);
         let is_proxy = self.trusted_proxies.is_trusted(connection.peer);
-        let result = reader.advance(|method, path| service.body_limit(listener, method, path));
+        let result = reader.advance(|method, path| service.route(listener, method, path));
         self.charge_input(id, is_proxy, reader.take_chunks().div_ceil(CHUNKS_PER_UNIT));
         let is_complete = result?;
         if !is_complete && let Some(connection) = self.slab.get_mut(slot) {
@@ -275,7 +275,7 @@ impl<S: Socket> Server<S> {
         let is_upgrade = response.upgrade.take().is_some();
         let status = if is_upgrade { 101 } else { response.status };
         AccessLogEntry { request, client: connection.client, status, bytes: current.written, took }.log();
-        self.counters.count_response(response.route_id, status, took);
+        self.counters.count_response(request.route, status, took);
         if response.is_secret {
             connection.output.wipe_when_sent();
             response.reset();

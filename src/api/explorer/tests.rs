@@ -6,14 +6,15 @@ use std::io::Read;
 use std::path::Path;
 
 use super::{Explorer, INDEX, PAGE_FILES, PageAccess, SOURCES, Settings, host_name};
+use crate::api::tests::scene::{self, Scene, TestRequest, text_of};
+use crate::api::{self, Api};
 use crate::net::http::{RequestReader, Response};
 
 /// Maximum compressed size in bytes of the page and its parts.
 const MAX_BYTES: usize = 100 << 10;
 
 fn settings() -> Settings {
-    let context_path = String::new();
-    Settings { context_path, http_port: 7890, websocket_port: 7778, network_byte: 104, target_seconds: 60 }
+    Settings { http_port: 7890, websocket_port: 7778, network_byte: 104, target_seconds: 60 }
 }
 
 /// Returns the response to a request of these lines; `None` if it is not for the page.
@@ -24,7 +25,7 @@ fn answer(explorer: &Explorer, lines: &str) -> Option<Response> {
     reader.receive(format!("{first} HTTP/1.1\r\n{headers}\r\n\r\n").as_bytes());
     let request = reader.next_request().unwrap().unwrap();
     let mut reply = Response::new();
-    explorer.answer(&request, || PageAccess::Public, &mut reply).then_some(reply)
+    explorer.answer(&request, request.path, PageAccess::Public, &mut reply).then_some(reply)
 }
 
 fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
@@ -45,13 +46,13 @@ fn named_paths(page: &str) -> Vec<String> {
 
 #[test]
 fn a_local_client_gets_a_page_that_asks_for_more() {
-    let explorer = Explorer::new(settings());
+    let explorer = Explorer::new(&settings());
     let mut reader = RequestReader::new(0);
     reader.receive(b"GET /explorer HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let request = reader.next_request().unwrap().unwrap();
     let pages = [PageAccess::Public, PageAccess::Metrics, PageAccess::Local].map(|access| {
         let mut reply = Response::new();
-        assert!(explorer.answer(&request, || access, &mut reply));
+        assert!(explorer.answer(&request, request.path, access, &mut reply));
         (String::from_utf8(reply.body.clone()).unwrap(), header(&reply, "ETag").unwrap().to_owned())
     });
     for (page, access) in pages.iter().zip(["public", "metrics", "local"]) {
@@ -62,26 +63,18 @@ fn a_local_client_gets_a_page_that_asks_for_more() {
 
 #[test]
 fn only_a_browser_is_redirected_from_the_root_to_the_page() {
-    let context = Settings { context_path: "/nis".to_owned(), ..settings() };
+    let explorer = Explorer::new(&settings());
     let browser = "Host: localhost\nAccept: text/html,application/xhtml+xml,*/*;q=0.8";
-    for (settings, path) in [(settings(), "/"), (context, "/nis/")] {
-        let explorer = Explorer::new(settings);
-        let led = answer(&explorer, &format!("GET {path}\n{browser}")).unwrap();
-        assert_eq!((led.status, header(&led, "Location")), (302, Some("explorer")));
-        for lines in [
-            format!("GET {path}"),
-            format!("GET {path}\nHost: localhost\nAccept: */*"),
-            format!("GET {path}\nHost: localhost\nAccept: application/json"),
-            format!("POST {path}\n{browser}\nContent-Length: 0"),
-        ] {
-            assert!(answer(&explorer, &lines).is_none(), "{lines}");
-        }
+    let led = answer(&explorer, &format!("GET /\n{browser}")).unwrap();
+    assert_eq!((led.status, header(&led, "Location")), (302, Some("explorer")));
+    for lines in ["GET /", "GET /\nHost: localhost\nAccept: */*", "GET /\nHost: localhost\nAccept: application/json"] {
+        assert!(answer(&explorer, lines).is_none(), "{lines}");
     }
 }
 
 #[test]
 fn the_page_is_compressed_for_clients_that_accept_gzip() {
-    let explorer = Explorer::new(settings());
+    let explorer = Explorer::new(&settings());
     let plain = answer(&explorer, "GET /explorer").unwrap();
     let packed = answer(&explorer, "GET /explorer\nHost: localhost\nAccept-Encoding: gzip").unwrap();
     assert_eq!((plain.status, header(&plain, "Content-Type")), (200, Some("text/html;charset=utf-8")));
@@ -98,7 +91,7 @@ fn the_page_is_compressed_for_clients_that_accept_gzip() {
 
 #[test]
 fn a_cached_page_is_not_sent_again() {
-    let explorer = Explorer::new(settings());
+    let explorer = Explorer::new(&settings());
     let page = answer(&explorer, "GET /explorer").unwrap();
     assert_eq!(header(&page, "Cache-Control"), Some("no-cache"));
     let tag = header(&page, "ETag").unwrap();
@@ -113,7 +106,7 @@ fn a_cached_page_is_not_sent_again() {
 
 #[test]
 fn every_part_is_linked_from_the_page_and_cached_for_ever() {
-    let explorer = Explorer::new(settings());
+    let explorer = Explorer::new(&settings());
     let page = String::from_utf8(answer(&explorer, "GET /explorer").unwrap().body).unwrap();
     let paths = named_paths(&page);
     let names: BTreeSet<_> = paths.iter().filter_map(|path| path.rsplit('/').next()).collect();
@@ -130,7 +123,7 @@ fn every_part_is_linked_from_the_page_and_cached_for_ever() {
 
 #[test]
 fn every_file_in_the_folder_is_part_of_the_page() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/explorer/page");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api/explorer/page");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut known: BTreeSet<_> = SOURCES.iter().map(|(name, _, _)| (*name).to_owned()).collect();
     known.insert("index.html".to_owned());
@@ -139,7 +132,7 @@ fn every_file_in_the_folder_is_part_of_the_page() {
 
 #[test]
 fn the_compressed_page_and_its_parts_are_small() {
-    let explorer = Explorer::new(settings());
+    let explorer = Explorer::new(&settings());
     let packed = |path: &str| answer(&explorer, &format!("GET {path}\nHost: a\nAccept-Encoding: gzip")).unwrap();
     let page = packed("/explorer");
     let parts: usize = named_paths(&unpacked(&page)).iter().map(|path| packed(path).body.len()).sum();
@@ -149,7 +142,7 @@ fn the_compressed_page_and_its_parts_are_small() {
 
 #[test]
 fn the_page_contains_all_values_and_no_unfilled_placeholder() {
-    let explorer = Explorer::new(settings());
+    let explorer = Explorer::new(&settings());
     let page = String::from_utf8(answer(&explorer, "GET /explorer").unwrap().body).unwrap();
     for told in ["http-port=\"7890\"", "websocket-port=\"7778\"", "network-byte=\"104\"", "target-seconds=\"60\""] {
         assert!(page.contains(told), "{told}");
@@ -159,7 +152,7 @@ fn the_page_contains_all_values_and_no_unfilled_placeholder() {
 
 #[test]
 fn a_browser_may_load_nothing_from_elsewhere() {
-    let explorer = Explorer::new(settings());
+    let explorer = Explorer::new(&settings());
     for (host, websocket) in [
         ("node.example.org", "ws://node.example.org:7778;"),
         ("127.0.0.1:7890", "ws://127.0.0.1:7778;"),
@@ -180,7 +173,7 @@ fn a_browser_may_load_nothing_from_elsewhere() {
 
 #[test]
 fn other_paths_are_not_answered_by_the_explorer() {
-    let explorer = Explorer::new(settings());
+    let explorer = Explorer::new(&settings());
     let folder = &PAGE_FILES.folder;
     for path in [
         "/",
@@ -198,23 +191,38 @@ fn other_paths_are_not_answered_by_the_explorer() {
 }
 
 #[test]
-fn only_get_and_head_are_allowed_and_a_trailing_slash_is_redirected() {
-    let explorer = Explorer::new(settings());
+fn head_is_answered_like_get_and_a_trailing_slash_is_redirected() {
+    let explorer = Explorer::new(&settings());
     let [page, head] = ["GET", "HEAD"].map(|method| answer(&explorer, &format!("{method} /explorer")).unwrap());
     // A response to HEAD has the length of the body that is not sent.
     assert_eq!((head.status, head.body, head.headers), (200, page.body, page.headers));
-    let post = answer(&explorer, "POST /explorer").unwrap();
-    assert_eq!((post.status, header(&post, "Allow")), (405, Some("GET, HEAD")));
     let slash = answer(&explorer, "GET /explorer/").unwrap();
     assert_eq!((slash.status, header(&slash, "Location")), (308, Some("../explorer")));
 }
 
 #[test]
-fn the_page_is_served_below_the_context_path() {
-    let explorer = Explorer::new(Settings { context_path: "/nis".to_owned(), ..settings() });
-    let page = String::from_utf8(answer(&explorer, "GET /nis/explorer").unwrap().body).unwrap();
-    assert!(answer(&explorer, "GET /explorer").is_none());
+fn the_page_is_a_route_below_the_context_path() {
+    let (scene, page) = (Scene::new(), Some(Explorer::new(&settings())));
+    let mut api = Api::new(api::Settings { context_path: "/nis".to_owned(), explorer: page, ..scene::settings() });
+    let status = |line: &str, api: &mut Api| TestRequest::new(line).send_to(api, &scene).status;
+    let page = text_of(&TestRequest::new("GET /nis/explorer").send_to(&mut api, &scene));
     for path in named_paths(&page) {
-        assert!(answer(&explorer, &format!("GET /nis{path}")).is_some(), "{path}");
+        assert_eq!(status(&format!("GET /nis{path}"), &mut api), 200, "{path}");
     }
+    for (line, expected) in [
+        ("GET /nis/explorer/", 308),
+        ("GET /explorer", 404),
+        ("GET /nis/explorer/x.js", 404),
+        ("GET /nis/explorer.json", 404),
+        ("GET /nis/", 404),
+        ("POST /nis/", 404),
+        ("POST /nis/explorer/", 500),
+        ("OPTIONS /nis/explorer", 200),
+    ] {
+        assert_eq!(status(line, &mut api), expected, "{line}");
+    }
+    let browser = TestRequest::new("GET /nis/").with(&[("Accept", "text/html")]).send_to(&mut api, &scene);
+    assert_eq!((browser.status, header(&browser, "Location")), (302, Some("explorer")));
+    let mut without = Api::new(scene::settings());
+    assert_eq!(status("GET /explorer", &mut without), 404);
 }

@@ -8,6 +8,9 @@ mod tests;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use super::routes::{Route, get};
+use super::{ApiError, RequestContext};
+use crate::budget::cost;
 use crate::crypto::hash::keccak256;
 use crate::net::http::{Request, Response, StaticText};
 
@@ -78,11 +81,32 @@ fn version(text: &str) -> String {
     hex::encode(&keccak256(text.as_bytes())[..VERSION_BYTES])
 }
 
+/// Routes. Requests for the other files of the page, and those of browsers for `/`, have the first one too.
+pub const ROUTES: &[Route] = &[get(PATH, page).with_any_accept()];
+
+/// Returns the path whose route answers a GET of a path.
+pub(super) fn routed_path(path: &str) -> &str {
+    let is_below = path.strip_prefix(PATH).is_some_and(|below| below.starts_with('/'));
+    if path == "/" || is_below { PATH } else { path }
+}
+
+/// `GET /explorer`, its files, and `/`
+fn page(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let access = context.page_access();
+    let settings = context.settings;
+    let explorer = settings.explorer.as_ref();
+    let (request, response) = (context.request, &mut *context.response.response);
+    if explorer.is_some_and(|explorer| explorer.answer(request, context.path, access, response)) {
+        context.node.budget.charge(cost::bytes(response.body.len()));
+    } else {
+        context.response.container_error(404);
+    }
+    Ok(())
+}
+
 /// Values that are inserted into the page.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Prefix of all paths: empty, or begins with `/` and does not end with it.
-    pub context_path: String,
     /// Port of the HTTP interface.
     pub http_port: u16,
     /// Port of the websocket interface.
@@ -95,7 +119,7 @@ pub struct Settings {
 
 /// The page, ready to send.
 pub struct Explorer {
-    settings: Settings,
+    websocket_port: u16,
     /// The page for each [`PageAccess`].
     index: [StaticText; 3],
 }
@@ -105,25 +129,15 @@ pub struct Explorer {
 pub enum PageAccess {
     /// What is public.
     Public,
-    /// The metrics, too.
+    /// The metrics, too; and what is for local clients, if the person at the page has the secret.
     Metrics,
     /// What is for local clients, too.
     Local,
 }
 
-/// Result of a path lookup.
-enum Resource<'a> {
-    Index(&'a StaticText),
-    File(&'a StaticText),
-    /// The page with a trailing slash, which would break its relative links.
-    Slash,
-    /// The root of the interface, requested by a browser.
-    Root,
-}
-
 impl Explorer {
     /// Creates the page for these settings.
-    pub fn new(settings: Settings) -> Explorer {
+    pub fn new(settings: &Settings) -> Explorer {
         let index = INDEX
             .replace("{version}", &PAGE_FILES.folder)
             .replace("{http-port}", &settings.http_port.to_string())
@@ -132,63 +146,53 @@ impl Explorer {
             .replace("{target-seconds}", &settings.target_seconds.to_string());
         let index =
             ["public", "metrics", "local"].map(|access| static_text(HTML, index.replace("{access}", access).into()));
-        Explorer { settings, index }
+        Explorer { websocket_port: settings.websocket_port, index }
     }
 
-    /// Answers a request for the page or a part of it; returns whether it is one. `access` is evaluated for the page
-    /// alone.
-    pub fn answer(&self, request: &Request<'_>, access: impl FnOnce() -> PageAccess, response: &mut Response) -> bool {
-        let Some(found) = self.find(request, access) else { return false };
-        response.reset();
-        match (request.method, found) {
-            ("GET" | "HEAD", Resource::Index(text)) => self.send(text, "no-cache", request, response),
-            ("GET" | "HEAD", Resource::File(text)) => self.send(text, IMMUTABLE, request, response),
-            ("GET" | "HEAD", Resource::Slash) => {
-                response.status = 308;
-                response.header("Location", "../explorer");
-            }
-            ("GET" | "HEAD", Resource::Root) => {
-                response.status = 302;
-                // Relative, as a proxy may serve the node below a path.
-                response.header("Location", PATH.trim_start_matches('/'));
+    /// Answers a GET for the page or a file of it, whose path has no context path; returns whether it is one.
+    fn answer(&self, request: &Request<'_>, path: &str, access: PageAccess, response: &mut Response) -> bool {
+        let below = path.strip_prefix(PATH);
+        let mut redirect = |status, location| {
+            response.reset();
+            response.status = status;
+            // Relative, as a proxy may serve the node below a path.
+            response.header("Location", location);
+            true
+        };
+        match below {
+            None if path == "/" && wants_page(request) => {
+                redirect(302, PATH.trim_start_matches('/'));
                 response.header("Vary", "Accept");
+                true
             }
-            _ => {
-                response.status = 405;
-                response.header("Allow", "GET, HEAD");
-            }
-        }
-        true
-    }
-
-    fn find(&self, request: &Request<'_>, access: impl FnOnce() -> PageAccess) -> Option<Resource<'_>> {
-        let inner = request.path.strip_prefix(self.settings.context_path.as_str())?;
-        if inner == "/" && wants_page(request) {
-            return Some(Resource::Root);
-        }
-        match inner.strip_prefix(PATH)? {
-            "" => Some(Resource::Index(&self.index[access() as usize])),
-            "/" => Some(Resource::Slash),
-            below => {
-                let name = below.strip_prefix('/')?.strip_prefix(&PAGE_FILES.folder)?.strip_prefix('/')?;
-                PAGE_FILES.files.iter().find(|part| part.name == name).map(|part| Resource::File(&part.text))
+            None => false,
+            Some("") => self.send(&self.index[access as usize], "no-cache", request, response),
+            // A trailing slash would break the relative links of the page.
+            Some("/") => redirect(308, "../explorer"),
+            Some(below) => {
+                let name = below.strip_prefix('/').and_then(|below| below.strip_prefix(&PAGE_FILES.folder));
+                let name = name.and_then(|name| name.strip_prefix('/'));
+                let file = name.and_then(|name| PAGE_FILES.files.iter().find(|file| file.name == name));
+                file.is_some_and(|file| self.send(&file.text, IMMUTABLE, request, response))
             }
         }
     }
 
-    fn send(&self, text: &StaticText, caching: &'static str, request: &Request<'_>, response: &mut Response) {
+    fn send(&self, text: &StaticText, caching: &'static str, request: &Request<'_>, response: &mut Response) -> bool {
+        response.reset();
         text.send(caching, true, request, response);
         response.header("Content-Security-Policy", self.policy(request));
         response.header("X-Content-Type-Options", "nosniff");
         response.header("Referrer-Policy", "same-origin");
         response.header("Cross-Origin-Resource-Policy", "same-origin");
+        true
     }
 
     /// Returns the content security policy: only the page's own files, no script from text, no server but this node.
     fn policy(&self, request: &Request<'_>) -> String {
         // A policy cannot contain an IPv6 address.
         let host = request.header("Host").and_then(host_name).unwrap_or("*");
-        let websocket_port = self.settings.websocket_port;
+        let websocket_port = self.websocket_port;
         format!(
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
              connect-src 'self' ws://{host}:{websocket_port}; base-uri 'none'; form-action 'none'; \
@@ -200,8 +204,7 @@ impl Explorer {
 /// Returns whether a browser requests a page to show.
 fn wants_page(request: &Request<'_>) -> bool {
     let mut types = request.header_values("Accept").flat_map(|value| value.split(','));
-    matches!(request.method, "GET" | "HEAD")
-        && types.any(|value| value.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("text/html")))
+    types.any(|value| value.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("text/html")))
 }
 
 /// Returns the name or IPv4 address in `host:port`.
