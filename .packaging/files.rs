@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap_complete::Shell;
-use nisd::commands::{Cli, DATA, Service, unit, write_man_pages};
+use nisd::commands::Cli;
+use nisd::commands::help::{Man, write_man_pages};
+use nisd::commands::service::{DATA, Service, unit};
 use nisd::config::table;
 
 const CONFIG: &str = "/etc/nisd/config-user.properties";
@@ -17,7 +19,7 @@ const CONFIG: &str = "/etc/nisd/config-user.properties";
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the folder is to be named")?);
     fs::create_dir_all(folder.join("completions"))?;
-    write_man_pages(&folder.join("man"))?;
+    write_man_pages(&Man { folder: folder.join("man") })?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut Cli::command(), "nisd", folder.join("completions"))?;
     }

@@ -36,7 +36,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("websocket_api", "model budget quota codec net peer api metrics"),
     // Some settings have the types of the layers that use them.
     ("config", "crypto model clock ip codec peer api websocket_api"),
-    ("wallet", "crypto model clock codec store state rules net logging metrics local_cookie"),
+    ("wallet", "crypto model clock codec store state rules net metrics local_cookie"),
     ("devnet", "crypto model clock codec store config wallet"),
     // The state machine. It knows the events of `net`, and none of its sockets.
     (

@@ -69,7 +69,7 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
         let older = complete.len().saturating_sub(keep.into());
         remove_all(&complete[..older], "older");
     }
-    print(format_args!("{height} {digest}"))
+    print(&format!("{height} {digest}\n"))
 }
 
 /// Rejects the target folder if it holds the store itself or a store of another network. Any other earlier copy may be

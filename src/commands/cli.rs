@@ -1,25 +1,19 @@
-//! The command line: all commands, and the arguments of `nisd run`.
+//! The command line: all commands, the flags that change a setting, and the arguments of `nisd run`.
 
+use std::convert::Infallible;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::UnknownArgumentValueParser;
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use zeroize::Zeroizing;
 
-use super::backup::Backup;
-use super::config::{ConfigCommand, PrintSettings};
-use super::devnet::DevnetCommand;
-use super::help::{self, Completions, Help, Man};
-use super::import::{Check, Import};
-use super::peers::Peers;
-use super::reindex::Rollback;
-use super::service::Service;
-use super::status::Status;
-use super::status_of::StatusOf;
-use super::store::{Export, StoreArguments};
-use super::watch::Watch;
-use super::{CommandError, Common, flag_override};
+use super::{
+    apostille, backup, config, devnet, help, import, keys, notes, peers, reindex, send, service, status, status_of,
+    store, watch,
+};
 use crate::config::Override;
-use crate::wallet::{WalletCommand, notes};
 
 /// A NEM (NIS1) node in one thread.
 #[derive(Parser, Debug)]
@@ -30,7 +24,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The command that the program runs.
+/// The command that the program runs. `main.rs` has an arm for each.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Run the node
@@ -38,80 +32,164 @@ pub enum Command {
     Run(Run),
     /// Import recorded blocks into a store, then exit
     #[command(after_help = notes!("import"))]
-    Import(Import),
+    Import(import::Import),
     /// Print the state at the tip as one line of JSON
-    Dump(StoreArguments),
+    Dump(store::StoreArguments),
     /// Roll back to a lower height, as far as the undo journal reaches
-    Rollback(Rollback),
+    Rollback(reindex::Rollback),
     /// Verify a whole store again, from the nemesis block on
     #[command(after_help = notes!("check"))]
-    Check(Check),
+    Check(import::Check),
     /// Rebuild state and indexes of a store from its own blocks
     #[command(after_help = notes!("reindex"))]
-    Reindex(StoreArguments),
+    Reindex(store::StoreArguments),
     /// Copy the store, also of a running node, to another folder
     #[command(after_help = notes!("backup"))]
-    Backup(Backup),
+    Backup(backup::Backup),
     /// Print the digest of the state, to compare two nodes of the same version
-    Digest(StoreArguments),
+    Digest(store::StoreArguments),
     /// Write blocks in the recorded format
-    Export(Export),
+    Export(store::Export),
     /// Print every setting, its allowed values and its default
-    Settings(PrintSettings),
+    Settings(config::PrintSettings),
     /// Check a node's configuration files, also those of NIS1
     #[command(subcommand)]
-    Config(ConfigCommand),
+    Config(config::ConfigCommand),
     /// Write man pages: one for each command and one for each topic of nisd help
-    Man(Man),
+    Man(help::Man),
     /// Print shell completions
     #[command(after_help = notes!("completions"))]
-    Completions(Completions),
+    Completions(help::Completions),
     /// Print a systemd unit that runs the node
     #[command(after_help = notes!("service"))]
-    Service(Service),
+    Service(service::Service),
     /// Show what a running node knows of its peers
     #[command(after_help = notes!("peers"))]
-    Peers(Peers),
+    Peers(peers::Peers),
     /// Show the status of a running node, or of its store while no node runs
     #[command(after_help = notes!("status"))]
-    Status(Status),
+    Status(status::Status),
     /// Ask a node what became of a transaction
     #[command(after_help = notes!("status-of"))]
-    StatusOf(StatusOf),
+    StatusOf(status_of::StatusOf),
     /// Follow payments to accounts, and run a command for each
     #[command(after_help = notes!("watch"))]
-    Watch(Watch),
+    Watch(watch::Watch),
     /// Show a private network, or export what other nodes need to join it
     #[command(subcommand, after_help = notes!("devnet"))]
-    Devnet(DevnetCommand),
-    /// Work with keys, addresses and transactions
-    #[command(flatten)]
-    Wallet(WalletCommand),
+    Devnet(devnet::DevnetCommand),
+    /// Create a key pair, or inspect a key file
+    #[command(subcommand, after_help = notes!("key"))]
+    Key(keys::KeyCommand),
+    /// Show or check addresses
+    #[command(after_help = notes!("address"))]
+    Address(keys::ShowAddress),
+    /// Send XEM, mosaics and a message
+    #[command(after_help = notes!("send"))]
+    Send(send::Send),
+    /// Notarise files, and verify notarised files
+    #[command(subcommand, after_help = notes!("apostille"))]
+    Apostille(apostille::ApostilleCommand),
+    /// Sign a transaction of any kind
+    #[command(after_help = send::with_transactions(notes!("sign")))]
+    Sign(send::Sign),
+    /// Announce a signed transaction to a node
+    #[command(after_help = send::with_transactions(notes!("announce")))]
+    Announce(send::Announce),
     /// Print this list, the help of a command, or a topic
-    Help(Help),
+    Help(help::Help),
 }
 
-impl Command {
-    /// Returns the configuration file, if one is named, and the settings that flags change; later ones win. Values of
-    /// `--set` are moved out, so that a private key among them does not stay in memory while the program runs.
-    pub fn take_settings(&mut self) -> Result<(Option<PathBuf>, Vec<Override>), CommandError> {
-        Ok(match self {
-            Command::Run(run) => (run.config.clone(), run.take_overrides()?),
-            Command::Import(import) => (Some(import.config.clone()), import.take_overrides()?),
-            Command::Export(export) => (export.store.config.clone(), export.take_overrides()?),
-            Command::Dump(store)
-            | Command::Digest(store)
-            | Command::Reindex(store)
-            | Command::Check(Check { store, .. })
-            | Command::Backup(Backup { store, .. })
-            | Command::Rollback(Rollback { store, .. }) => (store.config.clone(), store.take_overrides()?),
-            Command::Peers(peers) => (peers.config.clone(), peers.take_overrides()?),
-            Command::Status(status) => (status.config.clone(), status.take_overrides()?),
-            Command::Service(service) => (service.config.clone(), service.overrides()),
-            Command::Devnet(command) => (None, command.overrides()),
-            _ => (None, Vec::new()),
-        })
+/// Flags that change a setting, in whichever command they are. Later ones win over earlier ones, and all over `--set`.
+const SETTING_FLAGS: [(&str, &str); 13] = [
+    ("--log", "nisd.logLevel"),
+    ("--log-format", "nisd.logFormat"),
+    ("--network", "nem.network"),
+    ("--nemesis", "nem.network.nemesisFilePath"),
+    ("--data", "nisd.data"),
+    ("--clock", "nisd.clock"),
+    ("--http-port", "nem.httpPort"),
+    ("--websocket-port", "nem.websocketPort"),
+    ("--bind", "nisd.bindAddress"),
+    ("--trust-below", "nisd.trustBelow"),
+    ("--block-time", "nis.blockGenerationTargetTime"),
+    ("--rewrite-limit", "nis.blockChainRewriteLimit"),
+    ("--peer", "nisd.peers"),
+];
+
+/// The parsed command line.
+#[derive(Debug)]
+pub struct CommandLine {
+    /// The command with its arguments.
+    pub command: Command,
+    /// The configuration file, if one is named.
+    pub config: Option<PathBuf>,
+    /// The settings that flags change. They may hold private keys, which `command` does not.
+    pub overrides: Vec<Override>,
+}
+
+impl CommandLine {
+    /// Parses a command line that starts with the name of the program. `version` is the long form of `--version`.
+    pub fn parse<I>(arguments: I, version: &'static str) -> Result<CommandLine, clap::Error>
+    where
+        I: IntoIterator<Item: Into<OsString> + Clone>,
+    {
+        let matches = Cli::command().long_version(version).try_get_matches_from(arguments)?;
+        let command = Cli::from_arg_matches(&matches)?.command;
+        let matches = innermost(&matches);
+        let config = matches.try_get_one::<PathBuf>("config").ok().flatten().cloned();
+        Ok(CommandLine { command, config, overrides: overrides(matches)? })
     }
+
+    /// Returns whether a flag changes this setting.
+    pub fn sets(&self, key: &str) -> bool {
+        self.overrides.iter().any(|one| one.key == key)
+    }
+}
+
+/// Returns the arguments of the command itself.
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
+}
+
+/// Returns the settings that flags change. An error does not show the text of a `--set`: it may be a private key.
+fn overrides(matches: &ArgMatches) -> Result<Vec<Override>, clap::Error> {
+    let given = |id: &str| {
+        let values = matches.try_get_raw(id).ok().flatten().into_iter().flatten();
+        values.map(|value| Zeroizing::new(value.to_string_lossy().into_owned())).collect::<Vec<_>>()
+    };
+    let mut overrides = Vec::new();
+    for text in given("set") {
+        let Some((key, value)) = text.split_once('=') else {
+            let text = "--set needs KEY=VALUE; one of its values has no = (not shown)";
+            return Err(Cli::command().error(ErrorKind::ValueValidation, text));
+        };
+        overrides.push(Override { key: key.trim().to_owned(), value: value.to_owned().into(), flag: "--set" });
+    }
+    for (flag, key) in SETTING_FLAGS {
+        let values = given(&flag.trim_start_matches('-').replace('-', "_"));
+        let values: Vec<&str> = values.iter().map(|value| value.as_str()).collect();
+        if !values.is_empty() {
+            overrides.push(Override { key: key.to_owned(), value: values.join("|").into(), flag });
+        }
+    }
+    Ok(overrides)
+}
+
+/// Flags of every command with settings, which [`CommandLine`] reads.
+#[derive(Args, Debug)]
+pub struct Common {
+    /// Change a setting; may be given several times. `nisd settings` lists all
+    // The text is not kept here, since it may hold a private key. The copies of the command line that the system and the
+    // standard library keep cannot be wiped, so a private key given here causes a warning.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = |_: &str| Ok::<(), Infallible>(()))]
+    pub set: Vec<()>,
+    /// Log level: off, error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<String>,
+    /// Log format: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
 }
 
 /// `nisd run`.
@@ -122,80 +200,50 @@ pub struct Run {
     pub config: Option<PathBuf>,
     /// Network to join: mainnet, testnet or mijinnet; needs no files [default: that of the configuration]
     #[arg(long, value_name = "NAME")]
-    network: Option<String>,
+    pub network: Option<String>,
     /// File with the nemesis block of a private network, as `nisd devnet export-config` writes it
     #[arg(long, value_name = "FILE")]
-    nemesis: Option<String>,
+    pub nemesis: Option<String>,
     /// Folder of the chain store
     #[arg(long, value_name = "DIR")]
-    data: Option<String>,
+    pub data: Option<String>,
     /// Recorded blocks (.bin or .bin.gz) to import while running; may be given several times
     #[arg(long, value_name = "FILE")]
     pub import: Vec<PathBuf>,
     /// Network time, for tests: N stands still at this second, N+ runs from there
     #[arg(long, value_name = "SECONDS[+]", allow_negative_numbers = true)]
-    clock: Option<String>,
+    pub clock: Option<String>,
     /// Port of the HTTP interface, 0 for any [default: 7890]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
-    http_port: Option<String>,
+    pub http_port: Option<String>,
     /// A flag that does not exist; its error names the flags of the two interfaces.
     #[arg(long, hide = true, value_parser = reject_port_flag())]
-    port: Option<String>,
+    pub port: Option<String>,
     /// Port of the websocket interface, 0 for any [default: 7778]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
-    websocket_port: Option<String>,
+    pub websocket_port: Option<String>,
     /// Address to listen on, * for all, localhost for this machine [default: *; localhost with demo keys]
     #[arg(long, value_name = "ADDRESS")]
-    bind: Option<String>,
+    pub bind: Option<String>,
     /// Seconds between two blocks of a new private network, at least 10 [default: 10]
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["config", "network"], allow_negative_numbers = true)]
-    block_time: Option<String>,
+    pub block_time: Option<String>,
     /// Blocks of a new private network that may be rolled back, at least 10 [default: 360, as on other networks]
     #[arg(long, value_name = "BLOCKS", conflicts_with_all = ["config", "network"], allow_negative_numbers = true)]
-    rewrite_limit: Option<String>,
+    pub rewrite_limit: Option<String>,
     /// Generate new keys for a new private network, instead of the publicly known demo keys
     #[arg(long, conflicts_with_all = ["config", "network"])]
     pub fresh_keys: bool,
     /// Peer to start with; may be given several times. Peers of peers-config_NETWORK.json, beside the configuration
     /// file, are always known; without that file, these replace the built-in peers of mainnet and testnet
     #[arg(long, value_name = "HOST[:PORT]")]
-    peer: Vec<String>,
+    pub peer: Vec<String>,
     /// Trusted checkpoint: follow the block hashes of peers up to this block first, and check neither signatures nor
     /// proofs below it
     #[arg(long, value_name = "HEIGHT:HASH")]
-    trust_below: Option<String>,
+    pub trust_below: Option<String>,
     #[command(flatten)]
-    common: Common,
-}
-
-impl Run {
-    fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
-        let mut overrides = self.common.take_overrides()?;
-        let flags = [
-            ("--network", "nem.network", &self.network),
-            ("--nemesis", "nem.network.nemesisFilePath", &self.nemesis),
-            ("--data", "nisd.data", &self.data),
-            ("--clock", "nisd.clock", &self.clock),
-            ("--http-port", "nem.httpPort", &self.http_port),
-            ("--websocket-port", "nem.websocketPort", &self.websocket_port),
-            ("--bind", "nisd.bindAddress", &self.bind),
-            ("--trust-below", "nisd.trustBelow", &self.trust_below),
-            ("--block-time", "nis.blockGenerationTargetTime", &self.block_time),
-            ("--rewrite-limit", "nis.blockChainRewriteLimit", &self.rewrite_limit),
-        ];
-        for (flag, key, value) in flags {
-            overrides.extend(value.as_deref().map(|value| flag_override(flag, key, value)));
-        }
-        let peers = self.peer.join("|");
-        overrides.extend((!peers.is_empty()).then(|| flag_override("--peer", "nisd.peers", &peers)));
-        Ok(overrides)
-    }
-
-    /// Returns whether nisd creates or continues its own private network, because no other network is configured. Must
-    /// be called before the overrides are taken.
-    pub fn is_devnet(&self) -> bool {
-        self.config.is_none() && self.network.is_none() && !self.common.sets("nem.network")
-    }
+    pub common: Common,
 }
 
 /// Rejects `--port` and suggests the two flags that exist.
@@ -205,25 +253,22 @@ fn reject_port_flag() -> UnknownArgumentValueParser {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-    use clap::error::ErrorKind;
     use std::path::Path;
 
     use super::*;
     use crate::config::table;
     use crate::model::Height;
 
-    fn parse(line: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(line.split_whitespace())
+    fn parse(line: &str) -> Result<CommandLine, clap::Error> {
+        CommandLine::parse(line.split_whitespace(), "")
     }
 
     fn pairs(line: &str) -> Vec<(String, String, &'static str)> {
-        let (_, overrides) = parse(line).unwrap().command.take_settings().unwrap();
-        overrides.into_iter().map(|o| (o.key, o.value.to_string(), o.flag)).collect()
+        parse(line).unwrap().overrides.into_iter().map(|o| (o.key, o.value.to_string(), o.flag)).collect()
     }
 
     fn config(line: &str) -> Option<PathBuf> {
-        parse(line).unwrap().command.take_settings().unwrap().0
+        parse(line).unwrap().config
     }
 
     #[test]
@@ -268,14 +313,10 @@ mod tests {
     }
 
     #[test]
-    fn devnet_creates_a_private_network_unless_another_is_configured() {
-        let is_devnet = |line: &str| match parse(line).unwrap().command {
-            Command::Run(run) => run.is_devnet(),
-            other => panic!("{other:?}"),
-        };
-        assert!(is_devnet("nisd run") && is_devnet("nisd run --data d --set nem.httpPort=1 --fresh-keys"));
-        assert!(!is_devnet("nisd run --config c") && !is_devnet("nisd run --set nem.network=mainnet"));
-        assert!(!is_devnet("nisd run --network mainnet"));
+    fn flags_of_a_private_network_exclude_another_one() {
+        for line in ["nisd run --set nem.network=mainnet", "nisd run --network mainnet"] {
+            assert!(parse(line).unwrap().sets("nem.network"), "{line}");
+        }
         for line in [
             "nisd run --config c --fresh-keys",
             "nisd run --config c --block-time 10",
@@ -347,19 +388,13 @@ mod tests {
     }
 
     #[test]
-    fn an_export_that_ends_before_it_begins_is_rejected() {
-        let mut cli = parse("nisd export --data d --from 5 --to 4").unwrap();
-        assert!(cli.command.take_settings().unwrap_err().to_string().contains("--to 4"));
-    }
-
-    #[test]
     fn a_private_key_on_the_command_line_is_never_shown() {
-        let mut cli = parse("nisd run --set nis.bootKey:c0ffee").unwrap();
-        let error = cli.command.take_settings().unwrap_err().to_string();
-        assert!(error.contains("--set") && !error.contains("c0ffee"), "{error}");
-        let mut cli = parse("nisd run --set nis.bootKey=c0ffee").unwrap();
-        assert!(!format!("{cli:?} {:?}", cli.command.take_settings()).contains("c0ffee"));
-        assert_eq!(cli.command.take_settings().unwrap().1, [], "it was moved out");
+        let error = parse("nisd run --set nis.bootKey:c0ffee").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let text = error.to_string();
+        assert!(text.contains("--set") && !text.contains("c0ffee"), "{text}");
+        let line = parse("nisd run --set nis.bootKey=c0ffee").unwrap();
+        assert!(!format!("{line:?}").contains("c0ffee"));
     }
 
     #[test]

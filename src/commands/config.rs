@@ -1,16 +1,14 @@
 //! `nisd settings`, and `nisd config check`, which shows what this node does with the files of NIS1.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use log::Level;
 
-use super::CommandError;
+use super::{CommandError, notes, print};
 use crate::config::check::{self, FileKind, FileReport};
 use crate::config::properties::MAX_FILE_BYTES;
 use crate::config::{read_file, table};
-use crate::wallet::notes;
 
 /// Width of the table of settings, in characters.
 const TABLE_WIDTH: usize = 100;
@@ -38,27 +36,26 @@ pub struct PrintSettings {
 }
 
 /// Runs `nisd settings`.
-pub fn print_settings(command: &PrintSettings) {
-    let text = if command.file { table::file() } else { table::print(TABLE_WIDTH) };
-    // A reader that closes early, such as `head`, is not an error.
-    let _ = io::stdout().write_all(text.as_bytes());
+pub fn print_settings(command: &PrintSettings) -> Result<(), CommandError> {
+    print(&if command.file { table::file() } else { table::print(TABLE_WIDTH) })
 }
 
 /// Runs `nisd config check`. Fails if the node would not start with these files.
-pub fn check_config(files: &[PathBuf], home: Option<&Path>) -> Result<(), CommandError> {
+pub fn check(command: &ConfigCommand, home: Option<&Path>) -> Result<(), CommandError> {
+    let ConfigCommand::Check { files } = command;
     let files = files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let checked = check::check(&files, home);
     let text: String = checked.iter().map(lines).collect::<Vec<_>>().join("\n");
     let count = |level| checked.iter().flat_map(|file| &file.findings).filter(|one| one.level == level).count();
     let [taken, without, wrong] = [Level::Info, Level::Warn, Level::Error].map(count);
     let summary = format!("\n{taken} used, {without} without effect, {wrong} wrong\n");
-    io::stdout().write_all((text + &summary).as_bytes()).map_err(CommandError::Output)?;
+    print(&(text + &summary))?;
     if wrong > 0 {
         let text = "the node does not start with the lines marked WRONG; `nisd settings` describes every setting";
         return Err(CommandError::Usage(text.to_owned()));
     }
     match checked.iter().find(|file| file.kind == FileKind::Settings) {
-        Some(settings) => super::print(format_args!("nisd run --config {}", settings.path.display())),
+        Some(settings) => print(&format!("nisd run --config {}\n", settings.path.display())),
         None => Ok(()),
     }
 }

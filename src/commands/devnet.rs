@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::json;
 
-use super::{CommandError, flag_override};
-use crate::config::{Bind, Endpoint, Override, Settings, network_properties};
+use super::{CommandError, print};
+use crate::config::{Bind, Endpoint, Settings, network_properties};
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::devnet::{Account, Devnet, DevnetError, Role};
 use crate::model::Address;
@@ -44,20 +43,10 @@ pub enum DevnetCommand {
     },
 }
 
-impl DevnetCommand {
-    /// Returns the settings that flags change.
-    pub(super) fn overrides(&self) -> Vec<Override> {
-        let (DevnetCommand::Show { data, http_port } | DevnetCommand::ExportConfig { data, http_port, .. }) = self;
-        let flags = [("--data", "nisd.data", data), ("--http-port", "nem.httpPort", http_port)];
-        let given = flags.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value.as_deref()?)));
-        given.map(|(flag, key, value)| flag_override(flag, key, value)).collect()
-    }
-}
-
 /// `nisd devnet`.
-pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: Option<&Devnet>) -> Result<(), CommandError> {
+pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> Result<(), CommandError> {
     match command {
-        DevnetCommand::Show { .. } => devnet.map_or(Ok(()), |devnet| print_introduction(devnet, settings)),
+        DevnetCommand::Show { .. } => print_introduction(devnet, settings),
         DevnetCommand::ExportConfig { output, host, .. } => {
             let join = JoinFiles::new(settings, host.as_deref())?;
             let paths = join.write(output)?;
@@ -73,8 +62,7 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: Option<&Devn
             if settings.http.bind.is_loopback() {
                 log::info!("its settings allow only this machine: run it with --bind '*', or set nisd.bindAddress");
             }
-            let lines: String = paths.iter().map(|path| format!("{}\n", path.display())).collect();
-            io::stdout().write_all(lines.as_bytes()).map_err(CommandError::Output)
+            print(&paths.iter().map(|path| format!("{}\n", path.display())).collect::<String>())
         }
     }
 }
@@ -82,8 +70,7 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: Option<&Devn
 /// Prints how to use a private network.
 pub fn print_introduction(devnet: &Devnet, settings: &Settings) -> Result<(), CommandError> {
     let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
-    let text = introduction(devnet, settings, &program);
-    io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)
+    print(&introduction(devnet, settings, &program))
 }
 
 /// Returns the accounts, and commands to copy. `program` is how nisd was called.

@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser};
 use clap_complete::Shell;
 
-use super::{Cli, CommandError, folder};
+use super::{Cli, CommandError, folder, print};
 use crate::node::metrics_documentation;
 
 /// Name of the program, whatever its file is called.
@@ -75,9 +74,7 @@ pub struct Help {
 
 /// Runs `nisd help`.
 pub fn print_help(help: &Help) -> Result<(), CommandError> {
-    // A reader that closes early, such as `head`, is not an error.
-    let _ = io::stdout().write_all(help.text()?.as_bytes());
-    Ok(())
+    print(&help.text()?)
 }
 
 impl Help {
@@ -125,8 +122,8 @@ pub struct Completions {
 }
 
 /// Runs `nisd man`: creates a folder and writes a man page for each command and each topic of `nisd help`.
-pub fn write_man_pages(folder: &Path) -> Result<(), CommandError> {
-    let failed = |error| CommandError::File(folder.to_owned(), error);
+pub fn write_man_pages(Man { folder }: &Man) -> Result<(), CommandError> {
+    let failed = |error| CommandError::File(folder.clone(), error);
     fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
     for topic in TOPICS.iter().filter(|topic| topic.is_page) {
@@ -136,10 +133,10 @@ pub fn write_man_pages(folder: &Path) -> Result<(), CommandError> {
 }
 
 /// Runs `nisd completions`: writes the completions for a shell to standard output.
-pub fn print_completions(shell: Shell) -> Result<(), CommandError> {
+pub fn print_completions(command: &Completions) -> Result<(), CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), PROGRAM, &mut script);
-    io::stdout().write_all(&script).map_err(CommandError::Output)
+    clap_complete::generate(command.shell, &mut Cli::command(), PROGRAM, &mut script);
+    print(&String::from_utf8_lossy(&script))
 }
 
 /// Returns a topic of `nisd help` as a man page with preformatted text.

@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 use super::reindex::open_or_rebuild;
 use super::store::{StoreArguments, open_block_files, open_to_read, verify_rows};
-use super::{CommandError, Common, Stop, flag_override, height, print};
+use super::{CommandError, Common, Stop, height, print};
 use crate::chain::{
     BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, StoreDifference,
     StoreVerifier, authentic_nemesis_block,
 };
 use crate::clock::{NetworkClock, System};
-use crate::config::{NemesisError, Override, Settings};
+use crate::config::{NemesisError, Settings};
 use crate::logging;
 use crate::model::{Checkpoint, Height};
 use crate::progress::{Progress, ProgressMeter, Style};
@@ -34,7 +34,7 @@ pub struct Import {
     pub config: PathBuf,
     /// Folder of the chain store
     #[arg(long, value_name = "DIR")]
-    data: String,
+    pub data: PathBuf,
     /// Stop after this height
     #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
     pub stop_at: Option<Height>,
@@ -45,15 +45,7 @@ pub struct Import {
     #[arg(required = true, value_name = "BLOCKS")]
     pub blocks: Vec<PathBuf>,
     #[command(flatten)]
-    common: Common,
-}
-
-impl Import {
-    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
-        let mut overrides = self.common.take_overrides()?;
-        overrides.push(flag_override("--data", "nisd.data", &self.data));
-        Ok(overrides)
-    }
+    pub common: Common,
 }
 
 /// `nisd check`.
@@ -165,7 +157,7 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
         return Err(BrokenChain::Missing(reached.next()).into());
     }
     fail_on_difference(comparison.verify_state()?)?;
-    print(format_args!("{} {}", tip.height, state::digest(&snapshot)?))
+    print(&format!("{} {}\n", tip.height, state::digest(&snapshot)?))
 }
 
 /// Returns the height of the trusted checkpoint, which must be in the store.

@@ -1,54 +1,60 @@
 //! The command line, and the commands: each with its arguments and its code in one file. Examples and notes below the
 //! help of a command are in `src/help/commands/`.
 //!
-//! Flags that change a setting become [`Override`]s, so they are checked like values of the file.
+//! A new command is its file, its variant of [`Command`], and its arm in `main.rs`.
+//!
+//! Results go to standard output; descriptions of what a command will do, and warnings, go to standard error. No command
+//! takes a private key as an argument, where other users can read it.
 
-mod backup;
+pub mod apostille;
+pub mod backup;
 mod cli;
-mod config;
-mod devnet;
-mod help;
-mod import;
-mod peers;
-mod reindex;
-mod service;
-mod status;
-mod status_of;
-mod store;
-mod watch;
+pub mod config;
+pub mod devnet;
+pub mod help;
+pub mod import;
+pub mod keys;
+pub mod peers;
+pub mod reindex;
+pub mod send;
+pub mod service;
+pub mod status;
+pub mod status_of;
+pub mod store;
+pub mod watch;
 
-use std::convert::Infallible;
-use std::fmt;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use zeroize::Zeroizing;
 
 use crate::chain::{BlockError, BrokenChain, CheckpointError, ImportError, RollbackError, StoreDifference};
-use crate::config::{NemesisError, Override, PeersError};
+use crate::clock::System;
+use crate::config::{ConfigError, NemesisError, PeersError};
 use crate::devnet::DevnetError;
 use crate::model::{Checkpoint, Hash256, Height};
 use crate::store::StoreError;
-use crate::wallet::NodeError;
+use crate::wallet::key_file::KeyFileError;
+use crate::wallet::transfer::TransferError;
+use crate::wallet::values::AddressError;
+use crate::wallet::{AnnounceResult, NodeClient, NodeError, SignedTransactionError, TransactionStatus, explain_result};
 
-pub use self::backup::backup;
-pub use self::cli::{Cli, Command, Run};
-pub use self::config::{ConfigCommand, check_config, print_settings};
-pub use self::devnet::{devnet, print_introduction};
-pub use self::help::{print_completions, print_help, write_man_pages};
-pub use self::import::{check, import, open_with_nemesis, show, style};
-pub use self::peers::peers;
-pub use self::reindex::{open_or_rebuild, reindex, rollback};
-pub use self::service::{DATA, Service, print_unit, unit};
-pub use self::status::status;
-pub use self::status_of::status_of;
-pub use self::store::{check_block_files, digest, dump, export, open_block_files, open_store};
-pub use self::watch::{WatchError, watch};
+pub use self::cli::{Cli, Command, CommandLine, Common, Run};
+
+use self::apostille::ApostilleError;
+use self::watch::WatchError;
+
+/// Returns the examples and notes below the help of a command.
+macro_rules! notes {
+    ($command:literal) => {
+        include_str!(concat!("../help/commands/", $command, ".txt")).trim_ascii_end()
+    };
+}
+pub(crate) use notes;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +106,18 @@ pub enum CommandError {
     /// The command line or the settings ask for something impossible; the text says what to do.
     #[error("{0}")]
     Usage(String),
+    /// The settings are wrong.
+    #[error(transparent)]
+    Settings(#[from] ConfigError),
+    /// An address on the command line is wrong.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The transfer is invalid.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    /// The command has said everything; the program ends with this exit code.
+    #[error("exit code {0}")]
+    Exit(u8),
     /// A command on the private network failed.
     #[error(transparent)]
     Devnet(#[from] DevnetError),
@@ -109,6 +127,12 @@ pub enum CommandError {
     /// Standard output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(io::Error),
+    /// A port cannot be opened.
+    #[error("cannot listen on {}: {}; {}", .0, .1, listening_advice(.1))]
+    Listen(SocketAddr, io::Error),
+    /// The system denies a basic resource.
+    #[error(transparent)]
+    System(io::Error),
     /// A pipe was named where a file must be read twice.
     #[error("--trust-below reads the blocks twice, which a pipe does not allow; name a file")]
     InputNotSeekable,
@@ -118,6 +142,30 @@ pub enum CommandError {
     /// An import was stopped by a signal after this height.
     #[error("stopped after height {0}; the same command continues from there")]
     Stopped(Height),
+    /// This key file cannot be read or written.
+    #[error("key file {path}: {1}", path = .0.display())]
+    KeyFile(PathBuf, KeyFileError),
+    /// A file holds no transaction that can be announced.
+    #[error(transparent)]
+    SignedTransaction(#[from] SignedTransactionError),
+    /// The message cannot be encrypted for the recipient.
+    #[error("the message cannot be encrypted: {0}; omit it, or send it unencrypted with --message")]
+    Encryption(&'static str),
+    /// A file does not match a transaction.
+    #[error(transparent)]
+    Apostille(#[from] ApostilleError),
+    /// The node rejected the transaction.
+    #[error("the node rejected the transaction ({}): {}", .0.name, explain_result(.0.code))]
+    Rejected(AnnounceResult),
+    /// The transaction was accepted and will not be confirmed, as far as the node knows.
+    #[error("the transaction is not in the chain: {0}")]
+    Failed(TransactionStatus),
+    /// The transaction was not confirmed before its deadline.
+    #[error(
+        "the transaction is not in the chain although its deadline has passed; it can no longer be confirmed, \
+                 unless the node itself is behind"
+    )]
+    NotConfirmed,
     /// The chain does not have this height.
     #[error("there is no block at height {requested}; the chain is at height {tip}")]
     NoSuchHeight { requested: Height, tip: Height },
@@ -126,6 +174,18 @@ pub enum CommandError {
 impl From<StoreDifference> for CommandError {
     fn from(difference: StoreDifference) -> Self {
         CommandError::Difference(difference)
+    }
+}
+
+/// Returns advice for a port that cannot be opened.
+fn listening_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 are for root, or for a program with the capability CAP_NET_BIND_SERVICE. Choose others with \
+             --http-port and --websocket-port, and let a proxy listen on that port"
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address; choose one that it has with --bind",
+        _ => "is another node running? Choose other ports with --http-port and --websocket-port",
     }
 }
 
@@ -142,74 +202,66 @@ fn cannot_open(folder: &Path, error: &StoreError) -> String {
     }
 }
 
+/// Exit code: success.
+const EXIT_OK: u8 = 0;
+/// Exit code: a failure of a store, a block, a port or the like.
+const EXIT_FAILURE: u8 = 1;
+/// Exit code: wrong command line or settings. clap uses the same code.
+const EXIT_USAGE: u8 = 2;
+
+impl CommandError {
+    /// Returns the exit code of the program.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            CommandError::Exit(code) => *code,
+            CommandError::Usage(_)
+            | CommandError::Settings(_)
+            | CommandError::Address(_)
+            | CommandError::Transfer(_) => EXIT_USAGE,
+            _ => EXIT_FAILURE,
+        }
+    }
+
+    /// Returns the error of a failed write to standard output. A reader that closes early, such as `head`, is no failure.
+    fn output(error: io::Error) -> CommandError {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => CommandError::Exit(EXIT_OK),
+            _ => CommandError::Output(error),
+        }
+    }
+}
+
 /// Flag that is set when the command must stop.
 pub type Stop = Arc<AtomicBool>;
 
-/// Writes one line of output.
-fn print(line: fmt::Arguments<'_>) -> Result<(), CommandError> {
-    writeln!(io::stdout(), "{line}").map_err(CommandError::Output)
+/// Writes to standard output.
+fn print(text: &str) -> Result<(), CommandError> {
+    io::stdout().write_all(text.as_bytes()).map_err(CommandError::output)
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct Common {
-    /// Change a setting; may be given several times. `nisd settings` lists all
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<Assignment>,
-    /// Log level: off, error, warn, info, debug or trace [default: info]
-    #[arg(long, value_name = "LEVEL")]
-    log: Option<String>,
-    /// Log format: text or json [default: text]
-    #[arg(long, value_name = "FORMAT")]
-    log_format: Option<String>,
+/// Writes to standard error; ignores errors, since nobody could read about them.
+fn print_stderr(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// The text after `--set`. It may hold a private key, so it is never shown, and it is wiped when dropped.
-///
-/// The copies of the command line that the system, the standard library and clap keep cannot be wiped. Therefore a
-/// private key given here causes a warning.
-#[derive(Clone)]
-struct Assignment(Zeroizing<String>);
-
-impl FromStr for Assignment {
-    type Err = Infallible;
-
-    /// Accepts any text: clap would show the text in an error.
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Assignment(Zeroizing::new(text.to_owned())))
-    }
+/// Writes a note for the user to standard error.
+fn print_note(text: &str) {
+    print_stderr(&format!("note: {text}\n"));
 }
 
-impl fmt::Debug for Assignment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Assignment(not shown)")
-    }
+/// URL of the node that is used by default.
+const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
+
+/// Returns the node at a URL of the command line.
+fn node(url: &str) -> Result<NodeClient, CommandError> {
+    NodeClient::at(url).map_err(|reason| CommandError::Usage(format!("--node {url:?}: {reason}")))
 }
 
-impl Common {
-    /// Returns whether `--set` sets this key.
-    fn sets(&self, key: &str) -> bool {
-        self.set.iter().any(|Assignment(text)| text.split('=').next().is_some_and(|name| name.trim() == key))
-    }
-
-    fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
-        let mut overrides = Vec::new();
-        for Assignment(text) in std::mem::take(&mut self.set) {
-            let Some((key, value)) = text.split_once('=') else {
-                return Err(CommandError::Usage(
-                    "--set needs KEY=VALUE; one of its values has no = (not shown)".to_owned(),
-                ));
-            };
-            overrides.push(flag_override("--set", key.trim(), value));
-        }
-        overrides.extend(self.log.as_deref().map(|level| flag_override("--log", "nisd.logLevel", level)));
-        let format = self.log_format.as_deref();
-        overrides.extend(format.map(|format| flag_override("--log-format", "nisd.logFormat", format)));
-        Ok(overrides)
-    }
-}
-
-fn flag_override(flag: &'static str, key: &str, value: &str) -> Override {
-    Override { key: key.to_owned(), value: Zeroizing::new(value.to_owned()), flag }
+/// Returns random bytes.
+fn random_bytes<const N: usize>(system: System) -> Result<Zeroizing<[u8; N]>, CommandError> {
+    let mut bytes = Zeroizing::new([0; N]);
+    (system.random)(bytes.as_mut_slice()).map_err(DevnetError::Randomness)?;
+    Ok(bytes)
 }
 
 /// Parses the path of a folder and removes `.` components: the system cannot create a folder named `store/.`.

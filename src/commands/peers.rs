@@ -1,14 +1,14 @@
 //! `nisd peers`: what a running node knows of its peers, as a table.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::Deserialize;
+use serde_json::Value;
 
-use super::{CommandError, Common, flag_override};
-use crate::config::{Bind, Override, Settings};
+use super::{CommandError, Common, print};
+use crate::config::{Bind, Settings};
 use crate::logging;
 use crate::wallet::NodeClient;
 
@@ -34,115 +34,27 @@ pub struct Peers {
     pub node: Option<String>,
     /// Data folder of the node, with its local-cookie [default: the one of the settings, or one beside it]
     #[arg(long, value_name = "DIR")]
-    data: Option<String>,
+    pub data: Option<String>,
     /// Print the node's whole answer as JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    common: Common,
-}
-
-impl Peers {
-    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
-        let mut overrides = self.common.take_overrides()?;
-        overrides.extend(self.data.as_deref().map(|data| flag_override("--data", "nisd.data", data)));
-        Ok(overrides)
-    }
-}
-
-/// The node's answer. Field names are those of the HTTP interface.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Report {
-    status: i32,
-    failures_to_join: u32,
-    clock_difference: i64,
-    peers: Vec<Peer>,
-    unpinned: Vec<Unpinned>,
-    dropped: Vec<Dropped>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Peer {
-    address: String,
-    node: Info,
-    state: String,
-    is_pre_trusted: u8,
-    height: Known,
-    score: Known,
-    last_contact: Known,
-    trust: Known,
-    successes: u64,
-    failures: u64,
-    last_trouble: Known,
-    asked_again: Known,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Unpinned {
-    endpoint: Endpoint,
-    last_trouble: Known,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Dropped {
-    address: String,
-    node: Info,
-    why: String,
-    seconds_ago: u64,
-    last_trouble: Known,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Info {
-    identity: Identity,
-    endpoint: Endpoint,
-    meta_data: MetaData,
-}
-
-#[derive(Deserialize)]
-struct Identity {
-    name: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Endpoint {
-    host: String,
-    port: i32,
-}
-
-#[derive(Deserialize)]
-struct MetaData {
-    version: String,
-}
-
-/// What the node may not know: an object without the members that are unknown.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Known {
-    height: Option<u64>,
-    score: Option<String>,
-    share: Option<f64>,
-    reason: Option<String>,
-    seconds_ago: Option<u64>,
-    in_seconds: Option<u64>,
+    pub common: Common,
 }
 
 /// Runs `nisd peers`.
 pub fn peers(command: &Peers, settings: &Settings) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
     let body = node.peers(context)?;
-    let report: Report = serde_json::from_slice(&body).map_err(|error| node.invalid_peers(&error))?;
-    let text = match command.json {
-        true => String::from_utf8_lossy(&body).trim_end().to_owned() + "\n",
-        false => table(&rows(&report), io::stdout().is_terminal()),
-    };
-    io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)?;
-    hints(&report).iter().for_each(|notice| logging::eprint_line(notice));
+    let report = serde_json::from_slice(&body).map_err(|error| node.invalid_peers(&error))?;
+    print(&if command.json {
+        String::from_utf8_lossy(&body).trim_end().to_owned() + "\n"
+    } else {
+        table(&rows(&report), io::stdout().is_terminal())
+    })?;
+    for hint in hints(&report) {
+        logging::eprint_line(&hint);
+    }
     Ok(())
 }
 
@@ -152,8 +64,7 @@ pub(super) fn node_of<'s>(named: Option<&str>, settings: &'s Settings) -> Result
         Some(url) => (url.to_owned(), ""),
         None => (url_of(settings)?, settings.http.context.as_str()),
     };
-    let node = NodeClient::at(&url).map_err(|reason| CommandError::Usage(format!("--node {url}: {reason}")))?;
-    Ok((node.with_cookie_of(&settings.data), context))
+    Ok((super::node(&url)?.with_cookie_of(&settings.data), context))
 }
 
 /// Returns the URL of the node with these settings.
@@ -176,30 +87,32 @@ fn url_of(settings: &Settings) -> Result<String, CommandError> {
 }
 
 /// Returns hints for the operator.
-fn hints(report: &Report) -> Vec<String> {
+fn hints(report: &Value) -> Vec<String> {
     let mut notices = Vec::new();
-    match report.status {
-        3 => notices.push(
+    let is_empty = |list: &str| report[list].as_array().is_none_or(Vec::is_empty);
+    let status = report["status"].as_i64();
+    match status {
+        Some(3) => notices.push(
             "the node has not joined its network: set nis.shouldAutoBoot = true or nis.bootKey and restart it, or send \
              it POST /node/boot"
                 .to_owned(),
         ),
-        4 => notices.push(format!(
+        Some(4) => notices.push(format!(
             "the node has not joined its network yet: no peer has reported the node's address in {} attempts. \
              nis.ipDetectionMode = AutoOptional joins without it",
-            report.failures_to_join
+            report["failuresToJoin"]
         )),
         _ => {}
     }
-    if report.status != 3 && report.peers.is_empty() && report.unpinned.is_empty() {
+    if status != Some(3) && is_empty("peers") && is_empty("unpinned") {
         notices.push(
             "the node knows no peers: name some with --peer HOST[:PORT] when it starts, or in \
              peers-config_NETWORK.json beside its settings"
                 .to_owned(),
         );
     }
-    if report.clock_difference != 0 {
-        let seconds = report.clock_difference as f64 / 1000.0;
+    if let Some(millis) = report["clockDifference"].as_i64().filter(|millis| *millis != 0) {
+        let seconds = millis as f64 / 1000.0;
         notices.push(format!(
             "the peers' clocks are ahead of this machine's by {seconds:.1} s; check this machine's clock"
         ));
@@ -209,82 +122,83 @@ fn hints(report: &Report) -> Vec<String> {
 
 type Row = [String; COLUMNS.len()];
 
-fn rows(report: &Report) -> Vec<Row> {
-    let known = report.peers.iter().map(|peer| {
-        let trust = peer.trust.share.map(|share| format!("{:.1} %", 100.0 * share));
-        let again = peer.asked_again.in_seconds.map(|seconds| format!("next attempt in {}", duration(seconds)));
-        let failure = again.as_ref().and_then(|_| failure_text(&peer.last_trouble));
-        Row::from([
-            peer.state.clone(),
-            if peer.is_pre_trusted == 1 { "yes" } else { "no" }.to_owned(),
-            peer.node.name(),
-            peer.address.clone(),
-            peer.node.endpoint.to_string(),
-            peer.node.meta_data.version.clone(),
-            or_nothing(peer.height.height),
-            or_nothing(peer.score.score.as_deref().and_then(decimal)),
-            or_nothing(peer.last_contact.seconds_ago.map(|seconds| format!("{} ago", duration(seconds)))),
-            or_nothing(trust),
-            format!("{}/{}", peer.successes, peer.failures),
+/// Returns a row for each peer of the node's answer, whose field names are those of the HTTP interface.
+fn rows(report: &Value) -> Vec<Row> {
+    let all = |list: &str| report[list].as_array().into_iter().flatten();
+    let known = all("peers").map(|peer| {
+        let again = peer["askedAgain"]["inSeconds"].as_u64();
+        let again = again.map(|seconds| format!("next attempt in {}", duration(seconds)));
+        let failure = again.as_ref().and_then(|_| last_failure(peer));
+        let is_listed = peer["isPreTrusted"] == 1;
+        let score = peer["score"]["score"].as_str().and_then(|hex| i128::from_str_radix(hex, 16).ok());
+        let seen = peer["lastContact"]["secondsAgo"].as_u64().map(|seconds| format!("{} ago", duration(seconds)));
+        let trust = peer["trust"]["share"].as_f64().map(|share| format!("{:.1} %", 100.0 * share));
+        let [name, address, endpoint, version] = node_cells(peer);
+        let counts = format!("{}/{}", peer["successes"], peer["failures"]);
+        let height = peer["height"]["height"].as_u64();
+        [
+            text(&peer["state"]),
+            Some(if is_listed { "yes" } else { "no" }.to_owned()),
+            name,
+            address,
+            endpoint,
+            version,
+            height.map(|height| height.to_string()),
+            score.map(|score| score.to_string()),
+            seen,
+            trust,
+            Some(counts),
             note([failure, again]),
-        ])
+        ]
     });
-    let unpinned = report.unpinned.iter().map(|Unpinned { endpoint, last_trouble }| {
-        let mut row = unknown_row("unknown", "yes");
-        (row[4], row[11]) = (endpoint.to_string(), note([failure_text(last_trouble), None]));
+    let short_row = |state: &str, listed: &str, [name, address, endpoint, version]: [Option<String>; 4], note| {
+        let first = [Some(state.to_owned()), Some(listed.to_owned()), name, address, endpoint, version];
+        let mut row = [const { None }; COLUMNS.len()];
+        for (cell, text) in row.iter_mut().zip(first) {
+            *cell = text;
+        }
+        row[COLUMNS.len() - 1] = note;
         row
-    });
-    let dropped = report.dropped.iter().map(|dropped| {
-        let mut row = unknown_row("dropped", "no");
-        (row[2], row[3]) = (dropped.node.name(), dropped.address.clone());
-        (row[4], row[5]) = (dropped.node.endpoint.to_string(), dropped.node.meta_data.version.clone());
-        let what = match dropped.why.as_str() {
-            "displaced" => "evicted for another peer",
-            "moved" => "it has moved to another endpoint",
+    };
+    let unpinned = all("unpinned")
+        .map(|peer| short_row("unknown", "yes", [None, None, endpoint(&peer["endpoint"]), None], last_failure(peer)));
+    let dropped = all("dropped").map(|peer| {
+        let why = match peer["why"].as_str() {
+            Some("displaced") => "evicted for another peer",
+            Some("moved") => "it has moved to another endpoint",
             _ => "no answer for a long time",
         };
-        let gone = format!("{what}, {} ago", duration(dropped.seconds_ago));
-        row[11] = note([Some(gone), failure_text(&dropped.last_trouble)]);
-        row
+        let gone = format!("{why}, {} ago", duration(peer["secondsAgo"].as_u64().unwrap_or_default()));
+        short_row("dropped", "no", node_cells(peer), note([Some(gone), last_failure(peer)]))
     });
-    known.chain(unpinned).chain(dropped).map(|row| row.map(|cell| printable(&cell))).collect()
+    let shown = |cell: Option<String>| {
+        cell.filter(|text| !text.trim().is_empty()).map_or_else(|| EMPTY_CELL.to_owned(), |text| printable(&text))
+    };
+    known.chain(unpinned).chain(dropped).map(|row| row.map(shown)).collect()
 }
 
-fn unknown_row(state: &str, listed: &str) -> Row {
-    let mut row = Row::from([(); COLUMNS.len()].map(|()| EMPTY_CELL.to_owned()));
-    (row[0], row[1]) = (state.to_owned(), listed.to_owned());
-    row
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
 }
 
-impl Info {
-    fn name(&self) -> String {
-        or_nothing(self.identity.name.as_deref().filter(|name| !name.trim().is_empty()))
-    }
+fn endpoint(value: &Value) -> Option<String> {
+    Some(format!("{}:{}", value["host"].as_str()?, value["port"]))
 }
 
-impl std::fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
-    }
+/// Returns name, address, endpoint and version of a peer.
+fn node_cells(peer: &Value) -> [Option<String>; 4] {
+    let node = &peer["node"];
+    let (name, version) = (&node["identity"]["name"], &node["metaData"]["version"]);
+    [text(name), text(&peer["address"]), endpoint(&node["endpoint"]), text(version)]
 }
 
-fn failure_text(failure: &Known) -> Option<String> {
-    let (reason, ago) = (failure.reason.as_ref()?, failure.seconds_ago?);
-    Some(format!("{reason} ({} ago)", duration(ago)))
+fn last_failure(peer: &Value) -> Option<String> {
+    let failure = &peer["lastTrouble"];
+    Some(format!("{} ({} ago)", failure["reason"].as_str()?, duration(failure["secondsAgo"].as_u64()?)))
 }
 
-fn note(parts: [Option<String>; 2]) -> String {
-    let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
-    if text.is_empty() { EMPTY_CELL.to_owned() } else { text }
-}
-
-fn or_nothing(value: Option<impl ToString>) -> String {
-    value.map_or_else(|| EMPTY_CELL.to_owned(), |value| value.to_string())
-}
-
-/// Converts a number from hex to decimal.
-fn decimal(hex: &str) -> Option<String> {
-    i128::from_str_radix(hex, 16).ok().map(|number| number.to_string())
+fn note(parts: [Option<String>; 2]) -> Option<String> {
+    Some(parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
 /// Formats a duration in its largest whole unit.
@@ -328,9 +242,11 @@ fn table(rows: &[Row], is_terminal: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn report() -> Report {
+    fn report() -> Value {
         let node = |name: &str| {
             format!(
                 r#"{{"identity":{{"name":"{name}","public-key":"00"}},"metaData":{{"version":"0.6.102"}},
@@ -386,16 +302,20 @@ mod tests {
 
     #[test]
     fn problems_are_reported_with_a_hint_for_the_operator() {
-        let told = |change: fn(&mut Report)| {
-            let mut report = Report { clock_difference: 0, ..report() };
+        let told = |change: fn(&mut Value)| {
+            let mut report = report();
+            report["clockDifference"] = 0.into();
             change(&mut report);
             hints(&report).join("\n")
         };
         assert_eq!(told(|_| {}), "");
-        assert!(told(|report| report.clock_difference = -9000).contains("by -9.0 s"));
-        assert!(told(|report| report.status = 3).contains("/node/boot"));
-        assert!(told(|report| (report.status, report.failures_to_join) = (4, 2)).contains("in 2 attempts"));
-        let nobody = |report: &mut Report| (report.peers, report.unpinned) = (Vec::new(), Vec::new());
+        assert!(told(|report| report["clockDifference"] = (-9000).into()).contains("by -9.0 s"));
+        assert!(told(|report| report["status"] = 3.into()).contains("/node/boot"));
+        assert!(
+            told(|report| (report["status"], report["failuresToJoin"]) = (4.into(), 2.into()))
+                .contains("in 2 attempts")
+        );
+        let nobody = |report: &mut Value| (report["peers"], report["unpinned"]) = (json!([]), json!([]));
         assert!(told(nobody).contains("peers-config_NETWORK.json"));
     }
 }

@@ -200,11 +200,10 @@ fn describe_dropped(range: Option<HistoryRange>, is_there: bool) -> Option<Strin
 mod tests {
     use std::ffi::{OsStr, OsString};
 
-    use clap::Parser;
     use tempfile::TempDir;
 
     use super::*;
-    use crate::commands::{self, Cli, Command};
+    use crate::commands::{Command, CommandLine};
     use crate::config;
     use crate::store::EARLIER_SCHEMAS;
 
@@ -218,17 +217,17 @@ mod tests {
     /// Parses a command line for the store in a folder, and loads its settings.
     fn read(folder: &Path, command: &str, arguments: &[OsString]) -> (Command, Settings) {
         let start = ["nisd", command, "--data"].map(OsString::from).into_iter().chain([folder.into()]);
-        let mut cli = Cli::try_parse_from(start.chain(arguments.iter().cloned())).unwrap();
-        let (file, flags) = cli.command.take_settings().unwrap();
-        let settings = config::load(file.as_deref(), flags, Some(OsStr::new("unused").as_ref())).unwrap();
-        (cli.command, settings)
+        let line = CommandLine::parse(start.chain(arguments.iter().cloned()), "").unwrap();
+        let home = Some(OsStr::new("unused").as_ref());
+        let settings = config::load(line.config.as_deref(), line.overrides, home).unwrap();
+        (line.command, settings)
     }
 
     fn import(folder: &Path, stop_at: &str) -> Result<(), CommandError> {
         let arguments =
             ["--config".into(), tiny("network.properties"), "--stop-at".into(), stop_at.into(), tiny("blocks.bin")];
         let (Command::Import(command), settings) = read(folder, "import", &arguments) else { unreachable!() };
-        commands::import(&command, &settings, SYSTEM, Stop::default())
+        crate::commands::import::import(&command, &settings, SYSTEM, Stop::default())
     }
 
     /// Creates a store up to a height that is marked as written by an older version, and has nothing but its blocks.
@@ -262,7 +261,7 @@ mod tests {
         let folder = old_store("20");
         let before = std::fs::read(folder.path().join("data.mdb")).unwrap();
         let (Command::Digest(command), settings) = read(folder.path(), "digest", &[]) else { unreachable!() };
-        let said = commands::digest(&command, &settings, Stop::default()).unwrap_err().to_string();
+        let said = crate::commands::store::digest(&command, &settings, Stop::default()).unwrap_err().to_string();
         assert!(said.contains("schema 0") && said.contains("`nisd reindex`"), "{said}");
         assert!(std::fs::read(folder.path().join("data.mdb")).unwrap() == before);
     }
@@ -278,7 +277,7 @@ mod tests {
         else {
             unreachable!()
         };
-        commands::rollback(&command, &settings, SYSTEM).unwrap();
+        rollback(&command, &settings, SYSTEM).unwrap();
         assert_eq!(digest(folder.path()), whole("7"));
 
         // A start of the node does the same.

@@ -1,12 +1,12 @@
 //! `nisd service`: a systemd unit that runs this node with minimal rights.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf, absolute};
 
 use clap::Args;
 
-use super::{flag_override, folder};
-use crate::config::{Override, Settings};
+use super::{CommandError, folder, print};
+use crate::config::Settings;
 
 /// Folder for data of packages: systemd creates a folder in it and gives it to the service's user.
 const STATE_FOLDER: &str = "/var/lib";
@@ -39,19 +39,11 @@ pub struct Service {
 /// Parses a user name that systemd accepts: 1 to 31 letters, digits, `_` and `-`, not starting with `-`.
 fn user(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    match !text.is_empty() && text.len() <= 31 && text.bytes().all(is_name) && !text.starts_with('-') {
-        true => Ok(text.to_owned()),
-        false => Err("a user name has 1 to 31 letters, digits, _ and -".to_owned()),
-    }
+    let is_user = (1..=31).contains(&text.len()) && text.bytes().all(is_name) && !text.starts_with('-');
+    is_user.then(|| text.to_owned()).ok_or_else(|| "a user name has 1 to 31 letters, digits, _ and -".to_owned())
 }
 
 impl Service {
-    pub(super) fn overrides(&self) -> Vec<Override> {
-        let data = self.data.as_ref().map(|data| data.to_string_lossy().into_owned());
-        let network = self.network.iter().map(|name| flag_override("--network", "nem.network", name));
-        network.chain(data.iter().map(|data| flag_override("--data", "nisd.data", data))).collect()
-    }
-
     /// Returns the flags for `nisd run`; includes `--data` if `data` is given. Paths are absolute.
     fn arguments(&self, data: Option<&Path>) -> Vec<String> {
         let text = |path: &Path| absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned();
@@ -65,16 +57,14 @@ impl Service {
 }
 
 /// Runs `nisd service`: prints the systemd unit that runs this program.
-pub fn print_unit(service: &Service, settings: &Settings) -> io::Result<()> {
+pub fn print_unit(service: &Service, settings: &Settings) -> Result<(), CommandError> {
     // The default folder of the settings lies in the home folder of the user who prints the unit, not of the service.
     let data = match &service.data {
         None if !settings.has_explicit_data_folder() => Some(Path::new(DATA)),
         data => data.as_deref(),
     };
-    let text = unit(service, &std::env::current_exe()?, data, &absolute(data.unwrap_or(&settings.data))?)?;
-    // A reader that closes early, such as `head`, is not an error.
-    let _ = io::stdout().write_all(text.as_bytes());
-    Ok(())
+    let text = || unit(service, &std::env::current_exe()?, data, &absolute(data.unwrap_or(&settings.data))?);
+    print(&text().map_err(CommandError::System)?)
 }
 
 /// Returns the unit file. `data` is the folder of the store if the unit names it, and `store` that folder in any case.
@@ -107,10 +97,7 @@ fn folders(used: [Option<&Path>; 3], data: &Path) -> String {
 /// Quotes a word of a command line for systemd.
 fn quote_word(text: &str) -> String {
     let text = escape_specifiers(text).replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
-    match text.contains([' ', '\t', '"', '\'', ';']) {
-        true => format!("\"{text}\""),
-        false => text,
-    }
+    if text.contains([' ', '\t', '"', '\'', ';']) { format!("\"{text}\"") } else { text }
 }
 
 fn escape_specifiers(text: &str) -> String {

@@ -16,9 +16,9 @@ use serde_json::{Map, Value, json};
 use self::screen::text;
 use super::peers::node_of;
 use super::store::stored_network;
-use super::{CommandError, Common, Stop, flag_override};
+use super::{CommandError, Common, Stop, print};
 use crate::clock::{NetworkClock, System};
-use crate::config::{Override, Settings};
+use crate::config::Settings;
 use crate::metrics::{Sample, Scrape};
 use crate::store::{self, AccessMode, Options, Store, StoreError};
 use crate::wallet::{NodeClient, NodeError};
@@ -45,15 +45,7 @@ pub struct Status {
     #[arg(long)]
     pub once: bool,
     #[command(flatten)]
-    common: Common,
-}
-
-impl Status {
-    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
-        let mut overrides = self.common.take_overrides()?;
-        overrides.extend(self.data.as_deref().map(|data| flag_override("--data", "nisd.data", data)));
-        Ok(overrides)
-    }
+    pub common: Common,
 }
 
 /// The metrics to show, and where they come from.
@@ -87,10 +79,9 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
     };
     let is_live = seen.store.is_none() && !command.json && !command.once;
     if is_live && io::stdout().is_terminal() && io::stdin().is_terminal() {
-        return show_live(&node, context, seen, &stop).map_err(CommandError::Output);
+        return show_live(&node, context, seen, &stop).map_err(CommandError::output);
     }
-    let shown = if command.json { json_text(&seen) } else { text(&seen, None) };
-    io::stdout().write_all(shown.as_bytes()).map_err(CommandError::Output)
+    print(&if command.json { json_text(&seen) } else { text(&seen, None) })
 }
 
 /// Reads metrics from the store of the settings.

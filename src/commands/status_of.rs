@@ -1,16 +1,16 @@
 //! `nisd status-of`: what became of a transaction.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::CommandError;
+use super::send::MAX_LIFETIME;
+use super::{CommandError, DEFAULT_NODE, print};
 use crate::clock::System;
 use crate::logging;
 use crate::model::Hash256;
-use crate::wallet::{DEFAULT_NODE, MAX_LIFETIME, NodeClient, TransactionStatus, await_end};
+use crate::wallet::{TransactionStatus, await_end};
 
 /// `nisd status-of`.
 #[derive(Args, Debug)]
@@ -41,18 +41,19 @@ fn hash(text: &str) -> Result<Hash256, &'static str> {
     Hash256::from_hex(text).ok_or("a hash has 64 hex digits")
 }
 
-/// Runs `nisd status-of`. Returns the exit code.
-pub fn status_of(command: &StatusOf, system: System) -> Result<u8, CommandError> {
+/// Runs `nisd status-of`. Ends with the exit code of the status.
+pub fn status_of(command: &StatusOf, system: System) -> Result<(), CommandError> {
     let StatusOf { hash, node, wait, json } = command;
-    let client = NodeClient::at(node).map_err(|reason| CommandError::Usage(format!("--node {node}: {reason}")))?;
+    let client = super::node(node)?;
     let limit = if *wait { MAX_LIFETIME } else { Duration::ZERO };
     let status = await_end(&client, hash, limit, system, |status| logging::eprint_line(&status.to_string()))?;
-    let text = match json {
-        true => serde_json::to_string(&Answer { hash: hash.to_string(), status: &status }).unwrap_or_default(),
-        false => status.to_string(),
+    let text = if *json {
+        serde_json::to_string(&Answer { hash: hash.to_string(), status: &status }).unwrap_or_default()
+    } else {
+        status.to_string()
     };
-    writeln!(io::stdout(), "{text}").map_err(CommandError::Output)?;
-    Ok(exit_code(&status))
+    print(&format!("{text}\n"))?;
+    Err(CommandError::Exit(exit_code(&status)))
 }
 
 /// The exit codes that are no failure of the command itself. Its help lists them.

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{CommandError, Common, Stop, flag_override, folder, height, print};
+use super::{CommandError, Common, Stop, folder, height, print};
 use crate::chain::{BrokenChain, HashChain};
 use crate::clock::System;
 use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
-use crate::config::{Override, Settings};
+use crate::config::Settings;
 use crate::model::{Height, Network};
 use crate::state;
 use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Snapshot, Store, StoreError, VerifyPosition};
@@ -33,15 +33,7 @@ pub struct StoreArguments {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
-    common: Common,
-}
-
-impl StoreArguments {
-    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
-        let mut overrides = self.common.take_overrides()?;
-        overrides.push(flag_override("--data", "nisd.data", &self.data.to_string_lossy()));
-        Ok(overrides)
-    }
+    pub common: Common,
 }
 
 /// `nisd export`.
@@ -59,17 +51,6 @@ pub struct Export {
     /// File to write; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
-}
-
-impl Export {
-    pub(super) fn take_overrides(&mut self) -> Result<Vec<Override>, CommandError> {
-        match self.to {
-            Some(to) if to < self.from => {
-                Err(CommandError::Usage(format!("--to {to} is below --from {}: there is nothing to write", self.from)))
-            }
-            _ => self.store.take_overrides(),
-        }
-    }
 }
 
 /// Checks that files of recorded blocks exist, without opening them: a pipe can be opened only once.
@@ -204,7 +185,7 @@ pub fn dump(command: &StoreArguments, settings: &Settings, stop: Stop) -> Result
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     let mut out = BufWriter::new(io::stdout().lock());
-    state::dump(&snapshot, &network, &tip, &mut out).and_then(|()| out.flush()).map_err(CommandError::Output)
+    state::dump(&snapshot, &network, &tip, &mut out).and_then(|()| out.flush()).map_err(CommandError::output)
 }
 
 /// `nisd digest`.
@@ -214,11 +195,15 @@ pub fn digest(command: &StoreArguments, settings: &Settings, stop: Stop) -> Resu
     snapshot.verify_all()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     let digest = state::digest(&snapshot)?;
-    print(format_args!("{} {digest}", tip.height))
+    print(&format!("{} {digest}\n", tip.height))
 }
 
 /// `nisd export`.
 pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
+    if let Some(to) = command.to.filter(|to| *to < command.from) {
+        let text = format!("--to {to} is below --from {}: there is nothing to write", command.from);
+        return Err(CommandError::Usage(text));
+    }
     let (store, _) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?.height;
@@ -245,7 +230,7 @@ fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl W
         let row = store::block_row(state, height)?.ok_or(BrokenChain::Missing(height))?;
         store::read_block_bytes(state, height, &mut block)?;
         chain.follow(&row.hash, &block)?;
-        block_file::write_block(out, &block).map_err(CommandError::Output)?;
+        block_file::write_block(out, &block).map_err(CommandError::output)?;
     }
-    out.flush().map_err(CommandError::Output)
+    out.flush().map_err(CommandError::output)
 }

@@ -22,7 +22,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::{CommandError, Stop, height};
+use super::{CommandError, DEFAULT_NODE, Stop, height};
 use crate::clock::System;
 use crate::crypto::hash::keccak256_parts;
 use crate::logging;
@@ -61,7 +61,7 @@ pub struct Watch {
     #[arg(long, value_name = "FILE")]
     pub addresses_file: Option<PathBuf>,
     /// The node to use
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7890")]
+    #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
     pub node: String,
     /// Tell everything from this block on, 1 for the whole history [default: only what is new]
     #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
@@ -279,8 +279,7 @@ fn is_id(id: &str) -> bool {
 
 /// Runs `nisd watch` until `stop` is set.
 pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandError> {
-    let usage = |reason: &str| CommandError::Usage(format!("--node {:?}: {reason}", command.node));
-    let node = NodeClient::at(&command.node).map_err(usage)?;
+    let node = super::node(&command.node)?;
     let of_mempool = command.kinds.iter().find(|kind| matches!(kind.as_str(), "unconfirmed" | "left"));
     if let Some(kind) = of_mempool.filter(|_| command.confirmations != Some(0)) {
         return Err(CommandError::Usage(format!(
@@ -523,7 +522,7 @@ impl Watcher<'_> {
         let line = if self.command.json { Some(json.to_owned()) } else { describe_event(event) };
         let Some(line) = line else { return Ok(()) };
         let mut output = io::stdout().lock();
-        writeln!(output, "{line}").and_then(|()| output.flush()).map_err(CommandError::Output)
+        writeln!(output, "{line}").and_then(|()| output.flush()).map_err(CommandError::output)
     }
 
     /// Runs the command for an event. Returns whether it succeeded; `false` if it was ended together with this program.
@@ -569,19 +568,18 @@ fn lost(error: NodeError, had_event: bool) -> Result<Ended, CommandError> {
 mod tests {
     use std::fs;
 
-    use clap::Parser;
     use tempfile::TempDir;
 
     use super::*;
-    use crate::commands::{Cli, Command};
+    use crate::commands::{Command, CommandLine};
 
     const BOB: &str = "TDHLS73IXYZFFBPZWJFK3DVGUUQ2BBIGVUPE6BMZ";
     const SINK: &str = "TAMESPACEWH4MKFMBCVFERDPOOP4FK7MTDJEYP35";
     const SINK_ON_MAINNET: &str = "NAMESPACEWH4MKFMBCVFERDPOOP4FK7MTBXDPZZA";
 
     fn parsed(arguments: &[&str]) -> Watch {
-        let cli = Cli::try_parse_from(["nisd", "watch"].iter().chain(arguments)).unwrap();
-        let Command::Watch(watch) = cli.command else { panic!("not watch") };
+        let line = CommandLine::parse(["nisd", "watch"].iter().chain(arguments), "").unwrap();
+        let Command::Watch(watch) = line.command else { panic!("not watch") };
         watch
     }
 

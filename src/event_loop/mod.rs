@@ -11,7 +11,6 @@ pub use self::process::{forbid_core_dumps, memory_limit, uptime};
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -19,10 +18,11 @@ use self::disk_sync::DiskSync;
 use self::process::SystemdNotifier;
 use self::resolver::Resolvers;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
-use crate::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress};
+use crate::chain::{BlockImporter, ImportOptions, ImportProgress};
 use crate::clock::NetworkClock;
 use crate::clock::System;
 use crate::codec::block_file::BlockFile;
+use crate::commands::import::{open_with_nemesis, show, style};
 use crate::commands::{CommandError, Run};
 use crate::config::{LocalAccess, Settings};
 use crate::devnet::Devnet;
@@ -37,7 +37,6 @@ use crate::{commands, config};
 use mio::Token;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
-use thiserror::Error;
 use zeroize::Zeroizing;
 
 /// Maximum poll timeout, so that the log is flushed and the clocks are compared.
@@ -49,41 +48,6 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 const PEERS_FILE: &str = "known-peers";
 
 const SIGNALS: Token = Token(0);
-
-/// The node cannot run, or had to stop.
-#[derive(Debug, Error)]
-pub enum NodeError {
-    /// A failure of the store or a file.
-    #[error(transparent)]
-    Command(CommandError),
-    /// The nemesis block cannot be imported.
-    #[error(transparent)]
-    Nemesis(ImportError),
-    /// A port cannot be opened.
-    #[error("cannot listen on {}: {}; {}", .0, .1, listening_advice(.1))]
-    Listen(SocketAddr, io::Error),
-    /// The system denies a basic resource.
-    #[error(transparent)]
-    System(io::Error),
-}
-
-/// Returns advice for a port that cannot be opened.
-fn listening_advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "ports below 1024 are for root, or for a program with the capability CAP_NET_BIND_SERVICE. Choose others with \
-             --http-port and --websocket-port, and let a proxy listen on that port"
-        }
-        io::ErrorKind::AddrNotAvailable => "this machine does not have the address; choose one that it has with --bind",
-        _ => "is another node running? Choose other ports with --http-port and --websocket-port",
-    }
-}
-
-impl<E: Into<CommandError>> From<E> for NodeError {
-    fn from(error: E) -> Self {
-        NodeError::Command(error.into())
-    }
-}
 
 /// The operator's side of a running node: signals, systemd, settings, disk helper and peers file.
 struct RunContext<'a> {
@@ -104,14 +68,14 @@ pub fn run(
     devnet: Option<Devnet>,
     system: System,
     reread: SettingsReader<'_>,
-) -> Result<(), NodeError> {
+) -> Result<(), CommandError> {
     let known = settings::known_peers(&settings)?;
     if let Some(notice) = config::no_block_source_warning(&settings, known.is_empty()) {
         log::log!(notice.level, "{notice}");
     }
     // Checked first: the files must exist before a store is created for this chain.
-    let files = commands::open_block_files(&command.import)?;
-    let (store, nemesis) = commands::open_with_nemesis(&settings, system)?;
+    let files = commands::store::open_block_files(&command.import)?;
+    let (store, nemesis) = open_with_nemesis(&settings, system)?;
     store.time_commits(process::uptime);
     let seed = random_bytes()?;
     let (mut reactor, addresses) = settings::open(&settings)?;
@@ -123,8 +87,8 @@ pub fn run(
     let cookie = LocalCookie::new(addresses.http.port(), &*random_bytes()?);
     let _cookie_file = write_cookie(&settings, &cookie);
     let importer = prepare_import(&store, &settings, nemesis, files, &reactor)?;
-    let disk = DiskSync::start(&store, reactor.registry(), reactor.time().monotonic).map_err(NodeError::System)?;
-    let resolvers = Resolvers::new(reactor.registry()).map_err(NodeError::System)?;
+    let disk = DiskSync::start(&store, reactor.registry(), reactor.time().monotonic).map_err(CommandError::System)?;
+    let resolvers = Resolvers::new(reactor.registry()).map_err(CommandError::System)?;
     let mut context = RunContext {
         signals: signals(&reactor)?,
         systemd: SystemdNotifier::from_env(),
@@ -159,17 +123,17 @@ pub fn run(
 }
 
 /// Registers the signals that the program handles.
-fn signals(reactor: &Reactor) -> Result<Signals, NodeError> {
+fn signals(reactor: &Reactor) -> Result<Signals, CommandError> {
     let register = || {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
         reactor.registry().register(&mut signals, SIGNALS, mio::Interest::READABLE)?;
         Ok(signals)
     };
-    register().map_err(NodeError::System)
+    register().map_err(CommandError::System)
 }
 
 /// Runs the loop until a signal or a client stops the node.
-fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext<'_>) -> Result<(), NodeError> {
+fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext<'_>) -> Result<(), CommandError> {
     let mut budget = WorkBudget::new();
     let poll_timeout = context.systemd.max_interval().map_or(POLL_TIMEOUT, |interval| interval.min(POLL_TIMEOUT));
     // A node that needs no peer's answer first joins its network before it answers any client.
@@ -177,7 +141,7 @@ fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext
     loop {
         context.systemd.notify_ready();
         context.systemd.notify_alive(reactor.time().monotonic, || node.status_line());
-        let ready = reactor.poll(poll_timeout, node).map_err(NodeError::System)?;
+        let ready = reactor.poll(poll_timeout, node).map_err(CommandError::System)?;
         if ready.is_ready(disk_sync::TOKEN) {
             context.disk.read_answers();
         }
@@ -212,17 +176,17 @@ impl RunContext<'_> {
             && current.is_none_or(|current| current.start != shown.start)
         {
             if shown.start.is_some() && has_imported(shown) {
-                commands::show(&meter.finish(now, &shown.progress));
+                show(&meter.finish(now, &shown.progress));
             }
             self.progress = None;
         }
         let Some(current) = current else { return };
         let height = current.start.map_or(current.progress.height, |start| start.0);
-        let begin = || (current, ProgressMeter::new(commands::style(), now, &Progress { height, ..current.progress }));
+        let begin = || (current, ProgressMeter::new(style(), now, &Progress { height, ..current.progress }));
         let (shown, meter) = self.progress.get_or_insert_with(begin);
         *shown = current;
         if has_imported(shown) {
-            meter.report(now, &shown.progress).iter().for_each(|line| commands::show(line));
+            meter.report(now, &shown.progress).iter().for_each(|line| show(line));
         }
     }
 
@@ -250,12 +214,12 @@ fn prepare_import<'s>(
     nemesis: Vec<u8>,
     files: Vec<BlockFile<'static>>,
     reactor: &Reactor,
-) -> Result<BlockImporter<'s>, NodeError> {
+) -> Result<BlockImporter<'s>, CommandError> {
     let options = ImportOptions { write_cache: settings.write_cache, ..ImportOptions::DEFAULT };
     let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, options)?;
     let time = NetworkClock::new(settings.node.clock, 0).now(reactor.time().unix_millis, 0);
     while importer.height() < Height::NEMESIS
-        && importer.step(time).map_err(NodeError::Nemesis)? != ImportProgress::Done
+        && importer.step(time).map_err(CommandError::Import)? != ImportProgress::Done
     {}
     importer.commit()?;
     Ok(importer)
@@ -270,7 +234,7 @@ fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Address
     log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
     match devnet {
         // If standard output is closed, nobody reads it.
-        Some(devnet) => drop(commands::print_introduction(devnet, settings)),
+        Some(devnet) => drop(commands::devnet::print_introduction(devnet, settings)),
         None => {
             let port = addresses.http.port();
             let page =
@@ -281,18 +245,18 @@ fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Address
 }
 
 /// Shuts connections down, and waits up to [`SHUTDOWN_GRACE`] until they have drained.
-fn drain_connections(reactor: &mut Reactor, service: &mut impl Service) -> Result<(), NodeError> {
+fn drain_connections(reactor: &mut Reactor, service: &mut impl Service) -> Result<(), CommandError> {
     reactor.shutdown();
     let deadline = Instant::now() + SHUTDOWN_GRACE;
     while reactor.stats().connections > 0 && Instant::now() < deadline {
-        reactor.poll(SHUTDOWN_GRACE / 20, service).map_err(NodeError::System)?;
+        reactor.poll(SHUTDOWN_GRACE / 20, service).map_err(CommandError::System)?;
     }
     Ok(())
 }
 
-fn random_bytes() -> Result<Zeroizing<[u8; 32]>, NodeError> {
+fn random_bytes() -> Result<Zeroizing<[u8; 32]>, CommandError> {
     let mut bytes = Zeroizing::new([0; 32]);
-    getrandom::fill(bytes.as_mut_slice()).map_err(|error| NodeError::System(error.into()))?;
+    getrandom::fill(bytes.as_mut_slice()).map_err(|error| CommandError::System(error.into()))?;
     Ok(bytes)
 }
 

@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-use super::{NodeError, process};
+use super::process;
+use crate::commands::CommandError;
 use crate::config::{Bind, LocalAccess, LocalAddresses, ReloadEffect, SettingChange, Settings};
 use crate::local_cookie::LocalCookie;
 use crate::net::fetch::FetchLimits;
@@ -17,7 +18,7 @@ pub struct Addresses {
 }
 
 /// Opens the ports.
-pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), NodeError> {
+pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), CommandError> {
     let (max_connections, fetches) = process::raise_descriptor_limit();
     let wanted = settings.http.connections;
     let connections = wanted.min(max_connections);
@@ -30,10 +31,10 @@ pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), NodeError> {
     let defaults = FetchLimits::default();
     let fetch_limits = FetchLimits { connections: defaults.connections.min(fetches), ..defaults };
     let reactor = Reactor::new(net_limits(settings, connections), trusted(settings), fetch_limits);
-    let mut reactor = reactor.map_err(NodeError::System)?;
+    let mut reactor = reactor.map_err(CommandError::System)?;
     let (http, websocket) = (&settings.http, &settings.websocket);
     if let Some(address) = http.metrics {
-        let address = reactor.listen(node::METRICS, address).map_err(|error| NodeError::Listen(address, error))?;
+        let address = reactor.listen(node::METRICS, address).map_err(|error| CommandError::Listen(address, error))?;
         log::info!("metrics for all clients on http://{address}/metrics");
     }
     let addresses = Addresses {
@@ -68,10 +69,10 @@ fn trusted(settings: &Settings) -> net::IsTrustedProxy {
 }
 
 /// Listens for one interface. Returns the first address.
-fn listen(reactor: &mut Reactor, id: ListenerId, bind: Bind, port: u16) -> Result<SocketAddr, NodeError> {
+fn listen(reactor: &mut Reactor, id: ListenerId, bind: Bind, port: u16) -> Result<SocketAddr, CommandError> {
     let mut open = |address: IpAddr, port: u16| {
         let address = SocketAddr::new(address, port);
-        reactor.listen(id, address).map_err(|error| NodeError::Listen(address, error))
+        reactor.listen(id, address).map_err(|error| CommandError::Listen(address, error))
     };
     match bind {
         Bind::One(address) => open(address, port),
@@ -182,7 +183,7 @@ impl<'a> ActiveSettings<'a> {
 }
 
 /// Returns the peers known at startup, those of the command line first.
-pub fn known_peers(settings: &Settings) -> Result<Vec<PreTrustedPeer>, NodeError> {
+pub fn known_peers(settings: &Settings) -> Result<Vec<PreTrustedPeer>, CommandError> {
     let listed = settings.listed_peers()?;
     for notice in listed.diagnostics {
         log::log!(notice.level, "{notice}");

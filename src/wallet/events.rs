@@ -275,7 +275,7 @@ mod tests {
 
     /// Returns a transaction of the help, by the type and its number among those of this type.
     fn transaction(kind: u64, index: usize) -> Value {
-        let lines = super::super::send::TRANSACTIONS.lines().map(str::trim).filter(|line| line.starts_with('{'));
+        let lines = super::super::TRANSACTIONS.lines().map(str::trim).filter(|line| line.starts_with('{'));
         let values = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
         values.filter(|value| value["type"] == kind).nth(index).unwrap()
     }

@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn the_help_shows_a_transaction_of_each_kind_that_can_be_signed() {
-        let lines = super::super::send::TRANSACTIONS.lines().map(str::trim).filter(|line| line.starts_with('{'));
+        let lines = super::super::TRANSACTIONS.lines().map(str::trim).filter(|line| line.starts_with('{'));
         let mut types: Vec<_> = lines
             .map(|line| {
                 let transaction = read_transaction(line.as_bytes()).unwrap_or_else(|error| panic!("{line}: {error}"));

@@ -9,14 +9,13 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use clap::Parser;
 
 use super::support::{all_forks, folder, median, print_machine, seconds};
 use nisd::chain::{BlockImporter, ImportOptions, ImportProgress, SignatureCheck, check_block_signature, nemesis_block};
 use nisd::clock::System;
 use nisd::codec::block_file::BlockFile;
 use nisd::codec::{Context, SigningForm};
-use nisd::commands::{self, Cli, Command};
+use nisd::commands::{self, Command, CommandLine};
 use nisd::config::{self, Settings};
 use nisd::crypto::{self, PublicKey, Signature, Verifier};
 use nisd::model::{Block, Timestamp};
@@ -73,11 +72,10 @@ fn verify_without_cache(checks: &[Check]) {
 fn import(store: &Path) {
     let mut line: Vec<PathBuf> = ["nisd", "import", "--config"].map(PathBuf::from).into();
     line.extend([all_forks("network.properties"), "--data".into(), store.into(), all_forks("blocks.bin.gz")]);
-    let mut cli = Cli::try_parse_from(line).expect("a command line");
-    let (file, flags) = cli.command.take_settings().expect("settings");
-    let settings = config::load(file.as_deref(), flags, None).expect("settings");
-    let Command::Import(command) = &cli.command else { unreachable!() };
-    commands::import(command, &settings, SYSTEM, Default::default()).expect("an import");
+    let CommandLine { command, config, overrides } = CommandLine::parse(line, "").expect("a command line");
+    let settings = config::load(config.as_deref(), overrides, None).expect("settings");
+    let Command::Import(command) = &command else { unreachable!() };
+    commands::import::import(command, &settings, SYSTEM, Default::default()).expect("an import");
 }
 
 const SYSTEM: System = System { unix_millis: || 1_800_000_000_000, millis, sleep: |_| {}, random: |_| Ok(()) };
@@ -134,8 +132,8 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
     drop(read);
     let (folder, mut commit_time) = (folder(), 0.0);
     let total = seconds(|| {
-        let store = commands::open_store(settings, folder.path()).expect("a store");
-        let files = commands::open_block_files(&[all_forks("blocks.bin.gz")]).expect("blocks");
+        let store = commands::store::open_store(settings, folder.path()).expect("a store");
+        let files = commands::store::open_block_files(&[all_forks("blocks.bin.gz")]).expect("blocks");
         let nemesis = settings.nemesis.read().expect("the nemesis block");
         // As in `nisd import`.
         let options = ImportOptions { batch_steps: 100_000, batch_blocks: 5_000, ..ImportOptions::DEFAULT };

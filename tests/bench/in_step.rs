@@ -28,7 +28,7 @@ pub fn run(words: &[String]) -> ExitCode {
     };
     print_machine();
     let settings = config::load(Some(Path::new(config)), Vec::new(), None).expect("settings");
-    let store = commands::open_store(&settings, &PathBuf::from(store)).expect("a store");
+    let store = commands::store::open_store(&settings, &PathBuf::from(store)).expect("a store");
     let files = vec![BlockFile::new(File::open(blocks).expect("blocks")).expect("blocks")];
     let nemesis = settings.nemesis.read().expect("the nemesis block");
     let options = ImportOptions { batch_blocks: 1, ..ImportOptions::DEFAULT };

@@ -33,8 +33,8 @@ pub fn run(_: &[String]) -> ExitCode {
     let (chain, _) = generate(&plan, folder.path(), |_| {}).expect("a chain");
     let settings = config::load(Some(&chain.config), Vec::new(), Some(folder.path())).expect("settings");
     let pristine = folder.path().join("pristine");
-    let store = commands::open_store(&settings, &pristine).expect("a store");
-    let files = || commands::open_block_files(std::slice::from_ref(&chain.blocks)).expect("blocks");
+    let store = commands::store::open_store(&settings, &pristine).expect("a store");
+    let files = || commands::store::open_block_files(std::slice::from_ref(&chain.blocks)).expect("blocks");
     let seconds = import_timed(&store, &settings, files(), Some(Height(LAST - 1))).iter().sum::<f64>();
     println!("{accounts} accounts, {payments} payments, blocks 1 to {}: {seconds:.1} s", LAST - 1);
     drop(store);
@@ -76,7 +76,7 @@ fn start(chain: &Files, place: &Path) -> Node {
 
 /// Imports the last block; returns the time of every step of the calculation.
 fn in_process(settings: &Settings, place: &Path, files: Vec<BlockFile<'static>>) -> Vec<f64> {
-    let store = commands::open_store(settings, &place.join("store")).expect("a store");
+    let store = commands::store::open_store(settings, &place.join("store")).expect("a store");
     // Before them: skipping known blocks, then decoding the empty block, its signature, proof and rewards.
     import_timed(&store, settings, files, None).split_off((LAST - 2) as usize + 5)
 }

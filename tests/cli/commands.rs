@@ -347,7 +347,7 @@ fn a_store_of_a_development_version_is_rejected_with_the_migration_commands() {
 #[test]
 fn a_missing_permission_for_a_port_is_reported_with_a_remedy() {
     let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-    let said = nisd::event_loop::NodeError::Listen("127.0.0.1:80".parse().expect("an address"), error).to_string();
+    let said = nisd::commands::CommandError::Listen("127.0.0.1:80".parse().expect("an address"), error).to_string();
     assert_contains(
         &said,
         &["cannot listen on 127.0.0.1:80", "ports below 1024", "CAP_NET_BIND_SERVICE", "--http-port"],

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, assert_contains, closed_port, nisd, run};
 use crate::common::http::{receive_request, response};
-use clap::Parser;
-use nisd::commands::{Cli, Command};
+use nisd::commands::{Command, CommandError, CommandLine, keys, send};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
+use nisd::devnet::DevnetError;
 use nisd::net::blocking_client::BlockingClient;
 use nisd::net::fetch::{Endpoint, FetchError};
-use nisd::wallet::{self, WalletError};
+use nisd::wallet;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -741,10 +741,12 @@ mod virtual_services {
 }
 
 /// Runs a command in this process with these services.
-fn execute(arguments: &[&str]) -> Result<(), WalletError> {
-    let cli = Cli::parse_from(["nisd"].iter().chain(arguments));
-    let Command::Wallet(command) = &cli.command else { panic!("not a command of the wallet") };
-    wallet::execute(command, virtual_services::SYSTEM)
+fn execute(arguments: &[&str]) -> Result<(), CommandError> {
+    match CommandLine::parse(["nisd"].iter().chain(arguments), "").expect("a command line").command {
+        Command::Send(command) => send::send(&command, virtual_services::SYSTEM),
+        Command::Key(command) => keys::key(&command, virtual_services::SYSTEM),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -757,7 +759,7 @@ fn waiting_ends_some_time_after_the_deadline() {
     let key = place.key(ALICE);
     let start = ["send", "--from-key-file", &key, "--to", BOB, "--node", &node.url];
     let result = execute(&[start.as_slice(), &["--amount", "1", "--deadline", "10", "--wait"]].concat());
-    assert!(matches!(result, Err(WalletError::NotConfirmed)), "{result:?}");
+    assert!(matches!(result, Err(CommandError::NotConfirmed)), "{result:?}");
     let polls = node.lines().iter().filter(|line| line.starts_with("GET /transaction/get")).count();
     assert_eq!(polls, 36, "every two seconds for 70, the first at once");
 }
@@ -766,7 +768,10 @@ fn waiting_ends_some_time_after_the_deadline() {
 fn no_key_is_written_without_randomness() {
     let place = WalletFolder::new();
     let path = place.path("new.key");
-    assert!(matches!(execute(&["key", "new", "--output", &path]), Err(WalletError::Randomness(_))));
+    assert!(matches!(
+        execute(&["key", "new", "--output", &path]),
+        Err(CommandError::Devnet(DevnetError::Randomness(_)))
+    ));
     assert!(fs::metadata(&path).is_err());
 }
 

@@ -1,14 +1,13 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::Parser;
 use tempfile::TempDir;
 
 use super::*;
 use crate::clock::System;
 use crate::codec::Format;
 use crate::codec::block_file::BlockFile;
-use crate::commands::{self, Cli, Command};
+use crate::commands::{self, Command, CommandLine};
 use crate::config::{self, Settings};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::{Hash256, Height};
@@ -38,11 +37,10 @@ impl Chain {
         let folder = tempfile::tempdir().unwrap();
         let words = ["nisd", "import", "--stop-at", &height.to_string(), "--data"].map(OsString::from);
         let files = [folder.path().into(), "--config".into(), tiny("network.properties"), tiny("blocks.bin")];
-        let mut cli = Cli::try_parse_from(words.into_iter().chain(files)).unwrap();
-        let (file, flags) = cli.command.take_settings().unwrap();
-        let settings = config::load(file.as_deref(), flags, Some(Path::new("unused"))).unwrap();
-        let Command::Import(command) = &cli.command else { unreachable!() };
-        commands::import(command, &settings, SYSTEM, Default::default()).unwrap();
+        let line = CommandLine::parse(words.into_iter().chain(files), "").unwrap();
+        let settings = config::load(line.config.as_deref(), line.overrides, Some(Path::new("unused"))).unwrap();
+        let Command::Import(command) = &line.command else { unreachable!() };
+        commands::import::import(command, &settings, SYSTEM, Default::default()).unwrap();
         Chain { folder, settings }
     }
 

@@ -65,7 +65,7 @@ pub fn generate(plan: &Plan, folder: &Path, tell: impl FnMut(Progress)) -> Resul
     let settings = config::load(Some(&config), Vec::new(), Some(folder)).map_err(|error| error.to_string())?;
     let scratch = tempfile::Builder::new().prefix("nisd-chains-").tempdir();
     let scratch = scratch.map_err(|error| format!("{}: {error}", std::env::temp_dir().display()))?;
-    let store = nisd::commands::open_store(&settings, scratch.path()).map_err(|error| error.to_string())?;
+    let store = nisd::commands::store::open_store(&settings, scratch.path()).map_err(|error| error.to_string())?;
     let growth = ChainBuilder::new(plan, &store, &settings, &people);
     let traffic = Traffic::new(plan, &settings.network, people, random);
     let blocks = folder.join(if plan.gzip { "blocks.bin.gz" } else { "blocks.bin" });

@@ -7,42 +7,37 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::node::NodeClient;
-use super::signed_transaction::{SignedTransaction, describe, is_signed_transaction, read_transaction};
-use super::transfer::{TransferRequest, build, minimum_fee};
-use super::values::{self, currency, decimal};
-use super::{
-    TransactionStatus, WalletError, await_end, load_key, node, print, print_note, print_stderr, public_key,
-    random_bytes,
-};
+use super::keys::{load_key, public_key};
+use super::{CommandError, DEFAULT_NODE, node, print, print_note, print_stderr, random_bytes};
 use crate::clock::System;
 use crate::crypto::hex_text::decode_hex;
-use crate::crypto::{KeyPair, cipher};
+use crate::crypto::{KeyPair, PublicKey, cipher};
 use crate::model::transaction::{Message, MessageKind, wire_network};
 use crate::model::{Address, Amount, Mosaic, NetworkByte, Timestamp, Transaction};
 use crate::state::MosaicEntry;
+use crate::wallet::transfer::{TransferRequest, build, minimum_fee};
+use crate::wallet::values::{self, currency, decimal};
+use crate::wallet::{
+    NodeClient, SignedTransaction, TRANSACTIONS, TransactionStatus, await_end, describe, is_signed_transaction,
+    read_transaction,
+};
 
 /// Maximum bytes of a file with a transaction.
 const MAX_INPUT_BYTES: u64 = 256 * 1024;
 /// Time after the deadline in which a block made before it may still arrive.
 const CONFIRMATION_GRACE: Duration = Duration::from_secs(60);
-
-/// One transaction of each kind as JSON.
-pub(super) const TRANSACTIONS: &str = include_str!("../help/transactions.txt");
-
-/// Returns the examples of a command, followed by one transaction of each kind.
-pub(super) fn with_transactions(examples: &str) -> String {
-    format!("{examples}\n\n{TRANSACTIONS}")
-}
-
-/// URL of the node that is used by default.
-pub const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
 /// Default deadline, in seconds.
 const DEFAULT_DEADLINE_SECONDS: i32 = 3600;
 /// Longest time between time stamp and deadline that nodes accept, in seconds.
 const MAX_DEADLINE_SECONDS: i32 = 86_400;
 /// Longest time in which an announced transaction may still be confirmed.
-pub const MAX_LIFETIME: Duration = Duration::from_secs(MAX_DEADLINE_SECONDS as u64).saturating_add(CONFIRMATION_GRACE);
+pub(super) const MAX_LIFETIME: Duration =
+    Duration::from_secs(MAX_DEADLINE_SECONDS as u64).saturating_add(CONFIRMATION_GRACE);
+
+/// Returns the examples of a command, followed by one transaction of each kind.
+pub(super) fn with_transactions(examples: &str) -> String {
+    format!("{examples}\n\n{TRANSACTIONS}")
+}
 
 /// `nisd send`.
 #[derive(Args, Debug)]
@@ -96,14 +91,6 @@ pub struct Delivery {
     pub wait: bool,
 }
 
-impl Delivery {
-    /// Returns the deadline in seconds. It is longer for multisig accounts, since cosignatories need time.
-    pub fn deadline_seconds(&self) -> i32 {
-        let usual = if self.multisig_account.is_some() { MAX_DEADLINE_SECONDS } else { DEFAULT_DEADLINE_SECONDS };
-        self.deadline.unwrap_or(usual)
-    }
-}
-
 /// `nisd sign`.
 #[derive(Args, Debug)]
 pub struct Sign {
@@ -130,68 +117,103 @@ pub struct Announce {
 }
 
 /// Runs `nisd send`.
-pub fn send(command: &Send, system: System) -> Result<(), WalletError> {
-    let how = &command.how;
-    let node = node(&how.node)?;
-    let multisig_account = how.multisig_account.as_deref().map(public_key).transpose()?;
+pub fn send(command: &Send, system: System) -> Result<(), CommandError> {
+    // Mistakes are reported before the node is asked.
     values::address(&command.to)?;
-    let key = KeyPair::new(&load_key(&command.from_key_file)?);
-
-    let network = node.network()?;
-    let recipient = values::address_on(&command.to, network)?;
-    let known = known_mosaics(command, &node, network)?;
-    let intent = TransferRequest {
-        network,
-        now: network_time(&node, system),
-        deadline: how.deadline_seconds(),
-        signer: key.public(),
-        multisig_account,
-        recipient,
-        amount: command.amount.unwrap_or(Amount::ZERO),
-        message: message(command, &key, &recipient, &node, system)?,
-        mosaics: command.mosaic.clone(),
-        fee: how.fee,
-    };
-    deliver(&node, &key, intent, &known, how, system)
+    let sender = Sender::new(&command.how, &command.from_key_file, system)?;
+    let recipient = values::address_on(&command.to, sender.network)?;
+    let known = known_mosaics(command, &sender)?;
+    let message = message(command, &sender, &recipient)?;
+    sender.deliver(recipient, command.amount.unwrap_or(Amount::ZERO), message, &command.mosaic, &known)
 }
 
-/// Builds a transfer, describes it, and announces it unless it is a dry run. `known` are the mosaics in it.
-pub(super) fn deliver(
-    node: &NodeClient,
-    key: &KeyPair,
-    intent: TransferRequest,
-    known: &[MosaicEntry],
-    how: &Delivery,
+/// Who sends a transfer, and how.
+pub(super) struct Sender<'a> {
+    how: &'a Delivery,
     system: System,
-) -> Result<(), WalletError> {
-    let transaction = build(intent, known)?;
-    warn_of_low_fee(&transaction, known);
-    let packet = SignedTransaction::sign(&transaction, key)?;
-    let what = if how.dry_run { "would announce" } else { "announcing" };
-    let name = node.network_name();
-    let shown = describe(packet.transaction(), name.as_deref());
-    print_stderr(&format!("{what} to {}:\n{shown}", node.url()));
-    warn_if_only_harvester(node, packet.transaction(), name.as_deref());
-    if how.dry_run {
-        return print(&format!("{}\n", packet.to_json()));
-    }
-    submit(node, &packet)?;
-    if how.wait { wait(node, &packet, system) } else { Ok(()) }
+    node: NodeClient,
+    key: KeyPair,
+    multisig_account: Option<PublicKey>,
+    /// The network of the node.
+    pub network: NetworkByte,
 }
 
-/// Returns the node's time, which it compares deadlines with; the system's time if the node does not answer.
-pub(super) fn network_time(node: &NodeClient, system: System) -> Timestamp {
-    node.time().unwrap_or_else(|error| {
-        print_note(&format!("{error}; the clock of this machine is used instead"));
-        Timestamp::from_unix_millis((system.unix_millis)())
-    })
+impl<'a> Sender<'a> {
+    pub fn new(how: &'a Delivery, key_file: &Path, system: System) -> Result<Sender<'a>, CommandError> {
+        let node = node(&how.node)?;
+        let multisig_account = how.multisig_account.as_deref().map(public_key).transpose()?;
+        let key = KeyPair::new(&load_key(key_file)?);
+        let network = node.network()?;
+        Ok(Sender { how, system, node, key, multisig_account, network })
+    }
+
+    /// Returns the address of the account that pays.
+    pub fn address(&self) -> Address {
+        Address::from_public_key(&self.multisig_account.unwrap_or(self.key.public()), self.network)
+    }
+
+    /// Builds a transfer, describes it, and announces it unless it is a dry run. `known` describes its mosaics.
+    pub fn deliver(
+        &self,
+        recipient: Address,
+        amount: Amount,
+        message: Option<Message>,
+        mosaics: &[Mosaic],
+        known: &[MosaicEntry],
+    ) -> Result<(), CommandError> {
+        let Sender { how, node, key, multisig_account, network, .. } = self;
+        // Cosignatories need time.
+        let usual = if multisig_account.is_some() { MAX_DEADLINE_SECONDS } else { DEFAULT_DEADLINE_SECONDS };
+        let intent = TransferRequest {
+            network: *network,
+            now: self.network_time(),
+            deadline: how.deadline.unwrap_or(usual),
+            signer: key.public(),
+            multisig_account: *multisig_account,
+            recipient,
+            amount,
+            message,
+            mosaics: mosaics.to_vec(),
+            fee: how.fee,
+        };
+        let transaction = build(intent, known)?;
+        warn_of_low_fee(&transaction, known);
+        let packet = SignedTransaction::sign(&transaction, key)?;
+        let what = if how.dry_run { "would announce" } else { "announcing" };
+        let name = node.network_name();
+        let shown = describe(packet.transaction(), name.as_deref());
+        print_stderr(&format!("{what} to {}:\n{shown}", node.url()));
+        warn_if_only_harvester(node, packet.transaction(), name.as_deref());
+        if how.dry_run {
+            return print(&format!("{}\n", packet.to_json()));
+        }
+        submit(node, &packet)?;
+        if how.wait { wait(node, &packet, self.system) } else { Ok(()) }
+    }
+
+    /// Returns the node's time, which it compares deadlines with; the system's time if the node does not answer.
+    fn network_time(&self) -> Timestamp {
+        self.node.time().unwrap_or_else(|error| {
+            print_note(&format!("{error}; the clock of this machine is used instead"));
+            Timestamp::from_unix_millis((self.system.unix_millis)())
+        })
+    }
+
+    fn encrypted(&self, text: &str, recipient: &Address) -> Result<Vec<u8>, CommandError> {
+        let unknown =
+            "the node does not know the recipient's public key, because the account has not sent anything yet";
+        let public = self.node.public_key(recipient)?.ok_or(CommandError::Encryption(unknown))?;
+        let (salt, iv) = (random_bytes(self.system)?, random_bytes(self.system)?);
+        cipher::encrypt(&self.key, &public, *salt, *iv, text.as_bytes())
+            .map_err(|_| CommandError::Encryption("the recipient's public key is not a point of the curve"))
+    }
 }
 
 /// Returns the node's data about the mosaics to send. Prints their amounts in whole units, and levies.
-fn known_mosaics(command: &Send, node: &NodeClient, network: NetworkByte) -> Result<Vec<MosaicEntry>, WalletError> {
+fn known_mosaics(command: &Send, sender: &Sender<'_>) -> Result<Vec<MosaicEntry>, CommandError> {
     let mut known = Vec::with_capacity(command.mosaic.len());
     for mosaic in &command.mosaic {
-        let entry = node.mosaic(&mosaic.id, network)?;
+        let entry = sender.node.mosaic(&mosaic.id, sender.network)?;
         let (id, whole) = (&mosaic.id, decimal(mosaic.quantity, entry.definition.properties.divisibility));
         print_note(&format!("{} smallest units of {id} are {whole} whole units", mosaic.quantity));
         if let Some(levy) = &entry.definition.levy {
@@ -203,41 +225,23 @@ fn known_mosaics(command: &Send, node: &NodeClient, network: NetworkByte) -> Res
 }
 
 /// Returns the message in its serialised form; `None` if it is empty.
-fn message(
-    command: &Send,
-    key: &KeyPair,
-    recipient: &Address,
-    node: &NodeClient,
-    system: System,
-) -> Result<Option<Message>, WalletError> {
+fn message(command: &Send, sender: &Sender<'_>, recipient: &Address) -> Result<Option<Message>, CommandError> {
     let (kind, payload) = match (&command.message, &command.hex, &command.encrypt) {
         (Some(text), ..) => (MessageKind::Plain, text.clone().into_bytes()),
         (_, Some(hex), _) => (MessageKind::Plain, bytes_of(hex)?),
-        (.., Some(text)) => (MessageKind::Secure, encrypted(text, key, recipient, node, system)?),
+        (.., Some(text)) => (MessageKind::Secure, sender.encrypted(text, recipient)?),
         _ => return Ok(None),
     };
     Ok((!payload.is_empty()).then_some(Message { kind, payload }))
 }
 
-fn bytes_of(hex: &str) -> Result<Vec<u8>, WalletError> {
-    let whole_bytes = hex.len().is_multiple_of(2);
-    let bytes = decode_hex(hex).map_err(|error| WalletError::Usage(format!("--hex: {error}")))?;
-    let odd = || WalletError::Usage("--hex: there is an odd number of digits; a byte has two".to_owned());
-    Some(bytes).filter(|_| whole_bytes).ok_or_else(odd)
-}
-
-fn encrypted(
-    text: &str,
-    key: &KeyPair,
-    recipient: &Address,
-    node: &NodeClient,
-    system: System,
-) -> Result<Vec<u8>, WalletError> {
-    let unknown = "the node does not know the recipient's public key, because the account has not sent anything yet";
-    let public = node.public_key(recipient)?.ok_or(WalletError::Encryption(unknown))?;
-    let (salt, iv) = (random_bytes(system)?, random_bytes(system)?);
-    cipher::encrypt(key, &public, *salt, *iv, text.as_bytes())
-        .map_err(|_| WalletError::Encryption("the recipient's public key is not a point of the curve"))
+fn bytes_of(hex: &str) -> Result<Vec<u8>, CommandError> {
+    let bytes = decode_hex(hex).map_err(|error| CommandError::Usage(format!("--hex: {error}")))?;
+    if !hex.len().is_multiple_of(2) {
+        let text = "--hex: there is an odd number of digits; a byte has two";
+        return Err(CommandError::Usage(text.to_owned()));
+    }
+    Ok(bytes)
 }
 
 fn warn_of_low_fee(transaction: &Transaction, known: &[MosaicEntry]) {
@@ -263,26 +267,28 @@ fn warn_if_only_harvester(node: &NodeClient, transaction: &Transaction, network:
 }
 
 /// Waits until the transaction is confirmed, or will not be.
-fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result<(), WalletError> {
+fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result<(), CommandError> {
     let transaction = packet.transaction();
     let seconds = transaction.deadline.0.saturating_sub(transaction.timestamp.0);
     let limit = Duration::from_secs(seconds.unsigned_abs().into()) + CONFIRMATION_GRACE;
     print_stderr("waiting until it is confirmed\n");
     match await_end(node, &packet.hash(), limit, system, |_| ())? {
         TransactionStatus::Confirmed { height, .. } => print(&format!("confirmed at height: {height}\n")),
-        failed if failed.is_failure() => Err(WalletError::Failed(failed)),
-        _ => Err(WalletError::NotConfirmed),
+        failed if failed.is_failure() => Err(CommandError::Failed(failed)),
+        _ => Err(CommandError::NotConfirmed),
     }
 }
 
-pub fn sign(command: &Sign) -> Result<(), WalletError> {
+/// Runs `nisd sign`.
+pub fn sign(command: &Sign) -> Result<(), CommandError> {
     let key = KeyPair::new(&load_key(&command.key_file)?);
     let packet = SignedTransaction::sign(&read_transaction(&read_input(&command.file)?)?, &key)?;
     print_stderr(&format!("signed:\n{}", describe(packet.transaction(), None)));
     print(&format!("{}\n", packet.to_json()))
 }
 
-pub fn announce(command: &Announce) -> Result<(), WalletError> {
+/// Runs `nisd announce`.
+pub fn announce(command: &Announce) -> Result<(), CommandError> {
     let node = node(&command.node)?;
     let key = command.key_file.as_deref().map(load_key).transpose()?;
     let input = read_input(&command.file)?;
@@ -294,7 +300,7 @@ pub fn announce(command: &Announce) -> Result<(), WalletError> {
             read_transaction(&input)?;
             let text = "this transaction has no signature; give the signer's key file with --key-file, or sign it with \
                         nisd sign";
-            return Err(WalletError::Usage(text.to_owned()));
+            return Err(CommandError::Usage(text.to_owned()));
         }
     };
     print_stderr(&format!("announcing to {}:\n{}", node.url(), describe(packet.transaction(), None)));
@@ -302,14 +308,14 @@ pub fn announce(command: &Announce) -> Result<(), WalletError> {
 }
 
 /// Announces a transaction and prints the answer.
-fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), WalletError> {
+fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandError> {
     let answer = node.announce(packet)?;
     print(&format!("{answer}\n"))?;
-    if answer.is_success() { Ok(()) } else { Err(WalletError::Rejected(answer)) }
+    if answer.is_success() { Ok(()) } else { Err(CommandError::Rejected(answer)) }
 }
 
 /// Reads a file, or standard input if the name is `-`.
-fn read_input(path: &Path) -> Result<Vec<u8>, WalletError> {
+fn read_input(path: &Path) -> Result<Vec<u8>, CommandError> {
     let read = || -> io::Result<Vec<u8>> {
         let input: Box<dyn Read> = match path.as_os_str() == "-" {
             true => Box::new(io::stdin().lock()),
@@ -322,5 +328,5 @@ fn read_input(path: &Path) -> Result<Vec<u8>, WalletError> {
             false => Ok(bytes),
         }
     };
-    read().map_err(|error| WalletError::File(path.to_owned(), error))
+    read().map_err(|error| CommandError::File(path.to_owned(), error))
 }

@@ -2,26 +2,22 @@
 //! signer knew the file when the block was made.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use sha2::{Digest, Sha256};
 
-use super::send::{DEFAULT_NODE, Delivery, deliver, network_time};
-use super::transfer::TransferRequest;
-use super::values::{self, dashed};
-use super::{WalletError, load_key, node, notes, print, print_note, public_key};
+use super::send::{Delivery, Sender};
+use super::{CommandError, DEFAULT_NODE, node, notes, print, print_note};
 use crate::clock::System;
-use crate::crypto::KeyPair;
 use crate::logging;
 use crate::model::transaction::{Message, MessageKind, wire_network};
 use crate::model::{Address, Amount, Body, Hash256, Transaction};
+use crate::wallet::values::{self, dashed};
 
 /// Prefix of the message: the mark of the convention, and the number of an unsigned SHA-256.
 const MARK: [u8; 5] = [0xfe, 0x4e, 0x54, 0x59, 0x03];
-/// Buffer size for reading a file.
-const READ_BYTES: usize = 64 << 10;
 
 /// A file does not match a transaction, or the transaction notarises nothing. The exit code is that of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,49 +77,25 @@ pub struct VerifyApostille {
     pub node: String,
 }
 
-/// Runs `nisd apostille`.
-pub fn execute(command: &ApostilleCommand, system: System) -> Result<(), WalletError> {
-    match command {
-        ApostilleCommand::Create(command) => create(command, system),
-        ApostilleCommand::Verify(command) => verify(command),
-    }
-}
-
 /// Announces the hash of a file, by default to the account itself.
-fn create(command: &CreateApostille, system: System) -> Result<(), WalletError> {
-    let how = &command.how;
-    let node = node(&how.node)?;
-    let multisig_account = how.multisig_account.as_deref().map(public_key).transpose()?;
+pub fn create(command: &CreateApostille, system: System) -> Result<(), CommandError> {
     command.to.as_deref().map(values::address).transpose()?;
     let hash = hash_of(&command.file)?;
-    let key = KeyPair::new(&load_key(&command.from_key_file)?);
-    let network = node.network()?;
+    let sender = Sender::new(&command.how, &command.from_key_file, system)?;
     let recipient = match &command.to {
-        Some(to) => values::address_on(to, network)?,
-        None => Address::from_public_key(&multisig_account.unwrap_or(key.public()), network),
+        Some(to) => values::address_on(to, sender.network)?,
+        None => sender.address(),
     };
     print_note(&format!("the SHA-256 of {} is {}", command.file.display(), hex::encode(hash)));
     let payload = [MARK.as_slice(), &hash].concat();
-    let intent = TransferRequest {
-        network,
-        now: network_time(&node, system),
-        deadline: how.deadline_seconds(),
-        signer: key.public(),
-        multisig_account,
-        recipient,
-        amount: Amount::ZERO,
-        message: Some(Message { kind: MessageKind::Plain, payload }),
-        mosaics: Vec::new(),
-        fee: how.fee,
-    };
-    deliver(&node, &key, intent, &[], how, system)
+    sender.deliver(recipient, Amount::ZERO, Some(Message { kind: MessageKind::Plain, payload }), &[], &[])
 }
 
 /// Compares a file with the hash in a confirmed transaction, and prints who notarised it and when.
-fn verify(command: &VerifyApostille) -> Result<(), WalletError> {
+pub fn verify(command: &VerifyApostille) -> Result<(), CommandError> {
     let node = node(&command.node)?;
     let hash = Hash256::from_hex(&command.transaction);
-    let hash = hash.ok_or_else(|| WalletError::Usage("--transaction: a hash has 64 hex digits".to_owned()))?;
+    let hash = hash.ok_or_else(|| CommandError::Usage("--transaction: a hash has 64 hex digits".to_owned()))?;
     let found = hash_of(&command.file)?;
     let confirmed = node.confirmed(&hash)?.ok_or(ApostilleError::NoTransaction(hash))?;
     // For a multisig account the inner transaction has the message.
@@ -167,17 +139,11 @@ fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], ApostilleError>
 }
 
 /// Returns the SHA-256 of a file.
-fn hash_of(path: &Path) -> Result<[u8; 32], WalletError> {
-    let read = || -> io::Result<[u8; 32]> {
-        let (mut file, mut hasher, mut buffer) = (File::open(path)?, Sha256::new(), vec![0; READ_BYTES]);
-        loop {
-            match file.read(&mut buffer)? {
-                0 => return Ok(hasher.finalize().into()),
-                count => hasher.update(&buffer[..count]),
-            }
-        }
-    };
-    read().map_err(|error| WalletError::File(path.to_owned(), error))
+fn hash_of(path: &Path) -> Result<[u8; 32], CommandError> {
+    let mut hasher = Sha256::new();
+    let read = File::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher));
+    read.map_err(|error| CommandError::File(path.to_owned(), error))?;
+    Ok(hasher.finalize().into())
 }
 
 #[cfg(test)]

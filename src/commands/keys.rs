@@ -5,11 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use zeroize::Zeroizing;
 
-use super::values::{self, NETWORKS, dashed, network_name};
-use super::{PUBLIC_KEY_DIGITS, WalletError, key_file, load_key, notes, print, print_note, public_key, random_bytes};
+use super::{CommandError, notes, print, print_note, random_bytes};
 use crate::clock::System;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::{Address, NetworkByte};
+use crate::wallet::key_file;
+use crate::wallet::values::{self, NETWORKS, dashed, network_name};
+
+/// Hex digits of a public key.
+const PUBLIC_KEY_DIGITS: usize = 64;
 
 /// Minimum hex digits of a text that is meant as a key, complete or not, unless it is the name of a file.
 const MIN_KEY_DIGITS: usize = 32;
@@ -55,8 +59,28 @@ pub struct ShowAddress {
     pub network: Option<NetworkByte>,
 }
 
+/// Parses a public key of the command line. Errors do not show it: it may be a private key given by mistake.
+pub(super) fn public_key(text: &str) -> Result<PublicKey, CommandError> {
+    let error =
+        || CommandError::Usage(format!("a public key has {PUBLIC_KEY_DIGITS} hex digits; this one is different"));
+    PublicKey::from_hex(text).ok().filter(|_| text.len() == PUBLIC_KEY_DIGITS).ok_or_else(error)
+}
+
+/// Reads a key file, and warns about an exposed or short key.
+pub(super) fn load_key(path: &Path) -> Result<PrivateKey, CommandError> {
+    let file = key_file::read(path).map_err(|error| CommandError::KeyFile(path.to_owned(), error))?;
+    let name = path.display();
+    if file.is_exposed {
+        print_note(&format!("other users can read the key file {name}; prevent this: chmod 600 {name}"));
+    }
+    if file.is_short {
+        print_note(&format!("the key in {name} is shorter than usual; was it copied completely?"));
+    }
+    Ok(file.key)
+}
+
 /// Runs `nisd key`.
-pub fn key(command: &KeyCommand, system: System) -> Result<(), WalletError> {
+pub fn key(command: &KeyCommand, system: System) -> Result<(), CommandError> {
     let (key, network) = match command {
         KeyCommand::New { network, .. } => (PrivateKey::from_seed(&*random_bytes(system)?), *network),
         KeyCommand::Inspect { file, network, .. } => (load_key(file)?, *network),
@@ -64,7 +88,7 @@ pub fn key(command: &KeyCommand, system: System) -> Result<(), WalletError> {
     let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), network));
     match command {
         KeyCommand::New { output: Some(path), .. } => {
-            key_file::write(path, &key).map_err(|error| WalletError::KeyFile(path.clone(), error))?;
+            key_file::write(path, &key).map_err(|error| CommandError::KeyFile(path.clone(), error))?;
             text.push_str(&format!("key file     {}\n", path.display()));
         }
         KeyCommand::New { output: None, .. } => {
@@ -99,23 +123,22 @@ fn address_line(address: &Address, network: NetworkByte) -> String {
 }
 
 /// Runs `nisd address`.
-pub fn show_address(command: &ShowAddress) -> Result<(), WalletError> {
+pub fn show_address(command: &ShowAddress) -> Result<(), CommandError> {
     let subject = &command.subject;
-    if subject.len() == PUBLIC_KEY_DIGITS && subject.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    let is_hex = subject.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_file = Path::new(subject).exists();
+    if is_hex && subject.len() == PUBLIC_KEY_DIGITS {
         return print(&key_lines(&public_key(subject)?, command.network));
     }
-    if values::looks_like_address(subject) && !Path::new(subject).exists() {
+    if values::looks_like_address(subject) && !is_file {
         let (address, network) = values::address(subject)?;
         if let Some(wanted) = command.network {
             values::address_on(subject, wanted)?;
         }
         return print(&address_line(&address, network));
     }
-    if subject.len() >= MIN_KEY_DIGITS
-        && subject.bytes().all(|byte| byte.is_ascii_hexdigit())
-        && !Path::new(subject).exists()
-    {
-        return Err(WalletError::Usage(format!(
+    if is_hex && subject.len() >= MIN_KEY_DIGITS && !is_file {
+        return Err(CommandError::Usage(format!(
             "a public key has {PUBLIC_KEY_DIGITS} hex digits, and this text has {}; copy it again (there is no key \
              file of this name either)",
             subject.len()
