@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, args, new_network, run, wait_for};
-use crate::common::http::Client;
+use crate::common::http::{Client, get};
 use crate::common::print_notice;
 use crate::common::private_network::{Genesis, private_key};
 use tempfile::TempDir;
@@ -173,7 +173,7 @@ fn an_invalid_reload_keeps_the_current_settings() {
 fn a_reloaded_setting_applies_to_the_next_request() {
     let installation = Installation::new();
     let node = installation.start(&[]);
-    let status = || Client::connect(node.http).get("/local/peers").status;
+    let status = || Client::connect(node.http).request(get("/local/peers")).status;
     assert_eq!(status(), 401);
     installation.configure(&[("nisd.localAccess", "address")]);
     node.process.signal("HUP");
