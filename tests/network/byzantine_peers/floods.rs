@@ -13,7 +13,7 @@ use nisd::peer::wire::{List, NodeExperiences, NodeInfo, SecureEntity};
 use socket2::{Domain, Socket, Type};
 
 use super::attacks::{Attack, ExpectedOpinion, truth};
-use super::{AttackScene, BYZANTINE, HonestNode, POOR};
+use super::{AttackScene, BYZANTINE, HonestNode, POOR, becomes_true};
 use crate::common::http::post_binary;
 use crate::common::private_network::{address, block, key_pair, now, transfer};
 use crate::network::scripted_peer::{HonestPeer, ScriptedPeer, ScriptedResponse, info};
@@ -93,9 +93,15 @@ fn pushed<T: Writable>(entity: T) -> SecureEntity<T> {
     SecureEntity::sign(entity, &key_pair(BYZANTINE), None)
 }
 
+/// Waits until the node has met the byzantine peer: pushes of strangers count for nobody.
+fn wait_until_active(scene: &AttackScene) {
+    assert!(becomes_true(|| scene.state(BYZANTINE) == "active"), "the byzantine peer is not met");
+}
+
 /// Pushes correctly signed successors of our tip whose harvesters have no right to make them.
 fn unentitled_blocks(scene: &AttackScene) -> Vec<String> {
     let keys = key_pair(POOR);
+    wait_until_active(scene);
     flood(scene, |number| {
         let (last, time) = (last_block(scene), Timestamp(now().0 + number as i32));
         post("/push/block", &pushed(block(&keys, last.height.0 + 1, time, last.hash(), Vec::new())))
@@ -108,6 +114,7 @@ fn payment(keys: &KeyPair, number: u64) -> Transaction {
 
 fn forged_transactions(scene: &AttackScene) -> Vec<String> {
     let keys = key_pair(BYZANTINE);
+    wait_until_active(scene);
     flood(scene, |number| {
         let forged = Transaction { signature: Some(Signature([number as u8; 64])), ..payment(&keys, number) };
         post("/push/transactions", &List(vec![pushed(forged); 20]))

@@ -1,14 +1,20 @@
 //! Pushes and signs of life of byzantine peers.
 
+use std::sync::LazyLock;
+
 use nisd::codec::{Format, SigningForm, Writable};
-use nisd::crypto::{KeyPair, Signature};
-use nisd::model::{Amount, Block, Timestamp, Transaction};
+use nisd::crypto::{KeyPair, PublicKey, Signature};
+use nisd::model::transaction::{
+    AggregateModification, Cosignature, Modification, ModificationKind, Multisig, Transfer,
+};
+use nisd::model::{Address, Amount, Block, Body, Timestamp, Transaction};
 use nisd::peer::wire::{Identity, List, NodeInfo, SecureEntity};
+use nisd::state;
 
 use super::byzantine_peer::{ByzantinePeer, LieContext};
-use super::environment::{unfunded_keys, user_keys};
+use super::environment::{BYZANTINE_PEERS, byzantine_keys, unfunded_keys, user_keys};
 use super::fault::Fault;
-use crate::common::private_network::{address, block, transfer};
+use crate::common::private_network::{NETWORK, address, block, key_pair, signed, transfer};
 
 /// Maximum size of a request that byzantine peers claim to send.
 const OVERSIZED: usize = 1 << 30;
@@ -16,6 +22,11 @@ const OVERSIZED: usize = 1 << 30;
 const TOO_OFTEN: usize = 70;
 /// Number of transactions in a long list.
 const MANY: u64 = 40;
+/// Number of cosignatories of an account that needs one signature, and of cosignatures of each of them.
+const COSIGNATORIES: u64 = 10;
+const COSIGNATURES: i32 = 20;
+/// Key number of the first cosignatory.
+const FIRST_COSIGNATORY: u64 = 6_000;
 /// Entity version of another network.
 const OTHER_NETWORK: i32 = 0x6800_0001;
 
@@ -113,6 +124,11 @@ pub fn bad_requests(byzantine: &ByzantinePeer, fault: Fault, context: &mut LieCo
             let list = (0..MANY).map(|place| SecureEntity::sign(other(place), keys, None)).collect();
             vec![BadRequest::new("/push/transactions", Format::Binary.to_bytes(&List(list)))]
         }
+        Fault::PushedSurplusCosignatures => {
+            let list = surplus_cosignatures(keys, context);
+            let list = list.into_iter().map(|transaction| SecureEntity::sign(transaction, keys, None)).collect();
+            vec![BadRequest::new("/push/transactions", Format::Binary.to_bytes(&List(list)))]
+        }
         Fault::PushedGarbage => {
             let bytes = (0..300).map(|_| context.random.next() as u8).collect();
             vec![BadRequest::new("/push/transactions", bytes)]
@@ -134,4 +150,43 @@ pub fn bad_requests(byzantine: &ByzantinePeer, fault: Fault, context: &mut LieCo
         }
         other => unreachable!("{other:?} is not pushed"),
     }
+}
+
+/// Accounts of byzantine peers that have a balance, and the cosignatories that they give them.
+static ACCOUNTS: LazyLock<Vec<PublicKey>> = LazyLock::new(|| {
+    let own = (0..BYZANTINE_PEERS).map(|byzantine| byzantine_keys(byzantine, 0));
+    own.chain(cosignatories()).map(|keys| keys.public()).collect()
+});
+
+/// Returns whether a valid transaction can be of a byzantine peer.
+pub fn is_of_byzantine_peer(transaction: &Transaction) -> bool {
+    ACCOUNTS.contains(&transaction.signer)
+}
+
+fn cosignatories() -> impl Iterator<Item = KeyPair> {
+    (FIRST_COSIGNATORY..FIRST_COSIGNATORY + COSIGNATORIES).map(key_pair)
+}
+
+/// Builds a transaction of a multisig account that needs one signature, and many cosignatures of it; before that, the
+/// transaction that makes it one.
+fn surplus_cosignatures(account: &KeyPair, context: &LieContext<'_>) -> Vec<Transaction> {
+    let cosignatories: Vec<_> = cosignatories().collect();
+    let (fee, now) = (Amount::whole(1), context.now);
+    let snapshot = context.store.snapshot().expect("a snapshot");
+    if state::cosignatories(&snapshot, &address(account)).expect("a store").is_empty() {
+        let add = |keys: &KeyPair| Modification { kind: ModificationKind::Add, cosignatory: keys.public() };
+        let mut modifications: Vec<_> = cosignatories.iter().map(add).collect();
+        modifications.sort_by_key(|one| Address::from_public_key(&one.cosignatory, NETWORK));
+        let body = AggregateModification { modifications, min_cosignatories_change: Some(1) };
+        return vec![signed(account, 2, Body::AggregateModification(body), fee, now)];
+    }
+    let body = Transfer { recipient: address(account), amount: fee, message: None, mosaics: Vec::new() };
+    let inner = Transaction { signature: None, ..signed(account, 1, Body::Transfer(body), fee, now) };
+    let body = Cosignature { other_hash: inner.hash().into(), other_account: address(account) };
+    let cosign =
+        |keys: &KeyPair, place| signed(keys, 1, Body::Cosignature(body.clone()), fee, Timestamp(now.0 - place));
+    let surplus = cosignatories[1..].iter().flat_map(|keys| (0..COSIGNATURES).map(move |place| (keys, place)));
+    let outer = Multisig { inner, cosignatures: Vec::new() };
+    let outer = signed(&cosignatories[0], 1, Body::Multisig(Box::new(outer)), fee, now);
+    std::iter::once(outer).chain(surplus.map(|(keys, place)| cosign(keys, place))).collect()
 }

@@ -34,7 +34,7 @@ const USER_BALANCE: u64 = 10_000_000;
 const BYZANTINE_BALANCE: u64 = 400_000_000;
 /// Number of users, and of byzantine peers with a balance.
 pub const USERS: u64 = 6;
-const BYZANTINE_PEERS: u64 = 3;
+pub const BYZANTINE_PEERS: usize = 3;
 /// Port of every node.
 pub const PORT: u16 = 7890;
 
@@ -169,9 +169,9 @@ impl Environment {
 /// Returns the initial balances: members by weight, users and byzantine peers equally.
 fn shares(plan: &Plan) -> Vec<(Address, Amount)> {
     let people = (0..USERS).map(|number| (address(&user_keys(number)), Amount::whole(USER_BALANCE)));
-    let byzantine_peers = (0..BYZANTINE_PEERS as usize)
+    let byzantine_peers = (0..BYZANTINE_PEERS)
         .map(|byzantine| (address(&byzantine_keys(byzantine, 0)), Amount::whole(BYZANTINE_BALANCE)));
-    let rest = TOTAL - USERS * USER_BALANCE - BYZANTINE_PEERS * BYZANTINE_BALANCE;
+    let rest = TOTAL - USERS * USER_BALANCE - BYZANTINE_PEERS as u64 * BYZANTINE_BALANCE;
     let weights: u64 = plan.members.iter().map(|member| member.weight).sum();
     let member = |(index, member): (usize, &MemberPlan)| {
         let key = KeyPair::new(&member_key(index));

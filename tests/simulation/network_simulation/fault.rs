@@ -152,6 +152,7 @@ faults! {
         PushedExpired,
         PushedKnownTransaction,
         PushedManyTransactions,
+        PushedSurplusCosignatures,
         PushedGarbage,
         PushedOversized,
         PushedTooOften,

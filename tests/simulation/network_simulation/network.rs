@@ -112,8 +112,9 @@ struct ComparedPeer {
     index: usize,
     /// Its tip.
     tip: Option<Hash256>,
-    /// Its recorded failures before the comparison.
+    /// Its recorded failures before the comparison, which began then.
     failures: u64,
+    since: Duration,
 }
 
 /// A chain comparison.
@@ -149,6 +150,8 @@ pub struct Network<'g> {
     open: BTreeMap<RequestKey, Pending>,
     /// The latest chain comparison of each member.
     comparisons: BTreeMap<(usize, Endpoint), Comparison>,
+    /// When a member last pushed transactions to another one.
+    relayed_transactions: BTreeMap<(usize, usize), Duration>,
     /// Time that members have spent waiting for answers of byzantine peers about their chains.
     pub wasted_time: Duration,
     /// Time of the last disturbance.
@@ -228,6 +231,7 @@ impl<'g> Network<'g> {
             event_count: 0,
             open: BTreeMap::new(),
             comparisons: BTreeMap::new(),
+            relayed_transactions: BTreeMap::new(),
             wasted_time: Duration::ZERO,
             disturbed_at: Duration::ZERO,
             relayed: BTreeMap::new(),
@@ -485,6 +489,11 @@ impl<'g> Network<'g> {
             self.start_comparison(from, &request.endpoint);
         }
         let place = self.places.get(&request.endpoint).copied();
+        if let Some((Party::Member(to), _)) = place
+            && request.target.starts_with("/push/transaction")
+        {
+            self.relayed_transactions.insert((from, to), self.now + SLOW);
+        }
         let is_wasted_time =
             matches!(place, Some((Party::Byzantine(_), _))) && SYNCHRONISATION[..5].contains(&&*request.target);
         let pending = Pending { to: request.endpoint.clone(), since: self.now, is_wasted_time, lie: None };
@@ -645,7 +654,7 @@ impl<'g> Network<'g> {
         let compared = place.and_then(|(party, _)| if let Party::Member(other) = party { Some(other) } else { None });
         let compared = compared.map(|other| {
             let key = self.members[other].info.identity.key.to_string();
-            ComparedPeer { index: other, tip: self.tip(other), failures: self.failures(index, &key) }
+            ComparedPeer { index: other, tip: self.tip(other), failures: self.failures(index, &key), since: now }
         });
         self.comparisons.insert((index, with.clone()), Comparison { compared, tip, received_lie: None });
     }
@@ -663,14 +672,22 @@ impl<'g> Network<'g> {
         // may be penalized.
         let is_right = !self.plan.spends_twice && !self.plan.faults.contains(&Fault::ClockJump);
         let is_without_excuse = self.plan.fork.is_none() && is_right;
-        if let Some(ComparedPeer { index: other, tip, failures }) = before.compared
+        if let Some(ComparedPeer { index: other, tip, failures, since }) = before.compared
             && is_without_excuse
             && self.tip(other) == tip
+            && !self.has_relayed_surplus(other, index, since)
         {
             let key = self.members[other].info.identity.key.to_string();
             let is_penalized = self.failures(index, &key) > failures;
             assert!(!is_penalized, "member {index} penalizes member {other}");
         }
+    }
+
+    /// Returns whether a member has relayed transactions to another one since then, which may be cosignatures of byzantine
+    /// peers that count for the one and no longer for the other.
+    fn has_relayed_surplus(&self, by: usize, to: usize, since: Duration) -> bool {
+        let relayed = self.relayed_transactions.get(&(by, to)).is_some_and(|at| *at >= since);
+        relayed && self.tally.count(Fault::PushedSurplusCosignatures) > 0
     }
 
     /// Returns the tip of a member if it is running.

@@ -333,8 +333,13 @@ impl Plan {
                 is_relay: false,
                 leaves_at: None,
             });
-            let pushes = [Fault::PushedSibling, Fault::PushedUnentitledBlock, Fault::PushedFutureBlock];
-            plan.acts.extend((0..20).map(|_| {
+            let pushes = [
+                Fault::PushedSibling,
+                Fault::PushedUnentitledBlock,
+                Fault::PushedFutureBlock,
+                Fault::PushedSurplusCosignatures,
+            ];
+            plan.acts.extend((0..30).map(|_| {
                 let at = Duration::from_millis(30_000 + r.below(270_000) as u64);
                 (at, Act::Push { byzantine, fault: pushes[r.below(pushes.len())], to: r.below(count) })
             }));
