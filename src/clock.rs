@@ -22,7 +22,7 @@ pub struct System {
 }
 
 impl System {
-    /// Returns the present network time of a clock.
+    /// Returns the network time of a clock now.
     pub fn network_time(self, clock: &NetworkClock) -> Timestamp {
         clock.now((self.unix_millis)(), (self.millis)())
     }

@@ -1,7 +1,7 @@
-//! Grouping of IP addresses, and how far they reach.
+//! IP addresses: networks, how far they reach, and lists of them as operators write them.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use ipnet::IpNet;
@@ -119,6 +119,115 @@ fn carried(address: IpAddr) -> [Option<Ipv4Addr>; 2] {
     }
 }
 
+/// Ranges of IP addresses: single ones (`10.0.0.1`) and networks (`10.0.0.0/8`, `2001:db8::/32`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressRanges(Vec<IpNet>);
+
+impl AddressRanges {
+    /// Adds a range; `None` if the text is none.
+    pub fn add(&mut self, text: &str) -> Option<()> {
+        let single = text.parse::<IpAddr>().map(|address| IpNet::from(address.to_canonical()));
+        self.0.push(single.ok().or_else(|| text.parse().ok())?);
+        Some(())
+    }
+
+    /// Returns whether an address is in one of the ranges. An IPv4-mapped IPv6 address counts as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|range| range.contains(&address))
+    }
+
+    /// Returns whether there are no ranges.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A part of a pattern: this value, or any value if `None`.
+type Part = Option<u16>;
+
+/// Clients that count as local: `127.0.0.1`, `::1` and those of `nis.additionalLocalIps`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocalAddresses {
+    addresses: Vec<IpAddr>,
+    /// The parts of each pattern: four of IPv4 or eight of IPv6.
+    patterns: Vec<Vec<Part>>,
+    hosts: Vec<String>,
+}
+
+impl LocalAddresses {
+    /// Adds an IP address, a host name, or a pattern in which whole parts are `*`; `None` if the text is none of them.
+    ///
+    /// A part of a pattern must have the form that NIS1 compares, since any other form would never match: decimal
+    /// without leading zeros, or lower-case hex without leading zeros.
+    pub fn add_entry(&mut self, entry: &str) -> Option<()> {
+        if entry.contains('*') {
+            let ipv4 = entry.contains('.');
+            self.patterns.push(if ipv4 {
+                pattern(entry, '.', 4, decimal_part)?
+            } else {
+                pattern(entry, ':', 8, hex_part)?
+            });
+        } else if let Ok(address) = entry.parse::<IpAddr>() {
+            self.add(address);
+        } else {
+            self.hosts.push(is_host_name(entry).then(|| entry.to_owned())?);
+        }
+        Some(())
+    }
+
+    /// Host names of the list; the start of the node resolves them once and adds their addresses.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    /// Adds an address.
+    pub fn add(&mut self, address: IpAddr) {
+        self.addresses.push(address.to_canonical());
+    }
+
+    /// Returns whether a client is local. An IPv4-mapped IPv6 address counts as IPv4.
+    pub fn contains(&self, caller: IpAddr) -> bool {
+        let caller = caller.to_canonical();
+        let parts = match caller {
+            IpAddr::V4(address) => address.octets().map(u16::from).to_vec(),
+            IpAddr::V6(address) => address.segments().to_vec(),
+        };
+        let is_match = |pattern: &Vec<Part>| {
+            let mut pairs = pattern.iter().zip(&parts);
+            pattern.len() == parts.len() && pairs.all(|(part, own)| part.is_none_or(|part| part == *own))
+        };
+        caller == Ipv4Addr::LOCALHOST
+            || caller == Ipv6Addr::LOCALHOST
+            || self.addresses.contains(&caller)
+            || self.patterns.iter().any(is_match)
+    }
+}
+
+fn pattern(text: &str, separator: char, count: usize, read: fn(&str) -> Option<u16>) -> Option<Vec<Part>> {
+    let part = |text| if text == "*" { Some(None) } else { read(text).map(Some) };
+    text.split(separator).map(part).collect::<Option<Vec<Part>>>().filter(|parts| parts.len() == count)
+}
+
+fn decimal_part(text: &str) -> Option<u16> {
+    let value = u16::from(text.parse::<u8>().ok()?);
+    (value.to_string() == text).then_some(value)
+}
+
+fn hex_part(text: &str) -> Option<u16> {
+    let value = u16::from_str_radix(text, 16).ok()?;
+    (format!("{value:x}") == text).then_some(value)
+}
+
+/// Maximum characters of a host name.
+const MAX_HOST: usize = 253;
+
+/// Accepts 1 to 253 letters, digits and `-._` with at least one letter: without any it is a mistyped IPv4 address.
+pub fn is_host_name(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    (1..=MAX_HOST).contains(&text.len()) && text.bytes().all(allowed) && text.bytes().any(|b| b.is_ascii_alphabetic())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +274,95 @@ mod tests {
             for address in addresses.split(' ') {
                 assert_eq!(scope(address.parse().expect("an address")), expected, "{address}");
             }
+        }
+    }
+
+    fn ranges(list: &str) -> Option<AddressRanges> {
+        let mut ranges = AddressRanges::default();
+        list.split('|').filter(|entry| !entry.is_empty()).try_for_each(|entry| ranges.add(entry))?;
+        Some(ranges)
+    }
+
+    #[test]
+    fn an_address_is_in_the_ranges_with_its_prefix() {
+        let listed = ranges("127.0.0.1|10.1.0.0/16|2001:db8::/32|::ffff:9.9.9.9").unwrap();
+        for address in ["127.0.0.1", "::ffff:127.0.0.1", "10.1.255.7", "2001:db8:ffff::1", "9.9.9.9"] {
+            assert!(listed.contains(address.parse().unwrap()), "{address}");
+        }
+        for address in ["127.0.0.2", "10.2.0.0", "2001:db9::", "::1"] {
+            assert!(!listed.contains(address.parse().unwrap()), "{address}");
+        }
+        assert!(ranges("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_invalid_range_is_rejected() {
+        for entry in ["10.0.0.0/33", "10.0.0/8", "proxy.example", "10.0.*.*", "::/129", "1.2.3.4/", "/8"] {
+            assert_eq!(ranges(&format!("10.0.0.1|{entry}")), None, "{entry}");
+        }
+    }
+
+    fn local(list: &str) -> Option<LocalAddresses> {
+        let mut local = LocalAddresses::default();
+        let entries = list.split('|').map(str::trim).filter(|entry| !entry.is_empty());
+        entries.map(|entry| local.add_entry(entry)).collect::<Option<()>>()?;
+        Some(local)
+    }
+
+    fn is_local(list: &str, caller: &str) -> bool {
+        local(list).unwrap().contains(caller.parse().unwrap())
+    }
+
+    #[test]
+    fn loopback_is_local_without_any_entry() {
+        assert!(is_local("", "127.0.0.1"));
+        assert!(is_local("", "::ffff:127.0.0.1"));
+        assert!(is_local(" ", "::1"));
+        assert!(!is_local("", "127.0.0.2"));
+        assert!(!is_local("", "10.0.0.1"));
+    }
+
+    #[test]
+    fn addresses_and_patterns_match_their_addresses() {
+        let list = "127.0.0.2|127.0.1.*| 10.*.*.7 |fe80:0:0:0:*:*:*:1|2001:db8::5|";
+        for caller in
+            ["127.0.0.2", "127.0.1.0", "127.0.1.255", "10.1.2.7", "::ffff:10.1.2.7", "fe80::a:b:c:1", "2001:db8::5"]
+        {
+            assert!(is_local(list, caller), "{caller}");
+        }
+        for caller in ["127.0.0.3", "127.1.1.1", "10.1.2.8", "fe80::1:a:b:c:2", "2001:db8::6"] {
+            assert!(!is_local(list, caller), "{caller}");
+        }
+        assert!(!is_local("*.*.*.*", "fe80::1"));
+        assert!(!is_local("*:*:*:*:*:*:*:*", "10.0.0.1"));
+    }
+
+    #[test]
+    fn host_names_are_kept_unresolved_until_addresses_are_added() {
+        let mut read = local("wallet.example|10.0.0.1").unwrap();
+        assert_eq!(read.hosts(), ["wallet.example"]);
+        assert!(!read.contains([10, 0, 0, 9].into()));
+        read.add([10, 0, 0, 9].into());
+        assert!(read.contains([10, 0, 0, 9].into()));
+    }
+
+    #[test]
+    fn a_malformed_entry_is_rejected() {
+        for entry in [
+            "10.0.*",
+            "10.0.0.0.*",
+            "*",
+            "*:*",
+            "10.0.0.256.*",
+            "10.00.0.*",
+            "FE80:*:*:*:*:*:*:*",
+            "1.2.3",
+            "a b",
+            "fe80:::1",
+            "10.0.0.+*",
+            "10.+1.*.*",
+        ] {
+            assert_eq!(local(&format!("10.0.0.1|{entry}|10.0.0.2")), None, "{entry}");
         }
     }
 }

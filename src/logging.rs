@@ -263,7 +263,7 @@ struct StderrWriter {
 }
 
 impl StderrWriter {
-    /// Opens the present standard error.
+    /// Opens the standard error of this process.
     fn new() -> StderrWriter {
         StderrWriter { reopened: reopen() }
     }

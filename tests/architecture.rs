@@ -41,7 +41,7 @@ const LAYERS: &[(&str, &str)] = &[
     // The state machine. It knows the events of `net`, and none of its sockets.
     (
         "node",
-        "crypto model clock progress budget quota codec store state rules chain mempool peer net api \
+        "crypto model clock progress budget ip quota codec store state rules chain mempool peer net api \
          websocket_api config metrics local_cookie",
     ),
     // It prints the documentation of the node's metrics.
@@ -49,7 +49,7 @@ const LAYERS: &[(&str, &str)] = &[
         "commands",
         "crypto model clock codec store state chain config wallet devnet progress logging metrics node local_cookie",
     ),
-    ("event_loop", "model clock progress logging codec store chain net config devnet commands node local_cookie"),
+    ("event_loop", "model clock progress logging ip codec store chain net config devnet commands node local_cookie"),
 ];
 
 /// Layers and files that may touch sockets, clocks, the system's randomness or other threads.

@@ -132,8 +132,7 @@ impl Fixture {
         Api::new(api::Settings {
             context_path: settings.http.context.clone(),
             features: settings.node.features,
-            is_local: Box::new(move |caller| local.contains(caller)),
-            cookie: None,
+            local,
             host_names: settings.host_names.clone(),
             local_origins: settings.http.local_origins.clone(),
             allowed_harvesters: settings.http.allowed_harvesters.clone(),
@@ -141,6 +140,7 @@ impl Fixture {
             unaudited_paths: settings.peers.unaudited_paths.clone(),
             max_pushed_bytes: limits::PUSHED,
             metrics_listener: METRICS,
+            ..api::Settings::default()
         })
     }
 }

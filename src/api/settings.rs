@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::explorer::Explorer;
+use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
 use crate::model::Address;
 use crate::net::has_proxy_header;
@@ -29,14 +30,15 @@ impl Features {
     }
 }
 
-/// Settings of the HTTP interface.
+/// Settings of the HTTP interface. The default is for tests, which name what they need.
+#[derive(Default)]
 pub struct Settings {
     /// Prefix of all paths (`nem.apiContext`): empty, or begins with `/` and does not end with it.
     pub context_path: String,
     /// Optional parts.
     pub features: Features,
-    /// Whether a client with this address may be local: the loopback addresses and `nis.additionalLocalIps`.
-    pub is_local: Box<dyn Fn(IpAddr) -> bool>,
+    /// Clients that may be local: the loopback addresses and `nis.additionalLocalIps`.
+    pub local: LocalAddresses,
     /// The secret of local requests; without one the address suffices, as in NIS1 (`nisd.localAccess`).
     pub cookie: Option<LocalCookie>,
     /// Names and addresses of this machine besides the loopback ones. A browser that names one of them addresses this
@@ -84,14 +86,14 @@ pub fn is_local(client: &Client, request: &Request<'_>, settings: &Settings) -> 
 /// Returns whether a request would have local access with the right secret: it comes from a local address, without
 /// headers of a proxy.
 pub fn may_be_local(client: &Client, request: &Request<'_>, settings: &Settings) -> bool {
-    (settings.is_local)(client.address) && !has_proxy_header(request)
+    settings.local.contains(client.address) && !has_proxy_header(request)
 }
 
 /// Returns whether a request comes from a local address, from no proxy and from no foreign page, as far as it tells. A
 /// proxy that adds no header cannot be told from a client of this machine, nor can its clients.
 pub fn is_of_this_machine(client: &Client, request: &Request<'_>, settings: &Settings) -> bool {
     !client.is_forwarded
-        && (settings.is_local)(client.address)
+        && settings.local.contains(client.address)
         && all(request, "Host", |host| names_this_machine(host, settings))
         && has_trusted_origin(request, settings)
 }
@@ -132,7 +134,7 @@ fn all(request: &Request<'_>, name: &str, condition: impl Fn(&str) -> bool) -> b
 
 fn names_this_machine(authority: &str, settings: &Settings) -> bool {
     let host = host_of(authority);
-    is_own_host(host, settings) || address_of(host).is_some_and(|address| (settings.is_local)(address))
+    is_own_host(host, settings) || address_of(host).is_some_and(|address| settings.local.contains(address))
 }
 
 /// Returns whether an origin such as `http://localhost:7890` is this interface, as the request names it. A browser

@@ -19,23 +19,6 @@ use crate::wallet::values::{self, dashed};
 /// Prefix of the message: the mark of the convention, and the number of an unsigned SHA-256.
 const MARK: [u8; 5] = [0xfe, 0x4e, 0x54, 0x59, 0x03];
 
-/// A file does not match a transaction, or the transaction notarises nothing. The exit code is that of a failure.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ApostilleError {
-    /// The node has no confirmed transaction with this hash.
-    #[error(
-        "not verified: the node knows no confirmed transaction {0}; it may still be unconfirmed, or the \
-                 node does not keep hashes of old transactions (TRANSACTION_HASH_LOOKUP): name another with --node"
-    )]
-    NoTransaction(Hash256),
-    /// The transaction notarises nothing in a known format.
-    #[error("not verified: {0}")]
-    NoHash(&'static str),
-    /// The transaction notarises another file.
-    #[error("not verified: {} has the SHA-256 {found}, and the transaction notarises a file with {notarised}", .path.display())]
-    OtherFile { path: PathBuf, found: String, notarised: String },
-}
-
 /// `nisd apostille`.
 #[derive(Subcommand, Debug)]
 pub enum ApostilleCommand {
@@ -79,11 +62,11 @@ pub struct VerifyApostille {
 
 /// Announces the hash of a file, by default to the account itself.
 pub fn create(command: &CreateApostille, system: System) -> Result<(), CommandError> {
-    command.to.as_deref().map(values::address).transpose()?;
+    command.to.as_deref().map(values::address).transpose().map_err(CommandError::Usage)?;
     let hash = hash_of(&command.file)?;
     let sender = Sender::new(&command.how, &command.from_key_file, system)?;
     let recipient = match &command.to {
-        Some(to) => values::address_on(to, sender.network)?,
+        Some(to) => values::address_on(to, sender.network).map_err(CommandError::Usage)?,
         None => sender.address(),
     };
     print_note(&format!("the SHA-256 of {} is {}", command.file.display(), hex::encode(hash)));
@@ -97,13 +80,23 @@ pub fn verify(command: &VerifyApostille) -> Result<(), CommandError> {
     let hash = Hash256::from_hex(&command.transaction);
     let hash = hash.ok_or_else(|| CommandError::Usage("--transaction: a hash has 64 hex digits".to_owned()))?;
     let found = hash_of(&command.file)?;
-    let confirmed = node.confirmed(&hash)?.ok_or(ApostilleError::NoTransaction(hash))?;
+    let not_verified = |reason: &str| CommandError::Failed(format!("not verified: {reason}"));
+    let Some(confirmed) = node.confirmed(&hash)? else {
+        return Err(not_verified(&format!(
+            "the node knows no confirmed transaction {hash}; it may still be unconfirmed, or the node does not keep \
+             hashes of old transactions (TRANSACTION_HASH_LOOKUP): name another with --node"
+        )));
+    };
     // For a multisig account the inner transaction has the message.
     let signed = confirmed.transaction.inner().unwrap_or(&confirmed.transaction);
-    let notarised = notarised_hash(signed)?;
+    let notarised = notarised_hash(signed).map_err(not_verified)?;
     if notarised != found {
-        let (found, notarised) = (hex::encode(found), hex::encode(notarised));
-        return Err(ApostilleError::OtherFile { path: command.file.clone(), found, notarised }.into());
+        return Err(not_verified(&format!(
+            "{} has the SHA-256 {}, and the transaction notarises a file with {}",
+            command.file.display(),
+            hex::encode(found),
+            hex::encode(notarised)
+        )));
     }
     let time = node.time_of(confirmed.height)?;
     let signer = Address::from_public_key(&signed.signer, wire_network(signed.version));
@@ -119,22 +112,22 @@ pub fn verify(command: &VerifyApostille) -> Result<(), CommandError> {
     ))
 }
 
-/// Returns the hash that a transaction notarises.
-fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], ApostilleError> {
+/// Returns the hash that a transaction notarises, or why it notarises none.
+fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], &'static str> {
     let message = match &transaction.body {
         Body::Transfer(transfer) => transfer.message.as_ref(),
-        _ => return Err(ApostilleError::NoHash("the transaction is no transfer, and only those have messages")),
+        _ => return Err("the transaction is no transfer, and only those have messages"),
     };
-    let message = message.ok_or(ApostilleError::NoHash("the transaction has no message"))?;
+    let message = message.ok_or("the transaction has no message")?;
     if message.kind == MessageKind::Secure {
-        return Err(ApostilleError::NoHash("the message of the transaction is encrypted"));
+        return Err("the message of the transaction is encrypted");
     }
     match message.payload.strip_prefix(&MARK).map(<[u8; 32]>::try_from) {
         Some(Ok(hash)) => Ok(hash),
-        Some(Err(_)) => Err(ApostilleError::NoHash("the mark FE4E545903 is not followed by a hash of 32 bytes")),
-        None => Err(ApostilleError::NoHash(
+        Some(Err(_)) => Err("the mark FE4E545903 is not followed by a hash of 32 bytes"),
+        None => Err(
             "the message of the transaction does not begin with FE4E545903, the mark of a SHA-256 without a signature",
-        )),
+        ),
     }
 }
 
@@ -183,7 +176,7 @@ mod tests {
             (MessageKind::Plain, Some("fe4e".to_owned()), "does not begin"),
         ];
         for (kind, payload, words) in refused {
-            let said = read(kind, payload.as_deref()).unwrap_err().to_string();
+            let said = read(kind, payload.as_deref()).unwrap_err();
             assert!(said.contains(words), "{said}");
         }
     }

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use time::OffsetDateTime;
 
 use super::store::{ProgressReporter, StoreArguments, check_same_network, open_to_read, stored_network, verify_rows};
 use super::{CommandError, Stop, folder, print};
 use crate::clock::System;
 use crate::config::Settings;
+use crate::logging;
 use crate::model::Network;
 use crate::state;
 use crate::store::{self, Options, StoreBackup, StoreError};
@@ -92,10 +92,9 @@ fn check_replaceable(data: &Path, folder: &Path, network: &Network, options: Opt
 
 /// Returns the name of a copy that is started now.
 fn name(unix_millis: i64) -> String {
-    let now = OffsetDateTime::from_unix_timestamp(unix_millis.div_euclid(1000)).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    let (year, month, day) = (now.year(), u8::from(now.month()), now.day());
-    let (hour, minute, second) = now.to_hms();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}{minute:02}{second:02}Z")
+    let now = logging::utc(unix_millis);
+    let (date, time) = now.split_once(' ').unwrap_or_default();
+    format!("{date}T{}Z", time.split('.').next().unwrap_or_default().replace(':', ""))
 }
 
 /// Returns the complete and the interrupted copies in a folder, each oldest first. Entries whose names do not match

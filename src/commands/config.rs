@@ -43,8 +43,12 @@ pub fn print_settings(command: &PrintSettings) -> Result<(), CommandError> {
 /// Runs `nisd config check`. Fails if the node would not start with these files.
 pub fn check(command: &ConfigCommand, home: Option<&Path>) -> Result<(), CommandError> {
     let ConfigCommand::Check { files } = command;
-    let files = files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
-    let checked = check::check(&files, home);
+    let mut contents = Vec::new();
+    for path in files {
+        let content = read_file(path, MAX_FILE_BYTES).map_err(|error| CommandError::File(path.clone(), error))?;
+        contents.push((path.clone(), content));
+    }
+    let checked = check::check(&contents, home);
     let text: String = checked.iter().map(lines).collect::<Vec<_>>().join("\n");
     let count = |level| checked.iter().flat_map(|file| &file.findings).filter(|one| one.level == level).count();
     let [taken, without, wrong] = [Level::Info, Level::Warn, Level::Error].map(count);
@@ -57,14 +61,6 @@ pub fn check(command: &ConfigCommand, home: Option<&Path>) -> Result<(), Command
     match checked.iter().find(|file| file.kind == FileKind::Settings) {
         Some(settings) => print(&format!("nisd run --config {}\n", settings.path.display())),
         None => Ok(()),
-    }
-}
-
-/// Reads a file, at most one byte more than allowed, so that the check can tell that it is too large.
-fn read(path: &Path) -> Result<check::File, CommandError> {
-    match read_file(path, MAX_FILE_BYTES) {
-        Ok(content) => Ok(check::File { path: path.to_owned(), content }),
-        Err(error) => Err(CommandError::File(path.to_owned(), error)),
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{CommandError, print};
 use crate::config::{Bind, Endpoint, Settings, network_properties};
-use crate::crypto::{KeyPair, PrivateKey};
+use crate::crypto::KeyPair;
 use crate::devnet::{Account, Devnet, DevnetError, Role};
 use crate::model::Address;
 use crate::wallet::values::currency;
@@ -48,12 +48,9 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
     match command {
         DevnetCommand::Show { .. } => print_introduction(devnet, settings),
         DevnetCommand::ExportConfig { output, host, .. } => {
-            let join = JoinFiles::new(settings, host.as_deref())?;
-            let paths = join.write(output)?;
-            log::info!(
-                "other nodes will reach this node at {}; --host and --http-port name another endpoint",
-                join.url
-            );
+            let (url, files) = join_files(settings, host.as_deref())?;
+            let paths = write_new(&files, output)?;
+            log::info!("other nodes will reach this node at {url}; --host and --http-port name another endpoint");
             // The flags of the running node are not known here.
             let own = &settings.endpoint.host;
             if let Some(host) = host.as_ref().filter(|host| *host != own) {
@@ -89,9 +86,10 @@ fn summary(devnet: &Devnet, settings: &Settings) -> String {
     let time = chain.target_time;
     let mut text = format!("A private network of your own: a block every {time} s, proof of {consensus}.\n");
     text.push_str(&format!("It is stored in {folder}; every later start continues it.\n"));
-    text.push_str(match devnet.accounts.iter().any(|account| account.is_demo) {
-        true => "THE KEYS ARE PUBLICLY KNOWN DEMO KEYS: WORTHLESS. For your own keys: --fresh-keys --data DIR",
-        false => "Its keys are your own; keep the key files.",
+    text.push_str(if devnet.accounts.iter().any(|account| account.is_demo) {
+        "THE KEYS ARE PUBLICLY KNOWN DEMO KEYS: WORTHLESS. For your own keys: --fresh-keys --data DIR"
+    } else {
+        "Its keys are your own; keep the key files."
     });
     text.push('\n');
     text.push_str(&reach(devnet, settings.http.bind));
@@ -169,61 +167,54 @@ nis.shouldAutoHarvestOnBoot = false
 nis.ipDetectionMode = AutoOptional
 ";
 
-/// Settings, nemesis block and a peer list with one entry, for another node.
-#[derive(Debug)]
-struct JoinFiles {
-    /// URL at which other nodes reach this node.
-    url: String,
-    files: [(String, Vec<u8>); 3],
+/// The content of a file, with its name.
+type NamedFile = (String, Vec<u8>);
+
+/// Returns what another node needs to join the network of these settings through their node: the URL of this node, and
+/// settings, nemesis block and a peer list with one entry. `host` is its address for other nodes; the default is that of
+/// the settings.
+fn join_files(settings: &Settings, host: Option<&str>) -> Result<(String, [NamedFile; 3]), CommandError> {
+    let network = &settings.network;
+    let failed = |text: &str| CommandError::Failed(text.to_owned());
+    let key = settings.node.boot_key.as_ref();
+    let key = key.ok_or_else(|| failed("nis.bootKey is missing in the settings of the private network"))?;
+    let public = KeyPair::new(key).public();
+    let name = settings.node.boot_name.clone();
+    let name = name.unwrap_or_else(|| Address::from_public_key(&public, network.byte).to_string());
+    let Endpoint { protocol, host: own_host, port } = &settings.endpoint;
+    if *port == 0 {
+        return Err(failed(
+            "nem.httpPort is 0, so the system chooses another port at each start; name one with --http-port, and start \
+             the node with the same port",
+        ));
+    }
+    let host = host.unwrap_or(own_host);
+    let peers = json!({"knownPeers": [{
+        "endpoint": {"protocol": protocol, "port": port, "host": host},
+        "identity": {"name": name, "public-key": public.to_string()},
+    }]});
+    let nemesis_file = format!("nemesis-{}.bin", network.name);
+    let text = format!("{HEADER}{}{NODE_HEADER}", network_properties(network, &nemesis_file));
+    let files = [
+        (SETTINGS_FILE.to_owned(), text.into_bytes()),
+        (nemesis_file, settings.nemesis.read()?),
+        (format!("peers-config_{}.json", network.name), format!("{peers:#}\n").into_bytes()),
+    ];
+    Ok((format!("{protocol}://{host}:{port}"), files))
 }
 
-impl JoinFiles {
-    /// Creates the files to join the network of these settings through their node. `host` is its address for other
-    /// nodes; the default is that of the settings.
-    fn new(settings: &Settings, host: Option<&str>) -> Result<JoinFiles, DevnetError> {
-        let network = &settings.network;
-        let secret = settings.node.boot_key.as_ref().ok_or(DevnetError::Missing("nis.bootKey"))?;
-        // The configuration holds hex digits only.
-        let key = PrivateKey::from_hex(secret.expose_hex()).map_err(|_| DevnetError::Missing("nis.bootKey"))?;
-        let public = KeyPair::new(&key).public();
-        let name = settings.node.boot_name.clone();
-        let name = name.unwrap_or_else(|| Address::from_public_key(&public, network.byte).to_string());
-        let Endpoint { protocol, host: own_host, port } = &settings.endpoint;
-        if *port == 0 {
-            return Err(DevnetError::NoPort);
-        }
-        let host = host.unwrap_or(own_host);
-        let peers = json!({"knownPeers": [{
-            "endpoint": {
-                "protocol": protocol,
-                "port": port,
-                "host": host,
-            },
-            "identity": {"name": name, "public-key": public.to_string()},
-        }]});
-        let nemesis = settings.nemesis.read().map_err(|error| DevnetError::File(error.path, error.error))?;
-        let nemesis_file = format!("nemesis-{}.bin", network.name);
-        let text = format!("{HEADER}{}{NODE_HEADER}", network_properties(network, &nemesis_file));
-        Ok(JoinFiles {
-            url: format!("{protocol}://{host}:{port}"),
-            files: [
-                (SETTINGS_FILE.to_owned(), text.into_bytes()),
-                (nemesis_file, nemesis),
-                (format!("peers-config_{}.json", network.name), format!("{peers:#}\n").into_bytes()),
-            ],
-        })
+/// Writes files and returns their paths. Fails if any of them exists.
+fn write_new(files: &[NamedFile], folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
+    fs::create_dir_all(folder).map_err(|error| DevnetError::Folder(folder.to_owned(), error))?;
+    let paths: Vec<_> = files.iter().map(|(name, _)| folder.join(name)).collect();
+    if let Some(path) = paths.iter().find(|path| path.exists()) {
+        let path = path.display();
+        return Err(CommandError::Failed(format!(
+            "{path} exists and is not overwritten; choose another folder with --output"
+        )));
     }
-
-    /// Writes the files and returns their paths. Fails if any of them exists.
-    fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, DevnetError> {
-        fs::create_dir_all(folder).map_err(|error| DevnetError::Folder(folder.to_owned(), error))?;
-        let paths: Vec<_> = self.files.iter().map(|(name, _)| folder.join(name)).collect();
-        if let Some(path) = paths.iter().find(|path| path.exists()) {
-            return Err(DevnetError::Exists(path.clone()));
-        }
-        for ((_, content), path) in self.files.iter().zip(&paths) {
-            fs::write(path, content).map_err(|error| DevnetError::File(path.clone(), error))?;
-        }
-        Ok(paths)
+    for ((_, content), path) in files.iter().zip(&paths) {
+        fs::write(path, content).map_err(|error| CommandError::File(path.clone(), error))?;
     }
+    Ok(paths)
 }

@@ -21,47 +21,49 @@ struct Topic {
     name: &'static str,
     /// Summary in one line.
     summary: &'static str,
-    /// The text, as far as it is in a file.
-    text: &'static str,
-    /// Returns the rest of the text.
-    rest: fn() -> String,
-    /// Whether the text is a page for people, rather than a file for another program.
-    is_page: bool,
+    /// The text of its file in `src/help/`.
+    file: &'static str,
+    /// Extension of the file: `md` for pages for people, another for files for other programs.
+    extension: &'static str,
 }
+
+/// Topic with the metrics of the node below its own text.
+const METRICS: &str = "metrics";
 
 impl Topic {
     fn text(&self) -> String {
-        self.text.to_owned() + &(self.rest)()
+        let rest = if self.name == METRICS { metrics_documentation() } else { String::new() };
+        self.file.to_owned() + &rest
     }
 }
 
-/// Returns a topic whose text is a file of `src/help/`.
 macro_rules! topic {
-    ($file:literal, $name:literal, $summary:literal, is_page: $is_page:literal) => {{
-        let (text, rest) = (include_str!(concat!("../help/", $file)), String::new as fn() -> String);
-        Topic { name: $name, summary: $summary, text, rest, is_page: $is_page }
-    }};
+    ($name:literal, $extension:literal, $summary:literal) => {
+        Topic {
+            name: $name,
+            summary: $summary,
+            file: include_str!(concat!("../help/", $name, ".", $extension)),
+            extension: $extension,
+        }
+    };
 }
 
 /// All topics.
 const TOPICS: &[Topic] = &[
-    topic!("private-networks.md", "private-networks", "Your own networks, on one machine or several", is_page: true),
-    topic!("joining.md", "joining", "Mainnet and testnet, the first synchronisation, peers", is_page: true),
-    topic!("operating.md", "operating", "Service, settings, upgrade, backup, moving, proxies, commands on a store", is_page: true),
-    topic!("trouble.md", "trouble", "What to do about disk, clock, forks, a node without peers", is_page: true),
-    topic!("limits.md", "limits", "Every limit and its effect", is_page: true),
-    topic!("interface.md", "interface", "HTTP, events, websocket, SockJS", is_page: true),
-    topic!("payments.md", "payments", "Crediting deposits: accept, wait, undo, reconcile", is_page: true),
-    topic!("coming-from-nis1.md", "coming-from-nis1", "Differences, for operators and for client authors", is_page: true),
-    topic!("changes.md", "changes", "What is new in each version, for operators and for client authors", is_page: true),
-    topic!("wallet.md", "wallet", "Keys, transactions and notarised files on the command line", is_page: true),
-    topic!("architecture.md", "architecture", "How it is built, tested and measured", is_page: true),
-    Topic {
-        rest: metrics_documentation,
-        ..topic!("metrics.md", "metrics", "The meaning of the metrics of GET /metrics and nisd status", is_page: true)
-    },
-    topic!("alerts.yml", "alerts", "Alert rules for Prometheus, with advice", is_page: false),
-    topic!("dashboard.json", "dashboard", "A Grafana dashboard", is_page: false),
+    topic!("private-networks", "md", "Your own networks, on one machine or several"),
+    topic!("joining", "md", "Mainnet and testnet, the first synchronisation, peers"),
+    topic!("operating", "md", "Service, settings, upgrade, backup, moving, proxies, commands on a store"),
+    topic!("trouble", "md", "What to do about disk, clock, forks, a node without peers"),
+    topic!("limits", "md", "Every limit and its effect"),
+    topic!("interface", "md", "HTTP, events, websocket, SockJS"),
+    topic!("payments", "md", "Crediting deposits: accept, wait, undo, reconcile"),
+    topic!("coming-from-nis1", "md", "Differences, for operators and for client authors"),
+    topic!("changes", "md", "What is new in each version, for operators and for client authors"),
+    topic!("wallet", "md", "Keys, transactions and notarised files on the command line"),
+    topic!("architecture", "md", "How it is built, tested and measured"),
+    topic!("metrics", "md", "The meaning of the metrics of GET /metrics and nisd status"),
+    topic!("alerts", "yml", "Alert rules for Prometheus, with advice"),
+    topic!("dashboard", "json", "A Grafana dashboard"),
 ];
 
 /// `nisd help`.
@@ -126,7 +128,7 @@ pub fn write_man_pages(Man { folder }: &Man) -> Result<(), CommandError> {
     let failed = |error| CommandError::File(folder.clone(), error);
     fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
-    for topic in TOPICS.iter().filter(|topic| topic.is_page) {
+    for topic in TOPICS.iter().filter(|topic| topic.extension == "md") {
         fs::write(folder.join(format!("{PROGRAM}-{}.7", topic.name)), man_page(topic)).map_err(failed)?;
     }
     Ok(())

@@ -107,7 +107,8 @@ fn scan_to(
 ) -> Result<(), CommandError> {
     let files = open_block_files(&command.blocks)?;
     if files.iter().any(|file| file.progress().1.is_none()) {
-        return Err(CommandError::InputNotSeekable);
+        let text = "--trust-below reads the blocks twice, which a pipe does not allow; name a file";
+        return Err(CommandError::Failed(text.to_owned()));
     }
     let scan = CheckpointScan::new(store, &settings.network, nemesis, files, checkpoint)?;
     if let Some(mut scan) = scan {
@@ -166,10 +167,10 @@ fn checkpoint_height(state: &impl Read, checkpoint: Checkpoint) -> Result<Height
         let tip = store::tip(state)?.ok_or(StoreError::Empty)?.height;
         return Err(CommandError::NoSuchHeight { requested: checkpoint.height, tip });
     };
-    match header.hash == checkpoint.hash {
-        true => Ok(checkpoint.height),
-        false => Err(CommandError::CheckpointMismatch(checkpoint, header.hash)),
+    if header.hash != checkpoint.hash {
+        return Err(CommandError::CheckpointMismatch(checkpoint, header.hash));
     }
+    Ok(checkpoint.height)
 }
 
 fn fail_on_difference(difference: Option<StoreDifference>) -> Result<(), CommandError> {
@@ -240,8 +241,9 @@ pub fn import_blocks(
                 ImportProgress::Working | ImportProgress::Syncing => {
                     steps += 1;
                     if steps.is_multiple_of(STEPS_PER_CLOCK_READ) {
-                        let line = meter.report((system.millis)(), &progress_of(&importer, target));
-                        line.iter().for_each(|line| show(line));
+                        if let Some(line) = meter.report((system.millis)(), &progress_of(&importer, target)) {
+                            show(&line);
+                        }
                     }
                 }
             }
@@ -260,18 +262,13 @@ fn progress_of(importer: &BlockImporter<'_>, target: Option<u64>) -> Progress {
 /// Returns how to show progress on standard error.
 pub fn style() -> Style {
     const USUAL_WIDTH: usize = 80;
-    match io::stderr().is_terminal() {
-        true => {
-            Style::Terminal { width: std::env::var("COLUMNS").ok().and_then(|w| w.parse().ok()).unwrap_or(USUAL_WIDTH) }
-        }
-        false => Style::Log,
+    if !io::stderr().is_terminal() {
+        return Style::Log;
     }
+    Style::Terminal { width: std::env::var("COLUMNS").ok().and_then(|w| w.parse().ok()).unwrap_or(USUAL_WIDTH) }
 }
 
 /// Writes one progress line.
 pub fn show(line: &str) {
-    match io::stderr().is_terminal() {
-        true => logging::show_transient(line),
-        false => log::info!("{line}"),
-    }
+    if io::stderr().is_terminal() { logging::show_transient(line) } else { log::info!("{line}") }
 }

@@ -131,9 +131,9 @@ pub fn show_address(command: &ShowAddress) -> Result<(), CommandError> {
         return print(&key_lines(&public_key(subject)?, command.network));
     }
     if values::looks_like_address(subject) && !is_file {
-        let (address, network) = values::address(subject)?;
+        let (address, network) = values::address(subject).map_err(CommandError::Usage)?;
         if let Some(wanted) = command.network {
-            values::address_on(subject, wanted)?;
+            values::address_on(subject, wanted).map_err(CommandError::Usage)?;
         }
         return print(&address_line(&address, network));
     }

@@ -39,14 +39,9 @@ use crate::devnet::DevnetError;
 use crate::model::{Checkpoint, Hash256, Height};
 use crate::store::StoreError;
 use crate::wallet::key_file::KeyFileError;
-use crate::wallet::transfer::TransferError;
-use crate::wallet::values::AddressError;
-use crate::wallet::{AnnounceResult, NodeClient, NodeError, SignedTransactionError, TransactionStatus, explain_result};
+use crate::wallet::{NodeClient, NodeError};
 
 pub use self::cli::{Cli, Command, CommandLine, Common, Run};
-
-use self::apostille::ApostilleError;
-use self::watch::WatchError;
 
 /// Returns the examples and notes below the help of a command.
 macro_rules! notes {
@@ -95,9 +90,6 @@ pub enum CommandError {
     /// A running node did not answer a request as expected.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// A watch ended.
-    #[error(transparent)]
-    Watch(#[from] WatchError),
     /// No node answers, and this folder holds no store.
     #[error(
         "{0} There is no store in {folder} either: `nisd run` starts a node; --config, --node or --data name another", folder = .1.display()
@@ -109,12 +101,9 @@ pub enum CommandError {
     /// The settings are wrong.
     #[error(transparent)]
     Settings(#[from] ConfigError),
-    /// An address on the command line is wrong.
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    /// The transfer is invalid.
-    #[error(transparent)]
-    Transfer(#[from] TransferError),
+    /// Something else failed; the text says what, and what to do.
+    #[error("{0}")]
+    Failed(String),
     /// The command has said everything; the program ends with this exit code.
     #[error("exit code {0}")]
     Exit(u8),
@@ -133,9 +122,6 @@ pub enum CommandError {
     /// The system denies a basic resource.
     #[error(transparent)]
     System(io::Error),
-    /// A pipe was named where a file must be read twice.
-    #[error("--trust-below reads the blocks twice, which a pipe does not allow; name a file")]
-    InputNotSeekable,
     /// The block at the trusted checkpoint has another hash in the store.
     #[error("--trust-below: the block at height {height} has the hash {1}, not {hash}", height = .0.height, hash = .0.hash)]
     CheckpointMismatch(Checkpoint, Hash256),
@@ -145,21 +131,6 @@ pub enum CommandError {
     /// This key file cannot be read or written.
     #[error("key file {path}: {1}", path = .0.display())]
     KeyFile(PathBuf, KeyFileError),
-    /// A file holds no transaction that can be announced.
-    #[error(transparent)]
-    SignedTransaction(#[from] SignedTransactionError),
-    /// The message cannot be encrypted for the recipient.
-    #[error("the message cannot be encrypted: {0}; omit it, or send it unencrypted with --message")]
-    Encryption(&'static str),
-    /// A file does not match a transaction.
-    #[error(transparent)]
-    Apostille(#[from] ApostilleError),
-    /// The node rejected the transaction.
-    #[error("the node rejected the transaction ({}): {}", .0.name, explain_result(.0.code))]
-    Rejected(AnnounceResult),
-    /// The transaction was accepted and will not be confirmed, as far as the node knows.
-    #[error("the transaction is not in the chain: {0}")]
-    Failed(TransactionStatus),
     /// The transaction was not confirmed before its deadline.
     #[error(
         "the transaction is not in the chain although its deadline has passed; it can no longer be confirmed, \
@@ -214,10 +185,7 @@ impl CommandError {
     pub fn exit_code(&self) -> u8 {
         match self {
             CommandError::Exit(code) => *code,
-            CommandError::Usage(_)
-            | CommandError::Settings(_)
-            | CommandError::Address(_)
-            | CommandError::Transfer(_) => EXIT_USAGE,
+            CommandError::Usage(_) | CommandError::Settings(_) => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }

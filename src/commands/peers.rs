@@ -223,9 +223,9 @@ fn table(rows: &[Row], is_terminal: bool) -> String {
     if !is_terminal {
         return rows.map(|row| row.join("\t") + "\n").collect();
     }
-    let cut = |(column, cell): (usize, &String)| match column + 1 == COLUMNS.len() {
-        true => cell.clone(),
-        false => cell.chars().take(MAX_CELL).collect(),
+    let cut = |(column, cell): (usize, &String)| {
+        let most = if column + 1 == COLUMNS.len() { usize::MAX } else { MAX_CELL };
+        cell.chars().take(most).collect()
     };
     let shown = |row: &Row| -> Vec<String> {
         row.iter().enumerate().filter(|(column, _)| *column != ADDRESS).map(cut).collect()

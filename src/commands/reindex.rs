@@ -14,7 +14,7 @@ use crate::model::{Hash256, Height, Network, Timestamp};
 use crate::state::{self, HistoryRange};
 use crate::store::{self, AccessMode, ChainIdentity, Options, Read, SCHEMA, Store, StoreError, StoreRebuild, Table};
 
-/// The present clock does not matter to blocks that were verified before.
+/// The clock does not matter to blocks that were verified before.
 const END_OF_TIME: ClockMode = ClockMode::Still(Timestamp(i32::MAX));
 
 /// Runs `nisd reindex`.
@@ -76,7 +76,7 @@ fn rebuild(
     let network = |remembered: &str| -> Result<Network, StoreError> {
         let network = stored_network(remembered)?;
         check_same_network(&network, configured)?;
-        // Parameters that a node may change are those of the present settings.
+        // Parameters that a node may change are those of the settings.
         Ok(configured.cloned().unwrap_or(network))
     };
     let options = Options { map_size: settings.node.map_size };
@@ -134,9 +134,10 @@ fn import_old_blocks(
         if is_same { Ok(()) } else { Err(BrokenChain::WrongBlock(block.height).into()) }
     })?;
     let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);
-    match (reached, reached_hash) == (last, Some(hash)) {
-        true => Ok(()),
-        false => Err(BrokenChain::Missing(reached.next()).into()),
+    if (reached, reached_hash) == (last, Some(hash)) {
+        Ok(())
+    } else {
+        Err(BrokenChain::Missing(reached.next()).into())
     }
 }
 

@@ -18,7 +18,7 @@ use crate::state::MosaicEntry;
 use crate::wallet::transfer::{TransferRequest, build, minimum_fee};
 use crate::wallet::values::{self, currency, decimal};
 use crate::wallet::{
-    NodeClient, SignedTransaction, TRANSACTIONS, TransactionStatus, await_end, describe, is_signed_transaction,
+    Fate, NodeClient, SignedTransaction, TRANSACTIONS, await_end, describe, explain_result, is_signed_transaction,
     read_transaction,
 };
 
@@ -119,9 +119,9 @@ pub struct Announce {
 /// Runs `nisd send`.
 pub fn send(command: &Send, system: System) -> Result<(), CommandError> {
     // Mistakes are reported before the node is asked.
-    values::address(&command.to)?;
+    values::address(&command.to).map_err(CommandError::Usage)?;
     let sender = Sender::new(&command.how, &command.from_key_file, system)?;
-    let recipient = values::address_on(&command.to, sender.network)?;
+    let recipient = values::address_on(&command.to, sender.network).map_err(CommandError::Usage)?;
     let known = known_mosaics(command, &sender)?;
     let message = message(command, &sender, &recipient)?;
     sender.deliver(recipient, command.amount.unwrap_or(Amount::ZERO), message, &command.mosaic, &known)
@@ -176,14 +176,14 @@ impl<'a> Sender<'a> {
             mosaics: mosaics.to_vec(),
             fee: how.fee,
         };
-        let transaction = build(intent, known)?;
+        let transaction = build(intent, known).map_err(CommandError::Usage)?;
         warn_of_low_fee(&transaction, known);
-        let packet = SignedTransaction::sign(&transaction, key)?;
+        let packet = SignedTransaction::sign(&transaction, key).map_err(CommandError::Failed)?;
         let what = if how.dry_run { "would announce" } else { "announcing" };
         let name = node.network_name();
-        let shown = describe(packet.transaction(), name.as_deref());
+        let shown = describe(&packet.transaction, name.as_deref());
         print_stderr(&format!("{what} to {}:\n{shown}", node.url()));
-        warn_if_only_harvester(node, packet.transaction(), name.as_deref());
+        warn_if_only_harvester(node, &packet.transaction, name.as_deref());
         if how.dry_run {
             return print(&format!("{}\n", packet.to_json()));
         }
@@ -202,11 +202,16 @@ impl<'a> Sender<'a> {
     fn encrypted(&self, text: &str, recipient: &Address) -> Result<Vec<u8>, CommandError> {
         let unknown =
             "the node does not know the recipient's public key, because the account has not sent anything yet";
-        let public = self.node.public_key(recipient)?.ok_or(CommandError::Encryption(unknown))?;
+        let public = self.node.public_key(recipient)?.ok_or(cannot_encrypt(unknown))?;
         let (salt, iv) = (random_bytes(self.system)?, random_bytes(self.system)?);
         cipher::encrypt(&self.key, &public, *salt, *iv, text.as_bytes())
-            .map_err(|_| CommandError::Encryption("the recipient's public key is not a point of the curve"))
+            .map_err(|_| cannot_encrypt("the recipient's public key is not a point of the curve"))
     }
+}
+
+fn cannot_encrypt(reason: &str) -> CommandError {
+    let advice = "omit it, or send it unencrypted with --message";
+    CommandError::Failed(format!("the message cannot be encrypted: {reason}; {advice}"))
 }
 
 /// Returns the node's data about the mosaics to send. Prints their amounts in whole units, and levies.
@@ -268,22 +273,27 @@ fn warn_if_only_harvester(node: &NodeClient, transaction: &Transaction, network:
 
 /// Waits until the transaction is confirmed, or will not be.
 fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result<(), CommandError> {
-    let transaction = packet.transaction();
+    let transaction = &packet.transaction;
     let seconds = transaction.deadline.0.saturating_sub(transaction.timestamp.0);
     let limit = Duration::from_secs(seconds.unsigned_abs().into()) + CONFIRMATION_GRACE;
     print_stderr("waiting until it is confirmed\n");
-    match await_end(node, &packet.hash(), limit, system, |_| ())? {
-        TransactionStatus::Confirmed { height, .. } => print(&format!("confirmed at height: {height}\n")),
-        failed if failed.is_failure() => Err(CommandError::Failed(failed)),
-        _ => Err(CommandError::NotConfirmed),
+    let status = await_end(node, &packet.transaction.hash(), limit, system, |_| ())?;
+    if status.fate == Fate::Confirmed {
+        return print(&format!("confirmed at height: {}\n", status.number("height")));
     }
+    if status.is_failure() {
+        return Err(CommandError::Failed(format!("the transaction is not in the chain: {status}")));
+    }
+    Err(CommandError::NotConfirmed)
 }
 
 /// Runs `nisd sign`.
 pub fn sign(command: &Sign) -> Result<(), CommandError> {
     let key = KeyPair::new(&load_key(&command.key_file)?);
-    let packet = SignedTransaction::sign(&read_transaction(&read_input(&command.file)?)?, &key)?;
-    print_stderr(&format!("signed:\n{}", describe(packet.transaction(), None)));
+    let input = read_input(&command.file)?;
+    let packet = read_transaction(&input).and_then(|transaction| SignedTransaction::sign(&transaction, &key));
+    let packet = packet.map_err(CommandError::Failed)?;
+    print_stderr(&format!("signed:\n{}", describe(&packet.transaction, None)));
     print(&format!("{}\n", packet.to_json()))
 }
 
@@ -292,18 +302,20 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
     let node = node(&command.node)?;
     let key = command.key_file.as_deref().map(load_key).transpose()?;
     let input = read_input(&command.file)?;
-    let packet = match key {
-        _ if is_signed_transaction(&input) => SignedTransaction::parse(&input)?,
-        Some(key) => SignedTransaction::sign(&read_transaction(&input)?, &KeyPair::new(&key))?,
-        None => {
-            // Other errors in the transaction are reported first.
-            read_transaction(&input)?;
+    let packet = if is_signed_transaction(&input) {
+        SignedTransaction::parse(&input)
+    } else {
+        // Errors in the transaction are reported before a missing key.
+        let transaction = read_transaction(&input).map_err(CommandError::Failed)?;
+        let Some(key) = key else {
             let text = "this transaction has no signature; give the signer's key file with --key-file, or sign it with \
                         nisd sign";
             return Err(CommandError::Usage(text.to_owned()));
-        }
+        };
+        SignedTransaction::sign(&transaction, &KeyPair::new(&key))
     };
-    print_stderr(&format!("announcing to {}:\n{}", node.url(), describe(packet.transaction(), None)));
+    let packet = packet.map_err(CommandError::Failed)?;
+    print_stderr(&format!("announcing to {}:\n{}", node.url(), describe(&packet.transaction, None)));
     submit(&node, &packet)
 }
 
@@ -311,22 +323,24 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
 fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandError> {
     let answer = node.announce(packet)?;
     print(&format!("{answer}\n"))?;
-    if answer.is_success() { Ok(()) } else { Err(CommandError::Rejected(answer)) }
+    if answer.is_success() {
+        return Ok(());
+    }
+    let reason = explain_result(answer.code);
+    Err(CommandError::Failed(format!("the node rejected the transaction ({}): {reason}", answer.name)))
 }
 
 /// Reads a file, or standard input if the name is `-`.
 fn read_input(path: &Path) -> Result<Vec<u8>, CommandError> {
     let read = || -> io::Result<Vec<u8>> {
-        let input: Box<dyn Read> = match path.as_os_str() == "-" {
-            true => Box::new(io::stdin().lock()),
-            false => Box::new(File::open(path)?),
-        };
+        let is_stdin = path.as_os_str() == "-";
+        let input: Box<dyn Read> = if is_stdin { Box::new(io::stdin().lock()) } else { Box::new(File::open(path)?) };
         let mut bytes = Vec::new();
         input.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 > MAX_INPUT_BYTES {
-            true => Err(io::Error::other("it is too long for a transaction")),
-            false => Ok(bytes),
+        if bytes.len() as u64 > MAX_INPUT_BYTES {
+            return Err(io::Error::other("it is too long for a transaction"));
         }
+        Ok(bytes)
     };
     read().map_err(|error| CommandError::File(path.to_owned(), error))
 }

@@ -71,7 +71,9 @@ pub fn print_unit(service: &Service, settings: &Settings) -> Result<(), CommandE
 pub fn unit(service: &Service, program: &Path, data: Option<&Path>, store: &Path) -> io::Result<String> {
     let mut command = quote_word(&program.to_string_lossy());
     command.push_str(" run");
-    service.arguments(data).iter().for_each(|argument| command.push_str(&format!(" {}", quote_word(argument))));
+    for argument in service.arguments(data) {
+        command.push_str(&format!(" {}", quote_word(&argument)));
+    }
     let config = service.config.as_deref().map(absolute).transpose()?;
     let folders = folders([Some(program), config.as_deref(), Some(store)], store);
     Ok(UNIT.replace("COMMAND", &command).replace("USER", &service.user).replace("FOLDERS\n", &folders))

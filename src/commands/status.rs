@@ -60,20 +60,24 @@ struct StatusReport {
 /// Runs `nisd status`. Ends early when `stop` is set.
 pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
-    let of_store =
-        |figures| StatusReport { node: node.url(), store: Some(settings.data.display().to_string()), metrics: figures };
+    let of_store = |metrics| {
+        let store = Some(settings.data.display().to_string());
+        StatusReport { node: node.url(), store, metrics }
+    };
     let seen = if command.data.is_some() && store::exists(&settings.data) && store::is_unlocked(&settings.data) {
         // Even if a node answers, it does not use this store.
         of_store(store_metrics(settings, system)?)
     } else {
         match node.metrics(context) {
-            Ok(figures) => StatusReport { node: node.url(), store: None, metrics: figures },
-            Err(error) if error.is_unanswered() && command.node.is_none() => match store_metrics(settings, system) {
-                Err(CommandError::Open(folder, StoreError::Empty)) => {
-                    return Err(CommandError::NoNodeOrStore(error, folder));
+            Ok(metrics) => StatusReport { node: node.url(), store: None, metrics },
+            Err(error @ NodeError::NoAnswer { .. }) if command.node.is_none() => {
+                match store_metrics(settings, system) {
+                    Err(CommandError::Open(folder, StoreError::Empty)) => {
+                        return Err(CommandError::NoNodeOrStore(error, folder));
+                    }
+                    read => of_store(read?),
                 }
-                read => of_store(read?),
-            },
+            }
             Err(error) => return Err(error.into()),
         }
     };
@@ -147,7 +151,7 @@ fn json_text(seen: &StatusReport) -> String {
         }
     }
     let (source, place) = seen.store.as_ref().map_or(("node", &seen.node), |folder| ("store", folder));
-    json!({ source: place, "figures": metrics }).to_string() + "\n"
+    json!({ source: place, "metrics": metrics }).to_string() + "\n"
 }
 
 /// Returns a whole number as an integer.
@@ -233,11 +237,11 @@ mod tests {
     #[test]
     fn metrics_are_numbers_or_lists_of_objects_in_json() {
         let page = "a 1\nb 0.5\nc{x=\"1\"} 2\nc{x=\"2\"} 3\n";
-        let figures = Scrape::parse(page).unwrap();
-        let text = json_text(&StatusReport { node: "http://a".to_owned(), store: None, metrics: figures });
+        let metrics = Scrape::parse(page).unwrap();
+        let text = json_text(&StatusReport { node: "http://a".to_owned(), store: None, metrics });
         let value: Value = serde_json::from_str(&text).unwrap();
         let list = json!([{"x": "1", "value": 2}, {"x": "2", "value": 3}]);
-        assert_eq!(value, json!({"node": "http://a", "figures": {"a": 1, "b": 0.5, "c": list}}));
+        assert_eq!(value, json!({"node": "http://a", "metrics": {"a": 1, "b": 0.5, "c": list}}));
     }
 
     #[test]

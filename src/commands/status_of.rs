@@ -53,18 +53,5 @@ pub fn status_of(command: &StatusOf, system: System) -> Result<(), CommandError>
         status.to_string()
     };
     print(&format!("{text}\n"))?;
-    Err(CommandError::Exit(exit_code(&status)))
-}
-
-/// The exit codes that are no failure of the command itself. Its help lists them.
-fn exit_code(status: &TransactionStatus) -> u8 {
-    match status {
-        TransactionStatus::Confirmed { .. } => 0,
-        TransactionStatus::Unconfirmed { .. } => 3,
-        TransactionStatus::Rejected(_) => 4,
-        TransactionStatus::Expired(_) => 5,
-        TransactionStatus::Displaced(_) => 6,
-        TransactionStatus::Replaced(_) => 7,
-        TransactionStatus::Unknown { .. } => 8,
-    }
+    Err(CommandError::Exit(status.fate as u8))
 }

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command as Process, ExitStatus, Stdio};
+use std::process::{Command as Process, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -94,48 +94,6 @@ fn mosaic(text: &str) -> Result<MosaicId, String> {
     MosaicId::parse(text).map_err(|error| format!("{error}; a mosaic is written as namespace:name"))
 }
 
-/// Why a watch ended.
-#[derive(Debug, thiserror::Error)]
-pub enum WatchError {
-    /// The command for an event failed.
-    #[error("the command {} at the event {event}; {}", ended(*.status), next_run(*.has_state))]
-    Failed { status: ExitStatus, event: String, has_state: bool },
-    /// The command for an event could not be run.
-    #[error("sh cannot be run for the event {0}: {1}")]
-    NotRun(String, io::Error),
-    /// The state file cannot be read or written.
-    #[error("the state file {path}: {1}", path = .0.display())]
-    State(PathBuf, io::Error),
-    /// The state file does not have the form that this command writes.
-    #[error("the state file {path} is not one of nisd watch ({1}); name another file, or remove it and say with --from \
-             where to start", path = .0.display())]
-    InvalidState(PathBuf, String),
-    /// The state file belongs to a watch of another network.
-    #[error("the state file {path} belongs to a watch on {found}, but the addresses are of {wanted}; name another file",
-            path = .path.display())]
-    OtherNetwork { path: PathBuf, found: String, wanted: String },
-    /// The state file belongs to a watch of other addresses.
-    #[error("the state file {path} belongs to a watch of other accounts ({found} then, {wanted} now). Name another \
-             file, or continue with --addresses-changed: what happened to added addresses before the place in the file \
-             is not told", path = .path.display())]
-    OtherAddresses { path: PathBuf, found: String, wanted: String },
-}
-
-/// Describes how a command failed.
-fn ended(status: ExitStatus) -> String {
-    match status.code() {
-        Some(code) => format!("failed with exit code {code}"),
-        None => format!("was ended by a {status}"),
-    }
-}
-
-fn next_run(has_state: bool) -> &'static str {
-    match has_state {
-        true => "the next run begins with this event",
-        false => "with --state FILE the next run would begin with this event",
-    }
-}
-
 /// The accounts of a watch, as its state file names them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct WatchedAccounts {
@@ -165,107 +123,73 @@ impl fmt::Display for WatchedAccounts {
     }
 }
 
-/// How far a watch has come.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Progress {
+/// How far a watch has come, and what it belongs to: the content of a state file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct State {
     /// Id of the last event that is done; `None` before the first one.
     id: Option<String>,
     /// The event whose command runs, or has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event: Option<Event>,
+    watched: WatchedAccounts,
 }
 
-impl Progress {
-    fn ids(&self) -> impl Iterator<Item = &str> {
-        let of_event = self.event.as_ref().and_then(|event| event.id.as_deref());
-        self.id.as_deref().into_iter().chain(of_event)
+impl State {
+    fn new(watched: WatchedAccounts) -> State {
+        State { id: None, event: None, watched }
     }
-}
 
-/// The content of a state file.
-#[derive(Debug, Serialize, Deserialize)]
-struct State {
-    #[serde(flatten)]
-    progress: Progress,
-    watched: WatchedAccounts,
-}
-
-/// A state file, and what it is to contain.
-#[derive(Debug)]
-struct StateFile {
-    path: PathBuf,
-    watched: WatchedAccounts,
-    /// What is in the file; nothing if there is none.
-    saved: Progress,
-}
-
-impl StateFile {
-    /// Reads a state file, if it exists, and checks that it can be written.
-    fn open(path: &Path, watched: WatchedAccounts, addresses_changed: bool) -> Result<StateFile, WatchError> {
-        let failed = |error| WatchError::State(path.to_owned(), error);
+    /// Reads a state file, if it exists.
+    fn read(path: &Path, watched: WatchedAccounts, addresses_changed: bool) -> Result<State, CommandError> {
         let mut text = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_STATE_BYTES).read_to_end(&mut text));
-        let saved = match read {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Progress::default(),
-            read => {
-                read.map_err(failed)?;
-                StateFile::read(path, &text, &watched, addresses_changed)?
-            }
+        match File::open(path).and_then(|file| file.take(MAX_STATE_BYTES).read_to_end(&mut text)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::new(watched)),
+            read => read.map_err(|error| wrong_state(path, format!(": {error}")))?,
         };
-        let mut state = StateFile { path: path.to_owned(), watched, saved: Progress::default() };
-        match saved == state.saved {
-            false => state.save(&saved)?,
-            true => drop(NamedTempFile::new_in(folder_of(path)).map_err(failed)?),
+        let invalid = |reason: String| {
+            let advice = "name another file, or remove it and say with --from where to start";
+            wrong_state(path, format!(" is not one of nisd watch ({reason}); {advice}"))
+        };
+        let found: State = serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
+        let of_event = found.event.as_ref().and_then(|event| event.id.as_deref());
+        if !found.id.as_deref().into_iter().chain(of_event).all(is_id) {
+            return Err(invalid("its id".to_owned()));
         }
-        Ok(state)
-    }
-
-    fn read(
-        path: &Path,
-        text: &[u8],
-        watched: &WatchedAccounts,
-        addresses_changed: bool,
-    ) -> Result<Progress, WatchError> {
-        let path = path.to_owned();
-        let State { progress, watched: found } = match serde_json::from_slice::<State>(text) {
-            Ok(State { progress, .. }) if !progress.ids().all(is_id) => {
-                return Err(WatchError::InvalidState(path, "its id".to_owned()));
-            }
-            Ok(state) => state,
-            Err(error) => return Err(WatchError::InvalidState(path, error.to_string())),
-        };
-        if let (Some(before), Some(now)) = (found.network, watched.network)
+        if let (Some(before), Some(now)) = (found.watched.network, watched.network)
             && before != now
         {
-            let [found, wanted] = [before, now].map(|network| values::network_name(NetworkByte(network)));
-            return Err(WatchError::OtherNetwork { path, found, wanted });
+            let [before, now] = [before, now].map(|network| values::network_name(NetworkByte(network)));
+            let reason = format!(" belongs to a watch on {before}, but the addresses are of {now}; name another file");
+            return Err(wrong_state(path, reason));
         }
-        if found != *watched && !addresses_changed {
-            let (found, wanted) = (found.to_string(), watched.to_string());
-            return Err(WatchError::OtherAddresses { path, found, wanted });
+        if found.watched != watched && !addresses_changed {
+            let reason = format!(
+                " belongs to a watch of other accounts ({} then, {watched} now). Name another file, or continue with \
+                 --addresses-changed: what happened to added addresses before the place in the file is not told",
+                found.watched
+            );
+            return Err(wrong_state(path, reason));
         }
-        Ok(progress)
+        Ok(State { watched, ..found })
     }
 
-    /// Replaces the file by one with this progress, and waits until it is on the disk.
-    fn save(&mut self, progress: &Progress) -> Result<(), WatchError> {
-        if self.saved == *progress {
-            return Ok(());
-        }
-        let state = State { progress: progress.clone(), watched: self.watched.clone() };
-        let folder = folder_of(&self.path);
+    /// Replaces the file, and waits until it is on the disk.
+    fn write(&self, path: &Path) -> Result<(), CommandError> {
+        let folder = folder_of(path);
         let write = || -> io::Result<()> {
             let mut file = NamedTempFile::new_in(folder)?;
-            serde_json::to_writer(&mut file, &state)?;
+            serde_json::to_writer(&mut file, self)?;
             file.write_all(b"\n")?;
             file.as_file().sync_all()?;
-            file.persist(&self.path).map_err(|error| error.error)?;
+            file.persist(path).map_err(|error| error.error)?;
             File::open(folder)?.sync_all()
         };
-        write().map_err(|error| WatchError::State(self.path.clone(), error))?;
-        self.saved = state.progress;
-        Ok(())
+        write().map_err(|error| wrong_state(path, format!(": {error}")))
     }
+}
+
+fn wrong_state(path: &Path, reason: String) -> CommandError {
+    CommandError::Failed(format!("the state file {}{reason}", path.display()))
 }
 
 /// Returns the folder of a file.
@@ -288,8 +212,10 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
     }
     let (addresses, network) = addresses(command)?;
     let watched = WatchedAccounts::of(&addresses, network);
-    let state = command.state.as_deref().map(|path| StateFile::open(path, watched, command.addresses_changed));
-    let state = state.transpose()?;
+    let state = match &command.state {
+        Some(path) => State::read(path, watched, command.addresses_changed)?,
+        None => State::new(watched),
+    };
     let query = EventQuery {
         addresses,
         from: command.from,
@@ -297,10 +223,11 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
         kinds: command.kinds.clone(),
         mosaic: command.mosaic.clone(),
     };
-    let progress = state.as_ref().map_or_else(Progress::default, |state| state.saved.clone());
-    announce(&query, &node, network, progress.id.as_deref());
-    let mut watcher = Watcher { command, system, stop, state, progress };
-    if let Some(event) = watcher.progress.event.take() {
+    announce(&query, &node, state.id.as_deref());
+    let mut watcher = Watcher { command, system, stop, state, saved: None };
+    // A file that cannot be written is noticed before the first event.
+    watcher.save()?;
+    if let Some(event) = watcher.state.event.take() {
         note(&format!("the command for the event {} was not seen to succeed: it runs again", name(&event)));
         if !watcher.handle(event)? {
             return Ok(());
@@ -311,28 +238,22 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
 
 /// Returns the watched addresses in order, each once, and their network; none for all accounts.
 fn addresses(command: &Watch) -> Result<(Vec<Address>, Option<NetworkByte>), CommandError> {
-    let mut found = BTreeSet::new();
-    let mut network = None;
-    let mut add = |text: &str, place: &dyn Fn() -> String| {
-        let usage = |reason: String| CommandError::Usage(format!("{}: {reason}", place()));
-        let (address, its) = values::address(text).map_err(|error| usage(error.to_string()))?;
-        let wanted = *network.get_or_insert(its);
-        values::address_on(text, wanted).map_err(|error| usage(error.to_string()))?;
-        found.insert(address);
-        Ok::<(), CommandError>(())
-    };
-    for text in &command.addresses {
-        add(text, &|| format!("{text:?}"))?;
-    }
+    let mut given: Vec<(String, String)> =
+        command.addresses.iter().map(|text| (format!("{text:?}"), text.clone())).collect();
     if let Some(path) = &command.addresses_file {
-        let text = read_text(path).map_err(|error| CommandError::File(path.clone(), error))?;
+        let (text, path) = (read_text(path).map_err(|error| CommandError::File(path.clone(), error))?, path.display());
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
-        for (number, line) in lines {
-            add(line, &|| format!("{}, line {number}", path.display()))?;
+        given.extend(lines.map(|(number, line)| (format!("{path}, line {number}"), line.to_owned())));
+        if given.is_empty() {
+            return Err(CommandError::Usage(format!("{path} has no addresses")));
         }
-        if found.is_empty() {
-            return Err(CommandError::Usage(format!("{} has no addresses", path.display())));
-        }
+    }
+    let (mut found, mut network) = (BTreeSet::new(), None);
+    for (place, text) in given {
+        let usage = |reason: String| CommandError::Usage(format!("{place}: {reason}"));
+        let (_, its) = values::address(&text).map_err(usage)?;
+        let wanted = *network.get_or_insert(its);
+        found.insert(values::address_on(&text, wanted).map_err(usage)?);
     }
     if found.len() > MAX_ADDRESSES {
         let count = found.len();
@@ -346,18 +267,18 @@ fn addresses(command: &Watch) -> Result<(Vec<Address>, Option<NetworkByte>), Com
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_ADDRESSES_BYTES + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > MAX_ADDRESSES_BYTES {
-        true => Err(io::Error::other("it is too long for a list of addresses")),
-        false => Ok(text),
+    if text.len() as u64 > MAX_ADDRESSES_BYTES {
+        return Err(io::Error::other("it is too long for a list of addresses"));
     }
+    Ok(text)
 }
 
-/// Says what is watched, and from where.
-fn announce(query: &EventQuery, node: &NodeClient, network: Option<NetworkByte>, last_id: Option<&str>) {
-    let accounts = match (query.addresses.as_slice(), network) {
-        ([], _) | (_, None) => "all accounts".to_owned(),
-        ([one], Some(network)) => format!("{one} on {}", values::network_name(network)),
-        (several, Some(network)) => format!("{} addresses on {}", several.len(), values::network_name(network)),
+/// Says what is watched, and from where. The network is not named: several may have the same byte.
+fn announce(query: &EventQuery, node: &NodeClient, last_id: Option<&str>) {
+    let accounts = match query.addresses.as_slice() {
+        [] => "all accounts".to_owned(),
+        [one] => one.to_string(),
+        several => format!("{} addresses", several.len()),
     };
     let from = match (last_id, query.from) {
         (Some(id), None) => format!("after the event {id} of the state file"),
@@ -391,8 +312,9 @@ struct Watcher<'a> {
     command: &'a Watch,
     system: System,
     stop: Stop,
-    state: Option<StateFile>,
-    progress: Progress,
+    state: State,
+    /// What is in the state file.
+    saved: Option<State>,
 }
 
 impl Watcher<'_> {
@@ -412,10 +334,10 @@ impl Watcher<'_> {
                 Err(error) => break Err(error),
             }
         };
-        if let (Err(CommandError::Node(NodeError::Refused { status: 400, .. })), Some(state), Some(id)) =
-            (&result, &self.state, &self.progress.id)
+        if let (Err(CommandError::Node(NodeError::Refused { status: 400, .. })), Some(path), Some(id)) =
+            (&result, &self.command.state, &self.state.id)
         {
-            let path = state.path.display();
+            let path = path.display();
             note(&format!("the id of the state file {path} was {id}; without that file, --from names the start"));
         }
         // Also after a failure: the events before it are done.
@@ -441,7 +363,7 @@ impl Watcher<'_> {
             return Ok(Ended::Stopped);
         }
         let mut had_event = false;
-        let mut stream = match node.events(query, self.progress.id.as_deref()) {
+        let mut stream = match node.events(query, self.state.id.as_deref()) {
             Ok(stream) => stream,
             Err(error) => return lost(error, had_event),
         };
@@ -501,16 +423,16 @@ impl Watcher<'_> {
         if let Some(json) = json_line(&event) {
             self.print(&event, &json)?;
             if let Some(command) = self.command.exec.as_ref().filter(|_| event.name != SYNCHRONISING) {
-                self.progress.event = Some(event.clone());
+                self.state.event = Some(event.clone());
                 self.save()?;
                 if !self.execute(command, &event, &json)? {
                     return Ok(false);
                 }
-                self.progress.event = None;
+                self.state.event = None;
             }
         }
         if event.id.is_some() {
-            self.progress.id = event.id;
+            self.state.id = event.id;
         }
         Ok(true)
     }
@@ -527,7 +449,7 @@ impl Watcher<'_> {
 
     /// Runs the command for an event. Returns whether it succeeded; `false` if it was ended together with this program.
     fn execute(&self, command: &str, event: &Event, json: &str) -> Result<bool, CommandError> {
-        let not_run = |error| WatchError::NotRun(name(event), error);
+        let not_run = |error| CommandError::Failed(format!("sh cannot be run for the event {}: {error}", name(event)));
         let mut process = Process::new("sh");
         // Ctrl-C on the terminal is for this program, which ends after the command.
         process.arg("-c").arg(command).stdin(Stdio::piped()).process_group(0);
@@ -545,12 +467,25 @@ impl Watcher<'_> {
             note(&format!("the command was stopped at the event {}", name(event)));
             return Ok(false);
         }
-        let has_state = self.state.is_some();
-        Err(WatchError::Failed { status, event: name(event), has_state }.into())
+        let ended = match status.code() {
+            Some(code) => format!("failed with exit code {code}"),
+            None => format!("was ended by a {status}"),
+        };
+        let next_run = match &self.command.state {
+            Some(_) => "the next run begins with this event",
+            None => "with --state FILE the next run would begin with this event",
+        };
+        Err(CommandError::Failed(format!("the command {ended} at the event {}; {next_run}", name(event))))
     }
 
     fn save(&mut self) -> Result<(), CommandError> {
-        Ok(self.state.as_mut().map_or(Ok(()), |state| state.save(&self.progress))?)
+        if let Some(path) = &self.command.state
+            && self.saved.as_ref() != Some(&self.state)
+        {
+            self.state.write(path)?;
+            self.saved = Some(self.state.clone());
+        }
+        Ok(())
     }
 }
 
@@ -624,15 +559,15 @@ mod tests {
     fn a_state_file_keeps_the_last_id_and_what_it_belongs_to() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("state");
-        let open = |watched: WatchedAccounts, changed| StateFile::open(&path, watched, changed);
-        let mut state = open(watched(&[BOB]), false).unwrap();
-        assert!(state.saved == Progress::default() && !path.exists());
+        let open = |watched: WatchedAccounts, changed| State::read(&path, watched, changed);
+        let state = open(watched(&[BOB]), false).unwrap();
+        assert_eq!(state, State::new(watched(&[BOB])));
         let event =
             Event { id: Some("7.1.ab".to_owned()), name: "transaction".to_owned(), data: "{\"a\": 1}".to_owned() };
         for (id, event) in [("7.0.ab", Some(event)), ("7.1.ab", None)] {
-            let progress = Progress { id: Some(id.to_owned()), event };
-            state.save(&progress).unwrap();
-            assert_eq!(open(watched(&[BOB]), false).unwrap().saved, progress);
+            let state = State { id: Some(id.to_owned()), event, ..state.clone() };
+            state.write(&path).unwrap();
+            assert_eq!(open(watched(&[BOB]), false).unwrap(), state);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "temporary files stay behind");
 
@@ -642,8 +577,9 @@ mod tests {
             "{error}"
         );
         let changed = open(watched(&[BOB, SINK]), true).unwrap();
-        assert_eq!(changed.saved.id.as_deref(), Some("7.1.ab"));
-        // It belongs to the new accounts now.
+        assert_eq!(changed.id.as_deref(), Some("7.1.ab"));
+        // It belongs to the new accounts from the first write on.
+        changed.write(&path).unwrap();
         assert!(open(watched(&[BOB, SINK]), false).is_ok());
         for changed in [false, true] {
             let error = open(watched(&[SINK_ON_MAINNET]), changed).unwrap_err().to_string();
@@ -651,10 +587,10 @@ mod tests {
         }
         for text in ["", "7.1.ab", "{}", &fs::read_to_string(&path).unwrap().replace("7.1.ab", "7 1")] {
             fs::write(&path, text).unwrap();
-            assert!(matches!(open(watched(&[BOB]), true), Err(WatchError::InvalidState(..))), "{text}");
+            let error = open(watched(&[BOB]), true).unwrap_err().to_string();
+            assert!(error.contains("is not one of nisd watch"), "{text}: {error}");
         }
-        let nowhere = folder.path().join("missing/state");
-        assert!(matches!(StateFile::open(&nowhere, watched(&[]), false), Err(WatchError::State(..))));
+        assert!(State::new(watched(&[])).write(&folder.path().join("missing/state")).is_err());
     }
 
     #[test]
@@ -668,6 +604,6 @@ mod tests {
             assert!(lost(refused(status), false).is_err(), "{status}");
         }
         assert!(lost(NodeError::StreamEnded { node: String::new(), reason: String::new() }, true).is_ok());
-        assert!(lost(NodeError::NoEvents { node: String::new() }, false).is_err());
+        assert!(lost(NodeError::Unusable(String::new()), false).is_err());
     }
 }

@@ -16,14 +16,6 @@ use super::table;
 use crate::codec::Context;
 use crate::model::Network;
 
-/// A file as it was read.
-pub struct File {
-    /// Its name.
-    pub path: PathBuf,
-    /// Its content; wiped when dropped, since it may hold private keys.
-    pub content: Zeroizing<Vec<u8>>,
-}
-
 /// Kind of a file, determined by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
@@ -79,21 +71,24 @@ const REMARKS: &[(&str, &str)] = &[
     ("nis.additionalHarvesterPrivateKeys", "keep the file readable by the node only: chmod 600"),
 ];
 
+/// A file: its name, and its content, which may hold private keys.
+pub type File = (PathBuf, Zeroizing<Vec<u8>>);
+
 /// Checks all files together: later settings override earlier ones, as in NIS1, and peer lists are checked against the
 /// network of the settings. `home` is the user's home folder.
 pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
-    let contents: Vec<_> = files.iter().map(|file| recognise(&file.content)).collect();
+    let contents: Vec<_> = files.iter().map(|(_, content)| recognise(content)).collect();
     let mut layers = Layers::default();
-    for (file, (kind, content)) in files.iter().zip(&contents) {
+    for ((path, _), (kind, content)) in files.iter().zip(&contents) {
         if let (FileKind::Settings, Ok(properties)) = (kind, content) {
-            layers.add_file(&Rc::from(file.path.as_path()), properties.clone());
+            layers.add_file(&Rc::from(path.as_path()), properties.clone());
         }
     }
     let (network, problems) = match Settings::read(&layers, home) {
         Ok(settings) => (Some(settings.network), Vec::new()),
         Err(problems) => (None, problems),
     };
-    let report = |(File { path, content: bytes }, (kind, content)): (&File, &Content)| {
+    let report = |((path, bytes), (kind, content)): (&File, &Content)| {
         let findings = match (kind, content) {
             (_, Err(error)) => vec![error.clone()],
             (FileKind::Settings, Ok(properties)) => check_settings(path, properties, &layers, &problems),
@@ -107,11 +102,11 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
         // Missing settings have no line, so they are reported first.
         let missing = problems.iter().filter(|problem| problem.origin == Origin::Default);
         first.findings.splice(0..0, missing.map(|problem| wrong(0, problem)));
-        settings.for_each(|further| {
+        for further in settings {
             let text =
                 "this node reads one file of settings (--config): merge the files, later values override earlier ones";
             further.findings.insert(0, Diagnostic::warn(text));
-        });
+        }
     }
     checked
 }
@@ -192,7 +187,7 @@ mod tests {
     use super::*;
 
     fn file(name: &str, content: &str) -> File {
-        File { path: name.into(), content: Zeroizing::new(content.as_bytes().to_vec()) }
+        (name.into(), Zeroizing::new(content.as_bytes().to_vec()))
     }
 
     fn checked(files: &[File]) -> Vec<FileReport> {

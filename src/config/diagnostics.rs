@@ -82,7 +82,9 @@ fn list(problems: &[Problem]) -> String {
         1 => "a setting is wrong:".to_owned(),
         count => format!("{count} settings are wrong:"),
     };
-    problems.iter().for_each(|problem| text.push_str(&format!("\n\n{problem}")));
+    for problem in problems {
+        text.push_str(&format!("\n\n{problem}"));
+    }
     text + "\n\n`nisd settings` describes every setting."
 }
 

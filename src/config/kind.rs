@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use log::LevelFilter;
-use zeroize::Zeroizing;
 
-use super::addresses::{AddressRanges, LocalAddresses, is_host_name};
 use super::diagnostics::quoted;
 use crate::api::Features;
 use crate::clock::{ClockMode, InvalidClockMode};
+use crate::crypto::PrivateKey;
+use crate::ip::{AddressRanges, LocalAddresses, is_host_name};
 use crate::model::address::{Address, NetworkByte};
-use crate::model::{Checkpoint, Hash256};
+use crate::model::{BLOCK_CHAIN_FEATURES, Checkpoint, Hash256};
 use crate::peer::IpDetection;
 use crate::peer::wire::{Endpoint, Version};
 use crate::websocket_api::BlocksNewBody;
@@ -29,11 +29,10 @@ pub(super) type Parsed<T> = Result<T, String>;
 const MAX_NAME: usize = 64;
 /// Maximum bytes of a text.
 const MAX_TEXT: usize = 1 << 14;
+/// Maximum entries of a list of addresses with which each request is compared.
+const MAX_ADDRESSES: usize = 1024;
 /// Address space for the store is a multiple of this, which LMDB accepts with any usual page size.
 const MAP_UNIT: usize = 64 << 10;
-
-/// Optional features of a node, in the order of their bits.
-const OPTIONAL_FEATURES: &[&str] = &["TRANSACTION_HASH_LOOKUP", "HISTORICAL_ACCOUNT_DATA", "TRACK_EXPIRED_MOSAICS"];
 
 /// The text of a value, and what its meaning depends on.
 pub(super) struct Source<'a> {
@@ -54,8 +53,6 @@ pub(super) enum Kind<T: 'static> {
     Size { min: u64, max: u64, value: fn(usize) -> T },
     /// One of these names, each with its value.
     Choice(&'static [(&'static str, T)]),
-    /// Any of these names; the value gets them in this order.
-    Names { names: &'static [&'static str], value: fn(Vec<&'static str>) -> T },
     /// Any other text with a description of the allowed ones. A secret is never shown.
     Form { allowed: &'static str, parse: fn(&Source<'_>) -> Parsed<T>, is_secret: bool },
 }
@@ -94,7 +91,6 @@ impl<T: Clone> Kind<T> {
                 let chosen = choices.iter().find(|(name, _)| *name == text.trim());
                 chosen.map(|(_, value)| value.clone()).ok_or_else(|| "is not one of the allowed values".to_owned())
             }
-            Kind::Names { names, value } => parse_names(text, names).map(value),
             Kind::Form { parse, .. } => parse(source),
         }
     }
@@ -115,7 +111,6 @@ impl<T> fmt::Display for Kind<T> {
                 let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
                 f.write_str(&names.join(" or "))
             }
-            Kind::Names { names, .. } => write!(f, "nothing, or some of {}, joined by |", names.join(", ")),
             Kind::Form { allowed, .. } => f.write_str(allowed),
         }
     }
@@ -160,11 +155,6 @@ pub(super) const fn map_size(min: u64, max: u64) -> Kind<usize> {
     Kind::Size { min, max, value: |bytes| bytes / MAP_UNIT * MAP_UNIT }
 }
 
-/// Some of these names, in their order.
-pub(super) const fn names(names: &'static [&'static str]) -> Kind<Vec<&'static str>> {
-    Kind::Names { names, value: |names| names }
-}
-
 const fn form<T>(allowed: &'static str, parse: fn(&Source<'_>) -> Parsed<T>) -> Kind<T> {
     Kind::Form { allowed, parse, is_secret: false }
 }
@@ -207,7 +197,7 @@ pub(super) const ADDRESSES: Kind<Vec<Address>> =
         }
         None => Ok(Vec::new()),
     });
-pub(super) const SECRET: Kind<Option<Secret>> = Kind::Form {
+pub(super) const SECRET: Kind<Option<PrivateKey>> = Kind::Form {
     allowed: "nothing, or a private key of 64 hex digits",
     parse: |source| match parse_secrets(source.text)? {
         mut keys if keys.len() <= 1 => Ok(keys.pop()),
@@ -215,18 +205,25 @@ pub(super) const SECRET: Kind<Option<Secret>> = Kind::Form {
     },
     is_secret: true,
 };
-pub(super) const SECRETS: Kind<Vec<Secret>> = Kind::Form {
+pub(super) const SECRETS: Kind<Vec<PrivateKey>> = Kind::Form {
     allowed: "nothing, or private keys of 64 hex digits, joined by |",
     parse: |source| parse_secrets(source.text),
     is_secret: true,
 };
 pub(super) const LOCAL_ADDRESSES: Kind<LocalAddresses> = form(
     "nothing, or IP addresses, host names and patterns such as 10.0.*.* (IPv6: all eight parts), joined by |",
-    |source| LocalAddresses::parse(source.text),
+    |source| {
+        let mut local = LocalAddresses::default();
+        let wrong = "no IP address, host name or pattern";
+        let entries = list(source.text, wrong, |element| local.add_entry(element))?;
+        at_most(MAX_ADDRESSES, entries).map(|()| local)
+    },
 );
 pub(super) const ADDRESS_RANGES: Kind<AddressRanges> =
     form("nothing, or IP addresses and ranges such as 10.0.0.0/8 or 2001:db8::/32, joined by |", |source| {
-        AddressRanges::parse(elements(source.text))
+        let mut ranges = AddressRanges::default();
+        let entries = list(source.text, "neither an address nor a range", |element| ranges.add(element))?;
+        at_most(MAX_ADDRESSES, entries).map(|()| ranges)
     });
 pub(super) const HOST_NAMES: Kind<Vec<String>> =
     form("nothing, or host names and IP addresses without ports, joined by |", |source| parse_host_names(source.text));
@@ -280,24 +277,17 @@ pub(super) const CLOCK: Kind<ClockMode> =
 pub(super) const VERSION: Kind<Version> =
     form("MAJOR.MINOR.BUILD compatible with 0.6 and 0.7, such as 0.6.102", |source| {
         let version: Version = source.text.trim().parse().map_err(|_| "is no version".to_owned())?;
-        match version.is_compatible(&Version::OWN) {
-            true => Ok(version),
-            false => Err("is incompatible with the versions of other nodes".to_owned()),
-        }
+        let is_compatible = version.is_compatible(&Version::OWN);
+        Some(version).filter(|_| is_compatible).ok_or("is incompatible with the versions of other nodes".to_owned())
     });
 /// Request paths in lower case.
 pub(super) const PATHS: Kind<Vec<String>> = form("a text", |source| {
     let paths = parse_text(source.text)?.to_lowercase();
     Ok(paths.split('|').map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).collect())
 });
-pub(super) const LOG_LEVEL: Kind<LevelFilter> = Kind::Choice(&[
-    ("off", LevelFilter::Off),
-    ("error", LevelFilter::Error),
-    ("warn", LevelFilter::Warn),
-    ("info", LevelFilter::Info),
-    ("debug", LevelFilter::Debug),
-    ("trace", LevelFilter::Trace),
-]);
+pub(super) const LOG_LEVEL: Kind<LevelFilter> = form("off or error or warn or info or debug or trace", |source| {
+    source.text.trim().parse().map_err(|_| "is not one of the allowed values".to_owned())
+});
 pub(super) const LOG_FORMAT: Kind<bool> = Kind::Choice(&[("text", false), ("json", true)]);
 pub(super) const PROTOCOL: Kind<&'static str> = Kind::Choice(&[("http", "http"), ("https", "https")]);
 pub(super) const BLOCKS_NEW_BODY: Kind<BlocksNewBody> = Kind::Choice(&[
@@ -312,13 +302,22 @@ pub(super) const IP_DETECTION: Kind<IpDetection> = Kind::Choice(&[
     ("AutoOptional", IpDetection::Optional),
     ("Disabled", IpDetection::Disabled),
 ]);
-pub(super) const FEATURES: Kind<Features> = Kind::Names {
-    names: OPTIONAL_FEATURES,
-    value: |names| {
-        let has = |index: usize| OPTIONAL_FEATURES.get(index).is_some_and(|name| names.contains(name));
-        Features { transaction_hash_lookup: has(0), historical_account_data: has(1), track_expired_mosaics: has(2) }
+pub(super) const FEATURES: Kind<Features> = form(
+    "nothing, or some of TRANSACTION_HASH_LOOKUP, HISTORICAL_ACCOUNT_DATA, TRACK_EXPIRED_MOSAICS, joined by |",
+    |source| {
+        let known = ["TRANSACTION_HASH_LOOKUP", "HISTORICAL_ACCOUNT_DATA", "TRACK_EXPIRED_MOSAICS"];
+        let names = parse_names(source.text, &known)?;
+        let [transaction_hash_lookup, historical_account_data, track_expired_mosaics] =
+            known.map(|name| names.contains(&name));
+        Ok(Features { transaction_hash_lookup, historical_account_data, track_expired_mosaics })
     },
-};
+);
+/// Names of `nis.blockChainFeatures`, in the order of the known ones.
+pub(super) const CHAIN_FEATURES: Kind<Vec<&'static str>> = form(
+    "nothing, or some of PROOF_OF_IMPORTANCE, PROOF_OF_STAKE, WB_TIME_BASED_VESTING, WB_IMMEDIATE_VESTING, \
+     STABILIZE_BLOCK_TIMES, joined by |",
+    |source| parse_names(source.text, &BLOCK_CHAIN_FEATURES),
+);
 
 /// What gives a request local access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -410,9 +409,14 @@ fn elements(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Parses each element of a list; the error shows the first one that is not what it must be.
-fn list<T>(text: &str, wrong: &str, parse: impl Fn(&str) -> Option<T>) -> Parsed<Vec<T>> {
+fn list<T>(text: &str, wrong: &str, mut parse: impl FnMut(&str) -> Option<T>) -> Parsed<Vec<T>> {
     let read = |element| parse(element).ok_or_else(|| format!("holds {}, which is {wrong}", quoted(element)));
     elements(text).map(read).collect()
+}
+
+/// Rejects a list with too many entries.
+fn at_most(limit: usize, entries: Vec<()>) -> Parsed<()> {
+    if entries.len() > limit { Err(format!("has more than {limit} entries")) } else { Ok(()) }
 }
 
 /// Returns those of `known` that the list contains, in the order of `known`.
@@ -426,17 +430,17 @@ pub(super) fn parse_address(text: &str, network: NetworkByte) -> Parsed<Address>
     Address::parse(text.trim(), network).ok_or_else(|| "is not a valid address of the network".to_owned())
 }
 
-/// Parses private keys; an error shows only the length of the wrong one.
-fn parse_secrets(text: &str) -> Parsed<Vec<Secret>> {
+/// Parses private keys; an error shows only the length of the wrong one. A key whose top bit is set may have `00` in
+/// front, as NIS1 prints it. NIS1 omits leading zeros, but never so many by chance as a key below 58 digits lacks.
+fn parse_secrets(text: &str) -> Parsed<Vec<PrivateKey>> {
     let read = |element: &str| {
-        let wrong = || {
-            let length = element.chars().count();
-            match element.bytes().all(|b| b.is_ascii_hexdigit()) {
-                true => format!("holds a key of {length} hex digits; a private key has 64"),
-                false => format!("holds {length} characters that are not all hex digits"),
-            }
-        };
-        Secret::from_hex(element).ok_or_else(wrong)
+        let length = element.chars().count();
+        let digits = if length == 66 { element.strip_prefix("00").unwrap_or(element) } else { element };
+        match PrivateKey::from_hex(digits) {
+            Ok(key) if (58..=64).contains(&digits.len()) => Ok(key),
+            Ok(_) => Err(format!("holds a key of {length} hex digits; a private key has 64")),
+            Err(_) => Err(format!("holds {length} characters that are not all hex digits")),
+        }
     };
     elements(text).map(read).collect()
 }
@@ -471,39 +475,6 @@ fn origin(element: &str) -> Option<String> {
         is_host_name(host) || host.parse::<Ipv4Addr>().is_ok() || (host.starts_with('[') && ip_address(host).is_some());
     let has_port = number.is_none_or(|number| number.parse::<u16>().is_ok_and(|port| port > 0));
     (has_host && has_port).then(|| origin.strip_suffix(port).map_or(origin.clone(), str::to_owned))
-}
-
-/// Maximum hex digits of a private key: 32 bytes, and the `00` that NIS1 prints before a key whose top bit is set.
-const MAX_DIGITS: usize = 66;
-/// Hex digits of a private key of full length.
-const DIGITS: usize = 64;
-/// Minimum hex digits. NIS1 omits leading zeros, but never so many by chance: a shorter key was cut or is invalid.
-const MIN_DIGITS: usize = 58;
-
-/// The hex text of a private key, wiped from memory when dropped and never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Zeroizing<String>);
-
-impl Secret {
-    /// Accepts hex digits of either case: 58 to 64, or 66 that start with `00`. The key is the number that they write,
-    /// most significant digit first.
-    pub fn from_hex(text: &str) -> Option<Secret> {
-        let significant = if text.len() == MAX_DIGITS { text.strip_prefix("00")? } else { text };
-        let valid =
-            (MIN_DIGITS..=DIGITS).contains(&significant.len()) && significant.bytes().all(|b| b.is_ascii_hexdigit());
-        valid.then(|| Secret(Zeroizing::new(significant.to_owned())))
-    }
-
-    /// Returns the hex text: 58 to 64 digits. The caller must not show it.
-    pub fn expose_hex(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(not shown)")
-    }
 }
 
 #[cfg(test)]
@@ -603,6 +574,17 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_address_is_named_and_lists_are_bounded() {
+        let error = parsed(LOCAL_ADDRESSES, "10.0.0.1|a||b").unwrap_err();
+        assert_eq!(error, "holds \"\", which is no IP address, host name or pattern");
+        let error = parsed(ADDRESS_RANGES, "10.0.0.1|proxy.example").unwrap_err();
+        assert_eq!(error, "holds \"proxy.example\", which is neither an address nor a range");
+        let many = vec!["10.0.0.1"; MAX_ADDRESSES + 1].join("|");
+        assert!(parsed(LOCAL_ADDRESSES, &many).unwrap_err().contains("more than 1024"));
+        assert!(parsed(ADDRESS_RANGES, &many).unwrap_err().contains("more than 1024"));
+    }
+
+    #[test]
     fn origins_have_the_form_that_browsers_send() {
         let read = parsed(
             ORIGINS,
@@ -635,19 +617,20 @@ mod tests {
     #[test]
     fn nis1_forms_of_a_private_key_are_taken() {
         let key = "b".repeat(64);
-        assert_eq!(Secret::from_hex(&key).unwrap().expose_hex(), key);
-        assert_eq!(Secret::from_hex(&format!("00{key}")).unwrap().expose_hex(), key);
-        let short = "Ab".repeat(MIN_DIGITS / 2);
-        assert_eq!(Secret::from_hex(&short).unwrap().expose_hex(), short);
-        let wrong = ["b".repeat(65), "b".repeat(66), "0".repeat(68), "b".repeat(57), "x".repeat(64), " ".repeat(64)];
-        for wrong in wrong.iter().map(String::as_str).chain(["", "12345678"]) {
-            assert_eq!(Secret::from_hex(wrong), None, "{wrong}");
+        let read = |text: &str| parsed(SECRETS, text).map(|keys| keys[0].printed().to_string());
+        assert_eq!(read(&key), Ok(format!("00{key}")));
+        assert_eq!(read(&format!("00{key}")), read(&key));
+        let short = "1a".repeat(29);
+        assert_eq!(read(&short.to_uppercase()), Ok(short));
+        let wrong = ["b".repeat(65), "b".repeat(66), "0".repeat(68), "b".repeat(57), "x".repeat(64)];
+        for wrong in wrong.iter().map(String::as_str).chain(["12345678"]) {
+            assert!(parsed(SECRETS, wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn debug_output_does_not_show_the_key() {
-        let shown = format!("{:?}", Secret::from_hex(&"c0ffee11".repeat(8)).unwrap());
+        let shown = format!("{:?}", parsed(SECRET, &"c0ffee11".repeat(8)));
         assert!(!shown.contains("c0ffee"), "{shown}");
     }
 

@@ -1,12 +1,12 @@
 //! Settings: origin, allowed values and meaning.
 //!
 //! There are three layers, each overriding the one before: defaults, one configuration file, the command line. The file
-//! is a Java properties file with NIS1's own keys. Every setting is defined once, in [`table`], from which it is printed, checked, read and reloaded. All wrong values are reported together,
-//! each with its key, its value, its origin and what is allowed.
+//! is a Java properties file with NIS1's own keys. Every setting is defined once, in [`table`], from which it is printed,
+//! checked, read and reloaded. All wrong values are reported together, each with its key, its value, its origin and what
+//! is allowed.
 //!
-//! Private keys never leave [`Secret`]: no error, warning or debug output shows them.
+//! No error, warning or debug output shows a private key.
 
-mod addresses;
 pub mod check;
 mod diagnostics;
 mod files;
@@ -17,18 +17,15 @@ mod reader;
 mod settings;
 pub mod table;
 
-pub use addresses::{AddressRanges, LocalAddresses};
 pub use diagnostics::{ConfigError, Diagnostic, Origin, Problem};
 pub use files::{
     KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisSource, PeersError, PeersFile, read_file,
 };
-pub use kind::{Bind, LocalAccess, Secret};
+pub use kind::{Bind, LocalAccess};
 pub use network::network_properties;
 pub use reader::Override;
-pub use settings::{ExplicitSettings, SettingChange, Settings, build, load, no_block_source_warning};
-pub use table::{
-    DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, ReloadEffect, Section, WebsocketSettings,
-};
+pub use settings::{SettingChange, Settings, build, load, no_block_source_warning};
+pub use table::{DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, Section, WebsocketSettings};
 
 pub use crate::api::Features;
 pub use crate::peer::IpDetection;

@@ -15,9 +15,10 @@ use crate::model::{BLOCK_CHAIN_FEATURES, Hash256};
 struct Known {
     name: &'static str,
     byte: NetworkByte,
-    generation_hash: Hash256,
-    nemesis_signer: PublicKey,
-    nemesis_hash: Hash256,
+    generation_hash: &'static str,
+    /// Public key of the account that signed the nemesis block.
+    nemesis_signer: &'static str,
+    nemesis_hash: &'static str,
     total_xem: u64,
     /// The nemesis block in verifiable binary form, compressed by gzip.
     nemesis: &'static [u8],
@@ -30,9 +31,9 @@ const KNOWN: [Known; 3] = [
     Known {
         name: "mainnet",
         byte: NetworkByte::MAINNET,
-        generation_hash: hash("16ed3d69d3ca67132aace4405aa122e5e041e58741a4364255b15201f5aaf6e4"),
-        nemesis_signer: PublicKey(constant("8d07f90fb4bbe7715fa327c926770166a11be2e494a970605f2e12557f66c9b9")),
-        nemesis_hash: hash("438cf6375dab5a0d32f9b7bf151d4539e00a590f7c022d5572c7d41815a24be4"),
+        generation_hash: "16ed3d69d3ca67132aace4405aa122e5e041e58741a4364255b15201f5aaf6e4",
+        nemesis_signer: "8d07f90fb4bbe7715fa327c926770166a11be2e494a970605f2e12557f66c9b9",
+        nemesis_hash: "438cf6375dab5a0d32f9b7bf151d4539e00a590f7c022d5572c7d41815a24be4",
         total_xem: 9_000_000_240,
         nemesis: include_bytes!("nemesis/mainnet.bin.gz"),
         is_after_all_forks: false,
@@ -40,9 +41,9 @@ const KNOWN: [Known; 3] = [
     Known {
         name: "testnet",
         byte: NetworkByte::TESTNET,
-        generation_hash: hash("33496b75b6e5827cd11f50070df2dd38b31e20398b166cb719dd544d4844ed59"),
-        nemesis_signer: PublicKey(constant("d8e06b38d4ce227fe735eb64bec55d6b9708cf91bcbcbe7e09f36ffd8b97763d")),
-        nemesis_hash: hash("6e34a7895ce1653dde64a614f2ad4215f4217d9e0255b4c84a846e5f7677c6c5"),
+        generation_hash: "33496b75b6e5827cd11f50070df2dd38b31e20398b166cb719dd544d4844ed59",
+        nemesis_signer: "d8e06b38d4ce227fe735eb64bec55d6b9708cf91bcbcbe7e09f36ffd8b97763d",
+        nemesis_hash: "6e34a7895ce1653dde64a614f2ad4215f4217d9e0255b4c84a846e5f7677c6c5",
         total_xem: 9_000_000_000,
         nemesis: include_bytes!("nemesis/testnet.bin.gz"),
         is_after_all_forks: true,
@@ -50,9 +51,9 @@ const KNOWN: [Known; 3] = [
     Known {
         name: "mijinnet",
         byte: NetworkByte::MIJINNET,
-        generation_hash: hash("16ed3d69d3ca67132aace4405aa122e5e041e58741a4364255b15201f5aaf6e4"),
-        nemesis_signer: PublicKey(constant("57b4832d9232ee410e93d595207cffc2b9e9c5002472c4b0bb3bb10a4ce152e3")),
-        nemesis_hash: hash("fd75b4e5eaa4521690dac6934be2ab0e84ec2f93b7d5a12a96f19bdcfc2f8bca"),
+        generation_hash: "16ed3d69d3ca67132aace4405aa122e5e041e58741a4364255b15201f5aaf6e4",
+        nemesis_signer: "57b4832d9232ee410e93d595207cffc2b9e9c5002472c4b0bb3bb10a4ce152e3",
+        nemesis_hash: "fd75b4e5eaa4521690dac6934be2ab0e84ec2f93b7d5a12a96f19bdcfc2f8bca",
         total_xem: 9_000_000_000,
         nemesis: include_bytes!("nemesis/mijinnet.bin.gz"),
         is_after_all_forks: false,
@@ -81,7 +82,7 @@ pub(super) fn is_after_all_forks(name: &str) -> bool {
 pub(super) fn identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Identity> {
     let name = &set.name;
     match KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(name)) {
-        Some(known) if known.name == name => Some(known_identity(known)),
+        Some(known) if known.name == name => known_identity(known),
         Some(known) => {
             let allowed = format!("{}, in lower case, or a clearly different name", known.name);
             reader.problem("nem.network", "differs from the name of a known network only in case", allowed);
@@ -121,16 +122,17 @@ const PRIVATE_KEYS: [&str; 5] = [
     "nem.network.nemesisFilePath",
 ];
 
-fn known_identity(known: &Known) -> Identity {
+fn known_identity(known: &Known) -> Option<Identity> {
     let network = Network {
         name: known.name.to_owned(),
         byte: known.byte,
-        generation_hash: known.generation_hash,
-        nemesis_signer: Address::from_public_key(&known.nemesis_signer, known.byte),
+        generation_hash: Hash256::from_hex(known.generation_hash)?,
+        nemesis_signer: Address::from_public_key(&PublicKey::from_hex(known.nemesis_signer).ok()?, known.byte),
         total_amount: Amount::whole(known.total_xem),
         chain: ChainParameters::after_all_forks(),
     };
-    Identity { network, nemesis: NemesisSource::Embedded(known.nemesis), nemesis_hash: Some(known.nemesis_hash) }
+    let nemesis_hash = Hash256::from_hex(known.nemesis_hash);
+    Some(Identity { network, nemesis: NemesisSource::Embedded(known.nemesis), nemesis_hash })
 }
 
 fn private_identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Identity> {
@@ -258,8 +260,8 @@ fn default_forks(byte: NetworkByte) -> Forks {
         mosaic_redefinition,
         second_fee,
         treasury_reissuance: TREASURY_HEIGHT,
-        treasury_hashes: treasury_hashes(),
-        treasury_fallback_hashes: TREASURY_FALLBACK_HASHES.to_vec(),
+        treasury_hashes: TREASURY_HASHES.lines().filter_map(Hash256::from_hex).collect(),
+        treasury_fallback_hashes: Hash256::from_hex(TREASURY_FALLBACK_HASH).into_iter().collect(),
     }
 }
 
@@ -276,46 +278,9 @@ pub(super) const FORK_KEYS: [&str; 6] = [
 /// Height of mainnet's treasury block.
 const TREASURY_HEIGHT: u64 = 3_481_580;
 /// Hashes of its transactions, one per line.
-const TREASURY_HASHES: &[u8] = include_bytes!("treasury-hashes.txt");
-
-fn treasury_hashes() -> Vec<Hash256> {
-    TREASURY_HASHES.split(|byte| *byte == b'\n').filter_map(|line| Some(Hash256(parse_hex(line)?))).collect()
-}
-
+const TREASURY_HASHES: &str = include_str!("treasury-hashes.txt");
 /// Hash of the transaction that it may hold instead.
-const TREASURY_FALLBACK_HASHES: [Hash256; 1] =
-    [hash("2ac17cb342d2ec97f1faab5fdf9409c54cd2dd69d0fb28bbd80adb58a993c1df")];
-
-/// Parses a hash at compile time.
-const fn hash(text: &str) -> Hash256 {
-    Hash256(constant(text))
-}
-
-const fn constant(text: &str) -> [u8; 32] {
-    match parse_hex(text.as_bytes()) {
-        Some(bytes) => bytes,
-        None => panic!("64 small hex digits are needed"),
-    }
-}
-
-/// Parses 64 small hex digits.
-const fn parse_hex(text: &[u8]) -> Option<[u8; 32]> {
-    if text.len() != 64 {
-        return None;
-    }
-    let mut bytes = [0; 32];
-    let mut index = 0;
-    while index < 64 {
-        let digit = match text[index] {
-            digit @ b'0'..=b'9' => digit - b'0',
-            digit @ b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
-        bytes[index / 2] = bytes[index / 2] << 4 | digit;
-        index += 1;
-    }
-    Some(bytes)
-}
+const TREASURY_FALLBACK_HASH: &str = "2ac17cb342d2ec97f1faab5fdf9409c54cd2dd69d0fb28bbd80adb58a993c1df";
 
 /// Returns the settings as a properties file, one per line. `nemesis_file` is the name of the nemesis block's file in
 /// the same folder.
@@ -335,6 +300,16 @@ mod tests {
     use super::*;
     use crate::model::network::{ChainParameters, Forks};
     use crate::model::{Address, Hash256, NetworkByte};
+
+    #[test]
+    fn the_public_networks_are_complete() {
+        for known in &KNOWN {
+            let identity = known_identity(known).expect("hex digits");
+            assert!(identity.nemesis_hash.is_some() && identity.network.name == known.name);
+        }
+        let forks = default_forks(NetworkByte::MAINNET);
+        assert_eq!((forks.treasury_hashes.len(), forks.treasury_fallback_hashes.len()), (52, 1));
+    }
 
     #[test]
     fn a_network_file_round_trips() {

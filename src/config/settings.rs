@@ -15,8 +15,7 @@ use super::network::{self, FORK_KEYS, Identity, is_after_all_forks, is_known};
 use super::properties::{self, MAX_FILE_BYTES};
 use super::reader::{Layers, Override, Reader};
 use super::table::{
-    self, DefaultValue, Group, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, ReloadEffect,
-    WebsocketSettings,
+    self, DefaultValue, Group, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, WebsocketSettings,
 };
 use crate::ip::{Scope, scope};
 use crate::model::{Hash256, Height, Network, NetworkByte};
@@ -66,12 +65,12 @@ const WRITE_CACHE: RangeInclusive<usize> = 16 << 20..=512 << 20;
 ///
 /// `home` is the user's home folder, if known; it replaces `%h` in paths.
 pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
-    let unreadable = |path: &Path, error| ConfigError::Unreadable { path: path.to_owned(), error };
-    let content = match file {
-        Some(path) => Some((path, read_file(path, MAX_FILE_BYTES).map_err(|error| unreadable(path, error))?)),
-        None => None,
+    let read = |path: &Path| {
+        let content = read_file(path, MAX_FILE_BYTES);
+        content.map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })
     };
-    build(content.as_ref().map(|(path, bytes)| (*path, bytes.as_slice())), flags, home)
+    let content = file.map(read).transpose()?;
+    build(file.zip(content.as_ref().map(|bytes| bytes.as_slice())), flags, home)
 }
 
 /// Loads settings from a file whose content was read already.
@@ -97,7 +96,9 @@ impl Settings {
     pub(super) fn read(layers: &Layers, home: Option<&Path>) -> Result<Settings, Vec<Problem>> {
         let reader = &mut Reader::new(layers, home);
         let settings = Settings::assemble(reader);
-        table::keys().filter(|key| key.is_ignored).for_each(|key| reader.check(key));
+        for key in table::keys().filter(|key| key.is_ignored) {
+            reader.check(key);
+        }
         let mut problems = std::mem::take(&mut reader.problems);
         let mut notices = check_keys(layers, &mut problems);
         problems.sort_by_key(|problem| problem.origin.order());
@@ -105,7 +106,7 @@ impl Settings {
             Some(mut settings) if problems.is_empty() => {
                 notices.extend(check_network(reader, &settings.network));
                 settings.diagnostics = notices;
-                settings.explicit = layers.into();
+                settings.explicit = explicit_settings(layers);
                 Ok(settings)
             }
             _ => Err(problems),
@@ -177,34 +178,21 @@ fn check_together(reader: &mut Reader<'_>, settings: &Settings) {
 }
 
 /// Values that were set explicitly, by key, without defaults. Private keys are kept as SHA-256 digests only.
-#[derive(Clone, Default)]
-pub struct ExplicitSettings(BTreeMap<&'static str, String>);
+type ExplicitSettings = BTreeMap<&'static str, String>;
 
-impl fmt::Debug for ExplicitSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} settings (not shown)", self.0.len())
-    }
+fn explicit_settings(layers: &Layers) -> ExplicitSettings {
+    let given = |key: &Key| {
+        let text = layers.get(key.name)?.text.as_str();
+        let is_secret = key.kind.is_secret() && !text.is_empty();
+        Some((key.name, if is_secret { hex::encode(Sha256::digest(text)) } else { text.to_owned() }))
+    };
+    table::keys().filter_map(given).collect()
 }
 
-impl From<&Layers> for ExplicitSettings {
-    fn from(layers: &Layers) -> ExplicitSettings {
-        let given = |key: &Key| {
-            let text = layers.get(key.name)?.text.as_str();
-            let is_secret = key.kind.is_secret() && !text.is_empty();
-            Some((key.name, if is_secret { hex::encode(Sha256::digest(text)) } else { text.to_owned() }))
-        };
-        ExplicitSettings(table::keys().filter_map(given).collect())
-    }
-}
-
-impl ExplicitSettings {
-    fn text(&self, key: &Key) -> &str {
-        match (self.0.get(key.name), key.default) {
-            (Some(text), _) => text,
-            (None, DefaultValue::Value(text)) => text,
-            (None, DefaultValue::Derived(_)) => "",
-        }
-    }
+/// Returns the text of a setting: as it was set, else its default.
+fn text_of<'a>(key: &Key, explicit: &'a ExplicitSettings) -> &'a str {
+    let default = if let DefaultValue::Value(text) = key.default { text } else { "" };
+    explicit.get(key.name).map_or(default, String::as_str)
 }
 
 /// A setting whose value has changed.
@@ -214,18 +202,17 @@ pub struct SettingChange {
     pub key: &'static str,
     /// Old and new value, for a person; secrets are not shown.
     pub values: [String; 2],
-    /// When the change takes effect.
-    pub reload_effect: ReloadEffect,
+    /// Whether the change takes effect now, rather than at the next start.
+    pub is_live: bool,
 }
 
 impl fmt::Display for SettingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SettingChange { key, values: [was, is], reload_effect: counts } = self;
-        match counts {
-            ReloadEffect::Immediate => write!(f, "{key} is {is} now; it was {was}"),
-            ReloadEffect::RestartRequired => {
-                write!(f, "{key} stays {was} until the node restarts; then it will be {is}")
-            }
+        let SettingChange { key, values: [was, is], is_live } = self;
+        if *is_live {
+            write!(f, "{key} is {is} now; it was {was}")
+        } else {
+            write!(f, "{key} stays {was} until the node restarts; then it will be {is}")
         }
     }
 }
@@ -233,7 +220,7 @@ impl fmt::Display for SettingChange {
 impl Settings {
     /// Returns whether the folder of the store is set explicitly and does not depend on the home folder (`%h`).
     pub fn has_explicit_data_folder(&self) -> bool {
-        let folder = ["nisd.data", "nem.folder"].iter().find_map(|key| self.explicit.0.get(key));
+        let folder = ["nisd.data", "nem.folder"].iter().find_map(|key| self.explicit.get(key));
         folder.is_some_and(|folder| !folder.contains("%h"))
     }
 
@@ -274,18 +261,18 @@ impl Settings {
     pub fn reload(&mut self, mut new: Settings) -> Vec<SettingChange> {
         let has_hosts = !self.http.local.hosts().is_empty() || !new.http.local.hosts().is_empty();
         let changes = table::keys().filter_map(|key| {
-            let texts = [&self.explicit, &new.explicit].map(|given| given.text(key));
+            let texts = [&self.explicit, &new.explicit].map(|explicit| text_of(key, explicit));
             let values = texts.map(|text| if key.kind.is_secret() { "(not shown)".to_owned() } else { quoted(text) });
             // Host names would have to be resolved, which blocks.
             let needs_lookup = key.name == "nis.additionalLocalIps" && has_hosts;
-            let reload_effect = if needs_lookup { ReloadEffect::RestartRequired } else { key.reload_effect };
-            (texts[0] != texts[1]).then_some(SettingChange { key: key.name, values, reload_effect })
+            let is_live = key.is_live && !needs_lookup;
+            (texts[0] != texts[1]).then_some(SettingChange { key: key.name, values, is_live })
         });
         let changes: Vec<SettingChange> = changes.collect();
-        for change in changes.iter().filter(|change| change.reload_effect == ReloadEffect::Immediate) {
-            match new.explicit.0.get(change.key) {
-                Some(text) => self.explicit.0.insert(change.key, text.clone()),
-                None => self.explicit.0.remove(change.key),
+        for change in changes.iter().filter(|change| change.is_live) {
+            match new.explicit.get(change.key) {
+                Some(text) => self.explicit.insert(change.key, text.clone()),
+                None => self.explicit.remove(change.key),
             };
         }
         if has_hosts {
@@ -315,16 +302,21 @@ const MAX_UNKNOWN: usize = 20;
 /// Unknown keys only cause warnings, as NIS1 does not reject them either. Unknown keys with this node's own prefix or
 /// on the command line become problems.
 fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Diagnostic> {
-    let mut notices = check_exposed_secrets(layers);
-    let (mut unknown, mut refused) = (0usize, 0usize);
-    let mut never = Vec::new();
+    let (mut notices, mut ignored) = (Vec::new(), Vec::new());
+    let (mut unknown, mut rejected) = (0usize, 0usize);
     for (name, origin) in layers.keys() {
+        let is_flag = matches!(origin, Origin::Flag(_));
         match table::find(name) {
-            Some(key) if key.is_ignored => never.push(name),
+            // The system shows the command line of a program to all users.
+            Some(key) if key.kind.is_secret() && is_flag => notices.push(Diagnostic::warn(format!(
+                "{name} was given with {origin}, where every user of this host can read it; keep it in the \
+                 configuration file (--config), readable by you only"
+            ))),
+            Some(key) if key.is_ignored => ignored.push(name),
             Some(_) => {}
-            None if matches!(origin, Origin::Flag(_)) || has_prefix(name, &["nisd."]) => {
-                refused += 1;
-                if refused <= MAX_UNKNOWN {
+            None if is_flag || has_prefix(name, &["nisd."]) => {
+                rejected += 1;
+                if rejected <= MAX_UNKNOWN {
                     problems.push(unknown_problem(name, origin));
                 }
             }
@@ -340,29 +332,13 @@ fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Diagnostic> {
     if let Some(more @ 1..) = unknown.checked_sub(MAX_UNKNOWN) {
         notices.push(Diagnostic::warn(format!("{more} more keys are unknown and have no effect")));
     }
-    for (key, hidden, winning) in &layers.repeated {
-        let known = table::find(key).is_some();
-        if known {
-            notices.push(Diagnostic::warn(format!("{winning}: {key} was already set at {hidden}; this value is used")));
-        }
+    for (key, hidden, winning) in layers.repeated.iter().filter(|(key, ..)| table::find(key).is_some()) {
+        notices.push(Diagnostic::warn(format!("{winning}: {key} was already set at {hidden}; this value is used")));
     }
-    if !never.is_empty() {
-        notices.push(Diagnostic::info(format!("settings without effect in this node: {}", never.join(", "))));
+    if !ignored.is_empty() {
+        notices.push(Diagnostic::info(format!("settings without effect in this node: {}", ignored.join(", "))));
     }
     notices
-}
-
-/// Reports private keys that were given with a flag: the system shows the command line of a program to all users.
-fn check_exposed_secrets(layers: &Layers) -> Vec<Diagnostic> {
-    let is_secret = |name: &str| table::find(name).is_some_and(|key| key.kind.is_secret());
-    let exposed = layers.keys().filter(|(name, origin)| matches!(origin, Origin::Flag(_)) && is_secret(name));
-    let notice = |(name, origin)| {
-        Diagnostic::warn(format!(
-            "{name} was given with {origin}, where every user of this host can read it; keep it in the configuration \
-             file (--config), readable by you only"
-        ))
-    };
-    exposed.map(notice).collect()
 }
 
 fn hint(name: &str) -> String {
@@ -471,7 +447,7 @@ mod tests {
     fn changed(old: &str, new: &str) -> (Settings, Vec<&'static str>, Vec<&'static str>) {
         let mut settings = settings(old);
         let changes = settings.reload(self::settings(new));
-        let at_once = changes.iter().filter(|change| change.reload_effect == ReloadEffect::Immediate);
+        let at_once = changes.iter().filter(|change| change.is_live);
         let at_once = at_once.map(|change| change.key).collect();
         (settings, changes.iter().map(|change| change.key).collect(), at_once)
     }

@@ -11,17 +11,18 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
-use super::addresses::{AddressRanges, LocalAddresses};
 use super::kind::{
-    ADDRESS, ADDRESS_RANGES, ADDRESSES, AnyKind, BIND, BLOCKS_NEW_BODY, BOOLEAN, Bind, CHECKPOINT, CLOCK, CONTEXT,
-    ENDPOINTS, FEATURES, HASH, HASHES, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ACCESS, LOCAL_ADDRESSES,
-    LOG_FORMAT, LOG_LEVEL, LocalAccess, NAME, ORIGINS, PATH, PATHS, PROTOCOL, SECRET, SECRETS, Secret, TEXT, VERSION,
-    integer, map_size, names, port, seconds, size,
+    ADDRESS, ADDRESS_RANGES, ADDRESSES, AnyKind, BIND, BLOCKS_NEW_BODY, BOOLEAN, Bind, CHAIN_FEATURES, CHECKPOINT,
+    CLOCK, CONTEXT, ENDPOINTS, FEATURES, HASH, HASHES, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ACCESS,
+    LOCAL_ADDRESSES, LOG_FORMAT, LOG_LEVEL, LocalAccess, NAME, ORIGINS, PATH, PATHS, PROTOCOL, SECRET, SECRETS, TEXT,
+    VERSION, integer, map_size, port, seconds, size,
 };
 use super::reader::Reader;
 use crate::api::Features;
 use crate::clock::ClockMode;
-use crate::model::{Address, BLOCK_CHAIN_FEATURES, Checkpoint, Hash256};
+use crate::crypto::PrivateKey;
+use crate::ip::{AddressRanges, LocalAddresses};
+use crate::model::{Address, Checkpoint, Hash256};
 use crate::peer::IpDetection;
 use crate::peer::wire::{Endpoint, Version};
 use crate::websocket_api::BlocksNewBody;
@@ -49,8 +50,8 @@ pub struct Key {
     pub default: DefaultValue,
     /// Its meaning, for a person.
     pub meaning: &'static str,
-    /// When a change takes effect.
-    pub reload_effect: ReloadEffect,
+    /// Whether a change takes effect when a running node reloads its settings, rather than at the next start.
+    pub is_live: bool,
     /// Whether the setting has no effect in this node, because it concerns something that only NIS1 has.
     pub is_ignored: bool,
 }
@@ -62,15 +63,6 @@ pub enum DefaultValue {
     Value(&'static str),
     /// Depends on something else, as this text explains.
     Derived(&'static str),
-}
-
-/// When a change of a setting takes effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReloadEffect {
-    /// When a running node reloads its settings.
-    Immediate,
-    /// At the next start.
-    RestartRequired,
 }
 
 /// A titled group of settings.
@@ -123,7 +115,7 @@ macro_rules! settings {
                 }
 
                 fn reload(&mut self, new: Self) {
-                    $($(if let ReloadEffect::Immediate = reload_effect!($($live)?) {
+                    $($(if is_live!($($live)?) {
                         self.$field = new.$field;
                     })*)*
                 }
@@ -137,7 +129,7 @@ macro_rules! settings {
                 kind: &($kind as Kind<$type>),
                 default: default_value!($(default $default)? $(default $optional)? $(derived $derived)?),
                 meaning: concat!($($live)? $($meaning)?),
-                reload_effect: reload_effect!($($live)?),
+                is_live: is_live!($($live)?),
                 is_ignored: false,
             }),*] },)*)*
             Section { title: $ignored_title, keys: &[$(Key {
@@ -145,7 +137,7 @@ macro_rules! settings {
                 kind: &($ignored_kind as Kind<$ignored_type>),
                 default: DefaultValue::Value($ignored_default),
                 meaning: $ignored_meaning,
-                reload_effect: ReloadEffect::RestartRequired,
+                is_live: false,
                 is_ignored: true,
             }),*] },
         ];
@@ -175,12 +167,12 @@ macro_rules! default_value {
     };
 }
 
-macro_rules! reload_effect {
+macro_rules! is_live {
     () => {
-        ReloadEffect::RestartRequired
+        false
     };
     ($meaning:literal) => {
-        ReloadEffect::Immediate
+        true
     };
 }
 
@@ -212,7 +204,7 @@ settings! {
                 "Maximum transactions in a block, including those nested in others";
             max_transactions: u32 = "nis.maxTransactions", integer(1, 86_400_000), default "10000",
                 "Maximum transactions in one synchronisation attempt; from nis.maxTransactionsPerBlock to that number times nis.blockChainRewriteLimit";
-            features: Vec<&'static str> = "nis.blockChainFeatures", names(&BLOCK_CHAIN_FEATURES), default "PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING",
+            features: Vec<&'static str> = "nis.blockChainFeatures", CHAIN_FEATURES, default "PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING",
                 "Exactly one PROOF_OF_…, exactly one WB_…, and optionally STABILIZE_BLOCK_TIMES";
             ignore_fees: bool = "nis.ignoreFees", BOOLEAN, default "false",
                 "Whether transactions without a fee are valid";
@@ -265,7 +257,7 @@ settings! {
                 "Whether transactions are found by their hashes only for nis.transactionHashRetentionTime, as in NIS1, instead of for ever";
             auto_boot: bool = "nis.shouldAutoBoot", BOOLEAN, default "true",
                 "Whether the node boots with a random key when nis.bootKey is not set";
-            boot_key: Option<Secret> = "nis.bootKey", SECRET, default "",
+            boot_key: Option<PrivateKey> = "nis.bootKey", SECRET, default "",
                 "Private key of the node's identity, also the first that harvests. Keep it in the file, never on the command line";
             boot_name: String = "nis.bootName", TEXT, derived "address of the boot key",
                 "Name of the node";
@@ -340,7 +332,7 @@ settings! {
         "Peers and harvesting" {
             auto_harvest: bool = "nis.shouldAutoHarvestOnBoot", BOOLEAN, default "true",
                 "Whether harvesting starts at boot with nis.bootKey and nis.additionalHarvesterPrivateKeys";
-            harvester_keys: Vec<Secret> = "nis.additionalHarvesterPrivateKeys", SECRETS, default "",
+            harvester_keys: Vec<PrivateKey> = "nis.additionalHarvesterPrivateKeys", SECRETS, default "",
                 "Further private keys to harvest with";
             unlocked_limit: i32 = "nis.unlockedLimit", integer(0, I32_MAX), default "4",
                 "Maximum accounts that harvest on this node";
@@ -471,10 +463,10 @@ fn print_key(text: &mut String, key: &Key, width: usize) {
         DefaultValue::Value(value) => value,
         DefaultValue::Derived(how) => how,
     };
-    let used = match key.reload_effect {
-        _ if key.is_ignored => " (accepted, has no effect)",
-        ReloadEffect::Immediate => " (reloaded on SIGHUP)",
-        ReloadEffect::RestartRequired => "",
+    let used = match key {
+        Key { is_ignored: true, .. } => " (accepted, has no effect)",
+        Key { is_live: true, .. } => " (reloaded on SIGHUP)",
+        _ => "",
     };
     let _ = writeln!(text, "  {}{used}", key.name);
     wrap(text, &format!("{}.", key.meaning), width);
@@ -542,8 +534,7 @@ mod tests {
         assert_eq!(set.len(), keys().filter(|key| !key.is_ignored).count());
         let set: String = set.iter().filter(|line| !line.ends_with('=')).map(|line| format!("{line}\n")).collect();
         let (with_all, with_none) = (read(&set).unwrap(), read("").unwrap());
-        let without_given =
-            |settings| super::super::Settings { explicit: std::default::Default::default(), ..settings };
+        let without_given = |settings| super::super::Settings { explicit: Default::default(), ..settings };
         assert_eq!(format!("{:?}", without_given(with_all)), format!("{:?}", without_given(with_none)));
     }
 

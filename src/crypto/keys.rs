@@ -61,7 +61,7 @@ impl TryFrom<&[u8]> for PublicKey {
 /// A private key: a non-negative integer of any size, erased from memory when dropped.
 ///
 /// Only its low 32 bytes matter for signing, but it prints with all of them.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[debug("PrivateKey(hidden)")]
 pub struct PrivateKey {
     /// Big-endian, without leading zero bytes; empty for zero.

@@ -89,10 +89,10 @@ impl Devnet {
     /// Opens the network that the flags select, which must exist.
     pub fn open(flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), DevnetError> {
         let folder = plan(&flags, home)?.data;
-        match folder.join(SETTINGS_FILE).exists() {
-            true => open(&folder, flags, home),
-            false => Err(DevnetError::Absent(folder)),
+        if !folder.join(SETTINGS_FILE).exists() {
+            return Err(DevnetError::Absent(folder));
         }
+        open(&folder, flags, home)
     }
 
     /// Returns the account of a role.

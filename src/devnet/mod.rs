@@ -63,23 +63,11 @@ pub enum DevnetError {
     /// There is no private network in this folder.
     #[error("there is no private network in {}; nisd run creates one, and --data names another folder", .0.display())]
     Absent(PathBuf),
-    /// An output file exists already.
-    #[error("{} exists and is not overwritten; choose another folder with --output", .0.display())]
-    Exists(PathBuf),
-    /// The port cannot be exported, because the system chooses it at each start.
-    #[error(
-        "nem.httpPort is 0, so the system chooses another port at each start; name one with --http-port, and \
-                 start the node with the same port"
-    )]
-    NoPort,
-    /// A required setting is missing.
-    #[error("{0} is missing in the settings of the private network")]
-    Missing(&'static str),
 }
 
 /// Creates the nemesis block with the initial balances.
 ///
-/// Its time stamp should be the present: after an older one, blocks come too fast at first, then too slowly. Where
+/// Its time stamp should be the current time: after an older one, blocks come too fast at first, then too slowly. Where
 /// balances vest over time, an account may occur only once.
 pub fn nemesis_block(signer: &KeyPair, time: Timestamp, network: NetworkByte, grants: &[(Address, Amount)]) -> Block {
     let transactions = grants.iter().map(|grant| transfer(signer, time, network, *grant)).collect();

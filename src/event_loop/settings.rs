@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use super::process;
 use crate::commands::CommandError;
-use crate::config::{Bind, LocalAccess, LocalAddresses, ReloadEffect, SettingChange, Settings};
+use crate::config::{Bind, LocalAccess, SettingChange, Settings};
+use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
 use crate::net::fetch::FetchLimits;
 use crate::net::{self, Reactor, service::ListenerId};
@@ -145,10 +146,8 @@ impl<'a> ActiveSettings<'a> {
         // Logged before the log level may change.
         log::info!("the settings are reloaded: {} changes", changes.len());
         for change in changes {
-            log::log!(
-                if change.reload_effect == ReloadEffect::Immediate { log::Level::Info } else { log::Level::Warn },
-                "{change}"
-            );
+            let level = if change.is_live { log::Level::Info } else { log::Level::Warn };
+            log::log!(level, "{change}");
         }
         if self.settings.http.local.hosts().is_empty() {
             self.addresses = self.settings.http.local.clone();

@@ -91,7 +91,9 @@ impl Exposition {
         self.text.extend(["# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n"]);
         match value {
             Value::Samples(samples) => {
-                samples.into_iter().for_each(|(labels, number)| self.add_sample(name, "", &labels, None, number));
+                for (labels, number) in samples {
+                    self.add_sample(name, "", &labels, None, number);
+                }
             }
             Value::Histograms(histograms) => {
                 for (labels, histogram) in histograms {

@@ -7,7 +7,7 @@
 //! | [`Exposition`] | all metrics at one time, in Prometheus' text format 0.0.4 |
 //! | [`Scrape`] | a parsed page |
 //!
-//! Each module counts in plain fields where things happen; a [`Exposition`] is built only when a client requests it.
+//! Each module counts in plain fields where things happen; an [`Exposition`] is built only when a client requests it.
 
 mod exposition;
 mod scrape;
@@ -16,12 +16,6 @@ pub use exposition::{CONTENT_TYPE, Exposition, Labels, Quantity, Value};
 pub use scrape::{Sample, Scrape};
 
 use std::time::Duration;
-
-/// Subtracts from a counter. A result below zero is a bug: a debug build panics, a release build stays at zero.
-pub fn subtract(counter: &mut usize, count: usize) {
-    debug_assert!(*counter >= count, "{count} subtracted from {counter}");
-    *counter = counter.saturating_sub(count);
-}
 
 /// Counts of durations, each in the first bucket whose bound it does not exceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,36 +82,18 @@ impl<T: Copy + Default> RollingWindow<T> {
 
     /// Returns the counts of the previous and the current window, and the time that both cover.
     pub fn last_two(&self, now: Duration) -> ([T; 2], Duration) {
-        let RollingWindow { started: begun, current, previous: last } = self.advanced_to(now);
-        ([last, current], WINDOW + now.saturating_sub(begun))
+        let window = self.advanced_to(now);
+        ([window.previous, window.current], WINDOW + now.saturating_sub(window.started))
     }
 
     fn advanced_to(self, now: Duration) -> RollingWindow<T> {
         let passed = now.saturating_sub(self.started);
-        let begun = Duration::from_secs(now.as_secs() / WINDOW.as_secs() * WINDOW.as_secs());
-        match passed {
-            _ if passed < WINDOW => self,
-            _ if passed < 2 * WINDOW => RollingWindow { started: begun, current: T::default(), previous: self.current },
-            _ => RollingWindow { started: begun, ..RollingWindow::default() },
+        if passed < WINDOW {
+            return self;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_counter_never_falls_below_zero() {
-        let mut counter = 3;
-        subtract(&mut counter, 2);
-        assert_eq!(counter, 1);
-        let below = std::panic::catch_unwind(move || {
-            subtract(&mut counter, 2);
-            counter
-        });
-        // A debug build panics.
-        assert_eq!(below.ok(), (!cfg!(debug_assertions)).then_some(0));
+        let started = Duration::from_secs(now.as_secs() / WINDOW.as_secs() * WINDOW.as_secs());
+        let previous = if passed < 2 * WINDOW { self.current } else { T::default() };
+        RollingWindow { started, current: T::default(), previous }
     }
 }
 

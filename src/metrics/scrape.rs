@@ -1,7 +1,5 @@
 //! Parser of Prometheus' text format.
 
-use std::fmt;
-
 /// A sample: one line of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
@@ -25,18 +23,6 @@ impl Sample {
     }
 }
 
-/// Number of a line that is not in the text format, counted from 1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadLine(pub usize);
-
-impl fmt::Display for BadLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} is not in Prometheus' text format", self.0)
-    }
-}
-
-impl std::error::Error for BadLine {}
-
 /// A parsed page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scrape {
@@ -45,10 +31,11 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// Parses Prometheus' text format.
-    pub fn parse(text: &str) -> Result<Scrape, BadLine> {
+    /// Parses Prometheus' text format. The error names the wrong line, counted from 1.
+    pub fn parse(text: &str) -> Result<Scrape, String> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        let samples = lines.map(|(index, line)| sample(line).ok_or(BadLine(index + 1)));
+        let wrong = |index| format!("line {} is not in Prometheus' text format", index + 1);
+        let samples = lines.map(|(index, line)| sample(line).ok_or_else(|| wrong(index)));
         Ok(Scrape { samples: samples.collect::<Result<_, _>>()? })
     }
 
@@ -114,7 +101,8 @@ mod tests {
     #[test]
     fn an_invalid_sample_is_reported_with_its_line() {
         for line in ["a", "a{", "a{b} 1", "a{b=\"c} 1", "a 1x", " 1", "{} 1", "a{b=\"c\"}1"] {
-            assert_eq!(Scrape::parse(&format!("# HELP a\n\nb 1\n{line}")), Err(BadLine(4)), "{line}");
+            let error = Scrape::parse(&format!("# HELP a\n\nb 1\n{line}")).unwrap_err();
+            assert!(error.starts_with("line 4 "), "{line}: {error}");
         }
         assert!(Scrape::parse("a +Inf\nb NaN\n").unwrap().samples[0].value.is_infinite());
     }

@@ -4,7 +4,7 @@
 //! no end: it is read in pieces, and its reader limits the time. There is no TLS.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
@@ -176,7 +176,6 @@ fn connect(endpoint: &Endpoint) -> Result<TcpStream, FetchError> {
     let addresses = addresses.map_err(|error| FetchError::UnknownHost(error.to_string()))?;
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "it has no address");
     for address in addresses.take(MAX_ADDRESSES) {
-        let address: SocketAddr = address;
         match TcpStream::connect_timeout(&address, CONNECT_TIME) {
             Ok(stream) => return Ok(stream),
             Err(error) => failure = error,

@@ -11,8 +11,6 @@ use std::time::Duration;
 
 use zeroize::Zeroize;
 
-use crate::metrics::subtract;
-
 /// Slices per vectored write.
 const SLICES_PER_WRITE: usize = 32;
 
@@ -187,7 +185,7 @@ impl SendQueue {
             (self.has_begun_message, self.shared_sent) = (false, 0);
         }
         self.shared_pending = self.parts.iter().map(|part| part.shared().len()).sum();
-        subtract(&mut self.shared_pending, self.shared_sent);
+        self.shared_pending = self.shared_pending.saturating_sub(self.shared_sent);
     }
 
     /// Writes as much as `socket` takes.
@@ -254,11 +252,11 @@ impl SendQueue {
             let own = count.min(part.own);
             part.own -= own;
             self.own_sent += own;
-            subtract(&mut self.parts_own, own);
+            self.parts_own = self.parts_own.saturating_sub(own);
             let left = part.shared().len() - self.shared_sent;
             let shared = (count - own).min(left);
             self.shared_sent += shared;
-            subtract(&mut self.shared_pending, shared);
+            self.shared_pending = self.shared_pending.saturating_sub(shared);
             count -= own + shared;
             if part.own == 0 && shared == left {
                 self.has_begun_message = part.message_queued.is_none();

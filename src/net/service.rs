@@ -13,7 +13,7 @@ use super::metrics::Metrics;
 use super::send_queue::SharedBytes;
 
 /// A listening socket, numbered from 0 by the caller of `listen`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ListenerId(pub usize);
 
 /// An accepted connection. Ids are not reused (for four billion connections), so a stale id addresses no other

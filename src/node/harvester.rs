@@ -56,10 +56,8 @@ impl<'s> Harvester<'s> {
             self.unlock(key, confirmed)?;
         }
         let configured = settings.node.boot_key.iter().filter(|_| boot_key.is_none());
-        for secret in configured.chain(&settings.peers.harvester_keys) {
-            // The configuration holds only hex digits.
-            let Ok(private) = PrivateKey::from_hex(secret.expose_hex()) else { continue };
-            self.unlock(&private, confirmed)?;
+        for key in configured.chain(&settings.peers.harvester_keys) {
+            self.unlock(key, confirmed)?;
         }
         Ok(())
     }

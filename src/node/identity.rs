@@ -18,8 +18,7 @@ pub struct Identity {
 impl Identity {
     /// Creates the identity from the settings. Without a configured boot key the node uses `new_key`, a fresh key.
     pub fn new(settings: &Settings, new_key: PrivateKey, now: Timestamp) -> Identity {
-        let configured = settings.node.boot_key.as_ref().and_then(|key| PrivateKey::from_hex(key.expose_hex()).ok());
-        let pair = KeyPair::new(&configured.unwrap_or(new_key));
+        let pair = KeyPair::new(settings.node.boot_key.as_ref().unwrap_or(&new_key));
         let address = || Address::from_public_key(&pair.public(), settings.network.byte).to_string();
         let platform = format!("nisd ({}) on {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS);
         let info = NodeInfo {

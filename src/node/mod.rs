@@ -44,8 +44,9 @@ use crate::api::{self, Api, EventFeed, Explorer, NodeStatus, explorer};
 use crate::chain::{ChainSnapshot, ConfirmedBlock, ReorgLog};
 use crate::clock::NetworkClock;
 use crate::codec::{Context, Format};
-use crate::config::{LocalAddresses, Settings};
+use crate::config::Settings;
 use crate::crypto::{PrivateKey, Randomness};
+use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
 use crate::mempool::Mempool;
 use crate::model::{Block, Height, Network, Timestamp};
@@ -396,7 +397,7 @@ fn api_settings(settings: &Settings, local: LocalRights) -> api::Settings {
     api::Settings {
         context_path: settings.http.context.clone(),
         features: settings.node.features,
-        is_local: Box::new(move |client| addresses.contains(client)),
+        local: addresses,
         cookie,
         host_names: settings.host_names.clone(),
         local_origins: settings.http.local_origins.clone(),

@@ -161,7 +161,7 @@ impl Node<'_> {
     /// Writes all metrics to the log, if this was requested.
     pub(super) fn log_metrics(&mut self, now: LoopTime, effects: &mut dyn Effects) {
         if std::mem::take(&mut self.must_log_metrics) {
-            log::info!("figures\n{}", self.metrics(now, effects).to_lines());
+            log::info!("metrics\n{}", self.metrics(now, effects).to_lines());
         }
     }
 

@@ -100,7 +100,8 @@ impl EventStream<'_> {
                 bytes
             }
             StreamPart::Response(response) if response.status == 404 => {
-                return Err(NodeError::NoEvents { node: self.node.url() });
+                let node = self.node.url();
+                return Err(NodeError::Unusable(format!("the node {node} has no /events; it needs a nisd node")));
             }
             StreamPart::Response(response) => self.node.success_body(ROUTE, Ok(response))?,
         };

@@ -19,10 +19,8 @@ pub mod transfer;
 pub mod values;
 
 pub use node::{AnnounceResult, NodeClient, NodeError, explain_result};
-pub use signed_transaction::{
-    SignedTransaction, SignedTransactionError, context, describe, is_signed_transaction, read_transaction,
-};
-pub use status::{TransactionStatus, await_end};
+pub use signed_transaction::{SignedTransaction, context, describe, is_signed_transaction, read_transaction};
+pub use status::{Fate, TransactionStatus, await_end};
 
 /// One transaction of each kind as JSON.
 pub const TRANSACTIONS: &str = include_str!("../help/transactions.txt");

@@ -1,6 +1,5 @@
 //! Requests to a node, and its answer to an announcement in plain words.
 
-use std::cell::Cell;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::status::TransactionStatus;
 use crate::codec::json::JsonDecoder;
 use crate::codec::{lenient_json, mosaic::read_definition};
 use crate::crypto::PublicKey;
-use crate::local_cookie::{self, LocalCookie};
+use crate::local_cookie::{FILE, LocalCookie};
 use crate::metrics::Scrape;
 use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
 use crate::net::blocking_client::BlockingClient;
@@ -42,26 +41,15 @@ pub enum NodeError {
     /// No answer.
     #[error("the node {node} does not answer: {error}. Is it running, and is --node right?")]
     NoAnswer { node: String, error: FetchError },
-    /// The node does not know the route.
-    #[error(
-        "the node {node} has no route {route}: is it a nisd of this version, and is this the port of its HTTP interface?"
-    )]
-    NoRoute { node: String, route: &'static str },
-    /// The node gives local access only with the secret of its data folder.
-    #[error("the node {node} answers {route} only with the secret of the file {FILE} in its data folder, and {reason}", FILE = local_cookie::FILE)]
-    NoLocalAccess { node: String, route: &'static str, reason: String },
     /// The node rejected the request.
     #[error("{}", refusal(node, route, *status, words))]
     Refused { node: String, route: &'static str, status: u16, words: String },
-    /// The node does not know the route of the event stream, which NIS1 does not have.
-    #[error("the node {node} has no /events; it needs a nisd node")]
-    NoEvents { node: String },
     /// The event stream has ended, which is usual when a node restarts.
     #[error("the event stream of the node {node} ended: {reason}")]
     StreamEnded { node: String, reason: String },
-    /// The answer is invalid.
-    #[error("the answer of the node {node} to {route} is invalid ({reason}); is it a NEM node?")]
-    InvalidAnswer { node: String, route: &'static str, reason: String },
+    /// The node does not answer as this program needs it; the text says how, and what to do.
+    #[error("{0}")]
+    Unusable(String),
 }
 
 fn refusal(node: &str, route: &str, status: u16, words: &str) -> String {
@@ -73,11 +61,6 @@ fn refusal(node: &str, route: &str, status: u16, words: &str) -> String {
 }
 
 impl NodeError {
-    /// Returns whether no node answered.
-    pub fn is_unanswered(&self) -> bool {
-        matches!(self, NodeError::NoAnswer { .. })
-    }
-
     /// Returns whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self, NodeError::NoAnswer { .. } | NodeError::Refused { status: 429 | 503, .. })
@@ -87,8 +70,6 @@ impl NodeError {
 /// A node that is queried over HTTP.
 pub struct NodeClient {
     pub(super) client: BlockingClient,
-    /// The node does not tell what became of transactions, like NIS1.
-    lacks_statuses: Cell<bool>,
     /// Why requests do not carry the secret of the node's data folder.
     lacks_cookie: String,
 }
@@ -106,7 +87,7 @@ impl NodeClient {
     /// default one. The error describes what is wrong with the URL.
     pub fn at(url: &str) -> Result<NodeClient, &'static str> {
         let client = BlockingClient::new(Endpoint::parse(url, DEFAULT_PORT)?, REQUEST_TIMEOUT);
-        let node = NodeClient { client, lacks_statuses: Cell::new(false), lacks_cookie: String::new() };
+        let node = NodeClient { client, lacks_cookie: String::new() };
         Ok(node.with_cookie_of(&std::env::home_dir().unwrap_or_default().join(DEFAULT_DATA)))
     }
 
@@ -188,11 +169,11 @@ impl NodeClient {
         let answer: Value = self.read(ROUTE, self.client.post_json(ROUTE, packet.to_json().as_bytes()), "")?;
         let code = self.member(ROUTE, &answer, "/code")?;
         let name: String = self.member(ROUTE, &answer, "/message")?;
-        let hash = packet.hash();
+        let hash = packet.transaction.hash();
         if answer.pointer("/transactionHash/data").and_then(Value::as_str).and_then(Hash256::from_hex) != Some(hash) {
             return Err(self.invalid_answer(ROUTE, format!("another hash than {hash}")));
         }
-        let inner_hash = packet.transaction().inner().map(Transaction::hash);
+        let inner_hash = packet.transaction.inner().map(Transaction::hash);
         Ok(AnnounceResult { code, name: printable(&name), hash, inner_hash })
     }
 
@@ -217,20 +198,13 @@ impl NodeClient {
     /// confirmed.
     pub fn status(&self, hash: &Hash256) -> Result<TransactionStatus, NodeError> {
         const ROUTE: &str = "/transaction/status";
-        if !self.lacks_statuses.get() {
-            match self.client.get(&format!("{ROUTE}?hash={hash}")) {
-                Ok(Response { status: 404, .. }) => self.lacks_statuses.set(true),
-                answer => return self.read(ROUTE, answer, ""),
-            }
+        match self.client.get(&format!("{ROUTE}?hash={hash}")) {
+            Ok(Response { status: 404, .. }) => {}
+            answer => return self.read(ROUTE, answer, ""),
         }
-        let height = self.height_of(hash)?;
-        Ok(height.map_or(TransactionStatus::Unknown { known_since: None }, TransactionStatus::at_height))
-    }
-
-    /// Returns the height of the block with this transaction; `None` if it is not confirmed.
-    fn height_of(&self, hash: &Hash256) -> Result<Option<Height>, NodeError> {
         let answer = self.transaction(hash)?;
-        answer.map(|answer| self.parse(TRANSACTION, &answer, "/meta/height").map(Height)).transpose()
+        let height = answer.map(|answer| self.parse(TRANSACTION, &answer, "/meta/height").map(Height)).transpose()?;
+        Ok(TransactionStatus::at_height(height))
     }
 
     /// Returns a confirmed transaction by its hash or that of its inner transaction. The hash is verified, the height
@@ -242,10 +216,10 @@ impl NodeClient {
         let transaction = value.get("transaction").ok_or_else(|| self.invalid_answer(TRANSACTION, "no transaction"))?;
         let transaction = transaction_of(transaction).map_err(|error| self.invalid_answer(TRANSACTION, error))?;
         let hashes = [Some(transaction.hash()), transaction.inner().map(Transaction::hash)];
-        match hashes.contains(&Some(*hash)) {
-            true => Ok(Some(Confirmed { transaction, height })),
-            false => Err(self.invalid_answer(TRANSACTION, format!("a transaction with another hash than {hash}"))),
+        if !hashes.contains(&Some(*hash)) {
+            return Err(self.invalid_answer(TRANSACTION, format!("a transaction with another hash than {hash}")));
         }
+        Ok(Some(Confirmed { transaction, height }))
     }
 
     /// Returns the time of the block at a height.
@@ -312,12 +286,17 @@ impl NodeClient {
                 }
                 None => format!("{}. --data or --config name the folder", self.lacks_cookie),
             };
-            return Err(NodeError::NoLocalAccess { node, route, reason });
+            return Err(NodeError::Unusable(format!(
+                "the node {node} answers {route} only with the secret of the file {FILE} in its data folder, and {reason}"
+            )));
         }
         let failure = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
         let words = failure.get("message").and_then(Value::as_str).map(printable);
         Err(match words {
-            None if status == 404 => NodeError::NoRoute { node, route },
+            None if status == 404 => NodeError::Unusable(format!(
+                "the node {node} has no route {route}: is it a nisd of this version, and is this the port of its HTTP \
+                 interface?"
+            )),
             words => {
                 let words = words.unwrap_or_else(|| "no reason given".to_owned());
                 NodeError::Refused { node, route, status, words }
@@ -326,7 +305,10 @@ impl NodeClient {
     }
 
     pub(super) fn invalid_answer(&self, route: &'static str, reason: impl fmt::Display) -> NodeError {
-        NodeError::InvalidAnswer { node: self.url(), route, reason: printable(&reason.to_string()) }
+        let (node, reason) = (self.url(), printable(&reason.to_string()));
+        NodeError::Unusable(format!(
+            "the answer of the node {node} to {route} is invalid ({reason}); is it a NEM node?"
+        ))
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::values::{currency, dashed, network_name};
 use crate::codec::json::JsonDecoder;
-use crate::codec::lenient_json::{self, LenientJsonError, Value};
+use crate::codec::lenient_json::{self, Value};
 use crate::codec::{Context, Decoder, ReadError, SigningForm, limits, transaction};
 use crate::crypto::{self, KeyPair, PublicKey, Signature};
 use crate::model::transaction::{
@@ -13,42 +13,10 @@ use crate::model::transaction::{
     SupplyChangeKind, Transfer, wire_network,
 };
 use crate::model::units::MICRO;
-use crate::model::{Address, Amount, Body, Hash256, MosaicId, NetworkByte, Transaction};
+use crate::model::{Address, Amount, Body, MosaicId, NetworkByte, Transaction};
 
 /// Maximum bytes of a transaction that a node reads.
 const MAX_DATA_BYTES: usize = limits::MAX_BYTES;
-
-/// A text is not a transaction that can be announced.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SignedTransactionError {
-    /// The text is not JSON.
-    #[error("the input is not JSON: {0}")]
-    NotJson(LenientJsonError),
-    /// The version is missing, whose upper byte is the network byte.
-    #[error(
-        "the input is not a transaction: the number \"version\" is missing, such as -1744830463 for version 1 \
-                 on testnet"
-    )]
-    NoVersion,
-    /// It is not a transaction.
-    #[error("the input is not a transaction: {0}")]
-    Read(#[from] ReadError),
-    /// The transaction names a signer other than the owner of the key.
-    #[error(
-        "the transaction names the signer {named}, but the key file belongs to {key}; use the other key file, \
-                 or correct \"signer\""
-    )]
-    OtherSigner { named: PublicKey, key: PublicKey },
-    /// The transaction has this number of bytes, which is too many.
-    #[error("the transaction has {0} bytes; nodes accept at most {MAX_DATA_BYTES}")]
-    TooLong(usize),
-    /// The signature is not that of the signer for this transaction.
-    #[error(
-        "the signature does not match the transaction; a node would reject it, and for ten minutes also the \
-                 transaction with the right signature. Sign it again"
-    )]
-    WrongSignature,
-}
 
 /// Returns the address of the all-zero public key, an account without an owner.
 pub fn ownerless_address(network: NetworkByte) -> Address {
@@ -60,31 +28,52 @@ pub fn context(network: NetworkByte) -> Context {
     Context { network, nemesis_signer: ownerless_address(network), trusted: false }
 }
 
+/// Parses JSON.
+fn parse_json(text: &[u8]) -> Result<Value, String> {
+    lenient_json::parse(text).map_err(|error| format!("the input is not JSON: {error}"))
+}
+
+fn no_transaction(error: ReadError) -> String {
+    format!("the input is not a transaction: {error}")
+}
+
 /// Parses the JSON of an unsigned transaction. Its version determines the network.
-pub fn read_transaction(text: &[u8]) -> Result<Transaction, SignedTransactionError> {
-    transaction_of(&lenient_json::parse(text).map_err(SignedTransactionError::NotJson)?)
+pub fn read_transaction(text: &[u8]) -> Result<Transaction, String> {
+    transaction_of(&parse_json(text)?)
 }
 
 /// Parses the transaction in a JSON value, without its signature. Its version determines the network.
-pub(super) fn transaction_of(value: &Value) -> Result<Transaction, SignedTransactionError> {
-    let Some(Value::Integer(version)) = value.get("version") else { return Err(SignedTransactionError::NoVersion) };
-    let mut source = JsonDecoder::new(value, context(wire_network(*version as i32)))?;
-    Ok(transaction::read(&mut source, SigningForm::NonVerifiable)?)
+pub(super) fn transaction_of(value: &Value) -> Result<Transaction, String> {
+    let Some(Value::Integer(version)) = value.get("version") else {
+        return Err(
+            "the input is not a transaction: the number \"version\" is missing, such as -1744830463 for version 1 \
+                    on testnet"
+                .to_owned(),
+        );
+    };
+    let source = JsonDecoder::new(value, context(wire_network(*version as i32)));
+    source.and_then(|mut source| transaction::read(&mut source, SigningForm::NonVerifiable)).map_err(no_transaction)
 }
 
 /// A signed transaction for announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedTransaction {
-    transaction: Transaction,
+    /// The transaction.
+    pub transaction: Transaction,
     data: Vec<u8>,
     signature: Signature,
 }
 
 impl SignedTransaction {
     /// Signs a transaction in the normal form in which a node reads it.
-    pub fn sign(transaction: &Transaction, key: &KeyPair) -> Result<SignedTransaction, SignedTransactionError> {
+    pub fn sign(transaction: &Transaction, key: &KeyPair) -> Result<SignedTransaction, String> {
         if transaction.signer != key.public() {
-            return Err(SignedTransactionError::OtherSigner { named: transaction.signer, key: key.public() });
+            return Err(format!(
+                "the transaction names the signer {}, but the key file belongs to {}; use the other key file, or correct \
+                 \"signer\"",
+                transaction.signer,
+                key.public()
+            ));
         }
         let transaction = parse_signed_bytes(&transaction.signed_bytes())?;
         let data = transaction.signed_bytes();
@@ -93,29 +82,23 @@ impl SignedTransaction {
     }
 
     /// Parses `{"data":…,"signature":…}` and verifies the signature.
-    pub fn parse(text: &[u8]) -> Result<SignedTransaction, SignedTransactionError> {
-        let value = lenient_json::parse(text).map_err(SignedTransactionError::NotJson)?;
+    pub fn parse(text: &[u8]) -> Result<SignedTransaction, String> {
+        let value = parse_json(text)?;
         // Neither field holds an address, so any network works here.
-        let mut source = JsonDecoder::new(&value, context(NetworkByte::MAINNET))?;
-        let data = source.need_bytes("data")?.into_owned();
-        let signature = source.signature("signature")?;
+        let mut source = JsonDecoder::new(&value, context(NetworkByte::MAINNET)).map_err(no_transaction)?;
+        let data = source.need_bytes("data").map_err(no_transaction)?.into_owned();
+        let signature = source.signature("signature").map_err(no_transaction)?;
         let transaction = parse_signed_bytes(&data)?;
         // A node verifies the signature over its own serialisation.
         let data = transaction.signed_bytes();
         match crypto::verify(&transaction.signer, &data, &signature) {
             Ok(true) => Ok(SignedTransaction { transaction, data, signature }),
-            _ => Err(SignedTransactionError::WrongSignature),
+            _ => Err(
+                "the signature does not match the transaction; a node would reject it, and for ten minutes also the \
+                      transaction with the right signature. Sign it again"
+                    .to_owned(),
+            ),
         }
-    }
-
-    /// The transaction.
-    pub fn transaction(&self) -> &Transaction {
-        &self.transaction
-    }
-
-    /// Returns its hash.
-    pub fn hash(&self) -> Hash256 {
-        self.transaction.hash()
     }
 
     /// Returns the body of an announcement.
@@ -130,15 +113,18 @@ pub fn is_signed_transaction(text: &[u8]) -> bool {
 }
 
 /// Parses the transaction in `data` as a node does.
-fn parse_signed_bytes(data: &[u8]) -> Result<Transaction, SignedTransactionError> {
+fn parse_signed_bytes(data: &[u8]) -> Result<Transaction, String> {
     /// Offset of the version, after the type.
     const VERSION: usize = 4;
     if data.len() > MAX_DATA_BYTES {
-        return Err(SignedTransactionError::TooLong(data.len()));
+        let length = data.len();
+        return Err(format!("the transaction has {length} bytes; nodes accept at most {MAX_DATA_BYTES}"));
     }
-    let version = data.get(VERSION..).and_then(|rest| rest.first_chunk()).ok_or_else(ReadError::end_of_stream)?;
-    let network = wire_network(i32::from_le_bytes(*version));
-    Ok(Transaction::from_bytes(data, SigningForm::NonVerifiable, context(network))?)
+    let version = data.get(VERSION..).and_then(|rest| rest.first_chunk()).ok_or_else(ReadError::end_of_stream);
+    let network = version.map(|version| wire_network(i32::from_le_bytes(*version)));
+    network
+        .and_then(|network| Transaction::from_bytes(data, SigningForm::NonVerifiable, context(network)))
+        .map_err(no_transaction)
 }
 
 /// Width of field names.
@@ -318,7 +304,7 @@ mod tests {
     fn signing_normalises_the_transaction() {
         let transaction = read_transaction(UNORDERED.as_bytes()).unwrap();
         let packet = SignedTransaction::sign(&transaction, &alice()).unwrap();
-        assert_eq!(packet.hash().to_string(), E8_HASH);
+        assert_eq!(packet.transaction.hash().to_string(), E8_HASH);
         assert_eq!(SignedTransaction::parse(packet.to_json().as_bytes()), Ok(packet));
     }
 
@@ -326,14 +312,11 @@ mod tests {
     fn mistakes_are_found_before_a_node_sees_them() {
         let transaction = read_transaction(UNORDERED.as_bytes()).unwrap();
         let other = KeyPair::new(&PrivateKey::from_hex("1").unwrap());
-        assert!(matches!(
-            SignedTransaction::sign(&transaction, &other),
-            Err(SignedTransactionError::OtherSigner { .. })
-        ));
+        assert!(SignedTransaction::sign(&transaction, &other).unwrap_err().contains("names the signer"));
         let json = SignedTransaction::sign(&transaction, &alice()).unwrap().to_json();
         let changed = json.replace("a0860100", "a1860100");
         assert_ne!(changed, json);
-        assert_eq!(SignedTransaction::parse(changed.as_bytes()), Err(SignedTransactionError::WrongSignature));
+        assert!(SignedTransaction::parse(changed.as_bytes()).unwrap_err().contains("signature does not match"));
         let long = format!(r#"{{"data":"{}","signature":"{}"}}"#, "00".repeat(3000), "00".repeat(64));
         assert!(SignedTransaction::parse(long.as_bytes()).is_err());
         for (text, words) in [

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::node::{NodeClient, NodeError, printable};
 use crate::clock::System;
@@ -12,143 +13,116 @@ use crate::model::{Hash256, Height, Timestamp};
 /// Poll interval while waiting for the end of a transaction.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What became of a transaction. The names are those of the HTTP interface.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(tag = "status", rename_all = "lowercase", rename_all_fields = "camelCase")]
-pub enum TransactionStatus {
+/// The status of a transaction. Names are those of the HTTP interface, numbers the exit codes of `nisd status-of`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// It is in the chain.
+    Confirmed = 0,
     /// It is in the mempool.
-    Unconfirmed {
-        since: i32,
-        deadline: i32,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        multisig: Option<Signatures>,
-    },
-    /// It is in the chain. NIS1 does not tell more than the height.
-    Confirmed {
-        height: u64,
-        #[serde(flatten)]
-        block: Option<InBlock>,
-    },
+    Unconfirmed = 3,
     /// It is invalid, or a block made it invalid.
-    Rejected(Reason),
+    Rejected = 4,
     /// Its deadline passed.
-    Expired(Reason),
+    Expired = 5,
     /// The mempool was full.
-    Displaced(Reason),
+    Displaced = 6,
     /// Its block was rolled back, and it is invalid in the chain that replaced it.
-    Replaced(Reason),
-    /// Nothing is known of it. NIS1 does not tell since when it would be.
-    Unknown {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        known_since: Option<i32>,
-    },
+    Replaced = 7,
+    /// Nothing is known of it.
+    Unknown = 8,
 }
 
-/// More about a confirmed transaction.
+/// What became of a transaction: the answer of `/transaction/status`, as far as the node tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InBlock {
-    index: u32,
-    block_hash: String,
-    confirmations: u64,
-}
-
-/// Signatures of a multisig transaction.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Signatures {
-    signed: Vec<Signer>,
-    missing: Vec<Signer>,
-    required: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-struct Signer {
-    address: String,
-}
-
-/// Why a transaction is neither confirmed nor in the mempool.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Reason {
-    since: i32,
-    code: i32,
-    message: String,
-    reason: String,
-    /// Of a replaced one, the transaction with which it conflicts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    conflict: Option<Conflict>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-struct Conflict {
-    hash: String,
-    /// Height of its block; none if it is unconfirmed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    height: Option<u64>,
+pub struct TransactionStatus {
+    /// The status.
+    #[serde(rename = "status")]
+    pub fate: Fate,
+    #[serde(flatten)]
+    details: Value,
 }
 
 impl TransactionStatus {
+    /// Returns the status of a transaction at a node that only tells the height of confirmed ones.
+    pub(super) fn at_height(height: Option<Height>) -> TransactionStatus {
+        match height {
+            Some(height) => TransactionStatus { fate: Fate::Confirmed, details: json!({ "height": height.0 }) },
+            None => TransactionStatus { fate: Fate::Unknown, details: json!({}) },
+        }
+    }
+
     /// Returns whether it will not be confirmed, as far as the node knows.
     pub fn is_failure(&self) -> bool {
-        use TransactionStatus::*;
-        matches!(self, Rejected(_) | Expired(_) | Displaced(_) | Replaced(_))
+        matches!(self.fate, Fate::Rejected | Fate::Expired | Fate::Displaced | Fate::Replaced)
     }
 
     /// Returns whether waiting for another status is of no use.
     pub fn is_final(&self) -> bool {
-        self.is_failure() || matches!(self, TransactionStatus::Confirmed { .. })
+        self.is_failure() || self.fate == Fate::Confirmed
     }
 
-    /// The status of a transaction in the chain of a node that does not tell more than the height.
-    pub(super) fn at_height(height: Height) -> TransactionStatus {
-        TransactionStatus::Confirmed { height: height.0, block: None }
+    /// Returns a number of the answer; 0 if it is missing.
+    pub fn number(&self, name: &str) -> u64 {
+        self.details.get(name).and_then(Value::as_u64).unwrap_or_default()
     }
+
+    fn time(&self, name: &str) -> String {
+        let second = i32::try_from(self.number(name)).unwrap_or(i32::MAX);
+        format!("{} UTC", Timestamp(second).date_and_time())
+    }
+}
+
+/// Returns a text of an answer as it may be shown.
+fn text(object: &Value, name: &str) -> String {
+    object.get(name).and_then(Value::as_str).map(printable).unwrap_or_default()
 }
 
 impl fmt::Display for TransactionStatus {
     /// Writes lines for people, without the last line end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let failed = |f: &mut fmt::Formatter<'_>, word, Reason { since, message, reason, conflict, .. }: &Reason| {
-            write!(f, "{word} since {}: {} ({})", utc(*since), printable(reason), printable(message))?;
-            let Some(Conflict { hash, height }) = conflict else { return Ok(()) };
-            write!(f, "\nin conflict with {}, ", printable(hash))?;
-            match height {
-                Some(height) => write!(f, "confirmed at height {height}"),
-                None => write!(f, "unconfirmed"),
+        let known = |name: &str| self.details.get(name).filter(|value| !value.is_null());
+        match self.fate {
+            Fate::Unconfirmed => {
+                write!(f, "unconfirmed since {}, deadline {}", self.time("since"), self.time("deadline"))?;
+                let Some(multisig) = known("multisig") else { return Ok(()) };
+                let list = |name: &str| -> Vec<String> {
+                    let signers = multisig.get(name).and_then(Value::as_array);
+                    signers.into_iter().flatten().map(|signer| text(signer, "address")).collect()
+                };
+                let (signed, missing) = (list("signed"), list("missing"));
+                let required = multisig.get("required").and_then(Value::as_u64).unwrap_or_default();
+                write!(f, "\nsigned by {} of {required} needed: {}", signed.len(), signed.join(" "))?;
+                if missing.is_empty() { Ok(()) } else { write!(f, "\nnot signed by: {}", missing.join(" ")) }
             }
-        };
-        match self {
-            TransactionStatus::Unconfirmed { since, deadline, multisig } => {
-                write!(f, "unconfirmed since {}, deadline {}", utc(*since), utc(*deadline))?;
-                let Some(Signatures { signed, missing, required }) = multisig else { return Ok(()) };
-                write!(f, "\nsigned by {} of {required} needed: {}", signed.len(), list(signed))?;
-                if missing.is_empty() { Ok(()) } else { write!(f, "\nnot signed by: {}", list(missing)) }
+            Fate::Confirmed => {
+                write!(f, "confirmed at height {}", self.number("height"))?;
+                if known("blockHash").is_none() {
+                    return Ok(());
+                }
+                let (index, hash) = (self.number("index"), text(&self.details, "blockHash"));
+                write!(f, ", transaction {index} of block {hash}, confirmations: {}", self.number("confirmations"))
             }
-            TransactionStatus::Confirmed { height, block } => {
-                write!(f, "confirmed at height {height}")?;
-                let Some(InBlock { index, block_hash, confirmations }) = block else { return Ok(()) };
-                let hash = printable(block_hash);
-                write!(f, ", transaction {index} of block {hash}, confirmations: {confirmations}")
+            Fate::Rejected | Fate::Expired | Fate::Displaced | Fate::Replaced => {
+                let word = format!("{:?}", self.fate).to_lowercase();
+                let [reason, message] = ["reason", "message"].map(|name| text(&self.details, name));
+                write!(f, "{word} since {}: {reason} ({message})", self.time("since"))?;
+                let Some(conflict) = known("conflict") else { return Ok(()) };
+                write!(f, "\nin conflict with {}, ", text(conflict, "hash"))?;
+                match conflict.get("height").and_then(Value::as_u64) {
+                    Some(height) => write!(f, "confirmed at height {height}"),
+                    None => write!(f, "unconfirmed"),
+                }
             }
-            TransactionStatus::Rejected(reason) => failed(f, "rejected", reason),
-            TransactionStatus::Expired(reason) => failed(f, "expired", reason),
-            TransactionStatus::Displaced(reason) => failed(f, "displaced", reason),
-            TransactionStatus::Replaced(reason) => failed(f, "replaced", reason),
-            TransactionStatus::Unknown { known_since: Some(since) } => {
-                write!(f, "unknown: the node has not seen it since {}, and it is not in the chain", utc(*since))
+            Fate::Unknown if known("knownSince").is_some() => {
+                let since = self.time("knownSince");
+                write!(f, "unknown: the node has not seen it since {since}, and it is not in the chain")
             }
-            TransactionStatus::Unknown { known_since: None } => {
+            Fate::Unknown => {
                 write!(f, "unknown: it is not in the chain, and the node tells nothing of other transactions")
             }
         }
     }
-}
-
-fn utc(second: i32) -> String {
-    format!("{} UTC", Timestamp(second).date_and_time())
-}
-
-fn list(signers: &[Signer]) -> String {
-    signers.iter().map(|signer| printable(&signer.address)).collect::<Vec<_>>().join(" ")
 }
 
 /// Polls until a transaction is confirmed or will not be, at most for this time; returns the last status. Calls `tell`
@@ -229,6 +203,6 @@ mod tests {
         for (json, text, is_final) in cases.into_iter().chain(failures).chain(replaced) {
             assert_eq!(shown(&json), (text, is_final), "{json}");
         }
-        assert!(TransactionStatus::at_height(Height(7)).to_string().ends_with("at height 7"));
+        assert!(TransactionStatus::at_height(Some(Height(7))).to_string().ends_with("at height 7"));
     }
 }

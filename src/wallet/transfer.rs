@@ -1,4 +1,4 @@
-//! Builds transfers, with the minimum fees under the present rules.
+//! Builds transfers, with the minimum fees under the current rules.
 
 use crate::crypto::PublicKey;
 use crate::model::network::ChainParameters;
@@ -37,25 +37,9 @@ pub struct TransferRequest {
     pub fee: Option<Amount>,
 }
 
-/// The transfer is invalid.
-#[derive(Debug, thiserror::Error)]
-pub enum TransferError {
-    /// The message has this number of bytes, which is too many.
-    #[error("the message has {0} bytes, and {limit} are allowed; shorten it", limit = max_message_bytes())]
-    MessageTooLong(usize),
-    /// There are this many mosaics, which is too many.
-    #[error("{0} mosaics are too many for one transfer; {MAX_MOSAICS} are allowed")]
-    TooManyMosaics(usize),
-    /// The same mosaic is attached twice.
-    #[error("the mosaic {0} is given twice; add the quantities up")]
-    DuplicateMosaic(MosaicId),
-    /// The minimum fee cannot be computed.
-    #[error("the minimum fee is not known: {0}; set one with --fee")]
-    Fee(Rejection),
-}
-
-/// Builds a transfer, wrapped into a multisig transaction if a multisig account pays. `known` are the attached mosaics.
-pub fn build(intent: TransferRequest, known: &[MosaicEntry]) -> Result<Transaction, TransferError> {
+/// Builds a transfer, wrapped into a multisig transaction if a multisig account pays. `known` are the attached mosaics. The
+/// error says what is wrong with the request.
+pub fn build(intent: TransferRequest, known: &[MosaicEntry]) -> Result<Transaction, String> {
     let TransferRequest { network, now, deadline, signer, multisig_account, fee, .. } = intent;
     let transaction = |signer, entity_version, body| Transaction {
         version: wire_version(network, entity_version),
@@ -66,30 +50,33 @@ pub fn build(intent: TransferRequest, known: &[MosaicEntry]) -> Result<Transacti
         deadline: Timestamp(now.0.saturating_add(deadline)),
         body,
     };
+    let unknown = |error: Rejection| format!("the minimum fee is not known: {error}; set one with --fee");
     let body = transfer(intent)?;
     let entity_version = if body.mosaics.is_empty() { 1 } else { 2 };
     let mut inner = transaction(multisig_account.unwrap_or(signer), entity_version, Body::Transfer(body));
-    inner.fee = fee.map_or_else(|| minimum_fee(&inner, known).map_err(TransferError::Fee), Ok)?;
+    inner.fee = fee.map_or_else(|| minimum_fee(&inner, known).map_err(unknown), Ok)?;
     if multisig_account.is_none() {
         return Ok(inner);
     }
     let mut outer = transaction(signer, 1, Body::Multisig(Box::new(Multisig { inner, cosignatures: Vec::new() })));
-    outer.fee = minimum_fee(&outer, known).map_err(TransferError::Fee)?;
+    outer.fee = minimum_fee(&outer, known).map_err(unknown)?;
     Ok(outer)
 }
 
-fn transfer(intent: TransferRequest) -> Result<Transfer, TransferError> {
+fn transfer(intent: TransferRequest) -> Result<Transfer, String> {
     let TransferRequest { recipient, amount, message, mut mosaics, .. } = intent;
     let length = message.as_ref().map_or(0, |message| message.payload.len());
-    if length > max_message_bytes() {
-        return Err(TransferError::MessageTooLong(length));
+    let limit = max_message_bytes();
+    if length > limit {
+        return Err(format!("the message has {length} bytes, and {limit} are allowed; shorten it"));
     }
     if mosaics.len() > MAX_MOSAICS {
-        return Err(TransferError::TooManyMosaics(mosaics.len()));
+        let count = mosaics.len();
+        return Err(format!("{count} mosaics are too many for one transfer; {MAX_MOSAICS} are allowed"));
     }
     mosaics.sort_by(|a, b| a.id.cmp(&b.id));
     if let Some(pair) = mosaics.windows(2).find(|pair| pair[0].id == pair[1].id) {
-        return Err(TransferError::DuplicateMosaic(pair[0].id.clone()));
+        return Err(format!("the mosaic {} is given twice; add the quantities up", pair[0].id));
     }
     if mosaics.is_empty() {
         return Ok(Transfer { recipient, amount, message, mosaics });
@@ -104,9 +91,9 @@ fn transfer(intent: TransferRequest) -> Result<Transfer, TransferError> {
 /// Returns the minimum fee of a transaction, without that of an inner one. `mosaics` are the attached mosaics;
 /// `nem:xem` may be missing, any other missing mosaic is an error.
 pub fn minimum_fee(transaction: &Transaction, mosaics: &[MosaicEntry]) -> Result<Amount, Rejection> {
-    FeeSchedule::Third.minimum_fee(&transaction.body, |id| match id.is_xem() {
-        true => Ok(Some(MosaicEntry::xem())),
-        false => Ok(mosaics.iter().find(|entry| entry.definition.id == *id).cloned()),
+    FeeSchedule::Third.minimum_fee(&transaction.body, |id| {
+        let known = || mosaics.iter().find(|entry| entry.definition.id == *id).cloned();
+        Ok(if id.is_xem() { Some(MosaicEntry::xem()) } else { known() })
     })
 }
 
@@ -146,7 +133,7 @@ mod tests {
     }
 
     fn hash(intent: TransferRequest, known: &[MosaicEntry]) -> String {
-        SignedTransaction::sign(&build(intent, known).unwrap(), &alice()).unwrap().hash().to_string()
+        SignedTransaction::sign(&build(intent, known).unwrap(), &alice()).unwrap().transaction.hash().to_string()
     }
 
     fn coins(quantity: u64) -> Mosaic {
@@ -185,13 +172,13 @@ mod tests {
         let error = |intent| build(intent, &[]).unwrap_err();
         assert!(build(TransferRequest { message: plain(&[1; 1024]), ..intent(1, 0) }, &[]).is_ok());
         let long = TransferRequest { message: plain(&[1; 1025]), ..intent(1, 0) };
-        assert!(matches!(error(long), TransferError::MessageTooLong(1025)));
+        assert!(error(long).contains("1025 bytes, and 1024 are allowed"));
         let twice = TransferRequest { mosaics: vec![coins(1), coins(2)], ..intent(1, 0) };
-        assert!(matches!(error(twice), TransferError::DuplicateMosaic(_)));
+        assert!(error(twice).contains("given twice"));
         let many = TransferRequest { mosaics: vec![coins(1); 11], ..intent(1, 0) };
-        assert!(matches!(error(many), TransferError::TooManyMosaics(11)));
+        assert!(error(many).contains("11 mosaics"));
         let unknown = TransferRequest { mosaics: vec![coins(1)], ..intent(1, 0) };
-        assert!(matches!(error(unknown), TransferError::Fee(_)));
+        assert!(error(unknown).contains("not known"));
     }
 
     #[test]

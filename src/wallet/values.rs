@@ -8,38 +8,22 @@ use data_encoding::BASE32;
 /// Decimal places of the native currency.
 const CURRENCY_PLACES: u8 = 6;
 
-/// A text that is not an amount of the native currency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidAmount {
-    /// Starts with a minus sign.
-    #[error("an amount cannot be negative")]
-    Negative,
-    /// Has characters other than digits and one point, or no digits on one side of the point.
-    #[error("an amount has digits and at most one point between them, such as 12 or 0.05")]
-    Malformed,
-    /// Has more than six decimal places.
-    #[error("an amount has at most 6 decimal places: one micro-XEM is 0.000001")]
-    TooPrecise,
-    /// Is more than `i64::MAX` micro-XEM.
-    #[error("an amount is at most 9223372036854.775807 XEM")]
-    TooLarge,
-}
-
 /// Parses whole units with up to six decimal places, exactly.
-pub fn amount(text: &str) -> Result<Amount, InvalidAmount> {
+pub fn amount(text: &str) -> Result<Amount, &'static str> {
     if text.starts_with('-') {
-        return Err(InvalidAmount::Negative);
+        return Err("an amount cannot be negative");
     }
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(whole) || !is_number(fraction) {
-        return Err(InvalidAmount::Malformed);
+        return Err("an amount has digits and at most one point between them, such as 12 or 0.05");
     }
     if fraction.len() > usize::from(CURRENCY_PLACES) {
-        return Err(InvalidAmount::TooPrecise);
+        return Err("an amount has at most 6 decimal places: one micro-XEM is 0.000001");
     }
     let micro = format!("{whole}{fraction:0<width$}", width = usize::from(CURRENCY_PLACES));
-    micro.parse::<i64>().ok().and_then(|micro| u64::try_from(micro).ok()).map(Amount).ok_or(InvalidAmount::TooLarge)
+    let micro = micro.parse::<i64>().map_err(|_| "an amount is at most 9223372036854.775807 XEM")?;
+    Ok(Amount(micro.unsigned_abs()))
 }
 
 /// Formats smallest units as whole units, without superfluous zeros.
@@ -96,42 +80,32 @@ pub const NETWORKS: [NetworkByte; 3] = [NetworkByte::MAINNET, NetworkByte::TESTN
 /// Characters between two dashes.
 const GROUP: usize = 6;
 
-/// An invalid address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    /// It has this number of characters, without dashes.
-    #[error("the address has {0} characters instead of {ADDRESS_LENGTH}; copy it again")]
-    Length(usize),
-    /// It has a character that is not base32.
-    #[error("the address has the character {0:?}; it may only have A to Z and 2 to 7")]
-    Character(char),
-    /// Its checksum is wrong.
-    #[error("the checksum of the address is wrong: it was mistyped; copy it again")]
-    Checksum,
-    /// It belongs to another network.
-    #[error("the address belongs to {}, but {} is required; a transfer to it would not arrive", network_name(*.found),
-                network_name(*.wanted))]
-    Network { found: NetworkByte, wanted: NetworkByte },
-}
-
 /// Parses an address of any network; ignores dashes and surrounding white space.
-pub fn address(text: &str) -> Result<(Address, NetworkByte), AddressError> {
+pub fn address(text: &str) -> Result<(Address, NetworkByte), String> {
     let plain: String = text.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_uppercase()).collect();
     if let Some(wrong) = plain.chars().find(|c| !matches!(c, 'A'..='Z' | '2'..='7')) {
-        return Err(AddressError::Character(wrong));
+        return Err(format!("the address has the character {wrong:?}; it may only have A to Z and 2 to 7"));
     }
     let decoded = BASE32.decode(plain.as_bytes()).ok().filter(|_| plain.len() == ADDRESS_LENGTH);
-    let first = decoded.and_then(|bytes| bytes.first().copied());
-    let network = NetworkByte(first.ok_or(AddressError::Length(plain.len()))?);
-    Address::parse(&plain, network).map(|address| (address, network)).ok_or(AddressError::Checksum)
+    let Some(first) = decoded.and_then(|bytes| bytes.first().copied()) else {
+        let length = plain.len();
+        return Err(format!("the address has {length} characters instead of {ADDRESS_LENGTH}; copy it again"));
+    };
+    let network = NetworkByte(first);
+    let address = Address::parse(&plain, network).map(|address| (address, network));
+    address.ok_or_else(|| "the checksum of the address is wrong: it was mistyped; copy it again".to_owned())
 }
 
 /// Parses an address of one network.
-pub fn address_on(text: &str, wanted: NetworkByte) -> Result<Address, AddressError> {
-    match address(text)? {
-        (address, found) if found == wanted => Ok(address),
-        (_, found) => Err(AddressError::Network { found, wanted }),
+pub fn address_on(text: &str, wanted: NetworkByte) -> Result<Address, String> {
+    let (address, found) = address(text)?;
+    if found != wanted {
+        let (found, wanted) = (network_name(found), network_name(wanted));
+        return Err(format!(
+            "the address belongs to {found}, but {wanted} is required; a transfer to it would not arrive"
+        ));
     }
+    Ok(address)
 }
 
 /// Returns whether a text is meant as an address, valid or not, rather than as the name of a file.
@@ -169,13 +143,18 @@ mod tests {
     #[test]
     fn invalid_amounts_have_distinct_errors() {
         for text in ["", ".", "1.", ".5", "+1", "1e3", "1,5", "1.2.3", " 1", "0x1", "１"] {
-            assert_eq!(amount(text), Err(InvalidAmount::Malformed), "{text}");
+            assert_eq!(
+                amount(text),
+                Err("an amount has digits and at most one point between them, such as 12 or 0.05"),
+                "{text}"
+            );
         }
-        assert_eq!(amount("-1"), Err(InvalidAmount::Negative));
-        assert_eq!(amount("0.0000001"), Err(InvalidAmount::TooPrecise));
-        assert_eq!(amount("1.0000000"), Err(InvalidAmount::TooPrecise));
-        assert_eq!(amount("9223372036854.775808"), Err(InvalidAmount::TooLarge));
-        assert_eq!(amount(&"9".repeat(400)), Err(InvalidAmount::TooLarge));
+        let error = |text: &str| amount(text).unwrap_err();
+        assert!(error("-1").contains("negative"));
+        assert!(error("0.0000001").contains("6 decimal places"));
+        assert!(error("1.0000000").contains("6 decimal places"));
+        assert!(error("9223372036854.775808").contains("at most 9223372036854.775807"));
+        assert!(error(&"9".repeat(400)).contains("at most 9223372036854.775807"));
     }
 
     #[test]
@@ -238,18 +217,23 @@ mod tests {
             let own = Address::from_public_key(&key, network);
             assert_eq!(address(own.as_str()), Ok((own, network)));
         }
-        let found = address_on(BOB, NetworkByte::MAINNET);
-        assert_eq!(found, Err(AddressError::Network { found: NetworkByte::TESTNET, wanted: NetworkByte::MAINNET }));
+        let error = address_on(BOB, NetworkByte::MAINNET).unwrap_err();
+        assert!(error.contains("testnet, but mainnet is required"), "{error}");
     }
 
     #[test]
     fn invalid_addresses_have_distinct_errors() {
-        assert_eq!(address(&BOB[1..]), Err(AddressError::Length(39)));
-        assert_eq!(address(""), Err(AddressError::Length(0)));
-        assert_eq!(address(&BOB.replace('7', "1")), Err(AddressError::Character('1')));
-        assert_eq!(address(&BOB.replace('T', "é")), Err(AddressError::Character('é')));
-        assert_eq!(address(&BOB.replace("7", "6")), Err(AddressError::Checksum));
-        assert_eq!(address(&BOB.replacen('T', "N", 1)), Err(AddressError::Checksum));
+        for (text, words) in [
+            (BOB[1..].to_owned(), "39 characters"),
+            (String::new(), "0 characters"),
+            (BOB.replace('7', "1"), "the character '1'"),
+            (BOB.replace('T', "é"), "the character 'é'"),
+            (BOB.replace("7", "6"), "checksum"),
+            (BOB.replacen('T', "N", 1), "checksum"),
+        ] {
+            let error = address(&text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use super::session::SessionId;
-use crate::metrics::subtract;
 use crate::model::{Address, Hash256};
 
 /// Topic of failed queries.
@@ -223,7 +222,7 @@ impl Subscriptions {
 
     fn remove_one(&mut self, serial: u64) -> Option<Subscription> {
         let removed = self.all.remove(&serial)?;
-        subtract(&mut self.bytes, bytes_of(removed.id.len(), &removed.destination));
+        self.bytes = self.bytes.saturating_sub(bytes_of(removed.id.len(), &removed.destination));
         self.by_destination.remove(&(Rc::clone(&removed.destination), serial));
         self.by_id.remove(&(Rc::clone(&removed.id), serial));
         self.patterns.remove(&serial);

@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-
 use super::support::{all_forks, folder, median, print_machine, seconds};
 use nisd::chain::{BlockImporter, ImportOptions, ImportProgress, SignatureCheck, check_block_signature, nemesis_block};
 use nisd::clock::System;

@@ -125,7 +125,7 @@ fn a_private_network_of_an_operator_is_accepted_unchanged() {
     assert_eq!((chain.forks.treasury_reissuance, chain.forks.treasury_hashes.len()), (1, 0));
     assert_eq!(settings.node.boot_name.as_deref(), Some("devnet-1"));
     assert_eq!(settings.peers.ip_detection, IpDetection::Disabled);
-    assert_eq!(settings.node.boot_key.as_ref().unwrap().expose_hex().len(), 64);
+    assert_eq!(settings.node.boot_key.as_ref().unwrap().printed().len(), 64);
     assert_eq!(notices(&settings), "");
     assert!(settings.nemesis.read().unwrap_err().to_string().contains("nemesis-devnet.bin"));
     assert_eq!(settings.nemesis_hash, None);

@@ -39,18 +39,10 @@ fn api() -> Api {
     let features =
         Features { transaction_hash_lookup: true, historical_account_data: true, track_expired_mosaics: true };
     Api::new(Settings {
-        context_path: String::new(),
         features,
-        is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        cookie: None,
-        host_names: Vec::new(),
-        local_origins: Vec::new(),
-        allowed_harvesters: Vec::new(),
-        prunes_hashes: false,
-        unaudited_paths: Vec::new(),
         max_pushed_bytes: limits::PUSHED,
         metrics_listener: ListenerId(2),
-        explorer: None,
+        ..Settings::default()
     })
 }
 

@@ -208,8 +208,8 @@ fn the_status_is_read_from_the_node_or_otherwise_from_its_store() {
     assert!(!shown.contains('\x1b') && shown.contains("Memory"), "{shown}");
     let url = format!("http://{}", node.http);
     let told = json(&["--node", &url]);
-    assert_eq!((&told["node"], &told["figures"]["nisd_height"]), (&json!(url), &json!(60)));
-    assert_eq!(told["figures"]["nisd_peers"][0]["state"], "active");
+    assert_eq!((&told["node"], &told["metrics"]["nisd_height"]), (&json!(url), &json!(60)));
+    assert_eq!(told["metrics"]["nisd_peers"][0]["state"], "active");
     status(&["--node", &format!("http://{}", node.websocket)]).expect_failure(1, &["/metrics", "the port of its"]);
 
     let folder = node.folder.take().expect("a folder");
@@ -218,7 +218,7 @@ fn the_status_is_read_from_the_node_or_otherwise_from_its_store() {
     let is_of_store = |shown: &str| shown.contains(&format!(" in {data}, because no node answers"));
     assert!(is_of_store(&shown) && shown.contains("height 60"), "{shown}");
     let told = json(&with_store);
-    assert_eq!((&told["store"], &told["figures"]["nisd_height"]), (&json!(data), &json!(60)));
+    assert_eq!((&told["store"], &told["metrics"]["nisd_height"]), (&json!(data), &json!(60)));
     status(&["--node", &url]).expect_failure(1, &["does not answer"]);
     let other = self::node(&[]);
     let shown = status(&["--data", &data, "--set", &format!("nem.httpPort={}", other.http.port())]);

@@ -1,6 +1,6 @@
 //! Tests of routes that change the node: announcing, signing, unlocking, and their access.
 
-use std::net::IpAddr;
+use crate::ip::LocalAddresses;
 
 use super::scene::*;
 use crate::api::routes::{Access, Method};
@@ -281,10 +281,13 @@ fn a_private_key_in_a_body_is_hex_of_any_length() {
 /// Settings of a machine with the names `node.example` and `192.0.2.7`, with `10.0.0.7` as a local address and a
 /// trusted origin.
 fn named_host_settings() -> Settings {
-    let is_local = |address: IpAddr| address.is_loopback() || address == IpAddr::from([10, 0, 0, 7]);
+    let mut local = LocalAddresses::default();
+    for entry in ["127.*.*.*", "10.0.0.7"] {
+        local.add_entry(entry).unwrap();
+    }
     let host_names = vec!["node.example".to_owned(), "192.0.2.7".to_owned(), "2001:db8::7".to_owned()];
     let local_origins = vec!["http://localhost:3000".to_owned()];
-    Settings { is_local: Box::new(is_local), host_names, local_origins, ..settings() }
+    Settings { local, host_names, local_origins, ..settings() }
 }
 
 #[test]

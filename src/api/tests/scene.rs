@@ -476,20 +476,12 @@ fn description() -> NodeDescription {
 }
 
 pub fn settings() -> Settings {
-    let features = FEATURES;
     Settings {
-        context_path: String::new(),
-        features,
-        is_local: Box::new(|address| address == IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        cookie: None,
-        host_names: Vec::new(),
-        local_origins: Vec::new(),
-        allowed_harvesters: Vec::new(),
-        prunes_hashes: false,
+        features: FEATURES,
         unaudited_paths: vec!["/Quiet".to_owned(), "/heartbeat".to_owned()],
         max_pushed_bytes: 100_000,
         metrics_listener: ListenerId(2),
-        explorer: None,
+        ..Settings::default()
     }
 }
 

@@ -11,31 +11,123 @@ const QUANTILE: f64 = 0.99;
 /// Formats a screen. Rates are shown if `before` holds the previous metrics.
 pub(super) fn text(seen: &StatusReport, before: Option<&Scrape>) -> String {
     let view = View { metrics: &seen.metrics, before };
-    let rows = [
-        ("Chain", view.chain()),
-        ("Peers", view.peers()),
-        ("Harvesting", view.harvesting()),
-        ("Mempool", view.mempool()),
-        ("Requests", view.requests()),
-        ("Connections", view.connections()),
-        ("Sessions", view.sessions()),
-        ("Network", view.network()),
-        ("Clients", view.clients()),
-        ("Loop", view.event_loop()),
-        ("Commits", view.commits()),
-        ("Store", view.store()),
-        ("Memory", view.memory()),
-        ("Clock", view.clock()),
-    ];
     let mut text = view.title(seen);
-    for (name, row) in rows {
-        text.extend(row.map(|row| format!("{name:<12} {row}\n")));
+    for (name, row) in ROWS {
+        text.extend(row(&view).map(|row| format!("{name:<12} {row}\n")));
     }
     text.extend(view.hints().map(|advice| format!("! {advice}\n")));
     text
 }
 
-/// The present and the previous metrics.
+/// Formats a row of the screen; nothing if its metrics are missing.
+type Row = fn(&View<'_>) -> Option<String>;
+
+/// All rows.
+const ROWS: [(&str, Row); 14] = [
+    ("Chain", |v| {
+        let age = v.value("nisd_last_block_age_seconds")?;
+        let age = format!("height {}, last block {} ago", number(v.value("nisd_height")?), time(age));
+        let state = match v.value("nisd_status").map(|code| code as i32) {
+            Some(3) => ", has not joined its network",
+            Some(4) => ", joining its network",
+            Some(5) => ", joined, not synchronised",
+            Some(6) => ", synchronised",
+            Some(7) => ", without active peers",
+            _ => "",
+        };
+        let behind = v.if_any("nisd_blocks_behind", |blocks| format!(", {} behind", plural(blocks, "block")));
+        let replaced =
+            v.if_any("nisd_replaced_blocks_total", |blocks| format!(", {} replaced by reorgs", number(blocks)));
+        Some(age + state + &behind + &replaced)
+    }),
+    ("Peers", |v| {
+        let count = |sample: &Sample| format!("{} {}", number(sample.value), sample.label("state"));
+        let counts: Vec<String> =
+            v.metrics.samples_of("nisd_peers").filter(|peers| peers.value > 0.0).map(count).collect();
+        v.value("nisd_peers")?;
+        Some(if counts.is_empty() { "none".to_owned() } else { counts.join(", ") })
+    }),
+    ("Harvesting", |v| {
+        let accounts = plural(v.value("nisd_harvesting_accounts")?, "account");
+        let blocks = plural(v.value("nisd_harvested_blocks_total")?, "block");
+        let lost = v.if_any("nisd_harvested_blocks_lost_total", |lost| format!(", {} of them lost", number(lost)));
+        Some(format!("{accounts}, {blocks} since the start{lost}"))
+    }),
+    ("Mempool", |v| {
+        let waiting = plural(v.value("nisd_unconfirmed_transactions")?, "transaction");
+        Some(format!("{waiting}, {}", bytes(v.value("nisd_unconfirmed_bytes")?)))
+    }),
+    ("Requests", |v| {
+        const NAME: &str = "nisd_http_requests_total";
+        let mut parts = vec![format!("{} answered", number(v.metrics.sum(NAME).unwrap_or(0.0)))];
+        parts.extend(v.rate(NAME).map(|rate| format!("{rate:.1} a second")));
+        parts.extend(v.quantile_text("nisd_http_request_duration_seconds_bucket"));
+        for (status, what) in [("429", "rate limit"), ("503", "no capacity")] {
+            let refused = v.metrics.samples_of(NAME).filter(|sample| sample.label("status") == status);
+            let refused: f64 = refused.map(|sample| sample.value).sum();
+            parts.extend((refused > 0.0).then(|| format!("{} rejected ({what})", number(refused))));
+        }
+        v.value("nisd_connections")?;
+        Some(parts.join(", "))
+    }),
+    ("Connections", |v| {
+        let (incoming, outgoing) = (v.value("nisd_connections")?, v.value("nisd_connections_outgoing")?);
+        let (buffers, refused) = (v.value("nisd_buffered_bytes")?, v.value("nisd_connections_refused_total")?);
+        let (incoming, outgoing, refused) = (number(incoming), number(outgoing), number(refused));
+        Some(format!("{incoming} incoming, {outgoing} outgoing, {refused} rejected, {} in buffers", bytes(buffers)))
+    }),
+    ("Sessions", |v| {
+        const NAME: &str = "nisd_websocket_messages_sent_total";
+        let (open, sent) = (v.value("nisd_websocket_sessions")?, v.value(NAME)?);
+        let dropped = v.value("nisd_websocket_sessions_dropped_total")?;
+        let rate = v.rate(NAME).map(|rate| format!(" ({rate:.1} a second)")).unwrap_or_default();
+        Some(format!("{} open, {} sent{rate}, {} dropped", number(open), plural(sent, "message"), number(dropped)))
+    }),
+    ("Network", |v| {
+        let one = |what: &str, name: &str| {
+            let rate = v.rate(name).map(|rate| format!(" ({} a second)", bytes(rate))).unwrap_or_default();
+            Some(format!("{} {what}{rate}", bytes(v.metrics.sum(name)?)))
+        };
+        let received = one("received", "nisd_network_received_bytes_total")?;
+        Some(format!("{received}, {}", one("sent", "nisd_network_sent_bytes_total")?))
+    }),
+    ("Clients", |v| {
+        let (known, waiting) = (v.value("nisd_callers")?, v.value("nisd_callers_waiting")?);
+        let share = 100.0 * v.value("nisd_caller_work_ratio")?;
+        Some(format!(
+            "{}, {} throttled, the largest uses {share:.1} % of the processor",
+            number(known),
+            number(waiting)
+        ))
+    }),
+    ("Loop", |v| Some(format!("longest step {}", short(v.value("nisd_loop_step_longest_seconds")?)))),
+    ("Commits", |v| {
+        let count = v.value("nisd_commit_duration_seconds_count")?;
+        let within = v.quantile_text("nisd_commit_duration_seconds_bucket").map(|within| format!(", {within}"));
+        Some(number(count) + &within.unwrap_or_default())
+    }),
+    ("Store", |v| {
+        let size = bytes(v.value("nisd_store_bytes")?);
+        let limit = bytes(v.value("nisd_store_map_bytes")?);
+        let free = v.value("nisd_disk_free_bytes").map(|free| format!(", {} free on its disk", bytes(free)));
+        Some(format!("{size} of at most {limit}{}", free.unwrap_or_default()))
+    }),
+    ("Memory", |v| {
+        let resident = bytes(v.value("nisd_memory_resident_bytes")?);
+        let own = v.value("nisd_memory_private_bytes").map(|own| format!(", {} private", bytes(own)));
+        Some(resident + &own.unwrap_or_default())
+    }),
+    ("Clock", |v| {
+        let jumps = plural(v.value("nisd_clock_jumps_total")?, "jump");
+        let offset = v.value("nisd_clock_offset_seconds").filter(|offset| *offset != 0.0);
+        Some(match offset {
+            Some(offset) => format!("peers are {offset:+.1} s ahead, {jumps}"),
+            None => jumps,
+        })
+    }),
+];
+
+/// The current and the previous metrics.
 struct View<'r> {
     metrics: &'r Scrape,
     before: Option<&'r Scrape>,
@@ -70,123 +162,6 @@ impl View<'_> {
         }
     }
 
-    fn chain(&self) -> Option<String> {
-        let age = self.value("nisd_last_block_age_seconds")?;
-        let age = format!("height {}, last block {} ago", number(self.value("nisd_height")?), time(age));
-        let state = match self.value("nisd_status").map(|code| code as i32) {
-            Some(3) => ", has not joined its network",
-            Some(4) => ", joining its network",
-            Some(5) => ", joined, not synchronised",
-            Some(6) => ", synchronised",
-            Some(7) => ", without active peers",
-            _ => "",
-        };
-        let behind = self.if_any("nisd_blocks_behind", |blocks| format!(", {} behind", plural(blocks, "block")));
-        let replaced =
-            self.if_any("nisd_replaced_blocks_total", |blocks| format!(", {} replaced by reorgs", number(blocks)));
-        Some(age + state + &behind + &replaced)
-    }
-
-    fn peers(&self) -> Option<String> {
-        let count = |sample: &Sample| format!("{} {}", number(sample.value), sample.label("state"));
-        let counts: Vec<String> =
-            self.metrics.samples_of("nisd_peers").filter(|peers| peers.value > 0.0).map(count).collect();
-        self.value("nisd_peers")?;
-        Some(if counts.is_empty() { "none".to_owned() } else { counts.join(", ") })
-    }
-
-    fn harvesting(&self) -> Option<String> {
-        let accounts = plural(self.value("nisd_harvesting_accounts")?, "account");
-        let blocks = plural(self.value("nisd_harvested_blocks_total")?, "block");
-        let lost = self.if_any("nisd_harvested_blocks_lost_total", |lost| format!(", {} of them lost", number(lost)));
-        Some(format!("{accounts}, {blocks} since the start{lost}"))
-    }
-
-    fn mempool(&self) -> Option<String> {
-        let waiting = plural(self.value("nisd_unconfirmed_transactions")?, "transaction");
-        Some(format!("{waiting}, {}", bytes(self.value("nisd_unconfirmed_bytes")?)))
-    }
-
-    fn requests(&self) -> Option<String> {
-        const NAME: &str = "nisd_http_requests_total";
-        let mut parts = vec![format!("{} answered", number(self.metrics.sum(NAME).unwrap_or(0.0)))];
-        parts.extend(self.rate(NAME).map(|rate| format!("{rate:.1} a second")));
-        parts.extend(self.quantile_text("nisd_http_request_duration_seconds_bucket"));
-        for (status, what) in [("429", "rate limit"), ("503", "no capacity")] {
-            let refused = self.metrics.samples_of(NAME).filter(|sample| sample.label("status") == status);
-            let refused: f64 = refused.map(|sample| sample.value).sum();
-            parts.extend((refused > 0.0).then(|| format!("{} rejected ({what})", number(refused))));
-        }
-        self.value("nisd_connections")?;
-        Some(parts.join(", "))
-    }
-
-    fn connections(&self) -> Option<String> {
-        let (incoming, outgoing) = (self.value("nisd_connections")?, self.value("nisd_connections_outgoing")?);
-        let (buffers, refused) = (self.value("nisd_buffered_bytes")?, self.value("nisd_connections_refused_total")?);
-        let (incoming, outgoing, refused) = (number(incoming), number(outgoing), number(refused));
-        Some(format!("{incoming} incoming, {outgoing} outgoing, {refused} rejected, {} in buffers", bytes(buffers)))
-    }
-
-    fn sessions(&self) -> Option<String> {
-        const NAME: &str = "nisd_websocket_messages_sent_total";
-        let (open, sent) = (self.value("nisd_websocket_sessions")?, self.value(NAME)?);
-        let dropped = self.value("nisd_websocket_sessions_dropped_total")?;
-        let rate = self.rate(NAME).map(|rate| format!(" ({rate:.1} a second)")).unwrap_or_default();
-        Some(format!("{} open, {} sent{rate}, {} dropped", number(open), plural(sent, "message"), number(dropped)))
-    }
-
-    fn network(&self) -> Option<String> {
-        let one = |what: &str, name: &str| {
-            let rate = self.rate(name).map(|rate| format!(" ({} a second)", bytes(rate))).unwrap_or_default();
-            Some(format!("{} {what}{rate}", bytes(self.metrics.sum(name)?)))
-        };
-        let received = one("received", "nisd_network_received_bytes_total")?;
-        Some(format!("{received}, {}", one("sent", "nisd_network_sent_bytes_total")?))
-    }
-
-    fn clients(&self) -> Option<String> {
-        let (known, waiting) = (self.value("nisd_callers")?, self.value("nisd_callers_waiting")?);
-        let share = 100.0 * self.value("nisd_caller_work_ratio")?;
-        Some(format!(
-            "{}, {} throttled, the largest uses {share:.1} % of the processor",
-            number(known),
-            number(waiting)
-        ))
-    }
-
-    fn event_loop(&self) -> Option<String> {
-        Some(format!("longest step {}", short(self.value("nisd_loop_step_longest_seconds")?)))
-    }
-
-    fn commits(&self) -> Option<String> {
-        let count = self.value("nisd_commit_duration_seconds_count")?;
-        let within = self.quantile_text("nisd_commit_duration_seconds_bucket").map(|within| format!(", {within}"));
-        Some(number(count) + &within.unwrap_or_default())
-    }
-
-    fn store(&self) -> Option<String> {
-        let size = bytes(self.value("nisd_store_bytes")?);
-        let limit = bytes(self.value("nisd_store_map_bytes")?);
-        let free = self.value("nisd_disk_free_bytes").map(|free| format!(", {} free on its disk", bytes(free)));
-        Some(format!("{size} of at most {limit}{}", free.unwrap_or_default()))
-    }
-
-    fn memory(&self) -> Option<String> {
-        let resident = bytes(self.value("nisd_memory_resident_bytes")?);
-        let own = self.value("nisd_memory_private_bytes").map(|own| format!(", {} private", bytes(own)));
-        Some(resident + &own.unwrap_or_default())
-    }
-
-    fn clock(&self) -> Option<String> {
-        let jumps = plural(self.value("nisd_clock_jumps_total")?, "jump");
-        let offset = self.value("nisd_clock_offset_seconds").filter(|offset| *offset != 0.0);
-        Some(match offset {
-            Some(offset) => format!("peers are {offset:+.1} s ahead, {jumps}"),
-            None => jumps,
-        })
-    }
-
     /// Returns the smallest bucket bound of a histogram within which [`QUANTILE`] of its observations lie.
     fn quantile_text(&self, buckets: &str) -> Option<String> {
         let at_most = |bound: f64| {
@@ -200,10 +175,10 @@ impl View<'_> {
         bounds.dedup();
         let all = at_most(*bounds.last()?);
         let bound = bounds.iter().copied().find(|bound| at_most(*bound) >= QUANTILE * all).filter(|_| all > 0.0)?;
-        match bound.is_finite() {
-            true => Some(format!("99 % within {}", short(bound))),
-            false => Some(format!("99 % not within {}", short(*bounds.get(bounds.len().checked_sub(2)?)?))),
+        if bound.is_finite() {
+            return Some(format!("99 % within {}", short(bound)));
         }
+        Some(format!("99 % not within {}", short(*bounds.get(bounds.len().checked_sub(2)?)?)))
     }
 
     /// Returns hints for the operator.

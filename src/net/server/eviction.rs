@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::Server;
 use super::connection::{Closing, Connection, Input};
-use crate::metrics::subtract;
 use crate::net::http::HttpError;
 use crate::net::metrics::Stats;
 use crate::net::service::ConnectionId;
@@ -217,7 +216,7 @@ fn update_kernel_bytes<S: Socket>(connection: &mut Connection<S>, stats: &mut St
     let held = connection.kernel_bytes();
     let before = std::mem::replace(&mut connection.counted_kernel_bytes, held);
     stats.kernel_bytes = stats.kernel_bytes.saturating_add(held);
-    subtract(&mut stats.kernel_bytes, before);
+    stats.kernel_bytes = stats.kernel_bytes.saturating_sub(before);
 }
 
 /// Frees a spare buffer that became unusually large.

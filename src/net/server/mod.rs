@@ -31,7 +31,6 @@ use super::metrics::{Counters, Metrics, Stats};
 use super::send_queue::SharedBytesCounter;
 use super::service::{Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service};
 use super::socket::{Readiness, Socket};
-use crate::metrics::subtract;
 use crate::quota::Owner;
 
 /// Size of the shared read buffer.
@@ -406,7 +405,7 @@ impl<S: Socket> Server<S> {
         let Some(connection) = self.slab.get_mut(id.slot()) else { return };
         if std::mem::take(&mut connection.is_websocket) {
             connection.progress = Progress::Done;
-            subtract(&mut self.stats.websockets, 1);
+            self.stats.websockets = self.stats.websockets.saturating_sub(1);
             self.disconnected.push(id);
         }
         self.mark_dirty(id.slot());
@@ -432,8 +431,8 @@ impl<S: Socket> Server<S> {
         connection.discard_unsent();
         connection.output.release(&mut self.spare_output);
         connection.input.iter_mut().for_each(|input| input.release(&mut self.spare_input));
-        subtract(&mut self.stats.kernel_bytes, connection.counted_kernel_bytes);
-        subtract(&mut self.stats.websockets, usize::from(connection.is_websocket));
+        self.stats.kernel_bytes = self.stats.kernel_bytes.saturating_sub(connection.counted_kernel_bytes);
+        self.stats.websockets = self.stats.websockets.saturating_sub(usize::from(connection.is_websocket));
         self.clients.remove(slot, self.time.monotonic);
         if connection.is_websocket || connection.progress != Progress::Done {
             self.disconnected.push(connection.id);

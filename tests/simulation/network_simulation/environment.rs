@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nisd::chain::BlockSource;
 use nisd::codec::Context;
-use nisd::config::{IpDetection, PeerSettings, Secret, Settings};
+use nisd::config::{IpDetection, PeerSettings, Settings};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
 use nisd::model::network::ChainParameters;
 use nisd::model::{Address, Amount, Checkpoint, Hash256, Height, Network, Timestamp};
@@ -149,7 +149,7 @@ impl Environment {
         let mut settings = self.base.clone();
         settings.endpoint = Endpoint::http(member.ip.to_string(), PORT);
         settings.node.auto_boot = true;
-        settings.node.boot_key = Secret::from_hex(&member_key(index).printed());
+        settings.node.boot_key = Some(member_key(index));
         settings.node.boot_name = Some(member_name(index));
         settings.peers.auto_harvest = member.harvests;
         // No chain has it.
