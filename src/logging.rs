@@ -24,7 +24,8 @@ use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use serde::Serialize;
-use time::OffsetDateTime;
+
+use crate::model::utc;
 
 /// First segment of this crate's log targets.
 const OWN_TARGET: &str = "nisd";
@@ -179,15 +180,6 @@ fn push_message(line: &mut String, message: &str, next_line: &str) {
             other => line.push(other),
         }
     }
-}
-
-/// Formats Unix time in milliseconds as `YYYY-MM-DD hh:mm:ss.mmm`; as the plain number beyond the year 9999.
-pub fn utc(unix_millis: i64) -> String {
-    let Ok(moment) = OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_millis) * 1_000_000) else {
-        return format!("{unix_millis} ms");
-    };
-    let (hour, minute, second, millisecond) = moment.to_hms_milli();
-    format!("{} {hour:02}:{minute:02}:{second:02}.{millisecond:03}", moment.date())
 }
 
 /// Maximum queued bytes. A single line may be longer.

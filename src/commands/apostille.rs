@@ -11,9 +11,8 @@ use sha2::{Digest, Sha256};
 use super::send::{Delivery, Sender};
 use super::{CommandError, DEFAULT_NODE, node, notes, print, print_note};
 use crate::clock::System;
-use crate::logging;
 use crate::model::transaction::{Message, MessageKind, wire_network};
-use crate::model::{Address, Amount, Body, Hash256, Transaction};
+use crate::model::{Address, Amount, Body, Hash256, Transaction, utc};
 use crate::wallet::values::{self, dashed};
 
 /// Prefix of the message: the mark of the convention, and the number of an unsigned SHA-256.
@@ -108,7 +107,7 @@ pub fn verify(command: &VerifyApostille) -> Result<(), CommandError> {
         signed.signer,
         dashed(&signer),
         confirmed.height,
-        logging::utc(time.to_unix_millis()),
+        utc(time.to_unix_millis()),
     ))
 }
 

@@ -9,8 +9,7 @@ use super::store::{ProgressReporter, StoreArguments, check_same_network, open_to
 use super::{CommandError, Stop, folder, print};
 use crate::clock::System;
 use crate::config::Settings;
-use crate::logging;
-use crate::model::Network;
+use crate::model::{Network, utc};
 use crate::state;
 use crate::store::{self, Options, StoreBackup, StoreError};
 
@@ -92,7 +91,7 @@ fn check_replaceable(data: &Path, folder: &Path, network: &Network, options: Opt
 
 /// Returns the name of a copy that is started now.
 fn name(unix_millis: i64) -> String {
-    let now = logging::utc(unix_millis);
+    let now = utc(unix_millis);
     let (date, time) = now.split_once(' ').unwrap_or_default();
     format!("{date}T{}Z", time.split('.').next().unwrap_or_default().replace(':', ""))
 }

@@ -92,7 +92,11 @@ pub fn open_with_nemesis(settings: &Settings, system: System) -> Result<(Store, 
     };
     if !has_store {
         let checked = authentic_nemesis_block(&nemesis, &settings.network, settings.nemesis_hash);
-        checked.map_err(|error| CommandError::WrongNemesis(settings.nemesis.path(), error))?;
+        checked.map_err(|error| {
+            let (path, advice) =
+                (settings.nemesis.path(), "name another file with nem.network.nemesisFilePath or --nemesis");
+            CommandError::Failed(format!("{}: {error}; {advice}", path.display()))
+        })?;
     }
     Ok((open_or_rebuild(settings, system)?, nemesis))
 }
@@ -168,7 +172,9 @@ fn checkpoint_height(state: &impl Read, checkpoint: Checkpoint) -> Result<Height
         return Err(CommandError::NoSuchHeight { requested: checkpoint.height, tip });
     };
     if header.hash != checkpoint.hash {
-        return Err(CommandError::CheckpointMismatch(checkpoint, header.hash));
+        let (Checkpoint { height, hash }, found) = (checkpoint, header.hash);
+        let text = format!("--trust-below: the block at height {height} has the hash {found}, not {hash}");
+        return Err(CommandError::Failed(text));
     }
     Ok(checkpoint.height)
 }

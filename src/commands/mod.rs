@@ -34,9 +34,9 @@ use zeroize::Zeroizing;
 
 use crate::chain::{BlockError, BrokenChain, CheckpointError, ImportError, RollbackError, StoreDifference};
 use crate::clock::System;
-use crate::config::{ConfigError, NemesisError, PeersError};
+use crate::config::{ConfigError, NemesisError};
 use crate::devnet::DevnetError;
-use crate::model::{Checkpoint, Hash256, Height};
+use crate::model::Height;
 use crate::store::StoreError;
 use crate::wallet::key_file::KeyFileError;
 use crate::wallet::{NodeClient, NodeError};
@@ -63,12 +63,6 @@ pub enum CommandError {
     /// The nemesis block cannot be read.
     #[error(transparent)]
     Nemesis(#[from] NemesisError),
-    /// The nemesis block in this file is not that of the network.
-    #[error("{path}: {1}; name another file with nem.network.nemesisFilePath or --nemesis", path = .0.display())]
-    WrongNemesis(PathBuf, BlockError),
-    /// The list of known peers is wrong.
-    #[error(transparent)]
-    Peers(#[from] PeersError),
     /// A block is invalid.
     #[error(transparent)]
     Block(#[from] BlockError),
@@ -122,9 +116,6 @@ pub enum CommandError {
     /// The system denies a basic resource.
     #[error(transparent)]
     System(io::Error),
-    /// The block at the trusted checkpoint has another hash in the store.
-    #[error("--trust-below: the block at height {height} has the hash {1}, not {hash}", height = .0.height, hash = .0.hash)]
-    CheckpointMismatch(Checkpoint, Hash256),
     /// An import was stopped by a signal after this height.
     #[error("stopped after height {0}; the same command continues from there")]
     Stopped(Height),

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use log::Level;
 use zeroize::Zeroizing;
 
-use super::diagnostics::{Diagnostic, Origin, Problem, redact_key};
 use super::files::{KnownPeers, peers_file_name};
 use super::properties::{self, Property};
 use super::reader::Layers;
+use super::reader::{Diagnostic, Origin, Problem, redact_key};
 use super::settings::Settings;
 use super::table;
 use crate::codec::Context;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 use zeroize::Zeroizing;
 
-use super::diagnostics::{Diagnostic, quoted};
+use super::reader::{Diagnostic, quoted};
 use crate::codec::Context;
 use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::{self, Value};
@@ -89,11 +89,8 @@ pub struct NemesisError {
     pub error: io::Error,
 }
 
-/// The file with the peers that a node knows at startup, in NIS1's format: an object with the list `knownPeers`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeersFile(pub PathBuf);
-
-/// Returns the name of the file for a network.
+/// Returns the name of the file with the peers that a node of a network knows at startup, in NIS1's format: an object with
+/// the list `knownPeers`.
 pub(super) fn peers_file_name(network: &str) -> String {
     format!("peers-config_{network}.json")
 }
@@ -111,30 +108,19 @@ pub struct KnownPeers {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// The peer list cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("the list of peers {}: {text}", path.display())]
-pub struct PeersError {
-    /// The file, as an absolute path.
-    pub path: PathBuf,
-    /// What is wrong with it.
-    pub text: String,
-}
-
-impl PeersFile {
-    /// Reads the list. Without a file, returns the built-in peers, which only mainnet and testnet have.
-    pub fn read(&self, network: &Network) -> Result<KnownPeers, PeersError> {
-        let read = match read_file(&self.0, MAX_PEERS_BYTES) {
+impl KnownPeers {
+    /// Reads the list in a file. Without a file, returns the built-in peers, which only mainnet and testnet have. The error
+    /// says what is wrong with which file.
+    pub fn read(path: &Path, network: &Network) -> Result<KnownPeers, String> {
+        let read = match read_file(path, MAX_PEERS_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(KnownPeers::built_in(&network.name)),
             Err(error) => Err(format!("cannot be read: {error}")),
             Ok(text) => KnownPeers::parse(&text, Context::of(network)),
         };
         // Absolute, so that messages show in which folder the file is expected.
-        read.map_err(|text| PeersError { path: absolute(&self.0), text })
+        read.map_err(|text| format!("the list of peers {}: {text}", absolute(path).display()))
     }
-}
 
-impl KnownPeers {
     /// Parses the content of a file. An entry whose endpoint is invalid is left out with a warning; the error
     /// describes any other defect.
     pub fn parse(text: &[u8], context: Context) -> Result<KnownPeers, String> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
-use super::diagnostics::quoted;
+use super::reader::quoted;
 use crate::api::Features;
 use crate::clock::{ClockMode, InvalidClockMode};
 use crate::crypto::PrivateKey;

@@ -8,7 +8,6 @@
 //! No error, warning or debug output shows a private key.
 
 pub mod check;
-mod diagnostics;
 mod files;
 mod kind;
 mod network;
@@ -17,13 +16,10 @@ mod reader;
 mod settings;
 pub mod table;
 
-pub use diagnostics::{ConfigError, Diagnostic, Origin, Problem};
-pub use files::{
-    KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisSource, PeersError, PeersFile, read_file,
-};
+pub use files::{KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisSource, read_file};
 pub use kind::{Bind, LocalAccess};
 pub use network::network_properties;
-pub use reader::Override;
+pub use reader::{ConfigError, Diagnostic, Origin, Override, Problem};
 pub use settings::{SettingChange, Settings, build, load, no_block_source_warning};
 pub use table::{DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, Section, WebsocketSettings};
 

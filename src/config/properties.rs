@@ -6,7 +6,7 @@ use std::str::Chars;
 
 use zeroize::Zeroizing;
 
-use super::diagnostics::Diagnostic;
+use super::reader::Diagnostic;
 
 /// Largest configuration file in bytes; a larger one is rejected.
 pub const MAX_FILE_BYTES: usize = 1 << 20;

@@ -8,11 +8,11 @@ use std::rc::Rc;
 
 use sha2::{Digest, Sha256};
 
-use super::diagnostics::{ConfigError, Diagnostic, Origin, Problem, quoted, redact_key};
-use super::files::{KnownPeers, NemesisSource, PeersError, PeersFile, peers_file_name, read_file};
+use super::files::{KnownPeers, NemesisSource, peers_file_name, read_file};
 use super::kind::{NAME, parse_host_names};
 use super::network::{self, FORK_KEYS, Identity, is_after_all_forks, is_known};
 use super::properties::{self, MAX_FILE_BYTES};
+use super::reader::{ConfigError, Diagnostic, Origin, Problem, quoted, redact_key};
 use super::reader::{Layers, Override, Reader};
 use super::table::{
     self, DefaultValue, Group, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, WebsocketSettings,
@@ -43,7 +43,7 @@ pub struct Settings {
     /// ports.
     pub host_names: Vec<String>,
     /// File with the peers that are known at startup, beside the configuration file, as in NIS1.
-    pub peers_file: PeersFile,
+    pub peers_file: PathBuf,
     /// Settings of the node itself.
     pub node: NodeSettings,
     /// Settings of the HTTP interface.
@@ -128,7 +128,7 @@ impl Settings {
         let port = if node.protocol == "https" { node.https_port } else { http.port };
         let host_names = host_names(&http, &node);
         let Identity { network, nemesis, nemesis_hash } = identity?;
-        let peers_file = PeersFile(reader.beside_file(&peers_file_name(&network.name)));
+        let peers_file = reader.beside_file(&peers_file_name(&network.name));
         let settings = Settings {
             network: Network { chain: chain?, ..network },
             nemesis,
@@ -244,8 +244,8 @@ impl Settings {
 
     /// Returns the peers whose keys are known at startup. The built-in ones are left out if the operator names other
     /// peers.
-    pub fn listed_peers(&self) -> Result<KnownPeers, PeersError> {
-        let listed = self.peers_file.read(&self.network)?;
+    pub fn listed_peers(&self) -> Result<KnownPeers, String> {
+        let listed = KnownPeers::read(&self.peers_file, &self.network)?;
         Ok(if listed.is_built_in && !self.peers.hosts.is_empty() { KnownPeers::default() } else { listed })
     }
 

@@ -87,7 +87,7 @@ pub(super) trait Group: Sized {
 ///
 /// An entry is `field: type = key, kind, default, meaning`. The default is `default` with a text of the kind, `optional`
 /// with a text that may be impossible, or `derived` with an explanation; the field of the last two is an `Option`. A
-/// setting that is reloaded has `live` before its meaning. Ignored settings have no field.
+/// setting that is reloaded has `live` before its meaning.
 macro_rules! settings {
     (
         $($(#[$doc:meta])* pub struct $group:ident { $($title:literal { $(
@@ -95,9 +95,6 @@ macro_rules! settings {
             $(default $default:expr,)? $(optional $optional:expr,)? $(derived $derived:expr,)?
             $(live $live:literal)? $($meaning:literal)?;
         )* })* })*
-        ignored $ignored_title:literal { $(
-            $ignored_name:literal: $ignored_type:ty = $ignored_kind:expr, $ignored_default:expr, $ignored_meaning:literal;
-        )* }
     ) => {
         $(
             $(#[$doc])*
@@ -132,14 +129,7 @@ macro_rules! settings {
                 is_live: is_live!($($live)?),
                 is_ignored: false,
             }),*] },)*)*
-            Section { title: $ignored_title, keys: &[$(Key {
-                name: $ignored_name,
-                kind: &($ignored_kind as Kind<$ignored_type>),
-                default: DefaultValue::Value($ignored_default),
-                meaning: $ignored_meaning,
-                is_live: false,
-                is_ignored: true,
-            }),*] },
+            Section { title: "NIS1's own software only", keys: IGNORED },
         ];
     };
 }
@@ -358,20 +348,40 @@ settings! {
                 live "Paths that /debug/connections/incoming leaves out, joined by |; not case-sensitive";
         }
     }
-    ignored "NIS1's own software only" {
-        "nem.shortServerName": String = TEXT, "Nis",
-            "Name of NIS1's lock file; here the folder of the store is locked";
-        "nem.maxThreads": i64 = integer(1, I32_MAX), "500",
-            "Threads that serve requests; this node has one thread and limits the work of each client instead";
-        "nem.webContext": String = TEXT, "",
-            "Not used by NIS1 either";
-        "nem.homePath": String = TEXT, "",
-            "Not used by NIS1 either";
-        "nem.shutdownPath": String = TEXT, "/shutdown",
-            "Path that NIS1 calls to stop another instance on its port; this node stops none, and reports that the port is in use";
-        "nis.delayBlockLoading": bool = BOOLEAN, "true",
-            "Whether NIS1 listens before it has read all blocks; this node reads none at its start, and listens before it boots";
-    }
+}
+
+/// Settings that have no effect in this node, because they concern something that only NIS1 has.
+const IGNORED: &[Key] = &[
+    ignored(
+        "nem.shortServerName",
+        &(TEXT as Kind<String>),
+        "Nis",
+        "Name of NIS1's lock file; here the folder of the store is locked",
+    ),
+    ignored(
+        "nem.maxThreads",
+        &(integer(1, I32_MAX) as Kind<i64>),
+        "500",
+        "Threads that serve requests; this node has one thread and limits the work of each client instead",
+    ),
+    ignored("nem.webContext", &(TEXT as Kind<String>), "", "Not used by NIS1 either"),
+    ignored("nem.homePath", &(TEXT as Kind<String>), "", "Not used by NIS1 either"),
+    ignored(
+        "nem.shutdownPath",
+        &(TEXT as Kind<String>),
+        "/shutdown",
+        "Path that NIS1 calls to stop another instance on its port; this node stops none, and reports that the port is in use",
+    ),
+    ignored(
+        "nis.delayBlockLoading",
+        &(BOOLEAN as Kind<bool>),
+        "true",
+        "Whether NIS1 listens before it has read all blocks; this node reads none at its start, and listens before it boots",
+    ),
+];
+
+const fn ignored(name: &'static str, kind: &'static dyn AnyKind, default: &'static str, meaning: &'static str) -> Key {
+    Key { name, kind, default: DefaultValue::Value(default), meaning, is_live: false, is_ignored: true }
 }
 
 /// Returns all settings in the order of the table.
@@ -410,7 +420,12 @@ pub fn print(width: usize) -> String {
     for section in SECTIONS {
         let _ = writeln!(text, "\n{}\n", section.title.to_uppercase());
         for key in section.keys {
-            print_key(&mut text, key, width);
+            let used = match key {
+                Key { is_ignored: true, .. } => " (accepted, has no effect)",
+                Key { is_live: true, .. } => " (reloaded on SIGHUP)",
+                _ => "",
+            };
+            let _ = writeln!(text, "  {}{used}\n{}", key.name, key.describe(width));
         }
     }
     text
@@ -423,24 +438,31 @@ pub fn file() -> String {
     for section in SECTIONS {
         let _ = writeln!(text, "\n\n# {}", section.title.to_uppercase());
         for key in section.keys.iter().filter(|key| !key.is_ignored) {
-            let mut words = String::new();
-            wrap(&mut words, &format!("{}.", key.meaning), WIDTH);
-            wrap(&mut words, &format!("Allowed: {}.", key.kind), WIDTH);
-            let value = match key.default {
-                DefaultValue::Value(value) => value,
-                DefaultValue::Derived(how) => {
-                    wrap(&mut words, &format!("Default: {how}."), WIDTH);
-                    ""
-                }
-            };
             text.push('\n');
-            for line in words.lines() {
+            for line in key.describe(WIDTH).lines() {
                 let _ = writeln!(text, "# {}", line.trim_start());
             }
+            let value = if let DefaultValue::Value(value) = key.default { value } else { "" };
             let _ = writeln!(text, "#{}", format!("{} = {value}", key.name).trim_end());
         }
     }
     text
+}
+
+impl Key {
+    /// Returns meaning, allowed values and default in indented lines.
+    fn describe(&self, width: usize) -> String {
+        let default = match self.default {
+            DefaultValue::Value("") => "nothing",
+            DefaultValue::Value(value) => value,
+            DefaultValue::Derived(how) => how,
+        };
+        let mut text = String::new();
+        wrap(&mut text, &format!("{}.", self.meaning), width);
+        wrap(&mut text, &format!("Allowed: {}", self.kind), width);
+        wrap(&mut text, &format!("Default: {default}"), width);
+        text
+    }
 }
 
 const FILE_INTRODUCTION: &str = "\
@@ -456,24 +478,6 @@ the command line as --set KEY=VALUE. Keys that begin with nem. and nis. are thos
 and have the same meaning. A running node reloads the file when it receives the signal
 SIGHUP; settings without the mark (reloaded on SIGHUP) change at the next start.
 ";
-
-fn print_key(text: &mut String, key: &Key, width: usize) {
-    let default = match key.default {
-        DefaultValue::Value("") => "nothing",
-        DefaultValue::Value(value) => value,
-        DefaultValue::Derived(how) => how,
-    };
-    let used = match key {
-        Key { is_ignored: true, .. } => " (accepted, has no effect)",
-        Key { is_live: true, .. } => " (reloaded on SIGHUP)",
-        _ => "",
-    };
-    let _ = writeln!(text, "  {}{used}", key.name);
-    wrap(text, &format!("{}.", key.meaning), width);
-    wrap(text, &format!("Allowed: {}", key.kind), width);
-    wrap(text, &format!("Default: {default}"), width);
-    text.push('\n');
-}
 
 /// Appends words in indented lines of at most `width` characters; a longer word gets its own line. Lists may also break
 /// after their bars.

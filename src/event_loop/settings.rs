@@ -183,7 +183,7 @@ impl<'a> ActiveSettings<'a> {
 
 /// Returns the peers known at startup, those of the command line first.
 pub fn known_peers(settings: &Settings) -> Result<Vec<PreTrustedPeer>, CommandError> {
-    let listed = settings.listed_peers()?;
+    let listed = settings.listed_peers().map_err(CommandError::Failed)?;
     for notice in listed.diagnostics {
         log::log!(notice.level, "{notice}");
     }

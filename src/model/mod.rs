@@ -36,4 +36,4 @@ pub use address::{Address, NetworkByte};
 pub use mosaic::{Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
 pub use network::{BLOCK_CHAIN_FEATURES, Network, SettingDifference};
 pub use transaction::{Block, BlockKind, Body, Checkpoint, Transaction};
-pub use units::{Amount, Hash256, Height, Timestamp, WireHash};
+pub use units::{Amount, Hash256, Height, Timestamp, WireHash, utc};

@@ -3,7 +3,6 @@
 use data_encoding::HEXLOWER;
 use derive_more::{Debug, Display};
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
 
 /// Micro-units in a whole unit of the native currency.
 pub const MICRO: u64 = 1_000_000;
@@ -76,11 +75,28 @@ impl Timestamp {
 
     /// Formats the time as `2015-03-29 00:06:25`, in UTC.
     pub fn date_and_time(self) -> String {
-        let at = OffsetDateTime::from_unix_timestamp(self.to_unix_millis() / 1000);
-        let at = at.unwrap_or(OffsetDateTime::UNIX_EPOCH);
-        let (hour, minute, second) = at.to_hms();
-        format!("{} {hour:02}:{minute:02}:{second:02}", at.date())
+        let text = utc(self.to_unix_millis());
+        text.split_once('.').map_or_else(|| text.clone(), |(seconds, _)| seconds.to_owned())
     }
+}
+
+/// Formats Unix time in milliseconds as `YYYY-MM-DD hh:mm:ss.mmm`, in UTC.
+pub fn utc(unix_millis: i64) -> String {
+    const DAY: i64 = 86_400_000;
+    // Of 400 years, which always have as many days. They and their years begin in March, so that a leap day is their last.
+    const ERA: i64 = 146_097;
+    const FIRST_OF_MARCH_OF_YEAR_0: i64 = 719_468;
+    let days = unix_millis.div_euclid(DAY) + FIRST_OF_MARCH_OF_YEAR_0;
+    let (era, day) = (days.div_euclid(ERA), days.rem_euclid(ERA));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    // Five months from March or August on have 153 days.
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = (400 * era + year + month / 10, (month + 2) % 12 + 1);
+    let millis = unix_millis.rem_euclid(DAY);
+    let (hour, minute, second) = (millis / 3_600_000, millis / 60_000 % 60, millis / 1000 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:03}", millis % 1000)
 }
 
 /// A Keccak-256 hash of 32 bytes. Serialised as hex.

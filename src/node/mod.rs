@@ -43,7 +43,7 @@ use self::warnings::{ClockMonitor, WarningTimes};
 use crate::api::{self, Api, EventFeed, Explorer, NodeStatus, explorer};
 use crate::chain::{ChainSnapshot, ConfirmedBlock, ReorgLog};
 use crate::clock::NetworkClock;
-use crate::codec::{Context, Format};
+use crate::codec::Format;
 use crate::config::Settings;
 use crate::crypto::{PrivateKey, Randomness};
 use crate::ip::LocalAddresses;
@@ -53,7 +53,6 @@ use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedBytesCounter;
 use crate::net::http::{MatchedRoute, Request};
 use crate::net::service::{Client, ConnectionId, Effects, Event, ListenerId, LoopTime, Progress, Service};
-use crate::peer::chain_comparison::far_ahead;
 use crate::peer::{IpDetection, Manager, PeerSettings, SavedPeers, wire};
 use crate::store::{SnapshotCache, Store, StoreError, tip};
 use crate::websocket_api::{self, Broker};
@@ -384,11 +383,8 @@ fn peer_settings(settings: &Settings, known: Vec<PreTrustedPeer>) -> PeerSetting
         uses_network_time: peers.use_network_time,
         ip_detection: if settings.announces_host() { IpDetection::Disabled } else { peers.ip_detection },
         least_scope: settings.peer_scope(),
-        chain: settings.network.chain.clone(),
-        far_ahead: far_ahead(&settings.network.chain),
         checkpoint: peers.checkpoint,
-        context: Context::of(&settings.network),
-        pre_trusted: known,
+        ..PeerSettings::of(&settings.network, known)
     }
 }
 

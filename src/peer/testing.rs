@@ -8,14 +8,13 @@ use std::time::Duration;
 pub use super::io::Reply;
 use super::io::{Action, FetchedBlocks, LocalChain, Now, OwnTip, StoreUnreadable};
 pub use super::manager::ClientAnswer;
-use super::manager::{IpDetection, Manager, PeerSettings, PreTrustedPeer, Pusher};
+use super::manager::{Manager, PeerSettings, PreTrustedPeer, Pusher};
 use super::wire::{
     AuthenticatedRequest, AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody,
     ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score, Version,
 };
-use crate::codec::{Context, Format, Writable};
+use crate::codec::{Format, Writable};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
-use crate::ip::Scope;
 use crate::mempool::ShortId;
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Hash256, Height, Network, NetworkByte, Timestamp, Transaction};
@@ -233,20 +232,10 @@ pub fn pusher(number: usize) -> Pusher {
 }
 
 pub fn settings(known: &[usize]) -> PeerSettings {
-    let network = Network { byte: NetworkByte::TESTNET, ..Network::example() };
-    PeerSettings {
-        node_limit: 5,
-        time_sync_node_limit: 20,
-        format: FORMAT,
-        uses_network_time: true,
-        ip_detection: IpDetection::Required,
-        least_scope: Scope::Global,
-        chain: ChainParameters::after_all_forks(),
-        far_ahead: 240,
-        checkpoint: None,
-        context: Context::of(&network),
-        pre_trusted: known.iter().map(|number| PreTrustedPeer::Node(info(*number))).collect(),
-    }
+    let chain = ChainParameters::after_all_forks();
+    let network = Network { byte: NetworkByte::TESTNET, chain, ..Network::example() };
+    let listed = known.iter().map(|number| PreTrustedPeer::Node(info(*number))).collect();
+    PeerSettings { format: FORMAT, far_ahead: 240, ..PeerSettings::of(&network, listed) }
 }
 
 pub const LOCAL: usize = 9_999;

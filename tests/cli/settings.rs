@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nisd::clock::ClockMode;
 use nisd::config::{
-    Bind, BlocksNewBody, ConfigError, IpDetection, NemesisSource, Override, PeersFile, Settings, build, load,
+    Bind, BlocksNewBody, ConfigError, IpDetection, KnownPeers, NemesisSource, Override, Settings, build, load,
 };
 use nisd::ip::Scope;
 use nisd::model::address::NetworkByte;
@@ -187,7 +187,7 @@ fn peer_settings_default_to_those_of_nis1() {
     assert_eq!((peers.node_limit, peers.time_sync_node_limit), (5, 20));
     assert!(peers.binary_transport && peers.use_network_time && peers.hosts.is_empty());
     assert_eq!(peers.ip_detection, IpDetection::Required);
-    assert_eq!(settings.peers_file, PeersFile("peers-config_mainnet.json".into()), "in the folder of the program");
+    assert_eq!(settings.peers_file, Path::new("peers-config_mainnet.json"), "in the folder of the program");
     assert_eq!(peers.unaudited_paths.len(), 16);
     assert!(peers.unaudited_paths.contains(&"/account/unconfirmedtransactions".to_owned()));
 
@@ -199,11 +199,11 @@ fn peer_settings_default_to_those_of_nis1() {
     assert_eq!((peers.node_limit, peers.time_sync_node_limit), (9, 8));
     assert!(!peers.binary_transport && !peers.use_network_time);
     assert_eq!(peers.ip_detection, IpDetection::Optional);
-    assert_eq!(settings.peers_file, PeersFile("conf/peers-config_testnet.json".into()), "beside the file");
+    assert_eq!(settings.peers_file, Path::new("conf/peers-config_testnet.json"), "beside the file");
     assert_eq!(peers.unaudited_paths, ["/a", "/b"]);
     let hosts: Vec<_> = peers.hosts.iter().map(|host| host.to_string()).collect();
     assert_eq!(hosts, ["http://a.example:7890", "http://[::1]:7891"]);
-    let known = settings.peers_file.read(&settings.network).unwrap();
+    let known = KnownPeers::read(&settings.peers_file, &settings.network).unwrap();
     assert_eq!((known.nodes.len(), known.is_built_in), (3, true), "there is no such folder");
     assert_eq!(settings.listed_peers().unwrap().nodes, [], "the operator names other nodes");
     let alone = file("nem.network = testnet").unwrap();

@@ -18,7 +18,7 @@ use nisd::net::fetch::{self, FetchError, FetchId, FetchRequest, FetchResponse, R
 use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
 use nisd::peer::peer_table::State;
 use nisd::peer::wire::{AuthenticatedResponse, Challenge, Endpoint, HashChain, Identity, MetaData, NodeInfo, Version};
-use nisd::peer::{IpDetection, Manager, PeerSettings, PreTrustedPeer};
+use nisd::peer::{Manager, PeerSettings, PreTrustedPeer};
 use serde_json::Value;
 
 const FORMAT: Format = Format::Binary;
@@ -182,17 +182,12 @@ impl Replay {
         };
         let settings = PeerSettings {
             node_limit,
-            time_sync_node_limit: 20,
             format: FORMAT,
-            uses_network_time: true,
-            ip_detection: IpDetection::Required,
             least_scope: Scope::Loopback,
-            chain: network.chain.clone(),
             context,
-            pre_trusted: known,
             // NIS1 downloads all blocks from one node.
             far_ahead: u64::MAX,
-            checkpoint: None,
+            ..PeerSettings::of(&network, known)
         };
         let mut random = Random(1);
         // It signs nothing: this node only sends requests.

@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::scene::*;
 use crate::api::{Api, NodeStatus, Settings};
-use crate::codec::{Context, Format};
+use crate::codec::Format;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::ip::Scope;
-use crate::model::Transaction;
 use crate::model::network::ChainParameters;
+use crate::model::{Network, Transaction};
 use crate::net::http::Response;
 use crate::net::service::{ConnectionId, ListenerId, Progress};
 use crate::peer::io::{Action, Now};
@@ -208,18 +208,11 @@ fn known_peer() -> NodeInfo {
 
 fn peers(known: Vec<PreTrustedPeer>) -> Manager {
     let now = Now { monotonic: Duration::ZERO, ..NOW };
+    let network = Network { chain: ChainParameters::after_all_forks(), ..Scene::new().network.clone() };
     let settings = PeerSettings {
-        node_limit: 5,
-        time_sync_node_limit: 20,
-        format: Format::Binary,
-        uses_network_time: true,
         ip_detection: IpDetection::Disabled,
         least_scope: Scope::Loopback,
-        chain: ChainParameters::after_all_forks(),
-        far_ahead: 240,
-        checkpoint: None,
-        context: Context::of(&Scene::new().network),
-        pre_trusted: known,
+        ..PeerSettings::of(&network, known)
     };
     Manager::new(TestNode::default().description.info, Rc::new(keys()), settings, Box::new(|| 0), now)
 }

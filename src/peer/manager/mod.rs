@@ -39,6 +39,7 @@ use self::signs_of_life::MAX_SIGN_PROBES;
 use self::synchronisation::Synchronisation;
 use super::LimitUsage;
 use super::block_download::BlockDownload;
+use super::chain_comparison::far_ahead;
 use super::experiences::{Experience, Experiences};
 use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource, ValidationOutcome};
 use super::peer_table::{self, Limits, PeerEntry, PeerTable, State};
@@ -52,7 +53,7 @@ use crate::codec::{Context, Format};
 use crate::crypto::{KeyPair, PublicKey};
 use crate::ip::Scope;
 use crate::model::network::ChainParameters;
-use crate::model::{Address, Checkpoint, Height};
+use crate::model::{Address, Checkpoint, Height, Network};
 use crate::net::fetch::FetchId;
 use crate::net::service::ConnectionId;
 use crate::quota::Quota;
@@ -108,6 +109,25 @@ pub struct PeerSettings {
     pub context: Context,
     /// The operator's list, which may contain this node. Entries beyond the limit of the peer table are ignored.
     pub pre_trusted: Vec<PreTrustedPeer>,
+}
+
+impl PeerSettings {
+    /// Returns NIS1's defaults for a network, with the operator's list.
+    pub fn of(network: &Network, pre_trusted: Vec<PreTrustedPeer>) -> PeerSettings {
+        PeerSettings {
+            node_limit: 5,
+            time_sync_node_limit: 20,
+            format: Format::Binary,
+            uses_network_time: true,
+            ip_detection: IpDetection::Required,
+            least_scope: Scope::Global,
+            chain: network.chain.clone(),
+            far_ahead: far_ahead(&network.chain),
+            checkpoint: None,
+            context: Context::of(network),
+            pre_trusted,
+        }
+    }
 }
 
 /// What a client of this node gets that waited for peers.
