@@ -308,7 +308,7 @@ impl<'s> BlockImporter<'s> {
     /// afterwards.
     pub fn commit(&mut self) -> Result<ImportProgress, BlockError> {
         let progress = self.commit_by(WriteTxn::commit)?;
-        self.store.sync()?;
+        self.store.durability().sync()?;
         Ok(progress)
     }
 
@@ -320,9 +320,9 @@ impl<'s> BlockImporter<'s> {
 
     /// Commits a full batch, after making the commit before it durable.
     fn commit_full(&mut self) -> Result<ImportProgress, BlockError> {
-        let was_synced = !self.store.has_unsynced_commit();
+        let was_synced = !self.store.durability().has_unsynced_commit();
         // The commit is a step of its own, so that it can be measured.
-        if !(self.store.poll_sync()? && was_synced) {
+        if !(self.store.durability().poll_sync()? && was_synced) {
             return Ok(ImportProgress::Syncing);
         }
         match self.batch.as_mut().map_or(Ok(false), WriteTxn::prepare_commit_step)? {
@@ -333,7 +333,7 @@ impl<'s> BlockImporter<'s> {
 
     /// Makes all commits durable. Returns whether they are.
     fn poll_sync(&self) -> Result<bool, ImportError> {
-        self.store.poll_sync().map_err(|error| ImportError::Block(self.height(), error.into()))
+        self.store.durability().poll_sync().map_err(|error| ImportError::Block(self.height(), error.into()))
     }
 
     fn commit_by(&mut self, commit: fn(WriteTxn<'s>) -> Result<(), StoreError>) -> Result<ImportProgress, BlockError> {

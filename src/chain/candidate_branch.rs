@@ -171,7 +171,7 @@ impl<'s> CandidateBranch<'s> {
             let outcome = match self.advance(now, stakes) {
                 Ok(false) => return Ok(None),
                 // At most one commit may be not yet durable.
-                Ok(true) if !self.store.poll_sync()? => return Ok(None),
+                Ok(true) if !self.store.durability().poll_sync()? => return Ok(None),
                 Ok(true) => self.decide()?,
                 Err(BlockError::Store(error)) => return Err(error),
                 Err(rejection) => BranchOutcome { validity: Validity::of(rejection), scores: None, update: None },
@@ -182,7 +182,7 @@ impl<'s> CandidateBranch<'s> {
             }
             self.outcome = Some(outcome);
         }
-        Ok(if self.store.poll_sync()? { self.outcome.take() } else { None })
+        Ok(if self.store.durability().poll_sync()? { self.outcome.take() } else { None })
     }
 
     /// Does one piece of work. Returns whether the branch can be decided.

@@ -181,7 +181,7 @@ impl Recalculation {
         let known = u64::from(totals.allocated - totals.new_at(self.height));
         Ok(Settings {
             proof_of_stake: network.chain.proof_of_stake,
-            expected_eligible: totals.stakes.into(),
+            expected_eligible: totals.eligible.into(),
             account_ids: totals.allocated,
             ..Settings::new(self.height, network.chain.blocks_per_day(), known)
         })

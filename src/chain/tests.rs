@@ -186,7 +186,7 @@ fn a_batch_ends_after_a_number_of_steps_blocks_rows_or_collected_bytes_and_the_n
         let chain = Chain::new();
         let mut importer = chain.importer_with(options, &chain.following(3));
         let (reports, _) = finish(&mut importer);
-        assert!(!chain.store.has_unsynced_commit());
+        assert!(!chain.store.durability().has_unsynced_commit());
         reports
     };
     let [four, five, six] = [4, 5, 6].map(|height| Committed { first: Height(height), last: Height(height) });
@@ -371,12 +371,12 @@ fn a_branch_begins_below_the_tip() {
 fn a_branch_is_decided_once_earlier_commits_are_durable() {
     let chain = Chain::new();
     chain.store.begin_write().unwrap().commit_deferred_sync().unwrap();
-    chain.store.set_helper(true);
+    chain.store.durability().set_helper(true);
     let mut branch = CandidateBranch::new(&chain.store, &chain.network, Height(3), Vec::new()).unwrap();
-    while !chain.store.waits_for_disk() {
+    while !chain.store.durability().waits_for_disk() {
         assert!(branch.step(NOW, &mut StakeCache::default()).unwrap().is_none());
     }
-    chain.store.set_helper(false);
+    chain.store.durability().set_helper(false);
     let outcome = branch.step(NOW, &mut StakeCache::default()).unwrap().expect("nothing is left to do");
     assert_eq!((outcome.validity, outcome.scores), (Validity::Valid, Some((0, 0))));
 }

@@ -45,8 +45,9 @@ impl SplicePoint {
 
     /// Adjusts the offsets after `size` bytes were inserted at `place`.
     pub fn shift(&mut self, place: usize, size: usize) {
-        let behind = self.lengths.iter_mut().chain([&mut self.at]).filter(|at| **at >= place);
-        behind.for_each(|at| *at += size);
+        for at in self.lengths.iter_mut().chain([&mut self.at]).filter(|at| **at >= place) {
+            *at += size;
+        }
     }
 }
 

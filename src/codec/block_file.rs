@@ -61,10 +61,8 @@ impl<'a> BlockFile<'a> {
         input.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut start)?;
         let compressed = start == GZIP_MAGIC;
         let input = BufReader::new(io::Cursor::new(start).chain(input));
-        let input: Box<dyn Read + 'a> = match compressed {
-            true => Box::new(BufReader::new(MultiGzDecoder::new(input))),
-            false => Box::new(input),
-        };
+        let input: Box<dyn Read + 'a> =
+            if compressed { Box::new(BufReader::new(MultiGzDecoder::new(input))) } else { Box::new(input) };
         Ok(BlockFile { input, consumed, size: None })
     }
 

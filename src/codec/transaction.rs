@@ -34,11 +34,13 @@ impl NullModification {
     pub fn from_bytes(bytes: &[u8], context: Context) -> Option<NullModification> {
         /// Bytes before the modifications.
         const HEADER: usize = 60;
-        /// A list with one element of length 0. A valid element is substituted for it, to read the rest.
+        /// A list with one element of length 0.
         const NULL: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
         let (header, list) = bytes.split_at_checked(HEADER)?;
         let rest = list.strip_prefix(&NULL)?;
-        let stand_in = [[1, 40, 1, 32].map(i32::to_le_bytes).concat(), vec![0; 32]].concat();
+        // A list with one valid element of 40 bytes, an addition of a key of 32 bytes, is substituted to read the rest.
+        let fields = [1, 40, ModificationKind::Add.code(), 32].map(i32::to_le_bytes);
+        let stand_in = [fields.as_flattened(), &[0; 32]].concat();
         let filled = [header, &stand_in, rest].concat();
         let read = Transaction::from_bytes(&filled, SigningForm::NonVerifiable, context).ok()?;
         matches!(read.body, Body::AggregateModification(_)).then_some(())?;
@@ -298,15 +300,15 @@ fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result
             .ok_or_else(|| ReadError::Argument("invalid mode".to_owned()))?;
         Ok(Modification { kind, cosignatory: source.public_key("cosignatoryAccount")? })
     })?;
-    let change = match newer {
-        true => source.object("minCosignatories", |source| source.need_i32("relativeChange"))?,
-        false => None,
-    };
+    let read_change = |source: &mut S| source.need_i32("relativeChange");
+    let change = if newer { source.object("minCosignatories", read_change)? } else { None };
     if modifications.is_empty() && change.is_none() {
-        return Err(ReadError::Argument(match newer {
-            false => "Cosignatory modifications cannot be empty".to_owned(),
-            true => "Either cosignatory modifications or change of minimum cosignatories must be present".to_owned(),
-        }));
+        let text = if newer {
+            "Either cosignatory modifications or change of minimum cosignatories must be present"
+        } else {
+            "Cosignatory modifications cannot be empty"
+        };
+        return Err(ReadError::Argument(text.to_owned()));
     }
     let Context { network, trusted, .. } = *source.context();
     Ok(AggregateModification {
@@ -334,10 +336,9 @@ fn read_multisig<'a, S: Decoder<'a>>(
         SigningForm::NonVerifiable => Vec::new(),
     };
     // Transactions from the node's own store were already checked and sorted.
-    let cosignatures = match source.context().trusted {
-        true => cosignatures,
-        false => normalise_cosignatures(cosignatures, &inner, signer, source.context().network)?,
-    };
+    let Context { network, trusted, .. } = *source.context();
+    let cosignatures =
+        if trusted { cosignatures } else { normalise_cosignatures(cosignatures, &inner, signer, network)? };
     Ok(Multisig { inner, cosignatures })
 }
 

@@ -30,7 +30,8 @@ pub fn ripemd160(data: &[u8]) -> [u8; 20] {
     Ripemd160::digest(data).into()
 }
 
-/// A generator of unpredictable random numbers from a seed that the event loop obtained from the system. Its state reveals no earlier output, and its output reveals no state.
+/// A generator of unpredictable random numbers from a seed that the event loop obtained from the system. Its state
+/// reveals no earlier output, and its output reveals no state.
 pub struct Randomness(Zeroizing<[u8; 32]>);
 
 impl Randomness {

@@ -29,9 +29,9 @@ impl<'a> DiskSync<'a> {
     }
 
     fn try_start(&mut self, now: Duration) {
-        let files = || Ok(self.store.helper_files()?.map(|files| files.map(Stdio::from)));
+        let files = || Ok(self.store.durability().helper_files()?.map(|files| files.map(Stdio::from)));
         if self.helper.start(files, now) {
-            self.store.set_helper(true);
+            self.store.durability().set_helper(true);
         }
     }
 
@@ -44,7 +44,7 @@ impl<'a> DiskSync<'a> {
 
     fn handle(&mut self, event: HelperEvent) {
         match event {
-            HelperEvent::Answer(answer) => self.store.on_synced(match answer[..] {
+            HelperEvent::Answer(answer) => self.store.durability().on_synced(match answer[..] {
                 [0] => Ok(()),
                 [error] => Err(io::Error::from_raw_os_error(error.into())),
                 _ => Err(io::ErrorKind::InvalidData.into()),
@@ -53,7 +53,7 @@ impl<'a> DiskSync<'a> {
                 log::warn!(
                     "the helper process that waits for the disk {why}; the node waits itself until it has another one"
                 );
-                self.store.set_helper(false);
+                self.store.durability().set_helper(false);
             }
         }
     }
@@ -64,7 +64,7 @@ impl<'a> DiskSync<'a> {
             self.try_start(now);
         }
         if self.helper.is_running()
-            && let Some(file) = self.store.next_sync()
+            && let Some(file) = self.store.durability().next_sync()
             && let Err(why) = self.helper.ask(&[file as u8], now)
         {
             self.handle(HelperEvent::Ended(why));
@@ -75,6 +75,6 @@ impl<'a> DiskSync<'a> {
 impl Drop for DiskSync<'_> {
     /// On exit the node waits for the disk itself; the helper ends when its socket closes.
     fn drop(&mut self) {
-        self.store.set_helper(false);
+        self.store.durability().set_helper(false);
     }
 }

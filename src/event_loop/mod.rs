@@ -76,7 +76,7 @@ pub fn run(
     // Checked first: the files must exist before a store is created for this chain.
     let files = commands::store::open_block_files(&command.import)?;
     let (store, nemesis) = open_with_nemesis(&settings, system)?;
-    store.time_commits(process::uptime);
+    store.durability().time_commits(process::uptime);
     let seed = random_bytes()?;
     let (mut reactor, addresses) = settings::open(&settings)?;
     // The system may have chosen the ports.

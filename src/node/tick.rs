@@ -20,8 +20,8 @@ impl Node<'_> {
         // Until a commit is durable and its consequences have begun, everything reads the state before it.
         let store = self.reader.store();
         if self.imported.is_none()
-            && !store.is_sync_awaited()
-            && !store.has_unsynced_commit()
+            && !store.durability().is_sync_awaited()
+            && !store.durability().has_unsynced_commit()
             && store.failure().is_none()
         {
             self.reader.release();
@@ -106,10 +106,10 @@ impl Node<'_> {
     /// without a block at hand keeps nobody waiting. Does nothing while the store waits for the disk.
     fn change_chain(&mut self, budget: u32, now: LoopTime) -> Result<(), StoreError> {
         let store = self.reader.store();
-        if store.waits_for_disk() {
+        if store.durability().waits_for_disk() {
             return Ok(());
         }
-        if self.imported.is_some() && store.begin_sync()? {
+        if self.imported.is_some() && store.durability().begin_sync()? {
             self.show_imported();
         }
         // Takes the snapshot that everything reads until the commit below is durable.
@@ -119,7 +119,7 @@ impl Node<'_> {
             return Ok(());
         }
         if self.imported.is_some() {
-            return store.poll_sync().map(drop);
+            return store.durability().poll_sync().map(drop);
         }
         let mut budget = Budget::new(budget);
         if !self.block_processor.holds_chain() && !self.is_catching_up(self.time(now)) {
@@ -236,10 +236,10 @@ impl Node<'_> {
     /// Returns when the next tick is due.
     fn next_tick(&self, now: LoopTime) -> Duration {
         let may_publish_blocks = !self.mempool.has_work();
-        let for_chain = if self.reader.store().waits_for_disk() {
+        let for_chain = if self.reader.store().durability().waits_for_disk() {
             // A tick follows when the disk is done.
             Duration::MAX
-        } else if self.imported.is_some() && !self.reader.store().is_syncing() {
+        } else if self.imported.is_some() && !self.reader.store().durability().is_syncing() {
             now.monotonic
         } else if self.imports() {
             self.import_due()

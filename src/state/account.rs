@@ -6,9 +6,10 @@
 use super::account_ids;
 use super::account_tx_list::AccountTxList;
 use super::balance::VestedBalance;
-use super::bytes::{ByteReader, ByteWriter, Stored, stored};
+use super::bytes::{Stored, stored};
 use super::harvests::HarvestList;
 use super::importances::{AccountImportance, chunk_after, last_recalculation};
+use crate::codec::ByteReader;
 use crate::crypto::PublicKey;
 use crate::model::address::{ADDRESS_LENGTH, RAW_LENGTH};
 use crate::model::transaction::LinkMode;
@@ -147,10 +148,11 @@ impl Account {
 
     /// Encodes the account with its decoded address. Fields that blocks change often have fixed lengths and offsets.
     pub fn to_row(&self, address: &[u8; RAW_LENGTH]) -> Vec<u8> {
-        let mut out = ByteWriter(Vec::with_capacity(RAW_LENGTH + 80));
-        out.array(address);
+        let mut out = Vec::with_capacity(RAW_LENGTH + 80);
+        address.write(&mut out);
         let has_harvested = self.harvests != HarvestList::default();
-        (u8::from(self.has_key) | u8::from(has_harvested) << 1).write(&mut out);
+        let is_linked = self.min_cosignatories != 0 || !self.links.is_empty();
+        (u8::from(self.has_key) | u8::from(has_harvested) << 1 | u8::from(is_linked) << 2).write(&mut out);
         self.balance.unvested.write(&mut out);
         self.balance.vested.write(&mut out);
         // Heights, and counts that heights bound, fit 32 bits for longer than any chain lasts.
@@ -162,46 +164,50 @@ impl Account {
         if has_harvested {
             self.harvests.write(&mut out);
         }
-        if self.min_cosignatories != 0 || !self.links.is_empty() {
+        if is_linked {
             self.min_cosignatories.write(&mut out);
         }
-        self.links.write(&mut out);
-        out.0
+        self.links.iter().for_each(|link| link.write(&mut out));
+        out
     }
 
-    /// Decodes the account behind its address.
+    /// Decodes the account of a row, which starts with its address.
     pub fn from_row(row: &[u8]) -> Result<Account> {
-        let mut input = ByteReader::new(row, "an account");
+        Account::parse(row).ok_or(StoreError::Damaged("an account"))
+    }
+
+    fn parse(row: &[u8]) -> Option<Account> {
+        let mut input = ByteReader(row);
         let _: [u8; RAW_LENGTH] = input.array()?;
         let flags = u8::read(&mut input)?;
         let (unvested, vested) = <(u64, u64)>::read(&mut input)?;
         let mut number = || u32::read(&mut input).map(u64::from);
         let balance = VestedBalance { height: number()?, unvested, vested };
-        Ok(Account {
+        Some(Account {
             has_key: flags & 1 != 0,
-            balance: Some(balance).filter(VestedBalance::is_valid).ok_or(StoreError::Damaged("a balance"))?,
+            balance: Some(balance).filter(VestedBalance::is_valid)?,
             harvested_blocks: number()?,
             references: number()?,
             first_height: number()?,
             sent: AccountTxList::read(&mut input)?,
             received: AccountTxList::read(&mut input)?,
             harvests: if flags & 2 != 0 { HarvestList::read(&mut input)? } else { HarvestList::default() },
-            min_cosignatories: Option::read(&mut input)?.unwrap_or_default(),
-            links: Vec::read(&mut input)?,
+            min_cosignatories: if flags & 4 != 0 { u32::read(&mut input)? } else { 0 },
+            links: RemoteLink::read_all(&mut input)?,
         })
     }
 }
 
 impl Stored for RemoteLink {
-    fn write(&self, out: &mut ByteWriter) {
+    fn write(&self, out: &mut Vec<u8>) {
         (self.role == LinkRole::Remote).write(out);
         self.mode.write(out);
         self.height.write(out);
-        out.array(&self.linked_address.to_raw());
+        self.linked_address.to_raw().write(out);
     }
 
-    fn read(input: &mut ByteReader<'_>) -> Result<RemoteLink> {
-        Ok(RemoteLink {
+    fn read(input: &mut ByteReader<'_>) -> Option<RemoteLink> {
+        Some(RemoteLink {
             role: if bool::read(input)? { LinkRole::Remote } else { LinkRole::Owner },
             mode: LinkMode::read(input)?,
             height: Height::read(input)?,
@@ -259,12 +265,12 @@ pub struct AccountTotals {
     /// Number of accounts that were ever referenced.
     pub known: u32,
     /// Number of rows in [`Table::EligibleAccounts`].
-    pub stakes: u32,
+    pub eligible: u32,
     /// Height of the last block that referenced accounts for the first time, and their number.
     pub last_new: (Height, u32),
 }
 
-stored!(AccountTotals { allocated, known, stakes, last_new });
+stored!(AccountTotals { allocated, known, eligible, last_new });
 
 const TOTALS_KEY: &[u8] = b"accounts";
 
@@ -289,15 +295,13 @@ impl AccountTotals {
         self.known = self.known.saturating_add(1);
     }
 
-    /// Assigns the next id to an address and stores its account, which is as that of an unknown address. Returns the id
-    /// and the row.
-    pub(super) fn allocate_id(&mut self, txn: &mut impl Write, address: &Address) -> Result<(AccountId, Vec<u8>)> {
+    /// Assigns the next id to an address and stores its account, which is as that of an unknown address.
+    pub(super) fn allocate_id(&mut self, txn: &mut impl Write, address: &Address) -> Result<AccountId> {
         let (id, raw) = (AccountId(self.allocated), address.to_raw());
         self.allocated = self.allocated.checked_add(1).ok_or(StoreError::Damaged("the number of accounts"))?;
-        let row = Account::default().to_row(&raw);
-        txn.insert(Table::Accounts, &id.key(), &row)?;
+        txn.insert(Table::Accounts, &id.key(), &Account::default().to_row(&raw))?;
         account_ids::insert(txn, &raw, id)?;
-        Ok((id, row))
+        Ok(id)
     }
 }
 
@@ -331,7 +335,7 @@ pub fn put_account(txn: &mut impl Write, address: &Address, account: &Account) -
     let mut totals = AccountTotals::of(txn)?;
     let id = match AccountId::of(txn, address)? {
         Some(id) => id,
-        None => totals.allocate_id(txn, address)?.0,
+        None => totals.allocate_id(txn, address)?,
     };
     totals.put(txn)?;
     if !account.has_key {

@@ -72,7 +72,7 @@ pub(super) fn insert(txn: &mut impl Write, raw: &[u8; RAW_LENGTH], id: AccountId
         let upper = entries.split_off(entries.len() / 2);
         txn.insert(Table::AccountIds, &upper[0], upper.as_flattened())?;
     }
-    txn.replace(Table::AccountIds, &key, Some(&before), entries.as_flattened())
+    txn.put(Table::AccountIds, &key, entries.as_flattened())
 }
 
 #[cfg(test)]

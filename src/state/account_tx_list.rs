@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 
 use super::account::{AccountId, account_at, cosignatories};
-use super::bytes::{ByteReader, ByteWriter, Stored, stored};
+use super::bytes::{Stored, stored};
+use crate::codec::{ByteReader, write_varint};
 use crate::model::transaction::TransactionKind;
 use crate::model::{Address, Block, Body, Height, NetworkByte, Transaction};
 use crate::store::{Read, Result, StoreError, Table, Write, block_key};
@@ -48,13 +49,13 @@ pub struct AccountTxList {
 }
 
 impl Stored for TxLocation {
-    fn write(&self, out: &mut ByteWriter) {
+    fn write(&self, out: &mut Vec<u8>) {
         (self.height.0 as u32, self.index).write(out);
     }
 
-    fn read(input: &mut ByteReader<'_>) -> Result<TxLocation> {
+    fn read(input: &mut ByteReader<'_>) -> Option<TxLocation> {
         let (height, index) = <(u32, u32)>::read(input)?;
-        Ok(TxLocation { height: Height(height.into()), index })
+        Some(TxLocation { height: Height(height.into()), index })
     }
 }
 
@@ -78,7 +79,7 @@ impl AccountTxList {
 pub struct BlockTxLists {
     /// Offset of the entries of each transaction, by index.
     starts: Vec<u32>,
-    entries: ByteWriter,
+    entries: Vec<u8>,
 }
 
 impl BlockTxLists {
@@ -88,9 +89,9 @@ impl BlockTxLists {
         if self.starts.len() <= index {
             self.starts.resize(index + 1, 0);
         }
-        self.starts[index] = self.entries.0.len() as u32;
-        self.entries.varint(id);
-        self.entries.varint(parties as u64);
+        self.starts[index] = self.entries.len() as u32;
+        write_varint(&mut self.entries, id);
+        write_varint(&mut self.entries, parties as u64);
     }
 
     /// Appends the transaction to the list of an affected account. An account may occur once per direction.
@@ -101,12 +102,12 @@ impl BlockTxLists {
         (account, direction): (AccountId, Direction),
         list: &mut AccountTxList,
     ) -> Result<()> {
-        self.entries.varint(party_code(account, direction));
+        write_varint(&mut self.entries, party_code(account, direction));
         // Difference of the heights plus one; 0 if there is no previous transaction.
         let previous = list.newest();
-        self.entries.varint(previous.map_or(0, |before| place.height.0 - before.height.0 + 1));
+        write_varint(&mut self.entries, previous.map_or(0, |before| place.height.0 - before.height.0 + 1));
         if let Some(before) = previous {
-            self.entries.varint(u64::from(before.index));
+            write_varint(&mut self.entries, before.index.into());
         }
         if list.extend(place) {
             txn.insert(Table::SkipPointers, &skip_pointer_key(account, direction, id), &place.to_stored())?;
@@ -119,11 +120,10 @@ impl BlockTxLists {
         if self.starts.is_empty() {
             return Ok(());
         }
-        let mut out = ByteWriter::default();
-        (self.starts.len() as u32).write(&mut out);
+        let mut out = (self.starts.len() as u32).to_stored();
         self.starts.iter().for_each(|start| start.write(&mut out));
-        out.array(&self.entries.0);
-        txn.insert(Table::AccountTxLists, &block_key(height), &out.0)
+        out.extend_from_slice(&self.entries);
+        txn.insert(Table::AccountTxLists, &block_key(height), &out)
     }
 }
 
@@ -135,23 +135,28 @@ fn account_entry_at(
     direction: Direction,
 ) -> Result<(u64, Option<TxLocation>)> {
     let row = state.get(Table::AccountTxLists, &block_key(location.height))?.ok_or(DAMAGED)?;
-    let mut input = entry_at(row, location.index).ok_or(DAMAGED)?;
-    let (id, parties) = (input.varint()?, input.varint()?);
-    for _ in 0..parties {
-        let party = input.varint()?;
-        let previous = match input.varint()? {
-            0 => None,
-            back => {
-                let height = location.height.0.checked_sub(back - 1).map(Height).ok_or(DAMAGED)?;
-                let index = u32::try_from(input.varint()?).map_err(|_| DAMAGED)?;
-                Some(TxLocation { height, index })
+    let find = || {
+        let mut input = entry_at(row, location.index)?;
+        let (id, parties) = (input.varint()?, input.varint()?);
+        for _ in 0..parties {
+            let (party, previous) = read_party(&mut input, location.height)?;
+            if party == party_code(account, direction) {
+                return Some((id, previous));
             }
-        };
-        if party == party_code(account, direction) {
-            return Ok((id, previous));
         }
+        None
+    };
+    find().ok_or(DAMAGED)
+}
+
+/// Reads the code of an affected account, and the location of its previous transaction.
+fn read_party(input: &mut ByteReader<'_>, height: Height) -> Option<(u64, Option<TxLocation>)> {
+    let (party, back) = (input.varint()?, input.varint()?);
+    if back == 0 {
+        return Some((party, None));
     }
-    Err(DAMAGED)
+    let height = Height(height.0.checked_sub(back - 1)?);
+    Some((party, Some(TxLocation { height, index: u32::try_from(input.varint()?).ok()? })))
 }
 
 /// Returns the code of an affected account in an entry.
@@ -163,8 +168,7 @@ fn entry_at(row: &[u8], index: u32) -> Option<ByteReader<'_>> {
     let number = |at: usize| row.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize);
     let count = number(0)?;
     let start = number(4 + 4 * Some(index as usize).filter(|index| *index < count)?)?;
-    let entry = row.get((4 + 4 * count).checked_add(start)?..)?;
-    Some(ByteReader::new(entry, "the transaction list of an account"))
+    row.get((4 + 4 * count).checked_add(start)?..).map(ByteReader)
 }
 
 fn skip_pointer_key(account: AccountId, direction: Direction, id: u64) -> Vec<u8> {
@@ -174,7 +178,7 @@ fn skip_pointer_key(account: AccountId, direction: Direction, id: u64) -> Vec<u8
 /// Returns the id of the transaction at a location; `None` if there is none.
 pub fn transaction_id(state: &impl Read, location: TxLocation) -> Result<Option<u64>> {
     let Some(row) = state.get(Table::AccountTxLists, &block_key(location.height))? else { return Ok(None) };
-    entry_at(row, location.index).map(|mut entry| entry.varint()).transpose()
+    entry_at(row, location.index).map(|mut entry| entry.varint().ok_or(DAMAGED)).transpose()
 }
 
 /// A cursor over the transactions of an account in one direction, newest first. It holds no reference to the store, so
@@ -244,17 +248,17 @@ pub fn affected_in_block(state: &impl Read, height: Height) -> Result<Vec<(u64, 
     let Some(row) = state.get(Table::AccountTxLists, &block_key(height))? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     while let Some(mut input) = entry_at(row, found.len() as u32) {
-        let (id, parties) = (input.varint()?, input.varint()?);
-        let mut accounts = Vec::new();
-        for _ in 0..parties {
-            let account = u32::try_from(input.varint()? >> 1).map_err(|_| DAMAGED)?;
-            if input.varint()? > 0 {
-                input.varint()?;
+        let mut read = || {
+            let (id, parties) = (input.varint()?, input.varint()?);
+            let mut accounts = Vec::new();
+            for _ in 0..parties {
+                let (party, _) = read_party(&mut input, height)?;
+                accounts.push(AccountId(u32::try_from(party >> 1).ok()?));
             }
-            accounts.push(AccountId(account));
-        }
-        accounts.dedup();
-        found.push((id, accounts));
+            accounts.dedup();
+            Some((id, accounts))
+        };
+        found.push(read().ok_or(DAMAGED)?);
     }
     Ok(found)
 }
@@ -353,24 +357,25 @@ mod tests {
         }
         let (mut model, mut id) = (Model::new(), 100);
         for (height, block) in (1..).map(Height).zip(blocks) {
-            let mut trails = BlockTxLists::default();
+            let mut lists = BlockTxLists::default();
             // Ids do not follow the order of the block.
             for (index, parties) in block.iter().enumerate().rev() {
                 let place = TxLocation { height, index: index as u32 };
                 id += 3;
                 let parties: BTreeSet<(u8, bool)> = parties.iter().copied().collect();
-                trails.begin((place, id), parties.len());
+                lists.begin((place, id), parties.len());
                 for (account, is_sender) in parties {
                     model.entry((account, is_sender)).or_default().push((id, place));
                     let state = &mut accounts[usize::from(account)];
-                    let (direction, list) = match is_sender {
-                        true => (Direction::Outgoing, &mut state.sent),
-                        false => (Direction::Incoming, &mut state.received),
+                    let (direction, list) = if is_sender {
+                        (Direction::Outgoing, &mut state.sent)
+                    } else {
+                        (Direction::Incoming, &mut state.received)
                     };
-                    trails.extend(txn, (place, id), (AccountId(account.into()), direction), list).unwrap();
+                    lists.extend(txn, (place, id), (AccountId(account.into()), direction), list).unwrap();
                 }
             }
-            trails.store(txn, height).unwrap();
+            lists.store(txn, height).unwrap();
         }
         for (number, account) in (0..).zip(&accounts) {
             put_account(txn, &address(number), account).unwrap();

@@ -10,9 +10,10 @@
 //! new range.
 
 use super::account::{AccountId, account};
-use super::bytes::{ByteReader, ByteWriter, Stored, stored};
+use super::bytes::{Stored, stored};
 use super::importances;
 use super::{StateError, StateResult};
+use crate::codec::{ByteReader, write_varint};
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Height};
 use crate::store::{Read, Result, StoreError, Table, Write, WriteTxn, tip};
@@ -164,16 +165,16 @@ fn history_key(id: AccountId, height: u64) -> [[u8; 4]; 2] {
 
 /// Stores a balance that is no longer current.
 pub(super) fn store_replaced(txn: &mut impl Write, id: AccountId, over: &VestedBalance) -> Result<()> {
-    let mut out = ByteWriter::default();
-    out.varint(over.unvested);
-    out.varint(over.vested);
-    txn.insert(Table::BalanceHistory, history_key(id, over.height).as_flattened(), &out.0)
+    let mut out = Vec::new();
+    write_varint(&mut out, over.unvested);
+    write_varint(&mut out, over.vested);
+    txn.insert(Table::BalanceHistory, history_key(id, over.height).as_flattened(), &out)
 }
 
-fn read_balance(height: Height, value: &[u8]) -> Result<VestedBalance> {
-    let mut input = ByteReader::new(value, "the history of a balance");
+fn read_balance(height: Height, value: &[u8]) -> Option<VestedBalance> {
+    let mut input = ByteReader(value);
     let balance = VestedBalance { height: height.0, unvested: input.varint()?, vested: input.varint()? };
-    Some(balance).filter(VestedBalance::is_valid).ok_or(DAMAGED)
+    balance.is_valid().then_some(balance)
 }
 
 /// Balance and importance of an account at a height.
@@ -251,7 +252,8 @@ impl AccountHistory {
         let Some((key, value)) = state.last_before(Table::BalanceHistory, &account.key(), end.as_flattened())? else {
             return Ok((VestedBalance::default(), over));
         };
-        Ok((read_balance(history_height(key).ok_or(DAMAGED)?, value)?, over))
+        let balance = history_height(key).and_then(|height| read_balance(height, value));
+        Ok((balance.ok_or(DAMAGED)?, over))
     }
 }
 

@@ -10,12 +10,13 @@ use std::vec;
 
 use super::StateResult;
 use super::account::AccountId;
-use super::bytes::{ByteReader, ByteWriter, Stored, stored};
+use super::bytes::{Stored, stored};
 use super::hashes;
 use super::ledger::Ledger;
 use super::mosaics::{self, DefinitionVersion};
 use super::namespaces::{self, Lease, LeaseState, OwnershipPeriod};
 use super::registry::{self, ListingUpdate};
+use crate::codec::ByteReader;
 use crate::model::network::ChainParameters;
 use crate::model::{Height, MosaicId, Timestamp, wire_enum};
 use crate::store::{Read, Result, Table, Write, block_key};
@@ -145,7 +146,7 @@ pub(super) enum LoggedMosaics {
 }
 
 impl Stored for LoggedMosaics {
-    fn write(&self, out: &mut ByteWriter) {
+    fn write(&self, out: &mut Vec<u8>) {
         match self {
             LoggedMosaics::OwnershipPeriod(period) => period.write(out),
             LoggedMosaics::Mosaic(version, id) => {
@@ -155,11 +156,12 @@ impl Stored for LoggedMosaics {
         }
     }
 
-    fn read(input: &mut ByteReader<'_>) -> Result<LoggedMosaics> {
-        match input.len() == size_of::<OwnershipPeriod>() {
-            true => Ok(LoggedMosaics::OwnershipPeriod(OwnershipPeriod::read(input)?)),
-            false => Ok(LoggedMosaics::Mosaic(DefinitionVersion::read(input)?, MosaicId::read(input)?)),
-        }
+    fn read(input: &mut ByteReader<'_>) -> Option<LoggedMosaics> {
+        Some(if input.0.len() == size_of::<OwnershipPeriod>() {
+            LoggedMosaics::OwnershipPeriod(OwnershipPeriod::read(input)?)
+        } else {
+            LoggedMosaics::Mosaic(DefinitionVersion::read(input)?, MosaicId::read(input)?)
+        })
     }
 }
 

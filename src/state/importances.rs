@@ -6,7 +6,8 @@
 
 use super::account::AccountId;
 use super::balance::VestedBalance;
-use super::bytes::{ByteReader, ByteWriter, Stored, stored};
+use super::bytes::{Stored, all_to_stored, stored};
+use crate::codec::ByteReader;
 use crate::model::{Address, Height};
 use crate::store::{Read, Result, StoreError, Table, WriteTxn};
 
@@ -54,20 +55,15 @@ fn chunk_key(height: Height, last: AccountId) -> Vec<u8> {
 }
 
 impl Stored for AccountImportance {
-    fn write(&self, out: &mut ByteWriter) {
-        out.array(&self.account.key());
-        (self.height.0 as u32).write(out);
-        self.importance.to_bits().write(out);
-        self.page_rank.to_bits().write(out);
+    fn write(&self, out: &mut Vec<u8>) {
+        self.account.key().write(out);
+        ((self.height.0 as u32), (self.importance, self.page_rank)).write(out);
     }
 
-    fn read(input: &mut ByteReader<'_>) -> Result<AccountImportance> {
-        Ok(AccountImportance {
-            account: AccountId(u32::from_be_bytes(input.array()?)),
-            height: Height(u32::read(input)?.into()),
-            importance: f64::from_bits(u64::read(input)?),
-            page_rank: f64::from_bits(u64::read(input)?),
-        })
+    fn read(input: &mut ByteReader<'_>) -> Option<AccountImportance> {
+        let account = AccountId(u32::from_be_bytes(input.array()?));
+        let (height, (importance, page_rank)) = <(u32, (f64, f64))>::read(input)?;
+        Some(AccountImportance { account, height: Height(height.into()), importance, page_rank })
     }
 }
 
@@ -109,7 +105,7 @@ pub fn chunk_after(state: &impl Read, list: Height, after: Option<AccountId>) ->
     key.push(0);
     let chunk = state.cursor(Table::Importances)?.seek(&key)?;
     let Some((key, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
-    let entries = Vec::<AccountImportance>::from_stored(bytes, "importances")?;
+    let entries = AccountImportance::all_from_stored(bytes, "importances")?;
     // A caller that continues after the last entry must not get the same chunk again.
     match entries.last() {
         Some(last) if key[list_key(list).len()..] != last.account.key() => {
@@ -157,9 +153,9 @@ impl ImportanceListWriter {
 
     fn flush(&mut self, txn: &mut WriteTxn<'_>) -> Result<()> {
         let Some(last) = self.chunk.last() else { return Ok(()) };
-        let (key, mut out) = (chunk_key(self.height, last.account), ByteWriter::default());
-        self.chunk.drain(..).for_each(|entry| entry.write(&mut out));
-        txn.put_unjournaled(Table::Importances, &key, &out.0)
+        txn.put_unjournaled(Table::Importances, &chunk_key(self.height, last.account), &all_to_stored(&self.chunk))?;
+        self.chunk.clear();
+        Ok(())
     }
 }
 

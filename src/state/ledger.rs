@@ -8,7 +8,7 @@ use super::account::{Account, AccountId, AccountTotals, LinkRole, RemoteLink, is
 use super::account_ids;
 use super::account_tx_list::{BlockTxLists, Direction, TxLocation, affected_accounts};
 use super::balance::{self, HistoryRange, VestedBalance};
-use super::bytes::{ByteWriter, Stored};
+use super::bytes::Stored;
 use super::hashes::{self, HashEpoch};
 use super::importances::Outlink;
 use super::{Exception, StateError, StateResult, mosaics};
@@ -109,9 +109,10 @@ fn transfer_effects<'t>(
 ) -> StateResult {
     out.push(Effect::Reference(body.recipient));
     let attached = body.mosaics.iter().find(|mosaic| mosaic.id.is_xem());
-    let amount = match body.mosaics.is_empty() {
-        true => Some(body.amount.0),
-        false => attached.map(|mosaic| scale(body.amount.0, mosaic.quantity)).transpose()?,
+    let amount = if body.mosaics.is_empty() {
+        Some(body.amount.0)
+    } else {
+        attached.map(|mosaic| scale(body.amount.0, mosaic.quantity)).transpose()?
     };
     out.extend(amount.map(|amount| Effect::Transfer { from: signer, to: body.recipient, amount }));
     for mosaic in body.other_mosaics() {
@@ -148,14 +149,11 @@ fn levy_effect(
     if amount == 0 {
         return Ok(None);
     }
-    Ok(Some(match levy.mosaic.is_xem() {
-        true => Effect::Transfer { from: signer, to: levy.recipient, amount },
-        false => Effect::MosaicTransfer {
-            from: signer,
-            to: levy.recipient,
-            mosaic: Cow::Owned(levy.mosaic),
-            quantity: amount,
-        },
+    let (from, to) = (signer, levy.recipient);
+    Ok(Some(if levy.mosaic.is_xem() {
+        Effect::Transfer { from, to, amount }
+    } else {
+        Effect::MosaicTransfer { from, to, mosaic: Cow::Owned(levy.mosaic), quantity: amount }
     }))
 }
 
@@ -179,7 +177,7 @@ pub struct BlockContext {
     /// Heights known to the balance history with this block; read when first needed.
     history: Option<HistoryRange>,
     /// Stored form of the outlinks.
-    outlinks: ByteWriter,
+    outlinks: Vec<u8>,
     tx_lists: BlockTxLists,
     /// Entries in the log of expired mosaics.
     pub(super) log_entries: u32,
@@ -187,8 +185,8 @@ pub struct BlockContext {
 
 /// An account that the block has read.
 struct LoadedAccount {
-    /// Its id and its row in the store, if it has them.
-    stored: Option<(AccountId, Vec<u8>)>,
+    /// Its id, if it has one.
+    id: Option<AccountId>,
     account: Account,
     /// The account before the block.
     before: Account,
@@ -196,7 +194,6 @@ struct LoadedAccount {
 
 /// A changed account that is written next.
 struct StagedAccount {
-    row_before: Vec<u8>,
     row: Vec<u8>,
     /// The balance before the block, if there was one and it has changed.
     replaced: Option<VestedBalance>,
@@ -206,8 +203,7 @@ impl LoadedAccount {
     fn read(txn: &impl Write, address: &Address) -> Result<LoadedAccount> {
         let stored = account_ids::find(txn, address)?;
         let before = stored.map_or(Ok(Account::default()), |(_, row)| Account::from_row(row))?;
-        let stored = stored.map(|(id, row)| (id, row.to_vec()));
-        Ok(LoadedAccount { stored, account: before.clone(), before })
+        Ok(LoadedAccount { id: stored.map(|(id, _)| id), account: before.clone(), before })
     }
 }
 
@@ -248,11 +244,11 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Returns the id of an account that the block changes, allocating the next one if it has none.
     pub(super) fn account_id(&mut self, address: &Address) -> StateResult<AccountId> {
-        if let Some((id, _)) = self.load(address)?.stored {
+        if let Some(id) = self.load(address)?.id {
             return Ok(id);
         }
-        let (id, row) = self.totals(|totals, txn| totals.allocate_id(txn, address))?;
-        self.load(address)?.stored = Some((id, row));
+        let id = self.totals(|totals, txn| totals.allocate_id(txn, address))?;
+        self.load(address)?.id = Some(id);
         Ok(id)
     }
 
@@ -444,7 +440,7 @@ impl<W: Write> Ledger<'_, W> {
             if let Some((address, open)) = self.block.accounts.pop_first() {
                 self.stage_write(&address, open)?;
             } else if let Some((id, changed)) = self.block.changed.pop_first() {
-                self.txn.replace(Table::Accounts, &id.key(), Some(&changed.row_before), &changed.row)?;
+                self.txn.put(Table::Accounts, &id.key(), &changed.row)?;
                 if let Some(replaced) = changed.replaced
                     && self.history()?.is_some_and(|history| history.from < history.to)
                 {
@@ -466,39 +462,36 @@ impl<W: Write> Ledger<'_, W> {
 
     /// Stages an account for writing if it has changed, allocating an id if it has none.
     fn stage_write(&mut self, address: &Address, loaded: LoadedAccount) -> StateResult {
-        let LoadedAccount { stored, account, before } = loaded;
-        if stored.is_none() && account == before {
+        let LoadedAccount { id, account, before } = loaded;
+        if account == before {
             return Ok(());
         }
         let row = account.to_row(&address.to_raw());
-        if stored.as_ref().is_some_and(|(_, row_before)| *row_before == row) {
-            return Ok(());
-        }
         let height = self.block.height;
         let stakes = (before.has_stake(), account.has_stake());
-        let (id, row_before) = self.totals(|totals, txn| {
-            let (id, row_before) = stored.map_or_else(|| totals.allocate_id(txn, address), Ok)?;
+        let id = self.totals(|totals, txn| {
+            let id = id.map_or_else(|| totals.allocate_id(txn, address), Ok)?;
             if account.is_known() && !before.is_known() {
                 totals.count_new(height);
             }
             match stakes {
                 (false, true) => {
-                    totals.stakes += 1;
+                    totals.eligible += 1;
                     txn.insert(Table::EligibleAccounts, &id.key(), &[])?;
                 }
                 (true, false) => {
-                    totals.stakes = totals.stakes.saturating_sub(1);
+                    totals.eligible = totals.eligible.saturating_sub(1);
                     txn.delete(Table::EligibleAccounts, &id.key())?;
                 }
                 _ => {}
             }
-            Ok((id, row_before))
+            Ok(id)
         })?;
         if stakes != (false, false) {
             self.block.changed_stakes.push(id);
         }
         let replaced = Some(before.balance).filter(|balance| balance.height > 0 && *balance != account.balance);
-        self.block.changed.insert(id, StagedAccount { row_before, row, replaced });
+        self.block.changed.insert(id, StagedAccount { row, replaced });
         Ok(())
     }
 
@@ -517,7 +510,7 @@ impl<W: Write> Ledger<'_, W> {
 
     fn flush_block(&mut self) -> StateResult {
         let height = self.block.height;
-        let outlinks = std::mem::take(&mut self.block.outlinks).0;
+        let outlinks = std::mem::take(&mut self.block.outlinks);
         if !outlinks.is_empty() {
             self.txn.insert(Table::Outlinks, &block_key(height), &outlinks)?;
         }
@@ -613,10 +606,10 @@ mod tests {
                 fund(ledger, who)
             });
         }
-        let totals = AccountTotals { allocated: 2, known: 2, stakes: 2, last_new: (Height(7), 1) };
+        let totals = AccountTotals { allocated: 2, known: 2, eligible: 2, last_new: (Height(7), 1) };
         assert_eq!(AccountTotals::of(&batch).unwrap(), totals);
         in_block(&mut batch, &network, 8, |ledger| ledger.debit(&address(2), Amount::whole(15_000).0));
-        assert_eq!(AccountTotals::of(&batch).unwrap(), AccountTotals { stakes: 1, ..totals });
+        assert_eq!(AccountTotals::of(&batch).unwrap(), AccountTotals { eligible: 1, ..totals });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A renewal by the same owner keeps sub-namespaces and mosaics; a lease by another owner starts with none. So both
 //! belong to a [`OwnershipPeriod`], the consecutive leases of a root by one owner. No rows are copied or removed for this.
 
-use super::bytes::{Stored, stored};
+use super::bytes::{Stored, all_to_stored, stored};
 use super::expiry::{ExpiryKind, LoggedMosaics};
 use super::ledger::Ledger;
 use super::{StateError, StateResult};
@@ -115,7 +115,7 @@ pub fn leases(state: &impl Read, root: &str) -> Result<Vec<Lease>> {
 
 /// Decodes the leases of a root.
 pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>> {
-    Vec::from_stored(bytes, "a namespace")
+    Lease::all_from_stored(bytes, "a namespace")
 }
 
 fn owner_key(owner: &Address, root: &str) -> Vec<u8> {
@@ -180,10 +180,7 @@ pub fn subnamespaces_after(state: &impl Read, lease: &Lease, after: &str, limit:
 impl<W: Write> Ledger<'_, W> {
     /// Applies a provision. Mosaics that it restores are appended to the log of expired mosaics.
     pub(super) fn provision(&mut self, owner: Address, name: &NamespaceId) -> StateResult {
-        match name.is_root() {
-            true => Ok(self.provision_root(owner, name.as_str())?),
-            false => self.provision_child(owner, name),
-        }
+        if name.is_root() { Ok(self.provision_root(owner, name.as_str())?) } else { self.provision_child(owner, name) }
     }
 
     fn provision_root(&mut self, owner: Address, root: &str) -> Result<()> {
@@ -211,7 +208,7 @@ impl<W: Write> Ledger<'_, W> {
         self.txn.put(Table::NamespacesByOwner, &owner_key(&owner, root), &[])?;
         self.txn.put(Table::LeasesByHeight, &lease_key(height, root), &[])?;
         leases.push(lease);
-        self.txn.put(Table::Namespaces, root.as_bytes(), &leases.to_stored())
+        self.txn.put(Table::Namespaces, root.as_bytes(), &all_to_stored(&leases))
     }
 
     fn provision_child(&mut self, owner: Address, name: &NamespaceId) -> StateResult {
@@ -274,7 +271,7 @@ pub fn prune_oldest(txn: &mut impl Write, cut: Height) -> Result<bool> {
     let last = leases.last().cloned();
     leases.retain(|lease| lease.height >= cut);
     if !leases.is_empty() {
-        txn.put(Table::Namespaces, root.as_bytes(), &leases.to_stored())?;
+        txn.put(Table::Namespaces, root.as_bytes(), &all_to_stored(&leases))?;
     } else if let Some(last) = last {
         txn.delete(Table::NamespacesByOwner, &owner_key(&last.owner, root))?;
         txn.delete(Table::Namespaces, root.as_bytes())?;

@@ -5,10 +5,10 @@
 //! supply of a mosaic at any height follows from its definitions and the supply changes since.
 
 use super::account_tx_list::TxLocation;
-use super::bytes::{ByteReader, ByteWriter, Stored, stored};
-use super::mosaics::{read_definition, write_definition};
+use super::bytes::{Stored, stored};
 use super::namespaces::{self, Lease};
 use super::{Exception, StateResult};
+use crate::codec::ByteReader;
 use crate::model::transaction::{MosaicSupplyChange, SupplyChangeKind};
 use crate::model::{Address, Block, Body, Height, MosaicDefinition, MosaicId, NamespaceId, NetworkByte, Transaction};
 use crate::store::{Read, Result, StoreError, Table, Write, next_key};
@@ -45,9 +45,7 @@ pub fn definition_at(state: &impl Read, row: u64) -> Result<MosaicDefinition> {
 /// Reads the same, with the height of its block.
 fn definition_and_height_at(state: &impl Read, row: u64) -> Result<(Height, MosaicDefinition)> {
     let bytes = state.get(Table::Definitions, &row.to_be_bytes())?.unwrap_or_default();
-    let mut input = ByteReader::new(bytes, "a mosaic definition");
-    let (height, id) = <(Height, MosaicId)>::read(&mut input)?;
-    Ok((height, read_definition(&mut input, id)?))
+    Stored::from_stored(bytes, "a mosaic definition")
 }
 
 /// A listing index: an ordered list of row ids. Where a mosaic has several definitions, "the definition" is the newest.
@@ -125,11 +123,7 @@ impl ListingIndex<'_> {
 
     fn put(self, txn: &mut impl Write, row: u64, listed: bool) -> Result<()> {
         let key = self.key(row);
-        match listed {
-            true if txn.contains(Table::ListingIndex, &key)? => Ok(()),
-            true => txn.insert(Table::ListingIndex, &key, &[]),
-            false => txn.delete(Table::ListingIndex, &key),
-        }
+        if listed { txn.put(Table::ListingIndex, &key, &[]) } else { txn.delete(Table::ListingIndex, &key) }
     }
 }
 
@@ -296,11 +290,9 @@ fn record_definition(
         set_definition_listed(txn, before, false, network)?;
         ListingIndex::DefinitionsIn(id.namespace.as_str()).put(txn, before, false)?;
     }
-    let mut out = ByteWriter::default();
-    height.write(&mut out);
-    id.write(&mut out);
-    write_definition(&mut out, definition);
-    txn.insert(Table::Definitions, &row.to_be_bytes(), &out.0)?;
+    let mut out = height.to_stored();
+    definition.write(&mut out);
+    txn.insert(Table::Definitions, &row.to_be_bytes(), &out)?;
     set_definition_listed(txn, row, true, network)?;
     ListingIndex::DefinitionsIn(id.namespace.as_str()).put(txn, row, true)?;
     ListingIndex::DefinitionsOf(id).put(txn, row, true)
@@ -499,9 +491,10 @@ fn first_row_at(state: &impl Read, table: Table, height: Height) -> Result<u64> 
     while low < high {
         let middle = low + (high - low) / 2;
         let row = state.get(table, &middle.to_be_bytes())?.ok_or(StoreError::Damaged("a row is missing"))?;
-        match Height::read(&mut ByteReader::new(row, "a row"))? < height {
-            true => low = middle + 1,
-            false => high = middle,
+        if Height::read(&mut ByteReader(row)).ok_or(StoreError::Damaged("a row"))? < height {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
     Ok(low)

@@ -95,14 +95,14 @@ impl StoredHeader {
                 out.extend_from_slice(&beneficiary.to_raw());
             }
         }
-        let (head, behind) = (out.len(), out.len() + transactions.len());
+        let (head, index) = (out.len(), out.len() + transactions.len());
         out.extend_from_slice(transactions);
         let ends = starts.iter().skip(1).copied().chain([transactions.len()]);
         for (start, end) in starts.iter().zip(ends) {
             out.extend_from_slice(&(*start as u32).to_le_bytes());
             out.extend_from_slice(&checksum(Table::Blocks, &key, &[&transactions[*start..end]]).to_le_bytes());
         }
-        let sum = checksum(Table::Blocks, &key, &[&out[SUM_BYTES..head], &out[behind..]]);
+        let sum = checksum(Table::Blocks, &key, &[&out[SUM_BYTES..head], &out[index..]]);
         out[..SUM_BYTES].copy_from_slice(&sum.to_le_bytes());
         out.extend_from_slice(&[0; MORE_BYTES]);
         out

@@ -28,14 +28,14 @@
 //!
 //! A helper process, if there is one, does the waiting (`src/event_loop/disk_sync.rs`): it synchronises the data
 //! file; then the record is written here, and the helper synchronises that. No other commit is made before both answers
-//! ([`Store::poll_sync`] reports this). A transaction may be built meanwhile, as it writes to free pages only. A
+//! ([`Durability::poll_sync`] reports this). A transaction may be built meanwhile, as it writes to free pages only. A
 //! caller that cannot wait for answers synchronises here ([`Durability::sync_and_record`]), and later answers are ignored. The
 //! helper opens the files itself, so that if it ends with an error that it did not report, the system reports the same
 //! error to this process.
 //!
 //! If synchronising the data file fails, the system may have dropped the data already, and a retry proves nothing (Linux
 //! reports such an error once and marks the pages clean). So nothing becomes durable any more, no transaction begins, and
-//! the process has to end ([`Store::failure`]): the next opening trusts nothing but the record. If the record cannot be
+//! the process has to end ([`super::Store::failure`]): the next opening trusts nothing but the record. If the record cannot be
 //! written or synchronised, the previous one is intact, and writing the whole record once more proves what it says.
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -50,7 +50,6 @@ use sha3::{Digest, Sha3_256};
 
 use super::error::StoreError;
 use super::files::{self, DATA_FILE, FileFault, META_BYTES, MetaPage, sync_folder};
-use super::open::Store;
 use crate::codec::ByteReader;
 use crate::metrics::Histogram;
 
@@ -212,10 +211,7 @@ fn verify_roots(folder: &Path) -> Result<(), StoreError> {
         // Another process may have committed meanwhile.
         Ok(roots.map_or(true, |roots| roots != record.roots) && is_recorded())
     };
-    match is_damaged().unwrap_or(false) {
-        true => Err(StoreError::DataFile(path, FileFault::Roots)),
-        false => Ok(()),
-    }
+    if is_damaged().unwrap_or(false) { Err(StoreError::DataFile(path, FileFault::Roots)) } else { Ok(()) }
 }
 
 /// Recovers the durable state of a store: a later commit may not be on the disk, whatever the page cache has. For exclusive
@@ -276,10 +272,11 @@ enum Helper {
     Obsolete,
 }
 
-/// Makes commits durable. Exists in a process that may change the store.
+/// Makes the commits of a store durable. A scratch or read-only store has nothing to make durable.
 pub struct Durability {
     pub(super) folder: PathBuf,
-    data: File,
+    /// The data file, if this process may change the store.
+    data: Option<File>,
     /// The durable-meta file, once it is open.
     record_file: OnceCell<File>,
     boot: BootId,
@@ -301,18 +298,15 @@ pub struct Durability {
 }
 
 impl Durability {
-    /// Creates it for a store that LMDB has opened.
-    pub fn new(folder: &Path, boot: BootId) -> Result<Durability, StoreError> {
-        let open =
-            || Ok((File::options().read(true).write(true).open(folder.join(DATA_FILE))?, MetaRecord::read(folder)?));
-        let (data, record) = open().map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
-        Ok(Durability {
+    /// Creates it for a scratch or read-only store.
+    pub(super) fn none(folder: &Path) -> Durability {
+        Durability {
             folder: folder.to_owned(),
-            data,
+            data: None,
             record_file: OnceCell::new(),
-            boot,
-            record: RefCell::new(record),
-            state: RefCell::new(State::Opened),
+            boot: BootId::UNKNOWN,
+            record: RefCell::default(),
+            state: RefCell::new(State::Durable),
             helper: Cell::new(Helper::None),
             is_awaited: Cell::new(false),
             failure: RefCell::default(),
@@ -321,7 +315,28 @@ impl Durability {
             commit_times: RefCell::new(Histogram::new(COMMIT_TIME_BUCKETS)),
             #[cfg(test)]
             fails: Cell::new(false),
-        })
+        }
+    }
+
+    /// Creates it for a store that LMDB has opened and this process may change.
+    pub(super) fn new(folder: &Path, boot: BootId) -> Result<Durability, StoreError> {
+        let open =
+            || Ok((File::options().read(true).write(true).open(folder.join(DATA_FILE))?, MetaRecord::read(folder)?));
+        let (data, record) = open().map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        let mut durability = Durability::none(folder);
+        (durability.data, durability.boot) = (Some(data), boot);
+        (durability.record, durability.state) = (RefCell::new(record), RefCell::new(State::Opened));
+        Ok(durability)
+    }
+
+    /// Sets the monotonic clock by which commits are timed.
+    pub fn time_commits(&self, clock: fn() -> Duration) {
+        self.clock.set(Some(clock));
+    }
+
+    /// Returns the durations of this process's commits, including waiting for the disk.
+    pub(super) fn commit_times(&self) -> Option<Histogram> {
+        self.data.is_some().then(|| self.commit_times.borrow().clone())
     }
 
     fn now(&self) -> Duration {
@@ -335,7 +350,7 @@ impl Durability {
     }
 
     /// Runs a commit or synchronisation and records its duration.
-    pub fn timed<T>(&self, commit: impl FnOnce() -> T) -> T {
+    pub(super) fn timed<T>(&self, commit: impl FnOnce() -> T) -> T {
         let begun = self.now();
         let result = commit();
         self.observe_since(begun);
@@ -343,7 +358,7 @@ impl Durability {
     }
 
     /// Ensures, before a transaction begins, that there is a record of this run of the system.
-    pub fn ensure_record(&self) -> Result<(), StoreError> {
+    pub(super) fn ensure_record(&self) -> Result<(), StoreError> {
         match *self.state.borrow() {
             State::Durable | State::Committed | State::Syncing { .. } => return Ok(()),
             State::Opened | State::Failed(_) => {}
@@ -351,12 +366,13 @@ impl Durability {
         self.sync_and_record()
     }
 
-    fn has_unsynced_commit(&self) -> bool {
+    /// Returns whether the last commit is not yet durable.
+    pub fn has_unsynced_commit(&self) -> bool {
         matches!(*self.state.borrow(), State::Committed | State::Syncing { .. })
     }
 
     /// Returns the failure after which nothing becomes durable any more.
-    pub fn failure(&self) -> Option<StoreError> {
+    pub(super) fn failure(&self) -> Option<StoreError> {
         match *self.state.borrow() {
             State::Failed(error) => Some(self.sync_failed(error)),
             _ => None,
@@ -364,32 +380,41 @@ impl Durability {
     }
 
     /// Notes a commit, which is not yet durable.
-    pub fn on_commit(&self) {
+    pub(super) fn on_commit(&self) {
         self.cancel_request();
-        self.state.replace(State::Committed);
+        if self.data.is_some() {
+            self.state.replace(State::Committed);
+        }
     }
 
     /// Cancels what the helper does: its answer will be ignored.
     fn cancel_request(&self) {
         self.failure.take();
-        if let State::Syncing { has_begun, .. } = *self.state.borrow() {
-            self.helper.set(if has_begun { Helper::Obsolete } else { self.helper.get() });
-        } else {
-            return;
+        let State::Syncing { has_begun, .. } = *self.state.borrow() else { return };
+        if has_begun {
+            self.helper.set(Helper::Obsolete);
         }
         self.state.replace(State::Committed);
     }
 
+    /// Waits until all commits are durable, also those of the process that had the store open before.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        if matches!(*self.state.borrow(), State::Durable) {
+            return Ok(());
+        }
+        self.timed(|| self.sync_and_record())
+    }
+
     /// Waits until the last commit is on the disk, and records it.
-    pub fn sync_and_record(&self) -> Result<(), StoreError> {
-        match *self.state.borrow() {
+    pub(super) fn sync_and_record(&self) -> Result<(), StoreError> {
+        let is_first = match *self.state.borrow() {
             State::Durable => return Ok(()),
             State::Failed(error) => return Err(self.sync_failed(error)),
-            State::Opened | State::Committed | State::Syncing { .. } => {}
-        }
+            State::Opened => true,
+            State::Committed | State::Syncing { .. } => false,
+        };
         self.cancel_request();
         self.sync_data_file().map_err(|error| self.fail(&error))?;
-        let is_first = matches!(*self.state.borrow(), State::Opened);
         let record = || -> io::Result<()> {
             if let Some(found) = self.record.borrow().as_ref().filter(|_| is_first) {
                 found.write(self.open_record_file()?, &self.folder, true)?;
@@ -405,7 +430,16 @@ impl Durability {
         Ok(())
     }
 
-    fn poll_sync(&self, is_awaited: bool) -> Result<bool, StoreError> {
+    /// Makes all commits durable. Returns whether they are. With a helper process it returns `false` at first: the
+    /// caller must call it again once [`Durability::waits_for_disk`] returns `false`, and must not commit before.
+    pub fn poll_sync(&self) -> Result<bool, StoreError> {
+        let is_durable = self.begin_sync()?;
+        self.is_awaited.set(!is_durable);
+        Ok(is_durable)
+    }
+
+    /// Like [`Durability::poll_sync`] for a caller that goes on meanwhile, and polls before its next commit.
+    pub fn begin_sync(&self) -> Result<bool, StoreError> {
         self.is_awaited.set(false);
         if let Some(failure) = self.failure.take().or_else(|| self.failure()) {
             return Err(failure);
@@ -414,31 +448,97 @@ impl Durability {
             return Ok(true);
         }
         if self.helper.get() == Helper::None {
-            return self.timed(|| self.sync_and_record()).map(|()| true);
+            return self.sync().map(|()| true);
         }
         if matches!(*self.state.borrow(), State::Committed) {
             self.state.replace(State::Syncing { record: None, has_begun: false });
             self.sync_began.set(self.now());
         }
-        self.is_awaited.set(is_awaited);
         Ok(false)
     }
 
-    /// Takes the next step after the helper has synchronised the data file or, if there is one, the record.
-    fn on_synced(&self, record: Option<Box<MetaRecord>>) -> io::Result<()> {
-        let record = match record {
-            Some(record) => Some(*record),
-            None => match self.current_record()? {
-                Some(record) => {
-                    record.put(self.open_record_file()?)?;
-                    self.state.replace(State::Syncing { record: Some(Box::new(record)), has_begun: false });
-                    return Ok(());
-                }
-                None => None,
-            },
+    /// Returns whether the caller of [`Durability::poll_sync`] has not yet got its result.
+    pub fn is_sync_awaited(&self) -> bool {
+        self.is_awaited.get()
+    }
+
+    /// Returns whether the caller of [`Durability::poll_sync`] has to wait for an answer of the helper.
+    pub fn waits_for_disk(&self) -> bool {
+        self.is_sync_awaited() && self.is_syncing()
+    }
+
+    /// Returns whether the helper has not yet answered.
+    pub fn is_syncing(&self) -> bool {
+        self.helper.get() == Helper::Obsolete || matches!(*self.state.borrow(), State::Syncing { .. })
+    }
+
+    /// Returns the files that a helper synchronises: the data file and the durable-meta file. They are opened again, so
+    /// that the system reports disk errors to both the helper and this process. `None` for a scratch or read-only
+    /// store. May wait for the disk once.
+    pub fn helper_files(&self) -> Result<Option<[File; 2]>, StoreError> {
+        if self.data.is_none() {
+            return Ok(None);
+        }
+        self.ensure_record()?;
+        let open = |name: &str| File::options().read(true).write(true).open(self.folder.join(name));
+        // Creates the durable-meta file if necessary.
+        let files = self.open_record_file().and_then(|_| Ok([open(DATA_FILE)?, open(FILE)?]));
+        files.map(Some).map_err(|error| StoreError::disk(&self.folder, error))
+    }
+
+    /// Sets whether a helper waits for the disk. If it is gone, the waiting caller does its work.
+    pub fn set_helper(&self, is_there: bool) {
+        self.helper.set(if is_there && self.data.is_some() { Helper::Present } else { Helper::None });
+        let mut state = self.state.borrow_mut();
+        if matches!(*state, State::Syncing { .. }) {
+            *state = State::Committed;
+        }
+    }
+
+    /// Returns the file that the helper is to synchronise now. Returns each request once.
+    pub fn next_sync(&self) -> Option<SyncFile> {
+        match &mut *self.state.borrow_mut() {
+            State::Syncing { record, has_begun } if self.helper.get() == Helper::Present => {
+                let file = if record.is_some() { SyncFile::Record } else { SyncFile::Data };
+                (!std::mem::replace(has_begun, true)).then_some(file)
+            }
+            _ => None,
+        }
+    }
+
+    /// Handles the helper's answer. An answer to an obsolete request or to none is ignored.
+    pub fn on_synced(&self, result: io::Result<()>) {
+        if self.helper.get() == Helper::Obsolete {
+            return self.helper.set(Helper::Present);
+        }
+        let record = match self.state.replace(State::Committed) {
+            State::Syncing { record, has_begun: true } => record,
+            other => return drop(self.state.replace(other)),
         };
-        if record.is_some() {
-            self.record.replace(record);
+        let done = match (record, result) {
+            (None, Err(error)) => Err(self.fail(&error)),
+            // If the record was not written, the previous one is intact, and this one will be written again.
+            (record, result) => {
+                let next = result.and_then(|()| self.advance(record));
+                next.map_err(|error| StoreError::disk(&self.folder, error))
+            }
+        };
+        if let Err(error) = done {
+            self.failure.replace(Some(error));
+        }
+    }
+
+    /// Takes the next step after the helper has synchronised the data file or, if there is one, the record.
+    fn advance(&self, synced: Option<Box<MetaRecord>>) -> io::Result<()> {
+        if synced.is_none()
+            && let Some(record) = self.current_record()?
+        {
+            record.put(self.open_record_file()?)?;
+            self.state.replace(State::Syncing { record: Some(Box::new(record)), has_begun: false });
+            return Ok(());
+        }
+        if let Some(record) = synced {
+            self.record.replace(Some(*record));
         }
         self.state.replace(State::Durable);
         self.observe_since(self.sync_began.get());
@@ -452,18 +552,23 @@ impl Durability {
         self.sync_failed(error)
     }
 
+    fn sync_failed(&self, error: i32) -> StoreError {
+        StoreError::SyncFailed { folder: self.folder.clone(), error: io::Error::from_raw_os_error(error) }
+    }
+
     fn sync_data_file(&self) -> io::Result<()> {
         #[cfg(test)]
         if self.fails.get() {
             return Err(Errno::IO.into());
         }
-        self.data.sync_data()
+        self.data.as_ref().map_or(Ok(()), File::sync_data)
     }
 
     /// Returns the record of the last commit, or `None` if it equals the present record.
     fn current_record(&self) -> io::Result<Option<MetaRecord>> {
-        let meta = files::newest_meta(&mut &self.data).map_err(|fault| io::Error::other(fault.to_string()))?;
-        let roots = files::root_checksum(&self.data, &meta)?;
+        let Some(data) = &self.data else { return Ok(None) };
+        let meta = files::newest_meta(&mut &*data).map_err(|fault| io::Error::other(fault.to_string()))?;
+        let roots = files::root_checksum(data, &meta)?;
         let last = self.record.borrow();
         let is_known = |last: &MetaRecord| last.boot.is_same_run(self.boot) && last.meta.bytes == meta.bytes;
         if last.as_ref().is_some_and(is_known) {
@@ -480,10 +585,6 @@ impl Durability {
         let file = File::options().write(true).create(true).truncate(false).open(self.folder.join(FILE))?;
         Ok(self.record_file.get_or_init(|| file))
     }
-
-    fn sync_failed(&self, error: i32) -> StoreError {
-        StoreError::SyncFailed { folder: self.folder.clone(), error: io::Error::from_raw_os_error(error) }
-    }
 }
 
 impl Drop for Durability {
@@ -494,118 +595,6 @@ impl Drop for Durability {
         {
             log::error!("{error}");
         }
-    }
-}
-
-/// Durability of commits. A scratch or read-only store has nothing to make durable.
-impl Store {
-    /// Returns whether the last commit is not yet durable.
-    pub fn has_unsynced_commit(&self) -> bool {
-        self.durability.as_ref().is_some_and(Durability::has_unsynced_commit)
-    }
-
-    /// Waits until all commits are durable, also those of the process that had the store open before.
-    pub fn sync(&self) -> Result<(), StoreError> {
-        let is_durable = |durability: &&Durability| matches!(*durability.state.borrow(), State::Durable);
-        match self.durability.as_ref().filter(|durability| !is_durable(durability)) {
-            Some(durability) => durability.timed(|| durability.sync_and_record()),
-            None => Ok(()),
-        }
-    }
-
-    /// Makes all commits durable. Returns whether they are. With a helper process it returns `false` at first: the
-    /// caller must call it again once [`Store::waits_for_disk`] returns `false`, and must not commit before.
-    pub fn poll_sync(&self) -> Result<bool, StoreError> {
-        self.durability.as_ref().map_or(Ok(true), |durability| durability.poll_sync(true))
-    }
-
-    /// Like [`Store::poll_sync`] for a caller that goes on meanwhile, and polls before its next commit.
-    pub fn begin_sync(&self) -> Result<bool, StoreError> {
-        self.durability.as_ref().map_or(Ok(true), |durability| durability.poll_sync(false))
-    }
-
-    /// Returns whether the caller of [`Store::poll_sync`] has not yet got its result.
-    pub fn is_sync_awaited(&self) -> bool {
-        self.durability.as_ref().is_some_and(|durability| durability.is_awaited.get())
-    }
-
-    /// Returns whether the caller of [`Store::poll_sync`] has to wait for an answer of the helper.
-    pub fn waits_for_disk(&self) -> bool {
-        self.is_sync_awaited() && self.is_syncing()
-    }
-
-    /// Returns whether the helper has not yet answered.
-    pub fn is_syncing(&self) -> bool {
-        self.durability.as_ref().is_some_and(|durability| {
-            durability.helper.get() == Helper::Obsolete || matches!(*durability.state.borrow(), State::Syncing { .. })
-        })
-    }
-
-    /// Returns the files that a helper synchronises: the data file and the durable-meta file. They are opened again, so
-    /// that the system reports disk errors to both the helper and this process. `None` for a scratch or read-only
-    /// store. May wait for the disk once.
-    pub fn helper_files(&self) -> Result<Option<[File; 2]>, StoreError> {
-        let Some(durability) = &self.durability else { return Ok(None) };
-        durability.ensure_record()?;
-        let open = |name: &str| File::options().read(true).write(true).open(self.folder.join(name));
-        // Creates the durable-meta file if necessary.
-        let files = durability.open_record_file().and_then(|_| Ok([open(DATA_FILE)?, open(FILE)?]));
-        files.map(Some).map_err(|error| StoreError::disk(&self.folder, error))
-    }
-
-    /// Sets whether a helper waits for the disk. If it is gone, the waiting caller does its work.
-    pub fn set_helper(&self, is_there: bool) {
-        let Some(durability) = &self.durability else { return };
-        durability.helper.set(if is_there { Helper::Present } else { Helper::None });
-        let mut state = durability.state.borrow_mut();
-        if matches!(*state, State::Syncing { .. }) {
-            *state = State::Committed;
-        }
-    }
-
-    /// Returns the file that the helper is to synchronise now. Returns each request once.
-    pub fn next_sync(&self) -> Option<SyncFile> {
-        let durability = self.durability.as_ref()?;
-        match &mut *durability.state.borrow_mut() {
-            State::Syncing { record, has_begun } if durability.helper.get() == Helper::Present => {
-                let file = if record.is_some() { SyncFile::Record } else { SyncFile::Data };
-                (!std::mem::replace(has_begun, true)).then_some(file)
-            }
-            _ => None,
-        }
-    }
-
-    /// Handles the helper's answer. An answer to an obsolete request or to none is ignored.
-    pub fn on_synced(&self, result: io::Result<()>) {
-        let Some(durability) = &self.durability else { return };
-        if durability.helper.get() == Helper::Obsolete {
-            return durability.helper.set(Helper::Present);
-        }
-        let record = match durability.state.replace(State::Committed) {
-            State::Syncing { record, has_begun: true } => record,
-            other => return drop(durability.state.replace(other)),
-        };
-        let done = match (record, result) {
-            (None, Err(error)) => Err(durability.fail(&error)),
-            // If the record was not written, the previous one is intact, and this one will be written again.
-            (record, result) => {
-                let next = result.and_then(|()| durability.on_synced(record));
-                next.map_err(|error| StoreError::disk(&self.folder, error))
-            }
-        };
-        if let Err(error) = done {
-            durability.failure.replace(Some(error));
-        }
-    }
-
-    /// Sets the monotonic clock by which commits are timed.
-    pub fn time_commits(&self, clock: fn() -> Duration) {
-        self.durability.iter().for_each(|durability| durability.clock.set(Some(clock)));
-    }
-
-    /// Returns the durations of this process's commits, including waiting for the disk.
-    pub(super) fn commit_times(&self) -> Option<Histogram> {
-        self.durability.as_ref().map(|durability| durability.commit_times.borrow().clone())
     }
 }
 
@@ -773,23 +762,24 @@ mod tests {
         /// Takes note of the state after a step.
         fn observe(&mut self, store: &Store) {
             let (data, _) = files(self.folder.path());
-            match store.has_unsynced_commit() {
-                true => self.images.push(data),
-                false => (self.images, self.durable, self.earlier) = (vec![data], digest(store), None),
+            if store.durability().has_unsynced_commit() {
+                self.images.push(data);
+            } else {
+                (self.images, self.durable, self.earlier) = (vec![data], digest(store), None);
             }
         }
 
         /// Lets the helper begin what the store requests, or finish what it has begun.
         fn step_helper(&mut self, store: &Store) {
-            if store.poll_sync().unwrap() {
+            if store.durability().poll_sync().unwrap() {
                 return self.observe(store);
             }
             let Some((file, held)) = self.begun.take() else {
-                self.begun = store.next_sync().map(|file| (file, digest(store)));
+                self.begun = store.durability().next_sync().map(|file| (file, digest(store)));
                 return;
             };
             let ((data, record), is_of_this_commit) = (files(self.folder.path()), held == digest(store));
-            store.on_synced(Ok(()));
+            store.durability().on_synced(Ok(()));
             if is_of_this_commit && file == SyncFile::Data {
                 self.earlier = Some((record, std::mem::replace(&mut self.durable, held)));
                 self.images = vec![data];
@@ -818,7 +808,7 @@ mod tests {
             let rng = &mut TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &seed);
             let folder = tempfile::tempdir().unwrap();
             let mut store = open(ONE, folder.path());
-            store.set_helper(true);
+            store.durability().set_helper(true);
             let mut life = CrashSimulation { folder, images: Vec::new(), durable: Vec::new(), earlier: None, begun: None };
             life.observe(&store);
             for _ in 0..40 {
@@ -835,13 +825,13 @@ mod tests {
                     4 => {
                         let mut batch = store.begin_write().unwrap();
                         change(&mut batch, rng);
-                        store.sync().unwrap();
+                        store.durability().sync().unwrap();
                         life.observe(&store);
                         // Visible but not on the disk, as in the middle of a commit that waits.
                         batch.commit_unsynced().unwrap();
                         life.observe(&store);
                         life.expect_whole_after_a_stop(rng);
-                        store.sync().unwrap();
+                        store.durability().sync().unwrap();
                         life.observe(&store);
                     }
                     5 => {
@@ -851,13 +841,13 @@ mod tests {
                         }
                     }
                     6 => {
-                        store.sync().unwrap();
+                        store.durability().sync().unwrap();
                         life.observe(&store);
                     }
                     _ => {
                         drop(store);
                         store = open(ONE, life.folder.path());
-                        store.set_helper(true);
+                        store.durability().set_helper(true);
                         life.begun = None;
                         life.observe(&store);
                     }
@@ -907,7 +897,7 @@ mod tests {
     fn a_truncated_record_leaves_the_previous_one() {
         let (folder, store, [durable, newest]) = unsettled();
         let (_, before) = files(folder.path());
-        store.sync().unwrap();
+        store.durability().sync().unwrap();
         let (data, after) = files(folder.path());
         let place = (0..before.len().min(after.len())).find(|place| before[*place] != after[*place]).unwrap();
         let start = place / SLOT_OFFSET as usize * SLOT_OFFSET as usize;
@@ -969,7 +959,7 @@ mod tests {
     fn after_a_sync_failure_nothing_is_written_and_the_next_opening_returns_to_the_durable_state() {
         for soon in [true, false] {
             let (folder, store, [durable, newest]) = unsettled();
-            let durability = store.durability.as_ref().unwrap();
+            let durability = &store.durability;
             let record = files(folder.path()).1;
             assert!(store.failure().is_none());
             durability.fails.set(true);
@@ -982,7 +972,11 @@ mod tests {
             // Later writes succeed, which says nothing about the lost ones.
             durability.fails.set(false);
             assert!(matches!(store.begin_write().err(), Some(StoreError::SyncFailed { .. })));
-            assert!(durability.sync_and_record().is_err() && store.poll_sync().is_err() && store.begin_sync().is_err());
+            assert!(
+                durability.sync_and_record().is_err()
+                    && store.durability().poll_sync().is_err()
+                    && store.durability().begin_sync().is_err()
+            );
             drop(store);
             assert!(files(folder.path()).1 == record);
             let store = open(ONE, folder.path());
@@ -1001,62 +995,165 @@ mod tests {
             batch.commit_deferred_sync().unwrap();
         };
         commit(&store);
-        store.set_helper(true);
+        store.durability().set_helper(true);
         (store, folder, commit)
     }
 
     #[test]
     fn data_and_then_the_record_are_synced_once_each() {
         let (store, _folder, _) = with_helper();
-        assert_eq!(store.next_sync(), None, "nobody has asked");
+        assert_eq!(store.durability().next_sync(), None, "nobody has asked");
         for _ in 0..2 {
-            assert!(!store.poll_sync().unwrap() && store.waits_for_disk());
+            assert!(!store.durability().poll_sync().unwrap() && store.durability().waits_for_disk());
         }
         for file in [SyncFile::Data, SyncFile::Record] {
-            assert_eq!((store.next_sync(), store.next_sync()), (Some(file), None));
-            assert!(!store.poll_sync().unwrap() && store.waits_for_disk());
-            store.on_synced(Ok(()));
+            assert_eq!((store.durability().next_sync(), store.durability().next_sync()), (Some(file), None));
+            assert!(!store.durability().poll_sync().unwrap() && store.durability().waits_for_disk());
+            store.durability().on_synced(Ok(()));
         }
-        assert!(!store.waits_for_disk() && store.is_sync_awaited());
-        assert!(store.poll_sync().unwrap() && !store.is_sync_awaited() && !store.has_unsynced_commit());
+        assert!(!store.durability().waits_for_disk() && store.durability().is_sync_awaited());
+        assert!(
+            store.durability().poll_sync().unwrap()
+                && !store.durability().is_sync_awaited()
+                && !store.durability().has_unsynced_commit()
+        );
     }
 
     #[test]
     fn an_answer_to_an_older_request_does_not_make_a_later_commit_durable() {
         let (store, _folder, commit) = with_helper();
-        assert!(!store.poll_sync().unwrap());
-        assert_eq!(store.next_sync(), Some(SyncFile::Data));
+        assert!(!store.durability().poll_sync().unwrap());
+        assert_eq!(store.durability().next_sync(), Some(SyncFile::Data));
         commit(&store);
-        assert!(!store.poll_sync().unwrap());
-        assert_eq!(store.next_sync(), None, "the older answer has to come first");
-        store.on_synced(Ok(()));
-        assert!(store.has_unsynced_commit() && !store.poll_sync().unwrap());
-        assert_eq!(store.next_sync(), Some(SyncFile::Data));
+        assert!(!store.durability().poll_sync().unwrap());
+        assert_eq!(store.durability().next_sync(), None, "the older answer has to come first");
+        store.durability().on_synced(Ok(()));
+        assert!(store.durability().has_unsynced_commit() && !store.durability().poll_sync().unwrap());
+        assert_eq!(store.durability().next_sync(), Some(SyncFile::Data));
     }
 
     #[test]
     fn sync_needs_a_helper_and_unrequested_answers_are_ignored() {
         let (store, _folder, commit) = with_helper();
-        store.on_synced(Ok(()));
-        assert!(store.has_unsynced_commit() && !store.poll_sync().unwrap());
-        store.on_synced(Ok(()));
-        assert_eq!(store.next_sync(), Some(SyncFile::Data));
-        store.set_helper(false);
-        assert!(!store.waits_for_disk() && store.is_sync_awaited());
-        assert_eq!(store.next_sync(), None);
-        assert!(store.poll_sync().unwrap() && !store.has_unsynced_commit());
+        store.durability().on_synced(Ok(()));
+        assert!(store.durability().has_unsynced_commit() && !store.durability().poll_sync().unwrap());
+        store.durability().on_synced(Ok(()));
+        assert_eq!(store.durability().next_sync(), Some(SyncFile::Data));
+        store.durability().set_helper(false);
+        assert!(!store.durability().waits_for_disk() && store.durability().is_sync_awaited());
+        assert_eq!(store.durability().next_sync(), None);
+        assert!(store.durability().poll_sync().unwrap() && !store.durability().has_unsynced_commit());
         commit(&store);
-        store.on_synced(Ok(()));
-        assert!(store.has_unsynced_commit());
+        store.durability().on_synced(Ok(()));
+        assert!(store.durability().has_unsynced_commit());
     }
 
     #[test]
     fn a_caller_that_waits_for_the_disk_gets_the_error_of_another_sync() {
         let (store, _folder, _) = with_helper();
-        assert!(!store.poll_sync().unwrap());
-        store.durability.as_ref().unwrap().fails.set(true);
-        assert!(store.sync().is_err());
-        assert!(matches!(store.poll_sync(), Err(StoreError::SyncFailed { .. })));
+        assert!(!store.durability().poll_sync().unwrap());
+        store.durability.fails.set(true);
+        assert!(store.durability().sync().is_err());
+        assert!(matches!(store.durability().poll_sync(), Err(StoreError::SyncFailed { .. })));
+    }
+
+    /// Returns what a disk may hold of two images of a file after a power cut, one by one: each page that differs alone as
+    /// before and alone as after, and all of them.
+    fn losses(before: &[u8], after: &[u8]) -> Vec<Vec<u8>> {
+        let pages: Vec<usize> = (0..after.len().div_ceil(PAGE))
+            .filter(|page| before.chunks(PAGE).nth(*page) != after.chunks(PAGE).nth(*page))
+            .collect();
+        let mixed = |is_after: &dyn Fn(usize) -> bool| {
+            let mut file = before.to_vec();
+            file.resize(after.len(), 0);
+            for page in pages.iter().copied().filter(|page| is_after(*page)) {
+                let place = page * PAGE..after.len().min((page + 1) * PAGE);
+                file[place.clone()].copy_from_slice(&after[place]);
+            }
+            file
+        };
+        let mut files = vec![mixed(&|_| true), mixed(&|_| false)];
+        for one in &pages {
+            files.extend([mixed(&|page| page == *one), mixed(&|page| page != *one)]);
+        }
+        files
+    }
+
+    /// A way in which writing or synchronising the record fails.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum RecordFailure {
+        /// It is written, and the helper cannot synchronise it.
+        Helper,
+        /// The next commit cannot write it.
+        Commit,
+        /// The caller that waits for the disk cannot write it.
+        Sync,
+    }
+
+    impl RecordFailure {
+        const ALL: [RecordFailure; 3] = [RecordFailure::Helper, RecordFailure::Commit, RecordFailure::Sync];
+
+        /// Fails so. Nothing is committed meanwhile.
+        fn occur(self, store: &mut Store) {
+            if self == RecordFailure::Helper {
+                store.durability.set_helper(true);
+                assert!(!store.durability.poll_sync().unwrap());
+                for result in [Ok(()), Err(Errno::IO.into())] {
+                    assert!(store.durability.next_sync().is_some());
+                    store.durability.on_synced(result);
+                }
+                assert!(matches!(store.durability.poll_sync(), Err(StoreError::Disk { .. })));
+                return store.durability.set_helper(false);
+            }
+            // A file that is open for reading cannot be written.
+            let unwritable = File::open(store.folder.join(FILE)).unwrap();
+            let writable = store.durability.record_file.take();
+            store.durability.record_file = OnceCell::from(unwritable);
+            let failed = if self == RecordFailure::Sync {
+                store.durability.sync()
+            } else {
+                let mut batch = store.begin_write().unwrap();
+                batch.put(Table::Harvests, b"later", b"value").unwrap();
+                batch.commit_deferred_sync()
+            };
+            assert!(matches!(failed, Err(StoreError::Disk { .. })), "{failed:?}");
+            store.durability.record_file = writable.map(OnceCell::from).unwrap_or_default();
+        }
+    }
+
+    #[test]
+    fn records_that_fail_up_to_four_times_in_a_row_lose_nothing_and_are_never_ignored() {
+        let series = (2..=4u32).flat_map(|count| (0..3usize.pow(count)).map(move |number| (count, number)));
+        for (count, number) in series {
+            let (folder, mut store, [shown, newest]) = unsettled();
+            let data = files(folder.path()).0;
+            let mut records = vec![files(folder.path()).1];
+            // Whatever is on the disk, the store returns to a recorded state: to the one that was shown, or to the next.
+            let expect_whole = |records: &[Vec<u8>], next: &[u8]| {
+                let [first, .., last] = records else { panic!("no records") };
+                for (index, record) in losses(first, last).into_iter().enumerate() {
+                    let place = found(&data, &record);
+                    recover_to_durable(place.path()).unwrap();
+                    let found = files::newest_meta(&mut File::open(place.path().join(DATA_FILE)).unwrap()).unwrap();
+                    let record = MetaRecord::read(place.path()).unwrap().expect("a record");
+                    assert!(found.is_same_as(&record.meta));
+                    if index < 2 {
+                        let held = digest(&open(OTHER, place.path()));
+                        assert!(held == shown || held == next, "{count} failures of series {number}");
+                    }
+                }
+            };
+            for failure in 0..count {
+                RecordFailure::ALL[number / 3usize.pow(failure) % 3].occur(&mut store);
+                assert!(store.failure().is_none() && store.durability.has_unsynced_commit());
+                assert_eq!(digest(&store), newest, "nothing else was committed");
+                records.push(files(folder.path()).1);
+                expect_whole(&records, &newest);
+            }
+            store.durability.sync().unwrap();
+            drop(store);
+            assert_eq!(digest(&open(OTHER, folder.path())), newest);
+        }
     }
 
     #[test]
@@ -1065,7 +1162,7 @@ mod tests {
         drop(open(ONE, folder.path()));
         let before = files(folder.path());
         let store = open(OTHER, folder.path());
-        assert!(store.poll_sync().unwrap());
+        assert!(store.durability().poll_sync().unwrap());
         assert!(files(folder.path()) == before);
     }
 
@@ -1074,9 +1171,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let inode = |file: File| file.metadata().unwrap().ino();
         let store = open(ONE, folder.path());
-        let found = store.helper_files().unwrap().unwrap().map(inode);
+        let found = store.durability().helper_files().unwrap().unwrap().map(inode);
         assert_eq!(found, [DATA_FILE, FILE].map(|name| inode(File::open(folder.path().join(name)).unwrap())));
         let folder = tempfile::tempdir().unwrap();
-        assert!(Store::scratch(folder.path(), OPTIONS).unwrap().helper_files().unwrap().is_none());
+        assert!(Store::scratch(folder.path(), OPTIONS).unwrap().durability.helper_files().unwrap().is_none());
     }
 }

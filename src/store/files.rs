@@ -149,8 +149,8 @@ impl MetaPage {
     }
 }
 
-/// Checks a file that exists and is not empty.
-pub fn check(path: &Path) -> Result<(), FileFault> {
+/// Checks a data file that exists and is not empty.
+pub fn check_data_file(path: &Path) -> Result<(), FileFault> {
     let mut file = File::open(path).map_err(FileFault::Io)?;
     // In this order: another process may be extending the file.
     let meta = newest_meta(&mut file)?;
@@ -498,7 +498,7 @@ mod tests {
         (0..300u32).for_each(|key| batch.delete(Table::Harvests, &key.to_be_bytes()).unwrap());
         batch.commit().unwrap();
         drop(opened_store);
-        check(&data_file(folder.path())).unwrap();
+        check_data_file(&data_file(folder.path())).unwrap();
         assert_eq!(opened(folder.path()).unwrap(), whole);
     }
 
@@ -533,7 +533,7 @@ mod tests {
         let pages = bytes.len() / 4096;
         let opens_without = |missing: usize| {
             std::fs::write(data_file(folder.path()), &bytes[..(pages - missing) * 4096]).unwrap();
-            let is_accepted = check(&data_file(folder.path())).is_ok();
+            let is_accepted = check_data_file(&data_file(folder.path())).is_ok();
             match opened(folder.path()) {
                 Ok(weight) => is_accepted && weight == whole,
                 Err(StoreError::DataFile(..)) if !is_accepted => false,
@@ -563,11 +563,11 @@ mod tests {
         let path = data_file(folder.path());
         let meta = newest_meta(&mut File::open(&path).unwrap()).unwrap();
         assert_eq!(meta.free_root, NO_PAGE);
-        check(&path).unwrap();
+        check_data_file(&path).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         for pages in (2..=meta.last_page).rev() {
             file.set_len(pages * 4096).unwrap();
-            assert!(matches!(check(&path), Err(FileFault::Short { .. })), "{pages} pages");
+            assert!(matches!(check_data_file(&path), Err(FileFault::Short { .. })), "{pages} pages");
         }
     }
 
@@ -579,7 +579,7 @@ mod tests {
         let file = File::options().write(true).open(&path).unwrap();
         for length in [4096 + META_BYTES - 1, 4096, META_BYTES - 1, 1] {
             file.set_len(length as u64).unwrap();
-            assert!(matches!(check(&path), Err(FileFault::Header)), "{length} bytes");
+            assert!(matches!(check_data_file(&path), Err(FileFault::Header)), "{length} bytes");
         }
     }
 
@@ -609,7 +609,7 @@ mod tests {
         bytes[page + 3004..][..4].copy_from_slice(&[0; 4]);
         bytes.truncate(bytes.len() - 4096);
         std::fs::write(&path, &bytes).unwrap();
-        assert!(matches!(check(&path), Err(FileFault::Short { .. })));
+        assert!(matches!(check_data_file(&path), Err(FileFault::Short { .. })));
     }
 
     #[test]
@@ -621,7 +621,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[place] ^= 0x55;
             std::fs::write(data_file(folder.path()), damaged).unwrap();
-            let error = check(&data_file(folder.path())).unwrap_err();
+            let error = check_data_file(&data_file(folder.path())).unwrap_err();
             assert!(matches!(error, FileFault::Header), "{place}: {error}");
         }
     }
@@ -706,7 +706,7 @@ mod tests {
         let file = File::options().write(true).open(&path).unwrap();
         for place in 0..8192 {
             file.write_all_at(&[!bytes[place]], place as u64).unwrap();
-            let _ = check(&path);
+            let _ = check_data_file(&path);
             file.write_all_at(&bytes[place..=place], place as u64).unwrap();
         }
     }

@@ -66,8 +66,7 @@ pub struct Store {
     readers: Option<LockTable>,
     databases: Databases,
     pub(super) folder: PathBuf,
-    /// Durability of its commits, if this process may change it.
-    pub(super) durability: Option<Durability>,
+    pub(super) durability: Durability,
     /// Whether there is a write transaction.
     pub(super) has_write_txn: Cell<bool>,
     /// Whether LMDB accepts no transaction any more, because it could not write a meta page.
@@ -159,7 +158,7 @@ impl Store {
         std::fs::create_dir_all(folder).map_err(failed)?;
         let lock = FolderLock::take(folder)?;
         durability::recover_to_durable(folder)?;
-        check_data_file(folder, lock.is_initialized())?;
+        require_data_file(folder, lock.is_initialized())?;
         let readers = LockTable::open(folder).map_err(failed)?;
         let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let stored = stored_meta(&environment)?;
@@ -168,9 +167,9 @@ impl Store {
             identity.check(network)?;
         }
         let durability = Durability::new(folder, boot)?;
-        let databases = create_tables(&environment, folder, Some(&durability))?;
-        let (readers, durability, lock) = (Some(readers), Some(durability), Some(lock));
-        let store = Store { readers, durability, lock, ..Store::new(folder, environment, databases) };
+        let databases = create_tables(&environment, &durability)?;
+        let (readers, lock) = (Some(readers), Some(lock));
+        let store = Store { readers, lock, ..Store::new(environment, databases, durability) };
         // Nothing is written if nothing changes, so that a node can start on a full disk.
         if stored.is_none_or(|(_, network)| network != identity.text) {
             let mut batch = store.begin_write()?;
@@ -186,17 +185,18 @@ impl Store {
     pub fn scratch(folder: &Path, options: Options) -> Result<Store, StoreError> {
         let readers = LockTable::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
-        let databases = create_tables(&environment, folder, None)?;
-        Ok(Store { readers: Some(readers), ..Store::new(folder, environment, databases) })
+        let durability = Durability::none(folder);
+        let databases = create_tables(&environment, &durability)?;
+        Ok(Store { readers: Some(readers), ..Store::new(environment, databases, durability) })
     }
 
-    fn new(folder: &Path, environment: Environment, databases: Databases) -> Store {
+    fn new(environment: Environment, databases: Databases, durability: Durability) -> Store {
         Store {
             environment,
             readers: None,
             databases,
-            folder: folder.to_owned(),
-            durability: None,
+            folder: durability.folder.clone(),
+            durability,
             has_write_txn: Cell::new(false),
             is_dead: Cell::new(false),
             verified: VerifiedRanges::default(),
@@ -217,7 +217,7 @@ impl Store {
             Err(error) => return Err(error),
         }
         let databases = open_tables(&environment)?;
-        let store = Store { lock, ..Store::new(folder, environment, databases) };
+        let store = Store { lock, ..Store::new(environment, databases, Durability::none(folder)) };
         log::info!("comparing the blocks in {} with their checksums", folder.display());
         store.snapshot()?.ensure_verified(Table::Blocks, &[], None)?;
         Ok((store, network))
@@ -226,9 +226,7 @@ impl Store {
     /// Returns the same store after its files were moved to another folder that is locked.
     pub(super) fn relocated(self, folder: PathBuf, lock: Option<FolderLock>) -> Store {
         let mut durability = self.durability;
-        if let Some(durability) = &mut durability {
-            durability.folder.clone_from(&folder);
-        }
+        durability.folder.clone_from(&folder);
         Store { folder, durability, lock, ..self }
     }
 
@@ -254,13 +252,12 @@ impl Store {
         options: Options,
     ) -> Result<(Store, String), StoreError> {
         let is_exclusive = access == AccessMode::Exclusive;
-        let (lock, flags) = match is_exclusive {
-            true => (Some(FolderLock::of_existing(folder)?), EnvironmentFlags::NO_SYNC),
-            false => {
-                durability::refuse_unrecovered(folder, boot)?;
-                check_existing(folder)?;
-                (None, EnvironmentFlags::READ_ONLY)
-            }
+        let (lock, flags) = if is_exclusive {
+            (Some(FolderLock::of_existing(folder)?), EnvironmentFlags::NO_SYNC)
+        } else {
+            durability::refuse_unrecovered(folder, boot)?;
+            check_existing(folder)?;
+            (None, EnvironmentFlags::READ_ONLY)
         };
         let (readers, flags) = match LockTable::open(folder) {
             Ok(readers) => (Some(readers), flags),
@@ -274,8 +271,8 @@ impl Store {
         if databases.contains(&None) {
             return Err(A_TABLE_IS_MISSING);
         }
-        let durability = if is_exclusive { Some(Durability::new(folder, boot)?) } else { None };
-        Ok((Store { readers, durability, lock, ..Store::new(folder, environment, databases) }, network))
+        let durability = if is_exclusive { Durability::new(folder, boot)? } else { Durability::none(folder) };
+        Ok((Store { readers, lock, ..Store::new(environment, databases, durability) }, network))
     }
 
     /// Makes reads fail with [`StoreError::Interrupted`] once the flag is set. A process killed in the middle of a read
@@ -288,7 +285,12 @@ impl Store {
     /// nothing that was told to anybody.
     pub fn failure(&self) -> Option<StoreError> {
         let dead = || self.is_dead.get().then_some(lmdb::Error::Panic.into());
-        self.durability.as_ref().and_then(Durability::failure).or_else(dead)
+        self.durability.failure().or_else(dead)
+    }
+
+    /// Returns what makes its commits durable.
+    pub fn durability(&self) -> &Durability {
+        &self.durability
     }
 
     /// Takes note of whether LMDB has begun a transaction.
@@ -311,7 +313,7 @@ impl Store {
             used_bytes: (info.last_pgno() as u64 + 1) * page_bytes,
             free_bytes: free_bytes(folder).ok(),
             readers: self.readers.as_ref().and_then(|list| list.count(info.max_readers()).ok()),
-            commit_times: self.commit_times(),
+            commit_times: self.durability.commit_times(),
         })
     }
 }
@@ -332,18 +334,17 @@ fn open_unreplaced<T>(data: &Path, open: impl Fn() -> Result<T, StoreError>) -> 
 fn check_existing(folder: &Path) -> Result<(), StoreError> {
     require_store(folder)?;
     let had_store = File::open(folder.join(LOCK_FILE)).is_ok_and(|lock| FolderLock(lock).is_initialized());
-    check_data_file(folder, had_store)?;
+    require_data_file(folder, had_store)?;
     // Its creation was interrupted.
     if size(folder).is_ok_and(|bytes| bytes == 0) { Err(StoreError::Empty) } else { Ok(()) }
 }
 
 /// Fails if there is no store in a folder, or a file in place of the folder.
 fn require_store(folder: &Path) -> Result<(), StoreError> {
-    match exists(folder) {
-        true => Ok(()),
-        false if folder.is_file() => Err(StoreError::Folder(folder.to_owned(), io::ErrorKind::NotADirectory.into())),
-        false => Err(StoreError::Empty),
+    if folder.is_file() {
+        return Err(StoreError::Folder(folder.to_owned(), io::ErrorKind::NotADirectory.into()));
     }
+    if exists(folder) { Ok(()) } else { Err(StoreError::Empty) }
 }
 
 /// A lock on a file in a store's folder, which keeps other processes from changing the store.
@@ -398,10 +399,10 @@ pub fn is_unlocked(folder: &Path) -> bool {
 }
 
 /// Checks the data file. Fails if LMDB could not handle it, or if it is gone.
-fn check_data_file(folder: &Path, had_store: bool) -> Result<(), StoreError> {
+fn require_data_file(folder: &Path, had_store: bool) -> Result<(), StoreError> {
     let path = folder.join(DATA_FILE);
     match std::fs::metadata(&path).map(|file| file.len()) {
-        Ok(1..) => files::check(&path).map_err(|fault| StoreError::DataFile(path, fault)),
+        Ok(1..) => files::check_data_file(&path).map_err(|fault| StoreError::DataFile(path, fault)),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::DataFile(path, FileFault::Io(error))),
         Ok(0) | Err(_) if had_store => Err(StoreError::DataFileMissing(path)),
         Ok(0) | Err(_) => Ok(()),
@@ -409,23 +410,17 @@ fn check_data_file(folder: &Path, had_store: bool) -> Result<(), StoreError> {
 }
 
 /// Opens all tables. Each missing table is created in a commit of its own.
-fn create_tables(
-    environment: &Environment,
-    folder: &Path,
-    durability: Option<&Durability>,
-) -> Result<Databases, StoreError> {
+fn create_tables(environment: &Environment, durability: &Durability) -> Result<Databases, StoreError> {
     let mut databases = open_tables(environment)?;
     for table in Table::ALL {
         if databases[table as usize].is_some() {
             continue;
         }
-        durability.map_or(Ok(()), Durability::ensure_record)?;
+        durability.ensure_record()?;
         let created = environment.create_db(Some(table.name()), DatabaseFlags::empty());
-        databases[table as usize] = Some(created.map_err(|error| StoreError::of_write(folder, error))?);
-        if let Some(durability) = durability {
-            durability.on_commit();
-            durability.sync_and_record()?;
-        }
+        databases[table as usize] = Some(created.map_err(|error| StoreError::of_write(&durability.folder, error))?);
+        durability.on_commit();
+        durability.sync_and_record()?;
     }
     Ok(databases)
 }
@@ -500,11 +495,11 @@ fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, St
 
 fn check_schema(found: &str) -> Result<(), StoreError> {
     let (found, expected) = (found.to_owned(), SCHEMA.to_owned());
-    match found == expected {
-        true => Ok(()),
-        false if EARLIER_SCHEMAS.contains(&found.as_str()) => Err(StoreError::OlderSchema { found, expected }),
-        false => Err(StoreError::Schema { found, expected }),
+    if found == expected {
+        return Ok(());
     }
+    let is_older = EARLIER_SCHEMAS.contains(&found.as_str());
+    Err(if is_older { StoreError::OlderSchema { found, expected } } else { StoreError::Schema { found, expected } })
 }
 
 fn network_name(text: &str) -> String {
@@ -624,7 +619,7 @@ mod tests {
         let properties = |store: Store| {
             let _reader = store.snapshot().unwrap();
             let metrics = store.metrics().unwrap();
-            (metrics.readers.map(|readers| readers.reading), store.durability.is_some())
+            (metrics.readers.map(|readers| readers.reading), metrics.commit_times.is_some())
         };
         let existing = |access| properties(Store::open_existing(folder.path(), access, options).unwrap().0);
         assert_eq!(existing(AccessMode::Exclusive), (Some(1), true));
@@ -649,7 +644,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(DATA_FILE, folder.path().join(DATA_FILE)).unwrap();
         for had_store in [false, true] {
-            let result = check_data_file(folder.path(), had_store);
+            let result = require_data_file(folder.path(), had_store);
             assert!(matches!(result, Err(StoreError::DataFile(_, FileFault::Io(_)))), "{result:?}");
         }
     }
@@ -768,13 +763,13 @@ mod tests {
         let times = || store.metrics().unwrap().commit_times.unwrap();
         commit(false);
         assert_eq!(times().count(), 0);
-        store.time_commits(ticking);
+        store.durability().time_commits(ticking);
         commit(true);
         commit(false);
-        store.sync().unwrap();
+        store.durability().sync().unwrap();
         assert_eq!((times().count(), times().sum()), (2, Duration::from_millis(2)), "nothing was left to settle");
         commit(true);
-        store.sync().unwrap();
+        store.durability().sync().unwrap();
         assert_eq!(times().count(), 4);
     }
 

@@ -306,10 +306,7 @@ pub fn next_key(key: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn check_stop(stop: Option<&AtomicBool>) -> Result<(), StoreError> {
-    match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-        true => Err(StoreError::Interrupted),
-        false => Ok(()),
-    }
+    if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) { Err(StoreError::Interrupted) } else { Ok(()) }
 }
 
 /// Finds the range of a key in the checksums of all ranges.
@@ -488,8 +485,8 @@ impl Snapshot<'_> {
 
     /// Returns the start of the next range after a key, even if checksums are damaged.
     pub(super) fn next_range(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let behind = next_key(&checksum_key(table, key));
-        match self.raw_cursor(Table::Checksums)?.get(Some(&behind), None, SET_RANGE) {
+        let after = next_key(&checksum_key(table, key));
+        match self.raw_cursor(Table::Checksums)?.get(Some(&after), None, SET_RANGE) {
             Ok((found, _)) => Ok(found.and_then(|found| range_start(table, found))),
             Err(_) => Ok(None),
         }
@@ -522,7 +519,7 @@ impl VerifyPosition {
     }
 
     /// Moves on from a key of a table to the range that starts at `next`. Stays at the next table if there is none, or
-    /// if it is not behind the key: a damaged page may lead back.
+    /// if it does not follow the key: a damaged page may lead back.
     pub(super) fn continue_at(&mut self, table: Table, key: &[u8], next: Option<&[u8]>) {
         if let Some(next) = next.filter(|next| *next > key) {
             *self = VerifyPosition { table: table as u8, key: next.to_vec() };

@@ -83,7 +83,7 @@ impl StoreRebuild {
     /// Replaces the old store by the new one, which must be complete.
     pub fn install(self) -> Result<Store, StoreError> {
         let StoreRebuild { old, new, folder, .. } = self;
-        new.sync()?;
+        new.durability().sync()?;
         let place = folder.join(FOLDER);
         let replace = || {
             File::open(folder.join(DATA_FILE))?.sync_all()?;

@@ -10,7 +10,6 @@ use super::checksums::{
     ChangedRanges, MAX_RANGE_BYTES, NEXT, Range, RangeSum, SET_RANGE, append_checksum, found, row_value, split_range,
     stored_length,
 };
-use super::durability::Durability;
 use super::error::StoreError;
 use super::open::Store;
 use super::read::{Read, Snapshot, TableCursor, Verify};
@@ -18,6 +17,7 @@ use super::tables::Table;
 use crate::codec::ByteReader;
 use crate::model::Height;
 
+const KEY_IS_PRESENT: StoreError = StoreError::Damaged("a new key is already present");
 /// Longer values take overflow pages.
 const PAGE: usize = 4096;
 /// Checksums of ranges written in one step.
@@ -44,12 +44,6 @@ pub trait Write: Read {
 
     /// Sets a key that the caller knows to be absent, which may save looking up an old value.
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.put(table, key, value)
-    }
-
-    /// Sets a key whose old value the caller knows, which may save looking it up.
-    fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
-        let _ = before;
         self.put(table, key, value)
     }
 }
@@ -87,7 +81,7 @@ impl Store {
             return Err(StoreError::WriteInProgress);
         }
         let _permit = WritePermit(&self.has_write_txn);
-        self.durability.as_ref().map_or(Ok(()), Durability::ensure_record)?;
+        self.durability.ensure_record()?;
         let transaction = self.begun(self.environment.begin_rw_txn())?;
         let (journal, changed) = (Vec::new(), ChangedRanges::default());
         Ok(WriteTxn {
@@ -389,7 +383,7 @@ impl WriteTxn<'_> {
 
     /// Makes all changes visible and durable. After an error they may be visible.
     pub fn commit(self) -> Result<(), StoreError> {
-        let Some(durability) = &self.store.durability else { return self.commit_unsynced() };
+        let durability = &self.store.durability;
         durability.timed(|| {
             durability.sync_and_record()?;
             self.commit_unsynced()?;
@@ -397,10 +391,10 @@ impl WriteTxn<'_> {
         })
     }
 
-    /// Makes all changes visible. They are durable once [`super::Store::sync`] has returned, or the next transaction
+    /// Makes all changes visible. They are durable once [`super::Durability::sync`] has returned, or the next transaction
     /// is committed. Waits until earlier commits are durable.
     pub fn commit_deferred_sync(self) -> Result<(), StoreError> {
-        let Some(durability) = &self.store.durability else { return self.commit_unsynced() };
+        let durability = &self.store.durability;
         durability.timed(|| {
             durability.sync_and_record()?;
             self.commit_unsynced()
@@ -412,7 +406,7 @@ impl WriteTxn<'_> {
         while self.prepare_commit_step()? {}
         let WriteTxn { transaction, store, .. } = self;
         store.written(transaction.commit())?;
-        store.durability.iter().for_each(Durability::on_commit);
+        store.durability.on_commit();
         Ok(())
     }
 }
@@ -471,26 +465,11 @@ impl Write for WriteTxn<'_> {
         self.record(table, key, None);
         if self.collects(table) {
             if self.lookup(table, key, false)?.is_some() {
-                return Err(StoreError::Damaged("a new key is already present"));
+                return Err(KEY_IS_PRESENT);
             }
             return self.put_unjournaled(table, key, value);
         }
-        match self.append(table, key, value)? {
-            true => Ok(()),
-            false => Err(StoreError::Damaged("a new key is already present")),
-        }
-    }
-
-    /// Sets a key whose old value the caller knows, which saves looking it up.
-    fn replace(&mut self, table: Table, key: &[u8], before: Option<&[u8]>, value: &[u8]) -> Result<(), StoreError> {
-        let Some(before) = before else { return self.insert(table, key, value) };
-        if self.collects(table) {
-            self.record(table, key, Some(before));
-            return self.put_unjournaled(table, key, value);
-        }
-        self.ensure_row_verified(table, key)?;
-        self.record(table, key, Some(before));
-        self.overwrite(table, key, RangeSum::of_value(table, key, before), value)
+        if self.append(table, key, value)? { Ok(()) } else { Err(KEY_IS_PRESENT) }
     }
 
     /// Removes a key, if present, and records its value in the journal.

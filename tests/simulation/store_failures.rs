@@ -39,7 +39,7 @@ impl Scene<'_> {
     /// Runs the node until it needs a file on the disk.
     fn next_sync(&mut self) -> SyncFile {
         for _ in 0..60 {
-            if let Some(file) = self.store.next_sync() {
+            if let Some(file) = self.store.durability().next_sync() {
                 return file;
             }
             self.node.run_for(SECOND);
@@ -51,7 +51,7 @@ impl Scene<'_> {
     fn sync(&mut self, files: &[SyncFile]) {
         for file in files {
             assert_eq!(self.next_sync(), *file);
-            self.store.on_synced(Ok(()));
+            self.store.durability().on_synced(Ok(()));
         }
     }
 
@@ -59,13 +59,13 @@ impl Scene<'_> {
     /// hash.
     fn commit_a_transaction(&mut self) -> String {
         self.node.run_for(20 * SECOND);
-        self.store.set_helper(true);
+        self.store.durability().set_helper(true);
         let (amount, time) = (Amount::whole(5), Timestamp(self.node.time().0 - 5));
         let payment = transfer(&key_pair(2), address(&key_pair(3)), amount, Amount::whole(1), time);
         let answer = self.node.post("/transaction/announce", &announcement(&payment));
         assert!(String::from_utf8_lossy(&answer.body).contains("SUCCESS"));
         self.node.run_for(20 * SECOND);
-        assert!(self.store.has_unsynced_commit());
+        assert!(self.store.durability().has_unsynced_commit());
         payment.hash().to_string()
     }
 
@@ -88,7 +88,7 @@ fn with_scene(test: impl FnOnce(&mut Scene<'_>)) {
     let (mut store, reads_fail) = (store.expect("a store"), Arc::new(AtomicBool::new(false)));
     import_list(&store, &settings.network, &genesis.block, []);
     store.set_interrupt_flag(reads_fail.clone());
-    store.sync().expect("a disk");
+    store.durability().sync().expect("a disk");
     let node = SimulatedNode::start(&store, &settings, START);
     test(&mut Scene { node, store: &store, reads_fail });
 }
@@ -122,7 +122,7 @@ fn a_block_whose_record_fails_is_not_shown_until_it_is_durable_and_everything_fo
             for _ in 0..failures {
                 scene.sync(&[SyncFile::Data]);
                 assert_eq!(scene.next_sync(), SyncFile::Record);
-                scene.store.on_synced(Err(Error::from(ErrorKind::StorageFull)));
+                scene.store.durability().on_synced(Err(Error::from(ErrorKind::StorageFull)));
                 scene.node.run_for(SECOND / 20);
                 assert_eq!(scene.height(), height);
                 assert_eq!(scene.get("/chain/last-block")["height"], height);
@@ -143,7 +143,7 @@ fn a_block_that_the_disk_rejects_is_never_shown() {
         let hash = scene.commit_a_transaction();
         let height = scene.height();
         assert_eq!(scene.next_sync(), SyncFile::Data);
-        scene.store.on_synced(Err(Error::from(ErrorKind::StorageFull)));
+        scene.store.durability().on_synced(Err(Error::from(ErrorKind::StorageFull)));
         assert!(scene.store.failure().is_some(), "the process ends");
         scene.node.run_for(30 * SECOND);
         assert_eq!(scene.get("/chain/last-block")["height"], height);

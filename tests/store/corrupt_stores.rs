@@ -57,7 +57,7 @@ impl Original {
         for part in blocks.chunks(10) {
             import_list(&store, &settings.network, &chain.nemesis, part);
         }
-        store.sync().expect("a disk");
+        store.durability().sync().expect("a disk");
         let requests = requests(&store);
         drop(store);
         let read = |name: &str| fs::read(folder.path().join(name)).expect("a file");

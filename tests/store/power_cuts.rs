@@ -107,7 +107,7 @@ impl Writer {
             self.mark_reported(1);
             match number % 9 {
                 2 => {
-                    store.sync().expect("a disk");
+                    store.durability().sync().expect("a disk");
                     self.mark_reported(0);
                 }
                 4 | 5 => self.sync_by_helper(store),
@@ -123,19 +123,19 @@ impl Writer {
     }
 
     fn try_sync_by_helper(&self, store: &Store) -> Result<(), StoreError> {
-        let files = store.helper_files()?.expect("files");
-        store.set_helper(true);
+        let files = store.durability().helper_files()?.expect("files");
+        store.durability().set_helper(true);
         let synced = loop {
-            match store.poll_sync() {
+            match store.durability().poll_sync() {
                 Ok(false) => {}
                 ended => break ended.map(drop),
             }
-            while let Some(file) = store.next_sync() {
+            while let Some(file) = store.durability().next_sync() {
                 let file = &files[usize::from(file == SyncFile::Record)];
-                store.on_synced(file.sync_data());
+                store.durability().on_synced(file.sync_data());
             }
         };
-        store.set_helper(false);
+        store.durability().set_helper(false);
         synced
     }
 
@@ -149,7 +149,7 @@ impl Writer {
         let store = Store::open(&self.folder, &identity(), OPTIONS)?;
         let found = digest(&store.snapshot()?);
         self.mark(format!("found {found}"));
-        store.sync()?;
+        store.durability().sync()?;
         self.mark_shown(found);
         Ok(store)
     }
@@ -159,7 +159,7 @@ impl Writer {
         let before = digest(&store.snapshot()?);
         if self.random.coin() {
             match self.random.coin() {
-                true => store.sync()?,
+                true => store.durability().sync()?,
                 false => self.try_sync_by_helper(store)?,
             }
             self.mark_shown(before);

@@ -563,18 +563,19 @@ fn an_account_with_a_hit_makes_a_signed_block_on_the_tip() {
 fn a_harvested_block_is_committed_before_the_disk_has_it() {
     let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let Harvested { block, hashes, .. } = scene.tick(&mut scene.unlocked(&[1])).0.unwrap();
-    scene.store.set_helper(true);
+    scene.store.durability().set_helper(true);
     let verified = Verified { hash: None, transactions: Some(hashes) };
     let mut branch = pushed_branch(&scene.store, &scene.network, block, verified).unwrap();
-    let is_committed = |branch: &CandidateBranch<'_>| (branch.is_committed(), scene.store.has_unsynced_commit());
-    while !scene.store.waits_for_disk() {
+    let is_committed =
+        |branch: &CandidateBranch<'_>| (branch.is_committed(), scene.store.durability().has_unsynced_commit());
+    while !scene.store.durability().waits_for_disk() {
         assert_eq!(is_committed(&branch), (false, false));
         assert!(branch.step(NOW, &mut StakeCache::default()).unwrap().is_none());
     }
     assert_eq!(is_committed(&branch), (true, true));
     for _ in 0..2 {
-        scene.store.next_sync().unwrap();
-        scene.store.on_synced(Ok(()));
+        scene.store.durability().next_sync().unwrap();
+        scene.store.durability().on_synced(Ok(()));
     }
     let outcome = branch.step(NOW, &mut StakeCache::default()).unwrap().expect("it is durable");
     assert_eq!(outcome.update.map(|update| update.tip), Some(LAST.next()));

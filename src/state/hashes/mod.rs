@@ -252,11 +252,10 @@ fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> 
     let bytes = block.transaction(row.index() as usize)?.ok_or(DAMAGED)?;
     let transaction = Transaction::from_bytes(bytes, SigningForm::Verifiable, Context::trusted_store());
     let transaction = transaction.map_err(|_| DAMAGED)?;
-    let found = match row.is_nested() {
-        false => Some(&transaction).filter(|transaction| transaction.hash() == *hash),
-        true => transaction.children().find(|child| child.hash() == *hash),
-    };
     let (height, index, is_nested) = (row.height(), row.index(), row.is_nested());
+    // The transaction itself comes before those nested in it.
+    let (first, last) = if is_nested { (1, usize::MAX) } else { (0, 1) };
+    let found = transaction.self_and_children().take(last).skip(first).find(|one| one.hash() == *hash);
     Ok(found.map(|found| HashEntry { height, timestamp: found.timestamp, index, is_nested }))
 }
 
@@ -282,9 +281,9 @@ pub(super) fn forget_step(txn: &mut impl Write) -> Result<bool> {
             return Ok(false);
         }
     }
-    let behind = stored_header(txn, next.next())?.map(|header| totals.epoch(header.ids.0));
-    let first = behind.unwrap_or(totals.first_epoch);
-    HashTotals { forgotten_below: next.0 + 1, first_epoch: first, ..totals }.put(txn)?;
+    let next_epoch = stored_header(txn, next.next())?.map(|header| totals.epoch(header.ids.0));
+    let first_epoch = next_epoch.unwrap_or(totals.first_epoch);
+    HashTotals { forgotten_below: next.0 + 1, first_epoch, ..totals }.put(txn)?;
     Ok(true)
 }
 

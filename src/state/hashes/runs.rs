@@ -37,8 +37,8 @@ pub struct SortedRun {
 impl SortedRun {
     /// Returns the run of a level that contains an epoch.
     pub fn containing(epoch: HashEpoch, level: u8) -> SortedRun {
-        let behind = u64::from(epoch) / SortedRun::epochs(level) * SortedRun::epochs(level);
-        SortedRun { level, start: behind as HashEpoch }
+        let start = u64::from(epoch) / SortedRun::epochs(level) * SortedRun::epochs(level);
+        SortedRun { level, start: start as HashEpoch }
     }
 
     /// Returns the number of epochs per run of a level.

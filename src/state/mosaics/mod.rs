@@ -10,15 +10,14 @@
 mod tests;
 
 use super::account::AccountId;
-use super::bytes::{ByteReader, ByteWriter, Stored, stored};
+use super::bytes::{Stored, stored};
 use super::expiry::{ExpiryKind, LoggedMosaics};
 use super::ledger::Ledger;
 use super::namespaces::{self, Lease, LeaseState, NameCounters, OwnershipPeriod};
 use super::{StateError, StateResult};
-use crate::crypto::PublicKey;
-use crate::model::mosaic::MAX_DIVISIBILITY;
+use crate::codec::ByteReader;
 use crate::model::transaction::SupplyChangeKind;
-use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, MosaicProperties};
+use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId};
 use crate::store::{Read, Result, StoreError, Table, Write, next_key};
 
 const DAMAGED: StoreError = StoreError::Damaged("a mosaic");
@@ -32,6 +31,8 @@ pub struct MosaicEntry {
     /// Supply in whole units.
     pub supply: u64,
 }
+
+stored!(MosaicEntry { supply, definition });
 
 /// Internal number of a mosaic in an ownership period; the same name in another period has another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +99,7 @@ impl DefinitionVersion {
     fn of_row(mosaic: MosaicNumber, key: &[u8], value: &[u8]) -> Result<DefinitionVersion> {
         let number = key.get(4..).and_then(|number| number.try_into().ok()).map(u32::from_be_bytes);
         let number = number.ok_or(DAMAGED)?;
-        let balances_since = u32::read(&mut ByteReader::new(value, "a mosaic"))?;
+        let balances_since = u32::read(&mut ByteReader(value)).ok_or(DAMAGED)?;
         if balances_since > number { Err(DAMAGED) } else { Ok(DefinitionVersion { mosaic, number, balances_since }) }
     }
 }
@@ -110,29 +111,10 @@ impl MosaicEntry {
         MosaicEntry { supply: definition.properties.initial_supply, definition }
     }
 
-    /// Decodes the height of a definition, the definition and its supply.
-    fn read(id: &MosaicId, value: &[u8]) -> Result<(Height, MosaicEntry)> {
-        let mut input = ByteReader::new(value, "a mosaic");
-        let (_, (height, supply)) = <(u32, (Height, u64))>::read(&mut input)?;
-        Ok((height, MosaicEntry { supply, definition: read_definition(&mut input, id.clone())? }))
-    }
-}
-
-/// Writes a definition without its mosaic id.
-pub fn write_definition(out: &mut ByteWriter, definition: &MosaicDefinition) {
-    definition.creator.write(out);
-    out.text(&definition.description);
-    definition.properties.write(out);
-    definition.levy.write(out);
-}
-
-/// Reads a definition without its mosaic id, up to the end of the input.
-pub fn read_definition(input: &mut ByteReader<'_>, id: MosaicId) -> Result<MosaicDefinition> {
-    let (creator, description) = (PublicKey::read(input)?, input.text()?.to_owned());
-    let (properties, levy) = (MosaicProperties::read(input)?, Option::read(input)?);
-    match properties.divisibility <= MAX_DIVISIBILITY {
-        true => Ok(MosaicDefinition { creator, id, description, properties, levy }),
-        false => Err(StoreError::Damaged("a divisibility")),
+    /// Decodes a row: the version from which balances are kept, the height of the definition, and the mosaic.
+    fn of_row(value: &[u8]) -> Result<(Height, MosaicEntry)> {
+        let (_, row) = <(u32, (Height, MosaicEntry))>::from_stored(value, "a mosaic")?;
+        Ok(row)
     }
 }
 
@@ -168,7 +150,7 @@ pub fn current_mosaic(state: &impl Read, id: &MosaicId) -> Result<Option<Current
     let key = name_key(lease.ownership_period, id);
     let Some(mosaic) = MosaicNumber::get(state, Table::MosaicNumbers, &key, MOSAIC_NUMBER)? else { return Ok(None) };
     let (version, value) = last_definition(state, mosaic)?;
-    let (defined_at, entry) = MosaicEntry::read(id, value)?;
+    let (defined_at, entry) = MosaicEntry::of_row(value)?;
     let Lease { ownership_period, .. } = lease;
     let lease_state = ownership_period.lease_state(state)?;
     Ok(Some(CurrentMosaic { ownership_period, lease_state, version, entry, defined_at }))
@@ -188,7 +170,7 @@ pub fn history(state: &impl Read, id: &MosaicId) -> Result<Vec<(DefinitionVersio
     };
     let mut entries = Vec::new();
     state.for_each_prefix(Table::Mosaics, &mosaic.key(), |key, value| {
-        entries.push((DefinitionVersion::of_row(mosaic, key, value)?, MosaicEntry::read(id, value)?.1));
+        entries.push((DefinitionVersion::of_row(mosaic, key, value)?, MosaicEntry::of_row(value)?.1));
         Ok(true)
     })?;
     Ok(entries)
@@ -197,9 +179,9 @@ pub fn history(state: &impl Read, id: &MosaicId) -> Result<Vec<(DefinitionVersio
 /// Returns the definition of a mosaic in force after the block at a height, if there was one.
 pub(super) fn version_at(state: &impl Read, mosaic: MosaicNumber, height: Height) -> Result<Option<DefinitionVersion>> {
     let mut found = None;
-    let behind = [mosaic.key(), [0xFF; 4]];
-    state.for_each_prefix_rev(Table::Mosaics, &mosaic.key(), behind.as_flattened(), |key, value| {
-        let (_, made) = <(u32, Height)>::read(&mut ByteReader::new(value, "a mosaic"))?;
+    let end = [mosaic.key(), [0xFF; 4]];
+    state.for_each_prefix_rev(Table::Mosaics, &mosaic.key(), end.as_flattened(), |key, value| {
+        let (_, made) = <(u32, Height)>::read(&mut ByteReader(value)).ok_or(DAMAGED)?;
         if made <= height {
             found = Some(DefinitionVersion::of_row(mosaic, key, value)?);
         }
@@ -225,10 +207,9 @@ pub(super) fn mosaic_after(
 
 impl CurrentMosaic {
     fn put(&self, txn: &mut impl Write) -> Result<()> {
-        let mut out = ByteWriter::default();
-        (self.version.balances_since, (self.defined_at, self.entry.supply)).write(&mut out);
-        write_definition(&mut out, &self.entry.definition);
-        txn.put(Table::Mosaics, self.version.key().as_flattened(), &out.0)
+        let mut row = (self.version.balances_since, self.defined_at).to_stored();
+        self.entry.write(&mut row);
+        txn.put(Table::Mosaics, self.version.key().as_flattened(), &row)
     }
 }
 
@@ -338,10 +319,10 @@ impl CurrentMosaic {
         let DefinitionVersion { mosaic, number: version, balances_since } = self.version;
         let key = BalanceKey { mosaic, id, lease_state: self.lease_state, version };
         // A missing row means a zero balance, unless an older row holds another.
-        match quantity == 0 && balance_before(txn, key, balances_since)? == 0 {
-            true => txn.delete(Table::Balances, key.to_bytes().as_flattened()),
-            false => txn.put(Table::Balances, key.to_bytes().as_flattened(), &quantity.to_le_bytes()),
+        if quantity == 0 && balance_before(txn, key, balances_since)? == 0 {
+            return txn.delete(Table::Balances, key.to_bytes().as_flattened());
         }
+        txn.put(Table::Balances, key.to_bytes().as_flattened(), &quantity.to_le_bytes())
     }
 }
 
@@ -367,8 +348,7 @@ impl CurrentMosaic {
         let row = Holding { mosaic, ownership_period, as_of, effective_next_lease }.to_stored();
         match txn.get(Table::Holdings, &key)? {
             Some(old) if effective_next_lease || old == row => Ok(()),
-            Some(_) => txn.put(Table::Holdings, &key, &row),
-            None => txn.insert(Table::Holdings, &key, &row),
+            _ => txn.put(Table::Holdings, &key, &row),
         }
     }
 }
@@ -540,9 +520,10 @@ impl<W: Write> Ledger<'_, W> {
         let creator = Address::from_public_key(&mosaic.entry.definition.creator, self.network.byte);
         let left = if from == to { sum } else { left };
         for (address, account, has) in [(from, sender, left), (to, recipient, sum)] {
-            match *address == creator || has > 0 {
-                true => mosaic.mark_invested(self.txn, account, false)?,
-                false => mark_not_invested(self.txn, account, id)?,
+            if *address == creator || has > 0 {
+                mosaic.mark_invested(self.txn, account, false)?;
+            } else {
+                mark_not_invested(self.txn, account, id)?;
             }
         }
         Ok(())
