@@ -33,9 +33,9 @@ const LAYERS: &[(&str, &str)] = &[
     // It knows the requests of `net` and their results, and none of its sockets.
     ("peer", "crypto model ip quota codec rules chain mempool net"),
     ("api", "crypto model budget ip quota codec store state rules chain mempool peer net metrics local_cookie"),
-    ("websocket_api", "model budget quota codec net peer api metrics"),
+    ("websocket_api", "model budget quota codec state net peer api metrics"),
     // Some settings have the types of the layers that use them.
-    ("config", "crypto model clock ip codec peer api websocket_api"),
+    ("config", "crypto model clock ip codec peer api"),
     ("wallet", "crypto model clock codec store state rules net metrics local_cookie"),
     ("devnet", "crypto model clock codec store config wallet"),
     // The state machine. It knows the events of `net`, and none of its sockets.

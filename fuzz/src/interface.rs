@@ -136,7 +136,6 @@ impl Fixture {
             host_names: settings.host_names.clone(),
             local_origins: settings.http.local_origins.clone(),
             allowed_harvesters: settings.http.allowed_harvesters.clone(),
-            prunes_hashes: settings.node.forgets_hashes,
             unaudited_paths: settings.peers.unaudited_paths.clone(),
             max_pushed_bytes: limits::PUSHED,
             metrics_listener: METRICS,
@@ -418,6 +417,7 @@ impl<'g> Harness<'g> {
                 status: NodeStatus::Booted,
                 now: Now { monotonic: Duration::ZERO, network: chain.now, network_millis: 1_000_000_000 },
                 clock: ClockState::default(),
+                forgets_hashes: false,
                 mempool: &mut mempool,
                 unlocked: &mut unlocked,
                 peers: None,
@@ -454,7 +454,7 @@ struct Answer {
     body: Vec<u8>,
 }
 
-fn description() -> NodeDescription {
+pub(crate) fn description() -> NodeDescription {
     let info = NodeInfo {
         identity: Identity { key: PublicKey([7; 32]), name: Some("fuzz".to_owned()) },
         endpoint: Endpoint::http("127.0.0.1", 7890),

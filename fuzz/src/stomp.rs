@@ -1,22 +1,29 @@
 //! Fuzz target: STOMP, the broker with the limits of production, the decoder and the encoder.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
-use nisd::api::View;
+use nisd::api::{ClockState, EventFeed, NodeContext, NodeStatus};
 use nisd::budget::Budget;
-use nisd::codec::json::{JsonDecoder, JsonEncoder};
+use nisd::chain::harvest::UnlockedAccounts;
+use nisd::chain::{ChainSnapshot, ReorgLog};
+use nisd::codec::json::JsonDecoder;
 use nisd::codec::{self, SigningForm, lenient_json};
-use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction};
+use nisd::config::Settings;
+use nisd::crypto::{KeyPair, PrivateKey, Randomness};
+use nisd::mempool::Mempool;
+use nisd::model::{Address, Height, NetworkByte, Timestamp, Transaction};
 use nisd::net::SharedBytesCounter;
 use nisd::net::fetch::{FetchId, FetchRequest};
 use nisd::net::service::{Client, ConnectionId, Dropped, Effects, ListenerId, Message, Progress};
 use nisd::peer::io::Now;
+use nisd::store::Store;
 use nisd::websocket_api::stomp::{DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, allows_body, encoder};
-use nisd::websocket_api::{BodyProgress, Broker, BrokerUsage, ChainSource, ChainSourceError, Item, Limits, Settings};
+use nisd::websocket_api::{Broker, BrokerUsage, Limits};
+
+use crate::interface::description;
+use crate::tiny;
 
 /// Separates the records of an input: each is a byte that selects the session and events, and the message.
 pub const SEPARATOR: u8 = 0xff;
@@ -114,7 +121,8 @@ struct Conversation {
     broker: Broker,
     limits: Limits,
     client: FuzzClient,
-    chain: Chain,
+    /// Height up to which the broker knows the chain.
+    height: Height,
     /// Progress of the last message of each websocket.
     progress: BTreeMap<ConnectionId, Progress>,
     now: Duration,
@@ -127,12 +135,12 @@ struct Conversation {
 
 impl Conversation {
     fn new() -> Conversation {
-        let settings = Settings::default();
+        let limits = Limits::default();
         Conversation {
-            broker: Broker::new(settings, NetworkByte::TESTNET, SharedBytesCounter::default()),
-            limits: settings.limits,
+            broker: Broker::new(limits, NetworkByte::TESTNET, SharedBytesCounter::default()),
+            limits,
             client: FuzzClient::default(),
-            chain: Chain::new(),
+            height: Height(1),
             progress: BTreeMap::new(),
             now: Duration::ZERO,
             received: 0,
@@ -155,11 +163,11 @@ impl Conversation {
         }
         self.deliver(socket, message);
         if selector & 8 != 0 {
-            self.chain.height = self.chain.height.next();
-            self.broker.chain_changed(Height(self.chain.height.0 - 1), self.chain.height);
+            self.height = self.height.next().min(TIP);
+            self.broker.chain_changed(Height(self.height.0 - 1), self.height);
         }
         if selector & 16 != 0 {
-            self.broker.on_transaction(Rc::clone(&self.chain.transaction));
+            FIXTURE.with(|fixture| self.broker.on_transaction(Rc::clone(&fixture.transaction)));
         }
         if selector & 32 != 0 {
             self.now += Duration::from_secs(1);
@@ -220,8 +228,7 @@ impl Conversation {
     fn work(&mut self) {
         for _ in 0..MAX_SLICES {
             let messages = self.client.messages;
-            let present = self.present();
-            self.broker.work(true, &mut self.chain, present, SLICE, &mut self.client);
+            self.work_once();
             let told = (self.client.messages - messages) as u64;
             assert!(told <= u64::from(SLICE) + SLICE_EXCESS, "{told} messages in one slice");
             for socket in std::mem::take(&mut self.client.resumed) {
@@ -237,6 +244,32 @@ impl Conversation {
         }
         panic!("there is no end of what there is to tell");
     }
+
+    fn work_once(&mut self) {
+        let now = self.present();
+        FIXTURE.with(|fixture| {
+            let (snapshot, network) = (fixture.store.snapshot().expect("a snapshot"), &fixture.settings.network);
+            let node = NodeContext {
+                chain: ChainSnapshot { snapshot: &snapshot, network, height: self.height, now: now.network },
+                status: NodeStatus::Booted,
+                now,
+                clock: ClockState::default(),
+                forgets_hashes: false,
+                mempool: &mut Mempool::default(),
+                unlocked: &mut UnlockedAccounts::new(1),
+                peers: None,
+                description: &description(),
+                keys: &KeyPair::new(&PrivateKey::from_seed(&[7; 32])),
+                reorgs: &ReorgLog::default(),
+                events: &mut EventFeed::default(),
+                randomness: &mut Randomness::new(&[5; 32]),
+                request_body: &[],
+                budget: Budget::new(SLICE),
+            };
+            self.broker.work(true, node, &mut self.client);
+        });
+    }
+
     /// Reports closed websockets to the broker.
     fn report_closed(&mut self) {
         for socket in std::mem::take(&mut self.client.closed) {
@@ -262,93 +295,28 @@ impl Conversation {
     }
 }
 
-/// A chain whose blocks all hold the same transaction twice; it is also in the mempool.
-pub(crate) struct Chain {
-    pub(crate) height: Height,
+/// Height of the chain.
+const TIP: Height = Height(53);
+
+/// A recorded chain, created once per thread.
+struct Fixture {
+    settings: Settings,
+    store: Store,
+    /// A transaction that enters the mempool again and again.
     transaction: Rc<Transaction>,
-    /// Number of queries for owned items: every third one returns the end of the list.
-    queries: Cell<u32>,
 }
 
-impl Chain {
-    /// Creates a chain with its first block.
-    pub(crate) fn new() -> Chain {
-        Chain { height: Height(1), transaction: transaction(), queries: Cell::new(0) }
-    }
-}
-
-impl Chain {
-    fn block_text(&self, height: Height) -> Vec<u8> {
-        let block = Block {
-            kind: BlockKind::Regular,
-            version: self.transaction.version,
-            timestamp: self.transaction.timestamp,
-            signer: self.transaction.signer,
-            signature: self.transaction.signature,
-            previous_hash: Hash256([7; 32]).into(),
-            height,
-            transactions: vec![Transaction::clone(&self.transaction); 2],
-        };
-        JsonEncoder::document(|sink| block.write(sink))
+impl Fixture {
+    fn new() -> Fixture {
+        let settings = tiny::settings();
+        let store = tiny::store(&settings, TIP);
+        Fixture { settings, store, transaction: transaction() }
     }
 }
 
-impl ChainSource for Chain {
-    fn height(&self) -> Height {
-        self.height
-    }
-
-    fn block_signer(&self, height: Height) -> Result<Option<Address>, ChainSourceError> {
-        Ok((height <= self.height).then(|| self.transaction.signer_address(NetworkByte::TESTNET)))
-    }
-
-    fn transactions(&self, _: Height, from: usize, most: usize) -> Result<Vec<Transaction>, ChainSourceError> {
-        Ok(vec![Transaction::clone(&self.transaction); most.min(2_usize.saturating_sub(from))])
-    }
-
-    fn next_body(
-        &mut self,
-        item: &Item,
-        _: &mut BodyProgress,
-        budget: &mut Budget,
-    ) -> Result<Poll<Option<Vec<u8>>>, ChainSourceError> {
-        let text = match item {
-            Item::Account(address) | Item::Owned(_, address) if *address == address_of(BROKEN) => {
-                return Err(ChainSourceError("it is broken".into()));
-            }
-            Item::Block(height) => self.block_text(*height),
-            Item::Account(_) => br#"{"account":{},"meta":{}}"#.to_vec(),
-            Item::RecentTransfers(_) => br#"{"data":[]}"#.to_vec(),
-            Item::Owned(..) => {
-                self.queries.set(self.queries.get() + 1);
-                match self.queries.get() % 3 {
-                    0 => return Ok(Poll::Ready(None)),
-                    1 => budget.charge(1),
-                    _ => {
-                        budget.charge(u32::MAX);
-                        return Ok(Poll::Pending);
-                    }
-                }
-                br#"{"quantity":1}"#.to_vec()
-            }
-            Item::NodeInfo => br#"{"metaData":{}}"#.to_vec(),
-            Item::Status(hash) => format!("{{\"hash\":\"{hash}\",\"status\":\"unknown\"}}").into_bytes(),
-            other => panic!("the broker makes the body of {other:?}"),
-        };
-        Ok(Poll::Ready(Some(text)))
-    }
-
-    fn levy_recipient(&self, _: &MosaicId) -> Result<Option<Address>, ChainSourceError> {
-        Ok(None)
-    }
-
-    fn unconfirmed(&self, _: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, ChainSourceError> {
-        Ok(vec![Rc::clone(&self.transaction); limit])
-    }
+thread_local! {
+    static FIXTURE: Fixture = Fixture::new();
 }
-
-/// The account whose queries fail.
-const BROKEN: &str = "TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK";
 
 fn address_of(text: &str) -> Address {
     Address::parse(text, NetworkByte::TESTNET).expect("an address")
@@ -364,15 +332,15 @@ fn transaction() -> Rc<Transaction> {
         "c4db8627b36975d61fb643283a0407a8be48ba4a1825a293aef5f0542dcb4a44",
     );
     let value = lenient_json::parse(text.as_bytes()).expect("an object");
-    let context = codec::Context { network: NetworkByte::TESTNET, nemesis_signer: address_of(BROKEN), trusted: false };
+    let context = codec::Context { network: NetworkByte::TESTNET, nemesis_signer: address_of("TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK"), trusted: false };
     let mut source = JsonDecoder::new(&value, context).expect("an object");
     Rc::new(codec::transaction::read(&mut source, SigningForm::Verifiable).expect("a transfer"))
 }
 
 /// Checks that a sent message is one server frame, in UTF-8.
-pub(crate) fn check_sent(bytes: &[u8]) {
+fn check_sent(bytes: &[u8]) {
     std::str::from_utf8(bytes).expect("a text message");
-    let mut decoder = Decoder::new(usize::MAX, false);
+    let mut decoder = Decoder::new(usize::MAX);
     decoder.feed(bytes);
     let frame = decoder.next_frame().expect("a frame is well-formed").expect("a frame is whole");
     match frame.command {
@@ -408,7 +376,7 @@ impl DecodedFrame {
 
 /// Decodes the frames of a stream up to its first error, and the error.
 fn decode<'a>(messages: impl Iterator<Item = &'a [u8]>) -> (Vec<DecodedFrame>, Option<DecodeError>) {
-    let mut decoder = Decoder::new(DEFAULT_FRAME_BYTES, true);
+    let mut decoder = Decoder::new(DEFAULT_FRAME_BYTES);
     let mut frames = Vec::new();
     for message in messages {
         decoder.feed(message);
@@ -449,7 +417,7 @@ fn check_written(said: &DecodedFrame) {
     let body = allows_body(said.command).then_some(said.body.as_slice());
     let mut bytes = Vec::new();
     encoder::frame(&mut bytes, said.command, headers, body);
-    let mut decoder = Decoder::new(usize::MAX, false);
+    let mut decoder = Decoder::new(usize::MAX);
     decoder.feed(&bytes);
     let again = decoder.next_frame().expect("a frame is well-formed").expect("a frame is whole");
     assert_eq!(DecodedFrame::of(&again), *said);

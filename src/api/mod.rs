@@ -37,7 +37,7 @@ pub mod routes;
 mod settings;
 pub mod streams;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transaction_status;
 mod transactions;
 mod transfers;

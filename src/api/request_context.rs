@@ -57,6 +57,8 @@ pub struct NodeContext<'a> {
     pub now: Now,
     /// Reliability of the clock.
     pub clock: ClockState,
+    /// Hashes of old confirmed transactions are forgotten, as in the protocol (`nisd.forgetHashes`).
+    pub forgets_hashes: bool,
     /// Unconfirmed transactions.
     pub mempool: &'a mut Mempool,
     /// Accounts that harvest on this node.
@@ -372,7 +374,7 @@ impl<'a> RequestContext<'a> {
     /// of another length is not an error; no transaction has it.
     pub fn find_hash(&self, hash: &[u8]) -> Result<Option<(Hash256, HashEntry)>, StoreError> {
         let Ok(hash) = Hash256::try_from(hash) else { return Ok(None) };
-        let found = match self.settings.prunes_hashes {
+        let found = match self.node.forgets_hashes {
             true => state::find_remembered_hash(self.node.chain.snapshot, &hash),
             false => state::find_hash(self.node.chain.snapshot, &hash),
         };

@@ -46,8 +46,6 @@ pub struct Settings {
     pub host_names: Vec<String>,
     /// Origins such as `http://127.0.0.1:3000` whose pages have local access (`nisd.localOrigins`), besides its own.
     pub local_origins: Vec<String>,
-    /// Whether old hashes are pruned as in the protocol, and not found any more (`nisd.forgetHashes`).
-    pub prunes_hashes: bool,
     /// Accounts whose private keys requests may contain (`nis.allowedHarvesterAddresses`); empty allows all.
     pub allowed_harvesters: Vec<Address>,
     /// Paths that `/debug/connections/incoming` excludes (`nem.nonAuditedApiPaths`).

@@ -131,7 +131,7 @@ impl View for Signatures {
 fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let text = context.parameter("hash")?.ok_or(ApiError::argument("the parameter hash is missing"))?;
     let hash = parse_hash(&text).ok_or(ApiError::argument(BAD_HASH))?;
-    let status = TransactionStatus::look_up(hash, &mut context.node, context.settings.prunes_hashes)?;
+    let status = TransactionStatus::look_up(hash, &mut context.node)?;
     context.response.send(&status)
 }
 
@@ -158,11 +158,11 @@ impl Readable for HashBatch {
 /// `POST /transaction/status/batch`
 fn statuses(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let HashBatch(hashes) = context.body()?;
-    let (prunes, held_bytes) = (context.settings.prunes_hashes, hashes.len() * size_of::<Hash256>());
+    let held_bytes = hashes.len() * size_of::<Hash256>();
     let mut hashes = hashes.into_iter();
     let list = list_stream(move |step| {
         while let Some(hash) = hashes.next() {
-            let status = TransactionStatus::look_up(hash, step.node, prunes)?;
+            let status = TransactionStatus::look_up(hash, step.node)?;
             step.push(&status);
             if !step.should_continue(hashes.len()) {
                 break;
@@ -174,21 +174,16 @@ fn statuses(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 }
 
 impl TransactionStatus {
-    /// Looks for a transaction in the mempool, in the chain, and among those that have left both. `prunes_hashes`: old
-    /// ones of the chain are not found.
-    pub fn look_up(
-        hash: Hash256,
-        node: &mut NodeContext<'_>,
-        prunes_hashes: bool,
-    ) -> Result<TransactionStatus, StoreError> {
-        Ok(TransactionStatus { hash, status: look_up(&hash, node, prunes_hashes)? })
+    /// Looks for a transaction in the mempool, in the chain, and among those that have left both.
+    pub fn look_up(hash: Hash256, node: &mut NodeContext<'_>) -> Result<TransactionStatus, StoreError> {
+        Ok(TransactionStatus { hash, status: look_up(&hash, node)? })
     }
 }
 
-fn look_up(hash: &Hash256, node: &mut NodeContext<'_>, prunes_hashes: bool) -> Result<Status, StoreError> {
+fn look_up(hash: &Hash256, node: &mut NodeContext<'_>) -> Result<Status, StoreError> {
     node.budget.charge(cost::TRANSACTION);
     let (chain, now) = (node.chain, node.chain.now);
-    let found = match prunes_hashes {
+    let found = match node.forgets_hashes {
         true => state::find_remembered_hash(chain.snapshot, hash),
         false => state::find_hash(chain.snapshot, hash),
     };

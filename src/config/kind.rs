@@ -20,7 +20,6 @@ use crate::model::address::{Address, NetworkByte};
 use crate::model::{BLOCK_CHAIN_FEATURES, Checkpoint, Hash256};
 use crate::peer::IpDetection;
 use crate::peer::wire::{Endpoint, Version};
-use crate::websocket_api::BlocksNewBody;
 
 /// A value, or a description of the error. The description is shown, so it never repeats a secret.
 pub(super) type Parsed<T> = Result<T, String>;
@@ -290,11 +289,6 @@ pub(super) const LOG_LEVEL: Kind<LevelFilter> = form("off or error or warn or in
 });
 pub(super) const LOG_FORMAT: Kind<bool> = Kind::Choice(&[("text", false), ("json", true)]);
 pub(super) const PROTOCOL: Kind<&'static str> = Kind::Choice(&[("http", "http"), ("https", "https")]);
-pub(super) const BLOCKS_NEW_BODY: Kind<BlocksNewBody> = Kind::Choice(&[
-    ("auto", BlocksNewBody::Auto),
-    ("object", BlocksNewBody::Object),
-    ("number", BlocksNewBody::Number),
-]);
 pub(super) const LOCAL_ACCESS: Kind<LocalAccess> =
     Kind::Choice(&[("cookie", LocalAccess::Cookie), ("address", LocalAccess::Address)]);
 pub(super) const IP_DETECTION: Kind<IpDetection> = Kind::Choice(&[

@@ -26,4 +26,3 @@ pub use table::{DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, Sec
 pub use crate::api::Features;
 pub use crate::peer::IpDetection;
 pub use crate::peer::wire::Endpoint;
-pub use crate::websocket_api::BlocksNewBody;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use log::LevelFilter;
 
 use super::kind::{
-    ADDRESS, ADDRESS_RANGES, ADDRESSES, AnyKind, BIND, BLOCKS_NEW_BODY, BOOLEAN, Bind, CHAIN_FEATURES, CHECKPOINT,
+    ADDRESS, ADDRESS_RANGES, ADDRESSES, AnyKind, BIND, BOOLEAN, Bind, CHAIN_FEATURES, CHECKPOINT,
     CLOCK, CONTEXT, ENDPOINTS, FEATURES, HASH, HASHES, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ACCESS,
     LOCAL_ADDRESSES, LOG_FORMAT, LOG_LEVEL, LocalAccess, NAME, ORIGINS, PATH, PATHS, PROTOCOL, SECRET, SECRETS, TEXT,
     VERSION, integer, map_size, port, seconds, size,
@@ -25,7 +25,6 @@ use crate::ip::{AddressRanges, LocalAddresses};
 use crate::model::{Address, Checkpoint, Hash256};
 use crate::peer::IpDetection;
 use crate::peer::wire::{Endpoint, Version};
-use crate::websocket_api::BlocksNewBody;
 
 const M: u64 = 1 << 20;
 const G: u64 = 1 << 30;
@@ -307,14 +306,6 @@ settings! {
                 live "Seconds without traffic after which a websocket session is closed";
             registered_addresses: usize = "nisd.maxRegisteredAddresses", integer(1, 100_000), default "1000",
                 live "Maximum accounts that one session can register for messages; further ones get an error";
-            blocks_new_body: BlocksNewBody = "nisd.blocksNewBody", BLOCKS_NEW_BODY, default "auto",
-                "Body of /blocks/new: {\"height\":N} as NIS1 sends it, the number N, or auto: the number for clients that connect without any header, else the object";
-            register_on_subscribe: bool = "nisd.registerOnSubscribe", BOOLEAN, default "true",
-                "Whether subscribing to a channel of an account also registers the account, as /w/api/account/subscribe does";
-            implicit_subscription: bool = "nisd.implicitSubscription", BOOLEAN, default "true",
-                "Whether /w/api/account/subscribe subscribes a session without any subscription to /transactions/<ADDRESS>";
-            lenient_stomp: bool = "nisd.forgivingStomp", BOOLEAN, default "true",
-                "Whether STOMP frames are parsed leniently: blanks around header values, SUBSCRIBE without id, receipts";
         }
     }
     /// Settings for peers and harvesting.

@@ -21,7 +21,6 @@ mod identity;
 mod import;
 mod metrics;
 mod peers;
-mod query_context;
 mod requests;
 mod store_health;
 mod tick;
@@ -184,7 +183,7 @@ impl<'s> Node<'s> {
             network,
             clock,
             api: Api::new(api_settings(settings, local)),
-            broker: Broker::new(push_settings(settings), network.byte, shared),
+            broker: Broker::new(websocket_limits(settings), network.byte, shared),
             height: tip.height,
             tip_time: tip.timestamp,
             unread_changes: VecDeque::new(),
@@ -246,7 +245,7 @@ impl<'s> Node<'s> {
     /// Applies changed settings, local rights, and new peers of the operator's list.
     pub fn reload(&mut self, settings: &Settings, local: LocalRights, known: Vec<PreTrustedPeer>) {
         self.api.change(api_settings(settings, local));
-        self.broker.reload(push_settings(settings));
+        self.broker.reload(websocket_limits(settings));
         match &mut self.peers {
             Some(peers) => peers.add_pre_trusted_peers(known),
             None => self.known.extend(known),
@@ -398,7 +397,6 @@ fn api_settings(settings: &Settings, local: LocalRights) -> api::Settings {
         host_names: settings.host_names.clone(),
         local_origins: settings.http.local_origins.clone(),
         allowed_harvesters: settings.http.allowed_harvesters.clone(),
-        prunes_hashes: settings.node.forgets_hashes,
         unaudited_paths: settings.peers.unaudited_paths.clone(),
         max_pushed_bytes: wire::limits::pushed(&settings.network.chain, Format::Binary),
         metrics_listener: METRICS,
@@ -413,17 +411,10 @@ fn api_settings(settings: &Settings, local: LocalRights) -> api::Settings {
     }
 }
 
-fn push_settings(settings: &Settings) -> websocket_api::Settings {
-    let websocket = &settings.websocket;
-    websocket_api::Settings {
-        blocks_new: websocket.blocks_new_body,
-        register_on_subscribe: websocket.register_on_subscribe,
-        implicit_subscription: websocket.implicit_subscription,
-        lenient: websocket.lenient_stomp,
-        limits: websocket_api::Limits {
-            sessions: settings.http.connections,
-            addresses_per_session: websocket.registered_addresses,
-            ..websocket_api::Limits::default()
-        },
+fn websocket_limits(settings: &Settings) -> websocket_api::Limits {
+    websocket_api::Limits {
+        sessions: settings.http.connections,
+        addresses_per_session: settings.websocket.registered_addresses,
+        ..websocket_api::Limits::default()
     }
 }

@@ -137,6 +137,7 @@ impl Node<'_> {
             randomness,
             reorgs,
             events,
+            settings,
             ..
         } = self;
         let context = NodeContext {
@@ -144,6 +145,7 @@ impl Node<'_> {
             status,
             now,
             clock,
+            forgets_hashes: settings.node.forgets_hashes,
             mempool,
             unlocked: &mut harvester.unlocked,
             peers: peers.as_mut(),

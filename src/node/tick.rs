@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::block_processor::BlockOrigin;
-use super::query_context::QueryContext;
 use super::{Node, UNITS_PER_STEP};
 use crate::api::MempoolEvent;
 use crate::budget::Budget;
@@ -223,13 +222,12 @@ impl Node<'_> {
     /// account's data shows what waits in the mempool, and transactions that a reorg returned to the mempool are
     /// published before the blocks that replace theirs.
     fn publish(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) -> Result<(), StoreError> {
-        let (is_mempool_current, time) = (!self.mempool.has_work(), self.peer_now(now));
+        let is_mempool_current = !self.mempool.has_work();
         if !self.broker.has_work(is_mempool_current) {
             return Ok(());
         }
-        let prunes_hashes = self.settings.node.forgets_hashes;
         self.with_context(&[], Budget::new(budget), now, |_, broker, node| {
-            broker.work(is_mempool_current, &mut QueryContext { node, prunes_hashes }, time, budget, effects);
+            broker.work(is_mempool_current, node, effects);
         })
     }
 

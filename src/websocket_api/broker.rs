@@ -3,12 +3,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::content::ChainSource;
 use super::publish_job::PublishContext;
 use super::queues::{NewsQueue, QueryQueue};
 use super::session::{SessionId, SessionTransport};
 use super::session_table::{SessionTable, TOO_MANY_SESSIONS};
-use super::{Counts, Settings, sockjs};
+use super::{Counts, Limits, sockjs};
+use crate::api::NodeContext;
 use crate::budget::Budget;
 use crate::model::{Hash256, Height, NetworkByte, Transaction};
 use crate::net::SharedBytesCounter;
@@ -56,14 +56,14 @@ pub struct BrokerUsage {
 
 impl Broker {
     /// Creates a broker without sessions.
-    pub fn new(settings: Settings, network: NetworkByte, pool: SharedBytesCounter) -> Self {
-        let table = SessionTable::new(settings, network, pool);
+    pub fn new(limits: Limits, network: NetworkByte, pool: SharedBytesCounter) -> Self {
+        let table = SessionTable::new(limits, network, pool);
         Self { table, news: NewsQueue::default(), queries: QueryQueue::default(), upgrading: None }
     }
 
-    /// Applies new settings. Existing sessions keep what they hold.
-    pub fn reload(&mut self, settings: Settings) {
-        self.table.settings = settings;
+    /// Applies new limits. Existing sessions keep what they hold.
+    pub fn reload(&mut self, limits: Limits) {
+        self.table.limits = limits;
     }
 
     /// Opens a session on a new websocket. Closes the websocket with 1013 if no session is available.
@@ -179,23 +179,17 @@ impl Broker {
         self.news.has_work(is_mempool_current) || self.table.places.has_waiting()
     }
 
-    /// Publishes news and answers queries with a budget of `units`; each of the two is guaranteed half of it. Blocks and
-    /// statuses are published only if `is_mempool_current`, that is, once the mempool is up to date with the chain: an
-    /// account's data shows what waits in the mempool, and transactions that a reorg returned to the mempool are published
-    /// before the blocks that replace theirs.
-    pub fn work(
-        &mut self,
-        is_mempool_current: bool,
-        source: &mut dyn ChainSource,
-        now: Now,
-        units: u32,
-        effects: &mut dyn Effects,
-    ) {
-        self.table.now = now;
-        let budget = Budget::new(units / 2);
-        let mut context = PublishContext { table: &mut self.table, source, effects, is_mempool_current, budget };
+    /// Publishes news and answers queries with the budget of the node's context; each of the two is guaranteed half of it.
+    /// Blocks and statuses are published only if `is_mempool_current`, that is, once the mempool is up to date with the
+    /// chain: an account's data shows what waits in the mempool, and transactions that a reorg returned to the mempool are
+    /// published before the blocks that replace theirs.
+    pub fn work(&mut self, is_mempool_current: bool, node: NodeContext<'_>, effects: &mut dyn Effects) {
+        self.table.now = node.now;
+        let units = node.budget.left();
+        let mut context = PublishContext { table: &mut self.table, node, effects, is_mempool_current };
+        context.node.budget = Budget::new(units / 2);
         self.queries.work(&mut context);
-        context.budget = Budget::new(context.budget.left() + units.div_ceil(2));
+        context.node.budget = Budget::new(context.node.budget.left() + units.div_ceil(2));
         self.news.work(&mut context);
         self.queries.work(&mut context);
     }

@@ -1,25 +1,127 @@
-//! What is published ([`Item`]), the data it is made of ([`ChainSource`]), and message bodies, created once and shared by
-//! all recipients ([`Content`]).
+//! What is published: each [`Item`] with its topic, the request that asks for it, and its messages; and message bodies,
+//! created once and shared by all recipients ([`Content`]).
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::task::Poll;
 
+use super::sockjs;
 use super::stomp::encoder::MESSAGE_END;
-use super::topics::{self, OwnedKind};
-use super::{BlocksNewBody, sockjs};
-use crate::api::streams::{ItemSource, ResponseStream};
-use crate::api::{OwnedDefinitions, OwnedMosaics, RentedNamespaces, TransactionMeta, TransactionPair, View};
-use crate::budget::Budget;
+use super::topics;
+use crate::api::streams::{BodyWriter, ItemSource, ResponseStream};
+use crate::api::{
+    ALL_TRANSFERS, AccountBody, ApiError, BlockBody, DefinitionAndSupply, NodeContext, OwnedDefinitions, OwnedMosaics,
+    Page, RentedNamespaces, TransactionMeta, TransactionPair, TransactionStatus, View, supply_of, transfer_page,
+};
 use crate::codec::json::JsonEncoder;
 use crate::codec::limits;
 use crate::codec::text::{truncate_utf16, write_json_string};
-use crate::model::{Address, Hash256, Height, MosaicId, Timestamp, Transaction};
+use crate::model::{Address, Hash256, Height, MosaicDefinition, Timestamp, Transaction};
+use crate::net::service::Progress;
 use crate::net::{SharedBytes, SharedBytesCounter};
 
 /// Bytes of JSON written per work unit.
 const BYTES_PER_UNIT: usize = 256;
+/// Length of the list of an account's newest transactions.
+const RECENT_TRANSFERS: usize = 25;
+/// Maximum number of rents examined for the namespaces of an account.
+const MAX_RENTS: usize = 1_000;
+
+/// A topic of which each account has its own, and which clients can ask for. In the order of publication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccountTopic {
+    /// The account.
+    Account,
+    /// Each namespace of the account.
+    Namespaces,
+    /// Each definition of the account's mosaics and of the mosaics in which their levies are paid.
+    Definitions,
+    /// Each balance of a mosaic.
+    Mosaics,
+    /// The newest 25 confirmed transactions.
+    RecentTransfers,
+}
+
+/// Declaration of an [`AccountTopic`].
+struct Declaration {
+    /// The path, to which the address is appended.
+    path: &'static str,
+    /// The command, below `/w/api/`, of clients that ask for it.
+    command: &'static str,
+    /// Starts the messages about an account.
+    open: fn(Address, &mut NodeContext<'_>) -> Result<Box<dyn ResponseStream>, ApiError>,
+}
+
+impl AccountTopic {
+    const ALL: [AccountTopic; 5] = [
+        AccountTopic::Account,
+        AccountTopic::Namespaces,
+        AccountTopic::Definitions,
+        AccountTopic::Mosaics,
+        AccountTopic::RecentTransfers,
+    ];
+
+    fn declaration(self) -> Declaration {
+        match self {
+            AccountTopic::Account => Declaration {
+                path: topics::ACCOUNT_OF,
+                command: "account/get",
+                open: |address, node| Ok(Box::new(AccountBody::new(node, address)?.into_stream())),
+            },
+            AccountTopic::Namespaces => Declaration {
+                path: "/account/namespace/owned/",
+                command: "account/namespace/owned",
+                open: |address, node| {
+                    let names = RentedNamespaces::new(&node.chain, address, None, MAX_RENTS)?.current();
+                    Ok(each(names, |namespace, _, writer| Ok(writer.write(&namespace))))
+                },
+            },
+            AccountTopic::Definitions => Declaration {
+                path: "/account/mosaic/owned/definition/",
+                command: "account/mosaic/owned/definition",
+                open: |address, _| Ok(each(OwnedDefinitions::new(vec![address]), write_definition)),
+            },
+            AccountTopic::Mosaics => Declaration {
+                path: "/account/mosaic/owned/",
+                command: "account/mosaic/owned",
+                open: |address, _| Ok(each(OwnedMosaics::new(address), |mosaic, _, writer| Ok(writer.write(&mosaic)))),
+            },
+            AccountTopic::RecentTransfers => Declaration {
+                path: "/recenttransactions/",
+                command: "account/transfers/all",
+                open: |address, _| {
+                    let page = Page { before: u64::MAX, size: RECENT_TRANSFERS };
+                    Ok(Box::new(transfer_page(address, ALL_TRANSFERS, page, None)))
+                },
+            },
+        }
+    }
+
+    /// Returns the path, to which the address is appended.
+    pub fn path(self) -> &'static str {
+        self.declaration().path
+    }
+
+    /// Returns the topic of an account.
+    pub fn of(self, account: &Address) -> String {
+        format!("{}{account}", self.path())
+    }
+
+    /// Returns the topic that clients ask for by a command.
+    pub fn of_command(command: &str) -> Option<AccountTopic> {
+        AccountTopic::ALL.into_iter().find(|topic| topic.declaration().command == command)
+    }
+}
+
+fn write_definition(
+    definition: MosaicDefinition,
+    node: &NodeContext<'_>,
+    writer: &mut BodyWriter<'_>,
+) -> Result<(), ApiError> {
+    let supply = supply_of(&node.chain, &definition.id)?.unwrap_or(0);
+    writer.write(&DefinitionAndSupply { definition: &definition, supply, expiration: None });
+    Ok(())
+}
 
 /// Something to publish: news, or the answer to a query.
 #[derive(Clone, Debug)]
@@ -38,50 +140,95 @@ pub enum Item {
     Unconfirmed(Rc<Transaction>),
     /// A transaction with its metadata, on the topic of an account.
     TransactionOf(String, Rc<SharedPair>),
-    /// An account, on `/account/<A>`.
-    Account(Address),
-    /// The newest 25 confirmed transactions, on `/recenttransactions/<A>`; then as
-    /// [`UnconfirmedOf`](Self::UnconfirmedOf).
-    RecentTransfers(Address),
+    /// What a topic of an account tells; after its newest transactions as [`UnconfirmedOf`](Self::UnconfirmedOf).
+    OfAccount(AccountTopic, Address),
     /// Up to 10 of the newest unconfirmed transactions that affect the address, on the topics on which they were
     /// published when they arrived.
     UnconfirmedOf(Address),
-    /// One message for each item that an account owns.
-    Owned(OwnedKind, Address),
     /// The local node, on `/node/info`.
     NodeInfo,
     /// What became of a transaction, on `/status/<HASH>`.
     Status(Hash256),
 }
 
-impl Item {
-    /// Returns the query of a command that clients SEND to `/w/api/` below this path, with an address in its payload.
-    pub fn of_command(path: &str) -> Option<fn(Address) -> Item> {
-        Some(match path {
-            "account/get" => Item::Account,
-            "account/transfers/all" => Item::RecentTransfers,
-            "account/transfers/unconfirmed" => Item::UnconfirmedOf,
-            "account/mosaic/owned" => |address| Item::Owned(OwnedKind::Mosaics, address),
-            "account/mosaic/owned/definition" => |address| Item::Owned(OwnedKind::Definitions, address),
-            "account/namespace/owned" => |address| Item::Owned(OwnedKind::Namespaces, address),
-            _ => return None,
-        })
-    }
+/// The messages of an item.
+pub enum Messages {
+    /// One message.
+    One(Content),
+    /// A message that is written in steps; or several, with [`Progress::Streaming`] after each.
+    Stream(Box<dyn ResponseStream>),
+}
 
-    /// Returns the topic of its message; `None` if it only consists of other items.
+impl Item {
+    /// Returns the topic of its messages; `None` if it only consists of other items.
     pub fn topic(&self) -> Option<String> {
         Some(match self {
             Item::Height(_) => "/blocks/new".to_owned(),
             Item::Block(_) => "/blocks".to_owned(),
             Item::Unconfirmed(_) => "/unconfirmed".to_owned(),
             Item::TransactionOf(topic, _) => topic.clone(),
-            Item::Account(address) => format!("{}{address}", topics::ACCOUNT_OF),
-            Item::RecentTransfers(address) => format!("/recenttransactions/{address}"),
-            Item::Owned(kind, address) => kind.topic_of(address),
+            Item::OfAccount(topic, address) => topic.of(address),
             Item::NodeInfo => "/node/info".to_owned(),
             Item::Status(hash) => topics::status_topic(hash),
             Item::LastBlock | Item::Transactions(..) | Item::Confirmed(..) | Item::UnconfirmedOf(_) => return None,
         })
+    }
+
+    /// Starts its messages.
+    pub fn open(&self, node: &mut NodeContext<'_>, pool: &SharedBytesCounter) -> Result<Messages, ApiError> {
+        Ok(Messages::One(match self {
+            Item::Height(height) => Content::height(*height, pool),
+            Item::Unconfirmed(transaction) => Content::view(&**transaction, pool),
+            Item::TransactionOf(_, pair) => pair.content(pool),
+            Item::NodeInfo => {
+                node.require_joined()?;
+                Content::view(&node.description.info, pool)
+            }
+            Item::Status(hash) => Content::view(&TransactionStatus::look_up(*hash, node)?, pool),
+            Item::OfAccount(topic, address) => {
+                return (topic.declaration().open)(*address, node).map(Messages::Stream);
+            }
+            Item::Block(height) => return Ok(Messages::Stream(Box::new(BlockBody::new(*height, None).into_stream()))),
+            Item::LastBlock | Item::Transactions(..) | Item::Confirmed(..) | Item::UnconfirmedOf(_) => {
+                return Err(ApiError::internal("no message"));
+            }
+        }))
+    }
+}
+
+/// Items of which each is a message of its own.
+struct Each<I, F> {
+    items: I,
+    write: F,
+}
+
+/// Creates the messages of items.
+fn each<I, F>(items: I, write: F) -> Box<dyn ResponseStream>
+where
+    I: ItemSource + 'static,
+    F: Fn(I::Item, &NodeContext<'_>, &mut BodyWriter<'_>) -> Result<(), ApiError> + 'static,
+{
+    Box::new(Each { items, write })
+}
+
+impl<I, F> ResponseStream for Each<I, F>
+where
+    I: ItemSource,
+    F: Fn(I::Item, &NodeContext<'_>, &mut BodyWriter<'_>) -> Result<(), ApiError>,
+{
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        match self.items.next(node)? {
+            Poll::Ready(Some(item)) => {
+                (self.write)(item, node, writer)?;
+                Ok(Progress::Streaming)
+            }
+            Poll::Pending => Ok(Progress::Yield),
+            Poll::Ready(None) => Ok(Progress::Done),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.items.held_bytes()
     }
 }
 
@@ -102,67 +249,6 @@ impl SharedPair {
         content.get_or_init(make).clone()
     }
 }
-
-/// The node's state after the last chain update.
-pub trait ChainSource {
-    /// Height of the tip.
-    fn height(&self) -> Height;
-    /// Returns the signer of the block at a height, if there is such a block.
-    fn block_signer(&self, height: Height) -> Result<Option<Address>, ChainSourceError>;
-    /// Returns up to `max` transactions of the block at a height, starting at index `from`; none at its end.
-    fn transactions(&self, height: Height, from: usize, max: usize) -> Result<Vec<Transaction>, ChainSourceError>;
-    /// Returns the JSON of a block, an account, its newest transactions, the node or a transaction's status, or of the next
-    /// item that an account owns, as in the HTTP API; [`Poll::Pending`] if the budget is used up first.
-    fn next_body(
-        &mut self,
-        item: &Item,
-        progress: &mut BodyProgress,
-        budget: &mut Budget,
-    ) -> Result<Poll<Option<Vec<u8>>>, ChainSourceError>;
-    /// Returns the recipient of a mosaic's levy, if it has one.
-    fn levy_recipient(&self, mosaic: &MosaicId) -> Result<Option<Address>, ChainSourceError>;
-    /// Returns up to `limit` unconfirmed transactions that affect an account, the newest first.
-    fn unconfirmed(&self, address: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, ChainSourceError>;
-}
-
-/// A JSON text in progress, or the remaining items of an account.
-#[derive(Default)]
-pub struct BodyProgress {
-    /// The text written so far.
-    pub text: Vec<u8>,
-    /// The rest, once it has started.
-    pub rest: Option<BodyStream>,
-}
-
-/// The rest of a body.
-pub enum BodyStream {
-    /// Writes one text.
-    Text(Box<dyn ResponseStream>),
-    /// The remaining namespaces of an account.
-    Namespaces(RentedNamespaces),
-    /// The remaining definitions of an account's mosaics.
-    Definitions(OwnedDefinitions),
-    /// The remaining mosaics of an account.
-    Mosaics(OwnedMosaics),
-}
-
-impl BodyProgress {
-    /// Bytes of memory held, approximately.
-    pub fn held_bytes(&self) -> usize {
-        self.text.capacity()
-            + match &self.rest {
-                None | Some(BodyStream::Text(_)) => 0,
-                Some(BodyStream::Namespaces(rest)) => rest.held_bytes(),
-                Some(BodyStream::Definitions(rest)) => rest.held_bytes(),
-                Some(BodyStream::Mosaics(rest)) => rest.held_bytes(),
-            }
-    }
-}
-
-/// Why the node cannot answer; the text is for the client.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ChainSourceError(pub Cow<'static, str>);
 
 /// The body of a MESSAGE and the end of its frame.
 #[derive(Clone, Debug)]
@@ -186,15 +272,10 @@ impl Content {
         Content::of(JsonEncoder::document(|sink| view.write(sink)), pool)
     }
 
-    /// Creates the body for a new height.
-    pub fn height(height: Height, form: BlocksNewBody, pool: &SharedBytesCounter) -> Content {
-        let object = || JsonEncoder::document(|sink| height.write(sink));
-        let number = || height.0.to_string().into_bytes();
-        match form {
-            BlocksNewBody::Object => Content::of(object(), pool),
-            BlocksNewBody::Number => Content::of(number(), pool),
-            BlocksNewBody::Auto => Content { legacy_body: Some(share(number(), pool)), ..Content::of(object(), pool) },
-        }
+    /// Creates the body for a new height: `{"height":N}`, or the number `N` for a legacy client.
+    pub fn height(height: Height, pool: &SharedBytesCounter) -> Content {
+        let number = height.0.to_string().into_bytes();
+        Content { legacy_body: Some(share(number, pool)), ..Content::view(&height, pool) }
     }
 
     /// Creates the body for a failed query; a long text is cut.
@@ -249,15 +330,9 @@ mod tests {
     #[test]
     fn legacy_sessions_get_their_own_form_of_a_height() {
         let pool = SharedBytesCounter::default();
-        for (form, usual, bare) in [
-            (BlocksNewBody::Object, "{\"height\":7}\r\n\0", "{\"height\":7}\r\n\0"),
-            (BlocksNewBody::Auto, "{\"height\":7}\r\n\0", "7\r\n\0"),
-            (BlocksNewBody::Number, "7\r\n\0", "7\r\n\0"),
-        ] {
-            let content = Content::height(Height(7), form, &pool);
-            assert_eq!(&content.for_session(false)[..], usual.as_bytes());
-            assert_eq!(&content.for_session(true)[..], bare.as_bytes());
-        }
+        let content = Content::height(Height(7), &pool);
+        assert_eq!(&content.for_session(false)[..], b"{\"height\":7}\r\n\0");
+        assert_eq!(&content.for_session(true)[..], b"7\r\n\0");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::broker::Broker;
-use super::content::Item;
+use super::content::{AccountTopic, Item};
 use super::session::{SessionId, trim};
 use super::session_table::Rejection;
 use super::stomp::{DecodeError, Frame, encoder};
@@ -42,7 +42,7 @@ impl Broker {
         let mut decoder = std::mem::take(&mut session.decoder);
         let mut context = FrameContext { session: id, effects, units: 1 };
         let progress = loop {
-            let limit = self.table.settings.limits.queries_per_session;
+            let limit = self.table.limits.queries_per_session;
             let Some(session) = self.table.session_mut(id) else { break Progress::Done };
             if session.queries.len() >= limit {
                 session.is_suspended = true;
@@ -91,27 +91,22 @@ impl Broker {
     }
 
     fn connect(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
-        let [versions] = frame.pick(["accept-version"]).map(|value| value.map(|value| self.read_value(value)));
-        let lenient = self.table.settings.lenient;
+        let [versions] = frame.pick(["accept-version"]).map(|value| value.map(trimmed));
         let Some(session) = self.table.session_mut(context.session) else { return };
-        match session.connect(versions.as_deref(), lenient) {
+        match session.connect(versions.as_deref()) {
             Some(version) => {
                 context.units += SEND_UNITS;
                 self.table.send(context.session, context.effects, |out| encoder::connected(out, version));
             }
-            None if lenient => {
-                self.table.fail(context.session, "Supported protocol versions are 1.0, 1.1, 1.2", context.effects);
-            }
-            None => {}
+            None => self.table.fail(context.session, "Supported protocol versions are 1.0, 1.1, 1.2", context.effects),
         }
     }
 
     fn subscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         let [id, destination, receipt] = frame.pick(["id", "destination", "receipt"]);
-        let [id, destination] = [id, destination].map(|value| value.map(|value| self.read_value(value)));
+        let [id, destination] = [id, destination].map(|value| value.map(trimmed));
         if let Some(destination) = destination
             && topics::is_broker_destination(&destination)
-            && (id.is_some() || self.table.settings.lenient)
         {
             context.units += ENTRY_UNITS;
             let address = self.address_registered_by(&destination);
@@ -129,14 +124,14 @@ impl Broker {
 
     /// Returns the address that a subscription to `destination` registers.
     fn address_registered_by(&self, destination: &str) -> Option<Address> {
-        let text = topics::registering_address(destination).filter(|_| self.table.settings.register_on_subscribe)?;
+        let text = topics::registering_address(destination)?;
         // Nothing is published under any other spelling of an address.
         Address::parse(text, self.table.network).filter(|address| address.as_str() == text)
     }
 
     fn unsubscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         let [id, receipt] = frame.pick(["id", "receipt"]);
-        if let Some(id) = id.map(|value| self.read_value(value)) {
+        if let Some(id) = id.map(trimmed) {
             context.units += units(self.table.unsubscribe(context.session, &id), 1);
         }
         self.acknowledge(receipt, context);
@@ -146,7 +141,7 @@ impl Broker {
     /// publication.
     fn send_command(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         let [destination, receipt] = frame.pick(["destination", "receipt"]);
-        let destination = destination.map(|value| self.read_value(value));
+        let destination = destination.map(trimmed);
         if let Some(command) = destination.and_then(|destination| parse(&destination, frame.body, self.table.network)) {
             context.units += units(frame.body.len(), PAYLOAD_BYTES_PER_UNIT);
             if let Err(error) = command.and_then(|command| self.execute(command, context).map_err(Cow::Borrowed)) {
@@ -165,8 +160,7 @@ impl Broker {
         match command {
             ClientCommand::Register(address) => {
                 self.table.register(*id, address, true, *effects)?;
-                let is_legacy_client = self.table.session(*id).is_some_and(|session| session.is_legacy_client());
-                if is_legacy_client && self.table.settings.implicit_subscription {
+                if self.table.session(*id).is_some_and(|session| session.is_legacy_client()) {
                     *units += ENTRY_UNITS;
                     self.table.subscribe_implicitly(*id, &address, *effects)?;
                 }
@@ -174,7 +168,9 @@ impl Broker {
             }
             ClientCommand::Query(query) => {
                 let registered = match query {
-                    Item::Account(address) => self.table.register(*id, address, true, *effects),
+                    Item::OfAccount(AccountTopic::Account, address) => {
+                        self.table.register(*id, address, true, *effects)
+                    }
                     _ => Ok(()),
                 };
                 self.queue_query(query, *id);
@@ -201,11 +197,9 @@ impl Broker {
         }
     }
 
-    /// Sends the RECEIPT that a processed SUBSCRIBE, UNSUBSCRIBE or SEND asks for, if the settings are lenient.
+    /// Sends the RECEIPT that a processed SUBSCRIBE, UNSUBSCRIBE or SEND asks for.
     fn acknowledge(&mut self, receipt: Option<Cow<'_, str>>, context: &mut FrameContext<'_>) {
-        if self.table.settings.lenient
-            && let Some(receipt) = receipt
-        {
+        if let Some(receipt) = receipt {
             context.units += SEND_UNITS;
             self.table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
         }
@@ -216,16 +210,13 @@ impl Broker {
         context.units += SEND_UNITS;
         self.table.send(context.session, context.effects, |out| encoder::error(out, message));
     }
+}
 
-    /// Returns a header value, trimmed if the settings are lenient.
-    fn read_value<'f>(&self, value: Cow<'f, str>) -> Cow<'f, str> {
-        if !self.table.settings.lenient {
-            return value;
-        }
-        match value {
-            Cow::Borrowed(text) => Cow::Borrowed(trim(text)),
-            Cow::Owned(text) => Cow::Owned(trim(&text).to_owned()),
-        }
+/// Trims a header value.
+fn trimmed(value: Cow<'_, str>) -> Cow<'_, str> {
+    match value {
+        Cow::Borrowed(text) => Cow::Borrowed(trim(text)),
+        Cow::Owned(text) => Cow::Owned(trim(&text).to_owned()),
     }
 }
 
@@ -255,17 +246,18 @@ fn parse(destination: &str, payload: &[u8], network: NetworkByte) -> Option<Resu
     let path = destination.strip_prefix("/w/api/")?;
     // Some clients join the prefix and a path that starts with a slash.
     let path = path.strip_prefix('/').unwrap_or(path);
-    let query = match path {
-        "account/subscribe" => None,
+    let topic = match path {
         "node/info" => return Some(Ok(ClientCommand::Query(Item::NodeInfo))),
         "block/last" => return Some(Ok(ClientCommand::Query(Item::LastBlock))),
-        _ => Some(Item::of_command(path)?),
+        "account/subscribe" | "account/transfers/unconfirmed" => None,
+        _ => Some(AccountTopic::of_command(path)?),
     };
     let address = account_of(payload)
         .and_then(|account| Address::parse(&account, network).ok_or(Cow::Borrowed("address must be valid")));
-    Some(address.map(|address| match query {
-        Some(query) => ClientCommand::Query(query(address)),
-        None => ClientCommand::Register(address),
+    Some(address.map(|address| match topic {
+        Some(topic) => ClientCommand::Query(Item::OfAccount(topic, address)),
+        None if path == "account/subscribe" => ClientCommand::Register(address),
+        None => ClientCommand::Query(Item::UnconfirmedOf(address)),
     }))
 }
 
@@ -328,7 +320,6 @@ fn write_separated<T>(out: &mut Vec<u8>, [open, close]: [u8; 2], items: &[T], wr
 
 #[cfg(test)]
 mod tests {
-    use super::super::topics::OwnedKind;
     use super::*;
 
     const A1: &str = "TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR";
@@ -346,12 +337,12 @@ mod tests {
         let a = address();
         let cases = [
             ("account/subscribe", ClientCommand::Register(a)),
-            ("account/get", ClientCommand::Query(Item::Account(a))),
-            ("account/transfers/all", ClientCommand::Query(Item::RecentTransfers(a))),
+            ("account/get", ClientCommand::Query(Item::OfAccount(AccountTopic::Account, a))),
+            ("account/transfers/all", ClientCommand::Query(Item::OfAccount(AccountTopic::RecentTransfers, a))),
             ("account/transfers/unconfirmed", ClientCommand::Query(Item::UnconfirmedOf(a))),
-            ("account/mosaic/owned", ClientCommand::Query(Item::Owned(OwnedKind::Mosaics, a))),
-            ("account/mosaic/owned/definition", ClientCommand::Query(Item::Owned(OwnedKind::Definitions, a))),
-            ("account/namespace/owned", ClientCommand::Query(Item::Owned(OwnedKind::Namespaces, a))),
+            ("account/mosaic/owned", ClientCommand::Query(Item::OfAccount(AccountTopic::Mosaics, a))),
+            ("account/mosaic/owned/definition", ClientCommand::Query(Item::OfAccount(AccountTopic::Definitions, a))),
+            ("account/namespace/owned", ClientCommand::Query(Item::OfAccount(AccountTopic::Namespaces, a))),
             ("node/info", ClientCommand::Query(Item::NodeInfo)),
             ("block/last", ClientCommand::Query(Item::LastBlock)),
         ];

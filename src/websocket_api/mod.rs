@@ -6,7 +6,7 @@
 //! | [`Broker`] | handles events of sessions and of the chain, and sends through [`Effects`] |
 //! | `queues` | what waits to be published: news for all, and queries of single sessions |
 //! | `publish_job` | delivers a sequence of messages to their recipients |
-//! | `content` | what is published, from the data of a [`ChainSource`], and the bodies that recipients share |
+//! | `content` | what is published: topics, requests and messages, and the bodies that recipients share |
 //! | `session_table` | sessions with their usage, subscriptions, registered addresses and timers |
 //! | `session` | one session, and the websocket that carries its frames |
 //! | `topics` | topics and patterns, the subscriptions of one session, and the index of all |
@@ -36,9 +36,7 @@ mod tests;
 mod topics;
 
 pub use broker::{Broker, BrokerUsage};
-pub use content::{BodyProgress, BodyStream, ChainSource, ChainSourceError, Item};
 pub use session::SessionId;
-pub use topics::OwnedKind;
 
 use std::time::Duration;
 
@@ -49,46 +47,6 @@ use stomp::DEFAULT_FRAME_BYTES;
 pub struct Counts {
     /// Messages sent.
     pub messages: u64,
-}
-
-/// Body of `/blocks/new`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BlocksNewBody {
-    /// Always `{"height":N}`, as NIS1.
-    Object,
-    /// A bare `N` for raw sessions whose last CONNECT, if any, had no `accept-version`; the object for all others.
-    #[default]
-    Auto,
-    /// Always a bare `N`.
-    Number,
-}
-
-/// Deviations from NIS1, and limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The body of `/blocks/new`.
-    pub blocks_new: BlocksNewBody,
-    /// Subscribing to `/transactions/<A>`, `/unconfirmed/<A>` or `/account/<A>` registers A.
-    pub register_on_subscribe: bool,
-    /// `account/subscribe` from a raw session without `accept-version` subscribes it to `/transactions/<A>`.
-    pub implicit_subscription: bool,
-    /// Accepts blanks around header values, a missing subscription id, `accept-version:1.0`, and `receipt` on
-    /// SUBSCRIBE, UNSUBSCRIBE and SEND.
-    pub lenient: bool,
-    /// The limits.
-    pub limits: Limits,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            blocks_new: BlocksNewBody::default(),
-            register_on_subscribe: true,
-            implicit_subscription: true,
-            lenient: true,
-            limits: Limits::default(),
-        }
-    }
 }
 
 /// Limits of the broker.

@@ -5,13 +5,16 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::task::Poll;
 
-use super::content::{BodyProgress, ChainSource, ChainSourceError, Content, Item, SharedPair};
+use super::content::{AccountTopic, Content, Item, Messages, SharedPair};
 use super::session::SessionId;
 use super::session_table::SessionTable;
-use super::topics::{self, OwnedKind, matches_pattern};
-use crate::budget::Budget;
+use super::topics::{self, matches_pattern};
+use crate::api::streams::{BodyWriter, ResponseStream};
+use crate::api::{ApiError, Format, NodeContext};
+use crate::codec::json::JsonEncoder;
 use crate::model::{Address, Body, Height, MosaicId, Transaction};
-use crate::net::service::Effects;
+use crate::net::service::{Effects, Progress};
+use crate::state;
 
 /// Height reported for unconfirmed transactions.
 const UNCONFIRMED_HEIGHT: Height = Height((1 << 53) - 1);
@@ -25,18 +28,17 @@ const JOB_BYTES: usize = 16 * 1024;
 const TRANSACTION_UNITS: u32 = 2;
 /// Work units for looking up the levy of a mosaic.
 const LEVY_UNITS: u32 = 4;
+
 /// Context for publishing.
 pub struct PublishContext<'a> {
     /// Sessions and subscriptions.
     pub table: &'a mut SessionTable,
-    /// Source of the published data.
-    pub source: &'a mut dyn ChainSource,
+    /// The node, whose data is published, and the budget of the step.
+    pub node: NodeContext<'a>,
     /// Receives the outgoing messages.
     pub effects: &'a mut dyn Effects,
     /// Whether the mempool is up to date with the chain.
     pub is_mempool_current: bool,
-    /// Budget of the step.
-    pub budget: Budget,
 }
 
 /// A resumable job that publishes a sequence of messages.
@@ -47,13 +49,11 @@ pub struct PublishJob {
     pub block: Option<Height>,
     /// The items to publish next. An item adds those that it consists of to the front.
     queue: VecDeque<Item>,
-    /// The accounts to publish after that, each once.
-    accounts: BTreeSet<Address>,
-    /// The accounts whose owned items to publish after that.
-    owned: BTreeSet<(OwnedKind, Address)>,
+    /// The topics of accounts to publish after that, each once.
+    accounts: BTreeSet<(AccountTopic, Address)>,
     delivery: Option<Delivery>,
     /// The first error of an answer. News to all subscribers skips failed parts and logs them.
-    pub failure: Option<ChainSourceError>,
+    pub failure: Option<ApiError>,
 }
 
 impl PublishJob {
@@ -68,7 +68,6 @@ impl PublishJob {
             block,
             queue: VecDeque::from([item]),
             accounts: BTreeSet::new(),
-            owned: BTreeSet::new(),
             delivery: None,
             failure: None,
         }
@@ -76,7 +75,7 @@ impl PublishJob {
 
     /// Publishes within the budget. Returns true when everything is published.
     pub fn work(&mut self, context: &mut PublishContext<'_>) -> bool {
-        while !context.budget.is_exhausted() {
+        while !context.node.budget.is_exhausted() {
             let result = if let Some(mut delivery) = self.delivery.take() {
                 delivery.work(context).map(|is_done| {
                     if !is_done {
@@ -84,50 +83,49 @@ impl PublishJob {
                     }
                 })
             } else if let Some(item) = self.next_item() {
-                context.budget.charge(1);
+                context.node.budget.charge(1);
                 self.start(item, context)
             } else {
                 return true;
             };
             result.unwrap_or_else(|error| self.record_failure(error));
         }
-        self.delivery.is_none() && self.queue.is_empty() && self.accounts.is_empty() && self.owned.is_empty()
+        self.delivery.is_none() && self.queue.is_empty() && self.accounts.is_empty()
     }
 
     /// Bytes of memory held, approximately.
     pub fn held_bytes(&self) -> usize {
-        let delivery = self
-            .delivery
-            .as_ref()
-            .map_or(0, |delivery| delivery.progress.held_bytes() + delivery.content.as_ref().map_or(0, Content::len));
-        let accounts = self.accounts.len() + self.owned.len() + self.queue.len();
+        let delivery = self.delivery.as_ref().map_or(0, Delivery::held_bytes);
+        let accounts = self.accounts.len() + self.queue.len();
         JOB_BYTES + delivery + accounts * 2 * size_of::<Address>()
     }
 
     fn next_item(&mut self) -> Option<Item> {
-        let item = self.queue.pop_front().or_else(|| self.accounts.pop_first().map(Item::Account));
-        item.or_else(|| self.owned.pop_first().map(|(kind, address)| Item::Owned(kind, address)))
+        let account = || self.accounts.pop_first().map(|(topic, address)| Item::OfAccount(topic, address));
+        self.queue.pop_front().or_else(account)
     }
 
-    fn record_failure(&mut self, error: ChainSourceError) {
-        match self.only {
-            None => log::warn!("a message cannot be published: {error}"),
-            Some(_) => drop(self.failure.get_or_insert(error)),
+    fn record_failure(&mut self, error: ApiError) {
+        if self.only.is_none() {
+            log::warn!("a message cannot be published: {}", error.message());
+        } else if self.failure.is_none() {
+            self.failure = Some(error);
         }
     }
 
     /// Starts the delivery of an item's message, and adds the items that follow from it to the queue.
-    fn start(&mut self, item: Item, context: &mut PublishContext<'_>) -> Result<(), ChainSourceError> {
+    fn start(&mut self, item: Item, context: &mut PublishContext<'_>) -> Result<(), ApiError> {
         match &item {
             Item::Height(height) => self.queue.push_front(Item::Block(*height)),
             Item::LastBlock => {
-                let height = context.source.height();
+                let height = context.node.chain.height;
                 self.block = Some(height);
                 self.queue.push_front(Item::Block(height));
             }
             Item::Block(height) => {
-                let Some(signer) = context.source.block_signer(*height)? else { return Ok(()) };
-                self.accounts.insert(signer);
+                let Some((block, _)) = context.node.chain.open_block(*height)? else { return Ok(()) };
+                let signer = Address::from_public_key(&block.signer, context.table.network);
+                self.accounts.insert((AccountTopic::Account, signer));
                 self.queue.push_front(Item::Transactions(*height, 0));
             }
             Item::Transactions(height, from) => self.read_transactions(*height, *from, context)?,
@@ -135,16 +133,17 @@ impl PublishJob {
                 self.record_owners(transaction, context);
                 self.publish_statuses(transaction, context);
                 let affected = self.publish_to_accounts(transaction, *height, topics::TRANSACTIONS_OF, context);
-                self.accounts.extend(affected);
+                self.accounts.extend(affected.into_iter().map(|address| (AccountTopic::Account, address)));
             }
             Item::Unconfirmed(transaction) => {
                 self.publish_to_accounts(transaction, UNCONFIRMED_HEIGHT, topics::UNCONFIRMED_OF, context);
             }
-            Item::RecentTransfers(address) | Item::UnconfirmedOf(address) => {
-                let unconfirmed = context.source.unconfirmed(address, MAX_UNCONFIRMED_IN_ANSWER)?;
-                self.queue.extend(unconfirmed.into_iter().map(Item::Unconfirmed));
+            Item::OfAccount(AccountTopic::RecentTransfers, address) | Item::UnconfirmedOf(address) => {
+                let NodeContext { mempool, chain, .. } = &context.node;
+                let unconfirmed = mempool.most_recent(address, MAX_UNCONFIRMED_IN_ANSWER, chain)?;
+                self.queue.extend(unconfirmed.iter().map(|entry| Item::Unconfirmed(Rc::clone(&entry.transaction))));
             }
-            Item::TransactionOf(..) | Item::Account(_) | Item::Owned(..) | Item::NodeInfo | Item::Status(_) => {}
+            Item::TransactionOf(..) | Item::OfAccount(..) | Item::NodeInfo | Item::Status(_) => {}
         }
         self.delivery = item.topic().map(|topic| Delivery::new(topic, item, self.only, context.table));
         Ok(())
@@ -156,13 +155,13 @@ impl PublishJob {
         height: Height,
         from: usize,
         context: &mut PublishContext<'_>,
-    ) -> Result<(), ChainSourceError> {
+    ) -> Result<(), ApiError> {
         let has_statuses = self.only.is_none() && context.table.topics.has_statuses();
         if context.table.registered.is_empty() && !has_owner_subscribers(context.table) && !has_statuses {
             return Ok(());
         }
-        let read = context.source.transactions(height, from, TRANSACTIONS_AT_A_TIME)?;
-        context.budget.charge(TRANSACTION_UNITS.saturating_mul(read.len() as u32));
+        let read = context.node.chain.transactions(height, from, TRANSACTIONS_AT_A_TIME)?;
+        context.node.budget.charge(TRANSACTION_UNITS.saturating_mul(read.len() as u32));
         if !read.is_empty() {
             self.queue.push_front(Item::Transactions(height, from + read.len()));
         }
@@ -186,7 +185,7 @@ impl PublishJob {
         {
             self.record_failure(error);
         }
-        context.budget.charge(affected.len() as u32);
+        context.node.budget.charge(affected.len() as u32);
         affected.retain(|address| context.table.registered.contains_key(address));
         let pair = Rc::new(SharedPair(Rc::clone(transaction), height, OnceCell::new()));
         for address in affected.iter().rev() {
@@ -203,7 +202,7 @@ impl PublishJob {
         }
         let hashes = transaction.hashes();
         for hash in hashes.all() {
-            context.budget.charge(1);
+            context.node.budget.charge(1);
             if context.table.topics.has_status_of(hash) {
                 self.queue.push_front(Item::Status(*hash));
             }
@@ -219,9 +218,9 @@ impl PublishJob {
         if let Err(error) = owners_changed(transaction, context, &mut owners) {
             self.record_failure(error);
         }
-        context.budget.charge(owners.len() as u32);
-        owners.retain(|(kind, address)| has_subscribers(&Rc::from(kind.topic_of(address)), self.only, context.table));
-        self.owned.extend(owners);
+        context.node.budget.charge(owners.len() as u32);
+        owners.retain(|(topic, address)| has_subscribers(&Rc::from(topic.of(address)), self.only, context.table));
+        self.accounts.extend(owners);
     }
 }
 
@@ -229,7 +228,12 @@ impl PublishJob {
 /// recipient, since sessions may come and go between two steps. Sessions opened after it was created are excluded.
 struct Delivery {
     item: Item,
-    progress: BodyProgress,
+    /// The messages of the item, if they are written in steps and the first has begun.
+    stream: Option<Box<dyn ResponseStream>>,
+    /// The text of the next message as far as it is written.
+    text: Vec<u8>,
+    /// No message follows.
+    is_last: bool,
     /// The message that is being sent.
     content: Option<Content>,
     topic: Rc<str>,
@@ -248,7 +252,9 @@ impl Delivery {
     fn new(topic: String, item: Item, only: Option<SessionId>, table: &SessionTable) -> Delivery {
         Delivery {
             item,
-            progress: BodyProgress::default(),
+            stream: None,
+            text: Vec::new(),
+            is_last: false,
             content: None,
             topic: Rc::from(topic),
             only,
@@ -260,12 +266,12 @@ impl Delivery {
     }
 
     /// Delivers within the budget. Returns true when all recipients have everything. Nothing is made without recipients.
-    fn work(&mut self, context: &mut PublishContext<'_>) -> Result<bool, ChainSourceError> {
+    fn work(&mut self, context: &mut PublishContext<'_>) -> Result<bool, ApiError> {
         loop {
             let content = match self.content.take() {
                 Some(content) => content,
                 None => {
-                    match self.find_recipients(context.table, &mut context.budget) {
+                    match self.find_recipients(context) {
                         None => return Ok(false),
                         Some(false) => return Ok(true),
                         Some(true) => {}
@@ -278,43 +284,59 @@ impl Delivery {
                 }
             };
             while let Some(session) = self.next_recipient(context.table) {
-                if context.budget.is_exhausted() {
+                if context.node.budget.is_exhausted() {
                     self.content = Some(content);
                     return Ok(false);
                 }
                 let sent = context.table.deliver(session, &self.topic, &content, context.effects);
-                context.budget.charge(sent.max(1));
+                context.node.budget.charge(sent.max(1));
                 self.next = SessionId(session.0 + 1);
             }
-            if !matches!(self.item, Item::Owned(..)) {
+            if self.is_last {
                 return Ok(true);
             }
             self.next = self.only.unwrap_or_default();
-            if context.budget.is_exhausted() {
+            if context.node.budget.is_exhausted() {
                 return Ok(false);
             }
         }
     }
 
     /// Creates the next message. Long ones are written in steps.
-    fn make_content(&mut self, context: &mut PublishContext<'_>) -> Result<Poll<Option<Content>>, ChainSourceError> {
-        let pool = &context.table.pool;
-        let content = match &self.item {
-            Item::Height(height) => Content::height(*height, context.table.settings.blocks_new, pool),
-            Item::Unconfirmed(transaction) => Content::view(&**transaction, pool),
-            Item::TransactionOf(_, pair) => pair.content(pool),
-            item => match context.source.next_body(item, &mut self.progress, &mut context.budget)? {
-                Poll::Ready(Some(text)) => Content::of(text, pool),
-                Poll::Pending => return Ok(Poll::Pending),
-                Poll::Ready(None) => return Ok(Poll::Ready(None)),
+    fn make_content(&mut self, context: &mut PublishContext<'_>) -> Result<Poll<Option<Content>>, ApiError> {
+        let PublishContext { table, node, .. } = context;
+        let content = match &mut self.stream {
+            None => match self.item.open(node, &table.pool)? {
+                Messages::One(content) => {
+                    self.is_last = true;
+                    content
+                }
+                Messages::Stream(stream) => {
+                    self.stream = Some(stream);
+                    return self.make_content(context);
+                }
             },
+            Some(stream) => {
+                let json = &mut JsonEncoder::default();
+                let mut writer = BodyWriter { format: Format::Json, body: &mut self.text, json };
+                let progress = stream.write_chunk(node, &mut writer)?;
+                self.is_last = progress == Progress::Done;
+                if !self.is_last && progress != Progress::Streaming {
+                    return Ok(Poll::Pending);
+                }
+                if self.text.is_empty() {
+                    return Ok(Poll::Ready(None));
+                }
+                Content::of(std::mem::take(&mut self.text), &table.pool)
+            }
         };
-        context.budget.charge(content.units());
+        node.budget.charge(content.units());
         Ok(Poll::Ready(Some(content)))
     }
 
     /// Looks for recipients within the budget. Returns whether there are any, once that is known.
-    fn find_recipients(&mut self, table: &SessionTable, budget: &mut Budget) -> Option<bool> {
+    fn find_recipients(&mut self, context: &mut PublishContext<'_>) -> Option<bool> {
+        let PublishContext { table, node: NodeContext { budget, .. }, .. } = context;
         if let Some(session) = self.only {
             let Some(session) = table.session(session) else { return Some(false) };
             budget.charge(1 + session.subscriptions.pattern_count() as u32);
@@ -334,6 +356,12 @@ impl Delivery {
         Some(!self.by_pattern.is_empty() || table.topics.subscribed(&self.topic, self.next).next().is_some())
     }
 
+    /// Bytes of memory held, approximately.
+    fn held_bytes(&self) -> usize {
+        let stream = self.stream.as_ref().map_or(0, |stream| stream.held_bytes());
+        stream + self.text.capacity() + self.content.as_ref().map_or(0, Content::len)
+    }
+
     fn next_recipient(&self, table: &SessionTable) -> Option<SessionId> {
         if self.next > self.last {
             return None;
@@ -349,7 +377,8 @@ impl Delivery {
 
 /// Returns whether any session may be subscribed to owned items.
 fn has_owner_subscribers(table: &SessionTable) -> bool {
-    [topics::NAMESPACES_OF, topics::MOSAICS_OF].iter().any(|start| table.topics.has_prefix(start))
+    // The prefix of the topic of mosaics is also that of their definitions.
+    [AccountTopic::Namespaces, AccountTopic::Mosaics].iter().any(|topic| table.topics.has_prefix(topic.path()))
 }
 
 /// Returns whether any of the recipients may be subscribed to a topic.
@@ -368,7 +397,7 @@ fn affected_accounts(
     transaction: &Transaction,
     context: &PublishContext<'_>,
     found: &mut Vec<Address>,
-) -> Result<(), ChainSourceError> {
+) -> Result<(), ApiError> {
     let network = context.table.network;
     // A cosignature alone is not published to any account.
     if matches!(transaction.body, Body::Cosignature(_)) {
@@ -383,7 +412,7 @@ fn affected_accounts(
             found.extend(modifications.map(|one| Address::from_public_key(&one.cosignatory, network)));
         }
         Body::MosaicDefinitionCreation(body) => found.extend(body.definition.levy.as_ref().map(|levy| levy.recipient)),
-        Body::MosaicSupplyChange(body) => found.extend(context.source.levy_recipient(&body.mosaic)?),
+        Body::MosaicSupplyChange(body) => found.extend(levy_recipient(&body.mosaic, context)?),
         Body::Multisig(body) => affected_accounts(&body.inner, context, found)?,
         Body::ProvisionNamespace(_) | Body::Cosignature(_) => {}
     }
@@ -394,14 +423,14 @@ fn affected_accounts(
 fn owners_changed(
     transaction: &Transaction,
     context: &mut PublishContext<'_>,
-    found: &mut Vec<(OwnedKind, Address)>,
-) -> Result<(), ChainSourceError> {
+    found: &mut Vec<(AccountTopic, Address)>,
+) -> Result<(), ApiError> {
     let acting = transaction.inner().unwrap_or(transaction);
     let network = context.table.network;
     let signer = acting.signer_address(network);
     let mut levy_of = |mosaic: &MosaicId| {
-        context.budget.charge(LEVY_UNITS);
-        context.source.levy_recipient(mosaic)
+        context.node.budget.charge(LEVY_UNITS);
+        levy_recipient(mosaic, context)
     };
     let mut accounts = vec![signer];
     match &acting.body {
@@ -416,13 +445,19 @@ fn owners_changed(
         }
         Body::MosaicSupplyChange(body) => accounts.extend(levy_of(&body.mosaic)?),
         Body::ProvisionNamespace(_) => {
-            found.push((OwnedKind::Namespaces, signer));
+            found.push((AccountTopic::Namespaces, signer));
             return Ok(());
         }
         _ => return Ok(()),
     }
-    for kind in [OwnedKind::Definitions, OwnedKind::Mosaics] {
+    for kind in [AccountTopic::Definitions, AccountTopic::Mosaics] {
         found.extend(accounts.iter().map(|account| (kind, *account)));
     }
     Ok(())
+}
+
+/// Returns the account that receives the levy of a mosaic, if it has one.
+fn levy_recipient(mosaic: &MosaicId, context: &PublishContext<'_>) -> Result<Option<Address>, ApiError> {
+    let definition = state::mosaic_definition(context.node.chain.snapshot, mosaic)?;
+    Ok(definition.and_then(|definition| definition.levy).map(|levy| levy.recipient))
 }

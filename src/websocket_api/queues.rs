@@ -91,7 +91,7 @@ impl NewsQueue {
 
     /// Publishes until the budget is used up. A block or a status starts only once the mempool is up to date with it.
     pub fn work(&mut self, context: &mut PublishContext<'_>) {
-        while !context.budget.is_exhausted() {
+        while !context.node.budget.is_exhausted() {
             let Some(mut job) = self.job.take().or_else(|| self.next(context)) else { return };
             if !job.work(context) {
                 self.job = Some(job);
@@ -176,14 +176,14 @@ impl QueryQueue {
     /// Answers queries until the budget is used up. The units are charged to the clients that cause them.
     pub fn work(&mut self, context: &mut PublishContext<'_>) {
         let now = context.table.now.monotonic;
-        while !context.budget.is_exhausted()
+        while !context.node.budget.is_exhausted()
             && let Some((client, id)) = context.table.places.next(now)
         {
-            let before = context.budget.left();
-            context.budget.charge(QUERY_UNITS);
+            let before = context.node.budget.left();
+            context.node.budget.charge(QUERY_UNITS);
             let socket = context.table.session(id).map(|session| session.transport.socket);
             self.serve(id, context);
-            let units = before - context.budget.left();
+            let units = before - context.node.budget.left();
             context.table.places.charge(client, units, now);
             socket.into_iter().for_each(|socket| context.effects.charge(socket, units));
         }
@@ -191,7 +191,7 @@ impl QueryQueue {
 
     /// Continues the answer of a session, or starts that to its next query.
     fn serve(&mut self, id: SessionId, context: &mut PublishContext<'_>) {
-        let (max_backlog, now) = (context.table.settings.limits.query_backlog_bytes, context.table.now.monotonic);
+        let (max_backlog, now) = (context.table.limits.query_backlog_bytes, context.table.now.monotonic);
         let Some(session) = context.table.session_mut(id) else { return };
         // A transaction of a replaced block may be on its way back into the mempool.
         let is_about_mempool = session.answer.is_none() && matches!(session.queries.front(), Some(Item::Status(_)));
@@ -212,7 +212,7 @@ impl QueryQueue {
         let Some(mut job) = session.answer.take() else { return };
         let is_done = job.work(context);
         if let Some(error) = job.failure.take_if(|_| is_done) {
-            context.table.send_query_error(id, &error.0, context.effects);
+            context.table.send_query_error(id, error.message(), context.effects);
         }
         let Some(session) = context.table.session_mut(id) else { return };
         session.answer = (!is_done).then_some(job);

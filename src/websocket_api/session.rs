@@ -90,15 +90,12 @@ impl Session {
 
     /// Handles a CONNECT with this `accept-version`; an empty value counts as none. Returns the version for CONNECTED,
     /// which is none if the client named none, or `None` if no version is common.
-    pub fn connect(&mut self, accept_version: Option<&str>, lenient: bool) -> Option<Option<&'static str>> {
+    pub fn connect(&mut self, accept_version: Option<&str>) -> Option<Option<&'static str>> {
         let accept_version = accept_version.filter(|versions| !versions.is_empty());
         self.has_accept_version = accept_version.is_some();
         let Some(versions) = accept_version else { return Some(None) };
-        let accepts = |version: &&str| {
-            versions.split(',').map(|item| if lenient { trim(item) } else { item }).any(|item| item == *version)
-        };
-        let supported = if lenient { &["1.2", "1.1", "1.0"][..] } else { &["1.2", "1.1"] };
-        supported.iter().copied().find(accepts).map(Some)
+        let accepts = |version: &&str| versions.split(',').any(|item| trim(item) == *version);
+        ["1.2", "1.1", "1.0"].into_iter().find(accepts).map(Some)
     }
 
     /// Returns whether this is a legacy client: a plain websocket and no `accept-version`. It gets heights as bare
@@ -213,18 +210,17 @@ mod tests {
     #[test]
     fn the_version_is_the_highest_both_sides_know() {
         let cases = [
-            (None, Some(None), Some(None)),
-            (Some(""), Some(None), Some(None)),
-            (Some("1.1,1.0"), Some(Some("1.1")), Some(Some("1.1"))),
-            (Some("1.0,1.1,1.2"), Some(Some("1.2")), Some(Some("1.2"))),
-            (Some("1.0"), None, Some(Some("1.0"))),
-            (Some(" 1.2"), None, Some(Some("1.2"))),
-            (Some("1.1, 1.2"), Some(Some("1.1")), Some(Some("1.2"))),
-            (Some("1.3"), None, None),
+            (None, Some(None)),
+            (Some(""), Some(None)),
+            (Some("1.1,1.0"), Some(Some("1.1"))),
+            (Some("1.0,1.1,1.2"), Some(Some("1.2"))),
+            (Some("1.0"), Some(Some("1.0"))),
+            (Some(" 1.2"), Some(Some("1.2"))),
+            (Some("1.1, 1.2"), Some(Some("1.2"))),
+            (Some("1.3"), None),
         ];
-        for (versions, strict, lenient) in cases {
-            assert_eq!(session().connect(versions, false), strict, "{versions:?}");
-            assert_eq!(session().connect(versions, true), lenient, "{versions:?}");
+        for (versions, expected) in cases {
+            assert_eq!(session().connect(versions), expected, "{versions:?}");
         }
     }
 
@@ -232,12 +228,12 @@ mod tests {
     fn the_last_connect_decides_whether_a_session_is_legacy() {
         let mut session = session();
         assert!(session.is_legacy_client());
-        session.connect(Some("1.1"), true);
+        session.connect(Some("1.1"));
         assert!(!session.is_legacy_client());
-        session.connect(None, true);
+        session.connect(None);
         assert!(session.is_legacy_client());
-        session.connect(Some("1.1"), true);
-        session.connect(Some(""), true);
+        session.connect(Some("1.1"));
+        session.connect(Some(""));
         assert!(session.is_legacy_client());
     }
 }

@@ -11,7 +11,7 @@ use super::session::{
 };
 use super::stomp::{Decoder, encoder};
 use super::topics::{self, Ended, Topics, is_pattern};
-use super::{Counts, Limits, Settings};
+use super::{Counts, Limits};
 use crate::model::{Address, Height, NetworkByte};
 use crate::net::service::{Client, ConnectionId, Effects};
 use crate::net::{ClientKey, SharedBytesCounter};
@@ -41,8 +41,8 @@ const CLIENT_MEMORY: Rejection = "The sessions of this address take too much mem
 
 /// Sessions and everything that belongs to them.
 pub struct SessionTable {
-    /// The settings and limits.
-    pub settings: Settings,
+    /// The limits.
+    pub limits: Limits,
     /// The network.
     pub network: NetworkByte,
     /// Holds the shared bodies.
@@ -73,9 +73,9 @@ pub struct SessionTable {
 
 impl SessionTable {
     /// Creates a table without sessions.
-    pub fn new(settings: Settings, network: NetworkByte, pool: SharedBytesCounter) -> Self {
+    pub fn new(limits: Limits, network: NetworkByte, pool: SharedBytesCounter) -> Self {
         Self {
-            settings,
+            limits,
             network,
             pool,
             now: Now::default(),
@@ -102,7 +102,7 @@ impl SessionTable {
         client: &Client,
         effects: &mut dyn Effects,
     ) -> Option<SessionId> {
-        let (limits, now) = (self.settings.limits, self.now.monotonic);
+        let (limits, now) = (self.limits, self.now.monotonic);
         let client = ClientKey::of(client);
         if self.memory.held_by_client(client) + SESSION_BYTES > limits.client_bytes {
             return None;
@@ -112,7 +112,7 @@ impl SessionTable {
         // Eight hex digits name four billion sessions, which are never open at the same time.
         let name = name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned);
         self.session_by_connection.insert(transport.socket, id);
-        let decoder = Decoder::new(limits.frame_bytes, self.settings.lenient);
+        let decoder = Decoder::new(limits.frame_bytes);
         self.sessions.insert(id, Session::new(name, transport, client, decoder, now));
         self.places.hold(id, client, 1, now);
         self.schedule(id);
@@ -155,7 +155,7 @@ impl SessionTable {
 
     /// Runs the due timers: sends heartbeats, and closes sessions without a first message.
     pub fn on_timer(&mut self, effects: &mut dyn Effects) {
-        let (now, limits) = (self.now.monotonic, self.settings.limits);
+        let (now, limits) = (self.now.monotonic, self.limits);
         while let Some((due, id)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, id));
             let Some(session) = self.sessions.get_mut(&id) else { continue };
@@ -182,7 +182,7 @@ impl SessionTable {
     /// again.
     pub fn schedule(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let due = session.due(&self.settings.limits);
+        let due = session.due(&self.limits);
         if due.is_some_and(|due| session.timer.is_some_and(|timer| timer <= due)) {
             return;
         }
@@ -288,7 +288,7 @@ impl SessionTable {
         destination: &Rc<str>,
         replaces: bool,
     ) -> Result<(), Rejection> {
-        let limits = &self.settings.limits;
+        let limits = &self.limits;
         let (held, replaced) = (&session.subscriptions, usize::from(replaces));
         if id_bytes > MAX_SUBSCRIPTION_ID_BYTES {
             return Err(LONG_ID);
@@ -307,11 +307,11 @@ impl SessionTable {
 
     /// Checks whether a session may use more memory.
     fn check_memory(&self, session: &Session, more: usize) -> Result<(), Rejection> {
-        if session.held_bytes() + more > self.settings.limits.session_bytes {
+        if session.held_bytes() + more > self.limits.session_bytes {
             return Err(SESSION_MEMORY);
         }
         let held = self.memory.held_by_client(session.client);
-        if held + more > self.settings.limits.client_bytes { Err(CLIENT_MEMORY) } else { Ok(()) }
+        if held + more > self.limits.client_bytes { Err(CLIENT_MEMORY) } else { Ok(()) }
     }
 
     /// Ends the subscriptions of a session that have this id. Returns their number.
@@ -333,8 +333,7 @@ impl SessionTable {
             if session.subscriptions.count_at(destination) == 0 {
                 self.topics.remove(destination, id);
             }
-            if self.settings.register_on_subscribe
-                && !is_implicit
+            if !is_implicit
                 && let Some(text) = topics::registering_address(destination)
                 && let Some(reasons) = session.registrations.get_mut(text.as_bytes())
             {
@@ -361,7 +360,7 @@ impl SessionTable {
     ) -> Result<(), Rejection> {
         let Some(session) = self.session(id) else { return Ok(()) };
         if !session.registrations.contains_key(&address) {
-            if session.registrations.len() >= self.settings.limits.addresses_per_session {
+            if session.registrations.len() >= self.limits.addresses_per_session {
                 return Err(TOO_MANY_ADDRESSES);
             }
             self.check_memory(session, REGISTRATION_BYTES)?;
@@ -396,7 +395,7 @@ impl SessionTable {
     pub fn update_memory(&mut self, id: SessionId, effects: &mut dyn Effects) {
         self.count(id);
         let client = self.session(id).map(|session| session.client);
-        if client.is_some_and(|client| self.memory.held_by_client(client) > self.settings.limits.client_bytes) {
+        if client.is_some_and(|client| self.memory.held_by_client(client) > self.limits.client_bytes) {
             self.fail(id, CLIENT_MEMORY, effects);
         }
         self.enforce_global_limits(effects);
@@ -489,7 +488,7 @@ impl SessionTable {
 
     /// Evicts the sessions that give way until no limit of all sessions is exceeded.
     fn enforce_global_limits(&mut self, effects: &mut dyn Effects) {
-        let Limits { total_bytes, patterns, .. } = self.settings.limits;
+        let Limits { total_bytes, patterns, .. } = self.limits;
         loop {
             let first = if self.memory.total() > total_bytes {
                 self.memory.gives_way()
@@ -537,9 +536,8 @@ mod tests {
 
     /// A table with one session for each of these clients, opened one second after the other.
     fn table(sessions: usize, clients: &[&str]) -> SessionTable {
-        let limits = Limits { sessions, ..Limits::default() };
-        let settings = Settings { limits, ..Settings::default() };
-        let mut table = SessionTable::new(settings, NETWORK, SharedBytesCounter::default());
+        let mut table =
+            SessionTable::new(Limits { sessions, ..Limits::default() }, NETWORK, SharedBytesCounter::default());
         for (second, from) in (1..).zip(clients) {
             table.now.monotonic = Duration::from_secs(second);
             open(&mut table, from).expect("a session");
@@ -555,7 +553,7 @@ mod tests {
             table.count(SessionId(session));
         }
         for (total, evicted) in [(120_000, 3), (80_000, 1), (20_000, 2)] {
-            table.settings.limits.total_bytes = total;
+            table.limits.total_bytes = total;
             table.enforce_global_limits(&mut Recorder::default());
             assert!(table.session(SessionId(evicted)).is_none(), "{evicted}");
             assert!(table.memory.total() <= total);
@@ -566,8 +564,8 @@ mod tests {
     #[test]
     fn limits_of_memory_apply_to_the_session_and_to_its_client() {
         let mut table = table(100, &[A, A]);
-        table.settings.limits.session_bytes = SESSION_BYTES + 100;
-        table.settings.limits.client_bytes = 2 * SESSION_BYTES + 150;
+        table.limits.session_bytes = SESSION_BYTES + 100;
+        table.limits.client_bytes = 2 * SESSION_BYTES + 150;
         table.session_mut(SessionId(1)).unwrap().decoder_bytes = 90;
         table.update_memory(SessionId(1), &mut Recorder::default());
         let check = |id, more| table.check_memory(table.session(SessionId(id)).unwrap(), more);

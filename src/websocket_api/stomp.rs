@@ -135,7 +135,6 @@ pub struct Decoder {
     /// The frame whose command line has arrived.
     head: Option<Head>,
     limit: usize,
-    trims: bool,
 }
 
 /// The part of a frame that has arrived. Positions are relative to the start of the frame.
@@ -152,15 +151,14 @@ struct Head {
 
 impl Default for Decoder {
     fn default() -> Self {
-        Self::new(DEFAULT_FRAME_BYTES, true)
+        Self::new(DEFAULT_FRAME_BYTES)
     }
 }
 
 impl Decoder {
-    /// Creates a decoder for frames of up to `limit` bytes; `trims`: blanks around the value of `content-length` are
-    /// ignored.
-    pub fn new(limit: usize, trims: bool) -> Self {
-        Self { buffer: Vec::new(), start: 0, line: 0, scan: 0, head: None, limit, trims }
+    /// Creates a decoder for frames of up to `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: Vec::new(), start: 0, line: 0, scan: 0, head: None, limit }
     }
 
     /// Appends one message. Take all frames before feeding the next message: the buffer then never exceeds the limit
@@ -207,7 +205,7 @@ impl Decoder {
 
     /// Drops the buffer and expects a new frame.
     pub fn clear(&mut self) {
-        *self = Self::new(self.limit, self.trims);
+        *self = Self::new(self.limit);
     }
 
     /// Searches the end of the current frame. Returns its head and the position of its body in the buffer, validated.
@@ -279,8 +277,7 @@ impl Decoder {
     fn content_length(&self, headers: Range<usize>) -> Result<Option<usize>, DecodeError> {
         let [value] = self.frame("", headers, 0..0).pick(["content-length"]);
         let text = value.unwrap_or_default();
-        let text = if self.trims { text.trim_matches([' ', '\t']) } else { &*text };
-        let length = text.parse::<i32>().ok().and_then(|length| usize::try_from(length).ok());
+        let length = text.trim_matches([' ', '\t']).parse::<i32>().ok().and_then(|length| usize::try_from(length).ok());
         match length.filter(|length| *length > self.limit) {
             Some(length) => Err(DecodeError {
                 text: format!(

@@ -1,25 +1,14 @@
-//! Test support: recorded effects, and a fake node.
+//! Test support: accounts and transactions, and recorded effects.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::rc::Rc;
-use std::task::Poll;
 
-use super::{BodyProgress, ChainSource, ChainSourceError, Item, OwnedKind};
-use crate::api::{AccountInfo, AccountMeta, RemoteStatus};
-use crate::api::{AccountPair, View};
-use crate::budget::Budget;
-use crate::codec::json::{JsonDecoder, JsonEncoder};
+use crate::codec::json::JsonDecoder;
 use crate::codec::{Context, SigningForm, lenient_json, transaction};
-use crate::model::{
-    Address, Amount, Block, BlockKind, Body, Hash256, Height, MosaicId, NetworkByte, Timestamp, Transaction,
-};
+use crate::model::{Address, NetworkByte, Timestamp, Transaction};
+use crate::net::SharedBytes;
 use crate::net::fetch::{FetchId, FetchRequest};
 use crate::net::service::{Client, ConnectionId, Dropped, Effects, ListenerId, Message};
-
-/// Bytes of a block written per work unit.
-const BYTES_PER_UNIT: usize = 256;
 
 /// The network of the tests.
 pub const NETWORK: NetworkByte = NetworkByte::TESTNET;
@@ -62,19 +51,9 @@ fn read(text: &[u8]) -> Transaction {
     transaction::read(&mut source, SigningForm::Verifiable).expect("a transaction")
 }
 
-/// A block of account 1 with this number of different transfers.
-pub fn block_of(height: Height, transactions: usize) -> Block {
-    let model = transfer(0);
-    Block {
-        kind: BlockKind::Regular,
-        version: model.version,
-        timestamp: Timestamp(67_191_729),
-        signer: model.signer,
-        signature: model.signature,
-        previous_hash: Hash256([7; 32]).into(),
-        height,
-        transactions: (0..transactions as i32).map(transfer).collect(),
-    }
+/// This number of different transfers from account 1 to account 2.
+pub fn transfers(count: usize) -> Vec<Transaction> {
+    (0..count as i32).map(transfer).collect()
 }
 
 /// A recorded effect.
@@ -87,7 +66,7 @@ pub enum Sent {
 }
 
 /// Records effects.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Recorder {
     /// Messages and closes in order.
     pub sent: Vec<Sent>,
@@ -101,8 +80,8 @@ pub struct Recorder {
     pub dropped: Vec<u64>,
     /// Counts sent bodies instead of recording them.
     pub counts_only: bool,
-    /// Bytes sent.
-    pub bytes: usize,
+    /// The shared bodies of all messages, if they are kept.
+    pub bodies: Option<Vec<SharedBytes>>,
     /// Messages sent.
     pub messages: usize,
 }
@@ -123,7 +102,9 @@ impl Effects for Recorder {
         if self.dropped.contains(&socket.0) {
             return Err(Dropped);
         }
-        self.bytes += message.len();
+        if let Some(bodies) = &mut self.bodies {
+            bodies.extend(message.body.cloned());
+        }
         self.messages += 1;
         if !self.counts_only {
             let body = message.body.map_or(&[][..], |body| body);
@@ -161,136 +142,4 @@ impl Effects for Recorder {
     fn wake_at(&mut self, _: std::time::Duration) {
         unreachable!("the node asks for turns")
     }
-}
-
-/// A fake node with blocks, a mempool and accounts.
-#[derive(Default)]
-pub struct FakeNode {
-    /// Its blocks.
-    pub blocks: BTreeMap<u64, Block>,
-    /// Its mempool.
-    pub pool: Vec<Rc<Transaction>>,
-    /// Statuses of transactions other than `unknown`.
-    pub statuses: BTreeMap<Hash256, &'static str>,
-    /// The account for which it fails.
-    pub broken: Option<Address>,
-    /// Number of items that accounts own.
-    pub owned: BTreeMap<(OwnedKind, Address), usize>,
-    /// Number of items returned so far.
-    pub returned: RefCell<BTreeMap<(OwnedKind, Address), usize>>,
-    /// The last lookup returned [`Poll::Pending`].
-    pub is_pending: Cell<bool>,
-    /// It has not joined its network yet.
-    pub is_booting: bool,
-    /// Number of accounts requested.
-    pub accounts_asked: Cell<usize>,
-    /// Number of blocks requested.
-    pub blocks_asked: Cell<usize>,
-}
-
-impl ChainSource for FakeNode {
-    fn height(&self) -> Height {
-        Height(self.blocks.keys().next_back().copied().unwrap_or(1))
-    }
-
-    fn block_signer(&self, height: Height) -> Result<Option<Address>, ChainSourceError> {
-        self.blocks_asked.set(self.blocks_asked.get() + 1);
-        Ok(self.blocks.get(&height.0).map(|block| Address::from_public_key(&block.signer, NETWORK)))
-    }
-
-    fn transactions(&self, height: Height, from: usize, most: usize) -> Result<Vec<Transaction>, ChainSourceError> {
-        let block = self.blocks.get(&height.0).ok_or(ChainSourceError("there is no such block".into()))?;
-        Ok(block.transactions.iter().skip(from).take(most).cloned().collect())
-    }
-
-    fn next_body(
-        &mut self,
-        item: &Item,
-        progress: &mut BodyProgress,
-        budget: &mut Budget,
-    ) -> Result<Poll<Option<Vec<u8>>>, ChainSourceError> {
-        let broken = Err(ChainSourceError("it is broken".into()));
-        match item {
-            Item::Block(height) => {
-                let known = self.blocks.get(&height.0).ok_or(ChainSourceError("there is no such block".into()))?;
-                let whole = JsonEncoder::document(|sink| known.write(sink));
-                let rest = &whole[progress.text.len()..];
-                let piece = rest.len().min(budget.left() as usize * BYTES_PER_UNIT);
-                progress.text.extend_from_slice(&rest[..piece]);
-                budget.charge((piece / BYTES_PER_UNIT) as u32);
-                let is_whole = piece == rest.len();
-                Ok(if is_whole { Poll::Ready(Some(std::mem::take(&mut progress.text))) } else { Poll::Pending })
-            }
-            Item::Account(address) => {
-                budget.charge(20);
-                self.accounts_asked.set(self.accounts_asked.get() + 1);
-                if self.broken == Some(*address) { broken } else { Ok(Poll::Ready(Some(account_text(*address)))) }
-            }
-            Item::RecentTransfers(_) => {
-                budget.charge(20);
-                Ok(Poll::Ready(Some(b"{\"data\":[]}".to_vec())))
-            }
-            Item::Owned(kind, address) => {
-                budget.charge(4);
-                if self.broken == Some(*address) { broken } else { Ok(self.next_owned((*kind, *address))) }
-            }
-            Item::Status(hash) => {
-                let status = self.statuses.get(hash).copied().unwrap_or("unknown");
-                Ok(Poll::Ready(Some(format!("{{\"hash\":\"{hash}\",\"status\":\"{status}\"}}").into_bytes())))
-            }
-            Item::NodeInfo if self.is_booting => Err(ChainSourceError("NIS_ILLEGAL_STATE_NOT_BOOTED".into())),
-            Item::NodeInfo => Ok(Poll::Ready(Some(b"{\"node\":1}".to_vec()))),
-            other => panic!("the broker makes the body of {other:?}"),
-        }
-    }
-
-    fn levy_recipient(&self, _: &MosaicId) -> Result<Option<Address>, ChainSourceError> {
-        Ok(Some(address(A2)))
-    }
-
-    fn unconfirmed(&self, account: &Address, limit: usize) -> Result<Vec<Rc<Transaction>>, ChainSourceError> {
-        let affects = |transaction: &&Rc<Transaction>| {
-            let to = |body: &Body| matches!(body, Body::Transfer(transfer) if transfer.recipient == *account);
-            to(&transaction.body) || transaction.signer_address(NETWORK) == *account
-        };
-        Ok(self.pool.iter().filter(affects).take(limit).cloned().collect())
-    }
-}
-
-impl FakeNode {
-    fn next_owned(&self, key: (OwnedKind, Address)) -> Poll<Option<Vec<u8>>> {
-        let mut delivered = self.returned.borrow_mut();
-        let delivered = delivered.entry(key).or_default();
-        if *delivered == self.owned.get(&key).copied().unwrap_or(0) {
-            *delivered = 0;
-            return Poll::Ready(None);
-        }
-        // Every other lookup returns nothing at first.
-        self.is_pending.set(!self.is_pending.get());
-        if self.is_pending.get() {
-            return Poll::Pending;
-        }
-        *delivered += 1;
-        Poll::Ready(Some(format!("{{\"number\":{delivered}}}").into_bytes()))
-    }
-}
-
-fn account_text(address: Address) -> Vec<u8> {
-    let info = AccountInfo {
-        address,
-        public_key: None,
-        balance: Amount(1),
-        vested_balance: Amount(1),
-        harvested_blocks: 0,
-        importance: 0.0,
-        multisig: None,
-    };
-    let (cosignatory_of, cosignatories) = (Vec::new(), Vec::new());
-    let meta = AccountMeta {
-        unlocked: false,
-        remote_status: RemoteStatus::NotSet,
-        cosignatory_of: Some(cosignatory_of),
-        cosignatories,
-    };
-    JsonEncoder::document(|sink| AccountPair { account: &info, meta: &meta }.write(sink))
 }

@@ -17,49 +17,53 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::testing::{A1, A2, FakeNode, NETWORK, Recorder, Sent, TIME, address, block_of, client, multisig, transfer};
-use super::{BlocksNewBody, Broker, BrokerUsage, Limits, Settings};
-use crate::model::Height;
+use super::testing::{A1, A2, NETWORK, Recorder, Sent, TIME, address, client, multisig, transfer, transfers};
+use super::{Broker, BrokerUsage, Limits};
+use crate::api::tests::scene::{Scene, TestNode, acceptable, pair};
+use crate::model::{Address, Hash256, Height, Transaction};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{ConnectionId, Progress};
 use crate::peer::io::Now;
+use crate::state::AccountId;
+use crate::store::{Table, Write, tip};
 
 const NOTHING: [&str; 0] = [];
 const NOW: Duration = Duration::from_secs(1_000);
 const PRESENT: Now = Now { monotonic: NOW, network: TIME, network_millis: 0 };
 
-/// A broker with the websockets 1 and 2 of two clients, and its recorded effects.
+/// Account 5, which receives a levy, and account 6, which wraps the transactions of others.
+const A5: &str = "TAHIO6YZLMZODFZDSIZ7MXUJJTXIOIPT4RJZZXMI";
+const A6: &str = "TDDP2JY4XNKA4Q7FXGHIIJD5GNE2WEOGMDD2KXTM";
+
+/// A broker with the websockets 1 and 2 of two clients, its recorded effects, and a chain on which some accounts have
+/// funds.
 struct Bench {
     broker: Broker,
     effects: Recorder,
-    node: FakeNode,
+    scene: Scene,
+    node: TestNode,
 }
 
 impl Default for Bench {
     fn default() -> Self {
-        Self::new(Settings::default())
+        Self::new(Limits::default())
     }
 }
 
 impl Bench {
-    fn new(settings: Settings) -> Self {
-        let mut bench = Self::empty(settings);
+    fn new(limits: Limits) -> Self {
+        let mut bench = Self::empty(limits);
         bench.open(1, "10.0.0.1");
         bench.open(2, "10.0.0.2");
         bench
     }
 
-    fn empty(settings: Settings) -> Self {
-        let broker = Broker::new(settings, NETWORK, SharedBytesCounter::default());
-        Self { broker, effects: Recorder::default(), node: FakeNode::default() }
-    }
-
-    fn strict() -> Self {
-        Self::new(Settings { lenient: false, ..Settings::default() })
-    }
-
-    fn limited(limits: Limits) -> Self {
-        Self::new(Settings { limits, ..Settings::default() })
+    fn empty(limits: Limits) -> Self {
+        let broker = Broker::new(limits, NETWORK, SharedBytesCounter::default());
+        let scene = Scene::empty();
+        [A1, A2, A5, A6].iter().for_each(|account| scene.fund_address(address(account)));
+        let node = TestNode { now: PRESENT, ..TestNode::default() };
+        Self { broker, effects: Recorder::default(), scene, node }
     }
 
     fn open(&mut self, socket: u64, from: &str) {
@@ -89,7 +93,24 @@ impl Bench {
 
     /// Works once with this budget.
     fn slice(&mut self, budget: u32) {
-        self.broker.work(true, &mut self.node, PRESENT, budget, &mut self.effects);
+        self.work_once(true, budget);
+    }
+
+    fn work_once(&mut self, is_mempool_current: bool, budget: u32) {
+        let Bench { broker, effects, scene, node } = self;
+        let snapshot = scene.store.snapshot().unwrap();
+        let node = node.context(scene.view(&snapshot, None), scene.status, &[], budget);
+        broker.work(is_mempool_current, node, effects);
+    }
+
+    /// Returns the number of the smallest slices until no work is left.
+    fn slices(&mut self) -> usize {
+        let mut slices = 0;
+        while self.broker.has_work(true) {
+            self.slice(1);
+            slices += 1;
+        }
+        slices
     }
 
     /// Works until nothing is left, resumes connections as requested, and returns what was sent.
@@ -115,10 +136,46 @@ impl Bench {
         out
     }
 
-    /// Adds a block with this number of transfers to the chain.
-    fn add_block(&mut self, height: u64, transactions: usize) {
-        self.node.blocks.insert(height, block_of(Height(height), transactions));
+    /// Puts a block of account 1 into the chain, in place of those from its height on, and empty ones below it if there are
+    /// none. The broker does not hear of it.
+    fn put_block(&mut self, height: u64, transactions: Vec<Transaction>) {
+        let last = tip(&self.scene.store.snapshot().unwrap()).unwrap().map_or(0, |tip| tip.height.0);
+        if last >= height {
+            self.scene.undo_above(Height(height - 1));
+        }
+        let harvester = transfer(0).signer;
+        (last + 1..height).for_each(|_| _ = self.scene.add_block_of(harvester, Vec::new()));
+        self.scene.add_block_of(harvester, transactions);
+    }
+
+    /// Adds a block with these transactions to the chain.
+    fn add_block_of(&mut self, height: u64, transactions: Vec<Transaction>) {
+        self.put_block(height, transactions);
         self.broker.chain_changed(Height(height - 1), Height(height));
+    }
+
+    /// Adds a block with this number of transfers to the chain.
+    fn add_block(&mut self, height: u64, count: usize) {
+        self.add_block_of(height, transfers(count));
+    }
+
+    /// Adds a transaction of the account of [`pair`] to account 2 of the scene to the mempool. The broker does not hear of
+    /// it.
+    fn add_to_mempool(&mut self, number: i32) {
+        let Bench { scene, node, .. } = self;
+        if node.mempool.len() == 0 {
+            scene.fund_address(Address::from_public_key(&pair().public(), NETWORK));
+        }
+        scene.with_view(|chain| node.mempool.add(acceptable(number), chain)).unwrap();
+    }
+
+    /// Cuts the stored row of an account behind its address.
+    fn damage(&mut self, account: &str) {
+        let address = address(account);
+        self.scene.write(|batch| {
+            let id = AccountId::of(batch, &address).unwrap().unwrap();
+            batch.put(Table::Accounts, &id.key(), &address.to_raw()).unwrap();
+        });
     }
 
     fn height(&mut self, height: u64) -> Vec<String> {
@@ -165,11 +222,4 @@ fn topics(sent: &[String]) -> Vec<String> {
         format!("{to} {topic}")
     };
     sent.iter().map(topic).collect()
-}
-
-#[test]
-fn the_default_settings_are_fixed() {
-    let settings = Settings::default();
-    assert_eq!(settings.blocks_new, BlocksNewBody::Auto);
-    assert!(settings.register_on_subscribe && settings.implicit_subscription && settings.lenient);
 }

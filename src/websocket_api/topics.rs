@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use super::session::SessionId;
-use crate::model::{Address, Hash256};
+use crate::model::Hash256;
 
 /// Topic of failed queries.
 pub const ERRORS: &str = "/errors";
@@ -16,13 +16,6 @@ pub const TRANSACTIONS_OF: &str = "/transactions/";
 pub const UNCONFIRMED_OF: &str = "/unconfirmed/";
 /// Prefix of the topics of accounts.
 pub const ACCOUNT_OF: &str = "/account/";
-
-/// Prefix of the topics of an account's namespaces.
-pub const NAMESPACES_OF: &str = "/account/namespace/owned/";
-/// Prefix of the topics of an account's mosaics and of their definitions.
-pub const MOSAICS_OF: &str = "/account/mosaic/owned/";
-/// Prefix of the topics of the definitions of an account's mosaics.
-pub const DEFINITIONS_OF: &str = "/account/mosaic/owned/definition/";
 
 /// Prefix of the topics of what became of transactions.
 pub const STATUS_OF: &str = "/status/";
@@ -55,29 +48,6 @@ pub fn status_topic(hash: &Hash256) -> String {
 /// Returns the address part of a destination whose subscription registers an address.
 pub fn registering_address(destination: &str) -> Option<&str> {
     [TRANSACTIONS_OF, UNCONFIRMED_OF, ACCOUNT_OF].iter().find_map(|prefix| destination.strip_prefix(prefix))
-}
-
-/// Kinds of items that accounts own, in the order in which they are published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OwnedKind {
-    /// Namespaces.
-    Namespaces,
-    /// Definitions of the account's mosaics and of the mosaics in which their levies are paid.
-    Definitions,
-    /// Balances of mosaics.
-    Mosaics,
-}
-
-impl OwnedKind {
-    /// Returns the topic of the items of an account.
-    pub fn topic_of(self, account: &Address) -> String {
-        let prefix = match self {
-            OwnedKind::Namespaces => NAMESPACES_OF,
-            OwnedKind::Definitions => DEFINITIONS_OF,
-            OwnedKind::Mosaics => MOSAICS_OF,
-        };
-        format!("{prefix}{account}")
-    }
 }
 
 /// Returns whether a subscription destination is a pattern.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nisd::clock::ClockMode;
 use nisd::config::{
-    Bind, BlocksNewBody, ConfigError, IpDetection, KnownPeers, NemesisSource, Override, Settings, build, load,
+    Bind, ConfigError, IpDetection, KnownPeers, NemesisSource, Override, Settings, build, load,
 };
 use nisd::ip::Scope;
 use nisd::model::address::NetworkByte;
@@ -40,9 +40,7 @@ fn unset_settings_have_their_defaults() {
     let settings = flags(&[]).unwrap();
     assert_eq!((settings.http.port, settings.websocket.port), (7890, 7778));
     assert_eq!((settings.http.bind, settings.node.clock), (Bind::All, ClockMode::System));
-    assert_eq!(settings.websocket.blocks_new_body, BlocksNewBody::Auto);
-    assert!(settings.websocket.register_on_subscribe && settings.websocket.implicit_subscription);
-    assert!(settings.websocket.lenient_stomp && settings.http.dos_filter && settings.node.auto_boot);
+    assert!(settings.http.dos_filter && settings.node.auto_boot);
     assert_eq!(settings.http.idle_timeout, Duration::from_secs(30));
     assert_eq!(notices(&settings), "");
 }

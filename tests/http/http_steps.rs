@@ -64,6 +64,7 @@ fn answer(
             status: NodeStatus::NoRemoteNode,
             now: NOW,
             clock: ClockState::default(),
+            forgets_hashes: false,
             // Nothing is remembered from step to step.
             mempool: &mut Mempool::default(),
             unlocked: &mut UnlockedAccounts::new(0),

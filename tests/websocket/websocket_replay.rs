@@ -308,7 +308,7 @@ fn start(clock: &str, more: &[&str]) -> Node {
     let config = recorded("websocket/devnet/config-user.properties");
     let store = tempfile::tempdir().expect("a folder for the store");
     let key = format!("nis.bootKey={HARVESTER}");
-    let settings = [&key, "nis.bootName=devnet-nis1", "nisd.blocksNewBody=object", "nisd.localAccess=address"];
+    let settings = [&key, "nis.bootName=devnet-nis1", "nisd.localAccess=address"];
     let settings = settings.iter().chain(more).flat_map(|setting| args!["--set", setting]);
     let own = args!["--config", config, "--data", store.path(), "--clock", clock];
     Node { folder: Some(store), ..Node::start(own.into_iter().chain(settings)) }

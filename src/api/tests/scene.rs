@@ -291,13 +291,18 @@ impl Scene {
     }
 
     pub fn add_block(&self, transactions: Vec<Transaction>) -> Height {
+        self.add_block_of(key(98), transactions)
+    }
+
+    /// Adds a block that this account harvested.
+    pub fn add_block_of(&self, signer: PublicKey, transactions: Vec<Transaction>) -> Height {
         let parent = tip(&self.store.snapshot().unwrap()).unwrap();
         let height = parent.as_ref().map_or(Height(1), |parent| parent.height.next());
         let block = Block {
             kind: BlockKind::Regular,
             version: wire_version(NETWORK, 1),
             timestamp: Timestamp(3),
-            signer: key(98),
+            signer,
             signature: Some(Signature([3; 64])),
             previous_hash: parent.as_ref().map_or(Hash256::default(), |parent| parent.hash).into(),
             height,
@@ -402,6 +407,7 @@ pub struct TestNode {
     pub events: EventFeed,
     pub now: Now,
     pub randomness: Randomness,
+    pub forgets_hashes: bool,
     /// What the handlers have left to the node.
     pub commands: Vec<Command>,
 }
@@ -418,6 +424,7 @@ impl Default for TestNode {
             events: EventFeed::default(),
             now: NOW,
             randomness: Randomness::new(&[5; 32]),
+            forgets_hashes: false,
             commands: Vec::new(),
         }
     }
@@ -436,6 +443,7 @@ impl TestNode {
             status,
             now: self.now,
             clock: ClockState { chain_ahead: 3, jumps: 2, is_unreliable: true },
+            forgets_hashes: self.forgets_hashes,
             mempool: &mut self.mempool,
             unlocked: &mut self.unlocked,
             peers: self.peers.as_mut(),

@@ -156,7 +156,7 @@ impl World {
     fn status(&mut self, hash: Hash256) -> Value {
         let text = self.with(|node, chain| {
             let mut context = node.context(chain, crate::api::NodeStatus::Synchronized, b"", PLENTY);
-            let status = TransactionStatus::look_up(hash, &mut context, false).unwrap();
+            let status = TransactionStatus::look_up(hash, &mut context).unwrap();
             JsonEncoder::document(|sink| status.write(sink))
         });
         serde_json::from_slice(&text).unwrap()

@@ -239,7 +239,7 @@ proptest! {
         messages in prop::collection::vec(stomp_like(), 0..20),
         limit in 0..200usize,
     ) {
-        let mut decoder = Decoder::new(limit, true);
+        let mut decoder = Decoder::new(limit);
         for message in &messages {
             decode_with(&mut decoder, &[message]);
             prop_assert!(decoder.buffered() <= limit.max(1));

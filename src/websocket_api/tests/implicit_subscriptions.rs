@@ -66,7 +66,7 @@ fn an_explicit_subscription_may_take_the_id_of_an_implicit_one() {
 
 #[test]
 fn a_full_session_may_still_make_an_implicit_subscription_explicit() {
-    let mut bench = Bench::limited(Limits { subscriptions_per_session: 1, ..Limits::default() });
+    let mut bench = Bench::new(Limits { subscriptions_per_session: 1, ..Limits::default() });
     bench.receive(1, &send("account/subscribe", A1));
     bench.subscribe(1, "mine", &format!("/transactions/{A1}"));
     assert_eq!(received(&mut bench, 2), ["1:mine"]);
@@ -74,7 +74,7 @@ fn a_full_session_may_still_make_an_implicit_subscription_explicit() {
 
 #[test]
 fn an_implicit_subscription_over_the_limit_is_reported() {
-    let mut bench = Bench::limited(Limits { subscriptions_per_session: 1, ..Limits::default() });
+    let mut bench = Bench::new(Limits { subscriptions_per_session: 1, ..Limits::default() });
     bench.subscribe(1, "e", "/errors");
     assert!(bench.receive(1, &send("account/subscribe", A1))[0].contains("too many subscriptions"));
 }
@@ -85,9 +85,6 @@ fn sessions_with_a_version_get_no_implicit_subscription() {
     bench.receive(1, "CONNECT\naccept-version:1.2\n\n\0");
     bench.receive(1, &send("account/subscribe", A1));
     assert_eq!(received(&mut bench, 2), NOTHING);
-    let mut bench = Bench::new(Settings { implicit_subscription: false, ..Settings::default() });
-    bench.receive(1, &send("account/subscribe", A1));
-    assert_eq!((received(&mut bench, 2).len(), bench.registered()), (0, 1));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_client_over_its_memory_quota_is_rejected_and_others_are_not() {
-    let mut bench = Bench::limited(Limits { client_bytes: 6_000, ..Limits::default() });
+    let mut bench = Bench::new(Limits { client_bytes: 6_000, ..Limits::default() });
     bench.open(3, "10.0.0.1");
     let mut refused = 0;
     for n in 0..50 {
@@ -20,8 +20,7 @@ fn a_client_over_its_memory_quota_is_rejected_and_others_are_not() {
 
 #[test]
 fn ipv6_clients_are_networks() {
-    let mut bench =
-        Bench::empty(Settings { limits: Limits { client_bytes: 5_000, ..Limits::default() }, ..Settings::default() });
+    let mut bench = Bench::empty(Limits { client_bytes: 5_000, ..Limits::default() });
     bench.open(1, "2001:db8::1");
     bench.open(2, "2001:db8::2");
     bench.open(3, "2001:db8::3");
@@ -32,14 +31,14 @@ fn ipv6_clients_are_networks() {
 
 #[test]
 fn a_session_has_a_limit_of_its_own() {
-    let mut bench = Bench::limited(Limits { session_bytes: 4_000, ..Limits::default() });
+    let mut bench = Bench::new(Limits { session_bytes: 4_000, ..Limits::default() });
     (0..5).for_each(|n| bench.subscribe(1, &n.to_string(), "/blocks"));
     assert!(bench.receive(1, "SUBSCRIBE\nid:x\ndestination:/blocks\n\n\0")[0].contains("session takes too much"));
 }
 
 #[test]
 fn a_session_of_the_largest_client_is_evicted_when_memory_is_full() {
-    let mut bench = Bench::limited(Limits { total_bytes: 16_000, ..Limits::default() });
+    let mut bench = Bench::new(Limits { total_bytes: 16_000, ..Limits::default() });
     bench.open(3, "10.0.0.1");
     for n in 0..12 {
         bench.subscribe(1, &n.to_string(), &format!("/blocks/{n}"));
@@ -60,7 +59,7 @@ fn a_session_of_the_largest_client_is_evicted_when_memory_is_full() {
 
 #[test]
 fn a_session_of_the_largest_client_is_evicted_when_patterns_are_full() {
-    let mut bench = Bench::limited(Limits { patterns: 4, ..Limits::default() });
+    let mut bench = Bench::new(Limits { patterns: 4, ..Limits::default() });
     bench.subscribe(2, "a", "/errors*");
     (0..3).for_each(|n| bench.subscribe(1, &n.to_string(), &format!("/blocks/{n}*")));
     bench.subscribe(2, "b", "/errors*");
@@ -72,7 +71,7 @@ fn a_session_of_the_largest_client_is_evicted_when_patterns_are_full() {
 
 #[test]
 fn unfinished_frames_count_towards_the_quota_of_their_client() {
-    let mut bench = Bench::limited(Limits { client_bytes: 90_000, ..Limits::default() });
+    let mut bench = Bench::new(Limits { client_bytes: 90_000, ..Limits::default() });
     bench.open(3, "10.0.0.1");
     let part = "x".repeat(60_000);
     assert_eq!(bench.receive(1, &part), NOTHING);
@@ -86,7 +85,7 @@ fn unfinished_frames_count_towards_the_quota_of_their_client() {
 #[test]
 fn an_unfinished_answer_counts_as_memory_of_its_session_until_it_is_sent() {
     let mut bench = Bench::default();
-    bench.node.blocks.insert(7, block_of(Height(7), 500));
+    bench.put_block(7, transfers(500));
     bench.subscribe(1, "a", "/blocks");
     let before = bench.broker.usage().session_bytes;
     bench.receive(1, &send("block/last", ""));

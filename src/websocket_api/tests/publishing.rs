@@ -20,10 +20,7 @@ fn a_block_is_published_in_the_order_of_nis1() {
     }
     bench.subscribe(1, "a", &format!("/account/{A1}"));
     bench.receive(1, "UNSUBSCRIBE\nid:x\n\n\0");
-    let mut block = block_of(Height(2), 0);
-    block.transactions.push(multisig());
-    bench.node.blocks.insert(2, block);
-    bench.broker.chain_changed(Height(1), Height(2));
+    bench.add_block_of(2, vec![multisig()]);
     let sent = bench.work();
     let mut affected = accounts[..3].to_vec();
     let mut expected = vec!["1 /blocks/new".to_owned(), "1 /blocks".to_owned()];
@@ -72,28 +69,30 @@ fn nothing_is_encoded_without_subscribers() {
     let mut bench = Bench::default();
     bench.add_block(2, 3);
     assert_eq!(bench.work(), NOTHING);
-    assert_eq!(bench.node.blocks_asked.get(), 0, "nobody is subscribed to anything");
-    bench.subscribe(1, "a", "/errors");
     bench.add_block(3, 3);
-    bench.work();
-    assert_eq!(bench.node.accounts_asked.get(), 0);
-    assert_eq!(bench.broker.usage().message_bytes, 0);
+    assert_eq!(bench.slices(), 1, "nobody is subscribed to anything");
+    bench.subscribe(1, "a", "/errors");
+    bench.add_block(4, 3);
+    let idle = bench.slices();
+    bench.subscribe(1, "a", &format!("/account/{A1}"));
+    bench.add_block(5, 3);
+    assert!(bench.slices() > idle, "{idle}");
 }
 
 #[test]
 fn a_failed_message_does_not_block_the_rest() {
     let mut bench = Bench::default();
-    bench.node.broken = Some(address(A1));
     for account in [A1, A2] {
         bench.subscribe(1, "a", &format!("/account/{account}"));
     }
     bench.add_block(2, 1);
+    bench.damage(A1);
     assert_eq!(topics(&bench.work()), [format!("1 /account/{A2}")]);
 }
 
 #[test]
 fn blocks_are_published_in_slices_while_sessions_open_and_close() {
-    let mut bench = Bench::empty(Settings::default());
+    let mut bench = Bench::empty(Limits::default());
     bench.effects.counts_only = true;
     for socket in 1..=300 {
         bench.open(socket, "10.0.0.1");
@@ -122,14 +121,16 @@ fn blocks_are_published_in_slices_while_sessions_open_and_close() {
 
 #[test]
 fn each_body_is_made_once_for_all_sessions() {
-    let mut bench = Bench::empty(Settings::default());
+    let mut bench = Bench::empty(Limits::default());
+    bench.effects.bodies = Some(Vec::new());
     for socket in 1..=100 {
         bench.open(socket, "10.0.0.1");
         bench.subscribe(socket, "a", &format!("/account/{A1}"));
     }
     bench.add_block(2, 1);
     assert_eq!(bench.work().len(), 100);
-    assert_eq!(bench.node.accounts_asked.get(), 1);
+    let bodies = bench.effects.bodies.unwrap();
+    assert!(bodies.len() == 100 && bodies.iter().all(|body| body.as_ptr() == bodies[0].as_ptr()));
 }
 
 /// The published chain updates: `new HEIGHT` for `/blocks/new`, and the height of each block.
@@ -150,7 +151,7 @@ fn a_reorg_publishes_each_block_once_and_the_first_height_of_each_change() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", "/blocks/new");
     bench.subscribe(1, "b", "/blocks");
-    (1..=9).for_each(|height| drop(bench.node.blocks.insert(height, block_of(Height(height), 0))));
+    bench.put_block(9, Vec::new());
     bench.broker.chain_changed(Height(4), Height(7));
     // A reorg from an earlier block comes before anything is published.
     bench.broker.chain_changed(Height(2), Height(6));
@@ -168,7 +169,7 @@ fn a_reorg_publishes_each_block_once_and_the_first_height_of_each_change() {
 #[test]
 fn chain_changes_without_subscribers_are_discarded() {
     let mut bench = Bench::default();
-    (1..=9).for_each(|height| drop(bench.node.blocks.insert(height, block_of(Height(height), 0))));
+    bench.put_block(9, Vec::new());
     bench.broker.chain_changed(Height(2), Height(4));
     bench.broker.chain_changed(Height(4), Height(5));
     assert_eq!(bench.work(), NOTHING);
@@ -184,7 +185,7 @@ fn rolled_back_transactions_are_published_before_the_new_blocks() {
     bench.subscribe(1, "a", "/blocks/new");
     bench.add_block(2, 0);
     bench.broker.on_transaction(Rc::new(transfer(1)));
-    bench.broker.work(false, &mut bench.node, PRESENT, 1_000, &mut bench.effects);
+    bench.work_once(false, 1_000);
     bench.broker.on_transaction(Rc::new(transfer(2)));
     bench.broker.on_transaction(Rc::new(transfer(3)));
     let sent = bench.work();

@@ -53,7 +53,7 @@ proptest! {
         messages in prop::collection::vec((1..5u64, prop::collection::vec(piece(), 0..6), 0..6u8), 0..60)
     ) {
         let limits = if is_small { small() } else { Limits::default() };
-        let mut bench = Bench::empty(Settings { limits, ..Settings::default() });
+        let mut bench = Bench::empty(limits);
         let mut waiting: BTreeMap<u64, Progress> = BTreeMap::new();
         let mut height = 1;
         for (socket, pieces, then) in messages {

@@ -5,16 +5,14 @@ use super::*;
 #[test]
 fn subscribing_to_an_address_registers_it_until_the_last_subscription_ends() {
     for topic in ["transactions", "unconfirmed", "account"] {
-        for register_on_subscribe in [false, true] {
-            let mut bench = Bench::new(Settings { register_on_subscribe, ..Settings::default() });
-            bench.subscribe(1, "a", &format!("/{topic}/{A1}"));
-            bench.subscribe(1, "b", &format!("/transactions/{A1}"));
-            assert_eq!(bench.registered(), usize::from(register_on_subscribe));
-            bench.receive(1, "UNSUBSCRIBE\nid:a\n\n\0");
-            assert_eq!(bench.registered(), usize::from(register_on_subscribe));
-            bench.receive(1, "UNSUBSCRIBE\nid:b\n\n\0");
-            assert_eq!(bench.registered(), 0);
-        }
+        let mut bench = Bench::default();
+        bench.subscribe(1, "a", &format!("/{topic}/{A1}"));
+        bench.subscribe(1, "b", &format!("/transactions/{A1}"));
+        assert_eq!(bench.registered(), 1);
+        bench.receive(1, "UNSUBSCRIBE\nid:a\n\n\0");
+        assert_eq!(bench.registered(), 1);
+        bench.receive(1, "UNSUBSCRIBE\nid:b\n\n\0");
+        assert_eq!(bench.registered(), 0);
     }
     let mut bench = Bench::default();
     bench.subscribe(1, "a", &format!("/recenttransactions/{A1}"));
@@ -48,7 +46,7 @@ fn other_queries_register_no_address() {
 
 #[test]
 fn a_failed_registration_is_reported_to_the_session() {
-    let mut bench = Bench::limited(Limits { addresses_per_session: 1, ..Limits::default() });
+    let mut bench = Bench::new(Limits { addresses_per_session: 1, ..Limits::default() });
     bench.subscribe(1, "e", "/errors");
     bench.subscribe(2, "e", "/errors");
     assert_eq!(bench.receive(1, &send("account/subscribe", A1)), NOTHING);

@@ -16,7 +16,7 @@ struct Port {
 
 impl Port {
     fn new() -> Port {
-        Port { bench: Bench::empty(Settings::default()), now: NOW }
+        Port { bench: Bench::empty(Limits::default()), now: NOW }
     }
 
     /// Advances the time.

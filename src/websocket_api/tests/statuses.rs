@@ -1,7 +1,8 @@
 //! What became of transactions, on `/status/<HASH>`.
 
 use super::*;
-use crate::model::Hash256;
+use crate::mempool::{Fate, Mempool};
+use crate::rules::ValidationResult;
 
 fn topic(hash: &Hash256) -> String {
     format!("/status/{hash}")
@@ -25,31 +26,39 @@ fn expected(to: u64, hash: &Hash256, status: &str) -> String {
 }
 
 impl Bench {
-    fn set_status(&mut self, hash: &Hash256, status: &'static str) {
-        self.node.statuses.insert(*hash, status);
-        self.broker.status_changed(hash);
+    /// The transaction with this number leaves the mempool with this fate.
+    fn drop_from_mempool(&mut self, number: i32, fate: Fate) {
+        self.node.mempool = Mempool::default();
+        self.node.mempool.fates.drop(&acceptable(number).hashes(), fate, TIME);
     }
 }
 
 #[test]
 fn a_subscriber_gets_the_present_status_at_once_and_then_each_change() {
     let mut bench = Bench::default();
-    let (hash, other) = (transfer(1).hash(), transfer(2).hash());
+    let (hash, other) = (acceptable(1).hash(), acceptable(2).hash());
     let subscribe = |id, hash| format!("SUBSCRIBE\nid:{id}\ndestination:{}\n\n\0", topic(hash));
+    let change = |bench: &mut Bench| {
+        [&hash, &other].into_iter().for_each(|hash| bench.broker.status_changed(hash));
+        statuses(&bench.work())
+    };
     assert_eq!(statuses(&bench.ask(1, &subscribe("a", &hash))), [expected(1, &hash, "unknown")]);
-    for status in ["unconfirmed", "confirmed", "replaced"] {
-        bench.set_status(&hash, status);
-        bench.set_status(&other, status);
-        assert_eq!(statuses(&bench.work()), [expected(1, &hash, status)]);
-    }
+    (1..=2).for_each(|number| bench.add_to_mempool(number));
+    assert_eq!(change(&mut bench), [expected(1, &hash, "unconfirmed")]);
+    bench.put_block(2, vec![acceptable(1)]);
+    assert_eq!(change(&mut bench), [expected(1, &hash, "confirmed")]);
+    bench.put_block(2, Vec::new());
+    bench.drop_from_mempool(1, Fate::Replaced(ValidationResult::FailureInsufficientBalance, None));
+    assert_eq!(change(&mut bench), [expected(1, &hash, "replaced")]);
     // A second one gets the present status alone.
     assert_eq!(statuses(&bench.ask(2, &subscribe("a", &hash))), [expected(2, &hash, "replaced")]);
-    bench.set_status(&hash, "unconfirmed");
-    assert_eq!(statuses(&bench.work()), [1, 2].map(|to| expected(to, &hash, "unconfirmed")));
+    bench.add_to_mempool(1);
+    assert_eq!(change(&mut bench), [1, 2].map(|to| expected(to, &hash, "unconfirmed")));
     bench.receive(1, "UNSUBSCRIBE\nid:a\n\n\0");
     bench.disconnect(2);
-    bench.set_status(&hash, "expired");
-    assert!(!bench.broker.has_work(true), "nobody is subscribed");
+    bench.drop_from_mempool(1, Fate::Expired);
+    assert_eq!(change(&mut bench), NOTHING, "nobody is subscribed");
+    assert!(!bench.broker.has_work(true));
     assert_eq!(bench.broker.usage().topics, 0);
 }
 
@@ -59,14 +68,10 @@ fn the_transactions_of_a_block_are_published_by_all_their_hashes() {
     let (plain, outer) = (transfer(0), multisig());
     let hashes = [plain.hash(), outer.hash(), outer.inner().unwrap().hash(), outer.cosignatures()[0].hash()];
     for hash in &hashes {
-        bench.node.statuses.insert(*hash, "confirmed");
         bench.subscribe(1, "a", &topic(hash));
     }
     bench.work();
-    let mut block = block_of(Height(2), 1);
-    block.transactions.push(outer);
-    bench.node.blocks.insert(2, block);
-    bench.broker.chain_changed(Height(1), Height(2));
+    bench.add_block_of(2, vec![plain, outer]);
     let mut sent = statuses(&bench.work());
     sent.sort_unstable();
     let mut all = hashes.map(|hash| expected(1, &hash, "confirmed"));
@@ -101,10 +106,10 @@ fn destinations_without_a_hash_are_ignored() {
 #[test]
 fn statuses_wait_for_the_mempool_and_are_told_once() {
     let mut bench = Bench::default();
-    let hash = transfer(1).hash();
+    let hash = acceptable(1).hash();
     bench.subscribe(1, "a", &topic(&hash));
     let work = |bench: &mut Bench| {
-        bench.broker.work(false, &mut bench.node, PRESENT, 1_000, &mut bench.effects);
+        bench.work_once(false, 1_000);
         bench.effects.drain()
     };
     assert_eq!(work(&mut bench), NOTHING, "the first status waits");
@@ -112,17 +117,19 @@ fn statuses_wait_for_the_mempool_and_are_told_once() {
     let later = NOW + Duration::from_millis(50);
     bench.broker.on_timer(later, &mut bench.effects);
     assert_eq!(statuses(&bench.work()), [expected(1, &hash, "unknown")]);
-    bench.set_status(&hash, "unconfirmed");
-    bench.set_status(&hash, "rejected");
+    bench.add_to_mempool(1);
+    bench.broker.status_changed(&hash);
+    bench.drop_from_mempool(1, Fate::Displaced);
+    bench.broker.status_changed(&hash);
     assert!(!bench.broker.has_work(false));
     assert_eq!(work(&mut bench), NOTHING);
-    assert_eq!(statuses(&bench.work()), [expected(1, &hash, "rejected")], "two changes are one message");
+    assert_eq!(statuses(&bench.work()), [expected(1, &hash, "displaced")], "two changes are one message");
 }
 
 #[test]
 fn a_block_costs_one_lookup_for_each_of_its_transactions_however_many_are_subscribed_to() {
     let cost = |subscriptions: i32| {
-        let mut bench = Bench::limited(Limits { session_bytes: usize::MAX, ..Limits::default() });
+        let mut bench = Bench::new(Limits { session_bytes: usize::MAX, ..Limits::default() });
         bench.effects.counts_only = true;
         (0..subscriptions).for_each(|number| bench.subscribe(1, "a", &topic(&transfer(1_000 + number).hash())));
         bench.work();

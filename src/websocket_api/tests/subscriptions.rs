@@ -25,14 +25,8 @@ fn subscriptions_are_pairs_of_id_and_destination() {
 
 #[test]
 fn useless_subscriptions_are_ignored() {
-    let mut bench = Bench::strict();
-    for head in [
-        "id:a\ndestination:/w/api/account/get",
-        "id:a\ndestination:/user/errors",
-        "id:a\ndestination: /blocks",
-        "id:a",
-        "destination:/blocks",
-    ] {
+    let mut bench = Bench::default();
+    for head in ["id:a\ndestination:/w/api/account/get", "id:a\ndestination:/user/errors", "id:a"] {
         assert_eq!(bench.receive(1, &format!("SUBSCRIBE\n{head}\n\n\0")), NOTHING);
     }
     assert_eq!(bench.broker.usage().topics, 0);
@@ -69,7 +63,7 @@ fn a_session_has_at_most_eight_subscriptions_per_destination() {
 
 #[test]
 fn patterns_have_a_limit_of_their_own() {
-    let mut bench = Bench::limited(Limits { patterns_per_session: 2, ..Limits::default() });
+    let mut bench = Bench::new(Limits { patterns_per_session: 2, ..Limits::default() });
     bench.subscribe(1, "a", "/blocks/*");
     bench.subscribe(1, "b", "/blocks/*");
     bench.subscribe(1, "c", "/blocks");
