@@ -101,6 +101,14 @@ pub struct ProcessedBlocks {
     pub chain_update: Option<ChainUpdate>,
 }
 
+/// The store failed, and the blocks in progress are dropped unless they are committed.
+pub struct StepError {
+    /// The failure.
+    pub error: StoreError,
+    /// The peer whose pulled blocks are dropped; it may send them again.
+    pub dropped: Option<Address>,
+}
+
 /// The block processor.
 pub struct BlockProcessor<'s> {
     store: &'s Store,
@@ -116,8 +124,6 @@ pub struct BlockProcessor<'s> {
     is_cut: bool,
     /// The candidate branch in validation, and its source.
     validating: Option<(Box<CandidateBranch<'s>>, BlockOrigin)>,
-    /// The peer whose blocks were dropped because the store failed.
-    dropped: Option<Address>,
     recent_results: RecentResults,
     verifier: Verifier,
     stakes: StakeCache,
@@ -135,7 +141,6 @@ impl<'s> BlockProcessor<'s> {
             decoding: None,
             is_cut: false,
             validating: None,
-            dropped: None,
             recent_results: RecentResults::with_ttl(RESULT_TTL),
             verifier: Verifier::default(),
             stakes: StakeCache::default(),
@@ -247,10 +252,8 @@ impl<'s> BlockProcessor<'s> {
         Ok(if self.queue.contains_key(&number) { PushOutcome::Queued } else { PushOutcome::Ignored })
     }
 
-    /// Performs one step. Returns the processed blocks once their result is known. If the store fails, the current blocks
-    /// are dropped unless they are committed, since peers will send them again; [`BlockProcessor::take_dropped`] returns
-    /// their source.
-    pub fn step(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, StoreError> {
+    /// Performs one step. Returns the processed blocks once their result is known.
+    pub fn step(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, StepError> {
         let pulled_from = match (&self.validating, &self.decoding) {
             (Some((_, BlockOrigin::Pulled(from))), _) => Some(*from),
             (None, Some((pulled, _))) => Some(pulled.from),
@@ -263,15 +266,7 @@ impl<'s> BlockProcessor<'s> {
         } else {
             self.start_pushed(now)
         };
-        if result.is_err() && self.validating.is_none() {
-            self.dropped = pulled_from;
-        }
-        result
-    }
-
-    /// Returns, once, the peer whose pulled blocks were dropped because the store failed.
-    pub fn take_dropped(&mut self) -> Option<Address> {
-        self.dropped.take()
+        result.map_err(|error| StepError { error, dropped: pulled_from.filter(|_| self.validating.is_none()) })
     }
 
     fn start_pushed(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, StoreError> {
@@ -307,9 +302,10 @@ impl<'s> BlockProcessor<'s> {
             Some(Ok(block)) if read.len() as u64 <= self.network.chain.max_blocks_per_sync() => {
                 // The peer may have adopted our chain since the comparison. Common blocks are skipped, so that no block
                 // is published twice.
-                match read.is_empty() && self.is_ours(&block, pulled.common.next())? {
-                    true => pulled.common = pulled.common.next(),
-                    false => read.push(block),
+                if read.is_empty() && self.is_ours(&block, pulled.common.next())? {
+                    pulled.common = pulled.common.next();
+                } else {
+                    read.push(block);
                 }
                 self.decoding = Some((pulled, read));
                 return Ok(None);

@@ -6,8 +6,8 @@ use super::{Node, UNITS_PER_STEP};
 use crate::budget::Budget;
 use crate::chain::{BlockError, BlockImporter, ImportError, ImportOptions, ImportProgress};
 use crate::model::{Block, Height, Timestamp};
-use crate::net::service::LoopTime;
 use crate::peer::block_download::{BlockDownload, NextBlock};
+use crate::peer::io::Now;
 use crate::progress::Progress;
 use crate::rules::ValidationResult;
 use crate::store::{StoreError, tip};
@@ -128,9 +128,10 @@ impl<'s> Node<'s> {
     }
 
     /// Ends the download; see [`Manager::end_block_download`](crate::peer::Manager::end_block_download).
-    fn end_download(&mut self, rejection: Option<&str>, now: LoopTime) {
-        let present = self.peer_now(now);
-        self.peers.iter_mut().for_each(|peers| peers.end_block_download(rejection, present));
+    fn end_download(&mut self, rejection: Option<&str>, now: Now) {
+        if let Some(peers) = &mut self.peers {
+            peers.end_block_download(rejection, now);
+        }
     }
 
     /// Returns when the import has work even if no block arrives. A download without an import has its own timers.
@@ -155,11 +156,12 @@ impl<'s> Node<'s> {
     }
 
     /// Imports the blocks of files or those that have arrived, within the budget.
-    pub(super) fn import_blocks(&mut self, budget: &mut Budget, now: LoopTime) -> Result<(), StoreError> {
+    pub(super) fn import_blocks(&mut self, budget: &mut Budget, now: Now) -> Result<(), StoreError> {
         while self.may_import() && !budget.is_exhausted() {
-            let can_continue = match self.import.as_ref().is_none_or(Import::needs_block) {
-                true => self.take_next_block(budget, now)?,
-                false => self.run_import(budget, now)?,
+            let can_continue = if self.import.as_ref().is_none_or(Import::needs_block) {
+                self.take_next_block(budget, now)?
+            } else {
+                self.run_import(budget, now)?
             };
             if !can_continue {
                 break;
@@ -169,10 +171,9 @@ impl<'s> Node<'s> {
     }
 
     /// Takes the next block of the download, if it has arrived. Returns whether there is more to do now.
-    fn take_next_block(&mut self, budget: &mut Budget, now: LoopTime) -> Result<bool, StoreError> {
+    fn take_next_block(&mut self, budget: &mut Budget, now: Now) -> Result<bool, StoreError> {
         budget.charge(UNITS_PER_STEP);
-        let present = self.peer_now(now);
-        let next = self.peers.as_mut().and_then(|peers| peers.next_block(present));
+        let next = self.peers.as_mut().and_then(|peers| peers.next_block(now));
         if !matches!(next, Some(NextBlock::Waiting)) {
             self.missing_since = None;
         }
@@ -206,7 +207,7 @@ impl<'s> Node<'s> {
     }
 
     /// Starts the import of a download with its first block.
-    fn start_download_import(&mut self, block: Block, now: LoopTime) -> Result<(), StoreError> {
+    fn start_download_import(&mut self, block: Block, now: Now) -> Result<(), StoreError> {
         let Some(download) = self.download() else { return Ok(()) };
         let (target, trusted_below) = (download.target, download.trusted_below());
         let store = self.reader.store();
@@ -225,10 +226,9 @@ impl<'s> Node<'s> {
     }
 
     /// Processes the blocks at hand. Returns whether there is more to do now.
-    fn run_import(&mut self, budget: &mut Budget, now: LoopTime) -> Result<bool, StoreError> {
-        let time = self.time(now);
+    fn run_import(&mut self, budget: &mut Budget, now: Now) -> Result<bool, StoreError> {
         let Some(import) = &mut self.import else { return Ok(false) };
-        let (is_download, result) = (import.is_download(), import.work(time, budget));
+        let (is_download, result) = (import.is_download(), import.work(now.network, budget));
         match result {
             Ok(ImportProgress::Working) => return Ok(import.needs_block()),
             Ok(ImportProgress::Syncing) => {}
@@ -259,10 +259,11 @@ impl<'s> Node<'s> {
             }
             Err(error) => {
                 self.import = None;
-                match is_download {
-                    true => self.end_download(Some(&error.to_string()), now),
+                if is_download {
+                    self.end_download(Some(&error.to_string()), now);
+                } else {
                     // The node continues with the chain as it is, since that may be what the operator needs most.
-                    false => log::error!("the import has stopped: {error}"),
+                    log::error!("the import has stopped: {error}");
                 }
             }
         }

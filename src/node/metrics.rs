@@ -11,7 +11,8 @@ use crate::mempool;
 use crate::metrics::{Exposition, Labels, Value};
 use crate::net;
 use crate::net::metrics::{RouteMetrics, STATUSES, TOP_CLIENTS, TopUsage};
-use crate::net::service::{Effects, LoopTime};
+use crate::net::service::Effects;
+use crate::peer::io::Now;
 use crate::peer::peer_table::State;
 use crate::peer::{LimitUsage, Manager};
 use crate::store::StoreMetrics;
@@ -46,7 +47,7 @@ pub struct Memory {
 /// What the values are read from.
 struct Sources<'s, 'n> {
     node: &'s Node<'n>,
-    now: LoopTime,
+    now: Now,
     net: &'s net::metrics::Metrics,
     store: Option<&'s StoreMetrics>,
     memory: Memory,
@@ -111,7 +112,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
         Metric("nisd_clock_offset_seconds", "s",
             |s| s.of_peers(|peers| seconds(peers.time_sync.clock_difference())).into(),
             "How far the peers' clocks are ahead of this machine's; 0 while the difference does not matter.", ""),
-        Metric("nisd_clock_refused_offset_seconds", "s",
+        Metric("nisd_clock_rejected_offset_seconds", "s",
             |s| s.of_peers(|peers| seconds(peers.time_sync.rejected_offset())).into(),
             "How far the peers would move network time ahead of this machine's clock, although too few listed peers \
              agree; 0 if they would not.",
@@ -121,7 +122,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
         Metric("nisd_peers", "", |s| peers_by_state(s.node.peers.as_ref()).into(),
             "Peers by state.",
             "`state` is active, busy, inactive, failure, untried or unknown (see `nisd help peers`)."),
-        Metric("nisd_peers_apart", "", |s| s.of_peers(|peers| peers.split_peers(s.now.monotonic).nodes.len()).into(),
+        Metric("nisd_peers_split", "", |s| s.of_peers(|peers| peers.split_peers(s.now.monotonic).nodes.len()).into(),
             "Active peers on a chain that neither they nor this node can leave: the network is split for good.", ""),
     ]),
     ("Requests and connections", &[
@@ -139,13 +140,13 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Open outgoing connections.", ""),
         Metric("nisd_connections_accepted_total", "", |s| s.net.stats.accepted.into(),
             "Accepted connections.", ""),
-        Metric("nisd_connections_refused_total", "", |s| s.net.stats.rejected.into(),
+        Metric("nisd_connections_rejected_total", "", |s| s.net.stats.rejected.into(),
             "Connections rejected because a quota was full.", ""),
-        Metric("nisd_connections_displaced_total", "", |s| s.net.stats.evicted.into(),
+        Metric("nisd_connections_evicted_total", "", |s| s.net.stats.evicted.into(),
             "Connections evicted for new ones, of the clients with the most.", ""),
-        Metric("nisd_connections_declined_total", "", |s| s.net.stats.reset.into(),
+        Metric("nisd_connections_reset_total", "", |s| s.net.stats.reset.into(),
             "Connections reset on arrival, because their clients had exceeded their work quota.", ""),
-        Metric("nisd_connections_cut_total", "", |s| s.net.stats.kernel_evicted.into(),
+        Metric("nisd_connections_kernel_evicted_total", "", |s| s.net.stats.kernel_evicted.into(),
             "Connections closed because the kernel held too much that their clients did not receive.", ""),
         Metric("nisd_kernel_bytes", "bytes", |s| s.net.stats.kernel_bytes.into(),
             "Kernel memory that connections may hold: sent and not received, or received and not read.",
@@ -160,14 +161,14 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Bytes written to connections, incoming and outgoing.", ""),
     ]),
     ("Usage per client", &[
-        Metric("nisd_callers", "", |s| s.net.stats.clients.into(),
+        Metric("nisd_clients", "", |s| s.net.stats.clients.into(),
             "Clients with a usage record.", "A client is an address, or a /64."),
-        Metric("nisd_callers_waiting", "", |s| s.net.throttled_clients.into(),
+        Metric("nisd_clients_waiting", "", |s| s.net.throttled_clients.into(),
             "Connections that wait because their client is throttled until its deficit is refilled.", ""),
-        Metric("nisd_caller_work_ratio", "ratio", |s| top_clients(s, |client| client.share),
+        Metric("nisd_client_work_ratio", "ratio", |s| top_clients(s, |client| client.share),
             "Share of the processor used recently by the clients that used most, by rank.",
             "That is the last 30 to 60 s. One client may use 0.25, and 127.0.0.1 more."),
-        Metric("nisd_caller_buffered_bytes", "bytes", |s| top_clients(s, |client| client.held_bytes as f64),
+        Metric("nisd_client_buffered_bytes", "bytes", |s| top_clients(s, |client| client.held_bytes as f64),
             "Buffered bytes of the clients that hold most, by rank.", ""),
     ]),
     ("Websocket sessions", &[
@@ -244,7 +245,7 @@ pub fn metrics_documentation() -> String {
 
 impl Node<'_> {
     /// Collects all metrics.
-    pub(super) fn metrics(&self, now: LoopTime, effects: &dyn Effects) -> Exposition {
+    pub(super) fn metrics(&self, now: Now, effects: &dyn Effects) -> Exposition {
         let (net, store) = (effects.metrics(), self.reader.store().metrics().ok());
         let sources = Sources { node: self, now, net: &net, store: store.as_ref(), memory: (self.memory)() };
         let mut exposition = Exposition::default();

@@ -52,6 +52,7 @@ use crate::model::{Block, Height, Network, Timestamp};
 use crate::net::SharedBytesCounter;
 use crate::net::http::{MatchedRoute, Request};
 use crate::net::service::{Client, ConnectionId, Effects, Event, ListenerId, LoopTime, Progress, Service};
+use crate::peer::io::Now;
 use crate::peer::{IpDetection, Manager, PeerSettings, SavedPeers, wire};
 use crate::store::{SnapshotCache, Store, StoreError, tip};
 use crate::websocket_api::{self, Broker};
@@ -135,8 +136,8 @@ pub struct Node<'s> {
     imported: Option<Height>,
     /// Since when the next block of a download is missing.
     missing_since: Option<Duration>,
-    /// Connections of announcements that wait for the mempool.
-    waiting_announcements: BTreeSet<ConnectionId>,
+    /// Connections of the requests that wait until the mempool is up to date.
+    waiting_for_mempool: BTreeSet<ConnectionId>,
     /// Time of the last client request.
     last_request: Duration,
     clock_monitor: ClockMonitor,
@@ -147,8 +148,6 @@ pub struct Node<'s> {
     /// Backoff after failed writes of the store.
     write_backoff: StoreBackoff,
     verification: Verification,
-    /// State of the generator behind `next_entropy`.
-    entropy: u64,
     randomness: Randomness,
     /// When to shut down, if a client requested it.
     shutdown_at: Option<Duration>,
@@ -176,9 +175,6 @@ impl<'s> Node<'s> {
         if identity.is_booted {
             harvester.unlock_configured(None, &confirmed)?;
         }
-        let entropy = randomness.next_bytes();
-        let (entropy, _) = entropy.split_first_chunk().unwrap_or((&[0; 8], &[]));
-        let entropy = u64::from_le_bytes(*entropy);
         Ok(Node {
             network,
             clock,
@@ -201,14 +197,13 @@ impl<'s> Node<'s> {
             import,
             imported: None,
             missing_since: None,
-            waiting_announcements: BTreeSet::new(),
+            waiting_for_mempool: BTreeSet::new(),
             last_request: now.monotonic,
             clock_monitor: ClockMonitor::new(now),
             warn_at: WarningTimes::default(),
             read_backoff: StoreBackoff::default(),
             write_backoff: StoreBackoff::default(),
             verification: Verification::new(now.monotonic),
-            entropy,
             randomness,
             shutdown_at: None,
             must_log_metrics: false,
@@ -273,8 +268,8 @@ impl<'s> Node<'s> {
     /// Returns peer data to store on disk, if it is due. The next start reads the last output and contacts these peers
     /// before it harvests. `is_last`: the node is about to end.
     pub fn peers_to_keep(&mut self, now: LoopTime, is_last: bool) -> Option<Vec<u8>> {
-        let present = self.peer_now(now);
-        self.kept.to_write(self.peers.as_ref()?, present, is_last)
+        let now = self.now(now);
+        self.kept.to_write(self.peers.as_ref()?, now, is_last)
     }
 
     /// Returns whether a client requested shutdown and the grace period for the response is over.
@@ -282,9 +277,11 @@ impl<'s> Node<'s> {
         self.shutdown_at.is_some_and(|end| now.monotonic >= end)
     }
 
-    /// Network time.
-    fn time(&self, now: LoopTime) -> Timestamp {
-        self.clock.now(now.unix_millis, now.monotonic.as_millis() as u64)
+    /// The current time, network time included.
+    fn now(&self, LoopTime { unix_millis, monotonic }: LoopTime) -> Now {
+        let millis = monotonic.as_millis() as u64;
+        let (network, network_millis) = (self.clock.now(unix_millis, millis), self.clock.millis(unix_millis, millis));
+        Now { monotonic, network, network_millis }
     }
 
     /// Returns whether an event left work to do.
@@ -296,7 +293,7 @@ impl<'s> Node<'s> {
     }
 
     /// Returns whether no client has made a request for [`IDLE_AFTER`], and no websocket session and no event stream is open.
-    fn is_idle(&self, now: LoopTime) -> bool {
+    fn is_idle(&self, now: Now) -> bool {
         now.monotonic.saturating_sub(self.last_request) > IDLE_AFTER
             && self.broker.usage().sessions == 0
             && self.events.streams() == 0
@@ -314,18 +311,19 @@ impl<'s> Node<'s> {
 }
 
 impl Service for Node<'_> {
-    fn handle(&mut self, event: Event<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
+    fn handle(&mut self, event: Event<'_>, time: LoopTime, effects: &mut dyn Effects) -> Progress {
+        let now = self.now(time);
         if comes_from_client(&event) {
             self.last_request = now.monotonic;
         }
         let progress = match event {
             Event::Request(exchange) => self.request(exchange, now, effects),
             Event::WebSocketMessage { socket, message, is_text } => {
-                self.broker.on_message(socket, message, is_text, self.peer_now(now), effects)
+                self.broker.on_message(socket, message, is_text, now, effects)
             }
-            Event::WebSocketResumed { socket } => self.broker.on_resumed(socket, self.peer_now(now), effects),
-            Event::WebSocketOpened { socket, client: caller } => {
-                self.broker.open_websocket(socket, &caller, now.monotonic, effects);
+            Event::WebSocketResumed { socket } => self.broker.on_resumed(socket, now, effects),
+            Event::WebSocketOpened { socket, client } => {
+                self.broker.open_websocket(socket, &client, now.monotonic, effects);
                 Progress::Done
             }
             Event::Disconnected { connection } => {
@@ -333,12 +331,12 @@ impl Service for Node<'_> {
                 Progress::Done
             }
             Event::FetchCompleted { fetch, result } => {
-                self.with_peers(now, effects, |peers, now, chain| peers.on_reply(fetch, result, now, chain));
+                self.with_peers(now, effects, |peers, chain| peers.on_reply(fetch, result, now, chain));
                 effects.wake_at(now.monotonic);
                 Progress::Done
             }
-            Event::Tick { budget, last_tick: took } => {
-                self.tick(budget, took, now, effects);
+            Event::Tick { budget, last_tick } => {
+                self.tick(budget, last_tick, time, effects);
                 return Progress::Done;
             }
         };

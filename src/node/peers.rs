@@ -7,7 +7,7 @@ use crate::chain::ChainSnapshot;
 use crate::crypto::Randomness;
 use crate::mempool::{Mempool, ShortId};
 use crate::model::{Address, Hash256, Height, Network};
-use crate::net::service::{Effects, LoopTime};
+use crate::net::service::Effects;
 use crate::peer::Manager;
 use crate::peer::io::{Action, LocalChain, Now, OwnTip, StoreUnreadable, ValidationOutcome};
 use crate::rules::ValidationResult;
@@ -31,12 +31,6 @@ pub fn carry_out_actions(peers: &mut Manager, effects: &mut dyn Effects) {
 }
 
 impl Node<'_> {
-    /// The current time for the peer layer.
-    pub(super) fn peer_now(&self, now: LoopTime) -> Now {
-        let millis = self.clock.millis(now.unix_millis, now.monotonic.as_millis() as u64);
-        Now { monotonic: now.monotonic, network: self.time(now), network_millis: millis }
-    }
-
     /// Returns whether this node has joined its network.
     pub(super) fn has_joined(&self) -> bool {
         self.peers.as_ref().is_some_and(Manager::is_booted)
@@ -44,37 +38,38 @@ impl Node<'_> {
 
     /// Starts to join the network, if the node is booted and has not started yet. Joining is immediate if the own
     /// address need not be detected.
-    pub(super) fn start_joining(&mut self, now: LoopTime, effects: &mut dyn Effects) {
+    pub(super) fn start_joining(&mut self, now: Now, effects: &mut dyn Effects) {
         if !self.identity.is_booted || self.peers.is_some() {
             return;
         }
         let known = std::mem::take(&mut self.known);
-        let (local, present) = (self.identity.description.info.clone(), self.peer_now(now));
+        let local = self.identity.description.info.clone();
         let settings = super::peer_settings(self.settings, known);
         let mut randomness = Randomness::new(&self.randomness.next_bytes());
         let random = Box::new(move || randomness.next_u64());
-        let mut peers = Manager::new(local, self.identity.keys(), settings, random, present);
+        let mut peers = Manager::new(local, self.identity.keys(), settings, random, now);
         peers.add_saved_peers(self.kept.peers());
         self.peers = Some(peers);
-        self.with_peers(now, effects, |peers, now, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));
+        self.with_peers(now, effects, |peers, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));
     }
 
     /// Runs the due work of the peer layer, and applies its results to the node.
-    pub(super) fn run_peers(&mut self, now: LoopTime, effects: &mut dyn Effects) {
+    pub(super) fn run_peers(&mut self, now: Now, effects: &mut dyn Effects) {
         self.start_joining(now, effects);
-        let present = self.peer_now(now);
         let Some(peers) = &mut self.peers else { return };
         for block in std::mem::take(&mut self.relay_queue) {
-            peers.push_block(block, present);
+            peers.push_block(block, now);
         }
         carry_out_actions(peers, effects);
         if now.monotonic < self.read_backoff.retry_at() {
             return;
         }
-        self.with_peers(now, effects, |peers, now, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));
+        self.with_peers(now, effects, |peers, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));
         if let Some(peers) = &mut self.peers {
-            if self.block_processor.may_pull() {
-                peers.fetched_blocks.take().into_iter().for_each(|blocks| self.block_processor.pull(blocks));
+            if self.block_processor.may_pull()
+                && let Some(blocks) = peers.fetched_blocks.take()
+            {
+                self.block_processor.pull(blocks);
             }
             self.clock.shift(std::mem::take(&mut peers.clock_shift));
             self.identity.adopt_endpoint(&peers.local.endpoint);
@@ -85,16 +80,15 @@ impl Node<'_> {
     }
 
     /// Adds some transactions from a remote mempool to this one. They are not relayed.
-    fn add_remote_transactions(&mut self, now: LoopTime) -> Result<(), StoreError> {
+    fn add_remote_transactions(&mut self, now: Now) -> Result<(), StoreError> {
         if !self.can_accept_announcements() {
             return Ok(());
         }
-        let time = self.time(now);
         for _ in 0..REMOTE_TRANSACTIONS_PER_TICK {
             let transaction = self.peers.as_mut().and_then(Manager::next_remote_transaction);
             let Some(transaction) = transaction else { break };
             let Node { reader, network, height, mempool, .. } = self;
-            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
+            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
             // An invalid transaction has no consequences for the peer.
             drop(mempool.add(transaction, &chain));
         }
@@ -105,16 +99,15 @@ impl Node<'_> {
     /// read backoff.
     pub(super) fn with_peers(
         &mut self,
-        now: LoopTime,
+        now: Now,
         effects: &mut dyn Effects,
-        run: impl FnOnce(&mut Manager, Now, &ChainReader<'_>),
+        run: impl FnOnce(&mut Manager, &ChainReader<'_>),
     ) {
-        let present = self.peer_now(now);
         let Node { reader, network, mempool, peers, read_backoff, .. } = self;
         let Some(peers) = peers else { return };
         match reader.snapshot() {
             Ok(snapshot) => {
-                run(peers, present, &ChainReader { snapshot, network, mempool });
+                run(peers, &ChainReader { snapshot, network, mempool });
                 carry_out_actions(peers, effects);
             }
             Err(error) => read_backoff.record_failure(&error, now.monotonic),

@@ -7,18 +7,20 @@ use crate::api::{Api, ApiError, BootRequest, Command, NodeContext, routes};
 use crate::budget::Budget;
 use crate::chain::ChainSnapshot;
 use crate::model::Block;
-use crate::net::service::{ConnectionId, Effects, Exchange, LoopTime, Progress};
+use crate::net::service::{ConnectionId, Effects, Exchange, Progress};
 use crate::peer::Pusher;
+use crate::peer::io::Now;
 use crate::store::StoreError;
 use crate::websocket_api::Broker;
 
 impl Node<'_> {
     /// Answers a request, or starts to.
-    pub(super) fn request(&mut self, mut exchange: Exchange<'_>, now: LoopTime, effects: &mut dyn Effects) -> Progress {
+    pub(super) fn request(&mut self, mut exchange: Exchange<'_>, now: Now, effects: &mut dyn Effects) -> Progress {
         let Exchange { connection, client, request, .. } = exchange;
         if client.listener == WEBSOCKET {
-            let (time, entropy) = (self.time(now), self.next_entropy());
-            self.broker.request(exchange, time, entropy);
+            // It only keeps clients from using an answer twice.
+            let entropy = self.randomness.next_u64() as i32;
+            self.broker.request(exchange, now.network, entropy);
             return Progress::Done;
         }
         // A transaction is validated against the whole mempool, and one of a replaced block may be on its way back into
@@ -27,17 +29,17 @@ impl Node<'_> {
             && !exchange.is_rate_limited
             && routes::by_id(request.route).is_some_and(|route| route.needs_mempool)
         {
-            self.waiting_announcements.insert(connection);
+            self.waiting_for_mempool.insert(connection);
             return Progress::Suspended;
         }
-        let (status, time) = (self.status(), self.time(now));
+        let status = self.status();
         let budget = Budget::new(UNITS_PER_SLICE);
         let answer = self.with_context(request.body, budget, now, |api, _, node| api.answer(&mut exchange, node));
         let progress = match answer {
             Ok(answer) => {
                 let done = answer.command.map_or(Ok(0), |command| self.carry_out(command, &mut exchange, now, effects));
                 let units = done.unwrap_or_else(|error| {
-                    self.api.fail(&mut exchange, &error, time);
+                    self.api.fail(&mut exchange, &error, now.network);
                     0
                 });
                 effects.charge(connection, answer.used_units + units);
@@ -52,7 +54,7 @@ impl Node<'_> {
             }
             Err(error) => {
                 self.read_backoff.record_failure(&error, now.monotonic);
-                self.api.fail_unhandled(exchange.response, time);
+                self.api.fail_unhandled(exchange.response, now.network);
                 Progress::Done
             }
         };
@@ -69,7 +71,7 @@ impl Node<'_> {
         &mut self,
         command: Command,
         exchange: &mut Exchange<'_>,
-        now: LoopTime,
+        now: Now,
         effects: &mut dyn Effects,
     ) -> Result<u32, ApiError> {
         match command {
@@ -85,10 +87,9 @@ impl Node<'_> {
         Ok(0)
     }
 
-    fn boot(&mut self, request: BootRequest, now: LoopTime) -> Result<(), StoreError> {
-        let time = self.time(now);
+    fn boot(&mut self, request: BootRequest, now: Now) -> Result<(), StoreError> {
         let Node { reader, network, height, harvester, identity, .. } = self;
-        let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
+        let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
         harvester.unlock_configured(Some(&request.private_key), &chain)?;
         identity.boot(request);
         log::info!("joined the network as {}", identity.description.info.identity.key);
@@ -96,13 +97,13 @@ impl Node<'_> {
     }
 
     /// Submits a block that a peer pushed. Fails if this node has not joined its network.
-    fn push_block(&mut self, block: Block, pusher: &Pusher, now: LoopTime) -> Result<(), ApiError> {
-        let (present, is_joined) = (self.peer_now(now), self.has_joined());
+    fn push_block(&mut self, block: Block, pusher: &Pusher, now: Now) -> Result<(), ApiError> {
+        let is_joined = self.has_joined();
         let Node { reader, network, height, block_processor, peers, .. } = self;
-        let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: present.network };
-        match (block_processor.push(block, *pusher, &chain, present.monotonic, is_joined)?, peers) {
+        let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
+        match (block_processor.push(block, *pusher, &chain, now.monotonic, is_joined)?, peers) {
             (PushOutcome::NotBooted, _) => return Err(ApiError::NOT_BOOTED),
-            (PushOutcome::Rejected(result), Some(peers)) => peers.record_pushed_block(pusher, result.into(), present),
+            (PushOutcome::Rejected(result), Some(peers)) => peers.record_pushed_block(pusher, result.into(), now),
             (PushOutcome::Rejected(_) | PushOutcome::Queued | PushOutcome::Ignored, _) => {}
         }
         Ok(())
@@ -110,7 +111,9 @@ impl Node<'_> {
 
     /// Resumes the requests whose turn has come.
     fn resume_due(&mut self, effects: &mut dyn Effects) {
-        self.api.take_resumable().into_iter().for_each(|connection| effects.resume(connection));
+        for connection in self.api.take_resumable() {
+            effects.resume(connection);
+        }
     }
 
     /// Calls `run` with both APIs and the parts of the node that they use, on the last commit. Fails if the store cannot be
@@ -119,10 +122,10 @@ impl Node<'_> {
         &mut self,
         request_body: &[u8],
         budget: Budget,
-        now: LoopTime,
+        now: Now,
         run: impl FnOnce(&mut Api, &mut Broker, NodeContext<'_>) -> T,
     ) -> Result<T, StoreError> {
-        let (status, clock, now) = (self.status(), self.clock_state(now), self.peer_now(now));
+        let (status, clock) = (self.status(), self.clock_state(now));
         let keys = self.identity.keys();
         let Node {
             reader,
@@ -161,28 +164,21 @@ impl Node<'_> {
     }
 
     /// Writes all metrics to the log, if this was requested.
-    pub(super) fn log_metrics(&mut self, now: LoopTime, effects: &mut dyn Effects) {
+    pub(super) fn log_metrics(&mut self, now: Now, effects: &mut dyn Effects) {
         if std::mem::take(&mut self.must_log_metrics) {
             log::info!("metrics\n{}", self.metrics(now, effects).to_lines());
         }
     }
 
     /// Handles a closed connection.
-    pub(super) fn on_disconnect(&mut self, connection: ConnectionId, now: LoopTime, effects: &mut dyn Effects) {
-        self.waiting_announcements.remove(&connection);
+    pub(super) fn on_disconnect(&mut self, connection: ConnectionId, now: Now, effects: &mut dyn Effects) {
+        self.waiting_for_mempool.remove(&connection);
         self.api.on_disconnect(connection);
         self.events.remove(connection);
         self.resume_due(effects);
-        self.peers.iter_mut().for_each(|peers| peers.forget_client(connection));
+        if let Some(peers) = &mut self.peers {
+            peers.forget_client(connection);
+        }
         self.broker.on_disconnect(connection, now.monotonic);
-    }
-
-    /// Returns a number that clients cannot easily predict; it only keeps them from using an answer twice.
-    fn next_entropy(&mut self) -> i32 {
-        // Finalizer of the SplitMix64 generator.
-        self.entropy = self.entropy.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.entropy ^ self.entropy >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) as i32
     }
 }

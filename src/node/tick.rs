@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::block_processor::BlockOrigin;
+use super::block_processor::{BlockOrigin, StepError};
 use super::{Node, UNITS_PER_STEP};
 use crate::api::MempoolEvent;
 use crate::budget::Budget;
@@ -10,12 +10,12 @@ use crate::chain::{ChainSnapshot, ChainUpdate, ConfirmedBlock};
 use crate::model::{Height, Timestamp};
 use crate::net::service::{Effects, LoopTime};
 use crate::peer::Manager;
-use crate::peer::io::ValidationOutcome;
+use crate::peer::io::{Now, ValidationOutcome};
 use crate::store::{StoreError, tip};
 
 impl Node<'_> {
     /// Runs pending and due work. `last_tick` is the duration of the last tick.
-    pub(super) fn tick(&mut self, budget: u32, last_tick: Duration, now: LoopTime, effects: &mut dyn Effects) {
+    pub(super) fn tick(&mut self, budget: u32, last_tick: Duration, time: LoopTime, effects: &mut dyn Effects) {
         // Until a commit is durable and its consequences have begun, everything reads the state before it.
         let store = self.reader.store();
         if self.imported.is_none()
@@ -25,15 +25,16 @@ impl Node<'_> {
         {
             self.reader.release();
         }
-        self.check_clock(now);
+        self.check_clock(time);
+        let now = self.now(time);
         let is_idle = self.is_idle(now);
-        self.import.iter_mut().for_each(|import| import.observe_slice(last_tick, is_idle, now.monotonic));
+        if let Some(import) = &mut self.import {
+            import.observe_slice(last_tick, is_idle, now.monotonic);
+        }
         if now.monotonic >= self.read_backoff.retry_at() {
-            let changed = match now.monotonic >= self.write_backoff.retry_at() {
-                true => self.change_chain(budget, now),
-                false => Ok(()),
-            };
-            if let Err(error) = changed {
+            if now.monotonic >= self.write_backoff.retry_at()
+                && let Err(error) = self.change_chain(budget, now)
+            {
                 self.write_backoff.record_failure(&error, now.monotonic);
             }
             match self.work(budget, now, effects) {
@@ -52,8 +53,8 @@ impl Node<'_> {
     }
 
     /// Maintains the mempool and publishes news, on the last commit.
-    fn work(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) -> Result<(), StoreError> {
-        let time = self.time(now);
+    fn work(&mut self, budget: u32, now: Now, effects: &mut dyn Effects) -> Result<(), StoreError> {
+        let time = now.network;
         self.read_new_tip()?;
         let Node { reader, network, height, mempool, .. } = self;
         mempool.tick(time, now.monotonic);
@@ -62,13 +63,17 @@ impl Node<'_> {
             mempool.work(&chain, &mut Budget::new(budget))?;
         }
         self.tell_mempool_changes(time)?;
-        std::mem::take(&mut self.mempool.fates.changed).iter().for_each(|hash| self.broker.status_changed(hash));
+        for hash in std::mem::take(&mut self.mempool.fates.changed) {
+            self.broker.status_changed(&hash);
+        }
         self.publish(budget, now, effects)?;
-        self.events.take_due(now.monotonic).into_iter().for_each(|connection| effects.resume(connection));
+        for connection in self.events.take_due(now.monotonic) {
+            effects.resume(connection);
+        }
         if self.can_accept_announcements() {
-            std::mem::take(&mut self.waiting_announcements)
-                .into_iter()
-                .for_each(|connection| effects.resume(connection));
+            for connection in std::mem::take(&mut self.waiting_for_mempool) {
+                effects.resume(connection);
+            }
         }
         Ok(())
     }
@@ -103,7 +108,7 @@ impl Node<'_> {
 
     /// Imports blocks, harvests, or processes blocks of peers; only one of them may change the chain at a time. A download
     /// without a block at hand keeps nobody waiting. Does nothing while the store waits for the disk.
-    fn change_chain(&mut self, budget: u32, now: LoopTime) -> Result<(), StoreError> {
+    fn change_chain(&mut self, budget: u32, now: Now) -> Result<(), StoreError> {
         let store = self.reader.store();
         if store.durability().waits_for_disk() {
             return Ok(());
@@ -121,7 +126,7 @@ impl Node<'_> {
             return store.durability().poll_sync().map(drop);
         }
         let mut budget = Budget::new(budget);
-        if !self.block_processor.holds_chain() && !self.is_catching_up(self.time(now)) {
+        if !self.block_processor.holds_chain() && !self.is_catching_up(now.network) {
             self.harvest(&mut budget, now)?;
         }
         self.process_blocks(&mut budget, now)
@@ -129,24 +134,23 @@ impl Node<'_> {
 
     /// Returns the time before which no block may be harvested: the node has to join its network, and may wait for a
     /// known peer to answer.
-    fn harvest_blocked_until(&self, now: LoopTime) -> Duration {
+    fn harvest_blocked_until(&self, now: Now) -> Duration {
         let joined = self.peers.as_ref().filter(|peers| peers.is_booted());
         joined.map_or(Duration::MAX, |peers| peers.harvesting_blocked_until(now.monotonic))
     }
 
-    fn may_harvest(&self, now: LoopTime) -> bool {
+    fn may_harvest(&self, now: Now) -> bool {
         self.harvest_blocked_until(now) <= now.monotonic
     }
 
     /// Works on this node's next block.
-    fn harvest(&mut self, budget: &mut Budget, now: LoopTime) -> Result<(), StoreError> {
-        let time = self.time(now);
+    fn harvest(&mut self, budget: &mut Budget, now: Now) -> Result<(), StoreError> {
         // An attempt that has started is always finished: other work waits for the right to change the chain, and for
         // what is published.
         while (self.harvester.has_work() || self.may_harvest(now)) && !budget.is_exhausted() {
             budget.charge(UNITS_PER_STEP);
             let Node { reader, network, height, mempool, harvester, .. } = self;
-            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
+            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
             if let Some(harvested) = harvester.step(now.monotonic, &chain, || mempool.in_fee_order())? {
                 self.block_processor.add_harvested(harvested)?;
             }
@@ -158,26 +162,28 @@ impl Node<'_> {
     }
 
     /// Processes blocks of peers, and harvested ones.
-    fn process_blocks(&mut self, budget: &mut Budget, now: LoopTime) -> Result<(), StoreError> {
-        let time = self.time(now);
-        while self.block_processor.has_work(time) && !budget.is_exhausted() {
+    fn process_blocks(&mut self, budget: &mut Budget, now: Now) -> Result<(), StoreError> {
+        while self.block_processor.has_work(now.network) && !budget.is_exhausted() {
             budget.charge(UNITS_PER_STEP);
-            let present = self.peer_now(now);
-            let step = self.block_processor.step(present);
-            if let Some(from) = self.block_processor.take_dropped() {
-                // The store failed, which is not the peer's fault.
-                let peers = self.peers.iter_mut();
-                peers.for_each(|peers| peers.on_blocks_validated(&from, ValidationOutcome::Neutral, present));
-            }
-            let Some(processed) = step? else { continue };
-            self.record_processed(&processed, present);
+            let processed = match self.block_processor.step(now) {
+                Ok(Some(processed)) => processed,
+                Ok(None) => continue,
+                Err(StepError { error, dropped }) => {
+                    // It is not the peer's fault.
+                    if let (Some(from), Some(peers)) = (dropped, &mut self.peers) {
+                        peers.on_blocks_validated(&from, ValidationOutcome::Neutral, now);
+                    }
+                    return Err(error);
+                }
+            };
+            self.record_processed(&processed, now);
             let Some(chain_update) = processed.chain_update else { continue };
             if let BlockOrigin::Harvested(block) = &processed.origin {
                 self.harvester.record_own(block, &chain_update);
             }
             self.write_backoff.record_success();
             self.relay_queue.extend(processed.origin.into_block());
-            self.on_chain_update(chain_update, time);
+            self.on_chain_update(chain_update, now.network);
             // The event streams read one change of the chain before the next one.
             break;
         }
@@ -221,7 +227,7 @@ impl Node<'_> {
     /// Publishes news and answers queries. Blocks are published only once the mempool is up to date with them: an
     /// account's data shows what waits in the mempool, and transactions that a reorg returned to the mempool are
     /// published before the blocks that replace theirs.
-    fn publish(&mut self, budget: u32, now: LoopTime, effects: &mut dyn Effects) -> Result<(), StoreError> {
+    fn publish(&mut self, budget: u32, now: Now, effects: &mut dyn Effects) -> Result<(), StoreError> {
         let is_mempool_current = !self.mempool.has_work();
         if !self.broker.has_work(is_mempool_current) {
             return Ok(());
@@ -232,7 +238,7 @@ impl Node<'_> {
     }
 
     /// Returns when the next tick is due.
-    fn next_tick(&self, now: LoopTime) -> Duration {
+    fn next_tick(&self, now: Now) -> Duration {
         let may_publish_blocks = !self.mempool.has_work();
         let for_chain = if self.reader.store().durability().waits_for_disk() {
             // A tick follows when the disk is done.
@@ -242,21 +248,21 @@ impl Node<'_> {
         } else if self.imports() {
             self.import_due()
         } else {
-            let next_harvest = if self.is_catching_up(self.time(now)) {
+            let next_harvest = if self.is_catching_up(now.network) {
                 Duration::MAX
             } else if self.harvester.has_work() {
                 now.monotonic
             } else {
                 self.harvester.due().max(self.harvest_blocked_until(now))
             };
-            let next_block = if self.block_processor.has_work(self.time(now)) { now.monotonic } else { Duration::MAX };
+            let next_block = if self.block_processor.has_work(now.network) { now.monotonic } else { Duration::MAX };
             let import = if self.may_import() { self.import_due() } else { Duration::MAX };
             next_harvest.min(next_block).min(import)
         };
         let for_chain = for_chain.max(self.write_backoff.retry_at());
         let is_busy = self.mempool.has_work()
             || self.broker.has_work(may_publish_blocks)
-            || (self.can_accept_announcements() && !self.waiting_announcements.is_empty())
+            || (self.can_accept_announcements() && !self.waiting_for_mempool.is_empty())
             || self.peers.as_ref().is_some_and(Manager::has_work);
         let peers_due = self.peers.as_ref().and_then(Manager::next_due).unwrap_or(Duration::MAX);
         let due = self.mempool.next_expiry.min(self.broker.next_due().unwrap_or(Duration::MAX)).min(peers_due);

@@ -10,6 +10,7 @@ use crate::clock::ClockMode;
 use crate::model::{Address, Timestamp};
 use crate::net::service::LoopTime;
 use crate::peer::Manager;
+use crate::peer::io::Now;
 
 /// How many seconds the tip may be ahead of the clock, as the rules of the network allow for blocks.
 const MAX_AHEAD: i32 = 10;
@@ -29,7 +30,7 @@ pub struct WarningTimes {
     /// The clocks of peers differ from this one.
     offset: Duration,
     /// Peers report a time that too few listed peers confirm.
-    refused_time: Duration,
+    rejected_time: Duration,
     /// Peers are on a chain that cannot be followed.
     split: Duration,
 }
@@ -47,7 +48,7 @@ impl Node<'_> {
             self.harvester.postpone(self.clock_monitor.distrusted_until());
             self.block_processor.drop_harvested();
         }
-        let ahead = self.seconds_ahead(now);
+        let ahead = self.seconds_ahead(self.now(now));
         if ahead > MAX_AHEAD && now.monotonic >= self.warn_at.ahead {
             self.warn_at.ahead = now.monotonic + CLOCK_WARNING_INTERVAL;
             log::warn!(
@@ -62,15 +63,15 @@ impl Node<'_> {
             log::warn!("the peers' clocks are ahead of this machine's by {seconds:+.1} s; check this machine's clock");
         }
         if follows_system_clock {
-            self.warn_of_refused_time(now);
+            self.warn_of_rejected_time(now);
         }
     }
 
     /// Warns that peers report a time that too few listed peers confirm.
-    fn warn_of_refused_time(&mut self, now: LoopTime) {
-        let refused = self.peers.as_ref().and_then(|peers| peers.time_sync.rejected_offset());
-        let Some(offset) = refused.filter(|_| now.monotonic >= self.warn_at.refused_time) else { return };
-        self.warn_at.refused_time = now.monotonic + CLOCK_WARNING_INTERVAL;
+    fn warn_of_rejected_time(&mut self, now: LoopTime) {
+        let rejected = self.peers.as_ref().and_then(|peers| peers.time_sync.rejected_offset());
+        let Some(offset) = rejected.filter(|_| now.monotonic >= self.warn_at.rejected_time) else { return };
+        self.warn_at.rejected_time = now.monotonic + CLOCK_WARNING_INTERVAL;
         let [theirs, own] = [offset, 0]
             .map(|offset| Timestamp::from_unix_millis(now.unix_millis.saturating_add(offset)).date_and_time());
         log::warn!(
@@ -81,7 +82,7 @@ impl Node<'_> {
     }
 
     /// Returns the state of the clock for the API.
-    pub(super) fn clock_state(&self, now: LoopTime) -> ClockState {
+    pub(super) fn clock_state(&self, now: Now) -> ClockState {
         ClockState {
             chain_ahead: self.seconds_ahead(now),
             jumps: self.clock_monitor.jumps(),
@@ -91,8 +92,8 @@ impl Node<'_> {
     }
 
     /// How many seconds the tip is ahead of the clock; negative if it is not.
-    fn seconds_ahead(&self, now: LoopTime) -> i32 {
-        self.tip_time.0.saturating_sub(self.time(now).0)
+    fn seconds_ahead(&self, now: Now) -> i32 {
+        self.tip_time.0.saturating_sub(now.network.0)
     }
 
     /// Records a chain update, and logs the blocks that it replaced.
@@ -126,7 +127,7 @@ impl Node<'_> {
     }
 
     /// Warns that peers are on a chain from which neither side can change to the other.
-    pub(super) fn warn_of_splits(&mut self, now: LoopTime) {
+    pub(super) fn warn_of_splits(&mut self, now: Now) {
         if now.monotonic < self.warn_at.split {
             return;
         }

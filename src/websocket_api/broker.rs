@@ -134,7 +134,9 @@ impl Broker {
     /// Handles a closed connection, whichever side closed it. Unknown connections are ignored.
     pub fn on_disconnect(&mut self, connection: ConnectionId, now: Duration) {
         self.table.now.monotonic = now;
-        self.table.on_disconnect(connection).into_iter().for_each(|id| self.queries.remove(id));
+        if let Some(id) = self.table.on_disconnect(connection) {
+            self.queries.remove(id);
+        }
     }
 
     /// Runs the due timers: closes sessions that have not sent a first message in time, and sends heartbeats.

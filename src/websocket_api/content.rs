@@ -42,64 +42,28 @@ pub enum AccountTopic {
     RecentTransfers,
 }
 
-/// Declaration of an [`AccountTopic`].
-struct Declaration {
-    /// The path, to which the address is appended.
-    path: &'static str,
-    /// The command, below `/w/api/`, of clients that ask for it.
-    command: &'static str,
-    /// Starts the messages about an account.
-    open: fn(Address, &mut NodeContext<'_>) -> Result<Box<dyn ResponseStream>, ApiError>,
-}
-
 impl AccountTopic {
-    const ALL: [AccountTopic; 5] = [
-        AccountTopic::Account,
-        AccountTopic::Namespaces,
-        AccountTopic::Definitions,
-        AccountTopic::Mosaics,
-        AccountTopic::RecentTransfers,
-    ];
-
-    fn declaration(self) -> Declaration {
-        match self {
-            AccountTopic::Account => Declaration {
-                path: topics::ACCOUNT_OF,
-                command: "account/get",
-                open: |address, node| Ok(Box::new(AccountBody::new(node, address)?.into_stream())),
-            },
-            AccountTopic::Namespaces => Declaration {
-                path: "/account/namespace/owned/",
-                command: "account/namespace/owned",
-                open: |address, node| {
-                    let names = RentedNamespaces::new(&node.chain, address, None, MAX_RENTS)?.current();
-                    Ok(each(names, |namespace, _, writer| Ok(writer.write(&namespace))))
-                },
-            },
-            AccountTopic::Definitions => Declaration {
-                path: "/account/mosaic/owned/definition/",
-                command: "account/mosaic/owned/definition",
-                open: |address, _| Ok(each(OwnedDefinitions::new(vec![address]), write_definition)),
-            },
-            AccountTopic::Mosaics => Declaration {
-                path: "/account/mosaic/owned/",
-                command: "account/mosaic/owned",
-                open: |address, _| Ok(each(OwnedMosaics::new(address), |mosaic, _, writer| Ok(writer.write(&mosaic)))),
-            },
-            AccountTopic::RecentTransfers => Declaration {
-                path: "/recenttransactions/",
-                command: "account/transfers/all",
-                open: |address, _| {
-                    let page = Page { before: u64::MAX, size: RECENT_TRANSFERS };
-                    Ok(Box::new(transfer_page(address, ALL_TRANSFERS, page, None)))
-                },
-            },
-        }
+    /// Returns the topic that clients ask for by a command below `/w/api/`.
+    pub fn of_command(command: &str) -> Option<AccountTopic> {
+        Some(match command {
+            "account/get" => AccountTopic::Account,
+            "account/namespace/owned" => AccountTopic::Namespaces,
+            "account/mosaic/owned/definition" => AccountTopic::Definitions,
+            "account/mosaic/owned" => AccountTopic::Mosaics,
+            "account/transfers/all" => AccountTopic::RecentTransfers,
+            _ => return None,
+        })
     }
 
     /// Returns the path, to which the address is appended.
     pub fn path(self) -> &'static str {
-        self.declaration().path
+        match self {
+            AccountTopic::Account => topics::ACCOUNT_OF,
+            AccountTopic::Namespaces => "/account/namespace/owned/",
+            AccountTopic::Definitions => "/account/mosaic/owned/definition/",
+            AccountTopic::Mosaics => "/account/mosaic/owned/",
+            AccountTopic::RecentTransfers => "/recenttransactions/",
+        }
     }
 
     /// Returns the topic of an account.
@@ -107,19 +71,59 @@ impl AccountTopic {
         format!("{}{account}", self.path())
     }
 
-    /// Returns the topic that clients ask for by a command.
-    pub fn of_command(command: &str) -> Option<AccountTopic> {
-        AccountTopic::ALL.into_iter().find(|topic| topic.declaration().command == command)
+    /// Starts the messages about an account.
+    fn open(self, account: Address, node: &mut NodeContext<'_>) -> Result<Box<dyn ResponseStream>, ApiError> {
+        Ok(match self {
+            AccountTopic::Account => Box::new(AccountBody::new(node, account)?.into_stream()),
+            AccountTopic::Namespaces => {
+                Box::new(Each(RentedNamespaces::new(&node.chain, account, None, MAX_RENTS)?.current(), write_view))
+            }
+            AccountTopic::Definitions => Box::new(Each(OwnedDefinitions::new(vec![account]), write_definition)),
+            AccountTopic::Mosaics => Box::new(Each(OwnedMosaics::new(account), write_view)),
+            AccountTopic::RecentTransfers => {
+                let page = Page { before: u64::MAX, size: RECENT_TRANSFERS };
+                Box::new(transfer_page(account, ALL_TRANSFERS, page, None))
+            }
+        })
     }
 }
 
+/// Items of which each is a message of its own, and what writes one.
+struct Each<I, F>(I, F);
+
+impl<I, F> ResponseStream for Each<I, F>
+where
+    I: ItemSource,
+    F: Fn(&I::Item, &NodeContext<'_>, &mut BodyWriter<'_>) -> Result<(), ApiError>,
+{
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        match self.0.next(node)? {
+            Poll::Ready(Some(item)) => {
+                (self.1)(&item, node, writer)?;
+                Ok(Progress::Streaming)
+            }
+            Poll::Pending => Ok(Progress::Yield),
+            Poll::Ready(None) => Ok(Progress::Done),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.0.held_bytes()
+    }
+}
+
+fn write_view(view: &impl View, _: &NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<(), ApiError> {
+    writer.write(view);
+    Ok(())
+}
+
 fn write_definition(
-    definition: MosaicDefinition,
+    definition: &MosaicDefinition,
     node: &NodeContext<'_>,
     writer: &mut BodyWriter<'_>,
 ) -> Result<(), ApiError> {
     let supply = supply_of(&node.chain, &definition.id)?.unwrap_or(0);
-    writer.write(&DefinitionAndSupply { definition: &definition, supply, expiration: None });
+    writer.write(&DefinitionAndSupply { definition, supply, expiration: None });
     Ok(())
 }
 
@@ -186,49 +190,13 @@ impl Item {
             }
             Item::Status(hash) => Content::view(&TransactionStatus::look_up(*hash, node)?, pool),
             Item::OfAccount(topic, address) => {
-                return (topic.declaration().open)(*address, node).map(Messages::Stream);
+                return topic.open(*address, node).map(Messages::Stream);
             }
             Item::Block(height) => return Ok(Messages::Stream(Box::new(BlockBody::new(*height, None).into_stream()))),
             Item::LastBlock | Item::Transactions(..) | Item::Confirmed(..) | Item::UnconfirmedOf(_) => {
                 return Err(ApiError::internal("no message"));
             }
         }))
-    }
-}
-
-/// Items of which each is a message of its own.
-struct Each<I, F> {
-    items: I,
-    write: F,
-}
-
-/// Creates the messages of items.
-fn each<I, F>(items: I, write: F) -> Box<dyn ResponseStream>
-where
-    I: ItemSource + 'static,
-    F: Fn(I::Item, &NodeContext<'_>, &mut BodyWriter<'_>) -> Result<(), ApiError> + 'static,
-{
-    Box::new(Each { items, write })
-}
-
-impl<I, F> ResponseStream for Each<I, F>
-where
-    I: ItemSource,
-    F: Fn(I::Item, &NodeContext<'_>, &mut BodyWriter<'_>) -> Result<(), ApiError>,
-{
-    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        match self.items.next(node)? {
-            Poll::Ready(Some(item)) => {
-                (self.write)(item, node, writer)?;
-                Ok(Progress::Streaming)
-            }
-            Poll::Pending => Ok(Progress::Yield),
-            Poll::Ready(None) => Ok(Progress::Done),
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.items.held_bytes()
     }
 }
 

@@ -5,11 +5,10 @@ use std::borrow::Cow;
 use super::broker::Broker;
 use super::content::{AccountTopic, Item};
 use super::session::{SessionId, trim};
-use super::session_table::Rejection;
 use super::stomp::{DecodeError, Frame, encoder};
 use super::topics;
 use crate::codec::lenient_json::{self, Value};
-use crate::codec::text::{is_blank, truncate_utf16, write_json_double, write_json_string};
+use crate::codec::text::{is_blank, truncate_utf16};
 use crate::model::{Address, NetworkByte};
 use crate::net::service::{Effects, Progress};
 
@@ -154,7 +153,7 @@ impl Broker {
 
     /// Registers an address, or queues a query. A legacy client is also subscribed to the transactions of an address that
     /// it registers.
-    fn execute(&mut self, command: ClientCommand, context: &mut FrameContext<'_>) -> Result<(), Rejection> {
+    fn execute(&mut self, command: ClientCommand, context: &mut FrameContext<'_>) -> Result<(), &'static str> {
         context.units += ENTRY_UNITS;
         let FrameContext { session: id, effects, units } = context;
         match command {
@@ -268,54 +267,21 @@ fn account_of(payload: &[u8]) -> Result<String, QueryError> {
         return Err(format!("the payload must not be longer than {MAX_PAYLOAD_BYTES} bytes").into());
     }
     let value = lenient_json::parse(payload).unwrap_or(Value::Null);
-    let Value::Object(_) = value else {
-        return Err(format!("unexpected data: {}", truncate_utf16(&describe(value), MAX_STRING_UNITS)).into());
+    let described = match &value {
+        Value::Object(_) => None,
+        Value::Null => Some("null".into()),
+        Value::String(text) => Some(Cow::Borrowed(text.as_str())),
+        _ => Some(String::from_utf8_lossy(payload)),
     };
+    if let Some(text) = described {
+        return Err(format!("unexpected data: {}", truncate_utf16(&text, MAX_STRING_UNITS)).into());
+    }
     match value.get("account") {
         None | Some(Value::Null) => Err(MISSING),
         Some(Value::String(text)) if is_blank(text) => Err(MISSING),
         Some(Value::String(text)) => Ok(truncate_utf16(text, MAX_STRING_UNITS).to_uppercase()),
         Some(_) => Err("property account has an incompatible value".into()),
     }
-}
-
-/// Describes a payload that is not an object: a string as it is, any other value as JSON.
-fn describe(value: Value) -> String {
-    if let Value::String(text) = value {
-        return text;
-    }
-    let mut json = Vec::new();
-    write_value(&mut json, &value);
-    String::from_utf8_lossy(&json).into_owned()
-}
-
-/// Appends `value` as JSON.
-fn write_value(out: &mut Vec<u8>, value: &Value) {
-    match value {
-        Value::Null => out.extend_from_slice(b"null"),
-        Value::Bool(value) => out.extend_from_slice(value.to_string().as_bytes()),
-        Value::Integer(value) => out.extend_from_slice(value.to_string().as_bytes()),
-        Value::HugeInteger => out.extend_from_slice(b"an integer beyond 64 bits"),
-        Value::Decimal(value) => write_json_double(out, *value),
-        Value::String(text) => write_json_string(out, text),
-        Value::Array(items) => write_separated(out, *b"[]", items, write_value),
-        Value::Object(members) => write_separated(out, *b"{}", members, |out, (key, value)| {
-            write_json_string(out, key);
-            out.push(b':');
-            write_value(out, value);
-        }),
-    }
-}
-
-fn write_separated<T>(out: &mut Vec<u8>, [open, close]: [u8; 2], items: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
-    out.push(open);
-    for (index, item) in items.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write(out, item);
-    }
-    out.push(close);
 }
 
 #[cfg(test)]
@@ -398,7 +364,7 @@ mod tests {
             ("{'account':'TCOBFU4E56PBUI23AUHTPKMZHX7FPGX67DJPWROR'", "unexpected data: null"),
             ("", "unexpected data: null"),
             ("[]", "unexpected data: []"),
-            ("[1, 'a', {b:null}]", "unexpected data: [1,\"a\",{\"b\":null}]"),
+            ("[1, 'a', {b:null}]", "unexpected data: [1, 'a', {b:null}]"),
             ("\"x\"", "unexpected data: x"),
             ("xyz", "unexpected data: xyz"),
             ("17", "unexpected data: 17"),

@@ -159,7 +159,9 @@ impl<'a> RequestHandler<'_, 'a> {
 
     fn respond(&mut self, content_type: &'static str, cache: Option<&'static str>, body: &str) {
         self.response.header("Content-Type", content_type);
-        cache.into_iter().for_each(|cache| self.response.header("Cache-Control", cache));
+        if let Some(cache) = cache {
+            self.response.header("Cache-Control", cache);
+        }
         self.response.body.extend_from_slice(body.as_bytes());
     }
 

@@ -169,7 +169,9 @@ impl QueryQueue {
     pub fn on_timer(&mut self, table: &mut SessionTable) {
         let now = table.now.monotonic;
         if now >= self.retry_at {
-            std::mem::take(&mut self.backlogged).into_iter().for_each(|session| table.places.wait(session, now));
+            for session in std::mem::take(&mut self.backlogged) {
+                table.places.wait(session, now);
+            }
         }
     }
 
@@ -185,7 +187,9 @@ impl QueryQueue {
             self.serve(id, context);
             let units = before - context.node.budget.left();
             context.table.places.charge(client, units, now);
-            socket.into_iter().for_each(|socket| context.effects.charge(socket, units));
+            if let Some(socket) = socket {
+                context.effects.charge(socket, units);
+            }
         }
     }
 

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use super::content::{Content, Item};
 use super::publish_job::PublishJob;
-use super::session::{
-    CloseReason, REGISTRATION_BYTES, Registration, SESSION_BYTES, Session, SessionId, SessionTransport,
-};
+use super::session::{CloseReason, REGISTRATION_BYTES, SESSION_BYTES, Session, SessionId, SessionTransport};
 use super::stomp::{Decoder, encoder};
 use super::topics::{self, Ended, Topics, is_pattern};
 use super::{Counts, Limits};
@@ -29,15 +27,14 @@ const CLOSE_PROTOCOL_ERROR: u16 = 1002;
 /// Error message for a session that is closed because a global limit is reached.
 const LOW_MEMORY_MESSAGE: &str = "The node is short of memory and this session takes much of it";
 
-/// Why a session's request is rejected; the text is for the client.
-pub type Rejection = &'static str;
-const LONG_ID: Rejection = "The subscription id is too long";
-const TOO_MANY_SUBSCRIPTIONS: Rejection = "The session has too many subscriptions, unsubscribe first";
-const TOO_MANY_AT_DESTINATION: Rejection = "The session has too many subscriptions to this destination";
-const TOO_MANY_PATTERNS: Rejection = "The session subscribes to too many patterns";
-const TOO_MANY_ADDRESSES: Rejection = "The session cannot register further addresses";
-const SESSION_MEMORY: Rejection = "The session takes too much memory, unsubscribe first";
-const CLIENT_MEMORY: Rejection = "The sessions of this address take too much memory";
+// Why a request of a session is rejected, for its client.
+const LONG_ID: &str = "The subscription id is too long";
+const TOO_MANY_SUBSCRIPTIONS: &str = "The session has too many subscriptions, unsubscribe first";
+const TOO_MANY_AT_DESTINATION: &str = "The session has too many subscriptions to this destination";
+const TOO_MANY_PATTERNS: &str = "The session subscribes to too many patterns";
+const TOO_MANY_ADDRESSES: &str = "The session cannot register further addresses";
+const SESSION_MEMORY: &str = "The session takes too much memory, unsubscribe first";
+const CLIENT_MEMORY: &str = "The sessions of this address take too much memory";
 
 /// Sessions and everything that belongs to them.
 pub struct SessionTable {
@@ -131,7 +128,9 @@ impl SessionTable {
         self.end(id);
         let Some(session) = self.sessions.remove(&id) else { return };
         self.session_by_connection.remove(&session.transport.socket);
-        session.timer.into_iter().for_each(|due| _ = self.timers.remove(&(due, id)));
+        if let Some(due) = session.timer {
+            self.timers.remove(&(due, id));
+        }
     }
 
     /// Handles the loss of a websocket: its session is removed, and returned.
@@ -186,8 +185,9 @@ impl SessionTable {
         if due.is_some_and(|due| session.timer.is_some_and(|timer| timer <= due)) {
             return;
         }
-        let before = std::mem::replace(&mut session.timer, due);
-        before.into_iter().for_each(|before| _ = self.timers.remove(&(before, id)));
+        if let Some(before) = std::mem::replace(&mut session.timer, due) {
+            self.timers.remove(&(before, id));
+        }
         self.timers.extend(due.map(|due| (due, id)));
     }
 
@@ -237,14 +237,14 @@ impl SessionTable {
         destination: &str,
         address: Option<Address>,
         effects: &mut dyn Effects,
-    ) -> Result<(), Rejection> {
-        let destination = &Rc::from(destination);
+    ) -> Result<(), &'static str> {
+        let destination = Rc::from(destination);
         let Some(session) = self.session(id) else { return Ok(()) };
-        if subscription.is_some_and(|own| session.subscriptions.has_explicit(own, destination)) {
+        if subscription.is_some_and(|own| session.subscriptions.has_explicit(own, &destination)) {
             return Ok(());
         }
-        let replaced = session.subscriptions.implicit_id_at(destination);
-        self.check_subscription(session, subscription.map_or(0, str::len), destination, replaced.is_some())?;
+        let replaced = session.subscriptions.implicit_id_at(&destination);
+        self.check_subscription(session, subscription.map_or(0, str::len), &destination, replaced.is_some())?;
         if let Some(address) = address {
             self.register(id, address, false, effects)?;
         }
@@ -252,12 +252,7 @@ impl SessionTable {
             // An implicit subscription never shares its id.
             self.unsubscribe(id, &replaced);
         }
-        let Some(session) = self.session_mut(id) else { return Ok(()) };
-        let own = subscription.map_or_else(|| session.subscriptions.generate_id(), str::to_owned);
-        session.subscriptions.add(&own, destination, false);
-        session.subscriptions.rename_implicit(&own);
-        self.topics.add(destination, id);
-        self.update_memory(id, effects);
+        self.add_subscription(id, subscription, destination, false, effects);
         Ok(())
     }
 
@@ -267,17 +262,28 @@ impl SessionTable {
         id: SessionId,
         address: &Address,
         effects: &mut dyn Effects,
-    ) -> Result<(), Rejection> {
+    ) -> Result<(), &'static str> {
         let destination = Rc::from(format!("{}{address}", topics::TRANSACTIONS_OF));
         let Some(session) = self.session(id).filter(|session| session.subscriptions.count_at(&destination) == 0) else {
             return Ok(());
         };
-        let own = session.subscriptions.free_id();
-        self.check_subscription(session, own.len(), &destination, false)?;
-        self.session_mut(id).into_iter().for_each(|session| session.subscriptions.add(&own, &destination, true));
-        self.topics.add(&destination, id);
-        self.update_memory(id, effects);
+        self.check_subscription(session, 0, &destination, false)?;
+        self.add_subscription(id, None, destination, true, effects);
         Ok(())
+    }
+
+    fn add_subscription(
+        &mut self,
+        id: SessionId,
+        subscription: Option<&str>,
+        destination: Rc<str>,
+        is_implicit: bool,
+        effects: &mut dyn Effects,
+    ) {
+        let Some(session) = self.session_mut(id) else { return };
+        session.subscriptions.add(subscription, &destination, is_implicit);
+        self.topics.add(destination, id);
+        self.update_memory(id, effects);
     }
 
     /// Checks whether a session may have one more subscription, which may replace another.
@@ -287,7 +293,7 @@ impl SessionTable {
         id_bytes: usize,
         destination: &Rc<str>,
         replaces: bool,
-    ) -> Result<(), Rejection> {
+    ) -> Result<(), &'static str> {
         let limits = &self.limits;
         let (held, replaced) = (&session.subscriptions, usize::from(replaces));
         if id_bytes > MAX_SUBSCRIPTION_ID_BYTES {
@@ -306,7 +312,7 @@ impl SessionTable {
     }
 
     /// Checks whether a session may use more memory.
-    fn check_memory(&self, session: &Session, more: usize) -> Result<(), Rejection> {
+    fn check_memory(&self, session: &Session, more: usize) -> Result<(), &'static str> {
         if session.held_bytes() + more > self.limits.session_bytes {
             return Err(SESSION_MEMORY);
         }
@@ -357,7 +363,7 @@ impl SessionTable {
         address: Address,
         by_query: bool,
         effects: &mut dyn Effects,
-    ) -> Result<(), Rejection> {
+    ) -> Result<(), &'static str> {
         let Some(session) = self.session(id) else { return Ok(()) };
         if !session.registrations.contains_key(&address) {
             if session.registrations.len() >= self.limits.addresses_per_session {
@@ -367,10 +373,11 @@ impl SessionTable {
             *self.registered.entry(address).or_default() += 1;
         }
         let Some(session) = self.session_mut(id) else { return Ok(()) };
-        let Registration { subscriptions, by_query: has_query } = session.registrations.entry(address).or_default();
-        match by_query {
-            true => *has_query = true,
-            false => *subscriptions += 1,
+        let reasons = session.registrations.entry(address).or_default();
+        if by_query {
+            reasons.by_query = true;
+        } else {
+            reasons.subscriptions += 1;
         }
         self.update_memory(id, effects);
         Ok(())

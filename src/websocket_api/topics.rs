@@ -124,6 +124,12 @@ struct Subscription {
     is_implicit: bool,
 }
 
+impl Subscription {
+    fn ended(self) -> Ended {
+        (self.destination, self.is_implicit)
+    }
+}
+
 /// An ended subscription: its topic or pattern, and whether it was created by `account/subscribe`, not by SUBSCRIBE.
 pub type Ended = (Rc<str>, bool);
 
@@ -138,10 +144,9 @@ pub struct Subscriptions {
     patterns: BTreeSet<u64>,
     /// Estimated memory of all subscriptions, in bytes.
     pub bytes: usize,
-    /// The numbers of ids in use that have the generated form.
-    generated_numbers: BTreeSet<u32>,
     last_serial: u64,
-    next_generated: u32,
+    /// Number of the next generated id.
+    next_id: u64,
 }
 
 impl Subscriptions {
@@ -174,20 +179,39 @@ impl Subscriptions {
         serials(&self.by_destination, destination).filter_map(|serial| self.all.get(&serial))
     }
 
-    /// Adds a subscription that does not exist yet.
-    pub fn add(&mut self, id: &str, destination: &Rc<str>, is_implicit: bool) {
-        self.last_serial += 1;
-        self.insert(self.last_serial, id, destination, is_implicit);
+    /// Adds a subscription that does not exist yet, with a generated id if it has none. An implicit one that has the same
+    /// id gets another.
+    pub fn add(&mut self, id: Option<&str>, destination: &Rc<str>, is_implicit: bool) {
+        let id = id.map_or_else(|| self.generate_id(), Rc::from);
+        let is_taken = |serial: &u64| self.all.get(serial).is_some_and(|one| one.is_implicit);
+        let taken = serials(&self.by_id, &id).find(is_taken);
+        let taken = taken.and_then(|serial| self.remove_one(serial));
+        self.insert(id, Rc::clone(destination), is_implicit);
+        if let Some(Subscription { destination, .. }) = taken {
+            let id = self.generate_id();
+            self.insert(id, destination, true);
+        }
     }
 
-    fn insert(&mut self, serial: u64, id: &str, destination: &Rc<str>, is_implicit: bool) {
-        let (id, destination) = (Rc::<str>::from(id), Rc::clone(destination));
+    fn insert(&mut self, id: Rc<str>, destination: Rc<str>, is_implicit: bool) {
+        self.last_serial += 1;
+        let serial = self.last_serial;
         self.bytes += bytes_of(id.len(), &destination);
-        self.generated_numbers.extend(generated_number(&id));
         self.by_destination.insert((Rc::clone(&destination), serial));
         self.by_id.insert((Rc::clone(&id), serial));
         self.patterns.extend(is_pattern(&destination).then_some(serial));
         self.all.insert(serial, Subscription { id, destination, is_implicit });
+    }
+
+    /// Returns the first of the ids `sub-0`, `sub-1` and so on that was neither returned before nor is in use.
+    fn generate_id(&mut self) -> Rc<str> {
+        loop {
+            let id = Rc::from(format!("{GENERATED_PREFIX}{}", self.next_id));
+            self.next_id += 1;
+            if serials(&self.by_id, &id).next().is_none() {
+                return id;
+            }
+        }
     }
 
     fn remove_one(&mut self, serial: u64) -> Option<Subscription> {
@@ -196,50 +220,20 @@ impl Subscriptions {
         self.by_destination.remove(&(Rc::clone(&removed.destination), serial));
         self.by_id.remove(&(Rc::clone(&removed.id), serial));
         self.patterns.remove(&serial);
-        if serials(&self.by_id, &removed.id).next().is_none() {
-            generated_number(&removed.id).iter().for_each(|number| _ = self.generated_numbers.remove(number));
-        }
         Some(removed)
     }
 
     /// Removes all subscriptions with this id.
     pub fn remove(&mut self, id: &str) -> Vec<Ended> {
         let ended: Vec<u64> = serials(&self.by_id, &Rc::from(id)).collect();
-        ended
-            .into_iter()
-            .filter_map(|serial| self.remove_one(serial))
-            .map(|one| (one.destination, one.is_implicit))
-            .collect()
+        ended.into_iter().filter_map(|serial| self.remove_one(serial)).map(Subscription::ended).collect()
     }
 
     /// Removes all subscriptions.
     pub fn remove_all(&mut self) -> Vec<Ended> {
-        let Self { last_serial, next_generated, .. } = *self;
-        let before = std::mem::replace(self, Self { last_serial, next_generated, ..Self::default() });
-        before.all.into_values().map(|one| (one.destination, one.is_implicit)).collect()
-    }
-
-    /// Assigns another id to the implicit subscription whose id an explicit one has taken, if there is one; its position in
-    /// the order stays.
-    pub fn rename_implicit(&mut self, id: &str) {
-        let is_implicit = |serial: &u64| self.all.get(serial).is_some_and(|one| one.is_implicit);
-        let Some(serial) = serials(&self.by_id, &Rc::from(id)).find(is_implicit) else { return };
-        let free = self.free_id();
-        if let Some(renamed) = self.remove_one(serial) {
-            self.insert(serial, &free, &renamed.destination, true);
-        }
-    }
-
-    /// Returns the generated id with the lowest free number.
-    pub fn free_id(&self) -> String {
-        format!("{GENERATED_PREFIX}{}", self.free_number(0))
-    }
-
-    /// Returns a generated id with a number higher than those returned before, until the numbers wrap around.
-    pub fn generate_id(&mut self) -> String {
-        let number = self.free_number(self.next_generated);
-        self.next_generated = number.wrapping_add(1);
-        format!("{GENERATED_PREFIX}{number}")
+        let Self { last_serial, next_id, .. } = *self;
+        let before = std::mem::replace(self, Self { last_serial, next_id, ..Self::default() });
+        before.all.into_values().map(Subscription::ended).collect()
     }
 
     /// Returns whether any subscription matches `topic`.
@@ -259,31 +253,11 @@ impl Subscriptions {
             move |serial: &u64| self.all.get(serial).is_some_and(|one| matches_pattern(&one.destination, topic));
         self.patterns.iter().copied().filter(is_match)
     }
-
-    /// Returns the lowest number from `from` that no id has; wraps to 0 after the highest number.
-    fn free_number(&self, from: u32) -> u32 {
-        let mut free = from;
-        for used in self.generated_numbers.range(from..) {
-            if *used != free {
-                break;
-            }
-            let Some(next) = free.checked_add(1) else { return self.free_number(0) };
-            free = next;
-        }
-        free
-    }
 }
 
 /// Returns the serial numbers of a key, in order.
 fn serials(index: &BTreeSet<(Rc<str>, u64)>, key: &Rc<str>) -> impl Iterator<Item = u64> {
     index.range((Rc::clone(key), 0)..=(Rc::clone(key), u64::MAX)).map(|(_, serial)| *serial)
-}
-
-/// Returns the number of an id that has the generated form.
-fn generated_number(id: &str) -> Option<u32> {
-    let digits = id.strip_prefix(GENERATED_PREFIX)?;
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
-    if is_plain { digits.parse().ok() } else { None }
 }
 
 /// The sessions of each destination. The ids and the order of the subscriptions are stored in the session.
@@ -295,8 +269,7 @@ pub struct Topics {
 
 impl Topics {
     /// Records that `session` has a subscription to `destination`.
-    pub fn add(&mut self, destination: &Rc<str>, session: SessionId) {
-        let destination = Rc::clone(destination);
+    pub fn add(&mut self, destination: Rc<str>, session: SessionId) {
         if is_pattern(&destination) {
             self.patterns.entry(destination).or_default().insert(session);
         } else {
@@ -388,7 +361,7 @@ mod tests {
     fn subscribed_sessions_are_found_from_any_session_number() {
         let mut topics = Topics::default();
         for (destination, session) in [("/blocks", 7), ("/blocks", 3), ("/blocks", 9), ("/blocksx", 1), ("/b", 8)] {
-            topics.add(&text(destination), SessionId(session));
+            topics.add(text(destination), SessionId(session));
         }
         let from = |first| topics.subscribed(&text("/blocks"), SessionId(first)).map(|id| id.0).collect::<Vec<_>>();
         assert_eq!((from(0), from(4), from(10)), (vec![3, 7, 9], vec![7, 9], vec![]));
@@ -397,12 +370,12 @@ mod tests {
     #[test]
     fn topics_with_a_prefix_are_detected() {
         let mut topics = Topics::default();
-        topics.add(&text("/account/mosaic/x"), SessionId(1));
+        topics.add(text("/account/mosaic/x"), SessionId(1));
         let below = |topics: &Topics| {
             ["/account/", "/account/mosaic/", "/account/n", "/z"].map(|start| topics.has_prefix(start))
         };
         assert_eq!(below(&topics), [true, true, false, false]);
-        topics.add(&text("/b*"), SessionId(1));
+        topics.add(text("/b*"), SessionId(1));
         assert_eq!(below(&topics), [true; 4], "a pattern may stand for anything");
     }
 
@@ -410,7 +383,7 @@ mod tests {
     fn patterns_are_iterated_one_by_one() {
         let mut topics = Topics::default();
         for (destination, session) in [("/b*", 7), ("/**", 3), ("/b*", 4), ("/x", 9)] {
-            topics.add(&text(destination), SessionId(session));
+            topics.add(text(destination), SessionId(session));
         }
         let (first, sessions) = topics.pattern_after(None).unwrap();
         assert_eq!((&**first, sessions.len()), ("/**", 1));
@@ -423,8 +396,8 @@ mod tests {
     #[test]
     fn removed_subscriptions_leave_no_state() {
         let mut topics = Topics::default();
-        topics.add(&text("/blocks"), SessionId(1));
-        topics.add(&text("/blocks/*"), SessionId(1));
+        topics.add(text("/blocks"), SessionId(1));
+        topics.add(text("/blocks/*"), SessionId(1));
         topics.remove(&text("/blocks"), SessionId(2));
         assert!(topics.subscribed(&text("/blocks"), SessionId(0)).next().is_some());
         topics.remove(&text("/blocks"), SessionId(1));
@@ -495,7 +468,7 @@ mod tests {
     }
 
     fn add(held: &mut Subscriptions, id: &str, destination: &str) {
-        held.add(id, &Rc::from(destination), false);
+        held.add(Some(id), &Rc::from(destination), false);
     }
 
     fn matches(held: &Subscriptions, topic: &str) -> Vec<String> {
@@ -533,55 +506,24 @@ mod tests {
     fn generated_ids_count_up_and_skip_those_in_use() {
         let mut held = Subscriptions::default();
         add(&mut held, "sub-1", "/blocks");
-        assert_eq!((held.generate_id(), held.generate_id()), ("sub-0".to_owned(), "sub-2".to_owned()));
+        assert_eq!([held.generate_id(), held.generate_id()], ["sub-0", "sub-2"].map(Rc::from));
+        held.add(None, &text("/errors"), false);
+        assert_eq!(matches(&held, "/errors"), ["sub-3"]);
     }
 
     #[test]
-    fn the_free_id_is_the_lowest_that_is_not_in_use() {
+    fn an_implicit_subscription_gives_way_to_an_explicit_one_with_its_id() {
         let mut held = Subscriptions::default();
-        for id in ["sub-0", "sub-1", "sub-03", "sub-", "sub-+2", "sub-4294967296", "sub-3"] {
-            add(&mut held, id, "/blocks");
-        }
-        assert_eq!(held.free_id(), "sub-2");
-        add(&mut held, "sub-2", "/blocks");
-        add(&mut held, "sub-2", "/errors");
-        assert_eq!(held.free_id(), "sub-4");
-        held.remove("sub-2");
-        held.remove("sub-0");
-        assert_eq!(held.free_id(), "sub-0");
-    }
-
-    #[test]
-    fn a_renamed_implicit_subscription_keeps_its_position() {
-        let mut held = Subscriptions::default();
-        let topic: Rc<str> = Rc::from("/transactions/A");
-        held.add("sub-0", &topic, true);
+        let topic = text("/transactions/A");
+        held.add(None, &topic, true);
         add(&mut held, "sub-0", "/blocks");
-        add(&mut held, "z", "/transactions/*");
-        held.rename_implicit("sub-0");
-        assert_eq!(matches(&held, &topic), ["sub-1", "z"]);
-        assert_eq!(held.remove("sub-0"), [(Rc::from("/blocks"), false)]);
+        assert_eq!((matches(&held, &topic), matches(&held, "/blocks")), (vec!["sub-1".into()], vec!["sub-0".into()]));
+        assert_eq!(held.remove("sub-0"), [(text("/blocks"), false)]);
         assert_eq!(held.implicit_id_at(&topic).as_deref(), Some("sub-1"));
         assert_eq!(held.remove("sub-1"), [(topic, true)]);
-        assert_eq!(held.free_id(), "sub-0");
-    }
-
-    #[test]
-    fn numbers_wrap_from_the_highest_to_the_lowest() {
-        let mut held = Subscriptions::default();
-        held.generated_numbers.extend([u32::MAX, 0]);
-        assert_eq!((held.free_number(u32::MAX), held.free_number(0)), (1, 1));
     }
 
     proptest! {
-        #[test]
-        fn the_free_number_is_the_first_that_is_not_in_use(used in prop::collection::btree_set(0..40u32, 0..40)) {
-            let held = Subscriptions { generated_numbers: used.clone(), ..Subscriptions::default() };
-            for from in 0..42 {
-                prop_assert_eq!(Some(held.free_number(from)), (from..).find(|n| !used.contains(n)));
-            }
-        }
-
         #[test]
         fn removed_subscriptions_of_a_session_leave_no_state(
             changes in prop::collection::vec((0..4u8, 0..6usize, 0..5usize), 0..60)
@@ -597,7 +539,7 @@ mod tests {
                     plain.retain(|(other, _)| *other != id);
                     prop_assert_eq!(held.remove(id).len(), before - plain.len());
                 } else if !held.has_explicit(id, destination) {
-                    held.add(id, destination, false);
+                    held.add(Some(id), destination, false);
                     plain.push((id, destination));
                 }
                 for topic in ["/blocks", "/blocks/new", "/errors"] {
@@ -608,7 +550,6 @@ mod tests {
             }
             held.remove_all();
             prop_assert!(held.all.is_empty() && held.by_destination.is_empty() && held.by_id.is_empty());
-            prop_assert!(held.generated_numbers.is_empty());
             prop_assert_eq!((held.count(), held.pattern_count(), held.bytes), (0, 0, 0));
         }
     }

@@ -153,7 +153,7 @@ fn requests_are_counted_and_clients_cannot_add_metric_names() {
     assert!(
         after.value("nisd_loop_step_duration_seconds_count") > before.value("nisd_loop_step_duration_seconds_count")
     );
-    assert!(after.value("nisd_caller_work_ratio") > Some(0.0), "the local caller is reckoned too");
+    assert!(after.value("nisd_client_work_ratio") > Some(0.0), "the local caller is reckoned too");
     let text = Client::connect(node.http).get("/metrics").text().to_owned();
     assert!(!text.contains("127.0.0.1") && !text.contains("nonsense"), "{text}");
 }

@@ -29,7 +29,8 @@ fn by_account_1(body: Body) -> Transaction {
 fn definition(levy: Option<Address>) -> Transaction {
     let id = MosaicId::parse("a:b").unwrap();
     let levy = levy.map(|recipient| Levy { kind: LevyKind::Absolute, recipient, mosaic: id.clone(), fee: 1 });
-    let properties = MosaicProperties { divisibility: 0, initial_supply: 1, supply_mutable: true, transferable: true };
+    let properties =
+        MosaicProperties { divisibility: 0, initial_supply: 1_000, supply_mutable: true, transferable: true };
     let creator = transfer(0).signer;
     let definition = MosaicDefinition { creator, id, description: "d".to_owned(), properties, levy };
     by_account_1(Body::MosaicDefinitionCreation(Box::new(MosaicDefinitionCreation {

@@ -132,7 +132,7 @@ pub fn unread_responses(binary: &str) -> Outcome {
         format!(
             "counted {:?}, cut {:?}",
             metrics.value("nisd_kernel_bytes"),
-            metrics.value("nisd_connections_cut_total")
+            metrics.value("nisd_connections_kernel_evicted_total")
         ),
     ];
     drop(held);
