@@ -102,6 +102,7 @@ pub struct ProcessedBlocks {
 }
 
 /// The store failed, and the blocks in progress are dropped unless they are committed.
+#[derive(Debug)]
 pub struct StepError {
     /// The failure.
     pub error: StoreError,
