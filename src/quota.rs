@@ -110,15 +110,19 @@ impl<K: Copy + Ord, M: Default> Level<K, M> {
             self.decayed_at = now;
         }
         let (mut share, member) = self.members.remove(&key).unwrap_or_default();
-        share.since.into_iter().for_each(|since| _ = self.by_held.remove(&(Reverse(share.held), since, key)));
-        share.turn.into_iter().for_each(|turn| _ = self.by_used.remove(&(share.used, turn, key)));
+        if let Some(since) = share.since {
+            self.by_held.remove(&(Reverse(share.held), since, key));
+        }
+        if let Some(turn) = share.turn {
+            self.by_used.remove(&(share.used, turn, key));
+        }
         share.used = share.used.max(self.floor);
         (share, member)
     }
 
     fn put(&mut self, key: K, share: Share, member: M) {
-        share.since.into_iter().for_each(|since| _ = self.by_held.insert((Reverse(share.held), since, key)));
-        share.turn.into_iter().for_each(|turn| _ = self.by_used.insert((share.used, turn, key)));
+        self.by_held.extend(share.since.map(|since| (Reverse(share.held), since, key)));
+        self.by_used.extend(share.turn.map(|turn| (share.used, turn, key)));
         self.members.insert(key, (share, member));
     }
 
@@ -299,7 +303,9 @@ impl<T: Copy + Ord> Quota<T> {
             self.update(owner, 0, now, |share, items| {
                 share.held -= amount;
                 items.by_amount.remove(&(Reverse(amount), since, item));
-                turn.into_iter().for_each(|turn| _ = items.waiting.remove(&(turn, item)));
+                if let Some(turn) = turn {
+                    items.waiting.remove(&(turn, item));
+                }
             });
         }
         if let Some(Item { owner, amount, since, turn }) = new {
@@ -307,7 +313,7 @@ impl<T: Copy + Ord> Quota<T> {
             self.update(owner, 0, now, |share, items| {
                 share.held += amount;
                 items.by_amount.insert((Reverse(amount), since, item));
-                turn.into_iter().for_each(|turn| _ = items.waiting.insert((turn, item)));
+                items.waiting.extend(turn.map(|turn| (turn, item)));
             });
         }
         self.forget_idle(now);

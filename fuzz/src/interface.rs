@@ -198,7 +198,7 @@ impl<'g> Harness<'g> {
         let now = LoopTime { unix_millis: ground.started, monotonic: Duration::ZERO };
         let local = LocalRights { addresses: ground.settings.http.local.clone(), cookie: None };
         let shared = SharedBytesCounter::default();
-        let start = Start { now, seed: &[7; 32], local, shared, import: None, known: Vec::new(), kept: Vec::new() };
+        let start = Start { now, seed: &[7; 32], local, shared, import: None, listed: Vec::new(), saved: Vec::new() };
         let node = Node::new(&ground.store, &ground.settings, start).expect("a node");
         Harness { fixture: ground, node, world: World::default(), now, next_connection: 1 }
     }

@@ -295,7 +295,7 @@ const ROWS: [(&str, Row); 14] = [
     }),
     ("Connections", |v| {
         let (incoming, outgoing) = (v.value("nisd_connections")?, v.value("nisd_connections_outgoing")?);
-        let (buffers, refused) = (v.value("nisd_buffered_bytes")?, v.value("nisd_connections_refused_total")?);
+        let (buffers, refused) = (v.value("nisd_buffered_bytes")?, v.value("nisd_connections_rejected_total")?);
         let (incoming, outgoing, refused) = (number(incoming), number(outgoing), number(refused));
         Some(format!("{incoming} incoming, {outgoing} outgoing, {refused} rejected, {} in buffers", bytes(buffers)))
     }),
@@ -315,8 +315,8 @@ const ROWS: [(&str, Row); 14] = [
         Some(format!("{received}, {}", one("sent", "nisd_network_sent_bytes_total")?))
     }),
     ("Clients", |v| {
-        let (known, waiting) = (v.value("nisd_callers")?, v.value("nisd_callers_waiting")?);
-        let share = 100.0 * v.value("nisd_caller_work_ratio")?;
+        let (known, waiting) = (v.value("nisd_clients")?, v.value("nisd_clients_waiting")?);
+        let share = 100.0 * v.value("nisd_client_work_ratio")?;
         Some(format!(
             "{}, {} throttled, the largest uses {share:.1} % of the processor",
             number(known),
@@ -425,12 +425,12 @@ impl View<'_> {
                 "programs were killed while they read the store; it grows until no program has it open",
             ),
             (
-                is("nisd_peers_apart", |apart| apart > 0.0),
+                is("nisd_peers_split", |apart| apart > 0.0),
                 "peers are on a chain that neither side can leave: the network is split for good; see \
                  `nisd help trouble`",
             ),
             (
-                is("nisd_clock_refused_offset_seconds", |offset| offset != 0.0),
+                is("nisd_clock_rejected_offset_seconds", |offset| offset != 0.0),
                 "peers report another time, which the node does not follow; check the clock and the log",
             ),
             (is_alone, "no peer answers; `nisd peers` shows why"),

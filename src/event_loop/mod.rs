@@ -30,7 +30,7 @@ use crate::local_cookie::{CookieFile, FILE, LocalCookie};
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::service::Service;
-use crate::node::{BlockProgress, Import, MAX_KEPT_BYTES, Node, Start};
+use crate::node::{BlockProgress, Import, MAX_SAVED_BYTES, Node, Start};
 use crate::progress::{Progress, ProgressMeter};
 use crate::store::Store;
 use crate::{commands, config};
@@ -44,7 +44,7 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time for connections to drain at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
-/// File in the data folder with peers kept over restarts.
+/// File in the data folder with the saved peers.
 const PEERS_FILE: &str = "known-peers";
 
 const SIGNALS: Token = Token(0);
@@ -56,7 +56,7 @@ struct RunContext<'a> {
     active: ActiveSettings<'a>,
     disk: DiskSync<'a>,
     resolvers: Resolvers,
-    kept_peers: KeptPeersFile,
+    saved_peers: SavedPeersFile,
     /// Progress that is shown, and how.
     progress: Option<(BlockProgress, ProgressMeter)>,
 }
@@ -69,8 +69,8 @@ pub fn run(
     system: System,
     reread: SettingsReader<'_>,
 ) -> Result<(), CommandError> {
-    let known = settings::known_peers(&settings)?;
-    if let Some(notice) = config::no_block_source_warning(&settings, known.is_empty()) {
+    let listed = settings::listed_peers(&settings)?;
+    if let Some(notice) = config::no_block_source_warning(&settings, listed.is_empty()) {
         log::log!(notice.level, "{notice}");
     }
     // Checked first: the files must exist before a store is created for this chain.
@@ -92,10 +92,10 @@ pub fn run(
     let mut context = RunContext {
         signals: signals(&reactor)?,
         systemd: SystemdNotifier::from_env(),
-        active: ActiveSettings::new(&settings, known, cookie, reread),
+        active: ActiveSettings::new(&settings, listed, cookie, reread),
         disk,
         resolvers,
-        kept_peers: KeptPeersFile::of(&settings.data),
+        saved_peers: SavedPeersFile::of(&settings.data),
         progress: None,
     };
     let start = Start {
@@ -104,8 +104,8 @@ pub fn run(
         local: context.active.local(),
         shared: reactor.shared_bytes_counter(),
         import: Some(Import::new(importer)),
-        known: context.active.known.clone(),
-        kept: context.kept_peers.read(),
+        listed: context.active.listed.clone(),
+        saved: context.saved_peers.read(),
     };
     let mut node = Node::new(&store, &settings, start)?;
     node.set_memory_source(process::memory);
@@ -113,8 +113,8 @@ pub fn run(
     run_loop(&mut reactor, &mut node, &mut context)?;
     log::info!("stopping");
     context.systemd.notify_stopping();
-    if let Some(text) = node.peers_to_keep(reactor.time(), true) {
-        context.kept_peers.write(&text, true);
+    if let Some(text) = node.peers_to_save(reactor.time(), true) {
+        context.saved_peers.write(&text, true);
     }
     // The node waits for the disk itself from now on.
     drop(context);
@@ -153,8 +153,8 @@ fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext
             budget.observe(elapsed);
         }
         context.show_progress(node.block_progress(), reactor.time().monotonic);
-        if let Some(text) = node.peers_to_keep(reactor.time(), false) {
-            context.kept_peers.write(&text, false);
+        if let Some(text) = node.peers_to_save(reactor.time(), false) {
+            context.saved_peers.write(&text, false);
         }
         log::logger().flush();
         if let Some(failure) = node.store_failure() {
@@ -186,7 +186,9 @@ impl RunContext<'_> {
         let (shown, meter) = self.progress.get_or_insert_with(begin);
         *shown = current;
         if has_imported(shown) {
-            meter.report(now, &shown.progress).iter().for_each(|line| show(line));
+            if let Some(line) = meter.report(now, &shown.progress) {
+                show(&line);
+            }
         }
     }
 
@@ -200,8 +202,8 @@ impl RunContext<'_> {
                 _ => return true,
             }
         }
-        if is_to_reload && let Some(known) = self.active.reload(reactor) {
-            node.reload(&self.active.settings, self.active.local(), known);
+        if is_to_reload && let Some(listed) = self.active.reload(reactor) {
+            node.reload(&self.active.settings, self.active.local(), listed);
         }
         false
     }
@@ -314,33 +316,31 @@ impl WorkBudget {
     pub fn observe(&mut self, time: Duration) {
         let (least, most) = UNIT_BOUNDS;
         let step = self.units / 8 + 1;
-        self.units = match time > SLICE {
-            true => self.units.saturating_sub(step).max(least),
-            false => (self.units + step).min(most),
-        };
+        self.units =
+            if time > SLICE { self.units.saturating_sub(step).max(least) } else { (self.units + step).min(most) };
     }
 }
 
-/// The file in the data folder with peers kept over restarts. It is not part of the chain: without it, or with a damaged
-/// one, a node starts with no known peers of its own.
+/// The file in the data folder with the saved peers. It is not part of the chain: without it, or with a damaged
+/// one, a node starts with no saved peers.
 #[derive(Debug)]
-struct KeptPeersFile {
+struct SavedPeersFile {
     path: PathBuf,
     /// Whether a failure to write was logged.
     has_failed: bool,
 }
 
-impl KeptPeersFile {
+impl SavedPeersFile {
     /// Creates the handle for a folder.
-    fn of(folder: &Path) -> KeptPeersFile {
-        KeptPeersFile { path: folder.join(PEERS_FILE), has_failed: false }
+    fn of(folder: &Path) -> SavedPeersFile {
+        SavedPeersFile { path: folder.join(PEERS_FILE), has_failed: false }
     }
 
     /// Returns the content, cut to its maximum size; empty if it cannot be read.
     fn read(&self) -> Vec<u8> {
         let read = || -> io::Result<Vec<u8>> {
             let mut text = Vec::new();
-            File::open(&self.path)?.take(MAX_KEPT_BYTES as u64).read_to_end(&mut text)?;
+            File::open(&self.path)?.take(MAX_SAVED_BYTES as u64).read_to_end(&mut text)?;
             Ok(text)
         };
         read().unwrap_or_else(|error| {
@@ -366,7 +366,7 @@ impl KeptPeersFile {
         match write() {
             Ok(()) => self.has_failed = false,
             Err(error) if !self.has_failed => {
-                log::warn!("the known peers cannot be saved in {}: {error}", self.path.display());
+                log::warn!("the peers cannot be saved in {}: {error}", self.path.display());
                 self.has_failed = true;
             }
             Err(_) => {}
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn the_saved_peers_file_is_replaced_atomically_and_is_empty_if_unreadable() {
         let folder = tempfile::tempdir().unwrap();
-        let mut file = KeptPeersFile::of(folder.path());
+        let mut file = SavedPeersFile::of(folder.path());
         assert_eq!(file.read(), b"");
         for (text, is_last) in [("one", false), ("two", true)] {
             file.write(text.as_bytes(), is_last);
@@ -401,8 +401,8 @@ mod tests {
         }
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, [PEERS_FILE]);
-        fs::write(&file.path, vec![b'x'; MAX_KEPT_BYTES + 1]).unwrap();
-        assert_eq!(file.read().len(), MAX_KEPT_BYTES);
+        fs::write(&file.path, vec![b'x'; MAX_SAVED_BYTES + 1]).unwrap();
+        assert_eq!(file.read().len(), MAX_SAVED_BYTES);
         fs::remove_file(&file.path).unwrap();
         fs::create_dir(&file.path).unwrap();
         assert_eq!(file.read(), b"");

@@ -1,4 +1,4 @@
-//! What the settings do to the running program: listeners, limits, known peers, and a reload of them.
+//! What the settings do to the running program: listeners, limits, listed peers, and a reload of them.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -112,19 +112,19 @@ pub struct ActiveSettings<'a> {
     addresses: LocalAddresses,
     cookie: LocalCookie,
     /// The operator's list of peers.
-    pub known: Vec<PreTrustedPeer>,
+    pub listed: Vec<PreTrustedPeer>,
 }
 
 impl<'a> ActiveSettings<'a> {
     /// Creates it from the settings at startup.
     pub fn new(
         settings: &Settings,
-        known: Vec<PreTrustedPeer>,
+        listed: Vec<PreTrustedPeer>,
         cookie: LocalCookie,
         reader: SettingsReader<'a>,
     ) -> ActiveSettings<'a> {
         let addresses = resolve_local(settings);
-        ActiveSettings { reader, settings: settings.without_secrets(), addresses, cookie, known }
+        ActiveSettings { reader, settings: settings.without_secrets(), addresses, cookie, listed }
     }
 
     /// Returns what gives clients local access.
@@ -136,7 +136,7 @@ impl<'a> ActiveSettings<'a> {
     /// Reloads the settings, applies what may change of log and limits, and logs the changes. Returns the peers that
     /// are new on the operator's list; `None` if the reload failed, which changes nothing.
     pub fn reload(&mut self, reactor: &mut Reactor) -> Option<Vec<PreTrustedPeer>> {
-        let (changes, known) = match self.read() {
+        let (changes, listed) = match self.read() {
             Ok(read) => read,
             Err(error) => {
                 log::error!("no setting is changed: {error}");
@@ -154,39 +154,39 @@ impl<'a> ActiveSettings<'a> {
         }
         log::set_max_level(self.settings.node.log_level);
         apply_limits(reactor, &self.settings);
-        Some(self.compare_lists(known))
+        Some(self.compare_lists(listed))
     }
 
     /// Returns the changes and the operator's list of peers. On an error nothing has changed.
     fn read(&mut self) -> Result<(Vec<SettingChange>, Vec<PreTrustedPeer>), Box<dyn Error>> {
         let mut settings = self.settings.clone();
         let changes = settings.reload((self.reader)()?);
-        let known = known_peers(&settings)?;
+        let listed = listed_peers(&settings)?;
         self.settings = settings;
-        Ok((changes, known))
+        Ok((changes, listed))
     }
 
     /// Returns the peers that are new on the operator's list.
-    fn compare_lists(&mut self, known: Vec<PreTrustedPeer>) -> Vec<PreTrustedPeer> {
-        let new: Vec<_> = known.iter().filter(|peer| !self.known.contains(peer)).cloned().collect();
-        let gone = self.known.iter().filter(|peer| !known.contains(peer)).count();
+    fn compare_lists(&mut self, listed: Vec<PreTrustedPeer>) -> Vec<PreTrustedPeer> {
+        let new: Vec<_> = listed.iter().filter(|peer| !self.listed.contains(peer)).cloned().collect();
+        let gone = self.listed.iter().filter(|peer| !listed.contains(peer)).count();
         if !new.is_empty() {
             log::info!("new peers on the operator's list: {}", new.len());
         }
         if gone > 0 {
             log::warn!("peers removed from the operator's list: {gone}; they stay listed until the next start");
         }
-        self.known.extend(new.iter().cloned());
+        self.listed.extend(new.iter().cloned());
         new
     }
 }
 
-/// Returns the peers known at startup, those of the command line first.
-pub fn known_peers(settings: &Settings) -> Result<Vec<PreTrustedPeer>, CommandError> {
-    let listed = settings.listed_peers().map_err(CommandError::Failed)?;
-    for notice in listed.diagnostics {
+/// Returns the listed peers, those of the command line first.
+pub fn listed_peers(settings: &Settings) -> Result<Vec<PreTrustedPeer>, CommandError> {
+    let file = settings.listed_peers().map_err(CommandError::Failed)?;
+    for notice in file.diagnostics {
         log::log!(notice.level, "{notice}");
     }
     let hosts = settings.peers.hosts.iter().cloned().map(PreTrustedPeer::Endpoint);
-    Ok(hosts.chain(listed.nodes.into_iter().map(PreTrustedPeer::Node)).collect())
+    Ok(hosts.chain(file.nodes.into_iter().map(PreTrustedPeer::Node)).collect())
 }

@@ -182,7 +182,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Bytes of messages that wait for several sessions, each counted once.", "At most 16 MiB."),
         Metric("nisd_websocket_accounts", "", |s| s.node.broker.usage().addresses.into(),
             "Accounts that the sessions have registered.", ""),
-        Metric("nisd_websocket_messages_sent_total", "", |s| s.node.broker.counts().messages.into(),
+        Metric("nisd_websocket_messages_sent_total", "", |s| s.node.broker.messages().into(),
             "Messages to subscribers.", ""),
         Metric("nisd_websocket_sessions_dropped_total", "", |s| {
                 let counts = &s.net.counters;

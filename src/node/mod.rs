@@ -32,7 +32,7 @@ use std::time::Duration;
 pub use self::import::{BlockProgress, Import};
 pub use self::metrics::{Memory, metrics_documentation};
 pub use crate::peer::PreTrustedPeer;
-pub use crate::peer::saved_peers::MAX_BYTES as MAX_KEPT_BYTES;
+pub use crate::peer::saved_peers::MAX_BYTES as MAX_SAVED_BYTES;
 
 use self::block_processor::BlockProcessor;
 use self::harvester::Harvester;
@@ -97,9 +97,9 @@ pub struct Start<'a, 's> {
     /// Blocks to import.
     pub import: Option<Import<'s>>,
     /// Peers from the operator's list.
-    pub known: Vec<PreTrustedPeer>,
-    /// The last output of [`Node::peers_to_keep`] from an earlier run; empty if there is none. May be damaged.
-    pub kept: Vec<u8>,
+    pub listed: Vec<PreTrustedPeer>,
+    /// The last output of [`Node::peers_to_save`] from an earlier run; empty if there is none. May be damaged.
+    pub saved: Vec<u8>,
 }
 
 /// The node's state machine.
@@ -121,13 +121,13 @@ pub struct Node<'s> {
     peers: Option<Manager>,
     settings: &'s Settings,
     /// Peers from the operator's list, until the node joins its network.
-    known: Vec<PreTrustedPeer>,
+    listed: Vec<PreTrustedPeer>,
     /// Reorgs since the start.
     reorgs: ReorgLog,
     /// What the event streams share.
     events: EventFeed,
     /// Peer data that survives a restart, and when it was last handed out.
-    kept: SavedPeers,
+    saved: SavedPeers,
     /// Blocks that this node accepted or harvested, to be relayed.
     relay_queue: Vec<Block>,
     /// The import of blocks from files, or of a download whose first block has arrived.
@@ -162,7 +162,7 @@ pub struct Node<'s> {
 impl<'s> Node<'s> {
     /// Creates a node on a store that holds at least the nemesis block.
     pub fn new(store: &'s Store, settings: &'s Settings, start: Start<'_, 's>) -> Result<Node<'s>, StoreError> {
-        let Start { now, seed, local, shared, import, known, kept } = start;
+        let Start { now, seed, local, shared, import, listed, saved } = start;
         let clock = NetworkClock::new(settings.node.clock, now.monotonic.as_millis() as u64);
         let time = clock.now(now.unix_millis, now.monotonic.as_millis() as u64);
         let mut randomness = Randomness::new(seed);
@@ -189,10 +189,10 @@ impl<'s> Node<'s> {
             block_processor: BlockProcessor::new(store, network),
             peers: None,
             settings,
-            known,
+            listed,
             reorgs: ReorgLog::default(),
             events: EventFeed::default(),
-            kept: SavedPeers::read(&kept),
+            saved: SavedPeers::read(&saved),
             relay_queue: Vec::new(),
             import,
             imported: None,
@@ -238,12 +238,12 @@ impl<'s> Node<'s> {
     }
 
     /// Applies changed settings, local rights, and new peers of the operator's list.
-    pub fn reload(&mut self, settings: &Settings, local: LocalRights, known: Vec<PreTrustedPeer>) {
+    pub fn reload(&mut self, settings: &Settings, local: LocalRights, listed: Vec<PreTrustedPeer>) {
         self.api.change(api_settings(settings, local));
         self.broker.reload(websocket_limits(settings));
         match &mut self.peers {
-            Some(peers) => peers.add_pre_trusted_peers(known),
-            None => self.known.extend(known),
+            Some(peers) => peers.add_pre_trusted_peers(listed),
+            None => self.listed.extend(listed),
         }
     }
 
@@ -267,9 +267,9 @@ impl<'s> Node<'s> {
 
     /// Returns peer data to store on disk, if it is due. The next start reads the last output and contacts these peers
     /// before it harvests. `is_last`: the node is about to end.
-    pub fn peers_to_keep(&mut self, now: LoopTime, is_last: bool) -> Option<Vec<u8>> {
+    pub fn peers_to_save(&mut self, now: LoopTime, is_last: bool) -> Option<Vec<u8>> {
         let now = self.now(now);
-        self.kept.to_write(self.peers.as_ref()?, now, is_last)
+        self.saved.to_write(self.peers.as_ref()?, now, is_last)
     }
 
     /// Returns whether a client requested shutdown and the grace period for the response is over.
@@ -371,7 +371,7 @@ fn comes_from_client(event: &Event<'_>) -> bool {
     }
 }
 
-fn peer_settings(settings: &Settings, known: Vec<PreTrustedPeer>) -> PeerSettings {
+fn peer_settings(settings: &Settings, listed: Vec<PreTrustedPeer>) -> PeerSettings {
     let peers = &settings.peers;
     PeerSettings {
         node_limit: peers.node_limit,
@@ -381,7 +381,7 @@ fn peer_settings(settings: &Settings, known: Vec<PreTrustedPeer>) -> PeerSetting
         ip_detection: if settings.announces_host() { IpDetection::Disabled } else { peers.ip_detection },
         least_scope: settings.peer_scope(),
         checkpoint: peers.checkpoint,
-        ..PeerSettings::of(&settings.network, known)
+        ..PeerSettings::of(&settings.network, listed)
     }
 }
 

@@ -42,13 +42,13 @@ impl Node<'_> {
         if !self.identity.is_booted || self.peers.is_some() {
             return;
         }
-        let known = std::mem::take(&mut self.known);
+        let listed = std::mem::take(&mut self.listed);
         let local = self.identity.description.info.clone();
-        let settings = super::peer_settings(self.settings, known);
+        let settings = super::peer_settings(self.settings, listed);
         let mut randomness = Randomness::new(&self.randomness.next_bytes());
         let random = Box::new(move || randomness.next_u64());
         let mut peers = Manager::new(local, self.identity.keys(), settings, random, now);
-        peers.add_saved_peers(self.kept.peers());
+        peers.add_saved_peers(self.saved.peers());
         self.peers = Some(peers);
         self.with_peers(now, effects, |peers, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));
     }

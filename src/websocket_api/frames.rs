@@ -37,7 +37,7 @@ impl Broker {
     pub(super) fn handle_frames(&mut self, id: SessionId, effects: &mut dyn Effects) -> Progress {
         let Some(session) = self.table.session_mut(id) else { return Progress::Done };
         session.is_suspended = false;
-        let socket = session.transport.socket;
+        let socket = session.socket;
         let mut decoder = std::mem::take(&mut session.decoder);
         let mut context = FrameContext { session: id, effects, units: 1 };
         let progress = loop {

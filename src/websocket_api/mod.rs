@@ -3,8 +3,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`Broker`] | handles events of sessions and of the chain, and sends through [`Effects`] |
-//! | `queues` | what waits to be published: news for all, and queries of single sessions |
+//! | [`Broker`] | handles events of sessions and of the chain, and sends through [`Effects`]; queues what is to be published |
 //! | `publish_job` | delivers a sequence of messages to their recipients |
 //! | `content` | what is published: topics, requests and messages, and the bodies that recipients share |
 //! | `session_table` | sessions with their usage, subscriptions, registered addresses and timers |
@@ -24,7 +23,6 @@ mod content;
 mod frames;
 pub mod http;
 mod publish_job;
-mod queues;
 mod session;
 mod session_table;
 pub mod sockjs;
@@ -41,13 +39,6 @@ pub use session::SessionId;
 use std::time::Duration;
 
 use stomp::DEFAULT_FRAME_BYTES;
-
-/// Counters of the broker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Messages sent.
-    pub messages: u64,
-}
 
 /// Limits of the broker.
 ///

@@ -405,11 +405,8 @@ fn affected_accounts(
     }
     found.push(transaction.signer_address(network));
     match &transaction.body {
-        Body::Transfer(body) => found.push(body.recipient),
-        Body::ImportanceTransfer(body) => found.push(Address::from_public_key(&body.remote, network)),
-        Body::AggregateModification(body) => {
-            let modifications = body.modifications.iter();
-            found.extend(modifications.map(|one| Address::from_public_key(&one.cosignatory, network)));
+        Body::Transfer(_) | Body::ImportanceTransfer(_) | Body::AggregateModification(_) => {
+            transaction.add_recipients(network, found);
         }
         Body::MosaicDefinitionCreation(body) => found.extend(body.definition.levy.as_ref().map(|levy| levy.recipient)),
         Body::MosaicSupplyChange(body) => found.extend(levy_recipient(&body.mosaic, context)?),

@@ -37,7 +37,11 @@ pub struct Session {
     /// client.
     pub name: String,
     /// Its websocket.
-    pub transport: SessionTransport,
+    pub socket: ConnectionId,
+    /// Frames are wrapped into those of SockJS.
+    pub is_sockjs: bool,
+    /// When something was last sent.
+    last_sent: Duration,
     /// When it must be looked at next.
     pub timer: Option<Duration>,
     /// The client whose usage it counts for.
@@ -68,16 +72,25 @@ pub struct Session {
 
 impl Session {
     /// Creates a session that has not received anything yet.
-    pub fn new(name: String, transport: SessionTransport, client: ClientKey, decoder: Decoder, now: Duration) -> Self {
+    pub fn new(
+        name: String,
+        socket: ConnectionId,
+        is_sockjs: bool,
+        client: ClientKey,
+        frame_bytes: usize,
+        now: Duration,
+    ) -> Self {
         Self {
             name,
-            transport,
+            socket,
+            is_sockjs,
+            last_sent: now,
             timer: None,
             client,
             counted: (0, 0),
             silent_since: Some(now),
             is_closing: false,
-            decoder,
+            decoder: Decoder::new(frame_bytes),
             decoder_bytes: 0,
             subscriptions: Subscriptions::default(),
             registrations: BTreeMap::new(),
@@ -101,7 +114,7 @@ impl Session {
     /// Returns whether this is a legacy client: a plain websocket and no `accept-version`. It gets heights as bare
     /// numbers, and the transactions of the accounts that it registers, without a SUBSCRIBE.
     pub fn is_legacy_client(&self) -> bool {
-        !self.transport.is_sockjs && !self.has_accept_version
+        !self.is_sockjs && !self.has_accept_version
     }
 
     /// Returns the bytes of memory that it holds, estimated generously.
@@ -111,40 +124,16 @@ impl Session {
         SESSION_BYTES + self.decoder_bytes + registrations + self.subscriptions.bytes + answer
     }
 
-    /// When the session must be looked at: it gets a heartbeat, or is closed because of its silence. The end of a closed
-    /// websocket is reported by its connection.
+    /// When it must be looked at: it gets a heartbeat, or is closed because of its silence. The end of a closed websocket is
+    /// reported by its connection.
     pub fn due(&self, limits: &Limits) -> Option<Duration> {
-        if self.is_closing {
-            return None;
-        }
         let silence = self.silent_since.map(|since| since + limits.first_message);
-        self.transport.due(limits).into_iter().chain(silence).min()
+        self.heartbeat_due(limits).into_iter().chain(silence).min().filter(|_| !self.is_closing)
     }
-}
 
-/// Trims blanks from both ends of a header value.
-pub fn trim(value: &str) -> &str {
-    value.trim_matches([' ', '\t'])
-}
-
-/// Why a session is closed: a close code and a reason.
-pub type CloseReason = (u16, &'static str);
-
-/// The websocket that carries the frames of a session.
-#[derive(Clone, Copy, Debug)]
-pub struct SessionTransport {
-    /// The websocket.
-    pub socket: ConnectionId,
-    /// Frames are wrapped into those of SockJS.
-    pub is_sockjs: bool,
-    /// When something was last sent.
-    last_sent: Duration,
-}
-
-impl SessionTransport {
-    /// Creates the transport of a new session.
-    pub fn new(socket: ConnectionId, is_sockjs: bool, now: Duration) -> SessionTransport {
-        SessionTransport { socket, is_sockjs, last_sent: now }
+    /// When its websocket gets a heartbeat.
+    pub fn heartbeat_due(&self, limits: &Limits) -> Option<Duration> {
+        self.is_sockjs.then(|| self.last_sent + limits.heartbeat)
     }
 
     /// Sends a STOMP frame: `head` and, if it is a MESSAGE, its body, in the form for a legacy client or not.
@@ -166,7 +155,13 @@ impl SessionTransport {
         self.send_message(Message { head: &escaped, body, tail: sockjs::MESSAGE_END }, now, effects)
     }
 
-    fn send_message(&mut self, message: Message<'_>, now: Duration, effects: &mut dyn Effects) -> Result<(), Dropped> {
+    /// Sends a message of the websocket.
+    pub fn send_message(
+        &mut self,
+        message: Message<'_>,
+        now: Duration,
+        effects: &mut dyn Effects,
+    ) -> Result<(), Dropped> {
         effects.send(self.socket, message)?;
         self.last_sent = now;
         Ok(())
@@ -179,17 +174,15 @@ impl SessionTransport {
             effects.close(self.socket, reason.0, reason.1);
         }
     }
-
-    /// When the websocket gets a heartbeat.
-    pub fn due(&self, limits: &Limits) -> Option<Duration> {
-        self.is_sockjs.then(|| self.last_sent + limits.heartbeat)
-    }
-
-    /// Sends the heartbeat.
-    pub fn on_timer(&mut self, now: Duration, effects: &mut dyn Effects) -> Result<(), Dropped> {
-        self.send_message(Message::of(sockjs::HEARTBEAT), now, effects)
-    }
 }
+
+/// Trims blanks from both ends of a header value.
+pub fn trim(value: &str) -> &str {
+    value.trim_matches([' ', '\t'])
+}
+
+/// Why a session is closed: a close code and a reason.
+pub type CloseReason = (u16, &'static str);
 
 #[cfg(test)]
 mod tests {
@@ -198,13 +191,7 @@ mod tests {
 
     fn session() -> Session {
         let client_key = ClientKey::of(&client("10.0.0.1"));
-        Session::new(
-            "1c884f9d".to_owned(),
-            SessionTransport::new(ConnectionId(7), false, Duration::ZERO),
-            client_key,
-            Decoder::default(),
-            Duration::ZERO,
-        )
+        Session::new("1c884f9d".to_owned(), ConnectionId(7), false, client_key, 1_000, Duration::ZERO)
     }
 
     #[test]

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::Limits;
 use super::content::{Content, Item};
 use super::publish_job::PublishJob;
-use super::session::{CloseReason, REGISTRATION_BYTES, SESSION_BYTES, Session, SessionId, SessionTransport};
-use super::stomp::{Decoder, encoder};
+use super::session::{CloseReason, REGISTRATION_BYTES, SESSION_BYTES, Session, SessionId};
+use super::sockjs;
+use super::stomp::encoder;
 use super::topics::{self, Ended, Topics, is_pattern};
-use super::{Counts, Limits};
 use crate::model::{Address, Height, NetworkByte};
-use crate::net::service::{Client, ConnectionId, Effects};
+use crate::net::service::{Client, ConnectionId, Effects, Message};
 use crate::net::{ClientKey, SharedBytesCounter};
 use crate::peer::io::Now;
 use crate::quota::Quota;
@@ -50,8 +51,8 @@ pub struct SessionTable {
     pub topics: Topics,
     /// Number of sessions that have registered each address.
     pub registered: BTreeMap<Address, u32>,
-    /// Counters.
-    pub counts: Counts,
+    /// Messages sent.
+    pub messages: u64,
     /// Places of sessions that have not ended, and the turns of their queries.
     pub places: Quota<SessionId>,
     /// Their memory in bytes.
@@ -78,7 +79,7 @@ impl SessionTable {
             now: Now::default(),
             topics: Topics::default(),
             registered: BTreeMap::new(),
-            counts: Counts::default(),
+            messages: 0,
             places: Quota::default(),
             memory: Quota::default(),
             patterns: Quota::default(),
@@ -90,11 +91,11 @@ impl SessionTable {
         }
     }
 
-    /// Opens a session, with the client's name for it if there is one. When too many are open, the longest silent session
+    /// Opens a session, with the client's name for it if it uses SockJS. When too many are open, the longest silent session
     /// of the client that has most, in the network that has most, is evicted. Fails if its client holds too much memory.
     pub fn open(
         &mut self,
-        transport: SessionTransport,
+        socket: ConnectionId,
         name: Option<&str>,
         client: &Client,
         effects: &mut dyn Effects,
@@ -107,10 +108,9 @@ impl SessionTable {
         let id = SessionId(self.last_session.0 + 1);
         self.last_session = id;
         // Eight hex digits name four billion sessions, which are never open at the same time.
-        let name = name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned);
-        self.session_by_connection.insert(transport.socket, id);
-        let decoder = Decoder::new(limits.frame_bytes);
-        self.sessions.insert(id, Session::new(name, transport, client, decoder, now));
+        let (is_sockjs, name) = (name.is_some(), name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned));
+        self.session_by_connection.insert(socket, id);
+        self.sessions.insert(id, Session::new(name, socket, is_sockjs, client, limits.frame_bytes, now));
         self.places.hold(id, client, 1, now);
         self.schedule(id);
         while self.places.total() > limits.sessions
@@ -127,7 +127,7 @@ impl SessionTable {
     fn remove(&mut self, id: SessionId) {
         self.end(id);
         let Some(session) = self.sessions.remove(&id) else { return };
-        self.session_by_connection.remove(&session.transport.socket);
+        self.session_by_connection.remove(&session.socket);
         if let Some(due) = session.timer {
             self.timers.remove(&(due, id));
         }
@@ -159,8 +159,11 @@ impl SessionTable {
             self.timers.remove(&(due, id));
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             session.timer = None;
-            let is_heartbeat_due = session.transport.due(&limits).is_some_and(|due| due <= now);
-            if !session.is_closing && is_heartbeat_due && session.transport.on_timer(now, effects).is_err() {
+            let is_heartbeat_due = session.heartbeat_due(&limits).is_some_and(|due| due <= now);
+            if !session.is_closing
+                && is_heartbeat_due
+                && session.send_message(Message::of(sockjs::HEARTBEAT), now, effects).is_err()
+            {
                 self.end(id);
             }
             let session = self.session(id);
@@ -423,7 +426,7 @@ impl SessionTable {
         let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return };
         scratch.clear();
         write(scratch);
-        if session.transport.send(scratch, None, now.monotonic, effects).is_err() {
+        if session.send(scratch, None, now.monotonic, effects).is_err() {
             self.end(id);
         }
     }
@@ -431,27 +434,24 @@ impl SessionTable {
     /// Sends a MESSAGE to a session for each of its subscriptions that match `topic`. Returns the work units; 0 if
     /// there are none.
     pub fn deliver(&mut self, id: SessionId, topic: &Rc<str>, content: &Content, effects: &mut dyn Effects) -> u32 {
-        let SessionTable { sessions, now, scratch, counts, .. } = self;
+        let SessionTable { sessions, now, scratch, messages, .. } = self;
         let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return 0 };
         let is_legacy_client = session.is_legacy_client();
         // The NUL after the body is not part of it.
         let length = content.for_session(is_legacy_client).len() - 1;
-        let (mut sent, mut is_dropped) = (0, false);
-        let Session { subscriptions, transport, name, .. } = session;
-        for subscription in subscriptions.matching_ids(topic) {
+        let subscriptions = session.subscriptions.matching_ids(topic);
+        let sent = subscriptions.len() as u32;
+        for subscription in subscriptions {
             scratch.clear();
-            encoder::message_head(scratch, topic, subscription, name, counts.messages, length);
-            counts.messages = counts.messages.wrapping_add(1);
-            is_dropped = transport.send(scratch, Some((content, is_legacy_client)), now.monotonic, effects).is_err();
-            if is_dropped {
-                break;
+            encoder::message_head(scratch, topic, &subscription, &session.name, *messages, length);
+            *messages = messages.wrapping_add(1);
+            if session.send(scratch, Some((content, is_legacy_client)), now.monotonic, effects).is_err() {
+                self.end(id);
+                return sent;
             }
-            sent += 1;
         }
-        if is_dropped {
-            self.end(id);
-        } else if sent > 0 {
-            effects.charge(transport.socket, sent);
+        if sent > 0 {
+            effects.charge(session.socket, sent);
         }
         sent
     }
@@ -473,7 +473,7 @@ impl SessionTable {
     /// Closes a session with a code and a reason, without a SockJS close frame if `silently`.
     pub fn close(&mut self, id: SessionId, reason: CloseReason, silently: bool, effects: &mut dyn Effects) {
         if let Some(session) = self.session(id) {
-            session.transport.close(reason, silently, effects);
+            session.close(reason, silently, effects);
             self.end(id);
         }
     }
@@ -487,9 +487,13 @@ impl SessionTable {
         session.decoder.clear();
         (session.queries, session.answer) = Default::default();
         let registrations = std::mem::take(&mut session.registrations);
-        registrations.keys().for_each(|address| release_address(&mut self.registered, address));
+        for address in registrations.keys() {
+            release_address(&mut self.registered, address);
+        }
         let now = self.now.monotonic;
-        [&mut self.places, &mut self.memory, &mut self.patterns].into_iter().for_each(|held| held.release(id, now));
+        for quota in [&mut self.places, &mut self.memory, &mut self.patterns] {
+            quota.release(id, now);
+        }
         self.schedule(id);
     }
 
@@ -533,12 +537,7 @@ mod tests {
 
     fn open(table: &mut SessionTable, from: &str) -> Option<SessionId> {
         let socket = ConnectionId(table.last_session.0 + 1);
-        table.open(
-            SessionTransport::new(socket, false, table.now.monotonic),
-            None,
-            &client(from),
-            &mut Recorder::default(),
-        )
+        table.open(socket, None, &client(from), &mut Recorder::default())
     }
 
     /// A table with one session for each of these clients, opened one second after the other.

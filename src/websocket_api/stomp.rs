@@ -461,7 +461,9 @@ pub mod encoder {
     ) {
         out.extend_from_slice(command.as_bytes());
         out.push(b'\n');
-        headers.into_iter().for_each(|(name, value)| header(out, name, value));
+        for (name, value) in headers {
+            header(out, name, value);
+        }
         match body {
             Some(body) => {
                 end_head(out, body.len());

@@ -242,10 +242,10 @@ impl Subscriptions {
     }
 
     /// Returns the ids of the subscriptions that match `topic`, the oldest first.
-    pub fn matching_ids(&self, topic: &Rc<str>) -> impl Iterator<Item = &str> {
+    pub fn matching_ids(&self, topic: &Rc<str>) -> Vec<Rc<str>> {
         let mut all: Vec<u64> = serials(&self.by_destination, topic).chain(self.matching_patterns(topic)).collect();
         all.sort_unstable();
-        all.into_iter().filter_map(|serial| self.all.get(&serial)).map(|one| &*one.id)
+        all.iter().filter_map(|serial| self.all.get(serial)).map(|one| Rc::clone(&one.id)).collect()
     }
 
     fn matching_patterns(&self, topic: &str) -> impl Iterator<Item = u64> {
@@ -472,7 +472,7 @@ mod tests {
     }
 
     fn matches(held: &Subscriptions, topic: &str) -> Vec<String> {
-        let ids: Vec<_> = held.matching_ids(&text(topic)).map(str::to_owned).collect();
+        let ids: Vec<_> = held.matching_ids(&text(topic)).iter().map(|id| id.to_string()).collect();
         assert_eq!(held.matches(&text(topic)), !ids.is_empty());
         ids
     }

@@ -170,7 +170,8 @@ impl<'s> SimulatedNode<'s> {
         let local = LocalRights { addresses: settings.http.local.clone(), cookie: None };
         let shared = SharedBytesCounter::default();
         let outgoing_requests = known.is_some().then(VecDeque::new);
-        let start = Start { now, seed: &seed, local, shared, import: None, known: known.unwrap_or_default(), kept };
+        let start =
+            Start { now, seed: &seed, local, shared, import: None, listed: known.unwrap_or_default(), saved: kept };
         let node = Node::new(store, settings, start)?;
         let recorder = EffectRecorder {
             now,
@@ -316,8 +317,8 @@ impl<'s> SimulatedNode<'s> {
     }
 
     /// Returns the peers that the node wants to save now, if any.
-    pub fn peers_to_keep(&mut self, is_last: bool) -> Option<Vec<u8>> {
-        self.node.peers_to_keep(self.recorder.now, is_last)
+    pub fn peers_to_save(&mut self, is_last: bool) -> Option<Vec<u8>> {
+        self.node.peers_to_save(self.recorder.now, is_last)
     }
 
     /// Returns when the node wants a tick, relative to its start.

@@ -406,7 +406,7 @@ impl<'g> Network<'g> {
         }
         self.watch.peak_usage.update(&running.node.limit_usage());
         running.process_messages();
-        if let Some(kept) = running.node.peers_to_keep(false) {
+        if let Some(kept) = running.node.peers_to_save(false) {
             member.kept = kept;
         }
         let asked: Vec<_> =
