@@ -282,16 +282,6 @@ impl<T: Copy + Ord> Quota<T> {
         !self.networks.by_used.is_empty()
     }
 
-    /// Returns whether an item of another client than `owner` waits for a turn.
-    pub fn has_others_waiting(&self, owner: Owner) -> bool {
-        let is_other = |(_, _, network): &(u64, u64, Network)| {
-            let clients = self.networks.members.get(network).map(|(_, clients)| &clients.by_used);
-            let mut waiting = clients.into_iter().flatten();
-            *network != owner.network || waiting.any(|(_, _, client)| *client != owner.client)
-        };
-        self.networks.by_used.iter().any(is_other)
-    }
-
     /// Replaces an item. Its former owner, if that is another, loses it first.
     fn replace(&mut self, item: T, new: Option<Item>, now: Duration) {
         let old = match new {
@@ -601,8 +591,6 @@ mod tests {
                 }
                 for (owner, ..) in model.values() {
                     prop_assert_eq!(quota.held_by_client(*owner), sum(&model, |other| other == owner));
-                    let others = model.values().any(|(other, .., waits)| *waits && other != owner);
-                    prop_assert_eq!(quota.has_others_waiting(*owner), others);
                 }
             }
             model.into_keys().for_each(|item| quota.release(item, now));

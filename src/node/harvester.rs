@@ -26,10 +26,11 @@ pub struct Harvester<'s> {
     /// The harvesting accounts.
     pub unlocked: UnlockedAccounts,
     /// Number of own blocks added to the chain.
-    harvested: u64,
+    pub harvested: u64,
     /// Hashes of the latest own blocks, the newest first.
     recent_hashes: VecDeque<Hash256>,
-    next_round: Duration,
+    /// When the next attempt is due, as time since the start.
+    pub next_round: Duration,
     round: Option<Box<HarvestRound>>,
 }
 
@@ -72,19 +73,9 @@ impl<'s> Harvester<'s> {
         Ok(())
     }
 
-    /// Number of own blocks added to the chain.
-    pub fn harvested(&self) -> u64 {
-        self.harvested
-    }
-
     /// Returns whether the block with this hash is among the latest own blocks.
     pub fn has_harvested(&self, hash: &Hash256) -> bool {
         self.recent_hashes.contains(hash)
-    }
-
-    /// When the next attempt is due, as time since the start.
-    pub fn due(&self) -> Duration {
-        self.next_round
     }
 
     /// Postpones the next attempt. One in progress is dropped, since its time stamp is not reliable.

@@ -61,7 +61,7 @@ impl Node<'_> {
             peers.push_block(block, now);
         }
         carry_out_actions(peers, effects);
-        if now.monotonic < self.read_backoff.retry_at() {
+        if now.monotonic < self.read_backoff.retry_at {
             return;
         }
         self.with_peers(now, effects, |peers, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));

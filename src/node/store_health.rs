@@ -16,7 +16,8 @@ const QUIET_PERIOD: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub struct StoreBackoff {
     pause: Duration,
-    retry_at: Duration,
+    /// When to retry; in the past if there is no reason to wait.
+    pub retry_at: Duration,
 }
 
 impl StoreBackoff {
@@ -51,11 +52,6 @@ impl StoreBackoff {
     pub fn is_failing(&self) -> bool {
         !self.pause.is_zero()
     }
-
-    /// When to retry; in the past if there is no reason to wait.
-    pub fn retry_at(&self) -> Duration {
-        self.retry_at
-    }
 }
 
 /// Time from the start of the node to the first range.
@@ -71,12 +67,14 @@ const MAX_NAMED: u64 = 8;
 #[derive(Debug)]
 pub struct Verification {
     position: VerifyPosition,
-    due: Duration,
+    /// When the next range is due.
+    pub due: Duration,
     /// Damaged ranges found in the current pass.
     damaged: u64,
     /// Damaged ranges found in the last complete pass.
     damaged_last_pass: u64,
-    passes: u64,
+    /// Number of complete passes.
+    pub passes: u64,
 }
 
 impl Verification {
@@ -112,19 +110,9 @@ impl Verification {
         Ok(())
     }
 
-    /// When the next range is due.
-    pub fn due(&self) -> Duration {
-        self.due
-    }
-
     /// Number of damaged ranges known.
     pub fn damaged_ranges(&self) -> u64 {
         self.damaged.max(self.damaged_last_pass)
-    }
-
-    /// Number of complete passes.
-    pub fn passes(&self) -> u64 {
-        self.passes
     }
 }
 
@@ -140,15 +128,15 @@ mod tests {
         for _ in 0..10 {
             backoff.record_failure(&StoreError::Empty, now);
             backoff.record_failure(&StoreError::Empty, now);
-            pauses.push((backoff.retry_at() - now).as_millis());
-            now = backoff.retry_at();
+            pauses.push((backoff.retry_at - now).as_millis());
+            now = backoff.retry_at;
         }
         assert_eq!(pauses[..4], [100, 200, 400, 800]);
         assert_eq!(pauses[9], 10_000);
         backoff.record_no_failure(now);
-        assert_eq!((backoff.retry_at(), backoff.is_failing()), (now, true));
+        assert_eq!((backoff.retry_at, backoff.is_failing()), (now, true));
         backoff.record_no_failure(now + QUIET_PERIOD);
-        assert_eq!((backoff.retry_at(), backoff.is_failing()), (Duration::ZERO, false));
+        assert_eq!((backoff.retry_at, backoff.is_failing()), (Duration::ZERO, false));
     }
 
     #[test]
@@ -160,16 +148,16 @@ mod tests {
         let reader = SnapshotCache::new(&store);
         let mut verification = Verification::new(Duration::ZERO);
         let mut steps = 0;
-        while verification.passes() == 0 {
-            let due = verification.due();
+        while verification.passes == 0 {
+            let due = verification.due;
             verification.work(&reader, due - Duration::from_millis(1)).unwrap();
-            assert_eq!(verification.due(), due, "nothing is done before it is due");
+            assert_eq!(verification.due, due, "nothing is done before it is due");
             verification.work(&reader, due).unwrap();
             steps += 1;
         }
         assert!((Table::ALL.len() + 3..Table::ALL.len() + 12).contains(&steps), "{steps}");
         assert_eq!(verification.damaged_ranges(), 0);
-        assert!(verification.due() > PASS_INTERVAL);
+        assert!(verification.due > PASS_INTERVAL);
     }
 
     #[test]
@@ -183,8 +171,8 @@ mod tests {
         batch.put_unjournaled(Table::Checksums, &[Table::AccountIds as u8], &[9; 16]).unwrap();
         batch.commit().unwrap();
         let (reader, mut verification) = (SnapshotCache::new(&store), Verification::new(Duration::ZERO));
-        while verification.passes() == 0 {
-            let due = verification.due();
+        while verification.passes == 0 {
+            let due = verification.due;
             verification.work(&reader, due).unwrap();
         }
         assert_eq!(verification.damaged_ranges(), 1);

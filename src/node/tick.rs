@@ -6,7 +6,7 @@ use super::block_processor::{BlockOrigin, StepError};
 use super::{Node, UNITS_PER_STEP};
 use crate::api::MempoolEvent;
 use crate::budget::Budget;
-use crate::chain::{ChainSnapshot, ChainUpdate, ConfirmedBlock};
+use crate::chain::{ChainSnapshot, ConfirmedBlock};
 use crate::model::{Height, Timestamp};
 use crate::net::service::{Effects, LoopTime};
 use crate::peer::Manager;
@@ -31,8 +31,8 @@ impl Node<'_> {
         if let Some(import) = &mut self.import {
             import.observe_slice(last_tick, is_idle, now.monotonic);
         }
-        if now.monotonic >= self.read_backoff.retry_at() {
-            if now.monotonic >= self.write_backoff.retry_at()
+        if now.monotonic >= self.read_backoff.retry_at {
+            if now.monotonic >= self.write_backoff.retry_at
                 && let Err(error) = self.change_chain(budget, now)
             {
                 self.write_backoff.record_failure(&error, now.monotonic);
@@ -139,15 +139,12 @@ impl Node<'_> {
         joined.map_or(Duration::MAX, |peers| peers.harvesting_blocked_until(now.monotonic))
     }
 
-    fn may_harvest(&self, now: Now) -> bool {
-        self.harvest_blocked_until(now) <= now.monotonic
-    }
-
     /// Works on this node's next block.
     fn harvest(&mut self, budget: &mut Budget, now: Now) -> Result<(), StoreError> {
         // An attempt that has started is always finished: other work waits for the right to change the chain, and for
         // what is published.
-        while (self.harvester.has_work() || self.may_harvest(now)) && !budget.is_exhausted() {
+        while (self.harvester.has_work() || self.harvest_blocked_until(now) <= now.monotonic) && !budget.is_exhausted()
+        {
             budget.charge(UNITS_PER_STEP);
             let Node { reader, network, height, mempool, harvester, .. } = self;
             let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
@@ -183,19 +180,14 @@ impl Node<'_> {
             }
             self.write_backoff.record_success();
             self.relay_queue.extend(processed.origin.into_block());
-            self.on_chain_update(chain_update, now.network);
+            // Nothing is read: whatever the disk does, the consequences of the update happen.
+            self.note_reorg(&chain_update, now.network);
+            self.mempool.chain_changed(chain_update.common, chain_update.confirmed, chain_update.returned);
+            self.set_tip(chain_update.common, chain_update.tip, chain_update.undone);
             // The event streams read one change of the chain before the next one.
             break;
         }
         Ok(())
-    }
-
-    /// Updates the node's state after a chain update that is visible and durable. Reads nothing: whatever the disk does, the
-    /// consequences of the update happen.
-    fn on_chain_update(&mut self, chain_update: ChainUpdate, time: Timestamp) {
-        self.note_reorg(&chain_update, time);
-        self.mempool.chain_changed(chain_update.common, chain_update.confirmed, chain_update.returned);
-        self.set_tip(chain_update.common, chain_update.tip, chain_update.undone);
     }
 
     /// Sets the tip to `last`; the chain is unchanged up to `common`, and `undone` blocks, highest first, are no longer in
@@ -253,13 +245,13 @@ impl Node<'_> {
             } else if self.harvester.has_work() {
                 now.monotonic
             } else {
-                self.harvester.due().max(self.harvest_blocked_until(now))
+                self.harvester.next_round.max(self.harvest_blocked_until(now))
             };
             let next_block = if self.block_processor.has_work(now.network) { now.monotonic } else { Duration::MAX };
             let import = if self.may_import() { self.import_due() } else { Duration::MAX };
             next_harvest.min(next_block).min(import)
         };
-        let for_chain = for_chain.max(self.write_backoff.retry_at());
+        let for_chain = for_chain.max(self.write_backoff.retry_at);
         let is_busy = self.mempool.has_work()
             || self.broker.has_work(may_publish_blocks)
             || (self.can_accept_announcements() && !self.waiting_for_mempool.is_empty())
@@ -267,8 +259,8 @@ impl Node<'_> {
         let peers_due = self.peers.as_ref().and_then(Manager::next_due).unwrap_or(Duration::MAX);
         let due = self.mempool.next_expiry.min(self.broker.next_due().unwrap_or(Duration::MAX)).min(peers_due);
         let due = due.min(self.events.next_due().unwrap_or(Duration::MAX));
-        let due = due.min(self.verification.due());
+        let due = due.min(self.verification.due);
         let other_work_at = if is_busy { now.monotonic } else { due };
-        for_chain.min(other_work_at).max(self.read_backoff.retry_at()).min(self.shutdown_at.unwrap_or(Duration::MAX))
+        for_chain.min(other_work_at).max(self.read_backoff.retry_at).min(self.shutdown_at.unwrap_or(Duration::MAX))
     }
 }

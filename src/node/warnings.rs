@@ -45,7 +45,7 @@ impl Node<'_> {
                 "the system's clock has jumped by {seconds:+.1} s; harvesting pauses until it has been stable \
                  for a while"
             );
-            self.harvester.postpone(self.clock_monitor.distrusted_until());
+            self.harvester.postpone(self.clock_monitor.distrusted_until);
             self.block_processor.drop_harvested();
         }
         let ahead = self.seconds_ahead(self.now(now));
@@ -85,9 +85,9 @@ impl Node<'_> {
     pub(super) fn clock_state(&self, now: Now) -> ClockState {
         ClockState {
             chain_ahead: self.seconds_ahead(now),
-            jumps: self.clock_monitor.jumps(),
+            jumps: self.clock_monitor.jumps,
             is_unreliable: self.clock.mode() == ClockMode::System
-                && now.monotonic < self.clock_monitor.distrusted_until(),
+                && now.monotonic < self.clock_monitor.distrusted_until,
         }
     }
 
@@ -177,7 +177,9 @@ const HARVEST_PAUSE: Duration = Duration::from_secs(90);
 pub struct ClockMonitor {
     /// Unix time of the node's start in milliseconds, as computed by the last check.
     unix_start: i64,
+    /// Time before which nothing may be harvested; in the past if the clock is steady.
     distrusted_until: Duration,
+    /// Number of jumps so far.
     jumps: u32,
 }
 
@@ -196,16 +198,6 @@ impl ClockMonitor {
             self.jumps = self.jumps.saturating_add(1);
             jump
         })
-    }
-
-    /// Number of jumps so far.
-    pub fn jumps(&self) -> u32 {
-        self.jumps
-    }
-
-    /// Time before which nothing may be harvested; in the past if the clock is steady.
-    pub fn distrusted_until(&self) -> Duration {
-        self.distrusted_until
     }
 }
 
@@ -228,15 +220,15 @@ mod tests {
         assert_eq!(watch.check(at(100, 3)), None);
         assert_eq!(watch.check(at(101, 86_400_000)), Some(86_399_997));
         assert_eq!(watch.check(at(160, 86_400_001)), None);
-        assert!(watch.distrusted_until() > at(161, 0).monotonic);
+        assert!(watch.distrusted_until > at(161, 0).monotonic);
         assert_eq!(watch.check(at(161, 1)), Some(-86_400_000));
-        assert_eq!(watch.distrusted_until(), at(161 + 90, 0).monotonic);
+        assert_eq!(watch.distrusted_until, at(161 + 90, 0).monotonic);
     }
 
     #[test]
     fn a_clock_that_is_corrected_slowly_is_followed() {
         let mut watch = ClockMonitor::new(at(0, 0));
         assert!((1..1000).all(|second| watch.check(at(second, second as i64 * 20)).is_none()));
-        assert_eq!(watch.distrusted_until(), Duration::ZERO);
+        assert_eq!(watch.distrusted_until, Duration::ZERO);
     }
 }

@@ -178,7 +178,7 @@ impl Broker {
     /// blocks are published with them.
     pub fn status_changed(&mut self, hash: &Hash256) {
         if self.table.topics.has_status_of(hash) {
-            self.news.on_status(*hash);
+            self.news.statuses.insert(*hash);
         }
     }
 
@@ -275,11 +275,6 @@ impl NewsQueue {
             log::warn!("more than {MAX_ARRIVALS} unconfirmed transactions wait to be published; more are dropped");
         }
         self.dropped += 1;
-    }
-
-    /// Queues the status of a transaction that has a subscriber.
-    pub fn on_status(&mut self, hash: Hash256) {
-        self.statuses.insert(hash);
     }
 
     /// Returns whether so many transactions are queued that no more should be accepted for now.

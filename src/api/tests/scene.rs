@@ -11,7 +11,7 @@ use crate::chain::harvest::{UnlockResult, UnlockedAccounts};
 use crate::chain::{ChainSnapshot, ConfirmedBlock, ReorgLog, apply};
 use crate::codec::Context;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Randomness, Signature};
-use crate::mempool::Mempool;
+pub use crate::mempool::{Fate, Mempool};
 use crate::model::network::test_network;
 use crate::model::transaction::{
     Cosignature, ImportanceTransfer, LinkMode, MosaicDefinitionCreation, Multisig, ProvisionNamespace, Transfer,

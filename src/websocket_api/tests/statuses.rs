@@ -1,8 +1,7 @@
 //! What became of transactions, on `/status/<HASH>`.
 
 use super::*;
-use crate::mempool::{Fate, Mempool};
-use crate::rules::ValidationResult;
+use crate::api::tests::scene::{Fate, Mempool};
 
 fn topic(hash: &Hash256) -> String {
     format!("/status/{hash}")
@@ -48,10 +47,10 @@ fn a_subscriber_gets_the_present_status_at_once_and_then_each_change() {
     bench.put_block(2, vec![acceptable(1)]);
     assert_eq!(change(&mut bench), [expected(1, &hash, "confirmed")]);
     bench.put_block(2, Vec::new());
-    bench.drop_from_mempool(1, Fate::Replaced(ValidationResult::FailureInsufficientBalance, None));
-    assert_eq!(change(&mut bench), [expected(1, &hash, "replaced")]);
+    bench.drop_from_mempool(1, Fate::Displaced);
+    assert_eq!(change(&mut bench), [expected(1, &hash, "displaced")]);
     // A second one gets the present status alone.
-    assert_eq!(statuses(&bench.ask(2, &subscribe("a", &hash))), [expected(2, &hash, "replaced")]);
+    assert_eq!(statuses(&bench.ask(2, &subscribe("a", &hash))), [expected(2, &hash, "displaced")]);
     bench.add_to_mempool(1);
     assert_eq!(change(&mut bench), [1, 2].map(|to| expected(to, &hash, "unconfirmed")));
     bench.receive(1, "UNSUBSCRIBE\nid:a\n\n\0");
