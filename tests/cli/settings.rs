@@ -4,9 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nisd::clock::ClockMode;
-use nisd::config::{
-    Bind, ConfigError, IpDetection, KnownPeers, NemesisSource, Override, Settings, build, load,
-};
+use nisd::config::{Bind, ConfigError, IpDetection, KnownPeers, NemesisSource, Override, Settings, build, load};
 use nisd::ip::Scope;
 use nisd::model::address::NetworkByte;
 use nisd::model::network::Forks;
