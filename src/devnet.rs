@@ -9,7 +9,7 @@
 //! Time and randomness are passed in as [`System`](crate::clock::System).
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::clock::{NetworkClock, System};
@@ -351,14 +351,10 @@ fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String>
 
 /// Writes a file atomically, readable by its owner only.
 fn write(folder: &Path, name: &str, content: &[u8]) -> Result<(), DevnetError> {
-    let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(content)?;
-        file.as_file().sync_all()?;
-        file.persist(folder.join(name))?;
-        Ok(())
-    };
-    write().map_err(|error| DevnetError::File(folder.join(name), error))
+    let path = folder.join(name);
+    let file = key_file::private_file(&path, &[content]);
+    let written = file.and_then(|file| file.persist(&path).map_err(|refused| refused.error));
+    written.map(drop).map_err(|error| DevnetError::File(path, error))
 }
 
 fn key_file_of(folder: &Path, role: Role) -> PathBuf {

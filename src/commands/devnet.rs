@@ -82,18 +82,18 @@ fn introduction(devnet: &Devnet, settings: &Settings, program: &str) -> String {
 fn summary(devnet: &Devnet, settings: &Settings) -> String {
     let chain = &settings.network.chain;
     let consensus = if chain.proof_of_stake { "stake" } else { "importance" };
-    let folder = devnet.folder.display();
-    let time = chain.target_time;
-    let mut text = format!("A private network of your own: a block every {time} s, proof of {consensus}.\n");
-    text.push_str(&format!("It is stored in {folder}; every later start continues it.\n"));
-    text.push_str(if devnet.accounts.iter().any(|account| account.is_demo) {
+    let keys = if devnet.accounts.iter().any(|account| account.is_demo) {
         "THE KEYS ARE PUBLICLY KNOWN DEMO KEYS: WORTHLESS. For your own keys: --fresh-keys --data DIR"
     } else {
         "Its keys are your own; keep the key files."
-    });
-    text.push('\n');
-    text.push_str(&reach(devnet, settings.http.bind));
-    text
+    };
+    format!(
+        "A private network of your own: a block every {} s, proof of {consensus}.\nIt is stored in {}; every later start \
+         continues it.\n{keys}\n{}",
+        chain.target_time,
+        devnet.folder.display(),
+        reach(devnet, settings.http.bind)
+    )
 }
 
 /// Describes which machines can reach the node.

@@ -74,10 +74,7 @@ pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop)
     let options = ImportOptions { write_cache, stop_at, trusted_below, ..ImportOptions::DEFAULT };
     let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
-    let height = import_blocks(importer, &clock, system, &stop, command.stop_at, |imported| {
-        imported.log();
-        Ok(())
-    })?;
+    let height = import_blocks(importer, &clock, system, &stop, command.stop_at, |_| Ok(()))?;
     log::info!("the chain is at height {height}");
     Ok(())
 }
@@ -205,15 +202,6 @@ pub enum Imported<'a> {
     Commit(Height),
 }
 
-impl Imported<'_> {
-    /// Logs a commit.
-    pub fn log(&self) {
-        if let Imported::Commit(last) = self {
-            log::debug!("committed up to height {last}");
-        }
-    }
-}
-
 /// Imports all blocks and shows progress: on standard error as a rewritten line on a terminal, else as log lines.
 /// `observe` may end the import with an error. If it must stop, the blocks so far are committed first. Returns the height
 /// of the last commit.
@@ -242,14 +230,15 @@ pub fn import_blocks(
                 ImportProgress::Done => return Ok(()),
                 ImportProgress::Committed { last, .. } => {
                     now = system.network_time(clock);
+                    log::debug!("committed up to height {last}");
                     observe(Imported::Commit(last))?;
                 }
                 ImportProgress::Working | ImportProgress::Syncing => {
                     steps += 1;
-                    if steps.is_multiple_of(STEPS_PER_CLOCK_READ) {
-                        if let Some(line) = meter.report((system.millis)(), &progress_of(&importer, target)) {
-                            show(&line);
-                        }
+                    if steps.is_multiple_of(STEPS_PER_CLOCK_READ)
+                        && let Some(line) = meter.report((system.millis)(), &progress_of(&importer, target))
+                    {
+                        show(&line);
                     }
                 }
             }

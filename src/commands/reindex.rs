@@ -128,7 +128,6 @@ fn import_old_blocks(
     let importer = BlockImporter::from_source(&replacement.new, network, nemesis, source, options)?;
     let clock = NetworkClock::new(END_OF_TIME, (system.millis)());
     let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(last), |imported| {
-        imported.log();
         let Imported::Block(block) = imported else { return Ok(()) };
         let is_same = store::block_row(&blocks, block.height)?.is_some_and(|stored| stored.hash == block.hash);
         if is_same { Ok(()) } else { Err(BrokenChain::WrongBlock(block.height).into()) }

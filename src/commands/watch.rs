@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 use super::{CommandError, DEFAULT_NODE, Stop, height};
 use crate::clock::System;
@@ -30,6 +29,7 @@ use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte};
 use crate::wallet::events::{
     Event, EventQuery, EventStream, MAX_EVENT_BYTES, Received, describe_event, describe_synchronisation, json_line,
 };
+use crate::wallet::key_file::private_file;
 use crate::wallet::{NodeClient, NodeError, values};
 
 /// Addresses of one watch; a node takes no more in one stream.
@@ -175,13 +175,12 @@ impl State {
 
     /// Replaces the file, and waits until it is on the disk.
     fn write(&self, path: &Path) -> Result<(), CommandError> {
-        let folder = folder_of(path);
         let write = || -> io::Result<()> {
-            let mut file = NamedTempFile::new_in(folder)?;
-            serde_json::to_writer(&mut file, self)?;
-            file.write_all(b"\n")?;
-            file.as_file().sync_all()?;
-            file.persist(path).map_err(|error| error.error)?;
+            let text = serde_json::to_vec(self)?;
+            let file = private_file(path, &[&text, b"\n"])?;
+            file.persist(path).map_err(|refused| refused.error)?;
+            // The folder has the new name on the disk, too.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             File::open(folder)?.sync_all()
         };
         write().map_err(|error| wrong_state(path, format!(": {error}")))
@@ -190,11 +189,6 @@ impl State {
 
 fn wrong_state(path: &Path, reason: String) -> CommandError {
     CommandError::Failed(format!("the state file {}{reason}", path.display()))
-}
-
-/// Returns the folder of a file.
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn is_id(id: &str) -> bool {

@@ -107,21 +107,30 @@ fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), KeyFileError> {
 
 /// Writes a new key file atomically, readable by its owner only.
 pub fn write(path: &Path, key: &PrivateKey) -> Result<(), KeyFileError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A temporary file is readable by its owner only.
-    let mut file = NamedTempFile::new_in(folder).map_err(|error| match error.kind() {
+    let public = KeyPair::new(key).public();
+    let head = format!("# NEM private key; anyone who reads it controls the account. Public key: {public}\n");
+    let with_advice = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => {
             io::Error::new(io::ErrorKind::NotFound, "its folder does not exist; create it first")
         }
         kind => kind.into(),
-    })?;
-    let public = KeyPair::new(key).public();
-    writeln!(file, "# NEM private key; anyone who reads it controls the account. Public key: {public}")?;
-    file.write_all(key.printed().as_bytes())?;
-    file.write_all(b"\n")?;
-    file.as_file().sync_all()?;
+    };
+    let printed = key.printed();
+    let parts = [head.as_bytes(), printed.as_bytes(), b"\n"];
+    let file = private_file(path, &parts).map_err(with_advice)?;
     file.persist_noclobber(path).map_err(|refused| refused.error)?;
     Ok(())
+}
+
+/// Writes a temporary file beside `path`, readable by its owner only, and waits until it is on the disk.
+pub fn private_file(path: &Path, parts: &[&[u8]]) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = NamedTempFile::new_in(folder)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    file.as_file().sync_all()?;
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Requests to a node, and its answer to an announcement in plain words.
 
+use std::cell::Cell;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -70,6 +71,8 @@ impl NodeError {
 /// A node that is queried over HTTP.
 pub struct NodeClient {
     pub(super) client: BlockingClient,
+    /// The node does not tell what became of transactions, like NIS1.
+    lacks_statuses: Cell<bool>,
     /// Why requests do not carry the secret of the node's data folder.
     lacks_cookie: String,
 }
@@ -87,7 +90,7 @@ impl NodeClient {
     /// default one. The error describes what is wrong with the URL.
     pub fn at(url: &str) -> Result<NodeClient, &'static str> {
         let client = BlockingClient::new(Endpoint::parse(url, DEFAULT_PORT)?, REQUEST_TIMEOUT);
-        let node = NodeClient { client, lacks_cookie: String::new() };
+        let node = NodeClient { client, lacks_statuses: Cell::new(false), lacks_cookie: String::new() };
         Ok(node.with_cookie_of(&std::env::home_dir().unwrap_or_default().join(DEFAULT_DATA)))
     }
 
@@ -198,9 +201,11 @@ impl NodeClient {
     /// confirmed.
     pub fn status(&self, hash: &Hash256) -> Result<TransactionStatus, NodeError> {
         const ROUTE: &str = "/transaction/status";
-        match self.client.get(&format!("{ROUTE}?hash={hash}")) {
-            Ok(Response { status: 404, .. }) => {}
-            answer => return self.read(ROUTE, answer, ""),
+        if !self.lacks_statuses.get() {
+            match self.client.get(&format!("{ROUTE}?hash={hash}")) {
+                Ok(Response { status: 404, .. }) => self.lacks_statuses.set(true),
+                answer => return self.read(ROUTE, answer, ""),
+            }
         }
         let answer = self.transaction(hash)?;
         let height = answer.map(|answer| self.parse(TRANSACTION, &answer, "/meta/height").map(Height)).transpose()?;
