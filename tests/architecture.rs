@@ -241,6 +241,25 @@ fn net_does_not_depend_on_nem() {
     }
 }
 
+/// The drawings of the help topic `architecture`: what happens, and the files that take part, in order.
+#[test]
+fn the_drawings_of_the_architecture_name_existing_files_and_are_short() {
+    let files: BTreeSet<_> = sources().into_keys().collect();
+    let topic = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help/architecture.md")).expect("it");
+    let drawings: Vec<_> = topic.split("```text\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!drawings.is_empty());
+    for drawing in drawings {
+        assert!(drawing.lines().count() <= 20, "at most twenty lines:\n{drawing}");
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_/.".contains(c);
+        let words = drawing.split(|c| !is_part(c)).map(|word| word.trim_end_matches('.'));
+        let named: Vec<_> = words.filter(|word| word.ends_with(".rs")).collect();
+        assert!(named.len() > 3, "it names the files:\n{drawing}");
+        for name in named {
+            assert!(files.contains(name), "{name} does not exist:\n{drawing}");
+        }
+    }
+}
+
 #[test]
 fn the_parser_of_this_test_finds_every_form_of_use() {
     let text = "use crate::model::{Address, Height};\nuse crate::{api::{self, Failure}, codec, store::Read};\n\

@@ -4,9 +4,8 @@
 use std::collections::VecDeque;
 
 use super::request_context::Page;
-use super::response_cache::MAX_LIST_ELEMENTS;
 use super::routes::{Route, get, post};
-use super::streams::{DataListHead, ListSize, ListStep, ResponseStream, list_stream};
+use super::streams::{DataListHead, ListSize, ListStep, MAX_LIST_ELEMENTS, ResponseStream, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;

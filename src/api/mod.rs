@@ -11,28 +11,24 @@
 //! | `request_context` | what a handler receives: parameters of the request, the node, the response |
 //! | [`streams`] | streamed responses, and those in progress by connection |
 //! | [`events`] | the stream of events, and what all such streams share |
-//! | `response_cache` | responses that are kept until the chain changes |
-//! | `request_history` | the recent requests, for the operator |
+//! | `response` | writing of views, media types, and responses that are kept until the chain changes |
 
 mod account_history;
 mod accounts;
 mod blocks;
+mod debug;
 mod error;
 pub mod events;
 pub mod explorer;
 mod harvesting;
-pub mod media;
 mod mempool;
 mod mosaics;
 mod namespaces;
 mod node;
 mod peer_requests;
 mod peers;
-mod push;
 mod request_context;
-mod request_history;
-mod response_cache;
-mod response_writer;
+mod response;
 pub mod routes;
 mod settings;
 pub mod streams;
@@ -41,7 +37,6 @@ pub(crate) mod tests;
 mod transaction_status;
 mod transactions;
 mod transfers;
-pub(crate) mod url;
 
 pub use accounts::{AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigInfo};
 pub use blocks::BlockBody;
@@ -52,9 +47,10 @@ pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of
 pub use namespaces::RentedNamespaces;
 pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, OPENAPI, RequestResult, ResultKind};
 pub use request_context::{Command, NodeContext, Page, RequestContext};
-pub use response_cache::{MAX_CACHED_BYTES, MAX_LIST_BYTES};
+pub use response::MAX_CACHED_BYTES;
 pub use routes::ROUTES;
 pub use settings::{Features, Settings};
+pub use streams::MAX_LIST_BYTES;
 pub use transaction_status::TransactionStatus;
 pub use transactions::{TransactionMeta, TransactionPair};
 pub use transfers::{ALL_TRANSFERS, transfer_page};
@@ -64,22 +60,19 @@ pub use crate::codec::Format;
 pub use crate::codec::Writable as View;
 pub use crate::state::{LinkPhase, RemoteStatus};
 
-use media::Accept;
-use request_history::RequestHistory;
-use response_cache::{CacheKey, KeptLists, ResponseCache};
-use response_writer::ResponseWriter;
-use routes::{BodyLimit, PathRoutes, Route};
-use streams::{PendingStreams, ResponseStream};
-use url::MalformedPath;
+use debug::RequestHistory;
+use response::{Accept, CacheKey, ResponseCache, ResponseWriter};
+use routes::{BodyLimit, MalformedPath, PathRoutes, Route};
+use streams::{KeptLists, PendingStreams, ResponseStream};
 
 use crate::budget::cost;
 use crate::codec::json::JsonEncoder;
 use crate::local_cookie;
 use crate::metrics::{self, Exposition};
 use crate::model::Timestamp;
-use crate::net::ClientKey;
 use crate::net::http::{MatchedRoute, Request, Response};
 use crate::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
+use crate::quota::Owner;
 
 /// Body size in bytes from which an incomplete JSON response is streamed. A streamed response is not compressed.
 const STREAM_THRESHOLD_BYTES: usize = 256 << 10;
@@ -166,7 +159,7 @@ impl Api {
         node.budget.charge(cost::REQUEST);
         let Exchange { connection, client, request, .. } = *exchange;
         let stream = self.pending_streams.remove(connection).filter(|_| exchange.is_resumed);
-        let client_key = ClientKey::of(&client);
+        let client_key = Owner::of(&client);
         let Api { settings, json, pending_streams, request_history, cache, kept_lists } = self;
         request_history.begin_step();
         let (path, route) = (settings.inner_path(client.listener, request.path), routes::by_id(request.route));
@@ -240,7 +233,7 @@ impl Api {
     /// Responds with the metrics; returns the work units spent.
     pub fn send_metrics(&self, response: &mut Response, metrics: &Exposition) -> u32 {
         let text = metrics.text();
-        response_writer::typed_text(response, metrics::CONTENT_TYPE, text);
+        response::typed_text(response, metrics::CONTENT_TYPE, text);
         cost::bytes(text.len())
     }
 
@@ -318,8 +311,8 @@ fn accept_of<'a>(request: &'a Request<'a>, path: &str, route: Option<&Route>) ->
     if route.takes_any_accept {
         return Accept::JSON;
     }
-    let is_exact = route.path == url::without_trailing_slash(path);
-    let normal = if is_exact { None } else { url::normalise(path).ok().flatten() };
+    let is_exact = route.path == routes::without_trailing_slash(path);
+    let normal = if is_exact { None } else { routes::normalise(path).ok().flatten() };
     match normal.and_then(|(_, extension)| extension) {
         Some(extension) => Accept::by_extension(&extension),
         None => Accept::by_accept(request.header("Accept")),
@@ -332,7 +325,7 @@ fn store_stream(
     rest: Box<dyn ResponseStream>,
     progress: Progress,
     unfinished: &mut PendingStreams,
-    (connection, client): (ConnectionId, ClientKey),
+    (connection, client): (ConnectionId, Owner),
 ) -> Result<Progress, ApiError> {
     let ResponseWriter { response: reply, accept: wanted, .. } = &mut context.response;
     let threshold = wanted.format.filter(|format| rest.is_streamable(*format)).map(|format| match format {

@@ -1,25 +1,32 @@
 //! Routes for peers, which other clients may use too: handlers and streams. Signed challenges authenticate this node.
+//! A push with a valid signature of its sender succeeds, whatever the validation result.
 
 use std::net::IpAddr;
+use std::vec;
 
 use super::blocks::{BlockBody, REPLACED, chain_score};
-use super::mempool::{Bare, list_of};
+use super::mempool::{Bare, TRANSACTION_BYTES, list_of};
 use super::node::time_stamps;
 use super::peers::AnswerOfPeers;
 use super::routes::{Route, post};
-use super::streams::{DataListHead, ListSize, ResponseStream, list_stream};
-use super::transactions::Data;
-use super::{ApiError, NodeContext, RequestContext, View};
+use super::streams::{BodyWriter, DataListHead, ListSize, ResponseStream, list_stream};
+use super::transactions::{Data, submit};
+use super::{ApiError, Command, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
-use crate::codec::binary::BinaryEncoder;
+use crate::codec::binary::{BinaryDecoder, BinaryEncoder};
+use crate::codec::json::JsonDecoder;
+use crate::codec::lenient_json::Value;
+use crate::codec::{Context, Decoder, ReadError, Readable};
 use crate::crypto::Signature;
-use crate::model::{Hash256, Height};
-use crate::peer::ClientAnswer;
+use crate::model::transaction::wire_network;
+use crate::model::{Block, Hash256, Height, Transaction};
+use crate::net::service::Progress;
 use crate::peer::wire::{
     AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint,
-    NodeExperiences, NodeInfo, Score, ShortIds, SignOfLife,
+    NodeExperiences, NodeInfo, Score, SecureEntity, ShortIds, SignOfLife, json_member,
 };
+use crate::peer::{ClientAnswer, Pusher};
 use crate::store::{block_row, stored_header};
 
 /// Routes.
@@ -38,6 +45,9 @@ pub const ROUTES: &[Route] = &[
     post("/node/sign-of-life", sign_of_life),
     post("/node/ping", ping),
     post("/time-sync/network-time", network_time),
+    post("/push/transaction", push_transaction).with_large_bodies().needing_mempool(),
+    post("/push/transactions", push_transactions).with_pushed_bodies().needing_mempool(),
+    post("/push/block", push_block).with_pushed_bodies(),
 ];
 
 /// Signs the challenge of the client; fails unless the node has joined its network. A malformed challenge is answered
@@ -217,6 +227,8 @@ impl LastWritten {
     }
 }
 
+/// Approximate memory in bytes of a pushed transaction that is parsed from JSON.
+const JSON_TRANSACTION_BYTES: usize = 2 * TRANSACTION_BYTES;
 /// Blocks per query after the first one.
 const NEXT_QUERY: u64 = 100;
 
@@ -310,4 +322,132 @@ fn block_range(after: Height, limits: BlockListLimits, signature: Signature) -> 
         }
         Ok(())
     })
+}
+
+/// A transaction pushed by a peer.
+type Pushed = SecureEntity<Transaction>;
+
+/// Returns what was pushed, if its sender has signed it.
+fn verified<T: View>(pushed: SecureEntity<T>, node: &mut NodeContext<'_>) -> Result<T, ApiError> {
+    let (is_genuine, hashed) = pushed.verify();
+    node.budget.charge(cost::VERIFICATION + cost::bytes(hashed));
+    if is_genuine { Ok(pushed.entity) } else { Err(ApiError::internal("entity source cannot be verified")) }
+}
+
+/// Submits a pushed transaction.
+fn submit_pushed(pushed: Pushed, from: IpAddr, node: &mut NodeContext<'_>) -> Result<(), ApiError> {
+    let key = pushed.identity.key;
+    let transaction = verified(pushed, node)?;
+    let result = submit(transaction, node)?;
+    if let Some(peers) = &mut node.peers {
+        peers.record_push(&Pusher { key, from }, result.into(), node.now);
+    }
+    Ok(())
+}
+
+/// Pushed transactions that are still to be decoded and submitted, one after another.
+struct Submission {
+    pushed: PushedList,
+    /// Address of the client.
+    from: IpAddr,
+}
+
+enum PushedList {
+    /// `left` transactions from a position of the body on.
+    Binary {
+        at: usize,
+        left: usize,
+    },
+    Json(vec::IntoIter<Value>),
+}
+
+impl PushedList {
+    fn of_binary(body: &[u8], context: Context) -> Result<PushedList, ReadError> {
+        let mut source = BinaryDecoder::new(body, context);
+        let left = match source.need_i32("data")? {
+            -1 => return Err(ReadError::Missing("data")),
+            count => usize::try_from(count).unwrap_or(0),
+        };
+        Ok(PushedList::Binary { at: body.len() - source.remaining().len(), left })
+    }
+
+    /// Returns the number of transactions that are left, as announced by the sender.
+    fn left(&self) -> usize {
+        match self {
+            PushedList::Binary { left, .. } => *left,
+            PushedList::Json(values) => values.len(),
+        }
+    }
+
+    /// Decodes the next transaction.
+    fn next(&mut self, node: &mut NodeContext<'_>) -> Option<Result<Pushed, ReadError>> {
+        let context = node.chain.context();
+        match self {
+            PushedList::Binary { left: 0, .. } => None,
+            PushedList::Binary { at, left } => {
+                let rest = node.request_body.get(*at..).unwrap_or_default();
+                let mut source = BinaryDecoder::new(rest, context);
+                let read = source.need_object("data", Pushed::read);
+                let length = rest.len() - source.remaining().len();
+                node.budget.charge(cost::bytes(length));
+                (*at, *left) = (*at + length, *left - 1);
+                Some(read)
+            }
+            PushedList::Json(values) => {
+                let value = values.next()?;
+                node.budget.charge(cost::DECODING);
+                Some(JsonDecoder::new(&value, context).and_then(|mut source| Pushed::read(&mut source)))
+            }
+        }
+    }
+}
+
+impl ResponseStream for Submission {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        while let Some(pushed) = self.pushed.next(node) {
+            submit_pushed(pushed?, self.from, node)?;
+            if node.budget.is_exhausted() && self.pushed.left() > 0 {
+                return Ok(Progress::Yield);
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        let values = if let PushedList::Json(values) = &self.pushed { values.len() } else { 0 };
+        size_of::<Submission>() + values * JSON_TRANSACTION_BYTES
+    }
+}
+
+/// `POST /push/transaction`
+fn push_transaction(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let pushed = context.body()?;
+    submit_pushed(pushed, context.client.address, &mut context.node)
+}
+
+/// `POST /push/transactions`
+fn push_transactions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let pushed = match context.raw_body()? {
+        (Format::Binary, body) => PushedList::of_binary(body, context.node.chain.context())?,
+        (Format::Json, _) => match json_member(&mut *context.json_body()?, "data") {
+            Some(Value::Array(values)) => PushedList::Json(std::mem::take(values).into_iter()),
+            _ => return Err(ReadError::Missing("data").into()),
+        },
+    };
+    let from = context.client.address;
+    context.run_stream(Box::new(Submission { pushed, from }))
+}
+
+/// `POST /push/block`: the block is validated after the response.
+fn push_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let pushed: SecureEntity<Block> = context.body()?;
+    let pusher = Pusher { key: pushed.identity.key, from: context.client.address };
+    let block = verified(pushed, &mut context.node)?;
+    if wire_network(block.version) != context.node.chain.network.byte {
+        return Ok(());
+    }
+    // For the hash and signature of the block itself.
+    context.node.budget.charge(cost::VERIFICATION + 2 * cost::bytes(context.request.body.len()));
+    context.command = Some(Command::PushBlock(Box::new(block), pusher));
+    Ok(())
 }

@@ -1,10 +1,9 @@
-//! The peers of this node, reorgs, and what is recorded for debugging: handlers and views.
+//! The peers of this node, and reorgs: handlers and views.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::blocks::chain_score;
-use super::request_history::RequestRecords;
 use super::routes::{Route, get};
 use super::streams::{BodyWriter, ResponseStream};
 use super::{ApiError, NodeContext, RequestContext, View};
@@ -14,8 +13,6 @@ use crate::codec::Encoder;
 use crate::model::{Address, Height, NetworkByte};
 use crate::net::service::{ConnectionId, Progress};
 use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State};
-use crate::peer::schedule::Timer;
-use crate::peer::time_sync::TimeSyncRound;
 use crate::peer::wire::{List, Score};
 use crate::peer::{ClientAnswer, Manager, Unpinned};
 
@@ -28,10 +25,6 @@ pub const ROUTES: &[Route] = &[
     get("/node/active-peers/max-chain-height", max_chain_height),
     get("/local/peers", peers).local(),
     get("/local/reorgs", reorgs).local(),
-    get("/debug/timers", timers),
-    get("/debug/connections/incoming", incoming_requests).local(),
-    get("/debug/connections/outgoing", outgoing_requests).local(),
-    get("/debug/time-synchronization", time_synchronisation),
 ];
 
 /// `GET /node/peer-list/all`
@@ -111,74 +104,6 @@ fn reorgs(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let count = u32::try_from(reorgs.kept_replaced()).unwrap_or(u32::MAX);
     context.node.budget.charge(cost::PEER.saturating_mul(count));
     Ok(())
-}
-
-/// `GET /debug/timers`
-fn timers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let timers = context.node.peers.as_deref().map(Manager::timers).unwrap_or_default();
-    context.response.send(&Timers(timers))
-}
-
-/// `GET /debug/connections/incoming`
-fn incoming_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let history = &context.request_history;
-    let (outstanding, latest) = (history.outstanding().collect(), history.latest().collect());
-    context.response.send(&RequestRecords { outstanding, latest, now: context.node.chain.now })
-}
-
-/// `GET /debug/connections/outgoing`
-fn outgoing_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let requests = context.node.peers.as_deref().map(|peers| &peers.requests);
-    let outstanding = requests.into_iter().flat_map(|requests| requests.outstanding()).collect();
-    let latest = requests.into_iter().flat_map(|requests| requests.latest()).collect();
-    context.response.send(&RequestRecords { outstanding, latest, now: context.node.chain.now })
-}
-
-/// `GET /debug/time-synchronization`
-fn time_synchronisation(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.node.require_joined()?;
-    let peers = context.node.peers.as_deref();
-    let rounds = peers.into_iter().flat_map(|peers| peers.time_sync.rounds()).copied().collect();
-    context.response.send(&TimeSynchronisations(rounds))
-}
-
-/// Rounds of time synchronization with peers, oldest first.
-#[derive(Clone, Debug)]
-pub struct TimeSynchronisations(pub Vec<TimeSyncRound>);
-
-impl View for TimeSynchronisations {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.list("data", &self.0, |sink, round| {
-            sink.string("dateTime", Some(&round.time.date_and_time()));
-            sink.i64("currentTimeOffset", round.offset);
-            sink.i64("change", round.change);
-        });
-    }
-}
-
-/// The recurring tasks and their statistics.
-#[derive(Clone, Copy, Debug)]
-pub struct Timers<'a>(pub &'a [Timer]);
-
-impl View for Timers<'_> {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.list("data", self.0, |sink, timer| {
-            sink.string("name", Some(timer.name));
-            sink.i32("executions", clamped(timer.executions));
-            sink.i32("successes", clamped(timer.successes));
-            sink.i32("failures", clamped(timer.failures));
-            sink.i32("last-delay-time", clamped(timer.last_delay.as_millis()));
-            sink.i32("last-operation-start-time", timer.last_start.0);
-            sink.i32("last-operation-time", clamped(timer.last_seconds));
-            sink.i32("average-operation-time", clamped(timer.average_seconds()));
-            sink.i32("is-executing", i32::from(timer.is_executing));
-        });
-    }
-}
-
-/// Converts a number to `i32`; one that does not fit, such as milliseconds of more than 24.8 days, becomes the maximum.
-pub(super) fn clamped(number: impl TryInto<i32>) -> i32 {
-    number.try_into().unwrap_or(i32::MAX)
 }
 
 /// The whole peer table, and the state of this node.
@@ -302,27 +227,5 @@ impl View for ReorgsReport<'_> {
                 sink.i32("isOwn", i32::from(block.is_own));
             });
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::codec::json::JsonEncoder;
-    use crate::model::Timestamp;
-
-    #[test]
-    fn time_synchronisation_rounds_show_date_and_time() {
-        let rounds = vec![TimeSyncRound { time: Timestamp(86_400), offset: -3, change: 4 }];
-        let text = JsonEncoder::document(|sink| TimeSynchronisations(rounds.clone()).write(sink));
-        let expected = r#"{"data":[{"dateTime":"2015-03-30 00:06:25","currentTimeOffset":-3,"change":4}]}"#;
-        assert_eq!(String::from_utf8_lossy(&text).trim_end(), expected);
-        assert_eq!(Timestamp(i32::MAX).date_and_time(), "2083-04-16 03:20:32");
-    }
-
-    #[test]
-    fn a_number_that_does_not_fit_becomes_the_largest() {
-        let delay = std::time::Duration::from_secs(25 * 86_400);
-        assert_eq!((clamped(delay.as_millis()), clamped(3_u64), clamped(u32::MAX)), (i32::MAX, 3, i32::MAX));
     }
 }

@@ -3,16 +3,14 @@
 
 use std::borrow::Cow;
 
+use super::debug::RequestHistory;
 use super::events::EventFeed;
 use super::explorer::PageAccess;
-use super::media::body_format;
-use super::request_history::RequestHistory;
-use super::response_cache::{CacheKey, KeptLists};
-use super::response_writer::ResponseWriter;
+use super::response::{CacheKey, ResponseWriter, body_format};
 use super::routes::{Access, Caching, Route};
 use super::settings::{self, Settings};
-use super::streams::{BodyWriter, ResponseStream};
-use super::{ApiError, BootRequest, ClockState, Format, NodeDescription, NodeStatus, url};
+use super::streams::{BodyWriter, KeptLists, ResponseStream};
+use super::{ApiError, BootRequest, ClockState, Format, NodeDescription, NodeStatus, routes};
 use crate::budget::{Budget, cost};
 use crate::chain::harvest::UnlockedAccounts;
 use crate::chain::{ChainSnapshot, ReorgLog};
@@ -317,7 +315,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns a query parameter.
     pub fn parameter(&self, name: &str) -> Result<Option<Cow<'a, str>>, ApiError> {
-        url::parameter(self.request.query, name)
+        routes::parameter(self.request.query, name)
     }
 
     /// Returns the parameter `address`.

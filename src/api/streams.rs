@@ -8,19 +8,22 @@
 //! advance at a time; its others wait for a turn. When all streams together hold too much memory, a [`Quota`] decides
 //! whose gives way.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::{Rc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+use super::accounts::CHANGED;
 use super::error::ApiError;
 use super::request_context::{NodeContext, ParsedBody};
 use super::{Format, View};
+use crate::budget::cost;
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
 use crate::codec::{Encoder, SPLICE_BYTE};
-use crate::net::ClientKey;
 use crate::net::service::{ConnectionId, Progress};
-use crate::quota::Quota;
+use crate::quota::{Owner, Quota};
 
 /// A view that is written in steps.
 pub trait ResponseStream {
@@ -384,6 +387,108 @@ pub fn item_list<I: ItemSource<Item: View>>(mut items: I) -> impl ResponseStream
     })
 }
 
+/// Maximum memory in bytes of kept lists, of all formats and versions together.
+pub const MAX_LIST_BYTES: usize = 16 << 20;
+/// Maximum number of elements of a kept list: about half of that memory.
+pub const MAX_LIST_ELEMENTS: usize = 48 << 10;
+/// Bytes of a kept list that are copied at a time.
+const LIST_STEP_BYTES: usize = 8 << 10;
+
+/// A list that is the same for all clients until the chain changes. It is written once, by the requests for it in turns.
+struct KeptList {
+    format: Format,
+    bytes: Vec<u8>,
+    /// What writes the rest.
+    rest: Option<Box<dyn ResponseStream>>,
+    /// It cannot be written to its end, because the chain has changed.
+    has_failed: bool,
+}
+
+/// Kept lists, the oldest first. Requests for an older version go on while there is memory for it.
+#[derive(Default)]
+pub struct KeptLists {
+    lists: VecDeque<Rc<RefCell<KeptList>>>,
+    /// Number of lists, at the end, that agree with the chain.
+    current: usize,
+}
+
+impl KeptLists {
+    /// Returns a response with the list of a format, which `start` begins to write if there is none.
+    pub fn stream(&mut self, format: Format, start: impl FnOnce() -> Box<dyn ResponseStream>) -> KeptListStream {
+        let current = self.lists.iter().rev().take(self.current);
+        let mut usable = current.filter(|list| list.borrow().format == format && !list.borrow().has_failed);
+        if let Some(list) = usable.next() {
+            return KeptListStream { list: Rc::downgrade(list), at: 0 };
+        }
+        while self.bytes() > MAX_LIST_BYTES / 2 {
+            self.lists.pop_front();
+        }
+        let list = KeptList { format, bytes: Vec::new(), rest: Some(start()), has_failed: false };
+        let list = Rc::new(RefCell::new(list));
+        let stream = KeptListStream { list: Rc::downgrade(&list), at: 0 };
+        self.lists.push_back(list);
+        self.current = (self.current + 1).min(self.lists.len());
+        stream
+    }
+
+    /// Returns the bytes of all lists.
+    pub fn bytes(&self) -> usize {
+        self.lists.iter().map(|list| list.borrow().bytes.capacity()).sum()
+    }
+
+    /// Begins new versions: the chain has changed.
+    pub fn chain_changed(&mut self) {
+        self.current = 0;
+    }
+}
+
+/// A response with a kept list.
+pub struct KeptListStream {
+    list: Weak<RefCell<KeptList>>,
+    at: usize,
+}
+
+impl ResponseStream for KeptListStream {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        let list = self.list.upgrade().ok_or(CHANGED)?;
+        let KeptList { format, bytes, rest, has_failed } = &mut *list.borrow_mut();
+        if *has_failed {
+            return Err(CHANGED);
+        }
+        loop {
+            if let Some(unwritten) = rest
+                && bytes.len() < self.at + LIST_STEP_BYTES
+            {
+                let mut list_writer = BodyWriter { format: *format, body: bytes, json: &mut *writer.json };
+                let progress = unwritten.write_chunk(node, &mut list_writer);
+                *has_failed = progress.is_err();
+                if progress? == Progress::Done {
+                    *rest = None;
+                }
+            }
+            let end = bytes.len().min(self.at + LIST_STEP_BYTES);
+            let next = bytes.get(self.at..end).unwrap_or_default();
+            writer.body.extend_from_slice(next);
+            node.budget.charge(cost::bytes(next.len()));
+            self.at = end;
+            if rest.is_none() && end == bytes.len() {
+                return Ok(Progress::Done);
+            }
+            if node.budget.is_exhausted() {
+                return Ok(Progress::Yield);
+            }
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+
+    fn is_streamable(&self, _: Format) -> bool {
+        true
+    }
+}
+
 /// Maximum number of streams of a client that advance at a time.
 pub const MAX_ACTIVE_PER_CLIENT: usize = 32;
 /// Maximum memory of all streams in bytes. Beyond it the largest of the client that holds most gives way, with 503.
@@ -398,7 +503,7 @@ pub struct PendingStreams {
     /// Their memory. Its time is the number of steps of all streams.
     memory: Quota<ConnectionId>,
     /// Clients with streams that advance or wait for a turn.
-    clients: BTreeMap<ClientKey, ClientStreams>,
+    clients: BTreeMap<Owner, ClientStreams>,
     /// Number of steps of all streams so far.
     steps: u64,
     /// Connections to resume.
@@ -409,7 +514,7 @@ pub struct PendingStreams {
 
 struct PendingStream {
     stream: Box<dyn ResponseStream>,
-    client: ClientKey,
+    client: Owner,
     /// Number of its last step.
     step: u64,
     state: StreamState,
@@ -437,7 +542,7 @@ impl PendingStreams {
     pub fn insert(
         &mut self,
         connection: ConnectionId,
-        client: ClientKey,
+        client: Owner,
         rest: Box<dyn ResponseStream>,
         bytes: usize,
         progress: Progress,
@@ -480,7 +585,7 @@ impl PendingStreams {
     }
 
     /// Gives free turns to the waiting streams of a client.
-    pub fn activate_queued(&mut self, client: ClientKey) {
+    pub fn activate_queued(&mut self, client: Owner) {
         let Some(of_client) = self.clients.get_mut(&client) else { return };
         while of_client.active < MAX_ACTIVE_PER_CLIENT
             && let Some((_, connection)) = of_client.queued.pop_first()
@@ -668,9 +773,9 @@ mod pending_tests {
         }
     }
 
-    fn client(number: u8) -> ClientKey {
+    fn client(number: u8) -> Owner {
         let client = Client::direct(ListenerId(0), [10, 0, 0, number].into());
-        ClientKey::of(&client)
+        Owner::of(&client)
     }
 
     /// Stores a stream; `None` if it was evicted at once.
@@ -784,7 +889,7 @@ mod pending_tests {
     fn streams_of_many_clients_in_one_network_give_way_to_one_of_another() {
         let mut unfinished = PendingStreams::default();
         let share = MAX_PENDING_BYTES / 64;
-        let far = ClientKey::of(&Client::direct(ListenerId(0), [10, 0, 9, 1].into()));
+        let far = Owner::of(&Client::direct(ListenerId(0), [10, 0, 9, 1].into()));
         let largest = Box::new(EmptyStream);
         assert!(unfinished.insert(ConnectionId(1_000), far, largest, 8 * share, Progress::Suspended).is_ok());
         for connection in 0..200 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Limits of a [`Reactor`](super::Reactor). Request heads, websocket messages and chunked bodies have their own:
 /// [`HEAD_LIMIT`](super::http::HEAD_LIMIT), [`MESSAGE_LIMIT`](super::websocket::MESSAGE_LIMIT) and those in
-/// `http::body`. The service sets the limit on the body of each request.
+/// `http::request`. The service sets the limit on the body of each request.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Open connections, over all listeners. Beyond this, a new connection evicts the longest idle one of the client that

@@ -10,8 +10,7 @@
 //! | [`http`] | parses requests, writes responses: pure |
 //! | [`websocket`] | handshake and frames: pure |
 //! | [`fetch`] | non-blocking requests to other servers |
-//! | [`event_stream`] | parser of Server-Sent Events: pure |
-//! | [`blocking_client`] | blocking requests to other servers, for commands |
+//! | [`blocking_client`] | blocking requests to other servers, for commands; parser of Server-Sent Events |
 //!
 //! ```text
 //! socket ── RequestReader ── Event::Request ── Response ── SendQueue ── socket
@@ -32,27 +31,23 @@
 //! on every platform.
 
 pub mod blocking_client;
-pub mod event_stream;
 pub mod fetch;
 pub mod http;
 pub mod websocket;
 
-mod access_log;
-mod forwarded;
+mod buffers;
 mod limits;
 pub mod metrics;
 mod reactor;
-mod recv_buffer;
-mod send_queue;
 mod server;
 pub mod service;
 mod socket;
 
 pub use crate::quota::Owner as ClientKey;
-pub use forwarded::has_proxy_header;
+pub use buffers::{SharedBytes, SharedBytesCounter};
 pub use limits::{IsTrustedProxy, Limits};
 pub use metrics::Stats;
 pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};
-pub use send_queue::{SharedBytes, SharedBytesCounter};
 pub use server::{Clock, MAX_REJECTED_CONNECTIONS, Server};
+pub use service::has_proxy_header;
 pub use socket::{Readiness, Socket};

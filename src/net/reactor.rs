@@ -12,10 +12,10 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token};
 use socket2::SockRef;
 
+use super::buffers::SharedBytesCounter;
 use super::fetch::{FetchLimits, Fetcher, Names};
 use super::limits::{IsTrustedProxy, Limits};
 use super::metrics::Stats;
-use super::send_queue::SharedBytesCounter;
 use super::server::Server;
 use super::service::{ListenerId, LoopTime, Service};
 #[cfg(any(target_os = "linux", target_os = "android"))]

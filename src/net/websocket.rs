@@ -14,8 +14,8 @@ use tungstenite::handshake::derive_accept_key;
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 
+use super::buffers::RecvBuffer;
 use super::http::{HttpError, Request, Response};
-use super::recv_buffer::RecvBuffer;
 
 /// Answers an upgrade request whose method is GET: upgrades the connection, or sets status, body and the headers of the
 /// rejection; other headers stay. Returns whether it is upgraded.

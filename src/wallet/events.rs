@@ -11,10 +11,10 @@ use super::values::currency;
 use crate::codec::lenient_json;
 use crate::model::transaction::{LinkMode, Message, MessageKind, Transfer, wire_network};
 use crate::model::{Address, Amount, Body, Height, MosaicId, Timestamp, Transaction};
+use crate::net::blocking_client::EventReader;
 use crate::net::blocking_client::{ResponseStream, StreamPart};
-use crate::net::event_stream::EventReader;
 
-pub use crate::net::event_stream::{Event, MAX_EVENT_BYTES};
+pub use crate::net::blocking_client::{Event, MAX_EVENT_BYTES};
 
 /// Route of the stream.
 const ROUTE: &str = "/events";

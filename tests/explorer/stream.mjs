@@ -267,9 +267,37 @@ async function checkScript({ own, address }) {
   console.log("explorer: the state of the node is shown, a rollback of unknown transactions, and what replaced one");
 }
 
+/** The node's secret shows the operator what is for local clients; a wrong one shows nothing. */
+async function checkSecret({ own }) {
+  const shown = await open(own.http, "");
+  const { page } = shown;
+  const field = page.getByLabel(/Secret of the node/);
+  await check(shown, "secret-asked");
+  await field.fill("7890.5");
+  await page.getByRole("button", { name: "Show" }).click();
+  await page.getByText("This is not the secret of the running node.").waitFor();
+  assert.ok(!shown.requests.includes("/local/peers"), "nothing more is requested");
+  await field.fill(readFileSync(join(folder, "own", "local-cookie"), "utf8"));
+  await field.press("Enter");
+  await page.getByRole("table", { name: /^Replaced blocks/ }).waitFor();
+  await page.getByRole("columnheader", { name: "Last answer" }).waitFor();
+  await field.waitFor({ state: "hidden" });
+  await check(shown, "secret-given");
+  const stored = await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie, location.href]);
+  assert.deepEqual(stored, [0, 0, "", `${own.http}/explorer#/`], "it is kept in memory only");
+  await page.reload();
+  await field.waitFor();
+  // The browser logs the response to the wrong secret.
+  assert.deepEqual(shown.errors.filter((text) => !text.includes("401")), []);
+  await shown.close();
+  console.log("explorer: the secret of the node shows heights and replaced blocks");
+}
+
 let isDone = false;
 try {
-  await checkScript(await checkPayment());
+  const scene = await checkPayment();
+  await checkSecret(scene);
+  await checkScript(scene);
   isDone = true;
 } finally {
   if (!isDone) {

@@ -7,6 +7,7 @@ use super::{ApiError, MAX_ADDRESSES};
 use crate::budget::{Budget, cost};
 use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
 use crate::model::{Address, Body, MosaicId, NetworkByte, Transaction};
+use crate::peer::wire::json_member;
 
 /// Addresses moved into their list per work unit.
 const MOVED_PER_UNIT: usize = 200;
@@ -39,8 +40,9 @@ impl AddressReader {
             let (before, bytes) = (parser.parsed(), budget.left() as usize * cost::JSON_BYTES_PER_UNIT);
             let parsed = parser.advance(bytes).map_err(|error| bad_body(Some(error)))?;
             budget.charge(cost::json(parser.parsed() - before));
-            let Some(value) = parsed else { return Ok(None) };
-            (self.body, self.names) = (None, addresses_of(value).ok_or(bad_body(None))?);
+            let Some(mut value) = parsed else { return Ok(None) };
+            let Some(Value::Array(names)) = json_member(&mut value, "addresses") else { return Err(bad_body(None)) };
+            (self.body, self.names) = (None, std::mem::take(names));
         }
         if self.valid.is_empty() && !(1..=MAX_ADDRESSES).contains(&self.names.len()) {
             return Err(ApiError::argument(
@@ -65,14 +67,6 @@ impl AddressReader {
         let texts = self.names.len() * (size_of::<Value>() + size_of::<Address>());
         let body = self.body.as_ref().map_or(0, Parser::held_bytes);
         size_of::<AddressReader>() + texts + body + 2 * self.valid.len() * size_of::<Address>()
-    }
-}
-
-fn addresses_of(value: Value) -> Option<Vec<Value>> {
-    let Value::Object(members) = value else { return None };
-    match members.into_iter().find(|(name, _)| name == "addresses")? {
-        (_, Value::Array(names)) => Some(names),
-        _ => None,
     }
 }
 

@@ -12,14 +12,12 @@
 //! | `place` | a place in the chain, and the id of an event |
 //! | `filter` | what a stream tells |
 //! | `feed` | what all streams share |
-//! | `stream` | a stream: its steps |
-//! | `views` | the data of the events |
+//! | `stream` | a stream: its steps, and the data of its events |
 
 mod feed;
 mod filter;
 mod place;
 mod stream;
-mod views;
 
 use std::borrow::Cow;
 

@@ -1,24 +1,25 @@
-//! An event stream.
+//! An event stream, and the data of its events.
 
 use std::cmp::Reverse;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::streams::{BodyWriter, ResponseStream};
-use super::super::transaction_status::{TransactionStatus, signatures_of};
+use super::super::transaction_status::{Signatures, TransactionStatus, signatures_of};
+use super::super::transactions::{TransactionMeta, TransactionPair, write_hash};
 use super::super::{ApiError, NodeContext, NodeStatus, View};
 use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, MempoolEvent};
 use super::filter::{AddressReader, Filter, Kinds};
 use super::place::{BlockName, END, Place, Position, short};
-use super::views::{BlockEvent, Rollback, SyncState, TransactionEvent, UnconfirmedEvent};
 use crate::budget::cost;
+use crate::codec::Encoder;
 use crate::codec::json::JsonEncoder;
 use crate::mempool::MempoolEntry;
-use crate::model::{Address, Hash256, Height};
+use crate::model::{Address, Hash256, Height, Transaction};
 use crate::net::service::{ConnectionId, Progress};
 use crate::peer::Manager;
 use crate::state::{self, AccountTxCursor, Direction, TxLocation};
-use crate::store::{StoreError, stored_header};
+use crate::store::{StoreError, StoredHeader, stored_header};
 
 /// Blocks between a stream and the blocks that can still be replaced from which on it follows the transaction lists of its
 /// accounts.
@@ -538,4 +539,99 @@ impl EventStream {
 fn unconfirmed_text(entry: &MempoolEntry, node: &NodeContext<'_>) -> Result<Rc<[u8]>, StoreError> {
     let signatures = signatures_of(entry, node)?;
     Ok(Rc::from(text(&UnconfirmedEvent { entry, signatures })))
+}
+
+/// Data of `synchronising`.
+struct SyncState {
+    height: Height,
+    /// The largest height that peers report, or the own one.
+    network_height: Height,
+    status: &'static str,
+}
+
+impl View for SyncState {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.u64("height", self.height.0);
+        sink.u64("networkHeight", self.network_height.0);
+        sink.u64("behind", self.network_height.0.saturating_sub(self.height.0));
+        sink.string("status", Some(self.status));
+    }
+}
+
+/// Data of `rollback`: everything told above a height is undone.
+struct Rollback {
+    height: Height,
+    /// Whether the undone transactions follow.
+    is_listed: bool,
+}
+
+impl View for Rollback {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.u64("height", self.height.0);
+        sink.string("transactions", Some(if self.is_listed { "listed" } else { "unknown" }));
+    }
+}
+
+/// Data of `block`.
+struct BlockEvent<'a> {
+    block: &'a FeedBlock,
+    confirmations: u64,
+}
+
+impl View for BlockEvent<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        let block = &self.block.block;
+        sink.u64("confirmations", self.confirmations);
+        sink.u64("height", block.header.height.0);
+        sink.bytes("hash", Some(&block.header.hash.0));
+        sink.i32("timeStamp", block.header.timestamp.0);
+        sink.bytes("signer", Some(&block.signer.0));
+        sink.string("harvester", Some(block.harvester.as_str()));
+        sink.u64("totalFee", block.header.total_fee.0);
+        sink.i32("transactions", block.transactions.len() as i32);
+    }
+}
+
+/// Data of `transaction` and `undone`, without the confirmations.
+struct TransactionEvent<'a> {
+    header: &'a StoredHeader,
+    index: u32,
+    id: u64,
+    hash: Hash256,
+    transaction: &'a Transaction,
+}
+
+impl View for TransactionEvent<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        let TransactionEvent { header, transaction, .. } = *self;
+        sink.u64("height", header.height.0);
+        sink.i32("index", self.index as i32);
+        sink.bytes("blockHash", Some(&header.hash.0));
+        sink.i32("timeStamp", header.timestamp.0);
+        let inner_hash = transaction.inner().map(Transaction::hash);
+        let meta = TransactionMeta { height: header.height, id: self.id, hash: self.hash, inner_hash };
+        TransactionPair { transaction, meta }.write(sink);
+    }
+}
+
+/// Data of `unconfirmed`.
+struct UnconfirmedEvent<'a> {
+    entry: &'a MempoolEntry,
+    signatures: Option<Signatures>,
+}
+
+impl View for UnconfirmedEvent<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        let MempoolEntry { transaction, hashes, since, .. } = self.entry;
+        sink.object("meta", |sink| {
+            sink.hash("hash", &hashes.own.0);
+            write_hash(sink, "innerHash", self.entry.inner_hash());
+        });
+        sink.i32("since", since.0);
+        sink.i32("deadline", transaction.deadline.0);
+        if let Some(signatures) = &self.signatures {
+            sink.object("multisig", |sink| signatures.write(sink));
+        }
+        sink.object("transaction", |sink| transaction.write(sink));
+    }
 }

@@ -41,7 +41,7 @@ macro_rules! sources {
 
 /// The other files of the page: names, media types and texts.
 const SOURCES: &[(&str, &str, &str)] = sources!(
-    "account.js" "address.js" "binary.js" "block.js" "blocks.js" "chain.js" "dom.js" "figures.js" "format.js" "home.js"
+    "access.js" "account.js" "address.js" "binary.js" "block.js" "blocks.js" "chain.js" "dom.js" "figures.js" "format.js" "home.js"
     "keccak.js" "kinds.js" "lists.js" "live.js" "main.js" "message.js" "mosaics.js" "multisig.js" "names.js" "node.js"
     "parts.js" "payments.js" "peers.js" "plot.js" "pool.js" "reorgs.js" "ripemd.js" "search.js" "settings.js" "socket.js"
     "transaction.js" "transactions.js"

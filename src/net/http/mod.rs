@@ -4,15 +4,13 @@
 //! [`Response::write`] writes it as bytes. A message that is itself faulty is an [`HttpError`], answered with the HTML
 //! page of NIS1's web container and a closed connection.
 
-mod body;
 mod request;
 mod response;
 
 use thiserror::Error;
 
-pub(in crate::net) use body::{Body, ChunkedBody, Extent};
+pub(in crate::net) use request::{Body, ChunkedBody, Extent, decimal, may_end};
 pub use request::{HEAD_LIMIT, MAX_HEADERS, MatchedRoute, Request, RequestReader};
-pub(in crate::net) use request::{decimal, may_end};
 pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, SharedBody, StaticText, accepts_gzip};
 
 /// A message that cannot be answered by a service. The connection is closed after the response, because the start of

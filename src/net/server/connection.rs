@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::client_table::TokenBucket;
+use crate::net::buffers::SendQueue;
 use crate::net::http::{Gzip, HttpError, Request, RequestReader, Response};
 use crate::net::limits::Limits;
-use crate::net::send_queue::SendQueue;
 use crate::net::service::{Client, ConnectionId, ListenerId, Message, Progress};
 use crate::net::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, Socket};
 use crate::net::websocket::{WsConnection, write_close, write_ping, write_text_head};

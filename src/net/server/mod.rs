@@ -23,12 +23,12 @@ pub use eviction::MAX_REJECTED_CONNECTIONS;
 
 use self::client_table::{ClientTable, TokenBucket};
 use self::connection::{CLOSE_CODE_TOO_SLOW, Closing, Connection, Input, PendingResponse, Protocol, Timeout};
+use super::buffers::SharedBytesCounter;
 use super::fetch::{FetchId, FetchRequest, Fetcher};
-use super::forwarded::TrustedProxies;
 use super::http::{Gzip, HttpError};
 use super::limits::{IsTrustedProxy, Limits};
 use super::metrics::{Counters, Metrics, Stats};
-use super::send_queue::SharedBytesCounter;
+use super::service::TrustedProxies;
 use super::service::{Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service};
 use super::socket::{Readiness, Socket};
 use crate::quota::Owner;

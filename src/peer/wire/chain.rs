@@ -221,7 +221,8 @@ impl<T: Readable> LazyList<T> {
     }
 
     pub(super) fn of_json(mut value: Wiped<Value>) -> Result<LazyList<T>, ReadError> {
-        let Some(Value::Array(values)) = member(&mut value, "entity").and_then(|entity| member(entity, "data")) else {
+        let data = json_member(&mut value, "entity").and_then(|entity| json_member(entity, "data"));
+        let Some(Value::Array(values)) = data else {
             return Err(ReadError::Missing("data"));
         };
         Ok(LazyList::of(Undecoded::Json(std::mem::take(values).into_iter())))
@@ -267,7 +268,7 @@ impl<T: Readable> LazyList<T> {
 }
 
 /// Returns a member of an object; of duplicates, the last.
-fn member<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
+pub fn json_member<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
     let Value::Object(members) = value else { return None };
     members.iter_mut().rev().find(|(label, _)| label == name).map(|(_, value)| value)
 }

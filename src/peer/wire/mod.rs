@@ -51,7 +51,9 @@ pub use authentication::{
     AnswerContext, AnswerError, AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge,
     List, SecureEntity, read_introduction,
 };
-pub use chain::{BlockList, BlockListLimits, ChainRequest, HashChain, LazyList, Score, ShortIds, TransactionList};
+pub use chain::{
+    BlockList, BlockListLimits, ChainRequest, HashChain, LazyList, Score, ShortIds, TransactionList, json_member,
+};
 pub use node::{
     BadEndpoint, BadVersion, CommunicationTimeStamps, DEFAULT_PORT, Endpoint, ErrorBody, ExperienceEntry,
     ExperiencePair, Identity, MetaData, NodeCollection, NodeExperiences, NodeInfo, NodeList, SignOfLife, Version,

@@ -41,18 +41,29 @@ async function problemOf(response) {
 /** Sends a request and returns the 2xx response. */
 async function ask(path, options, attempt = 1) {
   let response;
+  const headers = new Headers(options.headers);
+  const sent = path.startsWith(LOCAL_PATHS) ? secret.value : null;
+  if (sent !== null) headers.set("Authorization", `Bearer ${sent}`);
   try {
-    response = await fetch(new URL(path, document.baseURI), { cache: "no-store", ...options });
+    response = await fetch(new URL(path, document.baseURI), { cache: "no-store", ...options, headers });
   } catch (error) {
     if (options.signal?.aborted) throw error;
     throw new Problem("unreachable", "the node does not answer");
   }
   if (response.ok) return response;
+  if (response.status === 401 && sent !== null && secret.value === sent) {
+    secret.value = null;
+    secret.onLost();
+  }
   if (response.status !== 429 || attempt === ATTEMPTS) throw await problemOf(response);
   await pause(PAUSE_MS * attempt);
   options.signal?.throwIfAborted();
   return ask(path, options, attempt + 1);
 }
+
+/** The secret of the node for requests that are for local clients; it is forgotten when the node no longer takes it. */
+export const secret = { value: null, onLost: () => {} };
+const LOCAL_PATHS = "local/";
 
 const question = (body, accept, signal) => ({
   method: "POST",

@@ -1,10 +1,10 @@
 // The peers of this node.
 
+import { accessForm, isLocal, onAccess } from "./access.js";
 import { foreign, h } from "./dom.js";
 import { duration, grouped } from "./format.js";
 import { get } from "./node.js";
 import { badge, loaded, nothing, refill, section, table } from "./parts.js";
-import { IS_LOCAL } from "./settings.js";
 
 /** Polling interval, and maximum number of rows. */
 const PAUSE_MS = 30_000;
@@ -19,7 +19,7 @@ const publicly = (state) => (node) => ({ node, state });
 
 /** Returns all peers: with all details for a local client, otherwise with their states only. */
 async function known(signal) {
-  if (IS_LOCAL) return (await get("local/peers", {}, signal)).peers;
+  if (isLocal()) return (await get("local/peers", {}, signal)).peers;
   const lists = await get("node/peer-list/all", {}, signal);
   return ORDER.flatMap((state) => (lists[state] ?? []).map(publicly(state)));
 }
@@ -32,7 +32,7 @@ function peerTable(peers) {
     { name: "State", cell: ({ state }) => badge(state, STATES[state]) },
     { name: "Version", class: "wide", cell: ({ node }) => foreign(node.metaData?.version ?? "–") },
   ];
-  if (IS_LOCAL) {
+  if (isLocal()) {
     columns.push(
       { name: "Height", class: "number", cell: ({ height }) => (height?.height ? grouped(height.height) : "–") },
       {
@@ -63,14 +63,14 @@ export function peers(signal) {
     return peers.length > 0 ? peerTable(peers) : alone();
   };
   const place = loaded(signal, show);
-  const timer = setInterval(() => {
-    // A later failure leaves the content as it is.
-    if (!document.hidden)
-      show().then(
-        (shown) => refill(place, shown),
-        () => {},
-      );
-  }, PAUSE_MS);
+  const again = () =>
+    show().then(
+      (shown) => refill(place, shown),
+      // A later failure leaves the content as it is.
+      () => {},
+    );
+  const timer = setInterval(() => document.hidden || again(), PAUSE_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
-  return section("Peers", place);
+  onAccess(again, signal);
+  return section("Peers", place, accessForm(signal));
 }

@@ -1,11 +1,11 @@
 // The latest reorgs.
 
+import { isLocal, onAccess } from "./access.js";
 import { onReplaced } from "./chain.js";
 import { h } from "./dom.js";
 import { grouped, time } from "./format.js";
 import { get } from "./node.js";
 import { accountLink, refill, section, table } from "./parts.js";
-import { IS_LOCAL } from "./settings.js";
 
 /** Maximum number of rows. */
 const MOST = 10;
@@ -40,8 +40,8 @@ function reorgTable(reorgs) {
  */
 export function reorgs(signal) {
   const place = h("div", { hidden: true });
-  if (!IS_LOCAL) return place;
   const show = () =>
+    isLocal() &&
     get("local/reorgs", {}, signal).then(
       ({ data }) => {
         place.hidden = data.length === 0;
@@ -51,6 +51,7 @@ export function reorgs(signal) {
       () => {},
     );
   onReplaced(show, signal);
+  onAccess(show, signal);
   show();
   return place;
 }

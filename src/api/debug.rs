@@ -1,4 +1,4 @@
-//! The recent incoming requests, as `/debug/connections/incoming` shows them: those in progress, and the latest.
+//! What is recorded for debugging: the recent requests and the recurring tasks, as `/debug/...` shows them.
 //!
 //! Every request with a route that its client may use is recorded, except those to paths that the operator excludes. An
 //! entry reuses the memory of the entry that it replaces.
@@ -7,12 +7,22 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::View;
-use super::peers::clamped;
+use super::routes::{Route, get};
+use super::{ApiError, RequestContext, View};
 use crate::codec::Encoder;
 use crate::model::{Hash256, Timestamp};
 use crate::net::service::ConnectionId;
-use crate::peer::RequestRecord;
+use crate::peer::schedule::Timer;
+use crate::peer::time_sync::TimeSyncRound;
+use crate::peer::{Manager, RequestRecord};
+
+/// Routes.
+pub const ROUTES: &[Route] = &[
+    get("/debug/timers", timers),
+    get("/debug/connections/incoming", incoming_requests).local(),
+    get("/debug/connections/outgoing", outgoing_requests).local(),
+    get("/debug/time-synchronization", time_synchronisation),
+];
 
 /// Maximum number of latest requests that are kept.
 pub const MAX_LATEST: usize = 50;
@@ -111,13 +121,10 @@ impl RequestHistory {
 }
 
 /// Requests in progress, oldest first, and the latest requests, newest first.
-pub struct RequestRecords<'a, H> {
-    /// Requests in progress.
-    pub outstanding: Vec<&'a RequestRecord<H>>,
-    /// Latest requests, answered or not.
-    pub latest: Vec<&'a RequestRecord<H>>,
-    /// Network time.
-    pub now: Timestamp,
+struct RequestRecords<'a, H> {
+    outstanding: Vec<&'a RequestRecord<H>>,
+    latest: Vec<&'a RequestRecord<H>>,
+    now: Timestamp,
 }
 
 impl<H: ToString> View for RequestRecords<'_, H> {
@@ -134,9 +141,76 @@ impl<H: ToString> View for RequestRecords<'_, H> {
     }
 }
 
+/// `GET /debug/timers`
+fn timers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let timers = context.node.peers.as_deref().map(Manager::timers).unwrap_or_default();
+    context.response.send(&Timers(timers))
+}
+
+/// `GET /debug/connections/incoming`
+fn incoming_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let history = &context.request_history;
+    let (outstanding, latest) = (history.outstanding().collect(), history.latest().collect());
+    context.response.send(&RequestRecords { outstanding, latest, now: context.node.chain.now })
+}
+
+/// `GET /debug/connections/outgoing`
+fn outgoing_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let requests = context.node.peers.as_deref().map(|peers| &peers.requests);
+    let outstanding = requests.into_iter().flat_map(|requests| requests.outstanding()).collect();
+    let latest = requests.into_iter().flat_map(|requests| requests.latest()).collect();
+    context.response.send(&RequestRecords { outstanding, latest, now: context.node.chain.now })
+}
+
+/// `GET /debug/time-synchronization`
+fn time_synchronisation(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    context.node.require_joined()?;
+    let peers = context.node.peers.as_deref();
+    let rounds = peers.into_iter().flat_map(|peers| peers.time_sync.rounds()).copied().collect();
+    context.response.send(&TimeSynchronisations(rounds))
+}
+
+/// Rounds of time synchronization with peers, oldest first.
+struct TimeSynchronisations(Vec<TimeSyncRound>);
+
+impl View for TimeSynchronisations {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.list("data", &self.0, |sink, round| {
+            sink.string("dateTime", Some(&round.time.date_and_time()));
+            sink.i64("currentTimeOffset", round.offset);
+            sink.i64("change", round.change);
+        });
+    }
+}
+
+/// The recurring tasks and their statistics.
+struct Timers<'a>(&'a [Timer]);
+
+impl View for Timers<'_> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.list("data", self.0, |sink, timer| {
+            sink.string("name", Some(timer.name));
+            sink.i32("executions", clamped(timer.executions));
+            sink.i32("successes", clamped(timer.successes));
+            sink.i32("failures", clamped(timer.failures));
+            sink.i32("last-delay-time", clamped(timer.last_delay.as_millis()));
+            sink.i32("last-operation-start-time", timer.last_start.0);
+            sink.i32("last-operation-time", clamped(timer.last_seconds));
+            sink.i32("average-operation-time", clamped(timer.average_seconds()));
+            sink.i32("is-executing", i32::from(timer.is_executing));
+        });
+    }
+}
+
+/// Converts a number to `i32`; one that does not fit, such as milliseconds of more than 24.8 days, becomes the maximum.
+fn clamped(number: impl TryInto<i32>) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::json::JsonEncoder;
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -200,5 +274,20 @@ mod tests {
         let seconds = [0, 1, 59, 60, 61, 119, 121];
         let reported = seconds.map(|second| history.warn_rewritten(&Hash256::default(), Duration::from_secs(second)));
         assert_eq!(reported, [true, false, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn time_synchronisation_rounds_show_date_and_time() {
+        let rounds = vec![TimeSyncRound { time: Timestamp(86_400), offset: -3, change: 4 }];
+        let text = JsonEncoder::document(|sink| TimeSynchronisations(rounds.clone()).write(sink));
+        let expected = r#"{"data":[{"dateTime":"2015-03-30 00:06:25","currentTimeOffset":-3,"change":4}]}"#;
+        assert_eq!(String::from_utf8_lossy(&text).trim_end(), expected);
+        assert_eq!(Timestamp(i32::MAX).date_and_time(), "2083-04-16 03:20:32");
+    }
+
+    #[test]
+    fn a_number_that_does_not_fit_becomes_the_largest() {
+        let delay = std::time::Duration::from_secs(25 * 86_400);
+        assert_eq!((clamped(delay.as_millis()), clamped(3_u64), clamped(u32::MAX)), (i32::MAX, 3, i32::MAX));
     }
 }
