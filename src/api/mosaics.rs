@@ -7,7 +7,7 @@ use std::vec;
 use super::namespaces::{Numbered, is_active};
 use super::request_context::Page;
 use super::routes::{Route, get, post};
-use super::streams::{ItemSource, ListStep, ResponseStream, item_list, list_stream};
+use super::streams::{ItemSource, ListStep, ResponseStream, item_list, list_of_each, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -375,21 +375,13 @@ fn supply_at_height(mut cursor: Option<SupplyQuery>) -> impl ResponseStream {
 
 /// The supplies of mosaics, in this order. Fails if one of them does not exist.
 fn supply_list(ids: Vec<MosaicId>) -> impl ResponseStream {
-    let held_bytes = ids.len() * ID_BYTES;
-    let mut ids = ids.into_iter();
-    let list = list_stream(move |step| {
-        while let Some(id) = ids.next() {
-            let supply = supply_of(&step.node.chain, &id)?.ok_or_else(|| ApiError::no_mosaic(&id))?;
-            step.push(&MosaicSupply { id: &id, supply });
-            step.node.budget.charge(cost::DEFINITION);
-            *step.held_bytes = ids.len() * ID_BYTES;
-            if !step.should_continue(ids.len()) {
-                break;
-            }
-        }
+    let list = list_of_each(ids, ID_BYTES, |step, id| {
+        let supply = supply_of(&step.node.chain, &id)?.ok_or_else(|| ApiError::no_mosaic(&id))?;
+        step.push(&MosaicSupply { id: &id, supply });
+        step.node.budget.charge(cost::DEFINITION);
         Ok(())
     });
-    list.holding(held_bytes).failing_as_a_whole()
+    list.failing_as_a_whole()
 }
 
 /// The mosaics that expired or were restored at a height, each with all balances at that time.

@@ -133,9 +133,9 @@ impl View for PeersReport<'_, '_> {
             self.write_known(sink, address, peer, trust.get(address).copied());
         });
         let unpinned = peers.map_or(&[][..], |peers| &peers.unpinned);
-        sink.list("unpinned", unpinned, |sink, Unpinned { endpoint, last_failure: last_trouble }| {
+        sink.list("unpinned", unpinned, |sink, Unpinned { endpoint, last_failure }| {
             sink.object("endpoint", |sink| endpoint.write(sink));
-            self.write_last_failure(sink, last_trouble.as_ref());
+            self.write_last_failure(sink, last_failure.as_ref());
         });
         let dropped: Vec<_> = peers.into_iter().flat_map(|peers| peers.table.dropped()).collect();
         sink.list("dropped", &dropped, |sink, dropped| self.write_dropped(sink, dropped));
@@ -170,7 +170,7 @@ impl PeersReport<'_, '_> {
             "why",
             Some(match dropped.reason {
                 DropReason::Unresponsive => "silent",
-                DropReason::Evicted => "displaced",
+                DropReason::Evicted => "evicted",
                 DropReason::Moved => "moved",
             }),
         );
@@ -179,7 +179,7 @@ impl PeersReport<'_, '_> {
     }
 
     fn write_last_failure(&self, sink: &mut impl Encoder, failure: Option<&LastFailure>) {
-        sink.optional("lastTrouble", failure, |sink, LastFailure { at, error }| {
+        sink.optional("lastFailure", failure, |sink, LastFailure { at, error }| {
             sink.string("state", Some(state(error.kind)));
             sink.string("reason", Some(&error.reason));
             self.write_ago(sink, *at);

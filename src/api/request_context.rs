@@ -14,7 +14,7 @@ use super::{ApiError, BootRequest, ClockState, Format, NodeDescription, NodeStat
 use crate::budget::{Budget, cost};
 use crate::chain::harvest::UnlockedAccounts;
 use crate::chain::{ChainSnapshot, ReorgLog};
-use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
+use crate::codec::lenient_json::{Parser, Value};
 use crate::codec::text::{parse_i32, parse_i64};
 use crate::codec::wipe::Wiped;
 use crate::codec::{self, ReadError, Readable};
@@ -88,6 +88,12 @@ impl NodeContext<'_> {
     /// Fails unless the node has joined its network.
     pub fn require_joined(&self) -> Result<(), ApiError> {
         if self.is_joined() { Ok(()) } else { Err(ApiError::NOT_BOOTED) }
+    }
+
+    /// Returns the location of the confirmed transaction with a hash; not of an old one if the node forgets hashes.
+    pub(super) fn find_hash(&self, hash: &Hash256) -> Result<Option<HashEntry>, StoreError> {
+        let find = if self.forgets_hashes { state::find_remembered_hash } else { state::find_hash };
+        find(self.chain.snapshot, hash)
     }
 
     /// Returns newly drawn sync peers and a random selection of other active peers.
@@ -288,7 +294,9 @@ impl<'a> RequestContext<'a> {
     pub(super) fn body_parser(&self) -> Option<BodyParser> {
         let (format, body) = self.raw_body().ok()?;
         let is_large = format == Format::Json && body.len() > SMALL_JSON && self.parsed_body.is_none();
-        is_large.then(|| BodyParser(BodyParserState::Parsing(Parser::new(body))))
+        // The handler reports a body that cannot even begin to be parsed.
+        let parser = if is_large { Parser::new(body).ok()? } else { return None };
+        Some(BodyParser { parser, parsed: None })
     }
 
     /// Returns the body of a request, which is JSON.
@@ -338,8 +346,12 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the parameter `hash`, hex of any length; an empty one counts as missing.
     pub fn optional_hash(&self) -> Result<Option<Vec<u8>>, ApiError> {
-        let text = self.parameter("hash")?.filter(|text| !text.is_empty());
-        text.map(|text| decode_hex(&text).map_err(|error| ApiError::bad_hex(&error))).transpose()
+        self.unless_empty("hash")?.map(|text| decode_hex(&text).map_err(|error| ApiError::bad_hex(&error))).transpose()
+    }
+
+    /// Returns a parameter; an empty one counts as missing.
+    fn unless_empty(&self, name: &str) -> Result<Option<Cow<'a, str>>, ApiError> {
+        Ok(self.parameter(name)?.filter(|text| !text.is_empty()))
     }
 
     fn required(&self, name: &'static str) -> Result<Cow<'a, str>, ApiError> {
@@ -353,8 +365,7 @@ impl<'a> RequestContext<'a> {
 
     /// Returns the parameter `parent`, a namespace; an empty one counts as missing.
     pub fn parent(&self) -> Result<Option<NamespaceId>, ApiError> {
-        let text = self.parameter("parent")?.filter(|text| !text.is_empty());
-        text.map(|text| parse_namespace(&text)).transpose()
+        self.unless_empty("parent")?.map(|text| parse_namespace(&text)).transpose()
     }
 
     /// Returns the parameter `mosaicId`.
@@ -372,17 +383,12 @@ impl<'a> RequestContext<'a> {
     /// of another length is not an error; no transaction has it.
     pub fn find_hash(&self, hash: &[u8]) -> Result<Option<(Hash256, HashEntry)>, StoreError> {
         let Ok(hash) = Hash256::try_from(hash) else { return Ok(None) };
-        let found = match self.node.forgets_hashes {
-            true => state::find_remembered_hash(self.node.chain.snapshot, &hash),
-            false => state::find_hash(self.node.chain.snapshot, &hash),
-        };
-        Ok(found?.map(|entry| (hash, entry)))
+        Ok(self.node.find_hash(&hash)?.map(|entry| (hash, entry)))
     }
 
     /// Returns the parameter `height`; the maximum height if it is missing or empty.
     pub fn height(&self) -> Result<Height, ApiError> {
-        let text = self.parameter("height")?.filter(|text| !text.is_empty());
-        let Some(text) = text else { return Ok(Height(i64::MAX.unsigned_abs())) };
+        let Some(text) = self.unless_empty("height")? else { return Ok(Height(i64::MAX.unsigned_abs())) };
         positive_height(parse_i64(&text).ok_or_else(|| not_a_number(&text))?)
     }
 
@@ -403,40 +409,27 @@ impl<'a> RequestContext<'a> {
 pub(super) type ParsedBody = Result<Wiped<Value>, ReadError>;
 
 /// Parses a body of JSON in steps.
-pub(super) struct BodyParser(BodyParserState);
-
-enum BodyParserState {
-    Parsing(Result<Parser, LenientJsonError>),
-    Parsed(Option<ParsedBody>),
+pub(super) struct BodyParser {
+    parser: Parser,
+    parsed: Option<ParsedBody>,
 }
 
 impl ResponseStream for BodyParser {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        let BodyParserState::Parsing(parser) = &mut self.0 else { return Ok(Progress::Done) };
-        let bytes = node.budget.left() as usize * cost::JSON_BYTES_PER_UNIT;
-        let parsed = parser.as_mut().map_err(|error| *error).and_then(|parser| {
-            let before = parser.parsed();
-            let value = parser.advance(bytes);
-            node.budget.charge(cost::json(parser.parsed() - before));
-            value
-        });
+        let before = self.parser.parsed();
+        let parsed = self.parser.advance(node.budget.left() as usize * cost::JSON_BYTES_PER_UNIT);
+        node.budget.charge(cost::json(self.parser.parsed() - before));
         let Some(parsed) = parsed.transpose() else { return Ok(Progress::Yield) };
-        self.0 = BodyParserState::Parsed(Some(parsed.map(Wiped).map_err(codec::not_json)));
+        self.parsed = Some(parsed.map(Wiped).map_err(codec::not_json));
         Ok(Progress::Done)
     }
 
     fn held_bytes(&self) -> usize {
-        match &self.0 {
-            BodyParserState::Parsing(Ok(parser)) => parser.held_bytes(),
-            _ => 0,
-        }
+        self.parser.held_bytes()
     }
 
     fn take_body(&mut self) -> Option<ParsedBody> {
-        match &mut self.0 {
-            BodyParserState::Parsed(body) => body.take(),
-            BodyParserState::Parsing(_) => None,
-        }
+        self.parsed.take()
     }
 
     fn is_streamable(&self, _: Format) -> bool {

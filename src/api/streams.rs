@@ -190,12 +190,10 @@ pub struct ListStep<'a, 'n, 'w> {
     /// Approximate memory in bytes that the source of the elements holds between two steps.
     pub held_bytes: &'a mut usize,
     writer: &'a mut BodyWriter<'w>,
-    /// The list, once it is open.
-    list: &'a mut Option<ListWriter>,
-    /// The list of the current element, once it is open.
-    nested: &'a mut Option<ListWriter>,
-    /// The list of which this one is an element.
-    outer: Option<&'a mut ListWriter>,
+    /// The open lists: each but the first belongs to the current element of the one before.
+    lists: &'a mut Vec<ListWriter>,
+    /// Place of this list among them, once it is open.
+    level: usize,
     /// The step ends before the list is complete; the next step continues it.
     pub is_interrupted: bool,
 }
@@ -207,41 +205,37 @@ impl ListStep<'_, '_, '_> {
     }
 
     /// Writes a view up to its list, in the first step; a list that is not opened is a [`DataListHead`].
-    pub fn open(&mut self, view: &impl View) -> &mut ListWriter {
-        let (outer, writer) = (&mut self.outer, &mut *self.writer);
-        self.list.get_or_insert_with(|| match outer {
-            Some(outer) => {
-                outer.separate(writer);
-                ListWriter::open(writer, view, true)
+    pub fn open(&mut self, view: &impl View) {
+        if !self.is_open() {
+            if let Some(outer) = self.lists.last_mut() {
+                outer.separate(self.writer);
             }
-            None => ListWriter::open(writer, view, false),
-        })
+            self.lists.push(ListWriter::open(self.writer, view, self.level > 0));
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.lists.len() > self.level
     }
 
     /// The same for the only list of a view, with its size in the binary format.
     pub fn open_sized(&mut self, view: &impl View, size: ListSize) {
-        if self.list.is_none() {
+        if !self.is_open() {
             self.open(view);
-            if let Some(list) = self.list {
-                list.set_size(self.writer, size);
-            }
+            self.lists[self.level].set_size(self.writer, size);
         }
     }
 
     /// Writes an element.
     pub fn push(&mut self, element: &impl View) {
         self.open(&DataListHead);
-        if let Some(list) = self.list {
-            list.push(self.writer, element);
-        }
+        self.lists[self.level].push(self.writer, element);
     }
 
     /// Writes an element that is already encoded. Only for the binary format.
     pub fn push_binary(&mut self, bytes: &[u8]) {
         self.open(&DataListHead);
-        if let Some(list) = self.list {
-            list.push_binary(self.writer, bytes);
-        }
+        self.lists[self.level].push_binary(self.writer, bytes);
     }
 
     /// Writes an element that has a list of its own, as far as the budget reaches; returns whether it is complete. If it is
@@ -255,9 +249,8 @@ impl ListStep<'_, '_, '_> {
             node: &mut *self.node,
             held_bytes: &mut *self.held_bytes,
             writer: &mut *self.writer,
-            list: &mut *self.nested,
-            nested: &mut None,
-            outer: self.list.as_mut(),
+            lists: &mut *self.lists,
+            level: self.level + 1,
             is_interrupted: false,
         };
         write(&mut step)?;
@@ -270,14 +263,12 @@ impl ListStep<'_, '_, '_> {
 
     /// Continues with the next list of the view.
     pub fn next_list(&mut self) {
-        if let Some(list) = self.list {
-            list.next(self.writer);
-        }
+        self.lists[self.level].next(self.writer);
     }
 
     fn close(&mut self) {
         self.open(&DataListHead);
-        if let Some(mut list) = self.list.take() {
+        if let Some(mut list) = self.lists.pop() {
             list.close(self.writer);
         }
     }
@@ -306,8 +297,7 @@ pub struct ListStream<F> {
     write: F,
     fails_as_a_whole: bool,
     held_bytes: usize,
-    list: Option<ListWriter>,
-    nested: Option<ListWriter>,
+    lists: Vec<ListWriter>,
 }
 
 /// Creates the stream of a list that a function writes.
@@ -315,7 +305,7 @@ pub fn list_stream<F>(write: F) -> ListStream<F>
 where
     F: FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
 {
-    ListStream { write, fails_as_a_whole: false, held_bytes: 0, list: None, nested: None }
+    ListStream { write, fails_as_a_whole: false, held_bytes: 0, lists: Vec::new() }
 }
 
 impl<F> ListStream<F> {
@@ -335,8 +325,8 @@ where
     F: FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
 {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        let ListStream { write, held_bytes, list, nested, .. } = self;
-        let mut step = ListStep { node, held_bytes, writer, list, nested, outer: None, is_interrupted: false };
+        let ListStream { write, held_bytes, lists, .. } = self;
+        let mut step = ListStep { node, held_bytes, writer, lists, level: 0, is_interrupted: false };
         write(&mut step)?;
         if step.is_interrupted {
             return Ok(Progress::Yield);
@@ -346,14 +336,34 @@ where
     }
 
     fn held_bytes(&self) -> usize {
-        let lists = self.list.iter().chain(&self.nested).map(|list| list.tail.capacity());
-        self.held_bytes + lists.sum::<usize>()
+        self.held_bytes + self.lists.iter().map(|list| list.tail.capacity()).sum::<usize>()
     }
 
     fn is_streamable(&self, format: Format) -> bool {
-        let is_sized = self.list.as_ref().is_some_and(|list| list.is_sized);
+        let is_sized = self.lists.first().is_some_and(|list| list.is_sized);
         !self.fails_as_a_whole && (format == Format::Json || is_sized)
     }
+}
+
+/// Creates the stream of a list with an element for each of some items, which hold `item_bytes` each until then.
+pub fn list_of_each<T>(
+    items: Vec<T>,
+    item_bytes: usize,
+    mut write: impl FnMut(&mut ListStep<'_, '_, '_>, T) -> Result<(), ApiError>,
+) -> ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>> {
+    let held_bytes = items.len() * item_bytes;
+    let mut items = items.into_iter();
+    let list = list_stream(move |step| {
+        while let Some(item) = items.next() {
+            write(step, item)?;
+            *step.held_bytes = items.len() * item_bytes;
+            if !step.should_continue(items.len()) {
+                break;
+            }
+        }
+        Ok(())
+    });
+    list.holding(held_bytes)
 }
 
 /// Source of items that are searched one after another, each on a snapshot of the last commit.

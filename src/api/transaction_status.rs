@@ -2,7 +2,7 @@
 
 use super::request_context::{NodeContext, RequestContext};
 use super::routes::{Route, get, post};
-use super::streams::list_stream;
+use super::streams::list_of_each;
 use super::{ApiError, View};
 use crate::budget::cost;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
@@ -158,19 +158,11 @@ impl Readable for HashBatch {
 /// `POST /transaction/status/batch`
 fn statuses(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let HashBatch(hashes) = context.body()?;
-    let held_bytes = hashes.len() * size_of::<Hash256>();
-    let mut hashes = hashes.into_iter();
-    let list = list_stream(move |step| {
-        while let Some(hash) = hashes.next() {
-            let status = TransactionStatus::look_up(hash, step.node)?;
-            step.push(&status);
-            if !step.should_continue(hashes.len()) {
-                break;
-            }
-        }
+    context.send_stream(list_of_each(hashes, size_of::<Hash256>(), |step, hash| {
+        let status = TransactionStatus::look_up(hash, step.node)?;
+        step.push(&status);
         Ok(())
-    });
-    context.send_stream(list.holding(held_bytes))
+    }))
 }
 
 impl TransactionStatus {
@@ -183,11 +175,7 @@ impl TransactionStatus {
 fn look_up(hash: &Hash256, node: &mut NodeContext<'_>) -> Result<Status, StoreError> {
     node.budget.charge(cost::TRANSACTION);
     let (chain, now) = (node.chain, node.chain.now);
-    let found = match node.forgets_hashes {
-        true => state::find_remembered_hash(chain.snapshot, hash),
-        false => state::find_hash(chain.snapshot, hash),
-    };
-    if let Some(entry) = found? {
+    if let Some(entry) = node.find_hash(hash)? {
         let header = stored_header(chain.snapshot, entry.height)?.ok_or(StoreError::Damaged("a block is missing"))?;
         let confirmations = chain.height.0.saturating_sub(entry.height.0) + 1;
         return Ok(Status::Confirmed { height: entry.height, index: entry.index, block: header.hash, confirmations });

@@ -257,13 +257,13 @@ mod tests {
             r#"{{"status":6,"failuresToJoin":0,"clockDifference":-9000,"peers":[
             {{"address":"TA","node":{},"ip":"10.0.0.1","state":"active","isPreTrusted":1,"height":{{"height":7}},
             "score":{{"score":"0080"}},"lastContact":{{"secondsAgo":119}},"trust":{{"share":0.25}},"successes":3,
-            "failures":1,"synchronisations":2,"lastTrouble":{{"state":"busy","reason":"old","secondsAgo":9}},
+            "failures":1,"synchronisations":2,"lastFailure":{{"state":"busy","reason":"old","secondsAgo":9}},
             "askedAgain":{{}}}},
             {{"address":"TB","node":{},"ip":null,"state":"failure","isPreTrusted":0,"height":{{}},"score":{{}},
             "lastContact":{{}},"trust":{{}},"successes":0,"failures":0,"synchronisations":0,
-            "lastTrouble":{{"state":"failure","reason":"status 500","secondsAgo":180}},"askedAgain":{{"inSeconds":60}}}}],
-            "unpinned":[{{"endpoint":{{"protocol":"http","host":"a","port":1}},"lastTrouble":{{}}}}],
-            "dropped":[{{"address":"TC","node":{},"why":"silent","secondsAgo":9000,"lastTrouble":{{}}}}]}}"#,
+            "lastFailure":{{"state":"failure","reason":"status 500","secondsAgo":180}},"askedAgain":{{"inSeconds":60}}}}],
+            "unpinned":[{{"endpoint":{{"protocol":"http","host":"a","port":1}},"lastFailure":{{}}}}],
+            "dropped":[{{"address":"TC","node":{},"why":"silent","secondsAgo":9000,"lastFailure":{{}}}}]}}"#,
             node("alice"),
             node(r"tab\tand\u001b[31mred"),
             node("")

@@ -237,11 +237,11 @@ fn peer_details_are_shown_only_to_local_clients() {
             "metaData": { "version": "0.0.0", "platform": null, "application": null, "features": 0, "networkId": 0 },
         },
         "height": {}, "score": {}, "lastContact": {}, "trust": {}, "successes": 0, "failures": 0,
-        "synchronisations": 0, "lastTrouble": {}, "askedAgain": {},
+        "synchronisations": 0, "lastFailure": {}, "askedAgain": {},
     });
     assert_eq!(reported["peers"], json!([peer]));
     let endpoint = json!({ "protocol": "http", "host": "b.example", "port": 1 });
-    assert_eq!(reported["unpinned"], json!([{ "endpoint": endpoint, "lastTrouble": {} }]));
+    assert_eq!(reported["unpinned"], json!([{ "endpoint": endpoint, "lastFailure": {} }]));
     assert_eq!(reported["dropped"], json!([]));
     for refused in [
         sent.from([10, 0, 0, 1]),
