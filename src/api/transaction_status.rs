@@ -74,7 +74,7 @@ impl View for TransactionStatus {
             Status::Ended(record) => match record.fate {
                 Fate::Rejected(_) => "rejected",
                 Fate::Expired => "expired",
-                Fate::Displaced => "displaced",
+                Fate::Evicted => "evicted",
                 Fate::Replaced(..) => "replaced",
             },
             Status::Unknown { .. } => "unknown",
@@ -99,7 +99,7 @@ impl View for TransactionStatus {
                 let result = match fate {
                     Fate::Rejected(result) | Fate::Replaced(result, _) => *result,
                     Fate::Expired => ValidationResult::FailurePastDeadline,
-                    Fate::Displaced => ValidationResult::FailureTransactionCacheTooFull,
+                    Fate::Evicted => ValidationResult::FailureTransactionCacheTooFull,
                 };
                 sink.i32("code", result.code());
                 sink.string("message", Some(result.name()));

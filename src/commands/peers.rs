@@ -164,7 +164,7 @@ fn rows(report: &Value) -> Vec<Row> {
         .map(|peer| short_row("unknown", "yes", [None, None, endpoint(&peer["endpoint"]), None], last_failure(peer)));
     let dropped = all("dropped").map(|peer| {
         let why = match peer["why"].as_str() {
-            Some("displaced") => "evicted for another peer",
+            Some("evicted") => "evicted for another peer",
             Some("moved") => "it has moved to another endpoint",
             _ => "no answer for a long time",
         };

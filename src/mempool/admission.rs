@@ -59,7 +59,7 @@ impl Mempool {
         if !self.content.has_room_for(&root, confirmed)? {
             // A copy with another signature has the same hash: it must not tell what became of the transaction.
             if check_signatures(&root, confirmed, &mut self.verifier).is_ok() {
-                self.fates.reject(root.hashes.own, Fate::Displaced, confirmed.now);
+                self.fates.reject(root.hashes.own, Fate::Evicted, confirmed.now);
             }
             return Err(ValidationResult::FailureTransactionCacheTooFull.into());
         }

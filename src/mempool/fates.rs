@@ -23,7 +23,7 @@ pub enum Fate {
     /// Its deadline passed before it was confirmed.
     Expired,
     /// The mempool was full, and others have higher fees or importances.
-    Displaced,
+    Evicted,
     /// It was confirmed, its block was rolled back, and with this result it is invalid in the chain that replaced it; the
     /// transaction with which it conflicts, if there is one.
     Replaced(ValidationResult, Option<Conflict>),
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!([1, 2].map(|number| fate(&fates, number, later + 1)), [None, Some(rejected)]);
         assert_eq!(fates.remembered_since(Timestamp(later + 1)), Timestamp(101));
         // The next fate of the same list removes it.
-        fates.drop(&hashes(3), Fate::Displaced, Timestamp(later + 1));
+        fates.drop(&hashes(3), Fate::Evicted, Timestamp(later + 1));
         assert_eq!(fates.count(), 3);
     }
 
@@ -169,7 +169,7 @@ mod tests {
         let mut fates = Fates::default();
         fates.tick(Timestamp(1));
         let replaced = Fate::Replaced(ValidationResult::FailureInsufficientBalance, None);
-        fates.drop(&hashes(1), Fate::Displaced, Timestamp(1));
+        fates.drop(&hashes(1), Fate::Evicted, Timestamp(1));
         fates.drop(&hashes(1), replaced, Timestamp(50));
         fates.drop(&hashes(2), Fate::Expired, Timestamp(2 + REMEMBERED_SECONDS));
         assert_eq!(fate(&fates, 1, 2 + REMEMBERED_SECONDS), Some(replaced));

@@ -494,14 +494,14 @@ fn the_fate_of_a_rolled_back_transaction_that_is_invalid_on_the_new_branch_is_re
 }
 
 #[test]
-fn the_fate_of_a_signed_transaction_that_finds_the_mempool_full_is_displaced() {
+fn the_fate_of_a_signed_transaction_that_finds_the_mempool_full_is_evicted() {
     let mut scene = Scene::new();
     let per_block = scene.network.chain.max_transactions_per_block;
     // The spam filter applies once the mempool holds one block.
     (0..per_block).for_each(|number| scene.pool.add_unchecked(payment(2, u64::from(number)), BYTE));
     let full = paying(3, 1, 1);
     let forged = Transaction { signature: payment(2, 1).signature, ..full.clone() };
-    for (sent, expected) in [(&forged, None), (&full, Some(Fate::Displaced))] {
+    for (sent, expected) in [(&forged, None), (&full, Some(Fate::Evicted))] {
         let result = scene.announce(sent);
         assert!(is_rejected_with(ValidationResult::FailureTransactionCacheTooFull, &result), "{result:?}");
         assert_eq!(fate(&scene, sent), expected);

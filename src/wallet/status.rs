@@ -26,7 +26,7 @@ pub enum Fate {
     /// Its deadline passed.
     Expired = 5,
     /// The mempool was full.
-    Displaced = 6,
+    Evicted = 6,
     /// Its block was rolled back, and it is invalid in the chain that replaced it.
     Replaced = 7,
     /// Nothing is known of it.
@@ -54,7 +54,7 @@ impl TransactionStatus {
 
     /// Returns whether it will not be confirmed, as far as the node knows.
     pub fn is_failure(&self) -> bool {
-        matches!(self.fate, Fate::Rejected | Fate::Expired | Fate::Displaced | Fate::Replaced)
+        matches!(self.fate, Fate::Rejected | Fate::Expired | Fate::Evicted | Fate::Replaced)
     }
 
     /// Returns whether waiting for another status is of no use.
@@ -103,7 +103,7 @@ impl fmt::Display for TransactionStatus {
                 let (index, hash) = (self.number("index"), text(&self.details, "blockHash"));
                 write!(f, ", transaction {index} of block {hash}, confirmations: {}", self.number("confirmations"))
             }
-            Fate::Rejected | Fate::Expired | Fate::Displaced | Fate::Replaced => {
+            Fate::Rejected | Fate::Expired | Fate::Evicted | Fate::Replaced => {
                 let word = format!("{:?}", self.fate).to_lowercase();
                 let [reason, message] = ["reason", "message"].map(|name| text(&self.details, name));
                 write!(f, "{word} since {}: {reason} ({message})", self.time("since"))?;
@@ -190,7 +190,7 @@ mod tests {
                 false,
             ),
         ];
-        let failures = ["rejected", "expired", "displaced", "replaced"].map(|word| {
+        let failures = ["rejected", "expired", "evicted", "replaced"].map(|word| {
             let text = format!("{word} {since}: too little (FAILURE_X)");
             (format!(r#"{{"status":"{word}"{because}"#), text, true)
         });

@@ -573,7 +573,7 @@ fn the_status_of_a_transaction_is_told_in_words_and_by_the_exit_code() {
         ),
         (reason("rejected"), (4, "rejected since 2024-09-29 05:27:15 UTC: insufficient balance (FAILURE_INSUFFI")),
         (reason("expired"), (5, "expired since")),
-        (reason("displaced"), (6, "displaced since")),
+        (reason("evicted"), (6, "evicted since")),
         (reason("replaced"), (7, "replaced since")),
         (json!({"status": "unknown", "knownSince": 300000050}), (8, "unknown: ")),
     ];

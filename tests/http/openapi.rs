@@ -9,11 +9,11 @@ use crate::common::http::{Client, Response, get_with};
 use crate::common::private_network::key_pair;
 use crate::common::schema::{mismatch, resolve};
 use crate::common::{print_notice, recorded, shared};
-use nisd::api::routes::{Access, Method};
+use nisd::api::routes::{Access, Method, Route};
 use nisd::api::{OPENAPI, ROUTES};
 use nisd::peer::wire::limits;
 use nisd::rules::ValidationResult;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The event stream, whose responses do not end.
 const STREAM: &str = "/events";
@@ -152,7 +152,9 @@ fn the_document_describes_exactly_the_existing_routes() {
             Method::Post => "post",
         };
         let operation = described.remove(&(method, route.path));
-        let operation = operation.unwrap_or_else(|| panic!("{method} {} is not described", route.path));
+        let operation = operation.unwrap_or_else(|| {
+            panic!("describe {method} {}:\n{:#}", route.path, skeleton(route, &json!({}), &node_on_tiny(), &document))
+        });
         let access = if route.access == Access::Public { "public" } else { "local" };
         assert_eq!(operation["x-access"], access, "{method} {}", route.path);
         // An empty requirement: the secret is needed for a part of what the route does, or by some clients.
@@ -172,6 +174,68 @@ fn the_document_describes_exactly_the_existing_routes() {
     let scheme = &document["components"]["securitySchemes"]["localCookie"];
     assert_eq!((&scheme["type"], &scheme["scheme"]), (&json!("http"), &json!("bearer")));
     assert_eq!(described.keys().collect::<Vec<_>>(), Vec::<&(&str, &str)>::new(), "no such routes");
+}
+
+/// Returns the schema of a value; its descriptions are to be written.
+fn schema_of(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let properties: Map<_, _> =
+                members.iter().map(|(name, member)| (name.clone(), schema_of(member))).collect();
+            json!({ "type": "object", "description": "", "required": members.keys().collect::<Vec<_>>(), "properties": properties })
+        }
+        Value::Array(elements) => json!({ "type": "array", "items": elements.first().map(schema_of) }),
+        Value::Number(_) => json!({ "type": "integer", "description": "" }),
+        Value::Bool(_) => json!({ "type": "boolean", "description": "" }),
+        Value::String(_) | Value::Null => json!({ "type": "string", "description": "", "nullable": value.is_null() }),
+    }
+}
+
+/// Returns the operation of a route, as the route and a response of its show it; its descriptions are to be written. Its
+/// parameters are those that have an effect, with the examples of the document.
+fn skeleton(route: &Route, body: &Value, node: &Node, document: &Value) -> Value {
+    let mut client = Client::connect(node.http);
+    let mut ask = |query: &str| match route.method {
+        Method::Get => client.get(&format!("{}?{query}", route.path)),
+        Method::Post => client.post(route.path, &body.to_string()),
+    };
+    let known = document["components"]["parameters"].as_object().expect("parameters").iter();
+    let known: Vec<_> = known.filter(|(_, parameter)| parameter["in"] == "query").collect();
+    let examples = known.iter().map(|(_, it)| (it["name"].as_str().expect("a name"), examples(it, document)[0]));
+    let examples: BTreeMap<_, _> = examples.collect();
+    let without = |left_out: &str| query(examples.iter().filter(|(name, _)| **name != left_out).map(|(n, v)| (*n, *v)));
+    let answer = ask(&without(""));
+    let is_read = |name: &str, ask: &mut dyn FnMut(&str) -> Response| {
+        let status = ask(&format!("{}&{name}=!", without(name))).status;
+        status != answer.status || ask(&without(name)).status != answer.status
+    };
+    let read: BTreeSet<_> = examples.keys().filter(|name| is_read(name, &mut ask)).collect();
+    let parameters = known.iter().filter(|(_, it)| read.contains(&it["name"].as_str().expect("a name")));
+    let parameters = parameters.map(|(id, _)| json!({ "$ref": format!("#/components/parameters/{id}") }));
+    let body = json!({ "x-most-bytes": route.body_limit.bytes(limits::PUSHED), "content": { JSON: { "schema": schema_of(body) } } });
+    json!({
+        "summary": "",
+        "x-access": if route.access == Access::Public { "public" } else { "local" },
+        "parameters": parameters.collect::<Vec<_>>(),
+        "requestBody": if route.method == Method::Post { body } else { Value::Null },
+        "responses": { answer.status.to_string(): { "content": { JSON: { "schema": schema_of(&answer.json()) } } } },
+    })
+}
+
+/// A new route is described by its skeleton, in which only descriptions are missing.
+#[test]
+fn the_skeleton_of_an_operation_has_its_parameters_and_members() {
+    let (document, node) = (document(), node_on_tiny());
+    let route = ROUTES.iter().find(|route| route.path == "/account/get").expect("the route");
+    let skeleton = skeleton(route, &Value::Null, &node, &document);
+    let described = &document["paths"][route.path]["get"];
+    let names = |operation: &Value| parameters(operation, &document).into_keys().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(names(&skeleton), names(described));
+    let members = |operation: &Value| {
+        let schema = &operation["responses"]["200"]["content"][JSON]["schema"];
+        resolve_reference(schema, &document)["properties"].as_object().map(|it| it.keys().cloned().collect::<Vec<_>>())
+    };
+    assert_eq!(members(&skeleton), members(described), "{skeleton:#}");
 }
 
 #[test]

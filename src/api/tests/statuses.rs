@@ -315,7 +315,7 @@ fn every_end_is_known_over_a_reorg_and_unknown_after_a_restart() {
     assert!(world.announce(&displaced).is_err());
 
     let all = [&confirmed, &unconfirmed, &expired, &dropped, &rejected, &replaced, &displaced];
-    let words = ["confirmed", "unconfirmed", "expired", "rejected", "rejected", "replaced", "displaced"];
+    let words = ["confirmed", "unconfirmed", "expired", "rejected", "rejected", "replaced", "evicted"];
     assert_eq!(all.map(|one| world.word(one)), words);
     let blocks: Vec<_> = [3, 4].map(|height| world.scene.block(Height(height)).transactions).into();
     world.replace_above(Height(2), [vec![Vec::new()], blocks].concat());
