@@ -409,10 +409,11 @@ impl AccountBody {
 
     fn write(&mut self, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
         if let Some((account, meta)) = self.head.take().as_deref() {
-            match self.is_meta_only {
-                true => step.open(meta),
-                false => step.open(&AccountPair { account, meta }),
-            };
+            if self.is_meta_only {
+                step.open(meta);
+            } else {
+                step.open(&AccountPair { account, meta });
+            }
         }
         let chain = step.node.chain;
         loop {

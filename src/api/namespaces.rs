@@ -160,10 +160,12 @@ impl ItemSource for RentedNamespaces {
                 if last.as_ref() != Some(&name) {
                     budget.charge(cost::NAMESPACE);
                     *last = Some(name.clone());
-                    found = match only_current {
-                        true => Namespace::active(&chain, &name)?.filter(|namespace| namespace.owner == *owner),
-                        false if is_active(&chain, &name)? => Some(Namespace::rented(&chain, owner, name)?),
-                        false => None,
+                    found = if *only_current {
+                        Namespace::active(&chain, &name)?.filter(|namespace| namespace.owner == *owner)
+                    } else if is_active(&chain, &name)? {
+                        Some(Namespace::rented(&chain, owner, name)?)
+                    } else {
+                        None
                     };
                 }
             }

@@ -265,11 +265,10 @@ impl<'a> RequestContext<'a> {
     pub fn unauthorized(&self, text: String) -> ApiError {
         let is_missing = self.request.header(settings::AUTHORIZATION).is_none();
         let may_be_local = settings::may_be_local(&self.client, self.request, self.settings);
-        ApiError::Unauthorized(match self.settings.cookie.is_some() && may_be_local {
-            true if is_missing => LOCAL_ACCESS_NEEDS_SECRET.to_owned(),
-            true => WRONG_SECRET.to_owned(),
-            false => text,
-        })
+        if self.settings.cookie.is_none() || !may_be_local {
+            return ApiError::Unauthorized(text);
+        }
+        ApiError::Unauthorized(if is_missing { LOCAL_ACCESS_NEEDS_SECRET } else { WRONG_SECRET }.to_owned())
     }
 
     /// Returns the body and its format.

@@ -119,9 +119,10 @@ impl ListWriter {
                 ListWriter { count: 0, tail, placeholders: VecDeque::new(), is_sized: false }
             }
             Format::Binary => {
-                let gaps = match is_element {
-                    true => BinaryEncoder::append_element(writer.body, |sink| view.write(sink)),
-                    false => BinaryEncoder::append_to(writer.body, |sink| view.write(sink)),
+                let gaps = if is_element {
+                    BinaryEncoder::append_element(writer.body, |sink| view.write(sink))
+                } else {
+                    BinaryEncoder::append_to(writer.body, |sink| view.write(sink))
                 };
                 let end = gaps.first().map_or(writer.body.len(), SplicePoint::start);
                 let tail = writer.body.split_off(end);
@@ -179,7 +180,9 @@ impl ListWriter {
         let Some(gap) = self.placeholders.pop_front() else { return };
         let size = writer.body.len().saturating_sub(gap.start());
         gap.fill(writer.body, count, size);
-        self.placeholders.iter_mut().for_each(|later| later.shift(gap.start(), size));
+        for later in &mut self.placeholders {
+            later.shift(gap.start(), size);
+        }
     }
 }
 
@@ -518,12 +521,11 @@ pub struct PendingStreams {
     steps: u64,
     /// Connections to resume.
     resumable: Vec<ConnectionId>,
-    /// Connections that have lost their streams, and are not resumed yet.
-    evicted: BTreeSet<ConnectionId>,
 }
 
 struct PendingStream {
-    stream: Box<dyn ResponseStream>,
+    /// `None` once it is evicted, until its request is resumed.
+    stream: Option<Box<dyn ResponseStream>>,
     client: Owner,
     /// Number of its last step.
     step: u64,
@@ -546,7 +548,7 @@ struct ClientStreams {
 }
 
 impl PendingStreams {
-    /// Stores the stream of a connection after a step that returned `taken`; `bytes` is the memory that it holds,
+    /// Stores the stream of a connection after a step with this progress; `bytes` is the memory that it holds,
     /// including the unsent body. Returns the state of the request, `Suspended` if other streams of the client go first,
     /// or 503 if the stream was evicted at once.
     pub fn insert(
@@ -571,27 +573,23 @@ impl PendingStreams {
             StreamState::Suspended => {}
         }
         self.memory.hold(connection, client, bytes, self.time());
-        self.streams.insert(connection, PendingStream { stream: rest, client, step: self.steps, state });
+        self.streams.insert(connection, PendingStream { stream: Some(rest), client, step: self.steps, state });
         self.evict();
         // The caller learns the state from the result, so it must not be resumed as well.
         self.resumable.retain(|due| *due != connection);
-        match self.streams.get(&connection).map(|kept| kept.state) {
-            _ if self.evicted.remove(&connection) => Err(EVICTED),
-            Some(StreamState::Queued) => Ok(Progress::Suspended),
+        match self.streams.get(&connection) {
+            Some(PendingStream { stream: None, .. }) => {
+                self.streams.remove(&connection);
+                Err(EVICTED)
+            }
+            Some(PendingStream { state: StreamState::Queued, .. }) => Ok(Progress::Suspended),
             _ => Ok(progress),
         }
     }
 
     /// Removes and returns the stream of a connection, or the error if it was evicted.
     pub fn remove(&mut self, connection: ConnectionId) -> Option<Result<Box<dyn ResponseStream>, ApiError>> {
-        // Usually there are no streams.
-        if self.streams.is_empty() && self.evicted.is_empty() {
-            return None;
-        }
-        if self.evicted.remove(&connection) {
-            return Some(Err(EVICTED));
-        }
-        self.detach(connection).map(|kept| Ok(kept.stream))
+        self.detach(connection).map(|kept| kept.stream.ok_or(EVICTED))
     }
 
     /// Gives free turns to the waiting streams of a client.
@@ -601,14 +599,15 @@ impl PendingStreams {
             && let Some((_, connection)) = of_client.queued.pop_first()
         {
             of_client.active += 1;
-            self.streams.get_mut(&connection).into_iter().for_each(|kept| kept.state = StreamState::Active);
+            if let Some(stream) = self.streams.get_mut(&connection) {
+                stream.state = StreamState::Active;
+            }
             self.resumable.push(connection);
         }
     }
 
     /// Drops the stream of a closed connection.
     pub fn on_disconnect(&mut self, connection: ConnectionId) {
-        self.evicted.remove(&connection);
         if let Some(PendingStream { client, .. }) = self.detach(connection) {
             self.activate_queued(client);
         }
@@ -643,10 +642,10 @@ impl PendingStreams {
             && let Some((client, connection)) = self.memory.gives_way()
             && let Some(evicted) = self.detach(connection)
         {
-            self.evicted.insert(connection);
             if evicted.state != StreamState::Active {
                 self.resumable.push(connection);
             }
+            self.streams.insert(connection, PendingStream { stream: None, state: StreamState::Suspended, ..evicted });
             self.activate_queued(client);
         }
     }
@@ -654,7 +653,7 @@ impl PendingStreams {
     /// Returns the number of streams, including evicted ones whose request is not resumed yet.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.streams.len() + self.evicted.len()
+        self.streams.len()
     }
 
     /// Returns whether no stream and no accounting is left.

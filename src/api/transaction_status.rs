@@ -148,10 +148,10 @@ impl Readable for HashBatch {
             let text = source.need_string("hash", limits::MAX_TEXT_UTF16)?;
             parse_hash(&text).ok_or_else(|| ReadError::Argument(BAD_HASH.to_owned()))
         })?;
-        match hashes.len() <= MAX_HASHES {
-            true => Ok(HashBatch(hashes)),
-            false => Err(ReadError::Argument(format!("a batch may name at most {MAX_HASHES} hashes"))),
+        if hashes.len() > MAX_HASHES {
+            return Err(ReadError::Argument(format!("a batch may name at most {MAX_HASHES} hashes")));
         }
+        Ok(HashBatch(hashes))
     }
 }
 

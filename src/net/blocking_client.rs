@@ -159,11 +159,13 @@ impl ResponseStream {
                 _ => return Err(FetchError::Broken(error)),
             },
         };
-        let complete = match received.is_empty() {
+        let complete = if !received.is_empty() {
+            self.reader.receive(received)?.map(|complete| complete.response)
+        } else if self.reader.status() == Some(200) {
             // The server need not have completed the body.
-            true if self.reader.status() == Some(200) => return Ok(StreamPart::End(self.reader.take_body())),
-            true => Some(self.reader.close()?),
-            false => self.reader.receive(received)?.map(|complete| complete.response),
+            return Ok(StreamPart::End(self.reader.take_body()));
+        } else {
+            Some(self.reader.close()?)
         };
         Ok(match (self.reader.status(), complete) {
             (_, Some(response)) if response.status == 200 => StreamPart::End(response.body),

@@ -219,10 +219,8 @@ impl fmt::Display for Details<'_> {
         let parameters = self.0.query.into_iter().flat_map(|query| query.split('&'));
         for (index, parameter) in parameters.enumerate() {
             f.write_str(if index == 0 { "?" } else { "&" })?;
-            match is_loggable(parameter) {
-                true => write!(f, "{}", Escaped(parameter.as_bytes()))?,
-                false => f.write_str("(redacted)")?,
-            }
+            let shown = if is_loggable(parameter) { parameter.as_bytes() } else { b"(redacted)" };
+            write!(f, "{}", Escaped(shown))?;
         }
         for (name, value) in self.0.headers() {
             let is_secret = SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret.as_bytes()));

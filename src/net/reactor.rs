@@ -380,7 +380,9 @@ impl Listeners {
     /// Retries after a failure to accept.
     pub fn retry_failed(&mut self) {
         if std::mem::take(&mut self.has_failed) {
-            self.all.iter_mut().for_each(|listener| listener.is_ready = true);
+            for listener in &mut self.all {
+                listener.is_ready = true;
+            }
         }
     }
 

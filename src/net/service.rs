@@ -318,10 +318,7 @@ fn address(text: &str) -> Option<IpAddr> {
 impl Owner {
     /// Returns the owner for a client.
     pub fn of(client: &Client) -> Owner {
-        match client.is_local {
-            true => Owner::local(client.address),
-            false => Owner::at(client.address),
-        }
+        if client.is_local { Owner::local(client.address) } else { Owner::at(client.address) }
     }
 }
 

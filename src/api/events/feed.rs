@@ -204,7 +204,9 @@ impl EventFeed {
             }
         };
         // Each stream asks for all of them.
-        passed.into_iter().for_each(|one| one.common.set((self.chain_changes, common)));
+        for one in passed {
+            one.common.set((self.chain_changes, common));
+        }
         Ok(common)
     }
 }
@@ -298,11 +300,13 @@ impl EventFeed {
     /// Returns when a stream goes on next, unless there are news.
     pub fn next_due(&self) -> Option<Duration> {
         let heartbeat = self.heartbeats.first().map(|(at, _)| *at)?;
-        match self.has_new_blocks || !self.ready.is_empty() {
-            true => Some(Duration::ZERO),
-            false if self.has_new_changes => Some(heartbeat.min(self.changes_due)),
-            false => Some(heartbeat),
-        }
+        Some(if self.has_new_blocks || !self.ready.is_empty() {
+            Duration::ZERO
+        } else if self.has_new_changes {
+            heartbeat.min(self.changes_due)
+        } else {
+            heartbeat
+        })
     }
 
     /// Returns the number of open streams.

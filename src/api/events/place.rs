@@ -171,11 +171,10 @@ impl Place {
             if !chain.has_block(height) {
                 continue;
             }
-            match has(chain, height, hash)? {
-                true if may_be_ahead => return Ok(Position::Ahead),
-                true => return Ok(Position::Forked(height)),
-                false => may_be_ahead = false,
+            if has(chain, height, hash)? {
+                return Ok(if may_be_ahead { Position::Ahead } else { Position::Forked(height) });
             }
+            may_be_ahead = false;
         }
         // A chain that has branched off further down than it could go back from the place may be shorter, and go back.
         Ok(if chain.has_block(self.height) { Position::Foreign } else { Position::Ahead })

@@ -93,35 +93,27 @@ pub struct EventStream {
     heartbeat: Duration,
 }
 
-/// The output of one step.
-struct Output<'a, 'w> {
-    writer: &'a mut BodyWriter<'w>,
+/// Returns whether a step ends: its budget is spent, or it has written enough.
+fn is_step_over(out: &[u8], node: &NodeContext<'_>) -> bool {
+    node.budget.is_exhausted() || out.len() >= STEP_BYTES
 }
 
-impl Output<'_, '_> {
-    /// Returns whether the step ends: its budget is spent, or it has written enough.
-    fn is_step_over(&self, node: &NodeContext<'_>) -> bool {
-        node.budget.is_exhausted() || self.writer.body.len() >= STEP_BYTES
-    }
+/// Appends an event whose data is `head`, then `rest`.
+fn write_event(out: &mut Vec<u8>, kind: &str, place: &Place, head: &[u8], rest: &[u8]) {
+    out.extend_from_slice(format!("id: {place}\nevent: {kind}\ndata: ").as_bytes());
+    out.extend_from_slice(head);
+    out.extend_from_slice(rest);
+    out.extend_from_slice(b"\n\n");
+}
 
-    /// Appends an event whose data is `head`, then `rest`.
-    fn event(&mut self, kind: &str, place: &Place, head: &[u8], rest: &[u8]) {
-        let body = &mut self.writer.body;
-        body.extend_from_slice(format!("id: {place}\nevent: {kind}\ndata: ").as_bytes());
-        body.extend_from_slice(head);
-        body.extend_from_slice(rest);
-        body.extend_from_slice(b"\n\n");
-    }
+fn write_view(out: &mut Vec<u8>, kind: &str, place: &Place, view: &impl View) {
+    write_event(out, kind, place, &text(view), b"");
+}
 
-    fn view(&mut self, kind: &str, place: &Place, view: &impl View) {
-        self.event(kind, place, &text(view), b"");
-    }
-
-    /// Appends a transaction that has confirmations.
-    fn transaction(&mut self, place: &Place, confirmations: u64, text: &[u8]) {
-        let head = format!("{{\"confirmations\":{confirmations},");
-        self.event("transaction", place, head.as_bytes(), text.get(1..).unwrap_or_default());
-    }
+/// Appends a transaction that has confirmations.
+fn write_transaction(out: &mut Vec<u8>, place: &Place, confirmations: u64, text: &[u8]) {
+    let head = format!("{{\"confirmations\":{confirmations},");
+    write_event(out, "transaction", place, head.as_bytes(), text.get(1..).unwrap_or_default());
 }
 
 fn text(view: &impl View) -> Vec<u8> {
@@ -147,22 +139,22 @@ impl ResponseStream for EventStream {
             let Some(addresses) = read else { return Ok(Progress::Yield) };
             (self.filter.addresses, self.reader) = (Some(addresses), None);
         }
-        let mut out = Output { writer };
+        let out = &mut *writer.body;
         if let Some(start) = self.start.take() {
             self.begin(start, node)?;
             self.heartbeat = node.now.monotonic + HEARTBEAT;
             // A line of the first event: some libraries take a block without data for an event.
-            out.writer.body.extend_from_slice(b"retry: 3000\n");
-            self.tell_status(node, &mut out);
+            out.extend_from_slice(b"retry: 3000\n");
+            self.tell_status(node, out);
         }
-        let has_more = self.tell(node, &mut out)?;
-        self.tell_status(node, &mut out);
-        let is_silent = out.writer.body.is_empty();
+        let has_more = self.tell(node, out)?;
+        self.tell_status(node, out);
+        let is_silent = out.is_empty();
         if is_silent && node.now.monotonic >= self.heartbeat {
             // Without an empty line, which some libraries take for the end of an event.
-            out.writer.body.extend_from_slice(b":\n");
+            out.extend_from_slice(b":\n");
         }
-        if !out.writer.body.is_empty() {
+        if !out.is_empty() {
             self.heartbeat = node.now.monotonic + HEARTBEAT;
         }
         node.events.wait(self.connection, self.heartbeat, self.filter.tells_mempool(), has_more);
@@ -199,7 +191,7 @@ impl EventStream {
     }
 
     /// Tells the state of the node if it has changed, and with each sign of life while the node is behind.
-    fn tell_status(&mut self, node: &NodeContext<'_>, out: &mut Output<'_, '_>) {
+    fn tell_status(&mut self, node: &NodeContext<'_>, out: &mut Vec<u8>) {
         let (own, told) = (node.chain.height, self.place.height);
         let status = match node.status {
             NodeStatus::Running => "not booted",
@@ -217,7 +209,7 @@ impl EventStream {
         self.status = status;
         let reported = node.peers.as_deref().and_then(Manager::network_height).filter(|_| status == SYNCHRONISING);
         let network_height = reported.into_iter().chain([own, told]).max().unwrap_or(own);
-        out.view("synchronising", &self.place, &SyncState { height: own, network_height, status });
+        write_view(out, "synchronising", &self.place, &SyncState { height: own, network_height, status });
     }
 
     /// Takes the place where the stream begins.
@@ -253,11 +245,11 @@ impl EventStream {
     }
 
     /// Tells what is to be told. Returns whether there is more.
-    fn tell(&mut self, node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) -> Result<bool, ApiError> {
+    fn tell(&mut self, node: &mut NodeContext<'_>, out: &mut Vec<u8>) -> Result<bool, ApiError> {
         // Some progress is made with any budget.
         let mut is_first = true;
         loop {
-            if !is_first && out.is_step_over(node) {
+            if !is_first && is_step_over(out, node) {
                 return Ok(true);
             }
             node.budget.charge(cost::HEADER);
@@ -276,7 +268,7 @@ impl EventStream {
             is_first = false;
         }
         let target = self.told_height(node);
-        while is_first || !out.is_step_over(node) {
+        while is_first || !is_step_over(out, node) {
             is_first = false;
             if self.window.is_some() {
                 self.tell_window(node, out)?;
@@ -315,13 +307,13 @@ impl EventStream {
         of: &Rc<FeedBlock>,
         common: Height,
         node: &mut NodeContext<'_>,
-        out: &mut Output<'_, '_>,
+        out: &mut Vec<u8>,
     ) -> Result<(), ApiError> {
         let told = self.place.rollback;
         let common = told.map_or(common, |told| common.min(told));
         self.place.rollback = Some(common);
         if told != Some(common) {
-            out.view("rollback", &self.place, &Rollback { height: common, is_listed: true });
+            write_view(out, "rollback", &self.place, &Rollback { height: common, is_listed: true });
         }
         let indexes = self.filter.indexes(of);
         node.budget.charge(cost::HEADER + cost::SKIP * indexes.len() as u32);
@@ -330,9 +322,9 @@ impl EventStream {
             self.place.next = index;
             if let Some(text) = transaction_text(of, index) {
                 node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
-                out.event("undone", &self.place, &text, b"");
+                write_event(out, "undone", &self.place, &text, b"");
             }
-            if out.is_step_over(node) {
+            if is_step_over(out, node) {
                 return Ok(());
             }
         }
@@ -353,16 +345,16 @@ impl EventStream {
         &mut self,
         height: Height,
         node: &mut NodeContext<'_>,
-        out: &mut Output<'_, '_>,
+        out: &mut Vec<u8>,
     ) -> Result<(), ApiError> {
         let height = self.place.rollback.map_or(height, |told| height.min(told));
         self.place = Place::after(height, &node.chain)?;
-        out.view("rollback", &self.place, &Rollback { height, is_listed: false });
+        write_view(out, "rollback", &self.place, &Rollback { height, is_listed: false });
         Ok(())
     }
 
     /// Tells the rest of the block of the place, or goes on to the next block.
-    fn tell_block(&mut self, node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) -> Result<(), ApiError> {
+    fn tell_block(&mut self, node: &mut NodeContext<'_>, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let is_new = self.place.next == END;
         let height = if is_new { self.place.height.next() } else { self.place.height };
         let of = node.events.block(height, &node.chain)?;
@@ -371,7 +363,7 @@ impl EventStream {
             node.budget.charge(cost::HEADER);
             self.place = Place { height, next: 0, block: Rc::clone(&of.name), rollback: None };
             if self.filter.kinds.blocks {
-                out.view("block", &self.place, &BlockEvent { block: &of, confirmations });
+                write_view(out, "block", &self.place, &BlockEvent { block: &of, confirmations });
             }
         }
         let indexes = self.filter.indexes(&of);
@@ -381,9 +373,9 @@ impl EventStream {
             self.place.next = index + 1;
             if let Some(text) = transaction_text(&of, index) {
                 node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
-                out.transaction(&self.place, confirmations, &text);
+                write_transaction(out, &self.place, confirmations, &text);
             }
-            if out.is_step_over(node) {
+            if is_step_over(out, node) {
                 return Ok(());
             }
         }
@@ -392,7 +384,7 @@ impl EventStream {
     }
 
     /// Searches the window, or tells what was found in it.
-    fn tell_window(&mut self, node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) -> Result<(), ApiError> {
+    fn tell_window(&mut self, node: &mut NodeContext<'_>, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let Some(window) = &mut self.window else { return Ok(()) };
         let addresses = self.filter.addresses.as_deref().unwrap_or_default();
         let chain = node.chain;
@@ -444,19 +436,19 @@ impl EventStream {
         if self.filter.kinds.transactions && self.filter.moves_mosaic(&transaction) {
             let (hash, index) = (raw.hash(&transaction), location.index);
             let event = TransactionEvent { header: &header, index, id, hash, transaction: &transaction };
-            out.transaction(&self.place, chain.height.0 - location.height.0 + 1, &text(&event));
+            write_transaction(out, &self.place, chain.height.0 - location.height.0 + 1, &text(&event));
         }
         Ok(())
     }
 
     /// Tells the mempool, once the chain is told. Returns whether there is more.
-    fn tell_mempool(&mut self, node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) -> Result<bool, ApiError> {
+    fn tell_mempool(&mut self, node: &mut NodeContext<'_>, out: &mut Vec<u8>) -> Result<bool, ApiError> {
         if !self.filter.tells_mempool() {
             return Ok(false);
         }
         let mut is_first = true;
         loop {
-            if !std::mem::replace(&mut is_first, false) && out.is_step_over(node) {
+            if !std::mem::replace(&mut is_first, false) && is_step_over(out, node) {
                 return Ok(true);
             }
             node.budget.charge(cost::SKIP);
@@ -496,7 +488,7 @@ impl EventStream {
         &mut self,
         change: &MempoolChange,
         node: &mut NodeContext<'_>,
-        out: &mut Output<'_, '_>,
+        out: &mut Vec<u8>,
     ) -> Result<(), ApiError> {
         let Kinds { left, unconfirmed, .. } = self.filter.kinds;
         let is_wanted = match change.event {
@@ -529,9 +521,9 @@ impl EventStream {
         Ok(())
     }
 
-    fn tell_change_of_mempool(&self, kind: &str, text: &[u8], node: &mut NodeContext<'_>, out: &mut Output<'_, '_>) {
+    fn tell_change_of_mempool(&self, kind: &str, text: &[u8], node: &mut NodeContext<'_>, out: &mut Vec<u8>) {
         node.budget.charge(cost::TRANSACTION + cost::bytes(text.len()));
-        out.event(kind, &self.place, text, b"");
+        write_event(out, kind, &self.place, text, b"");
     }
 }
 

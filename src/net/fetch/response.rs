@@ -200,10 +200,9 @@ fn body(status: u16, headers: &[httparse::Header<'_>], limit: usize) -> Result<B
         return Ok(Body::Sized(0));
     }
     if let Some(coding) = values(headers, "Transfer-Encoding").next() {
-        return match coding.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-            true => Ok(Body::Chunked(ChunkedBody::default())),
-            false => Err(FetchError::NotHttp("its transfer coding is unknown")),
-        };
+        let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        let chunked = is_chunked.then(|| Body::Chunked(ChunkedBody::default()));
+        return chunked.ok_or(FetchError::NotHttp("its transfer coding is unknown"));
     }
     let mut lengths = values(headers, "Content-Length").map(decimal);
     let Some(length) = lengths.next() else { return Ok(Body::UntilClosed) };

@@ -8,7 +8,7 @@ use super::client_table::TokenBucket;
 use crate::net::buffers::SendQueue;
 use crate::net::http::{Gzip, HttpError, Request, RequestReader, Response};
 use crate::net::limits::Limits;
-use crate::net::service::{Client, ConnectionId, ListenerId, Message, Progress};
+use crate::net::service::{Client, ConnectionId, Message, Progress};
 use crate::net::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, Socket};
 use crate::net::websocket::{WsConnection, write_close, write_ping, write_text_head};
 use crate::quota::Owner;
@@ -74,7 +74,6 @@ pub(super) struct PendingResponse {
 #[derive(Debug)]
 pub(super) struct Connection<S> {
     pub id: ConnectionId,
-    pub listener: ListenerId,
     pub peer: IpAddr,
     /// Client of the last request.
     pub client: Client,
@@ -197,7 +196,6 @@ impl<S: Socket> Connection<S> {
     pub fn new(id: ConnectionId, client: Client, owner: Owner, socket: S, bucket: TokenBucket, now: Duration) -> Self {
         Self {
             id,
-            listener: client.listener,
             peer: client.address,
             client,
             owner,

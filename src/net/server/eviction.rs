@@ -180,7 +180,9 @@ impl<S: Socket> Server<S> {
             log::info!("{} connections closed: the kernel held too much that clients did not receive", excess.len());
         }
         self.stats.kernel_evicted += excess.len() as u64;
-        excess.into_iter().for_each(|slot| self.remove(slot));
+        for slot in excess {
+            self.remove(slot);
+        }
     }
 
     /// Returns the connections to close because the kernel holds too much, until a quarter is free. Each is measured first;

@@ -232,7 +232,7 @@ impl<S: Socket> Server<S> {
             websocket.and_then(|websocket| websocket.bucket.refill_at(SOCKET_WORK_PER_SECOND))
         };
         let slot = self.clients.next(self.time.monotonic, refill_at)?;
-        self.slab.get_mut(slot).into_iter().for_each(|connection| connection.is_queued = false);
+        self.slab.get_mut(slot)?.is_queued = false;
         Some(slot)
     }
 
@@ -430,7 +430,9 @@ impl<S: Socket> Server<S> {
         let Some(mut connection) = self.slab.try_remove(slot) else { return };
         connection.discard_unsent();
         connection.output.release(&mut self.spare_output);
-        connection.input.iter_mut().for_each(|input| input.release(&mut self.spare_input));
+        if let Some(input) = &mut connection.input {
+            input.release(&mut self.spare_input);
+        }
         self.stats.kernel_bytes = self.stats.kernel_bytes.saturating_sub(connection.counted_kernel_bytes);
         self.stats.websockets = self.stats.websockets.saturating_sub(usize::from(connection.is_websocket));
         self.clients.remove(slot, self.time.monotonic);
@@ -500,9 +502,10 @@ impl<S: Socket> Effects for Server<S> {
             charged.bucket.take(units, SOCKET_WORK_PER_SECOND, now);
             let owner = charged.owner;
             self.clients.charge(owner, units, now);
-            match self.current == Some(connection.slot()) {
-                true => self.uncharged = self.uncharged.saturating_add(units),
-                false => self.clients.places.charge(owner, units, now),
+            if self.current == Some(connection.slot()) {
+                self.uncharged = self.uncharged.saturating_add(units);
+            } else {
+                self.clients.places.charge(owner, units, now);
             }
         }
     }

@@ -176,7 +176,7 @@ impl<S: Socket> Server<S> {
         let Some(connection) = self.slab.get(slot) else { return Step::Waiting };
         let Some(request) = reader.request() else { return Step::Waiting };
         let (id, is_resumed) = (connection.id, connection.progress != Progress::Done);
-        let mut client = self.trusted_proxies.client(&request, connection.listener, connection.peer);
+        let mut client = self.trusted_proxies.client(&request, connection.client.listener, connection.peer);
         client.is_local = service.is_local(&client, &request);
         // A resumed request is not counted again in the client's rate.
         let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &client) };
@@ -229,7 +229,7 @@ impl<S: Socket> Server<S> {
         }
         if self.trusted_proxies.is_trusted(connection.peer) {
             // The next request of a proxy may be of another client.
-            let proxy = Client::direct(connection.listener, connection.peer);
+            let proxy = Client::direct(connection.client.listener, connection.peer);
             self.set_client(slot, &proxy, Owner::at(proxy.address));
         }
         Step::Handled
@@ -243,7 +243,7 @@ impl<S: Socket> Server<S> {
         service: &impl Service,
     ) -> Result<bool, HttpError> {
         let Some(connection) = self.slab.get(slot) else { return Ok(false) };
-        let (id, listener) = (connection.id, connection.listener);
+        let (id, listener) = (connection.id, connection.client.listener);
         let is_proxy = self.trusted_proxies.is_trusted(connection.peer);
         let result = reader.advance(|method, path| service.route(listener, method, path));
         self.charge_input(id, is_proxy, reader.take_chunks().div_ceil(CHUNKS_PER_UNIT));
@@ -347,9 +347,10 @@ impl<S: Socket> Server<S> {
 
     /// Charges received input. Input from a proxy counts against the turn's budget only.
     fn charge_input(&mut self, id: ConnectionId, is_proxy: bool, units: u32) {
-        match is_proxy {
-            true => self.spent = self.spent.saturating_add(units),
-            false => self.charge(id, units),
+        if is_proxy {
+            self.spent = self.spent.saturating_add(units);
+        } else {
+            self.charge(id, units);
         }
     }
 }
