@@ -241,7 +241,8 @@ fn owned_definitions_of_all(context: &mut RequestContext<'_>) -> Result<(), ApiE
     context.send_stream(item_list(OwnedDefinitions::new(accounts)))
 }
 
-/// `GET /mosaic/holders`: of a mosaic in force. Every account has `nem:xem`, which has no such list.
+/// `GET /mosaic/holders`: a page of the holders of a mosaic in force, by account number. The next page starts after the last
+/// entry's id. Every account has `nem:xem`, which has no such list.
 fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (id, page) = (context.mosaic_id()?, context.page()?);
     if id.is_xem() {
@@ -250,7 +251,24 @@ fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     if !is_active(&context.node.chain, &id.namespace)? || supply_of(&context.node.chain, &id)?.is_none() {
         return Err(ApiError::no_mosaic(&id));
     }
-    context.send_stream(holder_page(id, page))
+    let mut after = (!page.is_first()).then(|| AccountId(u32::try_from(page.before).unwrap_or(u32::MAX)));
+    let mut left = page.size;
+    let held_bytes = id.to_string().len();
+    let list = list_stream(move |step| {
+        let chain = step.node.chain;
+        state::for_each_holder_after(chain.snapshot, &id, after, |account, quantity| {
+            after = Some(account);
+            step.node.budget.charge(cost::BALANCE);
+            if quantity > 0 {
+                let item = MosaicBalance { address: account.address(chain.snapshot)?, quantity };
+                step.push(&Numbered { label: "holder", id: account.0.into(), item });
+                left -= 1;
+            }
+            Ok(step.should_continue(left))
+        })?;
+        Ok(())
+    });
+    context.send_stream(list.holding(held_bytes))
 }
 
 /// `GET /mosaic/supply`
@@ -260,26 +278,75 @@ fn supply(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.response.send(&MosaicSupply { id: &id, supply })
 }
 
-/// `POST /mosaic/supply/batch`, which never worked in NIS1.
+/// `POST /mosaic/supply/batch`, which never worked in NIS1: the supplies in the order of the mosaics. Fails if one of them
+/// does not exist.
 fn supplies(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let MosaicIds(ids) = context.body()?;
-    context.send_stream(supply_list(ids))
+    let list = list_of_each(ids, ID_BYTES, |step, id| {
+        let supply = supply_of(&step.node.chain, &id)?.ok_or_else(|| ApiError::no_mosaic(&id))?;
+        step.push(&MosaicSupply { id: &id, supply });
+        step.node.budget.charge(cost::DEFINITION);
+        Ok(())
+    });
+    context.send_stream(list.failing_as_a_whole())
 }
 
-/// `GET /local/mosaic/definition/supply`
+/// `GET /local/mosaic/definition/supply`: a list with the definition of a mosaic that was in force at a height, its supply
+/// then and its expiration height; an empty list if there was none.
 fn supply_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (id, height) = (context.mosaic_id()?, context.height()?);
-    let cursor = SupplyQuery::new(context.node.chain.snapshot, &id, height)?;
-    context.send_stream(supply_at_height(cursor))
+    let mut cursor = SupplyQuery::new(context.node.chain.snapshot, &id, height)?;
+    let held_bytes = cursor.as_ref().map_or(0, |_| 2 * ID_BYTES + MAX_DESCRIPTION_UNITS * 3);
+    let list = list_stream(move |step| {
+        let Some(cursor) = &mut cursor else { return Ok(()) };
+        let (chain, budget) = (step.node.chain, &mut step.node.budget);
+        let found = cursor.resume(chain.snapshot, || {
+            budget.charge(cost::SKIP);
+            !budget.is_exhausted()
+        })?;
+        let Some(supply) = found else {
+            step.is_interrupted = true;
+            return Ok(());
+        };
+        let expiration = supply.expiration.ok_or(NO_LEASE)?;
+        // Units deleted under one definition may have been created under another that does not count.
+        let units = u64::try_from(supply.units).map_err(|_| ReadError::Negative(Measure::Quantity, supply.units))?;
+        let definition = &supply.definition;
+        step.push(&DefinitionAndSupply { definition, supply: units, expiration: Some(expiration) });
+        Ok(())
+    });
+    context.send_stream(list.holding(held_bytes).failing_as_a_whole())
 }
 
-/// `GET /local/mosaics/expired`
+/// `GET /local/mosaics/expired`: the mosaics that expired or were restored at a height, each with all balances at that
+/// time.
 fn expired(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     if !context.settings.features.track_expired_mosaics {
         return Err(ApiError::internal("this node does not support tracking expired mosaics"));
     }
     let height = context.height()?;
-    context.send_stream(expired_list(height))
+    let mut cursor = ExpiredCursor::new(height);
+    // The mosaic being written, and the last account written.
+    let mut current: Option<(ExpiredMosaic, Option<AccountId>)> = None;
+    context.send_stream(list_stream(move |step| {
+        loop {
+            if let Some((mosaic, after)) = &mut current {
+                if !step.element(|step| write_balances(mosaic, after, step))? {
+                    return Ok(());
+                }
+                current = None;
+            }
+            step.node.budget.charge(cost::MOSAIC);
+            match cursor.step(step.node.chain.snapshot)? {
+                ExpiredRow::Mosaic(mosaic) => current = Some((mosaic, None)),
+                ExpiredRow::Absent => {}
+                ExpiredRow::End => return Ok(()),
+            }
+            if step.must_pause() {
+                return Ok(());
+            }
+        }
+    }))
 }
 
 /// Newest definitions of mosaics. Except for `In` and `ByIn`, only active ones are listed.
@@ -323,90 +390,6 @@ fn definition_page(rows: DefinitionRows, page: Page) -> impl ResponseStream {
             Ok(step.should_continue(left))
         })?;
         Ok(())
-    })
-}
-
-/// A page of the holders of a mosaic, by account number. The next page starts after the last entry's id.
-fn holder_page(mosaic: MosaicId, page: Page) -> impl ResponseStream {
-    let mut after = (!page.is_first()).then(|| AccountId(u32::try_from(page.before).unwrap_or(u32::MAX)));
-    let mut left = page.size;
-    let held_bytes = mosaic.to_string().len();
-    let list = list_stream(move |step| {
-        let chain = step.node.chain;
-        state::for_each_holder_after(chain.snapshot, &mosaic, after, |account, quantity| {
-            after = Some(account);
-            step.node.budget.charge(cost::BALANCE);
-            if quantity > 0 {
-                let item = MosaicBalance { address: account.address(chain.snapshot)?, quantity };
-                step.push(&Numbered { label: "holder", id: account.0.into(), item });
-                left -= 1;
-            }
-            Ok(step.should_continue(left))
-        })?;
-        Ok(())
-    });
-    list.holding(held_bytes)
-}
-
-/// A list with the definition of a mosaic that was in force at a height, its supply then and its expiration height; an
-/// empty list if there was none.
-fn supply_at_height(mut cursor: Option<SupplyQuery>) -> impl ResponseStream {
-    let held_bytes = cursor.as_ref().map_or(0, |_| 2 * ID_BYTES + MAX_DESCRIPTION_UNITS * 3);
-    let list = list_stream(move |step| {
-        let Some(cursor) = &mut cursor else { return Ok(()) };
-        let (chain, budget) = (step.node.chain, &mut step.node.budget);
-        let found = cursor.resume(chain.snapshot, || {
-            budget.charge(cost::SKIP);
-            !budget.is_exhausted()
-        })?;
-        let Some(supply) = found else {
-            step.is_interrupted = true;
-            return Ok(());
-        };
-        let expiration = supply.expiration.ok_or(NO_LEASE)?;
-        // Units deleted under one definition may have been created under another that does not count.
-        let units = u64::try_from(supply.units).map_err(|_| ReadError::Negative(Measure::Quantity, supply.units))?;
-        let definition = &supply.definition;
-        step.push(&DefinitionAndSupply { definition, supply: units, expiration: Some(expiration) });
-        Ok(())
-    });
-    list.holding(held_bytes).failing_as_a_whole()
-}
-
-/// The supplies of mosaics, in this order. Fails if one of them does not exist.
-fn supply_list(ids: Vec<MosaicId>) -> impl ResponseStream {
-    let list = list_of_each(ids, ID_BYTES, |step, id| {
-        let supply = supply_of(&step.node.chain, &id)?.ok_or_else(|| ApiError::no_mosaic(&id))?;
-        step.push(&MosaicSupply { id: &id, supply });
-        step.node.budget.charge(cost::DEFINITION);
-        Ok(())
-    });
-    list.failing_as_a_whole()
-}
-
-/// The mosaics that expired or were restored at a height, each with all balances at that time.
-fn expired_list(height: Height) -> impl ResponseStream {
-    let mut cursor = ExpiredCursor::new(height);
-    // The mosaic being written, and the last account written.
-    let mut current: Option<(ExpiredMosaic, Option<AccountId>)> = None;
-    list_stream(move |step| {
-        loop {
-            if let Some((mosaic, after)) = &mut current {
-                if !step.element(|step| write_balances(mosaic, after, step))? {
-                    return Ok(());
-                }
-                current = None;
-            }
-            step.node.budget.charge(cost::MOSAIC);
-            match cursor.step(step.node.chain.snapshot)? {
-                ExpiredRow::Mosaic(mosaic) => current = Some((mosaic, None)),
-                ExpiredRow::Absent => {}
-                ExpiredRow::End => return Ok(()),
-            }
-            if step.must_pause() {
-                return Ok(());
-            }
-        }
     })
 }
 

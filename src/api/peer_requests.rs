@@ -163,12 +163,36 @@ fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     }))
 }
 
-/// `POST /chain/blocks-after`
+/// `POST /chain/blocks-after`: the signed list of the blocks after a height whose transactions are within the limit that the
+/// peer requests. The transactions are counted first, then the blocks are written as they are stored. The number of blocks
+/// and of bytes is then known, so the response is streamed and never held as a whole.
 fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let AuthenticatedRequest::<ChainRequest, AnyChallenge> { entity: request, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let limits = request.limits(&context.node.chain.network.chain);
-    context.send_stream(block_range(request.after, limits, signature))
+    let mut counter = TransactionCounter::new(request.after, limits);
+    let mut block = BlockBody::new(counter.first, None);
+    context.send_stream(list_stream(move |step| {
+        LastWritten::check(counter.last, &step.node.chain)?;
+        counter.count(step.node)?;
+        // The budget may end with the last block to count: the next step finds that counting is complete.
+        if !counter.is_done {
+            step.is_interrupted = true;
+            return Ok(());
+        }
+        let size = ListSize { count: (counter.next.0 - counter.first.0) as usize, bytes: counter.bytes };
+        step.open_sized(&AuthenticatedResponse { entity: DataListHead, signature }, size);
+        while block.height < counter.next {
+            if !step.element(|step| block.write(step))? {
+                break;
+            }
+            block = BlockBody::new(block.height.next(), None);
+            if step.must_pause() {
+                break;
+            }
+        }
+        Ok(())
+    }))
 }
 
 /// `POST /transactions/unconfirmed`
@@ -293,35 +317,6 @@ impl TransactionCounter {
         self.next = self.next.next();
         Ok(())
     }
-}
-
-/// Signed list of the blocks after a height whose transactions are within the limit that the peer requests. The
-/// transactions are counted first, then the blocks are written as they are stored. The number of blocks and of bytes is then
-/// known, so the response is streamed and never held as a whole.
-fn block_range(after: Height, limits: BlockListLimits, signature: Signature) -> impl ResponseStream {
-    let mut counter = TransactionCounter::new(after, limits);
-    let mut block = BlockBody::new(counter.first, None);
-    list_stream(move |step| {
-        LastWritten::check(counter.last, &step.node.chain)?;
-        counter.count(step.node)?;
-        // The budget may end with the last block to count: the next step finds that counting is complete.
-        if !counter.is_done {
-            step.is_interrupted = true;
-            return Ok(());
-        }
-        let size = ListSize { count: (counter.next.0 - counter.first.0) as usize, bytes: counter.bytes };
-        step.open_sized(&AuthenticatedResponse { entity: DataListHead, signature }, size);
-        while block.height < counter.next {
-            if !step.element(|step| block.write(step))? {
-                break;
-            }
-            block = BlockBody::new(block.height.next(), None);
-            if step.must_pause() {
-                break;
-            }
-        }
-        Ok(())
-    })
 }
 
 /// A transaction pushed by a peer.

@@ -11,6 +11,7 @@ use super::{
     peer_requests, peers, transaction_status, transactions, transfers,
 };
 use crate::codec::text::repair_utf8;
+pub use crate::net::fetch::Method;
 
 /// Maximum size of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +41,6 @@ impl BodyLimit {
 /// Handler of a route.
 pub type Handler = fn(&mut RequestContext<'_>) -> Result<(), ApiError>;
 
-/// HTTP method of a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// GET, and HEAD.
-    Get,
-    /// POST.
-    Post,
-}
-
 /// Access to a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -75,7 +67,7 @@ pub enum Caching {
 /// Entry of the route table.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// Method.
+    /// Method. A GET route answers HEAD too.
     pub method: Method,
     /// Exact path.
     pub path: &'static str,
