@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use zeroize::Zeroize;
 
-
 /// Received bytes that are not used up. It owns memory between turns of the reactor only if bytes are unread: see
 /// [`acquire`](Self::acquire).
 ///
