@@ -2,7 +2,7 @@
 
 use super::accounts::{batch_list, parse_name, read_names};
 use super::request_context::positive_height;
-use super::routes::{Route, get, post};
+use super::routes::{BodyLimit, Route, get, post};
 use super::streams::{ListStep, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
@@ -13,7 +13,7 @@ use crate::state::{AccountHistory, HistoryEntry};
 /// Routes.
 pub const ROUTES: &[Route] = &[
     get("/account/historical/get", history).cached(),
-    post("/account/historical/get/batch", histories).with_large_bodies(),
+    post("/account/historical/get/batch", histories).with_bodies(BodyLimit::Large),
 ];
 
 /// Maximum number of heights of a request, for all accounts together.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::request_context::Page;
-use super::routes::{Route, get, post};
+use super::routes::{BodyLimit, Route, get, post};
 use super::streams::{DataListHead, ListSize, ListStep, MAX_LIST_ELEMENTS, ResponseStream, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
@@ -21,7 +21,7 @@ pub const ROUTES: &[Route] = &[
     get("/account/get/from-public-key", by_public_key).cached_with_account_status(),
     get("/account/get/forwarded", forwarded).cached_with_account_status(),
     get("/account/get/forwarded/from-public-key", forwarded_by_public_key).cached_with_account_status(),
-    post("/account/get/batch", batch).with_large_bodies(),
+    post("/account/get/batch", batch).with_bodies(BodyLimit::Large),
     get("/account/status", status).cached_with_account_status(),
     get("/account/harvests", harvests).cached(),
     get("/account/importances", importances),

@@ -6,7 +6,7 @@ use std::vec;
 
 use super::namespaces::{Numbered, is_active};
 use super::request_context::Page;
-use super::routes::{Route, get, post};
+use super::routes::{BodyLimit, Route, get, post};
 use super::streams::{ItemSource, ListStep, ResponseStream, item_list, list_of_each, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
@@ -27,13 +27,13 @@ pub const ROUTES: &[Route] = &[
     get("/mosaic/definition/page", definitions).cached(),
     get("/mosaic/holders", holders).cached(),
     get("/mosaic/supply", supply).cached(),
-    post("/mosaic/supply/batch", supplies).with_large_bodies(),
+    post("/mosaic/supply/batch", supplies).with_bodies(BodyLimit::Large),
     get("/local/mosaic/definition/supply", supply_at).local(),
     get("/local/mosaics/expired", expired).local(),
     get("/account/mosaic/definition/page", by_creator).cached(),
     get("/account/mosaic/owned", owned).cached(),
     get("/account/mosaic/owned/definition", owned_definitions).cached(),
-    post("/account/mosaic/owned/definition/batch", owned_definitions_of_all).with_large_bodies(),
+    post("/account/mosaic/owned/definition/batch", owned_definitions_of_all).with_bodies(BodyLimit::Large),
 ];
 
 const NO_LEASE: ApiError =

@@ -165,26 +165,15 @@ pub struct BootRequest {
     pub application: Option<String>,
 }
 
-/// Identity of the node in a boot request.
-struct PrivateIdentity {
-    private_key: PrivateKey,
-    name: Option<String>,
-}
-
-impl Readable for PrivateIdentity {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let private_key = super::harvesting::read_key(source, "private-key")?;
-        Ok(PrivateIdentity { private_key, name: read_text(source, "name")? })
-    }
-}
-
 fn read_text<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<Option<String>, ReadError> {
     Ok(source.string(label, limits::MAX_TEXT_UTF16)?.map(|text| text.into_owned()))
 }
 
 impl Readable for BootRequest {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let PrivateIdentity { private_key, name } = source.need_object("identity", PrivateIdentity::read)?;
+        let (private_key, name) = source.need_object("identity", |source| {
+            Ok((super::harvesting::read_key(source, "private-key")?, read_text(source, "name")?))
+        })?;
         let endpoint = source.need_object("endpoint", Endpoint::read)?;
         let application = source.need_object("metaData", |source| read_text(source, "application"))?;
         Ok(BootRequest { private_key, name, endpoint, application })

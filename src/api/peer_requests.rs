@@ -8,7 +8,7 @@ use super::blocks::{BlockBody, REPLACED, chain_score};
 use super::mempool::{Bare, TRANSACTION_BYTES, list_of};
 use super::node::time_stamps;
 use super::peers::AnswerOfPeers;
-use super::routes::{Route, post};
+use super::routes::{BodyLimit, Route, post};
 use super::streams::{BodyWriter, DataListHead, ListSize, ResponseStream, list_stream};
 use super::transactions::{Data, submit};
 use super::{ApiError, Command, Format, NodeContext, RequestContext, View};
@@ -40,14 +40,14 @@ pub const ROUTES: &[Route] = &[
     post("/node/experiences", experiences),
     post("/chain/hashes-from", hashes_from),
     post("/chain/blocks-after", blocks_after),
-    post("/transactions/unconfirmed", unconfirmed).with_pushed_bodies(),
+    post("/transactions/unconfirmed", unconfirmed).with_bodies(BodyLimit::Pushed),
     post("/node/cysm", can_you_see_me),
     post("/node/sign-of-life", sign_of_life),
     post("/node/ping", ping),
     post("/time-sync/network-time", network_time),
-    post("/push/transaction", push_transaction).with_large_bodies().needing_mempool(),
-    post("/push/transactions", push_transactions).with_pushed_bodies().needing_mempool(),
-    post("/push/block", push_block).with_pushed_bodies(),
+    post("/push/transaction", push_transaction).with_bodies(BodyLimit::Large).needing_mempool(),
+    post("/push/transactions", push_transactions).with_bodies(BodyLimit::Pushed).needing_mempool(),
+    post("/push/block", push_block).with_bodies(BodyLimit::Pushed),
 ];
 
 /// Signs the challenge of the client; fails unless the node has joined its network. A malformed challenge is answered

@@ -202,11 +202,11 @@ fn state(state: State) -> &'static str {
 }
 
 /// The latest reorgs, newest first.
-pub struct ReorgsReport<'a> {
+struct ReorgsReport<'a> {
     /// The reorgs that the node keeps.
-    pub reorgs: &'a ReorgLog,
+    reorgs: &'a ReorgLog,
     /// Network byte, to derive addresses.
-    pub network: NetworkByte,
+    network: NetworkByte,
 }
 
 impl View for ReorgsReport<'_> {

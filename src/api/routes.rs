@@ -128,19 +128,9 @@ impl Route {
         Route { takes_any_accept: true, ..self }
     }
 
-    /// Raises the body limit to [`BodyLimit::Addresses`].
-    pub const fn with_address_bodies(self) -> Route {
-        Route { body_limit: BodyLimit::Addresses, ..self }
-    }
-
-    /// Raises the body limit to [`BodyLimit::Large`].
-    pub const fn with_large_bodies(self) -> Route {
-        Route { body_limit: BodyLimit::Large, ..self }
-    }
-
-    /// Raises the body limit to [`BodyLimit::Pushed`].
-    pub const fn with_pushed_bodies(self) -> Route {
-        Route { body_limit: BodyLimit::Pushed, ..self }
+    /// Raises the body limit.
+    pub const fn with_bodies(self, body_limit: BodyLimit) -> Route {
+        Route { body_limit, ..self }
     }
 }
 

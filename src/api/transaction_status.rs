@@ -1,7 +1,7 @@
 //! `/transaction/status`: what became of a transaction, wherever it is. NIS1 does not have this.
 
 use super::request_context::{NodeContext, RequestContext};
-use super::routes::{Route, get, post};
+use super::routes::{BodyLimit, Route, get, post};
 use super::streams::list_of_each;
 use super::{ApiError, View};
 use crate::budget::cost;
@@ -16,7 +16,7 @@ use crate::store::{StoreError, stored_header};
 /// Routes.
 pub const ROUTES: &[Route] = &[
     get("/transaction/status", status).needing_mempool(),
-    post("/transaction/status/batch", statuses).with_large_bodies().needing_mempool(),
+    post("/transaction/status/batch", statuses).with_bodies(BodyLimit::Large).needing_mempool(),
 ];
 
 const BAD_HASH: &str = "hash must have 64 hex digits";

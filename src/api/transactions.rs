@@ -1,6 +1,6 @@
 //! Transactions: handlers that look up, submit and prepare them.
 
-use super::routes::{Route, get, post};
+use super::routes::{BodyLimit, Route, get, post};
 use super::{ApiError, NodeContext, RequestContext, RequestResult, ResultKind, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -18,9 +18,9 @@ use crate::store::StoreError;
 /// Routes.
 pub const ROUTES: &[Route] = &[
     get("/transaction/get", by_hash).cached(),
-    post("/transaction/announce", announce).with_large_bodies().needing_mempool(),
-    post("/transaction/prepare-announce", prepare_announce).with_large_bodies().local().needing_mempool(),
-    post("/transaction/prepare", prepare).with_large_bodies().local(),
+    post("/transaction/announce", announce).with_bodies(BodyLimit::Large).needing_mempool(),
+    post("/transaction/prepare-announce", prepare_announce).with_bodies(BodyLimit::Large).local().needing_mempool(),
+    post("/transaction/prepare", prepare).with_bodies(BodyLimit::Large).local(),
 ];
 
 pub(super) const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");

@@ -28,14 +28,16 @@ use place::Place;
 use stream::{EventStream, Start};
 
 use super::request_context::positive_height;
-use super::routes::{Route, get, post};
+use super::routes::{BodyLimit, Route, get, post};
 use super::{ApiError, RequestContext};
 use crate::codec::text::parse_i64;
 use crate::model::MosaicId;
 
 /// Routes.
-pub const ROUTES: &[Route] =
-    &[get("/events", of_query).with_any_accept(), post("/events", of_body).with_any_accept().with_address_bodies()];
+pub const ROUTES: &[Route] = &[
+    get("/events", of_query).with_any_accept(),
+    post("/events", of_body).with_any_accept().with_bodies(BodyLimit::Addresses),
+];
 
 /// Maximum number of addresses of a stream.
 pub const MAX_ADDRESSES: usize = 10_000;
