@@ -118,16 +118,16 @@ fn history(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// `POST /account/historical/get/batch`: a list for each account. All addresses are checked before the first is written.
 fn histories(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     require_history(context)?;
-    let HistoryBatch { accounts: names, start, end, increment } = context.body()?;
+    let HistoryBatch { accounts, start, end, increment } = context.body()?;
     let points = HistoryPoints::new(start, end, increment)?;
     let count = (points.end.0 - points.start.0) / points.step;
-    if count.saturating_mul(names.len() as u64) > MAX_POINTS {
+    if count.saturating_mul(accounts.len() as u64) > MAX_POINTS {
         return Err(ApiError::argument("only up to 10000 data points are supported for batch operations"));
     }
     let open = move |_: &mut NodeContext<'_>, address| Ok((address, points));
     let write =
         |(address, left): &mut (Address, HistoryPoints), step: &mut ListStep<'_, '_, '_>| left.write(address, step);
-    context.send_stream(batch_list(names, parse_name, open, write))
+    context.send_stream(batch_list(accounts, parse_name, open, write))
 }
 
 fn require_history(context: &RequestContext<'_>) -> Result<(), ApiError> {

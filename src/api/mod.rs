@@ -327,18 +327,18 @@ fn store_stream(
     unfinished: &mut PendingStreams,
     (connection, client): (ConnectionId, Owner),
 ) -> Result<Progress, ApiError> {
-    let ResponseWriter { response: reply, accept: wanted, .. } = &mut context.response;
-    let threshold = wanted.format.filter(|format| rest.is_streamable(*format)).map(|format| match format {
+    let ResponseWriter { response, accept, .. } = &mut context.response;
+    let threshold = accept.format.filter(|format| rest.is_streamable(*format)).map(|format| match format {
         Format::Json => STREAM_THRESHOLD_BYTES,
         Format::Binary => BINARY_STREAM_THRESHOLD_BYTES,
     });
     // What a stream of events has written is sent at once.
     let is_endless = progress == Progress::Streaming;
-    let bytes = rest.held_bytes() + if is_endless { 0 } else { reply.body.len() };
+    let bytes = rest.held_bytes() + if is_endless { 0 } else { response.body.len() };
     let stored = unfinished.insert(connection, client, rest, bytes, progress)?;
     // A parked response must not be sent yet.
-    reply.is_streaming |=
-        is_endless || stored == Progress::Yield && threshold.is_some_and(|least| reply.body.len() >= least);
+    response.is_streaming |=
+        is_endless || stored == Progress::Yield && threshold.is_some_and(|least| response.body.len() >= least);
     Ok(stored)
 }
 

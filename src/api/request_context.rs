@@ -208,7 +208,7 @@ impl<'a> RequestContext<'a> {
     pub fn send_static(&mut self, text: &StaticText) -> Result<(), ApiError> {
         match self.response.accept.format {
             Some(Format::Json) => {
-                text.send("no-cache", true, self.request, self.response.response);
+                text.send("no-cache", self.request, self.response.response);
             }
             _ => self.response.container_error(406),
         }

@@ -180,7 +180,7 @@ impl Explorer {
 
     fn send(&self, text: &StaticText, caching: &'static str, request: &Request<'_>, response: &mut Response) -> bool {
         response.reset();
-        text.send(caching, true, request, response);
+        text.send(caching, request, response);
         response.header("Content-Security-Policy", self.policy(request));
         response.header("X-Content-Type-Options", "nosniff");
         response.header("Referrer-Policy", "same-origin");

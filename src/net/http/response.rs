@@ -266,9 +266,9 @@ impl StaticText {
     }
 
     /// Answers a GET or HEAD request with the text, or with 304 if the client has it. `caching` is the value of
-    /// `Cache-Control`. Without `may_compress` the text is always sent plain.
-    pub fn send(&self, caching: &'static str, may_compress: bool, request: &Request<'_>, response: &mut Response) {
-        let is_packed = may_compress && accepts_gzip(request.header_values("Accept-Encoding"));
+    /// `Cache-Control`.
+    pub fn send(&self, caching: &'static str, request: &Request<'_>, response: &mut Response) {
+        let is_packed = accepts_gzip(request.header_values("Accept-Encoding"));
         let tag = self.tag(is_packed);
         let is_known = is_not_modified(&tag, request);
         response.compress = false;
@@ -495,12 +495,12 @@ mod static_text_tests {
     use super::*;
     use crate::net::http::RequestReader;
 
-    fn ask(headers: &str, may_compress: bool) -> Response {
+    fn ask(headers: &str) -> Response {
         let text = StaticText::new("application/json", "{}".repeat(1000), "0a1b".to_owned());
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
         let mut response = Response { compress: true, ..Response::new() };
-        text.send("no-cache", may_compress, &reader.next_request().unwrap().unwrap(), &mut response);
+        text.send("no-cache", &reader.next_request().unwrap().unwrap(), &mut response);
         assert!(!response.compress);
         response
     }
@@ -512,10 +512,8 @@ mod static_text_tests {
     #[test]
     fn each_form_has_its_own_tag_and_is_not_sent_twice() {
         const GZIP: &str = "Accept-Encoding: gzip\r\n";
-        for (headers, may_compress, tag, is_packed) in
-            [("", true, "\"0a1b\"", false), (GZIP, true, "\"0a1b-gzip\"", true), (GZIP, false, "\"0a1b\"", false)]
-        {
-            let first = ask(headers, may_compress);
+        for (headers, tag, is_packed) in [("", "\"0a1b\"", false), (GZIP, "\"0a1b-gzip\"", true)] {
+            let first = ask(headers);
             assert_eq!((first.status, header(&first, "ETag")), (200, Some(tag)));
             assert_eq!(header(&first, "Content-Encoding"), is_packed.then_some("gzip"));
             assert_eq!(first.body.len() < 2000, is_packed);
@@ -524,7 +522,7 @@ mod static_text_tests {
                     .into_iter()
                     .chain([("\"0a1\"", false), ("0a1b", false), ("", false)])
             {
-                let again = ask(&format!("{headers}If-None-Match: {known}\r\n"), may_compress);
+                let again = ask(&format!("{headers}If-None-Match: {known}\r\n"));
                 assert_eq!(again.status, if is_known { 304 } else { 200 }, "{known}");
                 assert_eq!((again.body.is_empty(), header(&again, "ETag")), (is_known, Some(tag)), "{known}");
                 assert_eq!(header(&again, "Vary"), Some("Accept-Encoding"));
