@@ -108,7 +108,7 @@ impl ResponseWriter<'_> {
             self.response.close = true;
             return;
         }
-        self.restart();
+        self.response.reset();
         self.common_headers();
         let status = error.status();
         let object = ErrorBody::new(status, Some(error.message()), self.now);
@@ -138,18 +138,11 @@ impl ResponseWriter<'_> {
 
     /// Writes the web container's response to a malformed path.
     pub fn bad_message(&mut self) {
-        self.restart();
+        self.response.reset();
         self.response.status = 400;
         self.response.close = true;
         self.response.header(CONTENT_TYPE, "text/html;charset=iso-8859-1");
         self.response.body.extend_from_slice(b"<h1>Bad Message 400</h1><pre>reason: Bad Request</pre>");
-    }
-
-    /// Resets the response to an empty 200.
-    fn restart(&mut self) {
-        let compress = self.response.compress;
-        self.response.reset();
-        self.response.compress = compress;
     }
 
     fn head(&mut self, status: u16, format: Format) {
