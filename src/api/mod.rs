@@ -70,7 +70,7 @@ use crate::codec::json::JsonEncoder;
 use crate::local_cookie;
 use crate::metrics::{self, Exposition};
 use crate::model::Timestamp;
-use crate::net::http::{MatchedRoute, Request, Response};
+use crate::net::http::{HttpError, MatchedRoute, Request, Response};
 use crate::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
 use crate::quota::Owner;
 
@@ -289,7 +289,7 @@ fn begin(
 fn respond_without_route(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let request = context.request;
     match PathRoutes::find(context.path, context.is_at_metrics_listener()) {
-        Err(MalformedPath) => context.response.bad_message(),
+        Err(MalformedPath) => HttpError::Malformed("Bad Request").fill_response(context.response.response),
         Ok(None) if matches!(request.method, "GET" | "POST" | "HEAD") => context.response.container_error(404),
         Ok(None) => context.response.response.status = 404,
         Ok(Some(routes)) if request.method == "OPTIONS" => {

@@ -136,15 +136,6 @@ impl ResponseWriter<'_> {
         self.body(Format::Json, &object);
     }
 
-    /// Writes the web container's response to a malformed path.
-    pub fn bad_message(&mut self) {
-        self.response.reset();
-        self.response.status = 400;
-        self.response.close = true;
-        self.response.header(CONTENT_TYPE, "text/html;charset=iso-8859-1");
-        self.response.body.extend_from_slice(b"<h1>Bad Message 400</h1><pre>reason: Bad Request</pre>");
-    }
-
     fn head(&mut self, status: u16, format: Format) {
         self.response.status = status;
         self.response.header(CONTENT_TYPE, self.accept.content_type(format));
