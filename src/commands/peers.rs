@@ -193,7 +193,7 @@ fn node_cells(peer: &Value) -> [Option<String>; 4] {
 }
 
 fn last_failure(peer: &Value) -> Option<String> {
-    let failure = &peer["lastTrouble"];
+    let failure = &peer["lastFailure"];
     Some(format!("{} ({} ago)", failure["reason"].as_str()?, duration(failure["secondsAgo"].as_u64()?)))
 }
 
