@@ -424,10 +424,15 @@ fn push_transaction(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 fn push_transactions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let pushed = match context.raw_body()? {
         (Format::Binary, body) => PushedList::of_binary(body, context.node.chain.context())?,
-        (Format::Json, _) => match json_member(&mut *context.json_body()?, "data") {
-            Some(Value::Array(values)) => PushedList::Json(std::mem::take(values).into_iter()),
-            _ => return Err(ReadError::Missing("data").into()),
-        },
+        (Format::Json, _) => {
+            let mut value = context.json_body()?;
+            // Fails unless it is an object.
+            JsonDecoder::new(&value, context.node.chain.context())?;
+            match json_member(&mut value, "data") {
+                Some(Value::Array(values)) => PushedList::Json(std::mem::take(values).into_iter()),
+                _ => return Err(ReadError::Missing("data").into()),
+            }
+        }
     };
     let from = context.client.address;
     context.run_stream(Box::new(Submission { pushed, from }))

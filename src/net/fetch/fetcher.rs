@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::Duration;
 
 use mio::event::Event;
@@ -42,6 +43,9 @@ pub type FetchOutcome = (FetchId, Result<FetchResponse, FetchError>);
 struct Request {
     request: FetchRequest,
     head: Vec<u8>,
+    host: Rc<Endpoint>,
+    /// Slot of its connection; `None` while it waits for one.
+    connection: Option<usize>,
     deadline: Duration,
     /// Its timer: the earliest of deadline, read timeout and minimum rate.
     due: Duration,
@@ -53,10 +57,19 @@ struct Request {
     is_retry: bool,
 }
 
+/// A server with requests or connections.
+#[derive(Debug, Default)]
+struct Host {
+    /// Requests without a connection.
+    queued: VecDeque<FetchId>,
+    /// The address last connected to; tried first.
+    good_address: Option<SocketAddr>,
+}
+
 /// A connection, opened for a request.
 #[derive(Debug)]
 struct Connection {
-    host: Endpoint,
+    host: Rc<Endpoint>,
     /// The request; `None` between requests.
     request: Option<FetchId>,
     stage: Stage,
@@ -118,8 +131,9 @@ pub struct Fetcher {
     limits: FetchLimits,
     first_token: usize,
     requests: HashMap<FetchId, Request>,
-    /// Requests without a connection, in the order in which they get one.
-    waiting: VecDeque<FetchId>,
+    hosts: HashMap<Rc<Endpoint>, Host>,
+    /// Hosts with requests but no connection because all are in use, in the order in which they get one.
+    hosts_wanting_connection: VecDeque<Rc<Endpoint>>,
     connections: Slab<Connection>,
     /// Connections whose next address is to be tried.
     to_connect: VecDeque<usize>,
@@ -140,7 +154,8 @@ impl Fetcher {
             limits,
             first_token,
             requests: HashMap::new(),
-            waiting: VecDeque::new(),
+            hosts: HashMap::new(),
+            hosts_wanting_connection: VecDeque::new(),
             connections: Slab::new(),
             to_connect: VecDeque::new(),
             ready: VecDeque::new(),
@@ -156,25 +171,34 @@ impl Fetcher {
     }
 
     /// Starts a request. Nothing is sent before the next [`work`](Self::work).
-    pub fn start(&mut self, id: FetchId, mut request: FetchRequest, now: Duration) {
+    pub fn start(&mut self, id: FetchId, request: FetchRequest, now: Duration) {
         self.stats.started += 1;
         let FetchRequest { endpoint, method, target, media_type, .. } = &request;
         let head = match request_head(endpoint, *method, target, media_type, request.body.len(), true) {
             Ok(head) => head,
             Err(error) => return self.completed.push_back((id, Err(error))),
         };
-        request.endpoint.host.make_ascii_lowercase();
-        let queued = self.waiting.iter().filter(|other| self.host_of(**other) == Some(&request.endpoint)).count();
-        let is_full = queued >= self.limits.waiting_per_host || self.waiting.len() >= self.limits.waiting;
+        let host = Rc::new(Endpoint { host: endpoint.host.to_ascii_lowercase(), port: endpoint.port });
+        let queued = self.hosts.get(&host).map_or(0, |host| host.queued.len());
+        let is_full = queued >= self.limits.waiting_per_host || self.waiting() >= self.limits.waiting;
         if is_full || self.requests.contains_key(&id) {
             return self.completed.push_back((id, Err(FetchError::Busy)));
         }
-        self.waiting.push_back(id);
-        let (deadline, min_rate_due) = (now + request.timeout, None);
-        let request =
-            Request { request, head, deadline, due: deadline, min_rate_due, recent_bytes: 0, is_retry: false };
+        self.hosts.entry(host.clone()).or_default().queued.push_back(id);
+        let deadline = now + request.timeout;
+        let request = Request {
+            request,
+            head,
+            host: host.clone(),
+            connection: None,
+            deadline,
+            due: deadline,
+            min_rate_due: None,
+            recent_bytes: 0,
+            is_retry: false,
+        };
         self.requests.insert(id, request);
-        self.dispatch(now);
+        self.dispatch(&host, now);
     }
 
     /// Cancels a request; its outcome is not delivered.
@@ -248,20 +272,15 @@ impl Fetcher {
         FetchStats {
             connections: self.connections.len(),
             idle: self.idle().count(),
-            waiting: self.waiting.len(),
+            waiting: self.waiting(),
             held_bytes: self.held_bytes(),
             ..self.stats
         }
     }
 
-    /// Returns the server of a request.
-    fn host_of(&self, id: FetchId) -> Option<&Endpoint> {
-        self.requests.get(&id).map(|request| &request.request.endpoint)
-    }
-
-    /// Returns the connections to a server, by their slots.
-    fn connections_to(&self, host: &Endpoint) -> impl Iterator<Item = (usize, &Connection)> {
-        self.connections.iter().filter(move |(_, connection)| connection.host == *host)
+    /// Returns the number of requests that wait for a connection.
+    fn waiting(&self) -> usize {
+        self.requests.len().saturating_sub(self.connections.len() - self.idle().count())
     }
 
     /// Returns the bytes of responses in progress.
@@ -300,8 +319,9 @@ impl Fetcher {
                 }
                 Timer::Connection(slot) => match self.connections.get(slot) {
                     Some(connection) if connection.request.is_none() => {
+                        let host = connection.host.clone();
                         self.close(slot);
-                        self.dispatch(now);
+                        self.dispatch(&host, now);
                     }
                     _ => self.attempt_failed(slot, ErrorKind::TimedOut.into(), now),
                 },
@@ -309,48 +329,75 @@ impl Fetcher {
         }
     }
 
-    /// Gives connections to the waiting requests that may have one, in their order.
-    fn dispatch(&mut self, now: Duration) {
-        let mut place = 0;
-        while let Some(id) = self.waiting.get(place).copied() {
-            match self.connection_for(id, now) {
-                Some(slot) => {
-                    self.waiting.remove(place);
-                    self.assign(slot, id, now);
+    /// Assigns connections to the waiting requests of a host, after the hosts that have none.
+    fn dispatch(&mut self, host: &Rc<Endpoint>, now: Duration) {
+        while self.connections.len() < self.limits.connections
+            && let Some(first) = self.hosts_wanting_connection.pop_front()
+        {
+            self.dispatch_host(&first, now);
+        }
+        self.dispatch_host(host, now);
+    }
+
+    fn dispatch_host(&mut self, host: &Rc<Endpoint>, now: Duration) {
+        while let Some(id) = self.hosts.get(host).and_then(|host| host.queued.front().copied()) {
+            let is_retry = self.requests.get(&id).is_some_and(|request| request.is_retry);
+            let is_own = |slot: &usize| self.connections.get(*slot).is_some_and(|connection| connection.host == *host);
+            match self.idle().filter(|(_, slot)| is_own(slot)).max() {
+                // The server just closed its connection, so it will close other idle ones too.
+                Some((_, slot)) if is_retry => drop(self.close(slot)),
+                Some((_, slot)) => self.assign(slot, now),
+                None if self.may_open_for(host) => {
+                    let slot = self.connections.insert(Connection::new(host.clone()));
+                    self.assign(slot, now);
+                    self.names.resolve(&host.host, slot, now);
                 }
-                None => place += 1,
+                None => break,
             }
         }
+        self.forget_if_unused(host);
     }
 
-    /// Returns the slot of an idle connection to the server of a request, or of a new one if there may be another.
-    fn connection_for(&mut self, id: FetchId, now: Duration) -> Option<usize> {
-        let Request { request, is_retry, .. } = self.requests.get(&id)?;
-        let (host, is_retry) = (request.endpoint.clone(), *is_retry);
-        while let Some((_, slot)) = self.idle().filter(|(_, slot)| self.connections[*slot].host == host).max() {
-            if !is_retry {
-                return Some(slot);
-            }
-            // The server just closed its connection, so it will close other idle ones too.
-            self.close(slot);
-        }
-        let (own, busy) = (self.connections_to(&host).count(), self.connections.len() - self.idle().count());
+    /// Returns whether a host may have another connection. A host without any is queued if all are in use.
+    fn may_open_for(&mut self, host: &Rc<Endpoint>) -> bool {
+        let own = self.connections.iter().filter(|(_, connection)| connection.host == *host).count();
+        let busy = self.connections.len() - self.idle().count();
         if own >= self.limits.connections_per_host || own > 0 && busy >= self.limits.connections / 2 {
-            return None;
+            return false;
         }
-        if self.connections.len() >= self.limits.connections {
-            let (_, oldest) = self.idle().min()?;
+        if self.connections.len() < self.limits.connections {
+            return true;
+        }
+        if let Some((_, oldest)) = self.idle().min() {
+            let other = self.connections.get(oldest).map(|connection| connection.host.clone());
             self.close(oldest);
+            other.iter().for_each(|other| self.forget_if_unused(other));
+            return true;
         }
-        let slot = self.connections.insert(Connection::new(host.clone()));
-        self.names.resolve(&host.host, slot, now);
-        Some(slot)
+        if own == 0 && !self.hosts_wanting_connection.contains(host) {
+            self.hosts_wanting_connection.push_back(host.clone());
+        }
+        false
     }
 
-    /// Assigns a request to a connection: a new one, or an idle one, which sends it.
-    fn assign(&mut self, slot: usize, id: FetchId, now: Duration) {
-        let Some((connection, request)) = self.connections.get_mut(slot).zip(self.requests.get(&id)) else { return };
-        (connection.request, connection.due) = (Some(id), None);
+    fn forget_if_unused(&mut self, host: &Rc<Endpoint>) {
+        let has_connection = self.connections.iter().any(|(_, connection)| connection.host == *host);
+        if !has_connection && self.hosts.get(host).is_some_and(|host| host.queued.is_empty()) {
+            self.hosts.remove(host);
+            self.hosts_wanting_connection.retain(|other| other != host);
+        }
+    }
+
+    /// Assigns the next request of a host to a connection: a new one, or an idle one, which sends it.
+    fn assign(&mut self, slot: usize, now: Duration) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.due = None;
+        let Some(host) = self.hosts.get_mut(&connection.host) else { return };
+        connection.request = host.queued.pop_front();
+        let Some((id, request)) = connection.request.and_then(|id| Some((id, self.requests.get_mut(&id)?))) else {
+            return;
+        };
+        request.connection = Some(slot);
         if let Stage::Open { sent, reader, .. } = &mut connection.stage {
             (*sent, *reader) = (0, ResponseReader::new(request.request.body_limit));
             connection.is_reused = true;
@@ -361,24 +408,25 @@ impl Fetcher {
 
     /// Sets the addresses of a connection's host, or why it has none.
     fn resolved(&mut self, slot: usize, addresses: Resolution, now: Duration) {
-        let Some(Connection { host, request, .. }) = self.connections.get(slot) else { return };
-        let addresses = match addresses {
-            Ok(addresses) => addresses,
-            Err(reason) => return self.fail(slot, FetchError::UnknownHost(reason.to_string()), now),
-        };
-        let request = request.and_then(|id| self.requests.get(&id));
-        let least = request.map_or(Scope::Global, |request| request.request.least_scope);
-        let in_scope = addresses.iter().filter(|address| scope(**address) >= least);
-        let mut addresses: Vec<_> = in_scope.map(|address| SocketAddr::new(*address, host.port)).collect();
-        if addresses.is_empty() {
-            return self.fail(slot, FetchError::OutOfScope(least), now);
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        match addresses {
+            Err(reason) => self.fail(slot, FetchError::UnknownHost(reason.to_string()), now),
+            Ok(addresses) => {
+                let port = connection.host.port;
+                let good = self.hosts.get(&connection.host).and_then(|host| host.good_address);
+                let request = connection.request.and_then(|id| self.requests.get(&id));
+                let least = request.map_or(Scope::Global, |request| request.request.least_scope);
+                let in_scope = addresses.iter().filter(|address| scope(**address) >= least);
+                let mut addresses: Vec<_> = in_scope.map(|address| SocketAddr::new(*address, port)).collect();
+                if addresses.is_empty() {
+                    return self.fail(slot, FetchError::OutOfScope(least), now);
+                }
+                addresses.sort_by_key(|address| good != Some(*address));
+                addresses.truncate(MAX_ADDRESSES);
+                connection.stage = Stage::Connecting { addresses: addresses.into() };
+                self.attempt(slot, now);
+            }
         }
-        // The address of another connection to the server works.
-        let working: Vec<_> = self.connections_to(host).filter_map(|(_, connection)| connection.address()).collect();
-        addresses.sort_by_key(|address| !working.contains(address));
-        addresses.truncate(MAX_ADDRESSES);
-        self.connections[slot].stage = Stage::Connecting { addresses: addresses.into() };
-        self.attempt(slot, now);
     }
 
     /// Has the next address of a host tried.
@@ -422,6 +470,9 @@ impl Fetcher {
         let Some(address) = addresses.front().copied() else { return };
         let body_limit = self.requests.get(&id).map_or(0, |request| request.request.body_limit);
         connection.stage = Stage::Open { address, sent: 0, reader: ResponseReader::new(body_limit) };
+        if let Some(host) = self.hosts.get_mut(&connection.host) {
+            host.good_address = Some(address);
+        }
         self.restart_read_timeout(id, 0, now);
     }
 
@@ -484,27 +535,25 @@ impl Fetcher {
 
     /// Completes a request with its response, and keeps the connection if it can be used again.
     fn complete(&mut self, slot: usize, complete: CompleteResponse, now: Duration) {
-        let Some(connection) = self.connections.get(slot) else { return };
-        let (Some(id), from) = (connection.request, connection.address()) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let (host, from) = (connection.host.clone(), connection.address());
+        let Some(id) = connection.request else { return };
         let is_sent = |request| connection.unsent(request).iter().all(|part| part.is_empty());
         let is_sent = self.requests.get(&id).is_some_and(is_sent);
-        // A host that has no connection and waits for one has priority over reuse of this one.
-        let has_none = |id: &FetchId| self.host_of(*id).is_some_and(|host| self.connections_to(host).next().is_none());
-        let is_wanted = self.waiting.iter().any(has_none);
-        if complete.keep_alive && is_sent && !is_wanted {
-            let connection = &mut self.connections[slot];
+        // A host that waits for a connection has priority over reuse of this one.
+        if complete.keep_alive && is_sent && self.hosts_wanting_connection.is_empty() {
             (connection.request, connection.due) = (None, Some(now + self.limits.idle_time));
         } else {
             self.close(slot);
         }
         self.finish(id, from, Ok(complete.response));
-        self.dispatch(now);
+        self.dispatch(&host, now);
     }
 
     /// Handles the end of a connection by the server, with or without an error.
     fn closed_by_server(&mut self, slot: usize, cause: Option<io::Error>, now: Duration) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let (from, is_reused) = (connection.address(), connection.is_reused);
+        let (host, from, is_reused) = (connection.host.clone(), connection.address(), connection.is_reused);
         let has_begun = matches!(&connection.stage, Stage::Open { reader, .. } if reader.has_begun());
         let result = match (&mut connection.stage, cause) {
             (Stage::Open { reader, .. }, None) if has_begun => reader.close(),
@@ -516,22 +565,24 @@ impl Fetcher {
                 self.requests.get_mut(&id).filter(|request| request.request.is_idempotent && !request.is_retry);
             match request.filter(|_| is_reused && !has_begun) {
                 Some(request) => {
-                    (request.is_retry, request.due) = (true, request.deadline);
+                    (request.connection, request.is_retry) = (None, true);
                     (request.min_rate_due, request.recent_bytes) = (None, 0);
-                    self.waiting.push_front(id);
+                    request.due = request.deadline;
+                    self.hosts.entry(host.clone()).or_default().queued.push_front(id);
                 }
                 None => self.finish(id, from, result),
             }
         }
-        self.dispatch(now);
+        self.dispatch(&host, now);
     }
 
     /// Closes a connection and fails its request.
     fn fail(&mut self, slot: usize, error: FetchError, now: Duration) {
+        let Some(host) = self.connections.get(slot).map(|connection| connection.host.clone()) else { return };
         if let Some(id) = self.close(slot) {
             self.finish(id, None, Err(error));
         }
-        self.dispatch(now);
+        self.dispatch(&host, now);
     }
 
     /// Closes a connection, which also deregisters its socket. Returns its request.
@@ -544,11 +595,12 @@ impl Fetcher {
     /// Removes a request, wherever it is.
     fn remove_request(&mut self, id: FetchId, now: Duration) -> Option<Request> {
         let request = self.requests.remove(&id)?;
-        match self.connections.iter().find(|(_, connection)| connection.request == Some(id)) {
-            Some((slot, _)) => _ = self.close(slot),
-            None => self.waiting.retain(|other| *other != id),
+        match (request.connection, self.hosts.get_mut(&request.host)) {
+            (Some(slot), _) => _ = self.close(slot),
+            (None, Some(host)) => host.queued.retain(|other| *other != id),
+            (None, None) => {}
         }
-        self.dispatch(now);
+        self.dispatch(&request.host, now);
         Some(request)
     }
 
@@ -581,7 +633,7 @@ impl Fetcher {
 
 impl Connection {
     /// Returns a connection to open.
-    fn new(host: Endpoint) -> Self {
+    fn new(host: Rc<Endpoint>) -> Self {
         let (stage, ready) = (Stage::Resolving, Readiness::default());
         Self { host, request: None, stage, socket: None, ready, due: None, is_reused: false }
     }

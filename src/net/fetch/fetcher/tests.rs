@@ -134,9 +134,9 @@ impl Bench {
     /// Asserts that no request or connection is left.
     fn assert_empty(&mut self) {
         let fetcher = &self.fetcher;
-        assert!(fetcher.waiting.is_empty() && fetcher.connections.is_empty() && fetcher.requests.is_empty());
-        assert!(fetcher.to_connect.is_empty());
-        assert_eq!((fetcher.waiting.len(), fetcher.held_bytes(), fetcher.next_due()), (0, 0, None));
+        assert!(fetcher.hosts.is_empty() && fetcher.connections.is_empty() && fetcher.requests.is_empty());
+        assert!(fetcher.hosts_wanting_connection.is_empty() && fetcher.to_connect.is_empty());
+        assert_eq!((fetcher.waiting(), fetcher.held_bytes(), fetcher.next_due()), (0, 0, None));
     }
 }
 
@@ -298,8 +298,7 @@ fn an_idle_connection_is_closed_for_another_host() {
     }
     bench.start(fetch("c"));
     assert_eq!(bench.answer_dns(), ["c"]);
-    let hosts: BTreeSet<&str> =
-        bench.fetcher.connections.iter().map(|(_, connection)| connection.host.host.as_str()).collect();
+    let hosts: BTreeSet<&str> = bench.fetcher.hosts.keys().map(|host| host.host.as_str()).collect();
     assert!(hosts.into_iter().eq(["b", "c"]), "that which was idle for longest is closed");
 }
 
@@ -317,7 +316,7 @@ fn too_many_waiting_requests_are_rejected_at_once() {
         bench.start(fetch(host));
     }
     assert_eq!(bench.done(), [done(4, "Busy"), done(6, "Busy")]);
-    assert_eq!(bench.fetcher.waiting.len(), 3);
+    assert_eq!((bench.fetcher.waiting(), bench.fetcher.hosts.len()), (3, 2));
     bench.pass(seconds(10));
     assert_eq!(bench.done().len(), 4);
     bench.assert_empty();
@@ -481,12 +480,12 @@ impl Bench {
         let fetcher = &self.fetcher;
         assert!(fetcher.connections.len() <= fetcher.limits.connections);
         // A repeated request may wait beyond the limit.
-        assert!(fetcher.waiting.len() <= fetcher.limits.waiting + fetcher.limits.connections);
-        let count = |connection: &Connection| fetcher.connections_to(&connection.host).count();
-        let mut counts = fetcher.connections.iter().map(|(_, connection)| count(connection));
-        assert!(counts.all(|count| count <= fetcher.limits.connections_per_host));
-        let busy = fetcher.connections.iter().filter(|(_, connection)| connection.request.is_some()).count();
-        assert_eq!(fetcher.requests.len() - busy, fetcher.waiting.len());
+        assert!(fetcher.waiting() <= fetcher.limits.waiting + fetcher.limits.connections);
+        let count =
+            |host: &Rc<Endpoint>| fetcher.connections.iter().filter(|(_, connection)| connection.host == *host).count();
+        assert!(fetcher.hosts.keys().all(|host| count(host) <= fetcher.limits.connections_per_host));
+        assert_eq!(fetcher.hosts.keys().map(count).sum::<usize>(), fetcher.connections.len());
+        assert_eq!(fetcher.hosts.values().map(|host| host.queued.len()).sum::<usize>(), fetcher.waiting());
         assert!(fetcher.requests.values().all(|request| request.due <= request.deadline));
         assert!(fetcher.unfinished_bytes() <= fetcher.limits.held_bytes);
     }
