@@ -1,7 +1,7 @@
 //! The HTTP interface on port 7890.
 //!
-//! [`Api::answer`] finds the route of a request in the route table and calls its handler, which reads and changes the
-//! node ([`NodeContext`]) and writes one view into the response. A response that can be long is a [`ResponseStream`],
+//! [`Api::route`] finds the route of a request in the route table, once. [`Api::answer`] calls its handler, which reads and
+//! changes the node ([`NodeContext`]) and writes one view into the response. A response that can be long is a [`ResponseStream`],
 //! written in budgeted steps; [`Api`] keeps it under the connection that waits for it until it is complete.
 //!
 //! | part | what it is |
