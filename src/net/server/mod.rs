@@ -303,7 +303,7 @@ impl<S: Socket> Server<S> {
         self.clients.next_refill()
     }
 
-    /// Closes websockets with code 1001, ends held requests, closes idle connections at once and all others after their
+    /// Closes websockets with code 1001, ends streaming requests, closes idle connections at once and all others after their
     /// next response.
     pub fn shutdown(&mut self) {
         self.is_draining = true;
