@@ -47,10 +47,10 @@ fn a_subscriber_gets_the_present_status_at_once_and_then_each_change() {
     bench.put_block(2, vec![acceptable(1)]);
     assert_eq!(change(&mut bench), [expected(1, &hash, "confirmed")]);
     bench.put_block(2, Vec::new());
-    bench.drop_from_mempool(1, Fate::Displaced);
-    assert_eq!(change(&mut bench), [expected(1, &hash, "displaced")]);
+    bench.drop_from_mempool(1, Fate::Evicted);
+    assert_eq!(change(&mut bench), [expected(1, &hash, "evicted")]);
     // A second one gets the present status alone.
-    assert_eq!(statuses(&bench.ask(2, &subscribe("a", &hash))), [expected(2, &hash, "displaced")]);
+    assert_eq!(statuses(&bench.ask(2, &subscribe("a", &hash))), [expected(2, &hash, "evicted")]);
     bench.add_to_mempool(1);
     assert_eq!(change(&mut bench), [1, 2].map(|to| expected(to, &hash, "unconfirmed")));
     bench.receive(1, "UNSUBSCRIBE\nid:a\n\n\0");
@@ -118,11 +118,11 @@ fn statuses_wait_for_the_mempool_and_are_told_once() {
     assert_eq!(statuses(&bench.work()), [expected(1, &hash, "unknown")]);
     bench.add_to_mempool(1);
     bench.broker.status_changed(&hash);
-    bench.drop_from_mempool(1, Fate::Displaced);
+    bench.drop_from_mempool(1, Fate::Evicted);
     bench.broker.status_changed(&hash);
     assert!(!bench.broker.has_work(false));
     assert_eq!(work(&mut bench), NOTHING);
-    assert_eq!(statuses(&bench.work()), [expected(1, &hash, "displaced")], "two changes are one message");
+    assert_eq!(statuses(&bench.work()), [expected(1, &hash, "evicted")], "two changes are one message");
 }
 
 #[test]
