@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use super::blocks::{BlockBody, REPLACED, chain_score};
 use super::mempool::{Bare, list_of};
 use super::node::time_stamps;
-use super::peers::AnswerOfPeers;
 use super::routes::{Route, post};
-use super::streams::{DataListHead, ListSize, ResponseStream, list_stream};
+use super::streams::{BodyWriter, DataListHead, ListSize, ResponseStream, list_stream};
 use super::transactions::Data;
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
@@ -15,7 +14,7 @@ use crate::chain::ChainSnapshot;
 use crate::codec::binary::BinaryEncoder;
 use crate::crypto::Signature;
 use crate::model::{Hash256, Height};
-use crate::peer::ClientAnswer;
+use crate::net::service::{ConnectionId, Progress};
 use crate::peer::wire::{
     AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint,
     NodeExperiences, NodeInfo, Score, ShortIds, SignOfLife,
@@ -193,9 +192,24 @@ fn handle_sign_of_life(context: &mut RequestContext<'_>, node: &NodeInfo) -> Res
     let (connection, from, now) = (context.connection, context.client.address, context.node.now);
     let Some(peers) = &mut context.node.peers else { return Ok(()) };
     match peers.on_sign_of_life(node, from, connection, now) {
-        Some(ClientAnswer::Rejected(reason)) => Err(ApiError::Internal(reason.into())),
-        Some(_) => Ok(()),
-        None => context.run_stream(Box::new(AnswerOfPeers(connection))),
+        Some(answer) => answer.map_err(|reason| ApiError::Internal(reason.into())),
+        None => context.run_stream(Box::new(VerifiedSignOfLife(connection))),
+    }
+}
+
+/// A response that waits until the sender of a sign of life on this connection is verified.
+struct VerifiedSignOfLife(ConnectionId);
+
+impl ResponseStream for VerifiedSignOfLife {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        match node.peers.as_deref_mut().and_then(|peers| peers.take_answer(self.0)) {
+            None => Ok(Progress::Suspended),
+            Some(answer) => answer.map(|()| Progress::Done).map_err(|reason| ApiError::Internal(reason.into())),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<VerifiedSignOfLife>()
     }
 }
 

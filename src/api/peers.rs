@@ -6,18 +6,16 @@ use std::time::Duration;
 use super::blocks::chain_score;
 use super::request_history::RequestRecords;
 use super::routes::{Route, get};
-use super::streams::{BodyWriter, ResponseStream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::{Reorg, ReorgLog};
 use crate::codec::Encoder;
 use crate::model::{Address, Height, NetworkByte};
-use crate::net::service::{ConnectionId, Progress};
 use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State};
 use crate::peer::schedule::Timer;
 use crate::peer::time_sync::TimeSyncRound;
 use crate::peer::wire::{List, Score};
-use crate::peer::{ClientAnswer, Manager, Unpinned};
+use crate::peer::{Manager, Unpinned};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -62,37 +60,12 @@ fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.response.send(&List(entries))
 }
 
-/// `GET /node/active-peers/max-chain-height`: waits until the sync peers have reported their heights.
+/// `GET /node/active-peers/max-chain-height`: the height of the network by the last check of the peers' heights, which is
+/// at most half a minute old.
 fn max_chain_height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.node.require_joined()?;
-    let (connection, now) = (context.connection, context.node.now);
-    let height = match &mut context.node.peers {
-        Some(peers) => peers.max_chain_height(connection, now),
-        None => Some(Height::NEMESIS),
-    };
-    match height {
-        Some(height) => context.response.send(&height),
-        None => context.send_stream(AnswerOfPeers(connection)),
-    }
-}
-
-/// A response that waits until the peers have answered for its connection.
-pub(super) struct AnswerOfPeers(pub ConnectionId);
-
-impl ResponseStream for AnswerOfPeers {
-    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        match node.peers.as_deref_mut().and_then(|peers| peers.take_answer(self.0)) {
-            None => return Ok(Progress::Suspended),
-            Some(ClientAnswer::Accepted) => {}
-            Some(ClientAnswer::Rejected(reason)) => return Err(ApiError::Internal(reason.into())),
-            Some(ClientAnswer::MaxHeight(height)) => writer.write(&height),
-        }
-        Ok(Progress::Done)
-    }
-
-    fn held_bytes(&self) -> usize {
-        size_of::<AnswerOfPeers>()
-    }
+    let height = context.node.peers.as_deref().and_then(Manager::network_height);
+    context.response.send(&height.unwrap_or(Height::NEMESIS))
 }
 
 /// `GET /local/peers`, which NIS1 does not have: the whole peer table, whether or not the node has joined its network.

@@ -19,6 +19,7 @@ use crate::model::{Block, Transaction};
 use crate::net::service::Progress;
 use crate::peer::Pusher;
 use crate::peer::wire::SecureEntity;
+use crate::rules::require;
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -115,7 +116,7 @@ impl ResponseStream for Submission {
             let transaction = verified(pushed, node)?;
             let result = submit(transaction, node)?;
             if let Some(peers) = &mut node.peers {
-                peers.record_push(&Pusher { key, from: self.from }, result.into(), node.now);
+                peers.record_push(&Pusher { key, from: self.from }, &require(result.is_success(), result), node.now);
             }
             let is_last = match &self.pushed {
                 PushedList::Decoded(pushed) => pushed.len() == 0,

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::vec;
 
-use super::error::BlockError;
 use crate::importance::{Calculation, Settings};
 use crate::model::{Address, Amount, Hash256, Height, Network};
+use crate::rules::Rejection;
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink, VestedBalance};
 use crate::store::{Read, StoreError, Table, WriteTxn, block_key};
 
@@ -115,7 +115,7 @@ impl Recalculation {
         txn: &mut WriteTxn<'_>,
         network: &Network,
         cache: &mut StakeCache,
-    ) -> Result<bool, BlockError> {
+    ) -> Result<bool, Rejection> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Starting => self.begin(txn, network, cache)?,
             Stage::AllAccounts(calculation, from) => self.read_accounts(calculation, from, txn, network, cache)?,
@@ -162,7 +162,7 @@ impl Recalculation {
         state::deletable_below(txn, lowest)
     }
 
-    fn begin(&self, txn: &WriteTxn<'_>, network: &Network, cache: &mut StakeCache) -> Result<Stage, BlockError> {
+    fn begin(&self, txn: &WriteTxn<'_>, network: &Network, cache: &mut StakeCache) -> Result<Stage, Rejection> {
         let calculation = Box::new(Calculation::new(self.settings(txn, network)?));
         // The cache is complete again once all accounts are read.
         if cache.tip.take() != Some(self.block) || network.chain.proof_of_stake {
@@ -203,7 +203,7 @@ impl Recalculation {
         txn: &WriteTxn<'_>,
         network: &Network,
         cache: &mut StakeCache,
-    ) -> Result<Stage, BlockError> {
+    ) -> Result<Stage, Rejection> {
         let table = if network.chain.proof_of_stake { Table::Accounts } else { Table::EligibleAccounts };
         let mut cursor = txn.cursor(table)?;
         let mut entry = cursor.seek(&from.key())?;
@@ -232,7 +232,7 @@ impl Recalculation {
         txn: &WriteTxn<'_>,
         network: &Network,
         cache: &mut StakeCache,
-    ) -> Result<Stage, BlockError> {
+    ) -> Result<Stage, Rejection> {
         for _ in 0..KEPT_PER_STEP {
             let next = match (changed.peek(), kept.peek()) {
                 (None, None) => return self.begin_outlinks(calculation, txn, network, cache),
@@ -258,7 +258,7 @@ impl Recalculation {
         txn: &WriteTxn<'_>,
         network: &Network,
         cache: &mut StakeCache,
-    ) -> Result<Stage, BlockError> {
+    ) -> Result<Stage, Rejection> {
         if network.chain.proof_of_stake || cache.stakes.len() > MAX_KEPT {
             *cache = StakeCache::default();
         } else {
@@ -272,8 +272,8 @@ impl Recalculation {
         Ok(Stage::Outlinks(calculation, first, 0))
     }
 
-    fn calculate(&self, mut calculation: Box<Calculation>, txn: &mut WriteTxn<'_>) -> Result<Stage, BlockError> {
-        if calculation.step(BUDGET)? {
+    fn calculate(&self, mut calculation: Box<Calculation>, txn: &mut WriteTxn<'_>) -> Result<Stage, Rejection> {
+        if calculation.step(BUDGET).map_err(Rejection::impossible)? {
             return Ok(Stage::Calculating(calculation));
         }
         let results = calculation.into_results();
@@ -291,7 +291,7 @@ fn read_outlinks(
     height: Height,
     from: usize,
     txn: &WriteTxn<'_>,
-) -> Result<Stage, BlockError> {
+) -> Result<Stage, Rejection> {
     let ids = AccountTotals::of(txn)?.allocated;
     let mut cursor = txn.cursor(Table::Outlinks)?;
     let mut entry = cursor.seek(&block_key(height))?;
@@ -322,7 +322,7 @@ fn write_some(
     mut merge: Box<Merge>,
     mut writer: ImportanceListWriter,
     txn: &mut WriteTxn<'_>,
-) -> Result<Option<(Box<Merge>, ImportanceListWriter)>, BlockError> {
+) -> Result<Option<(Box<Merge>, ImportanceListWriter)>, Rejection> {
     for _ in 0..ENTRIES_PER_STEP {
         match merge.next(txn)? {
             Some(entry) => writer.push(entry, txn)?,

@@ -18,6 +18,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use admission::Accepted;
 pub use conflicts::Conflict;
 pub use fates::{Fate, FateRecord, Fates, MAX_FATES};
 pub use recent_results::{ContentHash, MAX_RESULTS, RecentResults};

@@ -261,7 +261,7 @@ impl<'s> Node<'s> {
     }
 
     /// Commits imported and downloaded blocks before the node ends.
-    pub fn stop(&mut self) -> Result<(), crate::chain::BlockError> {
+    pub fn stop(&mut self) -> Result<(), StoreError> {
         self.import.take().map_or(Ok(()), |mut import| import.commit())
     }
 

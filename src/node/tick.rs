@@ -10,7 +10,8 @@ use crate::chain::{ChainSnapshot, ConfirmedBlock};
 use crate::model::{Height, Timestamp};
 use crate::net::service::{Effects, LoopTime};
 use crate::peer::Manager;
-use crate::peer::io::{Now, ValidationOutcome};
+use crate::peer::io::Now;
+use crate::rules::ValidationResult;
 use crate::store::{StoreError, tip};
 
 impl Node<'_> {
@@ -168,7 +169,7 @@ impl Node<'_> {
                 Err(StepError { error, dropped }) => {
                     // It is not the peer's fault.
                     if let (Some(from), Some(peers)) = (dropped, &mut self.peers) {
-                        peers.on_blocks_validated(&from, ValidationOutcome::Neutral, now);
+                        peers.on_blocks_validated(&from, &Err(ValidationResult::Neutral.into()), now);
                     }
                     return Err(error);
                 }

@@ -133,7 +133,7 @@ impl ChainComparison {
         &mut self,
         body: Vec<u8>,
         context: &AnswerContext,
-        own: &impl LocalChain,
+        own: &dyn LocalChain,
         chain: &ChainParameters,
     ) -> Result<NextStep, PeerError> {
         match self.stage.clone() {
@@ -153,7 +153,8 @@ impl ChainComparison {
             }
             Stage::FirstReplacement(fork) => {
                 let block: Block = context.read(&body)?;
-                let (_, is_signed) = check_block_signature(&block, false, &mut Verifier::default());
+                let (_, is_signed) =
+                    check_block_signature(&block, &block.encode_transactions(), false, &mut Verifier::default());
                 Ok(match is_signed {
                     true => Ok(self.request_blocks(fork, chain)),
                     false => Err(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)),
@@ -177,7 +178,8 @@ impl ChainComparison {
 
     fn compare_last(&mut self, last: &Block, own: OwnTip, chain: &ChainParameters) -> NextStep {
         self.end_unless_better(own)?;
-        let (hash, is_signed) = check_block_signature(last, false, &mut Verifier::default());
+        let (hash, is_signed) =
+            check_block_signature(last, &last.encode_transactions(), false, &mut Verifier::default());
         if !is_signed {
             return Err(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock));
         }

@@ -133,7 +133,7 @@ impl PeerError {
     }
 
     /// Converts an unsuccessful reply. A peer that is still starting is not to blame.
-    pub fn from_reply(reply: Reply, format: Format, context: Context) -> PeerError {
+    pub fn from_reply(reply: &Reply, format: Format, context: Context) -> PeerError {
         match reply {
             Err(FetchError::Unreachable(error)) => PeerError::new(State::Inactive, error),
             Err(FetchError::Silent(_)) => PeerError::new(State::Busy, "it did not answer in time"),
@@ -142,8 +142,8 @@ impl PeerError {
                 PeerError::failure("the answer is unusable")
             }
             Ok(FetchResponse { response: Response { status, body }, .. }) => {
-                match format.read::<ErrorBody>(&body, context) {
-                    Ok(error) if error.is_starting() && status == 503 => PeerError::new(State::Busy, "it is starting"),
+                match format.read::<ErrorBody>(body, context) {
+                    Ok(error) if error.is_starting() && *status == 503 => PeerError::new(State::Busy, "it is starting"),
                     Ok(ErrorBody { message: Some(text), .. }) => {
                         PeerError::failure(format!("status {status}: {}", sanitize(&text)))
                     }

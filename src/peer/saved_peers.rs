@@ -310,7 +310,7 @@ mod tests {
                 scene.simulated_peers[0].list = vec![relayed.clone()];
             } else {
                 let met = scene.greet(&relayed, [66, 6, 6, 6].into());
-                assert_eq!(met, Some(ClientAnswer::Accepted));
+                assert_eq!(met, Some(Ok(())));
             }
             scene.run_seconds(300);
             assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));

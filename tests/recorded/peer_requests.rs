@@ -15,7 +15,7 @@ use nisd::codec::{Context, Format};
 use nisd::ip::Scope;
 use nisd::model::{Address, Hash256, Height, Timestamp};
 use nisd::net::fetch::{self, FetchError, FetchId, FetchRequest, FetchResponse, Response};
-use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
+use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable};
 use nisd::peer::peer_table::State;
 use nisd::peer::wire::{AuthenticatedResponse, Challenge, Endpoint, HashChain, Identity, MetaData, NodeInfo, Version};
 use nisd::peer::{Manager, PeerSettings, PreTrustedPeer};
@@ -215,7 +215,7 @@ impl Replay {
             if validated_at.is_some_and(|at| at <= time) {
                 validated_at = None;
                 let from = self.recorded_peers.validating.pop_front().expect("blocks");
-                self.peers.on_blocks_validated(&from, ValidationOutcome::Useful, now(time));
+                self.peers.on_blocks_validated(&from, &Ok(()), now(time));
             }
             while let Some(place) = self.recorded_peers.replies.iter().position(|(at, _, _)| *at <= time) {
                 let (_, call, reply) = self.recorded_peers.replies.remove(place);

@@ -47,8 +47,8 @@ fn check_eligibility(address: &Address, height: Height, chain: &ChainSnapshot<'_
         return Ok(UnlockResult::UnknownAccount);
     }
     let owner = account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.linked_address);
-    let behind = owner.map(|owner| state::account(state, &owner)).transpose()?.unwrap_or(account);
-    let vested = Amount(behind.balance.at(height, &chain.network.chain).vested);
+    let harvesting = owner.map(|owner| state::account(state, &owner)).transpose()?.unwrap_or(account);
+    let vested = Amount(harvesting.balance.at(height, &chain.network.chain).vested);
     Ok(if vested < MIN_STAKE { UnlockResult::HarvestingIneligible } else { UnlockResult::Success })
 }
 

@@ -18,12 +18,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::probes::{Probe, ProbeReason};
-use super::requests::{Completed, FanOut, RequestKind};
+use super::requests::{Answer, FanOut, RequestKind};
 use super::{IpDetection, Manager, Phase};
 use crate::ip::{Scope, scope, site};
 use crate::model::{Address, Timestamp};
 use crate::net::fetch::FetchResponse;
-use crate::peer::io::{Now, RandomSource, Reply, backoff};
+use crate::peer::io::{Now, RandomSource, backoff};
 use crate::peer::peer_table::PeerEntry;
 use crate::peer::saved_peers::{MAX_SAVED, SavedPeer};
 use crate::peer::schedule::{Schedule, Task};
@@ -105,13 +105,13 @@ impl Manager {
     }
 
     /// Processes an answer before joining, or the failure of the request.
-    pub(super) fn on_first_address_reply(&mut self, completed: &Completed, reply: &Reply) {
-        let report = self.read_address_report(reply);
+    pub(super) fn on_first_address_reply(&mut self, answer: &Answer) {
+        let report = self.read_address_report(answer);
         let Phase::Joining(joining) = &mut self.phase else { return };
         let is_over = joining.answers.record(None).is_some();
         if let Some(report) = report {
             self.finish_joining();
-            if self.is_listed(&completed.endpoint) {
+            if self.is_listed(&answer.endpoint) {
                 self.reach_itself(vec![report.host]);
             }
         } else if is_over {
@@ -168,8 +168,8 @@ impl Manager {
     }
 
     /// Processes an answer after joining, or the failure of the request.
-    pub(super) fn on_address_reply(&mut self, is_listed: bool, reply: &Reply) {
-        let report = self.read_address_report(reply);
+    pub(super) fn on_address_reply(&mut self, is_listed: bool, answer: &Answer) {
+        let report = self.read_address_report(answer);
         if let Some(reports) = self.addresses.record(report) {
             self.on_reports(reports, is_listed);
         }
@@ -190,8 +190,9 @@ impl Manager {
     }
 
     /// Reads the host at which a peer sees this node.
-    fn read_address_report(&self, reply: &Reply) -> Option<AddressReport> {
-        let FetchResponse { response, from } = reply.as_ref().ok().filter(|reply| reply.response.status == 200)?;
+    fn read_address_report(&self, answer: &Answer) -> Option<AddressReport> {
+        let FetchResponse { response, from } =
+            answer.reply.as_ref().ok().filter(|reply| reply.response.status == 200)?;
         let seen: Endpoint = self.settings.format.read(&response.body, self.settings.context).ok()?;
         let address = seen.address().filter(|address| scope(*address) > Scope::None)?;
         Some(AddressReport { host: seen.host, address, by: *from })
@@ -211,12 +212,12 @@ impl Manager {
     }
 
     /// Processes the answer to this node's challenge of itself.
-    pub(super) fn on_own_address_reply(&mut self, hosts: Vec<String>, completed: Completed, reply: Reply) {
-        let Completed { endpoint, .. } = &completed;
-        match self.read_answer::<NodeInfo>(&completed, reply) {
+    pub(super) fn on_own_address_reply(&mut self, hosts: Vec<String>, answer: Answer) {
+        let endpoint = &answer.endpoint;
+        match self.read_answer::<NodeInfo>(&answer) {
             Ok(_) => {
                 log::info!("this node is at {endpoint}: it has reached itself there");
-                self.local.endpoint = completed.endpoint;
+                self.local.endpoint = answer.endpoint;
                 // Peers that verify signs of life by the address need a new one.
                 if let Phase::Running(schedule) = &mut self.phase {
                     schedule.run_now(Task::Broadcast, self.now.monotonic);

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use self::joining::{AddressReport, Joining, Reconnect};
 use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, Unpinned};
-use self::queries::{HeightCheck, HeightReport, MaxHeightQuery};
+use self::queries::{HeightCheck, HeightReport};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestQueue};
 use self::signs_of_life::MAX_SIGN_PROBES;
@@ -41,7 +41,7 @@ use super::LimitUsage;
 use super::block_download::BlockDownload;
 use super::chain_comparison::far_ahead;
 use super::experiences::{Experience, Experiences};
-use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource, ValidationOutcome};
+use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource};
 use super::peer_table::{self, Limits, PeerEntry, PeerTable, State};
 use super::schedule::{Schedule, Task, Timer};
 use super::time_sync::{ClockAnswer, MAX_ROUNDS, TimeSync};
@@ -57,6 +57,7 @@ use crate::model::{Address, Checkpoint, Height, Network};
 use crate::net::fetch::FetchId;
 use crate::net::service::ConnectionId;
 use crate::quota::Quota;
+use crate::rules::RuleResult;
 
 /// Maximum number of peers that one query or broadcast goes to, whatever the operator's limit.
 pub const MAX_FAN_OUT: usize = MAX_MEMBERS;
@@ -130,17 +131,6 @@ impl PeerSettings {
     }
 }
 
-/// What a client of this node gets that waited for peers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClientAnswer {
-    /// Its sign of life is accepted.
-    Accepted,
-    /// The sender of its sign of life cannot be verified; the reason.
-    Rejected(String),
-    /// Largest credible height that a peer reported, or the nemesis height if there is none.
-    MaxHeight(Height),
-}
-
 /// Sender of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pusher {
@@ -175,8 +165,8 @@ pub struct Manager {
     pub remote_mempool: Option<(TransactionList, usize)>,
     /// Milliseconds by which the host is to shift network time.
     pub clock_shift: i64,
-    /// Clients of this node that wait for peers, with their answers once these exist.
-    clients: BTreeMap<ConnectionId, Option<ClientAnswer>>,
+    /// Clients whose signs of life are being verified, with the answer once it exists: the error is the reason of a failure.
+    clients: BTreeMap<ConnectionId, Option<Result<(), String>>>,
     phase: Phase,
     /// Known peers.
     pub table: PeerTable,
@@ -211,7 +201,6 @@ pub struct Manager {
     times: FanOut<ClockAnswer>,
     /// Peers whose clocks move network time; other queried ones only confirm.
     selected_clocks: BTreeSet<Address>,
-    max_height_query: MaxHeightQuery,
     /// Offset of network time.
     pub time_sync: TimeSync,
     height_check: HeightCheck,
@@ -261,7 +250,6 @@ impl Manager {
             heights: FanOut::default(),
             times: FanOut::default(),
             selected_clocks: BTreeSet::new(),
-            max_height_query: MaxHeightQuery::default(),
             time_sync: TimeSync::default(),
             height_check: HeightCheck::default(),
             settings,
@@ -295,7 +283,7 @@ impl Manager {
 
     /// Starts due tasks, and advances the trust calculation by at most `rows` rows (cost:
     /// [`super::trust::Calculation::advance`]).
-    pub fn tick(&mut self, now: Now, rows: usize, chain: &impl LocalChain) {
+    pub fn tick(&mut self, now: Now, rows: usize, chain: &dyn LocalChain) {
         self.now = now;
         self.join();
         while let Phase::Running(schedule) = &mut self.phase
@@ -305,7 +293,6 @@ impl Manager {
         }
         self.calculate_trust(rows);
         self.release_slow_synchronisation();
-        self.time_out_max_height_query(chain);
         self.follow_block_download(chain);
         self.send_download_requests();
         self.send_requests();
@@ -319,12 +306,11 @@ impl Manager {
         };
         let trust = self.trust.is_calculating().then_some(Duration::ZERO);
         let download = self.block_download.as_ref().and_then(BlockDownload::next_due);
-        let query = self.max_height_query.timeout_at;
         let synchronisation = self.synchronisation_due();
-        [phase, trust, download, query, synchronisation, self.requests.next_due()].into_iter().flatten().min()
+        [phase, trust, download, synchronisation, self.requests.next_due()].into_iter().flatten().min()
     }
 
-    fn begin(&mut self, task: Task, chain: &impl LocalChain) {
+    fn begin(&mut self, task: Task, chain: &dyn LocalChain) {
         match task {
             // The mempool and the harvester run on their own timers.
             Task::Foraging => {
@@ -443,18 +429,18 @@ impl Manager {
     /// be trusted or blamed for it; nor does a push from elsewhere show that the peer is at its known endpoint. A
     /// useful push of a pre-trusted peer counts wherever it comes from, as such a peer never moves.
     /// Returns whether the push came from the peer's known address.
-    pub fn record_push(&mut self, by: &Pusher, result: ValidationOutcome, now: Now) -> bool {
+    pub fn record_push(&mut self, by: &Pusher, result: &RuleResult, now: Now) -> bool {
         self.now = now;
         let node = Address::from_public_key(&by.key, self.settings.context.network);
         // All loopback addresses are this machine; which of them a connection uses is irrelevant.
         let host = |ip: IpAddr| (!ip.to_canonical().is_loopback()).then(|| peer_table::host(ip));
         let Some(known) = self.table.get(&node) else { return false };
-        let may_be_elsewhere = known.is_pre_trusted && result == ValidationOutcome::Useful;
+        let may_be_elsewhere = known.is_pre_trusted && result.is_ok();
         let is_there = known.ip.map(host) == Some(host(by.from));
         if !may_be_elsewhere && !is_there {
             return false;
         }
-        if result == ValidationOutcome::Useful {
+        if result.is_ok() {
             self.record_alive(&node);
         }
         if self.table.get(&node).is_some_and(|known| matches!(known.state, State::Active | State::Busy)) {
@@ -464,18 +450,18 @@ impl Manager {
     }
 
     /// Records the validation result of a pushed block.
-    pub fn record_pushed_block(&mut self, by: &Pusher, result: ValidationOutcome, now: Now) {
-        if self.record_push(by, result, now) && result == ValidationOutcome::Useful {
+    pub fn record_pushed_block(&mut self, by: &Pusher, result: &RuleResult, now: Now) {
+        if self.record_push(by, result, now) && result.is_ok() {
             let node = Address::from_public_key(&by.key, self.settings.context.network);
             self.table.record_delivery(&node, now.monotonic);
         }
     }
 
-    fn count_experience(&mut self, node: Address, result: ValidationOutcome) {
+    fn count_experience(&mut self, node: Address, result: &RuleResult) {
         match result {
-            ValidationOutcome::Useful => self.experiences.succeeded(node, self.now.monotonic),
-            ValidationOutcome::Harmful => self.experiences.failed(node, self.now.monotonic),
-            ValidationOutcome::Neutral | ValidationOutcome::TooDeep => {}
+            Ok(()) => self.experiences.succeeded(node, self.now.monotonic),
+            Err(rejection) if rejection.blames_sender() => self.experiences.failed(node, self.now.monotonic),
+            Err(_) => {}
         }
     }
 
@@ -578,7 +564,7 @@ impl Manager {
     }
 
     /// Answers a client that waits.
-    fn answer_client(&mut self, client: ConnectionId, answer: ClientAnswer) {
+    fn answer_client(&mut self, client: ConnectionId, answer: Result<(), String>) {
         if let Some(waiting) = self.clients.get_mut(&client) {
             *waiting = Some(answer);
             self.actions.push(Action::Resume(client));
@@ -586,7 +572,7 @@ impl Manager {
     }
 
     /// Returns the answer for a client that waited, once.
-    pub fn take_answer(&mut self, client: ConnectionId) -> Option<ClientAnswer> {
+    pub fn take_answer(&mut self, client: ConnectionId) -> Option<Result<(), String>> {
         let answer = self.clients.get_mut(&client)?.take()?;
         self.forget_client(client);
         Some(answer)
@@ -595,7 +581,6 @@ impl Manager {
     /// Forgets a client that no longer waits.
     pub fn forget_client(&mut self, client: ConnectionId) {
         self.clients.remove(&client);
-        self.max_height_query.clients.retain(|other| *other != client);
     }
 
     /// Returns whether there is work for the host: blocks, transactions, or a clock shift.

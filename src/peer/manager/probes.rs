@@ -6,13 +6,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use super::requests::{Completed, Proof, RequestKind};
+use super::requests::{Answer, Proof, RequestKind};
 use super::{Manager, select};
 use crate::crypto::PublicKey;
 use crate::ip::scope;
 use crate::model::{Address, Height};
 use crate::net::fetch::FetchResponse;
-use crate::peer::io::{RandomSource, Reply};
+use crate::peer::io::RandomSource;
 use crate::peer::peer_table::{AddError, LastFailure, PeerEntry, PeerError, State, describe};
 use crate::peer::schedule::Task;
 use crate::peer::trust::Selector;
@@ -106,11 +106,11 @@ impl Manager {
     }
 
     /// Processes the result of a probe request.
-    pub(super) fn on_probe_reply(&mut self, probe: Probe, completed: &Completed, reply: Reply) {
+    pub(super) fn on_probe_reply(&mut self, probe: Probe, answer: &Answer) {
         let goes_on = match probe.reported {
-            None => self.on_identity(probe, completed, reply),
+            None => self.on_identity(probe, answer),
             Some(_) => {
-                self.on_peer_list(probe, completed, reply);
+                self.on_peer_list(probe, answer);
                 false
             }
         };
@@ -120,9 +120,9 @@ impl Manager {
     }
 
     /// Processes a peer's identity. Returns whether the probe continues.
-    fn on_identity(&mut self, probe: Probe, completed: &Completed, reply: Reply) -> bool {
-        let is_refusal = reply.as_ref().is_ok_and(|response| response.response.status != 200);
-        let (reported, ip) = match self.read_identity(completed, reply) {
+    fn on_identity(&mut self, probe: Probe, answer: &Answer) -> bool {
+        let is_refusal = answer.reply.as_ref().is_ok_and(|response| response.response.status != 200);
+        let (reported, ip) = match self.read_identity(answer) {
             Ok((reported, ip)) => (NodeInfo { endpoint: probe.endpoint.clone(), ..reported }, ip),
             Err(error) => {
                 self.on_probe_failed(&probe, error);
@@ -175,8 +175,8 @@ impl Manager {
         }
     }
 
-    fn on_peer_list(&mut self, probe: Probe, completed: &Completed, reply: Reply) {
-        match self.read_answer::<NodeList>(completed, reply) {
+    fn on_peer_list(&mut self, probe: Probe, answer: &Answer) {
+        match self.read_answer::<NodeList>(answer) {
             Err(error) => self.on_probe_failed(&probe, error),
             Ok((NodeList(others), ip)) => {
                 if probe.reason == ProbeReason::Selected {
@@ -190,15 +190,15 @@ impl Manager {
     }
 
     /// Reads an identity and the address that it came from. Checks key and compatibility; its endpoint is not proven.
-    pub(super) fn read_identity(&self, completed: &Completed, reply: Reply) -> Result<(NodeInfo, IpAddr), PeerError> {
+    pub(super) fn read_identity(&self, answer: &Answer) -> Result<(NodeInfo, IpAddr), PeerError> {
         let (format, context) = (self.settings.format, self.settings.context);
-        let (reported, ip) = match (&completed.proof, reply) {
+        let (reported, ip) = match (&answer.proof, &answer.reply) {
             (Some(Proof { challenge, key: None }), Ok(FetchResponse { from, response })) if response.status == 200 => {
-                (read_introduction(format, &response.body, context, challenge)?, from)
+                (read_introduction(format, &response.body, context, challenge)?, *from)
             }
-            (proof, reply) => {
+            (proof, _) => {
                 let expected = proof.as_ref().and_then(|proof| proof.key);
-                let (reported, from) = self.read_answer::<NodeInfo>(completed, reply)?;
+                let (reported, from) = self.read_answer::<NodeInfo>(answer)?;
                 if Some(reported.identity.key) != expected {
                     return Err(PeerError::failure("it identifies as another node"));
                 }
@@ -284,10 +284,10 @@ impl Manager {
     }
 
     /// Processes the answer to a ping, or its failure, which sets the peer's state.
-    pub(super) fn on_ping_reply(&mut self, node: Address, completed: &Completed, reply: Reply) {
-        match self.read_answer::<Height>(completed, reply) {
-            Ok(_) => self.record_valid_answer(&node, &completed.endpoint),
-            Err(error) if self.has_endpoint(&node, &completed.endpoint) => self.record_failure(&node, error),
+    pub(super) fn on_ping_reply(&mut self, node: Address, answer: &Answer) {
+        match self.read_answer::<Height>(answer) {
+            Ok(_) => self.record_valid_answer(&node, &answer.endpoint),
+            Err(error) if self.has_endpoint(&node, &answer.endpoint) => self.record_failure(&node, error),
             Err(_) => {}
         }
     }

@@ -167,19 +167,11 @@ impl AnswerContext {
         Ok(answer.entity)
     }
 
-    /// Checks the signature of an answer without decoding it.
-    pub fn check(&self, body: &[u8]) -> Result<(), AnswerError> {
-        match self.format {
-            Format::Binary => self.check_signer(&mut BinaryDecoder::new(body, self.context)),
-            Format::Json => self.check_signer(&mut JsonDecoder::new(&*codec::parse(body)?, self.context)?),
-        }
-    }
-
     /// Checks the signature of a list, whose elements are decoded one by one.
     pub fn open_list<T: Readable>(&self, body: Vec<u8>) -> Result<LazyList<T>, AnswerError> {
         match self.format {
             Format::Binary => {
-                self.check(&body)?;
+                self.check_signer(&mut BinaryDecoder::new(&body, self.context))?;
                 Ok(LazyList::of_binary(body, self.context)?)
             }
             Format::Json => {

@@ -3,8 +3,6 @@ use crate::model::{Address, Hash256, Height};
 use crate::peer::block_download::{BlockDownload, BlockRef};
 use crate::peer::experiences::Experience;
 use crate::peer::experiences::LIFETIME;
-use crate::peer::io::ValidationOutcome;
-use crate::peer::manager::queries::{MAX_HEIGHT_TIMEOUT, MAX_HEIGHT_TTL};
 use crate::peer::manager::{PeerSettings, PreTrustedPeer};
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::testing::*;
@@ -35,57 +33,6 @@ fn a_node_counts_as_synchronised_until_peers_were_higher_four_times() {
     scene.simulated_peers[1].behaviour = Behaviour::Garbage;
     scene.run_seconds(30);
     assert!(scene.manager.is_synchronised(), "the only height that is told is no higher");
-}
-
-#[test]
-fn the_largest_height_of_peers_is_queried_once_for_all_requests() {
-    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
-    scene.run_seconds(1);
-    scene.simulated_peers[..2].iter_mut().for_each(|peer| peer.height = 7);
-    scene.simulated_peers[2].behaviour = Behaviour::Garbage;
-    scene.fake.history.clear();
-    assert_eq!([scene.ask_max_height(), scene.ask_max_height()], [None; 2]);
-    scene.answer_all();
-    let told = |client, height| (ConnectionId(client), ClientAnswer::MaxHeight(Height(height)));
-    assert_eq!((scene.asked("/chain/height").len(), &scene.fake.answers[..]), (3, &[told(1, 7), told(2, 7)][..]));
-    assert_eq!(scene.ask_max_height(), Some(Height(7)), "it was told just now");
-    scene.now += MAX_HEIGHT_TTL;
-    assert_eq!(scene.ask_max_height(), None);
-    scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Broken);
-    scene.answer_all();
-    assert_eq!(scene.fake.answers[2..], [told(4, 1)]);
-    assert_eq!(Scene::new(settings(&[]), 0).ask_max_height(), Some(Height(1)));
-}
-
-#[test]
-fn a_client_that_has_gone_gets_no_height() {
-    let mut scene = Scene::new(settings(&[0]), 1);
-    scene.run_seconds(1);
-    assert_eq!([scene.ask_max_height(), scene.ask_max_height()], [None; 2]);
-    scene.manager.forget_client(ConnectionId(1));
-    scene.answer_all();
-    assert_eq!(scene.fake.answers, [(ConnectionId(2), ClientAnswer::MaxHeight(Height(1)))]);
-}
-
-#[test]
-fn a_peer_that_reports_its_height_too_late_is_left_out() {
-    let mut scene = Scene::new(settings(&[0, 1]), 2);
-    scene.run_seconds(1);
-    (scene.simulated_peers[0].height, scene.simulated_peers[1].height) = (7, 9);
-    scene.simulated_peers[1].behaviour = Behaviour::SilentAt("/chain/height");
-    let now = scene.now();
-    assert_eq!(scene.ask_max_height(), None);
-    scene.answer_all();
-    scene.now += MAX_HEIGHT_TIMEOUT;
-    assert!(scene.fake.answers.is_empty() && scene.manager.next_due().is_some_and(|due| due <= scene.now));
-    scene.tick();
-    assert_eq!(scene.fake.answers, [(ConnectionId(1), ClientAnswer::MaxHeight(Height(7)))]);
-    let is_late = |sent: &&Sent| sent.at == now.monotonic && sent.request.target == "/chain/height";
-    let late = scene.fake.waiting.iter().find(is_late).expect("the call").call;
-    scene.end(late, timed_out());
-    scene.now += MAX_HEIGHT_TTL;
-    assert_eq!(scene.ask_max_height(), None);
-    assert_eq!(scene.fake.answers.len(), 1, "what comes late counts for nothing");
 }
 
 #[test]
@@ -208,13 +155,8 @@ fn pushes_count_only_for_known_peers_that_are_not_backed_off() {
     scene.run_seconds(20);
     let now = scene.now();
     for number in 0..4 {
-        for result in [
-            ValidationOutcome::Useful,
-            ValidationOutcome::Harmful,
-            ValidationOutcome::Neutral,
-            ValidationOutcome::Useful,
-        ] {
-            scene.manager.record_push(&pusher(number), result, now);
+        for result in [Ok(()), harmful(), neutral(), Ok(())] {
+            scene.manager.record_push(&pusher(number), &result, now);
         }
     }
     // The second peer has never answered: harmful pushes may come from anybody.
@@ -232,7 +174,7 @@ fn own_experiences_expire_after_a_day() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run_seconds(1);
     let now = scene.now();
-    scene.manager.record_push(&pusher(0), ValidationOutcome::Useful, now);
+    scene.manager.record_push(&pusher(0), &Ok(()), now);
     scene.run_seconds(LIFETIME.as_secs() - 3_600);
     assert_eq!(scene.experience(0), (1, 0));
     scene.run_seconds(8 * 3_600);
@@ -284,19 +226,13 @@ fn only_the_median_of_listed_peers_makes_a_node_believe_that_it_is_behind() {
         (&[], &[5_000_000, 5_000_001], 0, true),
         (&[], &[99, 5_000_000], 99, true),
     ] {
-        let mut scene = heights(listed, strangers);
+        let scene = heights(listed, strangers);
         let expected = (Some(Height(network)).filter(|height| height.0 > 0), is_synchronised);
         assert_eq!(
             (scene.manager.network_height(), scene.manager.is_synchronised()),
             expected,
             "{listed:?} {strangers:?}"
         );
-        // What clients are told of the network follows the same rule.
-        scene.now += MAX_HEIGHT_TTL;
-        assert_eq!(scene.ask_max_height(), None);
-        scene.answer_all();
-        let (_, told) = scene.fake.answers.last().expect("an answer");
-        assert_eq!(*told, ClientAnswer::MaxHeight(Height(network.max(1))), "{listed:?} {strangers:?}");
     }
 }
 
