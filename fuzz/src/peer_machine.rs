@@ -18,7 +18,7 @@ use nisd::peer::block_download::NextBlock;
 use nisd::peer::experiences::Experience;
 use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable};
 use nisd::peer::manager::requests::{MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST};
-use nisd::peer::manager::{IpDetection, PeerSettings, PreTrustedPeer, Pusher};
+use nisd::peer::manager::{IpDetection, PeerSettings, ListedPeer, Pusher};
 use nisd::peer::time_sync::MAX_FREE_OFFSET;
 use nisd::peer::wire::{
     AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint,
@@ -188,8 +188,8 @@ impl Harness {
         let format = if settings & 1 == 0 { Format::Binary } else { Format::Json };
         let detection = [IpDetection::Required, IpDetection::Optional, IpDetection::Disabled, IpDetection::Optional];
         let listed = (0..usize::from(settings >> 4) % NODES).map(|node| match node {
-            1 => PreTrustedPeer::Endpoint(info(node).endpoint),
-            _ => PreTrustedPeer::Node(info(node)),
+            1 => ListedPeer::Endpoint(info(node).endpoint),
+            _ => ListedPeer::Node(info(node)),
         });
         let settings = PeerSettings {
             node_limit: 3,
@@ -202,13 +202,13 @@ impl Harness {
             far_ahead: 100,
             checkpoint: (settings & 8 != 0).then(|| Checkpoint { height: Height(90), hash: chain()[88].hash() }),
             context: context(),
-            pre_trusted: listed.collect(),
+            listed: listed.collect(),
         };
         let local = info(NODES - 1);
         let keys = Rc::new(KeyPair::new(&PrivateKey::from_seed(&[(NODES - 1) as u8; 32])));
         let tip = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
         let world = World { format, waiting: VecDeque::new(), validating: Vec::new(), tip: Some(tip), shifted: 0 };
-        let has_list = !settings.pre_trusted.is_empty();
+        let has_list = !settings.listed.is_empty();
         Harness {
             peers: Manager::new(local, keys, settings, Box::new(random()), now(Duration::ZERO)),
             world,

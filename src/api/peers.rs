@@ -15,7 +15,7 @@ use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State
 use crate::peer::schedule::Timer;
 use crate::peer::time_sync::TimeSyncRound;
 use crate::peer::wire::{List, Score};
-use crate::peer::{Manager, Unpinned};
+use crate::peer::{Manager, UnidentifiedPeer};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -180,8 +180,8 @@ impl View for PeersReport<'_, '_> {
         sink.list("peers", &known, |sink, (address, peer)| {
             self.write_known(sink, address, peer, trust.get(address).copied());
         });
-        let unpinned = peers.map_or(&[][..], |peers| &peers.unpinned);
-        sink.list("unpinned", unpinned, |sink, Unpinned { endpoint, last_failure: last_trouble }| {
+        let unidentified = peers.map_or(&[][..], |peers| &peers.unidentified);
+        sink.list("unidentified", unidentified, |sink, UnidentifiedPeer { endpoint, last_failure: last_trouble }| {
             sink.object("endpoint", |sink| endpoint.write(sink));
             self.write_last_failure(sink, last_trouble.as_ref());
         });
@@ -197,7 +197,7 @@ impl PeersReport<'_, '_> {
         sink.object("node", |sink| peer.info.write(sink));
         sink.string("ip", peer.ip.map(|ip| ip.to_string()).as_deref());
         sink.string("state", Some(state(peer.state)));
-        sink.i32("isPreTrusted", i32::from(peer.is_pre_trusted));
+        sink.i32("isListed", i32::from(peer.is_listed));
         sink.optional("height", peer.height, |sink, height| height.write(sink));
         sink.optional("score", peer.score, |sink, score| Score(score).write(sink));
         sink.optional("lastContact", peer.last_contact, |sink, at| self.write_ago(sink, at));
@@ -259,7 +259,7 @@ pub struct ReorgsReport<'a> {
 
 impl View for ReorgsReport<'_> {
     fn write(&self, sink: &mut impl Encoder) {
-        let all: Vec<&Reorg> = self.reorgs.iter().collect();
+        let all: Vec<&Reorg> = self.reorgs.last.iter().collect();
         sink.list("data", &all, |sink, reorg| {
             sink.i32("timeStamp", reorg.time.0);
             sink.u64("commonHeight", reorg.common.0);

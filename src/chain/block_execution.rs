@@ -61,7 +61,7 @@ pub struct BlockExecution {
     position: Option<ChainPosition>,
     /// Whether its hit is checked too.
     is_proven: bool,
-    stage: Stage,
+    stage: ExecutionStage,
     /// The accounts that the block has read and changed.
     context: BlockContext,
     /// Known once the transactions are executed.
@@ -70,7 +70,7 @@ pub struct BlockExecution {
     unfinished: Option<usize>,
 }
 
-enum Stage {
+enum ExecutionStage {
     /// The signatures of its transactions are being checked.
     CheckingSignatures(SignatureCheck),
     /// Nothing is changed yet.
@@ -105,8 +105,8 @@ impl BlockExecution {
     /// Starts a block. If it is trusted, no signatures and no proof are checked.
     pub fn new(block: Block, network: &Network, is_trusted: bool, known: Verified) -> BlockExecution {
         let stage = match known.transactions {
-            Some(_) => Stage::Starting,
-            None => Stage::CheckingSignatures(SignatureCheck::new(&block, network, is_trusted)),
+            Some(_) => ExecutionStage::Starting,
+            None => ExecutionStage::CheckingSignatures(SignatureCheck::new(&block, network, is_trusted)),
         };
         BlockExecution {
             context: BlockContext::new(block.height, block.timestamp),
@@ -140,19 +140,19 @@ impl BlockExecution {
 
     /// Returns whether the signatures of its transactions are checked.
     pub fn is_verified(&self) -> bool {
-        !matches!(self.stage, Stage::CheckingSignatures(_))
+        !matches!(self.stage, ExecutionStage::CheckingSignatures(_))
     }
 
     /// Checks one signature. Returns whether all are checked.
     pub fn verify_step(&mut self, verifier: &mut Verifier) -> Result<bool, Rejection> {
-        if let Stage::CheckingSignatures(check) = &mut self.stage {
+        if let ExecutionStage::CheckingSignatures(check) = &mut self.stage {
             let (checked, step) = (check.checked(&self.block), check.step(&self.block, verifier));
             self.unfinished = checked.filter(|_| step.is_err());
             if step? {
                 return Ok(false);
             }
             self.hashes = std::mem::take(&mut check.hashes);
-            self.stage = Stage::Starting;
+            self.stage = ExecutionStage::Starting;
         }
         Ok(true)
     }
@@ -204,67 +204,67 @@ impl BlockExecution {
             self.verify_step(env.verifier)?;
             return Ok(None);
         }
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Starting) {
-            Stage::CheckingSignatures(check) => Stage::CheckingSignatures(check),
-            Stage::Starting => {
+        self.stage = match std::mem::replace(&mut self.stage, ExecutionStage::Starting) {
+            ExecutionStage::CheckingSignatures(check) => ExecutionStage::CheckingSignatures(check),
+            ExecutionStage::Starting => {
                 self.context = apply::begin(&self.block, txn, network)?;
-                Stage::Executing(0)
+                ExecutionStage::Executing(0)
             }
-            Stage::Executing(done) if done < count => {
+            ExecutionStage::Executing(done) if done < count => {
                 self.execute(txn, done, env)?;
-                Stage::Executing(done + 1)
+                ExecutionStage::Executing(done + 1)
             }
-            Stage::Executing(_) => {
+            ExecutionStage::Executing(_) => {
                 let mut ledger = Ledger { txn, block: &mut self.context, network };
                 if self.block.height != Height::NEMESIS {
                     let context = validation_context(&ledger, env);
                     rules::check_block(&self.block, &self.hashes, &context)?;
                 }
                 self.applied = apply::credit_block(&mut ledger, &self.block, tip.tip.as_ref())?;
-                Stage::Expiring(ledger.expiry()?)
+                ExecutionStage::Expiring(ledger.expiry()?)
             }
-            Stage::Expiring(mut expiry) => {
+            ExecutionStage::Expiring(mut expiry) => {
                 let mut ledger = Ledger { txn, block: &mut self.context, network };
                 let pruning = Pruning::due(self.block.height, self.block.timestamp, &network.chain);
                 match (expiry.step(&mut ledger)?, pruning) {
-                    (true, _) => Stage::Expiring(expiry),
-                    (false, Some(pruning)) => Stage::Pruning(pruning),
-                    (false, None) => Stage::Indexing(0, None),
+                    (true, _) => ExecutionStage::Expiring(expiry),
+                    (false, Some(pruning)) => ExecutionStage::Pruning(pruning),
+                    (false, None) => ExecutionStage::Indexing(0, None),
                 }
             }
-            Stage::Pruning(mut pruning) => match pruning.step(txn)? {
-                true => Stage::Pruning(pruning),
-                false => Stage::Indexing(0, None),
+            ExecutionStage::Pruning(mut pruning) => match pruning.step(txn)? {
+                true => ExecutionStage::Pruning(pruning),
+                false => ExecutionStage::Indexing(0, None),
             },
-            Stage::Indexing(done, Some(mut update)) => {
+            ExecutionStage::Indexing(done, Some(mut update)) => {
                 let is_more = update.step(txn, network.byte)?;
-                Stage::Indexing(done, is_more.then_some(update))
+                ExecutionStage::Indexing(done, is_more.then_some(update))
             }
-            Stage::Indexing(done, None) if done < count => {
+            ExecutionStage::Indexing(done, None) if done < count => {
                 let mut ledger = Ledger { txn, block: &mut self.context, network };
                 let update = apply::index_transaction(&mut ledger, &self.block, &self.hashes, &self.applied, done)?;
-                Stage::Indexing(done + 1, update)
+                ExecutionStage::Indexing(done + 1, update)
             }
-            Stage::Indexing(..) => Stage::Flushing,
-            Stage::Flushing => match (Ledger { txn, block: &mut self.context, network }).flush_step()? {
-                true => Stage::Flushing,
+            ExecutionStage::Indexing(..) => ExecutionStage::Flushing,
+            ExecutionStage::Flushing => match (Ledger { txn, block: &mut self.context, network }).flush_step()? {
+                true => ExecutionStage::Flushing,
                 false => {
                     let context = BlockContext::new(self.block.height, self.block.timestamp);
                     let changed = std::mem::replace(&mut self.context, context).changed_stakes;
                     let (parent, block) = (tip.tip.as_ref().map(|parent| parent.hash), self.header().hash);
                     env.stakes.follow(parent, block, changed);
                     match due_after(self.block.height) {
-                        Some(due) => Stage::Recalculating(Box::new(Recalculation::new(due, block))),
+                        Some(due) => ExecutionStage::Recalculating(Box::new(Recalculation::new(due, block))),
                         None => self.begin_compaction(txn, tip)?,
                     }
                 }
             },
-            Stage::Recalculating(mut recalculation) => match recalculation.step(txn, network, env.stakes)? {
-                true => Stage::Recalculating(recalculation),
+            ExecutionStage::Recalculating(mut recalculation) => match recalculation.step(txn, network, env.stakes)? {
+                true => ExecutionStage::Recalculating(recalculation),
                 false => self.begin_compaction(txn, tip)?,
             },
-            Stage::Compacting(mut compaction) => match compaction.step(txn)? {
-                true => Stage::Compacting(compaction),
+            ExecutionStage::Compacting(mut compaction) => match compaction.step(txn)? {
+                true => ExecutionStage::Compacting(compaction),
                 false => {
                     let header = self.header();
                     let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
@@ -281,7 +281,7 @@ impl BlockExecution {
     pub fn restart(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip) -> Result<(), StoreError> {
         let begun = txn.take_journal();
         txn.undo(&begun)?;
-        self.stage = Stage::Starting;
+        self.stage = ExecutionStage::Starting;
         let in_force = if tip.tip.is_some() { tip.height().next().importance_height() } else { Height(0) };
         state::delete_lists_above(txn, in_force)
     }
@@ -352,10 +352,10 @@ impl BlockExecution {
         Ok(())
     }
 
-    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<Stage, Rejection> {
+    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<ExecutionStage, Rejection> {
         let hashes = self.hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
         let final_height = tip.tip.as_ref().map_or(Ok(Height(0)), |tip| lowest_undoable(state, tip.height))?;
-        Ok(Stage::Compacting(HashCompaction::new(state, final_height, hashes)?))
+        Ok(ExecutionStage::Compacting(HashCompaction::new(state, final_height, hashes)?))
     }
 }
 

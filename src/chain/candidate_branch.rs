@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, VecDeque};
 use super::apply::{Retention, RollbackError, check_undoable, undo_tip};
 use super::block_execution::{BlockExecution, ExecutionContext, Verified, check_block_signature, next_difficulty};
 use super::chain_tip::ChainTip;
-use super::confirmed_block::ConfirmedBlock;
 use super::recalculation::StakeCache;
+use super::snapshot::ConfirmedBlock;
 use crate::codec::block::EncodedTransactions;
 use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
@@ -84,14 +84,14 @@ pub struct CandidateBranch<'s> {
     scores: (i64, i64),
     /// Its blocks that are not stored yet.
     blocks: VecDeque<Box<BlockExecution>>,
-    stage: Stage,
+    stage: BranchStage,
     /// Hashes of the branch's top-level transactions.
     confirmed: BTreeSet<Hash256>,
     /// The outcome, which waits for the disk.
     outcome: Option<BranchOutcome>,
 }
 
-enum Stage {
+enum BranchStage {
     /// Nothing is checked yet.
     Starting,
     /// The proofs are checked: the chain up to the last proven block, and the number of those.
@@ -139,7 +139,7 @@ impl<'s> CandidateBranch<'s> {
             common_score: base.score,
             scores: ((last.score - base.score) as i64, 0),
             blocks,
-            stage: Stage::Starting,
+            stage: BranchStage::Starting,
             confirmed: BTreeSet::new(),
             outcome: None,
         })
@@ -178,7 +178,7 @@ impl<'s> CandidateBranch<'s> {
         let Some(txn) = &mut self.txn else { return Ok(true) };
         let (network, common, verifier) = (self.network, self.common, &mut self.verifier);
         match &mut self.stage {
-            Stage::Starting => {
+            BranchStage::Starting => {
                 let head = ChainTip::load_at(txn, common)?;
                 // NIS1 checks before everything else that all difficulties are defined.
                 let mut window = head.window.clone();
@@ -188,35 +188,35 @@ impl<'s> CandidateBranch<'s> {
                 }
                 let is_allowed = self.blocks.len() as u64 <= network.chain.max_blocks_per_sync();
                 require(is_allowed, ValidationResult::FailureMaxChainSizeExceeded)?;
-                self.stage = Stage::Proving(head, 0);
+                self.stage = BranchStage::Proving(head, 0);
             }
-            Stage::Proving(head, proven) => match self.blocks.get_mut(*proven) {
+            BranchStage::Proving(head, proven) => match self.blocks.get_mut(*proven) {
                 Some(block) => {
                     block.prove(txn, head, common, network, verifier)?;
                     head.push(block.header());
                     self.scores.1 = (block.header().score - self.common_score) as i64;
                     *proven += 1;
                 }
-                None if is_better(self.scores.0, self.scores.1) => self.stage = Stage::Undoing,
+                None if is_better(self.scores.0, self.scores.1) => self.stage = BranchStage::Undoing,
                 None => return Ok(true),
             },
-            Stage::Undoing => match tip(txn)?.ok_or(StoreError::Empty)?.height {
+            BranchStage::Undoing => match tip(txn)?.ok_or(StoreError::Empty)?.height {
                 last if last > common => {
                     self.undone.extend(ConfirmedBlock::read(txn, last, network)?);
                     undo_tip(txn, last)?;
                 }
-                _ => self.stage = Stage::Verifying(0),
+                _ => self.stage = BranchStage::Verifying(0),
             },
-            Stage::Verifying(verified) => match self.blocks.get_mut(*verified) {
+            BranchStage::Verifying(verified) => match self.blocks.get_mut(*verified) {
                 Some(block) => {
                     if block.verify_step(verifier)? {
                         self.confirmed.extend(block.hashes().iter().map(|hashes| hashes.own));
                         *verified += 1;
                     }
                 }
-                None => self.stage = Stage::Executing(ChainTip::load(txn)?),
+                None => self.stage = BranchStage::Executing(ChainTip::load(txn)?),
             },
-            Stage::Executing(head) => {
+            BranchStage::Executing(head) => {
                 let Some(block) = self.blocks.front_mut() else { return Ok(true) };
                 let (retention, seen) = (Retention::Chain, &mut self.seen);
                 let mut env = ExecutionContext { network, now, retention, verifier, stakes, seen };

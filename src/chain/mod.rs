@@ -5,7 +5,6 @@ mod block_execution;
 mod block_importer;
 mod candidate_branch;
 mod chain_tip;
-mod confirmed_block;
 pub mod harvest;
 mod hash_chain;
 pub mod proof;
@@ -23,9 +22,8 @@ pub use block_importer::{
 };
 pub use candidate_branch::{BranchOutcome, CandidateBranch, ChainUpdate, check_pushed, is_better, pushed_branch};
 pub use chain_tip::DifficultyWindow;
-pub use confirmed_block::ConfirmedBlock;
 pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
 pub use recalculation::{Recalculation, StakeCache, due_after};
 pub use reorgs::{MAX_REORGS, MAX_REPLACED, Reorg, ReorgLog, ReplacedBlock};
-pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, RawTransaction};
+pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, ConfirmedBlock, RawTransaction};
 pub use store_verifier::{StoreDifference, StoreVerifier};

@@ -10,7 +10,7 @@ use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
 use crate::net::fetch::FetchLimits;
 use crate::net::{self, Reactor, service::ListenerId};
-use crate::node::{self, LocalRights, PreTrustedPeer};
+use crate::node::{self, ListedPeer, LocalRights};
 
 /// The first address on which each interface listens.
 pub struct Addresses {
@@ -158,7 +158,7 @@ impl<'a> ActiveSettings<'a> {
     }
 
     /// Returns the changes and the operator's list of peers. On an error nothing has changed.
-    fn read(&mut self) -> Result<(Vec<SettingChange>, Vec<PreTrustedPeer>), Box<dyn Error>> {
+    fn read(&mut self) -> Result<(Vec<SettingChange>, Vec<ListedPeer>), Box<dyn Error>> {
         let mut settings = self.settings.clone();
         let changes = settings.reload((self.reader)()?);
         let listed = listed_peers(&settings)?;

@@ -137,7 +137,7 @@ impl Node<'_> {
     /// known peer to answer.
     fn harvest_blocked_until(&self, now: Now) -> Duration {
         let joined = self.peers.as_ref().filter(|peers| peers.is_booted());
-        joined.map_or(Duration::MAX, |peers| peers.harvesting_blocked_until(now.monotonic))
+        joined.map_or(Duration::MAX, |peers| peers.harvesting_blocked_until)
     }
 
     /// Works on this node's next block.

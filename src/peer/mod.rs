@@ -31,9 +31,9 @@ pub mod wire;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use manager::probes::Unpinned;
+pub use manager::probes::UnidentifiedPeer;
 pub use manager::requests::RequestRecord;
-pub use manager::{IpDetection, Manager, PeerSettings, PreTrustedPeer, Pusher};
+pub use manager::{IpDetection, ListedPeer, Manager, PeerSettings, Pusher};
 pub use saved_peers::SavedPeers;
 
 /// Usage and limit of a collection.

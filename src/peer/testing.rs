@@ -259,7 +259,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Creates a scene with this many good peers, some of which may be pre-trusted.
+    /// Creates a scene with this many good peers, some of which may be listed.
     pub fn new(settings: PeerSettings, others: usize) -> Scene {
         Scene::seeded(settings, others, 1)
     }

@@ -168,7 +168,7 @@ impl Replay {
         let file: Value = serde_json::from_slice(&file).expect("JSON");
         let context = Context::of(&network);
         let peer = |value: &Value| FORMAT_OF_FILES.read(value.to_string().as_bytes(), context).expect("a node");
-        let known = file["knownPeers"].as_array().expect("peers").iter().map(peer).map(PreTrustedPeer::Node).collect();
+        let known = file["knownPeers"].as_array().expect("peers").iter().map(peer).map(ListedPeer::Node).collect();
         let pair = &recording.pairs[requester];
         let port = recording.ports.iter().find(|(_, name)| *name == requester).map(|(port, _)| *port).expect("a port");
         let local = NodeInfo {

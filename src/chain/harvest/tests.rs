@@ -511,8 +511,8 @@ fn an_account_that_becomes_too_poor_is_unlocked_again_only_by_the_configuration(
 fn the_version_of_the_unlocked_accounts_changes_whenever_one_starts_or_stops_to_harvest() {
     let scene = Fixture::new().with_vested(1, 10_000);
     let mut unlocked = UnlockedAccounts::new(4);
-    let mut last = unlocked.version();
-    let mut has_changed = |unlocked: &UnlockedAccounts| std::mem::replace(&mut last, unlocked.version()) != last;
+    let mut last = unlocked.version;
+    let mut has_changed = |unlocked: &UnlockedAccounts| std::mem::replace(&mut last, unlocked.version) != last;
     assert_eq!(scene.unlock(&mut unlocked, 1), UnlockResult::Success);
     assert!(has_changed(&unlocked));
     assert_eq!(scene.unlock(&mut unlocked, 1), UnlockResult::Success);

@@ -30,8 +30,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use self::joining::{AddressReport, Joining, Reconnect};
-use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, Unpinned};
+use self::joining::{AddressReport, Joining};
+use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, UnidentifiedPeer};
 use self::queries::{HeightCheck, HeightReport};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestQueue};
@@ -42,7 +42,7 @@ use super::block_download::BlockDownload;
 use super::chain_comparison::far_ahead;
 use super::experiences::{Experience, Experiences};
 use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource};
-use super::peer_table::{self, Limits, PeerEntry, PeerTable, State};
+use super::peer_table::{self, PeerEntry, PeerTable, State, TableLimits};
 use super::schedule::{Schedule, Task, Timer};
 use super::time_sync::{ClockAnswer, MAX_ROUNDS, TimeSync};
 use super::trust::{MAX_MEMBERS, Members, Selector, Trust, TrustValues};
@@ -75,7 +75,7 @@ pub enum IpDetection {
 
 /// Entry of the operator's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PreTrustedPeer {
+pub enum ListedPeer {
     /// Peer with a known key.
     Node(NodeInfo),
     /// Peer with a known endpoint only. The key of its first answer is pinned.
@@ -85,7 +85,7 @@ pub enum PreTrustedPeer {
 /// Settings of the peer protocol.
 #[derive(Clone, Debug)]
 pub struct PeerSettings {
-    /// Maximum number of peers in a selection by trust; pre-trusted peers are added.
+    /// Maximum number of peers in a selection by trust; listed peers are added.
     pub node_limit: usize,
     /// Maximum number of nodes whose clocks are queried at once for the calculation.
     pub time_sync_node_limit: usize,
@@ -109,7 +109,7 @@ pub struct PeerSettings {
     /// Network context for decoding.
     pub context: Context,
     /// The operator's list, which may contain this node. Entries beyond the limit of the peer table are ignored.
-    pub pre_trusted: Vec<PreTrustedPeer>,
+    pub listed: Vec<ListedPeer>,
 }
 
 impl PeerSettings {
@@ -170,8 +170,8 @@ pub struct Manager {
     phase: Phase,
     /// Known peers.
     pub table: PeerTable,
-    /// Pre-trusted peers without a known key.
-    pub unpinned: Vec<Unpinned>,
+    /// Listed peers without a known key.
+    pub unidentified: Vec<UnidentifiedPeer>,
     experiences: Experiences,
     trust: Trust,
     /// Selects peers for queries and broadcasts; rebuilt after each refresh and each trust calculation.
@@ -179,7 +179,11 @@ pub struct Manager {
     /// Requests to peers.
     pub requests: RequestQueue,
     refresh: Option<Refresh>,
-    reconnect: Reconnect,
+    /// Peers saved before the restart, latest answer first.
+    saved_peers: Vec<Address>,
+    /// The time before which no block may be harvested: in the past once a peer known at the start has answered, or if
+    /// there was none.
+    pub harvesting_blocked_until: Duration,
     /// Synchronisation whose blocks are being validated.
     validating: Option<Synchronisation>,
     /// Peer whose chain is far ahead and began with valid blocks; it is the next sync peer.
@@ -217,7 +221,7 @@ impl Manager {
         now: Now,
     ) -> Manager {
         let address = Address::from_public_key(&local.identity.key, settings.context.network);
-        let known = std::mem::take(&mut settings.pre_trusted);
+        let known = std::mem::take(&mut settings.listed);
         let mut manager = Manager {
             address,
             keys,
@@ -229,14 +233,15 @@ impl Manager {
             clock_shift: 0,
             clients: BTreeMap::new(),
             phase: Phase::Joining(Joining::new(now.monotonic)),
-            table: PeerTable::new(address, Limits::default()),
-            unpinned: Vec::new(),
+            table: PeerTable::new(address, TableLimits::default()),
+            unidentified: Vec::new(),
             experiences: Experiences::new(address),
             trust: Trust::default(),
             selector: Selector::default(),
             requests: RequestQueue::default(),
             refresh: None,
-            reconnect: Reconnect::default(),
+            saved_peers: Vec::new(),
+            harvesting_blocked_until: Duration::ZERO,
             validating: None,
             far_ahead_peer: None,
             wants_proven: false,
@@ -255,20 +260,20 @@ impl Manager {
             settings,
             local,
         };
-        manager.add_pre_trusted_peers(known);
+        manager.add_listed_peers(known);
         manager.renew_selector();
         manager
     }
 
     /// Adds peers of the operator's list. One without a key is identified at the first contact.
-    pub fn add_pre_trusted_peers(&mut self, known: Vec<PreTrustedPeer>) {
-        let space = Limits::default().nodes.saturating_sub(self.unpinned.len());
+    pub fn add_listed_peers(&mut self, known: Vec<ListedPeer>) {
+        let space = TableLimits::default().nodes.saturating_sub(self.unidentified.len());
         for peer in known.into_iter().take(space) {
             match peer {
-                PreTrustedPeer::Endpoint(endpoint) => self.unpinned.push(Unpinned::new(endpoint)),
-                PreTrustedPeer::Node(info) => {
+                ListedPeer::Endpoint(endpoint) => self.unidentified.push(UnidentifiedPeer::new(endpoint)),
+                ListedPeer::Node(info) => {
                     let node = self.address_of(&info);
-                    if let Err(refused) = self.add_pre_trusted_peer(info) {
+                    if let Err(refused) = self.add_listed_peer(info) {
                         log::warn!("listed peer {node} is not added: {refused:?}");
                     }
                 }
@@ -349,8 +354,8 @@ impl Manager {
             let Some(others) = self.trust.due_members(most, || table.trust_candidates(), self.now.monotonic) else {
                 return;
             };
-            let (former, pre_trusted) = (self.trust.values(), self.table.pre_trusted());
-            let members = Members::choose(others, self.address, pre_trusted, former, &mut self.random);
+            let (former, listed) = (self.trust.values(), self.table.listed());
+            let members = Members::choose(others, self.address, listed, former, &mut self.random);
             self.trust.begin(members, self.now.monotonic);
         }
         if !self.trust.advance(&self.experiences, rows) {
@@ -389,9 +394,9 @@ impl Manager {
 
     /// Returns whether the operator's list has an endpoint.
     fn is_listed(&self, endpoint: &Endpoint) -> bool {
-        let mut listed = self.table.pre_trusted().iter().filter_map(|node| self.table.get(node));
+        let mut listed = self.table.listed().iter().filter_map(|node| self.table.get(node));
         listed.any(|node| node.info.endpoint == *endpoint)
-            || self.unpinned.iter().any(|unpinned| unpinned.endpoint == *endpoint)
+            || self.unidentified.iter().any(|unidentified| unidentified.endpoint == *endpoint)
     }
 
     /// Returns whether a peer is known at an endpoint.
@@ -399,11 +404,11 @@ impl Manager {
         self.table.get(node).is_some_and(|known| known.info.endpoint == *endpoint)
     }
 
-    /// Returns whether another node's report about a peer concerns the known one: pre-trusted peers always, others only
+    /// Returns whether another node's report about a peer concerns the known one: listed peers always, others only
     /// if known at the reported endpoint.
     fn is_known_at(&self, node: &NodeInfo) -> bool {
         let known = self.table.get(&self.address_of(node));
-        known.is_some_and(|known| known.is_pre_trusted || known.info.endpoint == node.endpoint)
+        known.is_some_and(|known| known.is_listed || known.info.endpoint == node.endpoint)
     }
 
     /// Records a valid answer of a peer from an endpoint. A peer that has never introduced itself is probed.
@@ -427,7 +432,7 @@ impl Manager {
     /// Records the validation result of a push. It counts only for known peers that are active or busy, and only if the
     /// push came from the peer's known address: pushes are signed, but anyone can replay them later, and the peer would
     /// be trusted or blamed for it; nor does a push from elsewhere show that the peer is at its known endpoint. A
-    /// useful push of a pre-trusted peer counts wherever it comes from, as such a peer never moves.
+    /// useful push of a listed peer counts wherever it comes from, as such a peer never moves.
     /// Returns whether the push came from the peer's known address.
     pub fn record_push(&mut self, by: &Pusher, result: &RuleResult, now: Now) -> bool {
         self.now = now;
@@ -435,7 +440,7 @@ impl Manager {
         // All loopback addresses are this machine; which of them a connection uses is irrelevant.
         let host = |ip: IpAddr| (!ip.to_canonical().is_loopback()).then(|| peer_table::host(ip));
         let Some(known) = self.table.get(&node) else { return false };
-        let may_be_elsewhere = known.is_pre_trusted && result.is_ok();
+        let may_be_elsewhere = known.is_listed && result.is_ok();
         let is_there = known.ip.map(host) == Some(host(by.from));
         if !may_be_elsewhere && !is_there {
             return false;

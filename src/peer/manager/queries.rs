@@ -90,7 +90,7 @@ impl Manager {
     fn select_for_heights(&mut self) -> Vec<NodeInfo> {
         let mut peers = select(&self.selector, self.settings.node_limit, &mut self.random);
         let is_other = |node: &&Address| self.table.is_active(node) && !peers.contains(*node);
-        let mut listed: Vec<_> = self.table.pre_trusted().iter().filter(is_other).copied().collect();
+        let mut listed: Vec<_> = self.table.listed().iter().filter(is_other).copied().collect();
         self.random.choose(&mut listed, MAX_LISTED);
         peers.extend(listed.into_iter().take(MAX_LISTED));
         self.infos(peers)
@@ -100,7 +100,7 @@ impl Manager {
     fn credible_height(&self, reports: &[HeightReport], own: Height) -> Option<Height> {
         let mut networks = BTreeMap::<_, Vec<Height>>::new();
         for (node, height) in reports {
-            if let Some(known) = self.table.get(node).filter(|known| known.is_pre_trusted) {
+            if let Some(known) = self.table.get(node).filter(|known| known.is_listed) {
                 // On a private network each listed peer counts.
                 let network = known.ip.map(|ip| if is_private(ip) { (Some(*node), ip) } else { (None, site(ip)) });
                 networks.entry(network).or_default().push(*height);
@@ -129,7 +129,7 @@ impl Manager {
         self.end_task(Task::CheckingHeight, own.is_ok());
     }
 
-    /// Queries the clocks of nodes with important accounts, and of active pre-trusted peers, which only confirm.
+    /// Queries the clocks of nodes with important accounts, and of active listed peers, which only confirm.
     pub(super) fn synchronise_time(&mut self, chain: &dyn LocalChain) {
         let most = self.settings.time_sync_node_limit.min(MAX_FAN_OUT);
         let is_important = |node: &&Address| chain.importance(node).unwrap_or(0.0) >= MIN_IMPORTANCE;
@@ -140,7 +140,7 @@ impl Manager {
         self.selected_clocks = drawn.iter().copied().collect();
         if !drawn.is_empty() {
             let is_undrawn = |node: &&Address| self.table.is_active(node) && !self.selected_clocks.contains(*node);
-            let listed = self.table.pre_trusted().iter().filter(is_undrawn).take(MAX_FAN_OUT);
+            let listed = self.table.listed().iter().filter(is_undrawn).take(MAX_FAN_OUT);
             let nodes = self.infos(drawn.iter().chain(listed).copied().collect());
             self.times = self.fan_out(&nodes, &Query::NetworkTime, Manager::on_time_reply);
         }
@@ -158,9 +158,9 @@ impl Manager {
             let CommunicationTimeStamps { send: remote_sent, receive: remote_received } = stamps;
             let importance = chain.importance(&node).ok()?;
             let sample = Sample { sent, remote_received, remote_sent, received, importance };
-            let is_pre_trusted = self.table.pre_trusted().contains(&node);
+            let is_listed = self.table.listed().contains(&node);
             let is_selected = self.selected_clocks.contains(&node);
-            Some(ClockAnswer { node, ip, is_pre_trusted, is_selected, sample })
+            Some(ClockAnswer { node, ip, is_listed, is_selected, sample })
         });
         if let Some(answers) = self.times.record(clock) {
             self.adjust_clock(&answers, chain);
@@ -171,8 +171,8 @@ impl Manager {
         let Ok(accounts) = chain.important_accounts() else {
             return self.end_task(Task::TimeSynchronisation, false);
         };
-        let others = self.table.pre_trusted().iter().filter(|node| **node != self.address).count();
-        let listed = others + self.unpinned.len();
+        let others = self.table.listed().iter().filter(|node| **node != self.address).count();
+        let listed = others + self.unidentified.len();
         let round = self.time_sync.round(answers, listed, accounts, self.now.network);
         // The end is recorded first, on the same clock as the start.
         self.end_task(Task::TimeSynchronisation, round.is_ok());

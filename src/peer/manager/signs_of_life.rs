@@ -93,10 +93,10 @@ impl Manager {
     pub(super) fn probe_known(&mut self, address: Address, endpoint: Endpoint) {
         let Some(known) = self.table.get(&address) else { return };
         let info = known.info.clone();
-        let is_as_known = known.state == State::Active && (known.is_pre_trusted || info.endpoint == endpoint);
+        let is_as_known = known.state == State::Active && (known.is_listed || info.endpoint == endpoint);
         let (host, is_there) = (endpoint.address().map(peer_table::host), info.endpoint == endpoint);
-        // Pre-trusted peers are limited by the operator's list and need no place.
-        let caused_by = endpoint.address().filter(|_| !known.is_pre_trusted);
+        // Listed peers are limited by the operator's list and need no place.
+        let caused_by = endpoint.address().filter(|_| !known.is_listed);
         let there = NodeInfo { endpoint, ..info.clone() };
         if is_as_known || self.count_probes(|probe| probe.is_of(&info) || probe.is_of(&there)) > 0 {
             return;

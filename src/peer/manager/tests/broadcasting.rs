@@ -142,12 +142,12 @@ fn signs_of_life_are_sent_every_five_minutes_with_the_detected_address() {
 }
 
 #[test]
-fn an_unreachable_pre_trusted_peer_is_still_shared() {
+fn an_unreachable_listed_peer_is_still_shared() {
     let mut scene = among(1);
     assert_eq!(scene.manager.peers_to_share(&mut || 0).0, [info(0)]);
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(400);
-    // A pre-trusted peer is selected when none is active.
+    // A listed peer is selected when none is active.
     assert_eq!(scene.manager.peers_to_share(&mut || 0).0, [info(0)]);
     assert!(scene.manager.table.iter().all(|(address, _)| *address == address_of(0)));
 }

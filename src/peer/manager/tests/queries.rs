@@ -3,7 +3,7 @@ use crate::model::{Address, Hash256, Height};
 use crate::peer::block_download::{BlockDownload, BlockRef};
 use crate::peer::experiences::Experience;
 use crate::peer::experiences::LIFETIME;
-use crate::peer::manager::{PeerSettings, PreTrustedPeer};
+use crate::peer::manager::{ListedPeer, PeerSettings};
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::testing::*;
 use crate::peer::wire::{ChainRequest, Endpoint, ExperiencePair, NodeInfo};
@@ -36,7 +36,7 @@ fn a_node_counts_as_synchronised_until_peers_were_higher_four_times() {
 }
 
 #[test]
-fn time_synchronisation_queries_only_important_and_pre_trusted_peers() {
+fn time_synchronisation_queries_only_important_and_listed_peers() {
     let mut scene = Scene::new(settings(&[0, 1, 2]), 4);
     scene.simulated_peers[0].list = vec![info(3)];
     scene.simulated_peers.iter_mut().for_each(|other| other.ahead = 700);
@@ -88,7 +88,7 @@ fn a_time_from_the_former_endpoint_of_a_peer_changes_nothing() {
         let reply = scene.reply(question);
         if has_moved {
             let elsewhere = NodeInfo { endpoint: Endpoint::http("77.7.7.7", 7890), ..info(0) };
-            scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere)]);
+            scene.manager.add_listed_peers(vec![ListedPeer::Node(elsewhere)]);
         }
         scene.end(call, reply);
         assert_eq!((to, scene.manager.clock_shift != 0), (info(0).endpoint, !has_moved));
@@ -96,7 +96,7 @@ fn a_time_from_the_former_endpoint_of_a_peer_changes_nothing() {
 }
 
 #[test]
-fn network_time_does_not_follow_a_minority_of_pre_trusted_peers_and_reports_it() {
+fn network_time_does_not_follow_a_minority_of_listed_peers_and_reports_it() {
     let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
     scene.fake.importances.extend((0..3).map(|number| (address_of(number), 0.3)));
     scene.simulated_peers.iter_mut().take(2).for_each(|other| other.ahead = 3_600_000);
@@ -244,10 +244,10 @@ fn listed_peers_of_one_network_count_once() {
         let info = NodeInfo { endpoint: Endpoint::http(host, 7890), ..info(number) };
         let peer = &mut scene.simulated_peers[number];
         (peer.info, peer.height) = (info.clone(), if number < 3 { 5_000_000 } else { 1 });
-        PreTrustedPeer::Node(info)
+        ListedPeer::Node(info)
     });
     let listed = listed.collect();
-    scene.manager.add_pre_trusted_peers(listed);
+    scene.manager.add_listed_peers(listed);
     scene.run_seconds(200);
     assert_eq!((scene.manager.network_height(), scene.manager.is_synchronised()), (Some(Height(1)), true));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::probes::MAX_PINGS;
 use super::super::signs_of_life::{EVICTION_AGE, MAX_SIGN_PROBES};
 use crate::model::NetworkByte;
-use crate::peer::manager::{PeerSettings, PreTrustedPeer, Pusher};
+use crate::peer::manager::{ListedPeer, PeerSettings, Pusher};
 use crate::peer::peer_table::State;
 use crate::peer::testing::seeded;
 use crate::peer::testing::*;
@@ -210,7 +210,7 @@ fn probes_of_known_peers_after_signs_of_life_share_the_places() {
 }
 
 #[test]
-fn pre_trusted_peers_keep_their_endpoint_whatever_the_network_reports() {
+fn listed_peers_keep_their_endpoint_whatever_the_network_reports() {
     let there = Endpoint::http("66.6.6.6", 7890);
     let relayed = NodeInfo { endpoint: there.clone(), ..info(0) };
     let check = |scene: &Scene, when: &str| {
@@ -296,7 +296,7 @@ fn a_known_peer_moves_only_after_a_minute_without_an_answer_and_loses_its_histor
     assert_eq!(scene.experience(1), (1, 0));
 }
 
-/// Returns a scene with a pre-trusted peer and another one that moved to a relay which has left.
+/// Returns a scene with a listed peer and another one that moved to a relay which has left.
 fn taken_for_a_relay() -> (Scene, NodeInfo) {
     let mut scene = Scene::new(settings(&[0]), 2);
     let there = Endpoint::http("66.6.6.6", 7890);
@@ -396,13 +396,13 @@ fn a_configured_endpoint_replaces_the_known_one_and_is_probed() {
     scene.greet(&NodeInfo { endpoint: there.clone(), ..info(0) }, ip("66.6.6.6"));
     scene.answer_all();
     assert_eq!((scene.place(0), scene.state(0)), (Some(there), Some(State::Active)));
-    scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(info(0))]);
+    scene.manager.add_listed_peers(vec![ListedPeer::Node(info(0))]);
     assert_eq!((scene.place(0), scene.state(0)), (Some(info(0).endpoint), Some(State::Untried)));
     scene.run_seconds(200);
     assert_eq!(scene.state(0), Some(State::Active));
     // The same for a peer that is listed already.
     let elsewhere = NodeInfo { endpoint: Endpoint::http("77.7.7.7", 7890), ..info(0) };
-    scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere.clone())]);
+    scene.manager.add_listed_peers(vec![ListedPeer::Node(elsewhere.clone())]);
     assert_eq!((scene.place(0), scene.state(0)), (Some(elsewhere.endpoint), Some(State::Untried)));
 }
 
@@ -422,7 +422,7 @@ fn a_useful_push_or_an_answer_makes_a_peer_active() {
     scene.manager.record_push(&elsewhere, &Ok(()), now);
     assert_eq!((scene.state(0), scene.place(0)), (Some(State::Active), Some(info(0).endpoint)));
     assert!(scene.manager.has_active_node());
-    // The same by an answer: it is asked for its chain, as no other pre-trusted peer answers.
+    // The same by an answer: it is asked for its chain, as no other listed peer answers.
     scene.run_seconds(70);
     assert_eq!(scene.state(0), Some(State::Inactive));
     scene.simulated_peers[0].behaviour = Behaviour::Good;
@@ -475,7 +475,7 @@ fn active_peers_that_are_not_selected_are_shared_up_to_the_node_limit() {
             scene.greet(&info(node), ip_of(node));
             scene.answer_all();
         }
-        // Trust was calculated before they appeared: only the pre-trusted peer is selected.
+        // Trust was calculated before they appeared: only the listed peer is selected.
         let mut random = seeded(1);
         let lists: Vec<_> = (0..60).map(|_| scene.manager.peers_to_share(&mut random).0).collect();
         for list in &lists {
@@ -529,7 +529,7 @@ fn a_probe_after_a_sign_of_life_adds_no_gossip_to_a_refresh() {
     let mut scene = Scene::new(settings(&[0, 1]), 3);
     scene.simulated_peers[1].behaviour = Behaviour::Broken;
     scene.run_seconds(20);
-    // The refresh at second 131 waits for the other pre-trusted peer.
+    // The refresh at second 131 waits for the other listed peer.
     scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/node/info");
     scene.run_seconds(115);
     assert!(scene.fake.waiting.iter().any(|sent| sent.request.target == "/node/info"));

@@ -6,7 +6,7 @@ use crate::model::network::ChainParameters;
 use crate::model::{Block, BlockKind, Hash256, Height, Timestamp};
 use crate::peer::block_download::{BlockDownload, BlockRef, DownloadOutcome};
 use crate::peer::io::OwnTip;
-use crate::peer::manager::PreTrustedPeer;
+use crate::peer::manager::ListedPeer;
 use crate::peer::schedule::Task;
 use crate::peer::testing::*;
 use crate::peer::wire::{AuthenticatedRequest, ChainRequest, Endpoint, HashChain, List, NodeInfo, Score};
@@ -98,7 +98,7 @@ fn a_moved_sync_peer_is_not_credited_with_blocks_from_its_former_endpoint() {
     for result in [Ok(()), harmful()] {
         let mut scene = pulled();
         let elsewhere = NodeInfo { endpoint: Endpoint::http("66.6.6.6", 7890), ..info(0) };
-        scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere)]);
+        scene.manager.add_listed_peers(vec![ListedPeer::Node(elsewhere)]);
         let now = scene.now();
         scene.manager.on_blocks_validated(&address_of(0), &result, now);
         assert_eq!((scene.experience(0), timer(&scene).0), ((0, 0), false), "{result:?}");
