@@ -16,8 +16,8 @@ use crate::crypto::Signature;
 use crate::model::{Hash256, Height};
 use crate::net::service::{ConnectionId, Progress};
 use crate::peer::wire::{
-    AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint,
-    NodeExperiences, NodeInfo, Score, ShortIds, SignOfLife,
+    AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint, NodeExperiences, NodeInfo,
+    Score, ShortIds, SignOfLife,
 };
 use crate::store::{block_row, stored_header};
 
@@ -41,9 +41,9 @@ pub const ROUTES: &[Route] = &[
 
 /// Signs the challenge of the client; fails unless the node has joined its network. A malformed challenge is answered
 /// with a signature of zeros, as the client has no use for one.
-fn sign(context: &mut RequestContext<'_>, challenge: &AnyChallenge) -> Result<Signature, ApiError> {
+fn sign(context: &mut RequestContext<'_>, challenge: &Option<Challenge>) -> Result<Signature, ApiError> {
     context.node.require_joined()?;
-    let AnyChallenge::Valid(challenge) = challenge else { return Ok(Signature([0; 64])) };
+    let Some(challenge) = challenge else { return Ok(Signature([0; 64])) };
     context.node.budget.charge(cost::SIGNATURE);
     Ok(challenge.sign(context.node.keys))
 }
@@ -77,7 +77,7 @@ fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /block/at`
 fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<Height, AnyChallenge> { entity: height, challenge } = context.body()?;
+    let AuthenticatedRequest::<Height, Option<Challenge>> { entity: height, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     if !context.node.chain.has_block(height) {
         return Err(ApiError::no_block(height));
@@ -129,7 +129,7 @@ fn shown_address(address: IpAddr) -> String {
 
 /// `POST /chain/hashes-from`
 fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<Height, AnyChallenge> { entity: first, challenge } = context.body()?;
+    let AuthenticatedRequest::<Height, Option<Challenge>> { entity: first, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let chain = context.node.chain;
     let end = first.plus(chain.network.chain.max_blocks_per_sync() - 1).min(chain.height);
@@ -154,7 +154,7 @@ fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /chain/blocks-after`
 fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<ChainRequest, AnyChallenge> { entity: request, challenge } = context.body()?;
+    let AuthenticatedRequest::<ChainRequest, Option<Challenge>> { entity: request, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let limits = request.limits(&context.node.chain.network.chain);
     context.send_stream(block_range(request.after, limits, signature))
@@ -162,7 +162,7 @@ fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /transactions/unconfirmed`
 fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<ShortIds, AnyChallenge> { entity: ShortIds(known), challenge } = context.body()?;
+    let AuthenticatedRequest::<ShortIds, Option<Challenge>> { entity: ShortIds(known), challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let transactions = context.node.mempool.unknown_to(&known.into_iter().collect());
     context.node.budget.charge(cost::listed(transactions.len()));

@@ -232,8 +232,8 @@ impl<'s> BlockImporter<'s> {
 
     /// Makes a scratch store hold little more than the state: the last blocks, and undo journals from a height on. Such
     /// an import cannot be continued later.
-    pub fn retain_state_only(self, old_values_from: Height) -> BlockImporter<'s> {
-        BlockImporter { retention: Retention::State(old_values_from), ..self }
+    pub fn retain_state_only(self, journals_from: Height) -> BlockImporter<'s> {
+        BlockImporter { retention: Retention::State(journals_from), ..self }
     }
 
     /// Returns the last imported block, committed or not; `None` if there is none.

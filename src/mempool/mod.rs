@@ -199,7 +199,7 @@ impl Mempool {
 
     /// Returns the number of remembered results: at most [`MAX_RESULTS`].
     pub fn remembered_results(&self) -> usize {
-        self.recent_results.len()
+        self.recent_results.count()
     }
 
     /// Returns the id of the transaction that arrived last.

@@ -134,7 +134,7 @@ impl<'s> BlockProcessor<'s> {
         [
             LimitUsage::new("queued pushed blocks", self.queue.len(), MAX_QUEUED),
             LimitUsage::new("bytes of queued pushed blocks", self.quota.total(), MAX_QUEUED_BYTES),
-            LimitUsage::new("cached results of pushed blocks", self.recent_results.len(), MAX_RESULTS),
+            LimitUsage::new("cached results of pushed blocks", self.recent_results.count(), MAX_RESULTS),
         ]
     }
 

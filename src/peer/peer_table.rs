@@ -406,14 +406,6 @@ impl Group {
         groups.into_iter().flatten()
     }
 
-    fn contains(self, ip: IpAddr) -> bool {
-        match self {
-            Group::Host(first) => host(ip) == first,
-            Group::Network(first) => site(ip) == first,
-            Group::Private => is_private(ip),
-        }
-    }
-
     fn limit(self, limits: &TableLimits) -> usize {
         match self {
             Group::Host(_) => limits.per_address,
@@ -768,7 +760,8 @@ impl PeerTable {
         }
         // At most one peer is evicted: an eviction from a host also frees a slot of its network.
         for group in Group::of(ip) {
-            let is_other = |(other, ip): &(&Address, IpAddr)| **other != node && group.contains(*ip);
+            let is_other =
+                |(other, ip): &(&Address, IpAddr)| **other != node && Group::of(*ip).any(|other| other == group);
             let others: Vec<_> = self.addresses().filter(is_other).map(|(other, _)| *other).collect();
             if others.len() >= group.limit(&self.limits) {
                 let failed = others.into_iter().filter_map(|other| Some((other, self.entries.get(&other)?)));

@@ -101,15 +101,6 @@ pub struct TimeSyncRound {
     pub change: i64,
 }
 
-/// Reason for a round without a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unchanged {
-    /// There were no usable samples.
-    NoSamples,
-    /// The listed peers whose agreement is required do not agree.
-    NotAgreed,
-}
-
 /// Offset of network time and its history.
 #[derive(Clone, Debug, Default)]
 pub struct TimeSync {
@@ -156,7 +147,7 @@ impl TimeSync {
         listed: usize,
         accounts: u64,
         time: Timestamp,
-    ) -> Result<TimeSyncRound, Unchanged> {
+    ) -> Option<TimeSyncRound> {
         let answers = deduplicate(answers);
         let is_fast = |answer: &&ClockAnswer| answer.sample.duration() <= MAX_ROUND_TRIP;
         let fast: Vec<_> = answers.iter().filter(is_fast).copied().collect();
@@ -166,7 +157,7 @@ impl TimeSync {
         }
         let used = usable(&drawn, self.age);
         if used.is_empty() {
-            return Err(Unchanged::NoSamples);
+            return None;
         }
         let change = change(&used, accounts, self.age);
         let change = if change.unsigned_abs() <= MAX_IGNORED_CHANGE { 0 } else { change };
@@ -174,7 +165,8 @@ impl TimeSync {
         let differs = [self.offset, offset].into_iter().any(|offset| offset.unsigned_abs() > MAX_FREE_OFFSET as u64);
         if change != 0 && differs && !self.is_agreed(offset, &fast, listed) {
             self.rejected_offset = Some(offset);
-            return Err(Unchanged::NotAgreed);
+            log::debug!("network time is not adjusted: the listed peers do not agree");
+            return None;
         }
         self.rejected_offset = None;
         self.offset = offset;
@@ -184,7 +176,7 @@ impl TimeSync {
             self.rounds.pop_front();
         }
         self.rounds.push_back(round);
-        Ok(round)
+        Some(round)
     }
 
     /// Returns whether enough listed peers agree on a time in the direction of an offset.
@@ -312,7 +304,7 @@ mod tests {
 
     impl TimeSync {
         /// Runs a round with answers of all listed peers.
-        fn of(&mut self, samples: &[Sample], accounts: u64) -> Result<TimeSyncRound, Unchanged> {
+        fn of(&mut self, samples: &[Sample], accounts: u64) -> Option<TimeSyncRound> {
             self.round(&witnesses(samples), samples.len(), accounts, NOW)
         }
     }
@@ -332,10 +324,10 @@ mod tests {
         let mut time = TimeSync::default();
         let slow = Sample { received: 1_001_001, ..sample(100) };
         for samples in [vec![], vec![slow], vec![sample(7_200_001)], vec![sample(i64::MAX / 2)]] {
-            assert_eq!(time.of(&samples, 100), Err(Unchanged::NoSamples), "{samples:?}");
+            assert_eq!(time.of(&samples, 100), None, "{samples:?}");
         }
         let undrawn = [ClockAnswer { is_selected: false, ..witness(0, sample(100)) }];
-        assert_eq!(time.round(&undrawn, 1, 100, NOW), Err(Unchanged::NoSamples));
+        assert_eq!(time.round(&undrawn, 1, 100, NOW), None);
         assert_eq!((time.age, time.offset(), time.rounds().count()), (0, 0, 0));
     }
 
@@ -379,10 +371,10 @@ mod tests {
         let _ = time.of(&[sample(4_900), sample(5_000), sample(900_000)], 100);
         assert_eq!(time.clock_difference(), None);
         let (moved, far) = (time.offset(), 3 * 3_600_000);
-        assert_eq!(time.of(&[sample(-far), sample(-far), sample(-far - 9)], 100), Err(Unchanged::NoSamples));
+        assert_eq!(time.of(&[sample(-far), sample(-far), sample(-far - 9)], 100), None);
         assert_eq!(time.clock_difference(), Some(moved - far));
         // Without answers it stays.
-        assert_eq!(time.of(&[], 100), Err(Unchanged::NoSamples));
+        assert_eq!(time.of(&[], 100), None);
         assert_eq!(time.clock_difference(), Some(moved - far));
     }
 
@@ -468,14 +460,14 @@ mod tests {
         // They have to agree on the time.
         let mut time = TimeSync::default();
         let spread = [far, far + 5_000, far + 10_001].map(sample);
-        assert_eq!(time.of(&spread, 1_000), Err(Unchanged::NotAgreed));
+        assert_eq!(time.of(&spread, 1_000), None);
         let spread = [far, far + 5_000, far + 10_000].map(sample);
         assert!(time.of(&spread, 1_000).is_ok());
         // The way back needs agreement too.
         let mut answers = witnesses(&[sample(0)]);
         answers.extend((100..150).map(|number| ClockAnswer { is_listed: false, ..witness(number, sample(-far)) }));
         let before = time.offset();
-        assert_eq!(time.round(&answers, 3, 1_000, NOW), Err(Unchanged::NotAgreed));
+        assert_eq!(time.round(&answers, 3, 1_000, NOW), None);
         assert_eq!(time.offset(), before);
     }
 
@@ -490,7 +482,7 @@ mod tests {
         let offset = time.round(&answers, 3, 1_000, NOW).expect("listed nodes that agree").offset;
         assert!((59_999..=60_000).contains(&offset), "{offset}");
         let mut time = TimeSync::default();
-        assert_eq!(time.round(&answers[2..], 3, 1_000, NOW), Err(Unchanged::NotAgreed));
+        assert_eq!(time.round(&answers[2..], 3, 1_000, NOW), None);
     }
 
     #[test]

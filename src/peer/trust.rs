@@ -216,11 +216,11 @@ impl Members {
         let others_in_all = others.len();
         if others.len() >= MAX_MEMBERS {
             let mut chosen = move_to_front(&mut others, 0, &former.most_trusted(MOST_TRUSTED, local));
-            let mut listed: Vec<_> = listed.iter().copied().collect();
-            listed.retain(|node| others[chosen..].contains(node));
-            random.choose(&mut listed, LISTED);
-            listed.truncate(LISTED);
-            chosen = move_to_front(&mut others, chosen, &listed);
+            let mut some_listed: Vec<_> = listed.iter().copied().collect();
+            some_listed.retain(|node| others[chosen..].contains(node));
+            random.choose(&mut some_listed, LISTED);
+            some_listed.truncate(LISTED);
+            chosen = move_to_front(&mut others, chosen, &some_listed);
             random.choose(&mut others[chosen..], MAX_MEMBERS - 1 - chosen);
             others.truncate(MAX_MEMBERS - 1);
         }

@@ -15,7 +15,7 @@ use crate::peer::block_download::BlockDownload;
 use crate::peer::io::{LocalChain, RandomSource};
 use crate::peer::peer_table::is_private;
 use crate::peer::schedule::Task;
-use crate::peer::time_sync::{ClockAnswer, Sample, Unchanged};
+use crate::peer::time_sync::{ClockAnswer, Sample};
 use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, NodeInfo, Query};
 
 /// Minimum importance of an account for its node's clock to count.
@@ -175,14 +175,10 @@ impl Manager {
         let listed = others + self.unidentified.len();
         let round = self.time_sync.round(answers, listed, accounts, self.now.network);
         // The end is recorded first, on the same clock as the start.
-        self.end_task(Task::TimeSynchronisation, round.is_ok());
-        match round {
-            Ok(round) if round.change != 0 => {
-                log::debug!("network time is adjusted by {} ms", round.change);
-                self.clock_shift += round.change;
-            }
-            Err(Unchanged::NotAgreed) => log::debug!("network time is not adjusted: the listed peers do not agree"),
-            Ok(_) | Err(Unchanged::NoSamples) => {}
+        self.end_task(Task::TimeSynchronisation, round.is_some());
+        if let Some(round) = round.filter(|round| round.change != 0) {
+            log::debug!("network time is adjusted by {} ms", round.change);
+            self.clock_shift += round.change;
         }
     }
 

@@ -218,26 +218,23 @@ impl Manager {
         if !matches!(outcome, SyncOutcome::Misbehaved(_)) {
             self.record_valid_answer(&address, &run.sync_peer.endpoint);
         }
-        match outcome {
+        let has_failed = match outcome {
             SyncOutcome::Same => {
                 self.clear_split(&address);
                 self.request_unconfirmed(&run.sync_peer, chain);
-                self.back_off(address, started_at, false);
-                self.end_synchronisation(is_background, true);
+                false
             }
             SyncOutcome::FarAhead(base, target) => {
                 self.clear_split(&address);
                 if self.block_download.is_none() {
                     self.start_block_download(address, *base, target);
-                } else {
-                    self.back_off(address, started_at, false);
+                    return self.end_synchronisation(is_background, true);
                 }
-                self.end_synchronisation(is_background, true);
+                false
             }
             SyncOutcome::LowerScore => {
                 self.on_worse_chain(&run.sync_peer, chain);
-                self.back_off(address, started_at, false);
-                self.end_synchronisation(is_background, true);
+                false
             }
             SyncOutcome::TooFarBehind | SyncOutcome::Misbehaved(_) => {
                 log::debug!("synchronisation with {} ended: {outcome:?}", run.sync_peer.endpoint);
@@ -245,19 +242,18 @@ impl Manager {
                     self.record_split(address);
                 }
                 self.experiences.failed(address, self.now.monotonic);
-                self.back_off(address, started_at, true);
-                self.end_synchronisation(is_background, true);
+                true
             }
             // Blocks of another peer are being validated; those of this one are requested again.
-            SyncOutcome::Blocks { .. } if self.validating.is_some() => {
-                self.back_off(address, started_at, false);
-                self.end_synchronisation(is_background, true);
-            }
+            SyncOutcome::Blocks { .. } if self.validating.is_some() => false,
             SyncOutcome::Blocks { common, base, blocks } => {
                 self.validating = Some(run);
                 self.fetched_blocks = Some(FetchedBlocks { from: address, common, base, blocks });
+                return;
             }
-        }
+        };
+        self.back_off(address, started_at, has_failed);
+        self.end_synchronisation(is_background, true);
     }
 
     /// Requests a peer's unconfirmed transactions, unless such a request is running.

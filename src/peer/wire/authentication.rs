@@ -5,7 +5,7 @@
 //! The signature covers only these bytes, not the answer. A push is signed in the same way, over a hash of 32 bytes
 //! ([`SecureEntity`]), so a node that signed arbitrary bytes would let others push in its name: only
 //! challenges of [`CHALLENGE_BYTES`] bytes are signed. Clients that send others get their answer with a signature of
-//! zeros ([`AnyChallenge`]).
+//! zeros.
 
 use std::fmt;
 
@@ -72,21 +72,14 @@ impl Readable for Challenge {
 /// Maximum bytes of a challenge that is answered at all.
 pub const MAX_CHALLENGE_BYTES: usize = 1_024;
 
-/// Challenge of any length up to `MAX_CHALLENGE_BYTES`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AnyChallenge {
-    /// Challenge of the regular length.
-    Valid(Challenge),
-    /// Any other length, which is never signed.
-    Unsigned,
-}
-
-impl Readable for AnyChallenge {
+/// A challenge of any length up to [`MAX_CHALLENGE_BYTES`]; `None` if it does not have the regular one, so that it is
+/// never signed.
+impl Readable for Option<Challenge> {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let bytes = source.need_bytes("data")?;
         match bytes.as_ref().try_into() {
-            Ok(proper) => Ok(AnyChallenge::Valid(Challenge(proper))),
-            Err(_) if bytes.len() <= MAX_CHALLENGE_BYTES => Ok(AnyChallenge::Unsigned),
+            Ok(proper) => Ok(Some(Challenge(proper))),
+            Err(_) if bytes.len() <= MAX_CHALLENGE_BYTES => Ok(None),
             Err(_) => {
                 Err(ReadError::Argument(format!("challenge must be 64 bytes, but has more than {MAX_CHALLENGE_BYTES}")))
             }
