@@ -16,8 +16,8 @@ use crate::crypto::Signature;
 use crate::model::{Hash256, Height};
 use crate::net::service::{ConnectionId, Progress};
 use crate::peer::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint, NodeExperiences, NodeInfo,
-    Score, ShortIds, SignOfLife,
+    AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Challenge, Endpoint, NodeExperiences,
+    NodeInfo, Score, ShortIds, SignOfLife,
 };
 use crate::store::{block_row, stored_header};
 
