@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub use super::io::Reply;
 use super::io::{Action, FetchedBlocks, LocalChain, Now, OwnTip, StoreUnreadable};
-use super::manager::{Manager, PeerSettings, PreTrustedPeer, Pusher};
+use super::manager::{ListedPeer, Manager, PeerSettings, Pusher};
 use super::wire::{
     AuthenticatedRequest, AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody,
     ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score, Version,
@@ -244,7 +244,7 @@ pub fn pusher(number: usize) -> Pusher {
 pub fn settings(known: &[usize]) -> PeerSettings {
     let chain = ChainParameters::after_all_forks();
     let network = Network { byte: NetworkByte::TESTNET, chain, ..Network::example() };
-    let listed = known.iter().map(|number| PreTrustedPeer::Node(info(*number))).collect();
+    let listed = known.iter().map(|number| ListedPeer::Node(info(*number))).collect();
     PeerSettings { format: FORMAT, far_ahead: 240, ..PeerSettings::of(&network, listed) }
 }
 

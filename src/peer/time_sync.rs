@@ -312,10 +312,10 @@ mod tests {
     #[test]
     fn a_young_node_adopts_the_time_of_peers_and_an_old_one_approaches_it() {
         let mut time = TimeSync::default();
-        assert_eq!(time.of(&[sample(500)], 1_000), Ok(TimeSyncRound { time: NOW, offset: 500, change: 500 }));
-        assert!((0..20).all(|_| time.of(&[sample(0)], 1_000).is_ok()));
-        assert_eq!(time.of(&[sample(1_000)], 1_000), Ok(TimeSyncRound { time: NOW, offset: 600, change: 100 }));
-        assert_eq!(time.of(&[sample(759)], 1_000).map(|round| round.change), Ok(0));
+        assert_eq!(time.of(&[sample(500)], 1_000), Some(TimeSyncRound { time: NOW, offset: 500, change: 500 }));
+        assert!((0..20).all(|_| time.of(&[sample(0)], 1_000).is_some()));
+        assert_eq!(time.of(&[sample(1_000)], 1_000), Some(TimeSyncRound { time: NOW, offset: 600, change: 100 }));
+        assert_eq!(time.of(&[sample(759)], 1_000).map(|round| round.change), Some(0));
         assert_eq!(time.rounds().last(), Some(&TimeSyncRound { time: NOW, offset: 600, change: 0 }));
     }
 
@@ -335,7 +335,7 @@ mod tests {
     fn the_last_hundred_rounds_are_kept() {
         let mut time = TimeSync::default();
         let still = witnesses(&[sample(0)]);
-        assert!((0..150).all(|second| time.round(&still, 1, 100, Timestamp(second)).is_ok()));
+        assert!((0..150).all(|second| time.round(&still, 1, 100, Timestamp(second)).is_some()));
         let times: Vec<_> = time.rounds().map(|round| round.time.0).collect();
         assert_eq!(times, (50..150).collect::<Vec<_>>());
     }
@@ -358,8 +358,8 @@ mod tests {
         for importance in [f64::NAN, f64::INFINITY, 0.0] {
             samples.iter_mut().for_each(|sample| sample.importance = importance);
             for accounts in [0, 1, u64::MAX] {
-                assert_eq!(time.of(&samples, accounts).map(|round| round.change), Ok(0));
-                assert_eq!(time.of(&[sample(0)], accounts).map(|round| round.change), Ok(0));
+                assert_eq!(time.of(&samples, accounts).map(|round| round.change), Some(0));
+                assert_eq!(time.of(&[sample(0)], accounts).map(|round| round.change), Some(0));
             }
         }
         assert_eq!(time.offset(), 0);
@@ -395,8 +395,8 @@ mod tests {
     #[test]
     fn a_wrong_clock_is_reported_even_after_network_time_has_adjusted() {
         let mut time = TimeSync::default();
-        assert_eq!(time.of(&[sample(8_000)], 1_000).map(|round| round.offset), Ok(8_000));
-        assert_eq!(time.of(&[sample(0)], 1_000).map(|round| round.offset), Ok(8_000));
+        assert_eq!(time.of(&[sample(8_000)], 1_000).map(|round| round.offset), Some(8_000));
+        assert_eq!(time.of(&[sample(0)], 1_000).map(|round| round.offset), Some(8_000));
         assert_eq!(time.clock_difference(), Some(8_000));
     }
 
@@ -462,7 +462,7 @@ mod tests {
         let spread = [far, far + 5_000, far + 10_001].map(sample);
         assert_eq!(time.of(&spread, 1_000), None);
         let spread = [far, far + 5_000, far + 10_000].map(sample);
-        assert!(time.of(&spread, 1_000).is_ok());
+        assert!(time.of(&spread, 1_000).is_some());
         // The way back needs agreement too.
         let mut answers = witnesses(&[sample(0)]);
         answers.extend((100..150).map(|number| ClockAnswer { is_listed: false, ..witness(number, sample(-far)) }));

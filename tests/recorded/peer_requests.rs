@@ -18,7 +18,7 @@ use nisd::net::fetch::{self, FetchError, FetchId, FetchRequest, FetchResponse, R
 use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable};
 use nisd::peer::peer_table::State;
 use nisd::peer::wire::{AuthenticatedResponse, Challenge, Endpoint, HashChain, Identity, MetaData, NodeInfo, Version};
-use nisd::peer::{Manager, PeerSettings, PreTrustedPeer};
+use nisd::peer::{ListedPeer, Manager, PeerSettings};
 use serde_json::Value;
 
 const FORMAT: Format = Format::Binary;

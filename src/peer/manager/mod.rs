@@ -114,7 +114,7 @@ pub struct PeerSettings {
 
 impl PeerSettings {
     /// Returns NIS1's defaults for a network, with the operator's list.
-    pub fn of(network: &Network, pre_trusted: Vec<PreTrustedPeer>) -> PeerSettings {
+    pub fn of(network: &Network, listed: Vec<ListedPeer>) -> PeerSettings {
         PeerSettings {
             node_limit: 5,
             time_sync_node_limit: 20,
@@ -126,7 +126,7 @@ impl PeerSettings {
             far_ahead: far_ahead(&network.chain),
             checkpoint: None,
             context: Context::of(network),
-            pre_trusted,
+            listed,
         }
     }
 }
