@@ -112,14 +112,14 @@ pub struct ActiveSettings<'a> {
     addresses: LocalAddresses,
     cookie: LocalCookie,
     /// The operator's list of peers.
-    pub listed: Vec<PreTrustedPeer>,
+    pub listed: Vec<ListedPeer>,
 }
 
 impl<'a> ActiveSettings<'a> {
     /// Creates it from the settings at startup.
     pub fn new(
         settings: &Settings,
-        listed: Vec<PreTrustedPeer>,
+        listed: Vec<ListedPeer>,
         cookie: LocalCookie,
         reader: SettingsReader<'a>,
     ) -> ActiveSettings<'a> {
@@ -135,7 +135,7 @@ impl<'a> ActiveSettings<'a> {
 
     /// Reloads the settings, applies what may change of log and limits, and logs the changes. Returns the peers that
     /// are new on the operator's list; `None` if the reload failed, which changes nothing.
-    pub fn reload(&mut self, reactor: &mut Reactor) -> Option<Vec<PreTrustedPeer>> {
+    pub fn reload(&mut self, reactor: &mut Reactor) -> Option<Vec<ListedPeer>> {
         let (changes, listed) = match self.read() {
             Ok(read) => read,
             Err(error) => {
@@ -167,7 +167,7 @@ impl<'a> ActiveSettings<'a> {
     }
 
     /// Returns the peers that are new on the operator's list.
-    fn compare_lists(&mut self, listed: Vec<PreTrustedPeer>) -> Vec<PreTrustedPeer> {
+    fn compare_lists(&mut self, listed: Vec<ListedPeer>) -> Vec<ListedPeer> {
         let new: Vec<_> = listed.iter().filter(|peer| !self.listed.contains(peer)).cloned().collect();
         let gone = self.listed.iter().filter(|peer| !listed.contains(peer)).count();
         if !new.is_empty() {
@@ -182,11 +182,11 @@ impl<'a> ActiveSettings<'a> {
 }
 
 /// Returns the listed peers, those of the command line first.
-pub fn listed_peers(settings: &Settings) -> Result<Vec<PreTrustedPeer>, CommandError> {
+pub fn listed_peers(settings: &Settings) -> Result<Vec<ListedPeer>, CommandError> {
     let file = settings.listed_peers().map_err(CommandError::Failed)?;
     for notice in file.diagnostics {
         log::log!(notice.level, "{notice}");
     }
-    let hosts = settings.peers.hosts.iter().cloned().map(PreTrustedPeer::Endpoint);
-    Ok(hosts.chain(file.nodes.into_iter().map(PreTrustedPeer::Node)).collect())
+    let hosts = settings.peers.hosts.iter().cloned().map(ListedPeer::Endpoint);
+    Ok(hosts.chain(file.nodes.into_iter().map(ListedPeer::Node)).collect())
 }
