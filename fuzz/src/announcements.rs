@@ -8,7 +8,7 @@ use std::rc::Rc;
 use nisd::budget::Budget;
 use nisd::chain::ChainSnapshot;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
-use nisd::chain::{ChainUpdate, StakeCache, Validity, Verified, pushed_branch, rollback};
+use nisd::chain::{ChainUpdate, StakeCache, Verified, pushed_branch, rollback};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::mempool::{MAX_BYTES, Mempool, ShortId, short_id};
@@ -318,7 +318,7 @@ impl<'g> Harness<'g> {
         }
         self.announced.push(transaction.clone());
         let (before, is_settled) = (self.contents(), !self.pool.is_rebuilding());
-        let outcome = self.with(|pool, confirmed| pool.announce(transaction.clone(), confirmed));
+        let outcome = self.with(|pool, confirmed| pool.announce(transaction.clone(), confirmed).map(drop));
         let told = self.take_reported();
         let mut others = told.iter().filter(|one| ***one != transaction);
         assert!(others.all(|one| !is_settled || self.is_rolled_back(one)), "told of what nobody announced");
@@ -440,13 +440,13 @@ impl<'g> Harness<'g> {
             }
         };
         drop(snapshot);
-        let verified = Verified { hash: None, transactions: Some(harvested.hashes) };
+        let verified = Verified { transactions: Some(harvested.hashes), ..Verified::default() };
         let part = pushed_branch(store, network, harvested.block, verified);
         let mut part = part.expect("a block that follows ours");
         let mut stakes = StakeCache::default();
         loop {
             if let Some(outcome) = part.step(now, &mut stakes).expect("a store that works") {
-                assert_eq!(outcome.validity, Validity::Valid);
+                outcome.validity.expect("a valid block");
                 return Some(outcome.update.expect("a block more is a better chain"));
             }
         }
@@ -548,7 +548,7 @@ fn is_known(outcome: &RuleResult) -> bool {
         Ok(()) => true,
         Err(Rejection::Result(result)) => !result.is_success(),
         Err(Rejection::Exception(exception)) => !exception.to_string().is_empty(),
-        Err(Rejection::Store(_)) => false,
+        Err(Rejection::TooDeep | Rejection::Store(_)) => false,
     }
 }
 

@@ -16,14 +16,15 @@ use nisd::net::service::ConnectionId;
 use nisd::peer::Manager;
 use nisd::peer::block_download::NextBlock;
 use nisd::peer::experiences::Experience;
-use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
+use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable};
 use nisd::peer::manager::requests::{MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST};
-use nisd::peer::manager::{IpDetection, PeerSettings, PreTrustedPeer, Pusher};
+use nisd::peer::manager::{IpDetection, PeerSettings, ListedPeer, Pusher};
 use nisd::peer::time_sync::MAX_FREE_OFFSET;
 use nisd::peer::wire::{
     AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint,
     ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score, Version,
 };
+use nisd::rules::{RuleResult, ValidationResult};
 
 /// Maximum steps of a script.
 const MAX_STEPS: usize = 400;
@@ -52,7 +53,6 @@ pub enum Event {
     Validated,
     Push,
     Block,
-    Height,
     /// Our chain grows.
     Grow,
     /// The store fails, or works again.
@@ -63,7 +63,7 @@ pub enum Event {
 
 impl Event {
     /// All events; an input names one by its index.
-    pub const ALL: [Event; 14] = [
+    pub const ALL: [Event; 13] = [
         Event::Pass,
         Event::Answer,
         Event::Long,
@@ -74,7 +74,6 @@ impl Event {
         Event::Validated,
         Event::Push,
         Event::Block,
-        Event::Height,
         Event::Grow,
         Event::Store,
         Event::Ahead,
@@ -112,6 +111,14 @@ struct Harness {
     world: World,
     now: Duration,
     has_list: bool,
+}
+
+fn result(which: usize) -> RuleResult {
+    match which % 3 {
+        0 => Ok(()),
+        1 => Err(ValidationResult::Neutral.into()),
+        _ => Err(ValidationResult::FailureChainInvalid.into()),
+    }
 }
 
 fn pairs() -> &'static [KeyPair] {
@@ -181,8 +188,8 @@ impl Harness {
         let format = if settings & 1 == 0 { Format::Binary } else { Format::Json };
         let detection = [IpDetection::Required, IpDetection::Optional, IpDetection::Disabled, IpDetection::Optional];
         let listed = (0..usize::from(settings >> 4) % NODES).map(|node| match node {
-            1 => PreTrustedPeer::Endpoint(info(node).endpoint),
-            _ => PreTrustedPeer::Node(info(node)),
+            1 => ListedPeer::Endpoint(info(node).endpoint),
+            _ => ListedPeer::Node(info(node)),
         });
         let settings = PeerSettings {
             node_limit: 3,
@@ -195,13 +202,13 @@ impl Harness {
             far_ahead: 100,
             checkpoint: (settings & 8 != 0).then(|| Checkpoint { height: Height(90), hash: chain()[88].hash() }),
             context: context(),
-            pre_trusted: listed.collect(),
+            listed: listed.collect(),
         };
         let local = info(NODES - 1);
         let keys = Rc::new(KeyPair::new(&PrivateKey::from_seed(&[(NODES - 1) as u8; 32])));
         let tip = OwnTip { height: Height(1), hash: Hash256([1; 32]), signature: None, score: 0 };
         let world = World { format, waiting: VecDeque::new(), validating: Vec::new(), tip: Some(tip), shifted: 0 };
-        let has_list = !settings.pre_trusted.is_empty();
+        let has_list = !settings.listed.is_empty();
         Harness {
             peers: Manager::new(local, keys, settings, Box::new(random()), now(Duration::ZERO)),
             world,
@@ -254,21 +261,14 @@ impl Harness {
                 self.peers.on_sign_of_life(&info(which), from, ConnectionId(which as u64), time);
             }
             Event::Validated => {
-                let verdict =
-                    [ValidationOutcome::Useful, ValidationOutcome::Neutral, ValidationOutcome::Harmful][which % 3];
                 let of = self.world.validating.pop().unwrap_or_else(|| address(which));
-                self.peers.on_blocks_validated(&of, verdict, time);
+                self.peers.on_blocks_validated(&of, &result(which), time);
             }
             Event::Push => {
-                let result =
-                    [ValidationOutcome::Useful, ValidationOutcome::Neutral, ValidationOutcome::Harmful][which % 3];
                 let key = pairs()[which % NODES].public();
-                self.peers.record_push(&Pusher { key, from: [10, 0, 0, 1].into() }, result, time);
+                self.peers.record_push(&Pusher { key, from: [10, 0, 0, 1].into() }, &result(which), time);
             }
             Event::Block => self.peers.push_block(block(2), time),
-            Event::Height => {
-                self.peers.max_chain_height(ConnectionId(100 + which as u64), time);
-            }
             Event::Grow => {
                 if let Some(tip) = &mut self.world.tip {
                     (tip.height, tip.score) = (Height(1 + which as u64), which as i128);

@@ -144,7 +144,7 @@ impl Node {
             stored_header(state, HEIGHT).map(drop),
             stored_block(state, HEIGHT, context).map(|found| {
                 found.into_iter().for_each(|(header, block)| {
-                    let value = header.to_bytes(&block);
+                    let value = header.to_bytes(&block, &block.encode_transactions());
                     assert!(value.len() >= 100);
                 })
             }),

@@ -159,7 +159,7 @@ impl BlockBody {
             Some(cursor) => chain.reopen_block(cursor)?.ok_or(REPLACED)?,
             None => {
                 let (head, reader) = chain.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
-                let size = ListSize { count: reader.count(), bytes: reader.transaction_bytes() };
+                let size = ListSize { count: reader.row.count(), bytes: reader.row.transaction_bytes() };
                 let entity = BlockHead(&head);
                 match self.signature {
                     Some(signature) => step.open_sized(&AuthenticatedResponse { entity, signature }, size),
@@ -249,7 +249,7 @@ impl ExplorerBlock {
             None => {
                 let (block, reader) = chain.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
                 let signer = || Address::from_public_key(&block.signer, chain.network.byte);
-                let header = reader.header();
+                let header = reader.row.header();
                 let beneficiary = header.beneficiary.unwrap_or_else(signer);
                 step.open(&ExplorerBlockHead { block: &block, header: &header, beneficiary });
                 self.start.insert(reader.cursor)

@@ -111,6 +111,7 @@ impl From<Rejection> for ApiError {
         match rejection {
             Rejection::Result(result) => ApiError::argument(result.name()),
             Rejection::Exception(exception) => exception.into(),
+            Rejection::TooDeep => ApiError::Internal(rejection.to_string().into()),
             Rejection::Store(error) => error.into(),
         }
     }

@@ -133,7 +133,7 @@ fn send_unlocked(context: &mut RequestContext<'_>, address: &Address) -> Result<
 /// `POST /account/unlocked/info`
 fn unlocked_info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let unlocked = &context.node.unlocked;
-    let info = UnlockedInfo { max: unlocked.limit(), count: unlocked.count() as i32 };
+    let info = UnlockedInfo { max: unlocked.limit, count: unlocked.count() as i32 };
     context.response.send(&info)
 }
 

@@ -7,7 +7,6 @@ use std::vec;
 use super::blocks::{BlockBody, REPLACED, chain_score};
 use super::mempool::{Bare, TRANSACTION_BYTES, list_of};
 use super::node::time_stamps;
-use super::peers::AnswerOfPeers;
 use super::routes::{BodyLimit, Route, post};
 use super::streams::{BodyWriter, DataListHead, ListSize, ResponseStream, list_stream};
 use super::transactions::{Data, submit};
@@ -21,12 +20,13 @@ use crate::codec::{Context, Decoder, ReadError, Readable};
 use crate::crypto::Signature;
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Hash256, Height, Transaction};
-use crate::net::service::Progress;
+use crate::net::service::{ConnectionId, Progress};
+use crate::peer::Pusher;
 use crate::peer::wire::{
-    AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint,
-    NodeExperiences, NodeInfo, Score, SecureEntity, ShortIds, SignOfLife, json_member,
+    AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Challenge, Endpoint, NodeExperiences,
+    NodeInfo, Score, SecureEntity, ShortIds, SignOfLife, json_member,
 };
-use crate::peer::{ClientAnswer, Pusher};
+use crate::rules::require;
 use crate::store::{block_row, stored_header};
 
 /// Routes.
@@ -52,9 +52,9 @@ pub const ROUTES: &[Route] = &[
 
 /// Signs the challenge of the client; fails unless the node has joined its network. A malformed challenge is answered
 /// with a signature of zeros, as the client has no use for one.
-fn sign(context: &mut RequestContext<'_>, challenge: &AnyChallenge) -> Result<Signature, ApiError> {
+fn sign(context: &mut RequestContext<'_>, challenge: &Option<Challenge>) -> Result<Signature, ApiError> {
     context.node.require_joined()?;
-    let AnyChallenge::Valid(challenge) = challenge else { return Ok(Signature([0; 64])) };
+    let Some(challenge) = challenge else { return Ok(Signature([0; 64])) };
     context.node.budget.charge(cost::SIGNATURE);
     Ok(challenge.sign(context.node.keys))
 }
@@ -88,7 +88,7 @@ fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /block/at`
 fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<Height, AnyChallenge> { entity: height, challenge } = context.body()?;
+    let AuthenticatedRequest::<Height, Option<Challenge>> { entity: height, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     if !context.node.chain.has_block(height) {
         return Err(ApiError::no_block(height));
@@ -140,7 +140,7 @@ fn shown_address(address: IpAddr) -> String {
 
 /// `POST /chain/hashes-from`
 fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<Height, AnyChallenge> { entity: first, challenge } = context.body()?;
+    let AuthenticatedRequest::<Height, Option<Challenge>> { entity: first, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let chain = context.node.chain;
     let end = first.plus(chain.network.chain.max_blocks_per_sync() - 1).min(chain.height);
@@ -167,7 +167,7 @@ fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// peer requests. The transactions are counted first, then the blocks are written as they are stored. The number of blocks
 /// and of bytes is then known, so the response is streamed and never held as a whole.
 fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<ChainRequest, AnyChallenge> { entity: request, challenge } = context.body()?;
+    let AuthenticatedRequest::<ChainRequest, Option<Challenge>> { entity: request, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let limits = request.limits(&context.node.chain.network.chain);
     let mut counter = TransactionCounter::new(request.after, limits);
@@ -197,7 +197,7 @@ fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /transactions/unconfirmed`
 fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<ShortIds, AnyChallenge> { entity: ShortIds(known), challenge } = context.body()?;
+    let AuthenticatedRequest::<ShortIds, Option<Challenge>> { entity: ShortIds(known), challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let transactions = context.node.mempool.unknown_to(&known.into_iter().collect());
     context.node.budget.charge(cost::listed(transactions.len()));
@@ -227,9 +227,24 @@ fn handle_sign_of_life(context: &mut RequestContext<'_>, node: &NodeInfo) -> Res
     let (connection, from, now) = (context.connection, context.client.address, context.node.now);
     let Some(peers) = &mut context.node.peers else { return Ok(()) };
     match peers.on_sign_of_life(node, from, connection, now) {
-        Some(ClientAnswer::Rejected(reason)) => Err(ApiError::Internal(reason.into())),
-        Some(_) => Ok(()),
-        None => context.run_stream(Box::new(AnswerOfPeers(connection))),
+        Some(answer) => answer.map_err(|reason| ApiError::Internal(reason.into())),
+        None => context.run_stream(Box::new(VerifiedSignOfLife(connection))),
+    }
+}
+
+/// A response that waits until the sender of a sign of life on this connection is verified.
+struct VerifiedSignOfLife(ConnectionId);
+
+impl ResponseStream for VerifiedSignOfLife {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        match node.peers.as_deref_mut().and_then(|peers| peers.take_answer(self.0)) {
+            None => Ok(Progress::Suspended),
+            Some(answer) => answer.map(|()| Progress::Done).map_err(|reason| ApiError::Internal(reason.into())),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<VerifiedSignOfLife>()
     }
 }
 
@@ -335,7 +350,7 @@ fn submit_pushed(pushed: Pushed, from: IpAddr, node: &mut NodeContext<'_>) -> Re
     let transaction = verified(pushed, node)?;
     let result = submit(transaction, node)?;
     if let Some(peers) = &mut node.peers {
-        peers.record_push(&Pusher { key, from }, result.into(), node.now);
+        peers.record_push(&Pusher { key, from }, &require(result.is_success(), result), node.now);
     }
     Ok(())
 }

@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use super::blocks::chain_score;
 use super::routes::{Route, get};
-use super::streams::{BodyWriter, ResponseStream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::{Reorg, ReorgLog};
 use crate::codec::Encoder;
 use crate::model::{Address, Height, NetworkByte};
-use crate::net::service::{ConnectionId, Progress};
 use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State};
 use crate::peer::wire::{List, Score};
-use crate::peer::{ClientAnswer, Manager, Unpinned};
+use crate::peer::{Manager, UnidentifiedPeer};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -55,37 +53,12 @@ fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.response.send(&List(entries))
 }
 
-/// `GET /node/active-peers/max-chain-height`: waits until the sync peers have reported their heights.
+/// `GET /node/active-peers/max-chain-height`: the height of the network by the last check of the peers' heights, which is
+/// at most half a minute old.
 fn max_chain_height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.node.require_joined()?;
-    let (connection, now) = (context.connection, context.node.now);
-    let height = match &mut context.node.peers {
-        Some(peers) => peers.max_chain_height(connection, now),
-        None => Some(Height::NEMESIS),
-    };
-    match height {
-        Some(height) => context.response.send(&height),
-        None => context.send_stream(AnswerOfPeers(connection)),
-    }
-}
-
-/// A response that waits until the peers have answered for its connection.
-pub(super) struct AnswerOfPeers(pub ConnectionId);
-
-impl ResponseStream for AnswerOfPeers {
-    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        match node.peers.as_deref_mut().and_then(|peers| peers.take_answer(self.0)) {
-            None => return Ok(Progress::Suspended),
-            Some(ClientAnswer::Accepted) => {}
-            Some(ClientAnswer::Rejected(reason)) => return Err(ApiError::Internal(reason.into())),
-            Some(ClientAnswer::MaxHeight(height)) => writer.write(&height),
-        }
-        Ok(Progress::Done)
-    }
-
-    fn held_bytes(&self) -> usize {
-        size_of::<AnswerOfPeers>()
-    }
+    let height = context.node.peers.as_deref().and_then(Manager::network_height);
+    context.response.send(&height.unwrap_or(Height::NEMESIS))
 }
 
 /// `GET /local/peers`, which NIS1 does not have: the whole peer table, whether or not the node has joined its network.
@@ -132,8 +105,8 @@ impl View for PeersReport<'_, '_> {
         sink.list("peers", &known, |sink, (address, peer)| {
             self.write_known(sink, address, peer, trust.get(address).copied());
         });
-        let unpinned = peers.map_or(&[][..], |peers| &peers.unpinned);
-        sink.list("unpinned", unpinned, |sink, Unpinned { endpoint, last_failure }| {
+        let unidentified = peers.map_or(&[][..], |peers| &peers.unidentified);
+        sink.list("unidentified", unidentified, |sink, UnidentifiedPeer { endpoint, last_failure }| {
             sink.object("endpoint", |sink| endpoint.write(sink));
             self.write_last_failure(sink, last_failure.as_ref());
         });
@@ -149,7 +122,7 @@ impl PeersReport<'_, '_> {
         sink.object("node", |sink| peer.info.write(sink));
         sink.string("ip", peer.ip.map(|ip| ip.to_string()).as_deref());
         sink.string("state", Some(state(peer.state)));
-        sink.i32("isPreTrusted", i32::from(peer.is_pre_trusted));
+        sink.i32("isListed", i32::from(peer.is_listed));
         sink.optional("height", peer.height, |sink, height| height.write(sink));
         sink.optional("score", peer.score, |sink, score| Score(score).write(sink));
         sink.optional("lastContact", peer.last_contact, |sink, at| self.write_ago(sink, at));
@@ -211,7 +184,7 @@ struct ReorgsReport<'a> {
 
 impl View for ReorgsReport<'_> {
     fn write(&self, sink: &mut impl Encoder) {
-        let all: Vec<&Reorg> = self.reorgs.iter().collect();
+        let all: Vec<&Reorg> = self.reorgs.last.iter().collect();
         sink.list("data", &all, |sink, reorg| {
             sink.i32("timeStamp", reorg.time.0);
             sink.u64("commonHeight", reorg.common.0);

@@ -222,7 +222,7 @@ impl<'a> RequestContext<'a> {
             Caching::Never => return None,
             Caching::Chain => 0,
             Caching::AccountStatus if self.node.mempool.may_have_importance_transfers() => return None,
-            Caching::AccountStatus => self.node.unlocked.version(),
+            Caching::AccountStatus => self.node.unlocked.version,
         };
         CacheKey::new(self.response.accept.format?, version, self.request)
     }

@@ -239,15 +239,12 @@ pub fn submit(transaction: Transaction, node: &mut NodeContext<'_>) -> Result<Va
         return remembered.ok_or(ApiError::NOT_BOOTED);
     }
     node.budget.charge(cost::ANNOUNCEMENT);
-    let (hash, relayed) = (transaction.hash(), transaction.clone());
     let outcome = node.mempool.announce(transaction, &node.chain);
-    let kept = node.mempool.by_hash(&hash).filter(|_| outcome.is_ok());
-    if let (Some(kept), Some(peers)) = (kept, node.peers.as_deref_mut().filter(|peers| peers.is_booted())) {
-        // A cosignature is kept in its multisig transaction, and relayed by itself.
-        let relayed = if kept.hashes.own == hash { (*kept.transaction).clone() } else { relayed };
-        peers.queue_transaction(relayed, hash);
+    let accepted = outcome.as_ref().ok().and_then(Option::as_ref);
+    if let (Some(accepted), Some(peers)) = (accepted, node.peers.as_deref_mut().filter(|peers| peers.is_booted())) {
+        peers.queue_transaction(accepted);
     }
-    result_of(outcome)
+    result_of(outcome.map(drop))
 }
 
 /// `POST /transaction/prepare`: validates a transaction against the confirmed state, as part of the next block.
@@ -267,7 +264,6 @@ fn result_of(outcome: RuleResult) -> Result<ValidationResult, ApiError> {
     match outcome {
         Ok(()) => Ok(ValidationResult::Success),
         Err(Rejection::Result(result)) => Ok(result),
-        Err(Rejection::Exception(exception)) => Err(exception.into()),
-        Err(Rejection::Store(error)) => Err(error.into()),
+        Err(rejection) => Err(rejection.into()),
     }
 }

@@ -75,12 +75,12 @@ pub fn credit_block(
     let first_id = parent.map_or(1, |parent| parent.ids.1);
     let epoch = state::hash_epoch(ledger.txn, first_id)?;
     let (transaction_ids, next_id) = assign_ids(block, first_id);
-    let lessor = Some(beneficiary).filter(|beneficiary| *beneficiary != signer);
-    let rows = registry::assign_row_ids(ledger.txn, block)?;
+    let beneficiary = Some(beneficiary).filter(|beneficiary| *beneficiary != signer);
+    let row_ids = registry::assign_row_ids(ledger.txn, block)?;
     let mut transactions: Vec<(u64, usize)> = transaction_ids.into_iter().zip(0..).collect();
     transactions.sort_unstable();
     let ids = (first_id, next_id);
-    Ok(AppliedBlock { beneficiary: lessor, ids, previous_harvests, epoch, transactions, row_ids: rows })
+    Ok(AppliedBlock { beneficiary, ids, previous_harvests, epoch, transactions, row_ids })
 }
 
 /// Indexes one transaction of a block: its hashes, the accounts it affects, and what it rents or defines. `number`
@@ -109,16 +109,16 @@ pub enum Retention {
     State(Height),
 }
 
-/// Stores a processed block with its undo journal. Deletes what need not be kept any longer.
+/// Stores a processed block, by the row of its header, with its undo journal. Deletes what need not be kept any longer.
 pub fn store(
     txn: &mut WriteTxn<'_>,
     header: &StoredHeader,
-    block: &Block,
+    row: &[u8],
     retention: Retention,
     rewrite_limit: u64,
 ) -> Result<(), StoreError> {
     let key = block_key(header.height);
-    txn.put_unjournaled(Table::Blocks, &key, &header.to_bytes(block))?;
+    txn.put_unjournaled(Table::Blocks, &key, row)?;
     let first_journal = match retention {
         Retention::Chain => {
             if let Some(old) = header.height.0.checked_sub(rewrite_limit) {

@@ -5,16 +5,16 @@
 use std::collections::BTreeSet;
 
 use super::apply::{self, AppliedBlock, Retention, lowest_undoable};
-use super::chain_tip::ChainTip;
-use super::error::BlockError;
+use super::chain_tip::{ChainTip, DifficultyWindow};
 use super::proof;
 use super::recalculation::{Recalculation, StakeCache, due_after};
 use crate::codec::SigningForm;
+use crate::codec::block::EncodedTransactions;
 use crate::crypto::hash::keccak256;
 use crate::crypto::{PublicKey, Signature, Verifier};
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp, Transaction};
-use crate::rules::{self, Purpose, ValidationContext, ValidationResult};
+use crate::rules::{self, Purpose, Rejection, RuleResult, ValidationContext, ValidationResult, require};
 use crate::state::registry::ListingUpdate;
 use crate::state::{self, AccountId, BlockContext, Expiry, HashCompaction, Ledger, Pruning};
 use crate::store::{Read, StoreError, StoredHeader, Write, WriteTxn};
@@ -42,12 +42,16 @@ pub struct Verified {
     pub hash: Option<Hash256>,
     /// The hashes of its transactions, if their signatures are valid.
     pub transactions: Option<Vec<Hashes>>,
+    /// Its transactions, if they are encoded already.
+    pub encoded: Option<EncodedTransactions>,
 }
 
 /// A block that is being processed: first its proof ([`BlockExecution::prove`]), then the signatures of its transactions
 /// ([`BlockExecution::verify_step`]), then everything else. [`BlockExecution::step`] does all of it.
 pub struct BlockExecution {
     block: Block,
+    /// Its transactions as they are hashed, signed and stored, once they are encoded.
+    encoded: Option<EncodedTransactions>,
     hashes: Vec<Hashes>,
     /// Whether a checkpoint covers the block and the parent hash that it names: no signatures and no proof are checked.
     is_trusted: bool,
@@ -57,14 +61,16 @@ pub struct BlockExecution {
     position: Option<ChainPosition>,
     /// Whether its hit is checked too.
     is_proven: bool,
-    stage: Stage,
+    stage: ExecutionStage,
     /// The accounts that the block has read and changed.
     context: BlockContext,
     /// Known once the transactions are executed.
     applied: AppliedBlock,
+    /// The transaction that is being checked: the one to blame if the block is rejected.
+    unfinished: Option<usize>,
 }
 
-enum Stage {
+enum ExecutionStage {
     /// The signatures of its transactions are being checked.
     CheckingSignatures(SignatureCheck),
     /// Nothing is changed yet.
@@ -99,11 +105,12 @@ impl BlockExecution {
     /// Starts a block. If it is trusted, no signatures and no proof are checked.
     pub fn new(block: Block, network: &Network, is_trusted: bool, known: Verified) -> BlockExecution {
         let stage = match known.transactions {
-            Some(_) => Stage::Starting,
-            None => Stage::CheckingSignatures(SignatureCheck::new(&block, network, is_trusted)),
+            Some(_) => ExecutionStage::Starting,
+            None => ExecutionStage::CheckingSignatures(SignatureCheck::new(&block, network, is_trusted)),
         };
         BlockExecution {
             context: BlockContext::new(block.height, block.timestamp),
+            encoded: known.encoded,
             block,
             hashes: known.transactions.unwrap_or_default(),
             is_trusted,
@@ -112,6 +119,7 @@ impl BlockExecution {
             is_proven: false,
             stage,
             applied: AppliedBlock::default(),
+            unfinished: None,
         }
     }
 
@@ -125,19 +133,26 @@ impl BlockExecution {
         &self.hashes
     }
 
+    /// Returns the index of the transaction for which the block is rejected, if it is for one of them.
+    pub fn rejected_transaction(&self) -> Option<usize> {
+        self.unfinished
+    }
+
     /// Returns whether the signatures of its transactions are checked.
     pub fn is_verified(&self) -> bool {
-        !matches!(self.stage, Stage::CheckingSignatures(_))
+        !matches!(self.stage, ExecutionStage::CheckingSignatures(_))
     }
 
     /// Checks one signature. Returns whether all are checked.
-    pub fn verify_step(&mut self, verifier: &mut Verifier) -> Result<bool, BlockError> {
-        if let Stage::CheckingSignatures(check) = &mut self.stage {
-            if check.step(&self.block, verifier)? {
+    pub fn verify_step(&mut self, verifier: &mut Verifier) -> Result<bool, Rejection> {
+        if let ExecutionStage::CheckingSignatures(check) = &mut self.stage {
+            let (checked, step) = (check.checked(&self.block), check.step(&self.block, verifier));
+            self.unfinished = checked.filter(|_| step.is_err());
+            if step? {
                 return Ok(false);
             }
             self.hashes = std::mem::take(&mut check.hashes);
-            self.stage = Stage::Starting;
+            self.stage = ExecutionStage::Starting;
         }
         Ok(true)
     }
@@ -151,7 +166,7 @@ impl BlockExecution {
         common: Height,
         network: &Network,
         verifier: &mut Verifier,
-    ) -> Result<(), BlockError> {
+    ) -> Result<(), Rejection> {
         let position = self.position.map_or_else(|| self.check_position(parent, network, verifier), Ok)?;
         self.position = Some(position);
         let Some(parent) = parent.tip.as_ref().filter(|_| !self.is_trusted) else {
@@ -167,7 +182,7 @@ impl BlockExecution {
             let elapsed = self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
             let target = proof::target(elapsed, importance, position.difficulty, &network.chain);
             if !proof::is_hit(proof::hit(&position.generation_hash), &target) {
-                return Err(BlockError::Rejected(ValidationResult::FailureBlockNotHit, None));
+                return Err(ValidationResult::FailureBlockNotHit.into());
             }
         }
         Ok(())
@@ -179,7 +194,7 @@ impl BlockExecution {
         txn: &mut WriteTxn<'_>,
         tip: &ChainTip,
         env: &mut ExecutionContext<'_>,
-    ) -> Result<Option<StoredHeader>, BlockError> {
+    ) -> Result<Option<StoredHeader>, Rejection> {
         let (network, count) = (env.network, self.block.transactions.len());
         if !self.is_proven {
             self.prove(txn, tip, tip.height(), network, env.verifier)?;
@@ -189,71 +204,72 @@ impl BlockExecution {
             self.verify_step(env.verifier)?;
             return Ok(None);
         }
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Starting) {
-            Stage::CheckingSignatures(check) => Stage::CheckingSignatures(check),
-            Stage::Starting => {
+        self.stage = match std::mem::replace(&mut self.stage, ExecutionStage::Starting) {
+            ExecutionStage::CheckingSignatures(check) => ExecutionStage::CheckingSignatures(check),
+            ExecutionStage::Starting => {
                 self.context = apply::begin(&self.block, txn, network)?;
-                Stage::Executing(0)
+                ExecutionStage::Executing(0)
             }
-            Stage::Executing(done) if done < count => {
+            ExecutionStage::Executing(done) if done < count => {
                 self.execute(txn, done, env)?;
-                Stage::Executing(done + 1)
+                ExecutionStage::Executing(done + 1)
             }
-            Stage::Executing(_) => {
+            ExecutionStage::Executing(_) => {
                 let mut ledger = Ledger { txn, block: &mut self.context, network };
                 if self.block.height != Height::NEMESIS {
                     let context = validation_context(&ledger, env);
-                    let checked = rules::check_block(&self.block, &self.hashes, &context);
-                    checked.map_err(|rejection| BlockError::from_rejection(rejection, None))?;
+                    rules::check_block(&self.block, &self.hashes, &context)?;
                 }
                 self.applied = apply::credit_block(&mut ledger, &self.block, tip.tip.as_ref())?;
-                Stage::Expiring(ledger.expiry()?)
+                ExecutionStage::Expiring(ledger.expiry()?)
             }
-            Stage::Expiring(mut expiry) => {
+            ExecutionStage::Expiring(mut expiry) => {
                 let mut ledger = Ledger { txn, block: &mut self.context, network };
                 let pruning = Pruning::due(self.block.height, self.block.timestamp, &network.chain);
                 match (expiry.step(&mut ledger)?, pruning) {
-                    (true, _) => Stage::Expiring(expiry),
-                    (false, Some(pruning)) => Stage::Pruning(pruning),
-                    (false, None) => Stage::Indexing(0, None),
+                    (true, _) => ExecutionStage::Expiring(expiry),
+                    (false, Some(pruning)) => ExecutionStage::Pruning(pruning),
+                    (false, None) => ExecutionStage::Indexing(0, None),
                 }
             }
-            Stage::Pruning(mut pruning) => match pruning.step(txn)? {
-                true => Stage::Pruning(pruning),
-                false => Stage::Indexing(0, None),
+            ExecutionStage::Pruning(mut pruning) => match pruning.step(txn)? {
+                true => ExecutionStage::Pruning(pruning),
+                false => ExecutionStage::Indexing(0, None),
             },
-            Stage::Indexing(done, Some(mut update)) => {
+            ExecutionStage::Indexing(done, Some(mut update)) => {
                 let is_more = update.step(txn, network.byte)?;
-                Stage::Indexing(done, is_more.then_some(update))
+                ExecutionStage::Indexing(done, is_more.then_some(update))
             }
-            Stage::Indexing(done, None) if done < count => {
+            ExecutionStage::Indexing(done, None) if done < count => {
                 let mut ledger = Ledger { txn, block: &mut self.context, network };
                 let update = apply::index_transaction(&mut ledger, &self.block, &self.hashes, &self.applied, done)?;
-                Stage::Indexing(done + 1, update)
+                ExecutionStage::Indexing(done + 1, update)
             }
-            Stage::Indexing(..) => Stage::Flushing,
-            Stage::Flushing => match (Ledger { txn, block: &mut self.context, network }).flush_step()? {
-                true => Stage::Flushing,
+            ExecutionStage::Indexing(..) => ExecutionStage::Flushing,
+            ExecutionStage::Flushing => match (Ledger { txn, block: &mut self.context, network }).flush_step()? {
+                true => ExecutionStage::Flushing,
                 false => {
                     let context = BlockContext::new(self.block.height, self.block.timestamp);
                     let changed = std::mem::replace(&mut self.context, context).changed_stakes;
                     let (parent, block) = (tip.tip.as_ref().map(|parent| parent.hash), self.header().hash);
                     env.stakes.follow(parent, block, changed);
                     match due_after(self.block.height) {
-                        Some(due) => Stage::Recalculating(Box::new(Recalculation::new(due, block))),
+                        Some(due) => ExecutionStage::Recalculating(Box::new(Recalculation::new(due, block))),
                         None => self.begin_compaction(txn, tip)?,
                     }
                 }
             },
-            Stage::Recalculating(mut recalculation) => match recalculation.step(txn, network, env.stakes)? {
-                true => Stage::Recalculating(recalculation),
+            ExecutionStage::Recalculating(mut recalculation) => match recalculation.step(txn, network, env.stakes)? {
+                true => ExecutionStage::Recalculating(recalculation),
                 false => self.begin_compaction(txn, tip)?,
             },
-            Stage::Compacting(mut compaction) => match compaction.step(txn)? {
-                true => Stage::Compacting(compaction),
+            ExecutionStage::Compacting(mut compaction) => match compaction.step(txn)? {
+                true => ExecutionStage::Compacting(compaction),
                 false => {
                     let header = self.header();
-                    apply::store(txn, &header, &self.block, env.retention, network.chain.rewrite_limit)?;
+                    let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
+                    let row = header.to_bytes(&self.block, encoded);
+                    apply::store(txn, &header, &row, env.retention, network.chain.rewrite_limit)?;
                     return Ok(Some(header));
                 }
             },
@@ -262,12 +278,12 @@ impl BlockExecution {
     }
 
     /// Undoes everything done for the block so far, so that it can start again. Signatures and proof stay checked.
-    pub fn restart(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip) -> Result<(), BlockError> {
+    pub fn restart(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip) -> Result<(), StoreError> {
         let begun = txn.take_journal();
         txn.undo(&begun)?;
-        self.stage = Stage::Starting;
+        self.stage = ExecutionStage::Starting;
         let in_force = if tip.tip.is_some() { tip.height().next().importance_height() } else { Height(0) };
-        Ok(state::delete_lists_above(txn, in_force)?)
+        state::delete_lists_above(txn, in_force)
     }
 
     /// Checks height and signature. The parent hash becomes the hash of the parent, whatever the block names.
@@ -276,12 +292,9 @@ impl BlockExecution {
         parent: &ChainTip,
         network: &Network,
         verifier: &mut Verifier,
-    ) -> Result<ChainPosition, BlockError> {
-        let rejected = |result| Err(BlockError::Rejected(result, None));
-        if self.block.height != parent.height().next() {
-            return rejected(ValidationResult::FailureBlockUnexpectedHeight);
-        }
-        let difficulty = parent.window.difficulty(network.chain.target_time).ok_or(BlockError::ZeroElapsedTime)?;
+    ) -> Result<ChainPosition, Rejection> {
+        require(self.block.height == parent.height().next(), ValidationResult::FailureBlockUnexpectedHeight)?;
+        let difficulty = next_difficulty(&parent.window, network)?;
         let (mut generation_hash, mut score) = (network.generation_hash, 0);
         if let Some(parent) = &parent.tip {
             self.block.previous_hash = parent.hash.into();
@@ -290,11 +303,12 @@ impl BlockExecution {
             score = parent.score + i128::from(proof::block_score(difficulty, elapsed));
         }
         let known = self.hash.map(|hash| (hash, true));
-        let (hash, good) = known.unwrap_or_else(|| check_block_signature(&self.block, self.is_trusted, verifier));
-        match good {
-            true => Ok(ChainPosition { hash, generation_hash, difficulty, score }),
-            false => rejected(ValidationResult::FailureBlockUnverifiable),
-        }
+        let (hash, good) = known.unwrap_or_else(|| {
+            let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
+            check_block_signature(&self.block, encoded, self.is_trusted, verifier)
+        });
+        require(good, ValidationResult::FailureBlockUnverifiable)?;
+        Ok(ChainPosition { hash, generation_hash, difficulty, score })
     }
 
     /// Returns the header that is stored with the block: before the proof and the execution without what follows from
@@ -315,16 +329,11 @@ impl BlockExecution {
         }
     }
 
-    fn execute(
-        &mut self,
-        txn: &mut WriteTxn<'_>,
-        index: usize,
-        env: &mut ExecutionContext<'_>,
-    ) -> Result<(), BlockError> {
+    fn execute(&mut self, txn: &mut WriteTxn<'_>, index: usize, env: &mut ExecutionContext<'_>) -> RuleResult {
+        self.unfinished = Some(index);
         let (transaction, hashes) = (&self.block.transactions[index], &self.hashes[index]);
-        if hashes.all().any(|hash| env.seen.contains(hash)) {
-            return Err(BlockError::Rejected(ValidationResult::FailureTransactionDuplicateInChain, Some(index)));
-        }
+        let is_new = !hashes.all().any(|hash| env.seen.contains(hash));
+        require(is_new, ValidationResult::FailureTransactionDuplicateInChain)?;
         let mut ledger = Ledger { txn, block: &mut self.context, network: env.network };
         let mut effects = Vec::new();
         match self.block.height {
@@ -334,19 +343,19 @@ impl BlockExecution {
                 for account in rules::participants(transaction, env.network.byte) {
                     ledger.account(&account)?;
                 }
-                let checked = rules::check_transaction(transaction, &validation_context(&ledger, env));
-                effects = checked.map_err(|rejection| BlockError::from_rejection(rejection, Some(index)))?;
+                effects = rules::check_transaction(transaction, &validation_context(&ledger, env))?;
             }
         }
         apply::apply_transaction(&mut ledger, transaction, &effects)?;
         env.seen.extend(hashes.all());
+        self.unfinished = None;
         Ok(())
     }
 
-    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<Stage, BlockError> {
+    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<ExecutionStage, Rejection> {
         let hashes = self.hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
         let final_height = tip.tip.as_ref().map_or(Ok(Height(0)), |tip| lowest_undoable(state, tip.height))?;
-        Ok(Stage::Compacting(HashCompaction::new(state, final_height, hashes)?))
+        Ok(ExecutionStage::Compacting(HashCompaction::new(state, final_height, hashes)?))
     }
 }
 
@@ -392,19 +401,15 @@ impl SignatureCheck {
     }
 
     /// Checks one signature, of a transaction or a cosignature. Returns `false` once all are checked.
-    pub fn step(&mut self, block: &Block, verifier: &mut Verifier) -> Result<bool, BlockError> {
-        let unverifiable =
-            |index| Err(BlockError::Rejected(ValidationResult::FailureTransactionUnverifiable, Some(index)));
+    pub fn step(&mut self, block: &Block, verifier: &mut Verifier) -> Result<bool, Rejection> {
         if let Some(cosignature) = self.pending_cosignature(block) {
-            let good = self.is_good(cosignature, &cosignature.signed_bytes(), verifier);
             self.cosignatures += 1;
-            return if good { Ok(true) } else { unverifiable(self.hashes.len() - 1) };
+            self.require_good(cosignature, &cosignature.signed_bytes(), verifier)?;
+            return Ok(true);
         }
         let Some(transaction) = block.transactions.get(self.hashes.len()) else { return Ok(false) };
         let signed = transaction.signed_bytes();
-        if !self.is_good(transaction, &signed, verifier) {
-            return unverifiable(self.hashes.len());
-        }
+        self.require_good(transaction, &signed, verifier)?;
         let own = Hash256(keccak256(&signed));
         self.hashes.push(Hashes { own, children: transaction.children().map(Transaction::hash).collect() });
         self.cosignatures = 0;
@@ -417,14 +422,32 @@ impl SignatureCheck {
         last.cosignatures().get(self.cosignatures)
     }
 
-    fn is_good(&self, entity: &Transaction, signed: &[u8], verifier: &mut Verifier) -> bool {
-        self.trusted || is_good(verifier, &entity.signer, signed, entity.signature.as_ref())
+    /// Returns the index of the transaction whose signature, or one of whose cosignatures, is checked next.
+    pub fn checked(&self, block: &Block) -> Option<usize> {
+        let done = self.hashes.len();
+        if self.pending_cosignature(block).is_some() { done.checked_sub(1) } else { Some(done) }
+    }
+
+    fn require_good(&self, entity: &Transaction, signed: &[u8], verifier: &mut Verifier) -> RuleResult {
+        let good = self.trusted || is_good(verifier, &entity.signer, signed, entity.signature.as_ref());
+        require(good, ValidationResult::FailureTransactionUnverifiable)
     }
 }
 
+/// Returns the difficulty of the next block. Fails if the time stamps of the blocks before do not advance.
+pub fn next_difficulty(window: &DifficultyWindow, network: &Network) -> Result<u64, Rejection> {
+    let difficulty = window.difficulty(network.chain.target_time);
+    difficulty.ok_or_else(|| Rejection::impossible("BigInteger divide by zero"))
+}
+
 /// Returns the hash of a block, and whether it is trusted or its signature is valid.
-pub fn check_block_signature(block: &Block, trusted: bool, verifier: &mut Verifier) -> (Hash256, bool) {
-    let signed = block.to_bytes(SigningForm::NonVerifiable);
+pub fn check_block_signature(
+    block: &Block,
+    transactions: &EncodedTransactions,
+    trusted: bool,
+    verifier: &mut Verifier,
+) -> (Hash256, bool) {
+    let signed = block.to_bytes_with(transactions, SigningForm::NonVerifiable);
     let good = trusted || is_good(verifier, &block.signer, &signed, block.signature.as_ref());
     (Hash256(keccak256(&signed)), good)
 }

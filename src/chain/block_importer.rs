@@ -7,12 +7,12 @@ use thiserror::Error;
 use super::apply::Retention;
 use super::block_execution::{BlockExecution, ExecutionContext, Verified, check_block_signature};
 use super::chain_tip::ChainTip;
-use super::error::BlockError;
 use super::recalculation::StakeCache;
 use crate::codec::Context;
 use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_height};
 use crate::crypto::Verifier;
 use crate::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp};
+use crate::rules::{Rejection, RuleResult, ValidationResult};
 use crate::store::{Store, StoreError, StoredHeader, WriteTxn, block_row, read_block_bytes};
 
 /// Bytes of blocks kept in memory after which a batch is committed.
@@ -66,9 +66,12 @@ pub enum ImportProgress {
 /// Why the import stopped. The blocks before were committed.
 #[derive(Debug, Error)]
 pub enum ImportError {
-    /// The block at this height is rejected, or the store failed there.
-    #[error("{}", block_error(*.0, .1))]
-    Block(Height, BlockError),
+    /// The block at this height is rejected, possibly for its transaction with this index.
+    #[error("the block at height {0} is rejected: {transaction}{reason}", transaction = of_transaction(*.1), reason = reason(.2))]
+    Rejected(Height, Option<usize>, Rejection),
+    /// The store failed at this height; the block there may be valid.
+    #[error("at height {0}: {1}")]
+    Store(Height, StoreError),
     /// A file cannot be read further after this height.
     #[error("after height {0}: {1}")]
     File(Height, BlockFileError),
@@ -80,12 +83,34 @@ pub enum ImportError {
     OtherChain(Height),
 }
 
-fn block_error(height: Height, error: &BlockError) -> String {
-    match error {
-        // The store failed, not the block.
-        BlockError::Store(error) => format!("at height {height}: {error}"),
-        error => format!("the block at height {height} is rejected: {error}"),
+impl ImportError {
+    /// Creates the error for the block at a height, whose transaction with this index is the reason, if any.
+    pub fn new(height: Height, transaction: Option<usize>, rejection: Rejection) -> ImportError {
+        match rejection {
+            Rejection::Store(error) => ImportError::Store(height, error),
+            rejection => ImportError::Rejected(height, transaction, rejection),
+        }
     }
+}
+
+fn of_transaction(transaction: Option<usize>) -> String {
+    transaction.map_or_else(String::new, |index| format!("its transaction {index}: "))
+}
+
+/// Returns the reason, with a text before a result whose name is not enough.
+fn reason(rejection: &Rejection) -> String {
+    let Rejection::Result(result) = rejection else { return rejection.to_string() };
+    let text = match result {
+        ValidationResult::FailureBlockUnexpectedHeight => "its height is not the next one",
+        ValidationResult::FailureBlockUnverifiable => "its signature is wrong, or it follows another block",
+        ValidationResult::FailureBlockNotHit => "its signer may not harvest a block at that time",
+        ValidationResult::FailureTransactionUnverifiable => "a signature is wrong",
+        ValidationResult::FailureTransactionDuplicateInChain => "the block contains it twice",
+        ValidationResult::Neutral => "a transaction is already in the chain",
+        ValidationResult::FailureUnknown => "it does not contain the transactions that the network agreed on",
+        _ => return result.name().to_owned(),
+    };
+    format!("{text} ({})", result.name())
 }
 
 /// Reads the verifiable binary form of the block at a height of a store. Returns whether there is one.
@@ -113,7 +138,7 @@ impl<'s> BlockSource<'s> {
         match self {
             BlockSource::Files(files) => files.next(block).map_err(|error| ImportError::File(height, error)),
             BlockSource::Store(next, read) => {
-                let found = read(*next, block).map_err(|error| ImportError::Block(height.next(), error.into()))?;
+                let found = read(*next, block).map_err(|error| ImportError::Store(height.next(), error))?;
                 if found {
                     *next = next.next();
                 }
@@ -207,8 +232,8 @@ impl<'s> BlockImporter<'s> {
 
     /// Makes a scratch store hold little more than the state: the last blocks, and undo journals from a height on. Such
     /// an import cannot be continued later.
-    pub fn retain_state_only(self, old_values_from: Height) -> BlockImporter<'s> {
-        BlockImporter { retention: Retention::State(old_values_from), ..self }
+    pub fn retain_state_only(self, journals_from: Height) -> BlockImporter<'s> {
+        BlockImporter { retention: Retention::State(journals_from), ..self }
     }
 
     /// Returns the last imported block, committed or not; `None` if there is none.
@@ -254,7 +279,7 @@ impl<'s> BlockImporter<'s> {
     pub fn submit_block(&mut self, block: Block) {
         let height = self.height().next();
         if let Err(error) = self.start(block) {
-            self.end_with(ImportError::Block(height, error));
+            self.end_with(ImportError::new(height, None, error));
         }
     }
 
@@ -264,15 +289,16 @@ impl<'s> BlockImporter<'s> {
         self.steps += 1;
         let height = self.height().next();
         let result = if self.is_commit_due {
-            self.commit_full().map_err(|error| ImportError::Block(self.height(), error))
+            self.commit_full().map_err(|error| ImportError::Store(self.height(), error))
         } else if self.failure.is_some() {
             return match self.poll_sync()? {
                 true => self.failure.take().map_or(Ok(ImportProgress::Working), Err),
                 false => Ok(ImportProgress::Syncing),
             };
         } else if let Some(block) = self.current.take() {
-            let executed = self.execute(block, now).map(|()| ImportProgress::Working);
-            executed.map_err(|error| ImportError::Block(height, error))
+            let executed = self.execute(block, now);
+            let transaction = self.current.as_ref().and_then(|block| block.rejected_transaction());
+            executed.map_err(|rejection| ImportError::new(height, transaction, rejection))
         } else {
             match self.read() {
                 Ok(true) => Ok(ImportProgress::Working),
@@ -286,7 +312,7 @@ impl<'s> BlockImporter<'s> {
         };
         match result {
             // The write transaction is in an unknown state. Earlier commits stay.
-            Err(error @ ImportError::Block(_, BlockError::Store(_))) => {
+            Err(error @ ImportError::Store(..)) => {
                 self.batch = None;
                 Err(error)
             }
@@ -306,7 +332,7 @@ impl<'s> BlockImporter<'s> {
 
     /// Commits the whole blocks imported so far and waits until they are durable. A block in progress starts again
     /// afterwards.
-    pub fn commit(&mut self) -> Result<ImportProgress, BlockError> {
+    pub fn commit(&mut self) -> Result<ImportProgress, StoreError> {
         let progress = self.commit_by(WriteTxn::commit)?;
         self.store.durability().sync()?;
         Ok(progress)
@@ -319,7 +345,7 @@ impl<'s> BlockImporter<'s> {
     }
 
     /// Commits a full batch, after making the commit before it durable.
-    fn commit_full(&mut self) -> Result<ImportProgress, BlockError> {
+    fn commit_full(&mut self) -> Result<ImportProgress, StoreError> {
         let was_synced = !self.store.durability().has_unsynced_commit();
         // The commit is a step of its own, so that it can be measured.
         if !(self.store.durability().poll_sync()? && was_synced) {
@@ -333,10 +359,10 @@ impl<'s> BlockImporter<'s> {
 
     /// Makes all commits durable. Returns whether they are.
     fn poll_sync(&self) -> Result<bool, ImportError> {
-        self.store.durability().poll_sync().map_err(|error| ImportError::Block(self.height(), error.into()))
+        self.store.durability().poll_sync().map_err(|error| ImportError::Store(self.height(), error))
     }
 
-    fn commit_by(&mut self, commit: fn(WriteTxn<'s>) -> Result<(), StoreError>) -> Result<ImportProgress, BlockError> {
+    fn commit_by(&mut self, commit: fn(WriteTxn<'s>) -> Result<(), StoreError>) -> Result<ImportProgress, StoreError> {
         self.steps = 0;
         self.is_commit_due = false;
         let Some(mut batch) = self.batch.take() else { return Ok(ImportProgress::Working) };
@@ -395,22 +421,22 @@ impl<'s> BlockImporter<'s> {
                     self.uncommitted.push_back(self.buffer.clone());
                     self.reread += 1;
                 }
-                Block::from_bytes(&self.buffer, Context::of(self.network)).map_err(BlockError::from)
+                read_block(&self.buffer, self.network)
             }
         };
         let started = block.and_then(|block| self.start(block));
-        started.map(|()| true).map_err(|error| ImportError::Block(tip.next(), error))
+        started.map(|()| true).map_err(|rejection| ImportError::new(tip.next(), None, rejection))
     }
 
     /// Starts a block. Its height and its parent must be right. A block of a file must name its parent. A block from a
     /// peer need not: its signature covers the right hash.
-    fn start(&mut self, block: Block) -> Result<(), BlockError> {
+    fn start(&mut self, block: Block) -> RuleResult {
         let expected = self.height().next();
         if block.height != expected {
-            return Err(BlockError::Height { expected, found: block.height });
+            return Err(Rejection::impossible(format!("it has height {} instead of {expected}", block.height)));
         }
         if block.previous_hash != self.head.tip.as_ref().map_or(Hash256::default(), |parent| parent.hash) {
-            return Err(BlockError::Parent);
+            return Err(Rejection::impossible("it does not follow the block before it"));
         }
         let is_trusted = expected < self.options.trusted_below;
         self.current = Some(Box::new(BlockExecution::new(block, self.network, is_trusted, Verified::default())));
@@ -419,24 +445,24 @@ impl<'s> BlockImporter<'s> {
 
     /// Checks that a block that the chain already has is the same.
     fn check_known(&self, height: Height) -> Result<(), ImportError> {
-        let is_same = || -> Result<bool, BlockError> {
+        let is_same = || -> Result<bool, Rejection> {
             let snapshot = self.store.snapshot()?;
             // A block of an uncommitted batch came from the same file just before.
             let Some(known) = block_row(&snapshot, height)? else { return Ok(true) };
             let hash = known.hash;
             let mut ours = Vec::new();
             read_block_bytes(&snapshot, height, &mut ours)?;
-            Ok(ours == self.buffer || Block::from_bytes(&self.buffer, Context::of(self.network))?.hash() == hash)
+            Ok(ours == self.buffer || read_block(&self.buffer, self.network)?.hash() == hash)
         };
         match is_same() {
             Ok(true) => Ok(()),
             Ok(false) => Err(ImportError::OtherChain(height)),
-            Err(error) => Err(ImportError::Block(height, error)),
+            Err(rejection) => Err(ImportError::new(height, None, rejection)),
         }
     }
 
     /// Does one step of the block in progress.
-    fn execute(&mut self, mut block: Box<BlockExecution>, now: Timestamp) -> Result<(), BlockError> {
+    fn execute(&mut self, mut block: Box<BlockExecution>, now: Timestamp) -> Result<ImportProgress, Rejection> {
         let batch = match &mut self.batch {
             Some(batch) => batch,
             empty => {
@@ -460,7 +486,7 @@ impl<'s> BlockImporter<'s> {
             unfinished => {
                 // If the block was rejected, its changes of the batch are undone by the next commit.
                 self.current = Some(block);
-                return unfinished.map(drop);
+                return unfinished.map(|_| ImportProgress::Working);
             }
         };
         self.seen.clear();
@@ -473,21 +499,30 @@ impl<'s> BlockImporter<'s> {
             || self.options.write_cache > 0
                 && batch.collected_bytes().max(batch.overflow_bytes()) > self.options.write_cache;
         self.head.push(stored);
-        Ok(())
+        Ok(ImportProgress::Working)
     }
 }
 
+pub(super) fn read_block(bytes: &[u8], network: &Network) -> Result<Block, Rejection> {
+    let unreadable = |error| Rejection::impossible(format!("it cannot be read: {error}"));
+    Block::from_bytes(bytes, Context::of(network)).map_err(unreadable)
+}
+
+fn wrong_nemesis(why: &str) -> Rejection {
+    Rejection::impossible(format!("the nemesis block does not belong to the network: {why}"))
+}
+
 /// Reads a nemesis block and checks that it belongs to the network.
-pub fn nemesis_block(bytes: &[u8], network: &Network) -> Result<Block, BlockError> {
+pub fn nemesis_block(bytes: &[u8], network: &Network) -> Result<Block, Rejection> {
     if bytes.is_empty() {
-        return Err(BlockError::Nemesis("its file is missing"));
+        return Err(wrong_nemesis("its file is missing"));
     }
-    let block = Block::from_bytes(bytes, Context::of(network))?;
+    let block = read_block(bytes, network)?;
     if block.kind != BlockKind::Nemesis || block.height != Height::NEMESIS {
-        return Err(BlockError::Nemesis("it is not the first block of a chain"));
+        return Err(wrong_nemesis("it is not the first block of a chain"));
     }
     if Address::from_public_key(&block.signer, network.byte) != network.nemesis_signer {
-        return Err(BlockError::Nemesis("it is signed by another account"));
+        return Err(wrong_nemesis("it is signed by another account"));
     }
     Ok(block)
 }
@@ -498,14 +533,15 @@ pub fn authentic_nemesis_block(
     bytes: &[u8],
     network: &Network,
     known_hash: Option<Hash256>,
-) -> Result<Block, BlockError> {
+) -> Result<Block, Rejection> {
     let block = nemesis_block(bytes, network)?;
-    let (hash, is_signed) = check_block_signature(&block, false, &mut Verifier::default());
+    let (hash, is_signed) =
+        check_block_signature(&block, &block.encode_transactions(), false, &mut Verifier::default());
     if known_hash.is_some_and(|known| known != hash) {
-        return Err(BlockError::Nemesis("it does not have the expected hash"));
+        return Err(wrong_nemesis("it does not have the expected hash"));
     }
     if !is_signed {
-        return Err(BlockError::Nemesis("its signature is wrong"));
+        return Err(wrong_nemesis("its signature is wrong"));
     }
     Ok(block)
 }

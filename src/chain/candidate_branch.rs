@@ -9,33 +9,22 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::apply::{Retention, RollbackError, check_undoable, undo_tip};
-use super::block_execution::{BlockExecution, ExecutionContext, Verified, check_block_signature};
+use super::block_execution::{BlockExecution, ExecutionContext, Verified, check_block_signature, next_difficulty};
 use super::chain_tip::ChainTip;
-use super::confirmed_block::ConfirmedBlock;
-use super::error::BlockError;
 use super::recalculation::StakeCache;
+use super::snapshot::ConfirmedBlock;
+use crate::codec::block::EncodedTransactions;
 use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
-use crate::rules::{Exception, Rejection, ValidationResult};
+use crate::rules::{Exception, Rejection, RuleResult, ValidationResult, require};
 use crate::store::{Read, Store, StoreError, StoredHeader, WriteTxn, stored_header, tip};
 
-/// Validation result of a branch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Validity {
-    /// All its blocks are valid. If the branch is not better, only their proofs are checked.
-    Valid,
-    /// The branch is rejected; its first error.
-    Rejected(ValidationResult),
-    /// Validation fails with an exception; the text is NIS1's where it has one.
-    Exception(Exception),
-}
-
 /// Outcome of a branch.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct BranchOutcome {
-    /// Validation result.
-    pub validity: Validity,
+    /// The first reason for which the branch is rejected. If it is not better, only the proofs of its blocks are checked.
+    pub validity: RuleResult,
     /// Scores of our blocks above the common one, and of the branch, if the branch is proven.
     pub scores: Option<(i64, i64)>,
     /// The change of our chain, if the branch was better.
@@ -59,23 +48,22 @@ pub struct ChainUpdate {
 }
 
 impl BranchOutcome {
-    /// Returns the result for a pushed or harvested block.
-    pub fn as_push_result(&self) -> Result<ValidationResult, &Exception> {
+    /// Returns the result for a pushed or harvested block, as NIS1 has it.
+    pub fn as_push_result(&self) -> RuleResult {
         match (&self.validity, self.scores) {
-            (Validity::Exception(exception), _) => Err(exception),
-            _ if self.update.is_some() => Ok(ValidationResult::Success),
+            (Err(Rejection::Exception(exception)), _) => Err(exception.clone().into()),
+            _ if self.update.is_some() => Ok(()),
             // A branch that adds nothing to the score counts as invalid.
-            (Validity::Valid, Some((_, theirs))) if theirs != 0 => Ok(ValidationResult::Neutral),
-            _ => Ok(ValidationResult::FailureChainInvalid),
+            (Ok(()), Some((_, theirs))) if theirs != 0 => Err(ValidationResult::Neutral.into()),
+            _ => Err(ValidationResult::FailureChainInvalid.into()),
         }
     }
 
     /// Returns the result for a branch that was requested because its sender reported a better chain.
-    pub fn as_sync_result(&self) -> Result<ValidationResult, &Exception> {
+    pub fn as_sync_result(&self) -> RuleResult {
         match &self.validity {
-            Validity::Exception(exception) => Err(exception),
-            _ if self.update.is_some() => Ok(ValidationResult::Success),
-            _ => Ok(ValidationResult::FailureChainScoreInferior),
+            Err(Rejection::Exception(exception)) => Err(exception.clone().into()),
+            _ => require(self.update.is_some(), ValidationResult::FailureChainScoreInferior),
         }
     }
 }
@@ -96,14 +84,14 @@ pub struct CandidateBranch<'s> {
     scores: (i64, i64),
     /// Its blocks that are not stored yet.
     blocks: VecDeque<Box<BlockExecution>>,
-    stage: Stage,
+    stage: BranchStage,
     /// Hashes of the branch's top-level transactions.
     confirmed: BTreeSet<Hash256>,
     /// The outcome, which waits for the disk.
     outcome: Option<BranchOutcome>,
 }
 
-enum Stage {
+enum BranchStage {
     /// Nothing is checked yet.
     Starting,
     /// The proofs are checked: the chain up to the last proven block, and the number of those.
@@ -151,7 +139,7 @@ impl<'s> CandidateBranch<'s> {
             common_score: base.score,
             scores: ((last.score - base.score) as i64, 0),
             blocks,
-            stage: Stage::Starting,
+            stage: BranchStage::Starting,
             confirmed: BTreeSet::new(),
             outcome: None,
         })
@@ -162,10 +150,10 @@ impl<'s> CandidateBranch<'s> {
         self.outcome.is_some()
     }
 
-    /// Does one piece of work; `now` is network time, and `stakes` are those of our chain. Must not be called while the store waits for the disk
-    /// ([`Store::waits_for_disk`]). Returns the outcome once it is durable; nothing is left to do then. Fails only if
-    /// the store does. Then a branch that [is committed](Self::is_committed) waits until the next step makes it durable;
-    /// any other one must be dropped, and nothing has changed.
+    /// Does one piece of work; `now` is network time, and `stakes` are those of our chain. Must not be called while the
+    /// store waits for the disk ([`Store::waits_for_disk`]). Returns the outcome once it is durable; nothing is left to
+    /// do then. Fails only if the store does. Then a branch that [is committed](Self::is_committed) waits until the next
+    /// step makes it durable; any other one must be dropped, and nothing has changed.
     pub fn step(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<Option<BranchOutcome>, StoreError> {
         if self.outcome.is_none() {
             let outcome = match self.advance(now, stakes) {
@@ -173,8 +161,8 @@ impl<'s> CandidateBranch<'s> {
                 // At most one commit may be not yet durable.
                 Ok(true) if !self.store.durability().poll_sync()? => return Ok(None),
                 Ok(true) => self.decide()?,
-                Err(BlockError::Store(error)) => return Err(error),
-                Err(rejection) => BranchOutcome { validity: Validity::of(rejection), scores: None, update: None },
+                Err(Rejection::Store(error)) => return Err(error),
+                Err(rejection) => BranchOutcome { validity: Err(rejection), scores: None, update: None },
             };
             self.txn = None;
             if outcome.update.is_none() {
@@ -186,50 +174,49 @@ impl<'s> CandidateBranch<'s> {
     }
 
     /// Does one piece of work. Returns whether the branch can be decided.
-    fn advance(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<bool, BlockError> {
+    fn advance(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<bool, Rejection> {
         let Some(txn) = &mut self.txn else { return Ok(true) };
         let (network, common, verifier) = (self.network, self.common, &mut self.verifier);
         match &mut self.stage {
-            Stage::Starting => {
+            BranchStage::Starting => {
                 let head = ChainTip::load_at(txn, common)?;
                 // NIS1 checks before everything else that all difficulties are defined.
                 let mut window = head.window.clone();
                 for block in self.blocks.iter().map(|block| block.block()) {
-                    let difficulty = window.difficulty(network.chain.target_time);
-                    window.push(difficulty.ok_or(BlockError::ZeroElapsedTime)?, block.timestamp);
+                    let difficulty = next_difficulty(&window, network)?;
+                    window.push(difficulty, block.timestamp);
                 }
-                if self.blocks.len() as u64 > network.chain.max_blocks_per_sync() {
-                    return Err(BlockError::Rejected(ValidationResult::FailureMaxChainSizeExceeded, None));
-                }
-                self.stage = Stage::Proving(head, 0);
+                let is_allowed = self.blocks.len() as u64 <= network.chain.max_blocks_per_sync();
+                require(is_allowed, ValidationResult::FailureMaxChainSizeExceeded)?;
+                self.stage = BranchStage::Proving(head, 0);
             }
-            Stage::Proving(head, proven) => match self.blocks.get_mut(*proven) {
+            BranchStage::Proving(head, proven) => match self.blocks.get_mut(*proven) {
                 Some(block) => {
                     block.prove(txn, head, common, network, verifier)?;
                     head.push(block.header());
                     self.scores.1 = (block.header().score - self.common_score) as i64;
                     *proven += 1;
                 }
-                None if is_better(self.scores.0, self.scores.1) => self.stage = Stage::Undoing,
+                None if is_better(self.scores.0, self.scores.1) => self.stage = BranchStage::Undoing,
                 None => return Ok(true),
             },
-            Stage::Undoing => match tip(txn)?.ok_or(StoreError::Empty)?.height {
+            BranchStage::Undoing => match tip(txn)?.ok_or(StoreError::Empty)?.height {
                 last if last > common => {
                     self.undone.extend(ConfirmedBlock::read(txn, last, network)?);
                     undo_tip(txn, last)?;
                 }
-                _ => self.stage = Stage::Verifying(0),
+                _ => self.stage = BranchStage::Verifying(0),
             },
-            Stage::Verifying(verified) => match self.blocks.get_mut(*verified) {
+            BranchStage::Verifying(verified) => match self.blocks.get_mut(*verified) {
                 Some(block) => {
                     if block.verify_step(verifier)? {
                         self.confirmed.extend(block.hashes().iter().map(|hashes| hashes.own));
                         *verified += 1;
                     }
                 }
-                None => self.stage = Stage::Executing(ChainTip::load(txn)?),
+                None => self.stage = BranchStage::Executing(ChainTip::load(txn)?),
             },
-            Stage::Executing(head) => {
+            BranchStage::Executing(head) => {
                 let Some(block) = self.blocks.front_mut() else { return Ok(true) };
                 let (retention, seen) = (Retention::Chain, &mut self.seen);
                 let mut env = ExecutionContext { network, now, retention, verifier, stakes, seen };
@@ -246,7 +233,7 @@ impl<'s> CandidateBranch<'s> {
     fn decide(&mut self) -> Result<BranchOutcome, StoreError> {
         let txn = self.txn.take().ok_or(StoreError::Empty)?;
         let (ours, theirs) = self.scores;
-        let mut outcome = BranchOutcome { validity: Validity::Valid, scores: Some((ours, theirs)), update: None };
+        let mut outcome = BranchOutcome { validity: Ok(()), scores: Some((ours, theirs)), update: None };
         if is_better(ours, theirs) {
             let last = tip(&txn)?.ok_or(StoreError::Empty)?;
             let (undone, confirmed) = (std::mem::take(&mut self.undone), std::mem::take(&mut self.confirmed));
@@ -269,6 +256,7 @@ pub fn is_better(our_score: i64, peer_score: i64) -> bool {
 /// that follows our tip, whose signature is valid.
 pub fn check_pushed(
     block: &Block,
+    transactions: &EncodedTransactions,
     state: &impl Read,
     network: &Network,
     verifier: &mut Verifier,
@@ -278,7 +266,7 @@ pub fn check_pushed(
     }
     let last = tip(state)?.ok_or(StoreError::Empty)?;
     if block.previous_hash == last.hash {
-        let (hash, good) = check_block_signature(block, false, verifier);
+        let (hash, good) = check_block_signature(block, transactions, false, verifier);
         return if good { Ok(Some(hash)) } else { Err(ValidationResult::FailureSignatureNotVerifiable.into()) };
     }
     let before = match last.height {
@@ -316,19 +304,6 @@ pub fn pushed_branch<'s>(
     })
 }
 
-impl Validity {
-    fn of(error: BlockError) -> Validity {
-        match error {
-            BlockError::Rejected(result, _) => Validity::Rejected(result),
-            BlockError::Exception(exception, _) => Validity::Exception(exception),
-            BlockError::ZeroElapsedTime => {
-                Validity::Exception(Exception::Other("BigInteger divide by zero".to_owned()))
-            }
-            other => Validity::Exception(Exception::Other(other.to_string())),
-        }
-    }
-}
-
 /// Returns the transactions of replaced blocks that return to the mempool, those of each block in the order of kinds.
 fn returned(undone: &[ConfirmedBlock], kept: &BTreeSet<Hash256>) -> Vec<Transaction> {
     let mut returned = Vec::new();
@@ -363,21 +338,25 @@ mod tests {
             returned: vec![],
         };
         let outcome = |validity, scores, update| BranchOutcome { validity, scores, update };
-        let rejected = Validity::Rejected(ValidationResult::FailureBlockNotHit);
+        let rejected = || Err(ValidationResult::FailureBlockNotHit.into());
+        let result = |result: RuleResult| match result {
+            Ok(()) => Success,
+            Err(Rejection::Result(result)) => result,
+            Err(other) => panic!("{other}"),
+        };
         for (outcome, pushed, requested) in [
-            (outcome(Validity::Valid, Some((5, 6)), Some(update)), Success, Success),
-            (outcome(Validity::Valid, Some((5, 5)), None), Neutral, FailureChainScoreInferior),
-            (outcome(Validity::Valid, Some((5, 0)), None), FailureChainInvalid, FailureChainScoreInferior),
-            (outcome(rejected, None, None), FailureChainInvalid, FailureChainScoreInferior),
+            (outcome(Ok(()), Some((5, 6)), Some(update)), Success, Success),
+            (outcome(Ok(()), Some((5, 5)), None), Neutral, FailureChainScoreInferior),
+            (outcome(Ok(()), Some((5, 0)), None), FailureChainInvalid, FailureChainScoreInferior),
+            (outcome(rejected(), None, None), FailureChainInvalid, FailureChainScoreInferior),
         ] {
-            assert_eq!(
-                (outcome.as_push_result(), outcome.as_sync_result()),
-                (Ok(pushed), Ok(requested)),
-                "{outcome:?}"
-            );
+            let results = (result(outcome.as_push_result()), result(outcome.as_sync_result()));
+            assert_eq!(results, (pushed, requested), "{outcome:?}");
         }
         let exception = Exception::argument("no such block");
-        let outcome = outcome(Validity::Exception(exception.clone()), None, None);
-        assert_eq!((outcome.as_push_result(), outcome.as_sync_result()), (Err(&exception), Err(&exception)));
+        let outcome = outcome(Err(exception.clone().into()), None, None);
+        for result in [outcome.as_push_result(), outcome.as_sync_result()] {
+            assert!(matches!(result, Err(Rejection::Exception(found)) if found == exception));
+        }
     }
 }

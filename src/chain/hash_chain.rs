@@ -2,11 +2,9 @@
 
 use thiserror::Error;
 
-use super::block_importer::{ImportError, nemesis_block};
-use super::error::BlockError;
-use crate::codec::Context;
+use super::block_importer::{ImportError, nemesis_block, read_block};
 use crate::codec::block_file::{BlockFile, BlockFiles, block_height, block_links};
-use crate::model::{Block, Checkpoint, Hash256, Height, Network};
+use crate::model::{Checkpoint, Hash256, Height, Network};
 use crate::store::{Store, StoreError, stored_header, tip};
 
 /// A stored block that does not belong at its height.
@@ -101,7 +99,7 @@ impl<'a> CheckpointScan<'a> {
             Some(tip) => (tip.height, tip.hash),
             None => {
                 let block = nemesis_block(nemesis, network);
-                let block = block.map_err(|error| ImportError::Block(Height::NEMESIS, error))?;
+                let block = block.map_err(|rejection| ImportError::new(Height::NEMESIS, None, rejection))?;
                 (Height::NEMESIS, block.hash())
             }
         };
@@ -125,8 +123,8 @@ impl<'a> CheckpointScan<'a> {
         if block_height(&self.buffer).is_some_and(|height| height <= self.height) {
             return Ok(false);
         }
-        let block = Block::from_bytes(&self.buffer, Context::of(self.network));
-        let block = block.map_err(|error| ImportError::Block(next, BlockError::Unreadable(error)))?;
+        let block = read_block(&self.buffer, self.network);
+        let block = block.map_err(|rejection| ImportError::new(next, None, rejection))?;
         if block.height != next || block.previous_hash != self.hash {
             return Err(CheckpointError::ParentMismatch(next));
         }

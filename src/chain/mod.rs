@@ -5,8 +5,6 @@ mod block_execution;
 mod block_importer;
 mod candidate_branch;
 mod chain_tip;
-mod confirmed_block;
-mod error;
 pub mod harvest;
 mod hash_chain;
 pub mod proof;
@@ -22,14 +20,10 @@ pub use block_execution::{SignatureCheck, Verified, check_block_signature, harve
 pub use block_importer::{
     BlockImporter, BlockSource, ImportError, ImportOptions, ImportProgress, authentic_nemesis_block, nemesis_block,
 };
-pub use candidate_branch::{
-    BranchOutcome, CandidateBranch, ChainUpdate, Validity, check_pushed, is_better, pushed_branch,
-};
+pub use candidate_branch::{BranchOutcome, CandidateBranch, ChainUpdate, check_pushed, is_better, pushed_branch};
 pub use chain_tip::DifficultyWindow;
-pub use confirmed_block::ConfirmedBlock;
-pub use error::BlockError;
 pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
 pub use recalculation::{Recalculation, StakeCache, due_after};
 pub use reorgs::{MAX_REORGS, MAX_REPLACED, Reorg, ReorgLog, ReplacedBlock};
-pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, RawTransaction};
+pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, ConfirmedBlock, RawTransaction};
 pub use store_verifier::{StoreDifference, StoreVerifier};

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::vec;
 
-use super::error::BlockError;
-use crate::importance::{Calculation, Settings};
+use crate::importance::{Calculation, CalculationParameters};
 use crate::model::{Address, Amount, Hash256, Height, Network};
+use crate::rules::Rejection;
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink, VestedBalance};
 use crate::store::{Read, StoreError, Table, WriteTxn, block_key};
 
@@ -73,10 +73,10 @@ pub struct Recalculation {
     height: Height,
     /// Hash of the block.
     block: Hash256,
-    stage: Stage,
+    stage: RecalculationStage,
 }
 
-enum Stage {
+enum RecalculationStage {
     /// Nothing is read yet.
     Starting,
     /// All candidate accounts are read from this number on.
@@ -106,7 +106,7 @@ pub fn due_after(height: Height) -> Option<Height> {
 impl Recalculation {
     /// Creates the recalculation for an importance height, after a block with this hash.
     pub fn new(height: Height, block: Hash256) -> Recalculation {
-        Recalculation { height, block, stage: Stage::Starting }
+        Recalculation { height, block, stage: RecalculationStage::Starting }
     }
 
     /// Does one piece of work. Returns whether there is more.
@@ -115,40 +115,42 @@ impl Recalculation {
         txn: &mut WriteTxn<'_>,
         network: &Network,
         cache: &mut StakeCache,
-    ) -> Result<bool, BlockError> {
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Starting => self.begin(txn, network, cache)?,
-            Stage::AllAccounts(calculation, from) => self.read_accounts(calculation, from, txn, network, cache)?,
-            Stage::ChangedAccounts(calculation, mut unread, mut read) => {
+    ) -> Result<bool, Rejection> {
+        self.stage = match std::mem::replace(&mut self.stage, RecalculationStage::Done) {
+            RecalculationStage::Starting => self.begin(txn, network, cache)?,
+            RecalculationStage::AllAccounts(calculation, from) => {
+                self.read_accounts(calculation, from, txn, network, cache)?
+            }
+            RecalculationStage::ChangedAccounts(calculation, mut unread, mut read) => {
                 for account in unread.by_ref().take(ENTRIES_PER_STEP) {
                     let has_stake = txn.contains(Table::EligibleAccounts, &account.key())?;
                     let stake = if has_stake { Stake::read(txn, account, network)? } else { None };
                     read.push((account, stake));
                 }
                 if unread.len() > 0 {
-                    Stage::ChangedAccounts(calculation, unread, read)
+                    RecalculationStage::ChangedAccounts(calculation, unread, read)
                 } else {
                     let kept = std::mem::take(&mut cache.stakes);
                     cache.stakes.reserve_exact(kept.len() + read.len());
-                    Stage::Merging(calculation, read.into_iter().peekable(), kept.into_iter().peekable())
+                    RecalculationStage::Merging(calculation, read.into_iter().peekable(), kept.into_iter().peekable())
                 }
             }
-            Stage::Merging(calculation, changed, kept) => {
+            RecalculationStage::Merging(calculation, changed, kept) => {
                 self.merge(calculation, changed, kept, txn, network, cache)?
             }
-            Stage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, txn)?,
-            Stage::Calculating(calculation) => self.calculate(calculation, txn)?,
-            Stage::Writing(merge, writer) => match write_some(merge, writer, txn)? {
-                Some((merge, writer)) => Stage::Writing(merge, writer),
-                None => Stage::DeletingOldLists(self.deletable_below(txn, network)?),
+            RecalculationStage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, txn)?,
+            RecalculationStage::Calculating(calculation) => self.calculate(calculation, txn)?,
+            RecalculationStage::Writing(merge, writer) => match write_some(merge, writer, txn)? {
+                Some((merge, writer)) => RecalculationStage::Writing(merge, writer),
+                None => RecalculationStage::DeletingOldLists(self.deletable_below(txn, network)?),
             },
-            Stage::DeletingOldLists(lowest) => match state::delete_lists_below(txn, lowest)? {
-                true => Stage::DeletingOldLists(lowest),
-                false => Stage::Done,
+            RecalculationStage::DeletingOldLists(lowest) => match state::delete_lists_below(txn, lowest)? {
+                true => RecalculationStage::DeletingOldLists(lowest),
+                false => RecalculationStage::Done,
             },
-            Stage::Done => Stage::Done,
+            RecalculationStage::Done => RecalculationStage::Done,
         };
-        Ok(!matches!(self.stage, Stage::Done))
+        Ok(!matches!(self.stage, RecalculationStage::Done))
     }
 
     /// Returns the height below which lists can be deleted: no rollback needs them, and they are not kept as history.
@@ -162,28 +164,33 @@ impl Recalculation {
         state::deletable_below(txn, lowest)
     }
 
-    fn begin(&self, txn: &WriteTxn<'_>, network: &Network, cache: &mut StakeCache) -> Result<Stage, BlockError> {
+    fn begin(
+        &self,
+        txn: &WriteTxn<'_>,
+        network: &Network,
+        cache: &mut StakeCache,
+    ) -> Result<RecalculationStage, Rejection> {
         let calculation = Box::new(Calculation::new(self.settings(txn, network)?));
         // The cache is complete again once all accounts are read.
         if cache.tip.take() != Some(self.block) || network.chain.proof_of_stake {
             *cache = StakeCache::default();
-            return Ok(Stage::AllAccounts(calculation, AccountId(0)));
+            return Ok(RecalculationStage::AllAccounts(calculation, AccountId(0)));
         }
         let mut changed = std::mem::take(&mut cache.changed);
         changed.sort_unstable();
         changed.dedup();
-        Ok(Stage::ChangedAccounts(calculation, changed.into_iter(), Vec::new()))
+        Ok(RecalculationStage::ChangedAccounts(calculation, changed.into_iter(), Vec::new()))
     }
 
-    fn settings(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Settings, StoreError> {
+    fn settings(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<CalculationParameters, StoreError> {
         let totals = AccountTotals::of(txn)?;
         // Accounts that existed before the block.
         let known = u64::from(totals.allocated - totals.new_at(self.height));
-        Ok(Settings {
+        Ok(CalculationParameters {
             proof_of_stake: network.chain.proof_of_stake,
             expected_eligible: totals.eligible.into(),
             account_ids: totals.allocated,
-            ..Settings::new(self.height, network.chain.blocks_per_day(), known)
+            ..CalculationParameters::new(self.height, network.chain.blocks_per_day(), known)
         })
     }
 
@@ -203,7 +210,7 @@ impl Recalculation {
         txn: &WriteTxn<'_>,
         network: &Network,
         cache: &mut StakeCache,
-    ) -> Result<Stage, BlockError> {
+    ) -> Result<RecalculationStage, Rejection> {
         let table = if network.chain.proof_of_stake { Table::Accounts } else { Table::EligibleAccounts };
         let mut cursor = txn.cursor(table)?;
         let mut entry = cursor.seek(&from.key())?;
@@ -218,7 +225,7 @@ impl Recalculation {
             entry = cursor.next()?;
         }
         match entry {
-            Some((key, _)) => Ok(Stage::AllAccounts(calculation, AccountId::split_key(key)?.0)),
+            Some((key, _)) => Ok(RecalculationStage::AllAccounts(calculation, AccountId::split_key(key)?.0)),
             None => self.begin_outlinks(calculation, txn, network, cache),
         }
     }
@@ -232,7 +239,7 @@ impl Recalculation {
         txn: &WriteTxn<'_>,
         network: &Network,
         cache: &mut StakeCache,
-    ) -> Result<Stage, BlockError> {
+    ) -> Result<RecalculationStage, Rejection> {
         for _ in 0..KEPT_PER_STEP {
             let next = match (changed.peek(), kept.peek()) {
                 (None, None) => return self.begin_outlinks(calculation, txn, network, cache),
@@ -248,7 +255,7 @@ impl Recalculation {
                 cache.stakes.push(stake);
             }
         }
-        Ok(Stage::Merging(calculation, changed, kept))
+        Ok(RecalculationStage::Merging(calculation, changed, kept))
     }
 
     /// All accounts are read: the cache is that of the chain up to the block.
@@ -258,7 +265,7 @@ impl Recalculation {
         txn: &WriteTxn<'_>,
         network: &Network,
         cache: &mut StakeCache,
-    ) -> Result<Stage, BlockError> {
+    ) -> Result<RecalculationStage, Rejection> {
         if network.chain.proof_of_stake || cache.stakes.len() > MAX_KEPT {
             *cache = StakeCache::default();
         } else {
@@ -269,12 +276,16 @@ impl Recalculation {
             return Err(StoreError::Damaged("the account totals").into());
         }
         let first = self.height.minus(network.chain.blocks_per_month());
-        Ok(Stage::Outlinks(calculation, first, 0))
+        Ok(RecalculationStage::Outlinks(calculation, first, 0))
     }
 
-    fn calculate(&self, mut calculation: Box<Calculation>, txn: &mut WriteTxn<'_>) -> Result<Stage, BlockError> {
-        if calculation.step(BUDGET)? {
-            return Ok(Stage::Calculating(calculation));
+    fn calculate(
+        &self,
+        mut calculation: Box<Calculation>,
+        txn: &mut WriteTxn<'_>,
+    ) -> Result<RecalculationStage, Rejection> {
+        if calculation.step(BUDGET).map_err(Rejection::impossible)? {
+            return Ok(RecalculationStage::Calculating(calculation));
         }
         let results = calculation.into_results();
         let before = state::last_recalculation(txn)?.map(|last| last.height);
@@ -282,7 +293,7 @@ impl Recalculation {
         let (height, accounts_counted) = (self.height, results.accounts_counted);
         let recalculation = state::RecalculationRecord { height, accounts_counted, eligible };
         let writer = ImportanceListWriter::begin(recalculation, txn)?;
-        Ok(Stage::Writing(Box::new(Merge::new(results.accounts, before)), writer))
+        Ok(RecalculationStage::Writing(Box::new(Merge::new(results.accounts, before)), writer))
     }
 }
 
@@ -291,7 +302,7 @@ fn read_outlinks(
     height: Height,
     from: usize,
     txn: &WriteTxn<'_>,
-) -> Result<Stage, BlockError> {
+) -> Result<RecalculationStage, Rejection> {
     let ids = AccountTotals::of(txn)?.allocated;
     let mut cursor = txn.cursor(Table::Outlinks)?;
     let mut entry = cursor.seek(&block_key(height))?;
@@ -307,14 +318,14 @@ fn read_outlinks(
         left -= taken;
         if outlinks.len() > 0 {
             let done = if found == height { from } else { 0 } + taken;
-            return Ok(Stage::Outlinks(calculation, found, done));
+            return Ok(RecalculationStage::Outlinks(calculation, found, done));
         }
         if left == 0 {
-            return Ok(Stage::Outlinks(calculation, found.next(), 0));
+            return Ok(RecalculationStage::Outlinks(calculation, found.next(), 0));
         }
         entry = cursor.next()?;
     }
-    Ok(Stage::Calculating(calculation))
+    Ok(RecalculationStage::Calculating(calculation))
 }
 
 /// Writes some entries. Returns the rest to write.
@@ -322,7 +333,7 @@ fn write_some(
     mut merge: Box<Merge>,
     mut writer: ImportanceListWriter,
     txn: &mut WriteTxn<'_>,
-) -> Result<Option<(Box<Merge>, ImportanceListWriter)>, BlockError> {
+) -> Result<Option<(Box<Merge>, ImportanceListWriter)>, Rejection> {
     for _ in 0..ENTRIES_PER_STEP {
         match merge.next(txn)? {
             Some(entry) => writer.push(entry, txn)?,

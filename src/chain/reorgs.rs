@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::candidate_branch::ChainUpdate;
-use super::confirmed_block::ConfirmedBlock;
+use super::snapshot::ConfirmedBlock;
 use crate::crypto::PublicKey;
 use crate::model::{Hash256, Height, Timestamp};
 
@@ -73,10 +73,14 @@ impl Reorg {
 /// The last reorgs, and totals since the start.
 #[derive(Clone, Debug, Default)]
 pub struct ReorgLog {
-    last: VecDeque<Reorg>,
-    count: u64,
-    replaced: u64,
-    own: u64,
+    /// The kept reorgs, newest first.
+    pub last: VecDeque<Reorg>,
+    /// Number of reorgs since the start.
+    pub count: u64,
+    /// Number of replaced blocks since the start.
+    pub replaced: u64,
+    /// Number of those that were harvested here.
+    pub own: u64,
 }
 
 impl ReorgLog {
@@ -91,29 +95,9 @@ impl ReorgLog {
         }
     }
 
-    /// Returns the kept reorgs, newest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Reorg> {
-        self.last.iter()
-    }
-
     /// Returns the number of replaced blocks in the kept reorgs.
     pub fn kept_replaced(&self) -> usize {
         self.last.iter().map(|reorg| reorg.replaced.len()).sum()
-    }
-
-    /// Returns the number of reorgs since the start.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Returns the number of replaced blocks since the start.
-    pub fn replaced(&self) -> u64 {
-        self.replaced
-    }
-
-    /// Returns the number of those that were harvested here.
-    pub fn own(&self) -> u64 {
-        self.own
     }
 }
 
@@ -189,9 +173,9 @@ mod tests {
         for number in 0..200 {
             reorgs.add(reorg(2 + number, 2));
         }
-        assert_eq!((reorgs.count(), reorgs.replaced(), reorgs.own()), (200, 400, 200));
-        assert_eq!((reorgs.iter().count(), reorgs.kept_replaced()), (MAX_REORGS, 2 * MAX_REORGS));
-        assert_eq!(reorgs.iter().next().map(|reorg| reorg.common), Some(Height(200)));
+        assert_eq!((reorgs.count, reorgs.replaced, reorgs.own), (200, 400, 200));
+        assert_eq!((reorgs.last.iter().count(), reorgs.kept_replaced()), (MAX_REORGS, 2 * MAX_REORGS));
+        assert_eq!(reorgs.last.iter().next().map(|reorg| reorg.common), Some(Height(200)));
     }
 
     #[test]
@@ -214,7 +198,7 @@ mod tests {
     fn reorgs_are_remembered_up_to_both_limits() {
         let mut reorgs = ReorgLog::default();
         (0..MAX_REORGS).for_each(|_| reorgs.add(reorg(2, 1)));
-        assert_eq!(reorgs.iter().count(), MAX_REORGS);
+        assert_eq!(reorgs.last.iter().count(), MAX_REORGS);
         let mut reorgs = ReorgLog::default();
         (0..2).for_each(|_| reorgs.add(reorg(2, MAX_REPLACED as u64 / 2)));
         assert_eq!(reorgs.kept_replaced(), MAX_REPLACED);
@@ -229,8 +213,8 @@ mod tests {
             reorgs.add(reorg(1_000, 360));
             assert!(reorgs.kept_replaced() <= MAX_REPLACED);
         }
-        assert_eq!(reorgs.iter().count(), 5);
+        assert_eq!(reorgs.last.iter().count(), 5);
         reorgs.add(reorg(1_000, MAX_REPLACED as u64 + 1));
-        assert_eq!(reorgs.iter().count(), 1, "the last one is remembered whatever it is");
+        assert_eq!(reorgs.last.iter().count(), 1, "the last one is remembered whatever it is");
     }
 }

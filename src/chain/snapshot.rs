@@ -1,10 +1,13 @@
-//! A snapshot of the chain, and its blocks as they are stored.
+//! A snapshot of the chain, and its blocks as they are stored and with all that is told about them.
+
+use std::collections::HashMap;
 
 use crate::codec::transaction::stored_transaction_hash;
 use crate::codec::{Context, SigningForm};
-use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
-use crate::state::TxLocation;
-use crate::store::{BlockRow, Snapshot, StoreError, StoredHeader, block_row, parent_hash};
+use crate::crypto::PublicKey;
+use crate::model::{Address, Block, Hash256, Height, Network, Timestamp, Transaction};
+use crate::state::{TxLocation, affected_in_block};
+use crate::store::{BlockRow, Read, Snapshot, StoreError, StoredHeader, block_row, parent_hash, stored_block};
 
 const DAMAGED: StoreError = StoreError::Damaged("a block");
 
@@ -85,7 +88,8 @@ pub struct BlockCursor {
 
 /// Reader of the transactions of a block from a position on.
 pub struct BlockReader<'a> {
-    row: BlockRow<'a>,
+    /// The block.
+    pub row: BlockRow<'a>,
     context: Context,
     /// The current position.
     pub cursor: BlockCursor,
@@ -100,21 +104,6 @@ pub struct RawTransaction<'a> {
 }
 
 impl<'a> BlockReader<'a> {
-    /// Returns the header of the block.
-    pub fn header(&self) -> StoredHeader {
-        self.row.header()
-    }
-
-    /// Returns the number of transactions of the block.
-    pub fn count(&self) -> usize {
-        self.row.count()
-    }
-
-    /// Returns the total size in bytes of the verifiable forms of its transactions, with their length prefixes.
-    pub fn transaction_bytes(&self) -> usize {
-        self.row.transaction_bytes()
-    }
-
     /// Returns the next transaction.
     pub fn next_raw(&mut self) -> Result<Option<RawTransaction<'a>>, StoreError> {
         let Some(bytes) = self.row.transaction(self.cursor.index)? else { return Ok(None) };
@@ -136,5 +125,53 @@ impl RawTransaction<'_> {
             Ok(transaction) => Ok(transaction),
             Err(_) => Err(DAMAGED),
         }
+    }
+}
+
+/// A block that is or was in the chain. It needs no store, so it can be kept when the block is undone.
+#[derive(Clone, Debug)]
+pub struct ConfirmedBlock {
+    /// Its header.
+    pub header: StoredHeader,
+    /// Hash of its parent.
+    pub parent: Hash256,
+    /// Key that signed it.
+    pub signer: PublicKey,
+    /// The account credited with its fees.
+    pub harvester: Address,
+    /// Bytes of its transactions in the store.
+    pub bytes: usize,
+    /// Its top-level transactions with their ids.
+    pub transactions: Vec<(u64, Transaction)>,
+    /// The indexes of the transactions that affect an account, ascending.
+    pub by_account: HashMap<Address, Vec<u32>>,
+}
+
+impl ConfirmedBlock {
+    /// Reads the block at a height; `None` if the chain has none.
+    pub fn read(state: &impl Read, height: Height, network: &Network) -> Result<Option<ConfirmedBlock>, StoreError> {
+        let Some((header, block)) = stored_block(state, height, Context::of(network))? else { return Ok(None) };
+        let affected = affected_in_block(state, height)?;
+        if affected.len() != block.transactions.len() {
+            return Err(StoreError::Damaged("the accounts that a block affects"));
+        }
+        let mut addresses = HashMap::new();
+        let mut by_account: HashMap<Address, Vec<u32>> = HashMap::new();
+        for (index, (_, accounts)) in (0..).zip(&affected) {
+            for account in accounts {
+                let address = match addresses.get(&account.0) {
+                    Some(address) => *address,
+                    None => *addresses.entry(account.0).or_insert(account.address(state)?),
+                };
+                by_account.entry(address).or_default().push(index);
+            }
+        }
+        let signer = block.signer;
+        let harvester = header.beneficiary.unwrap_or_else(|| Address::from_public_key(&signer, network.byte));
+        let ids = affected.into_iter().map(|(id, _)| id);
+        let transactions = ids.zip(block.transactions).collect();
+        let parent = parent_hash(state, height)?;
+        let bytes = block_row(state, height)?.map_or(0, |row| row.transaction_bytes());
+        Ok(Some(ConfirmedBlock { header, parent, signer, harvester, bytes, transactions, by_account }))
     }
 }

@@ -58,7 +58,7 @@ pub struct StoreVerifier<'a, R> {
     /// Number of rows of [`INDEXES`] produced so far.
     index_rows: [u64; INDEXES.len()],
     hashes: HashVerifier,
-    old_values_from: Height,
+    journals_from: Height,
     history: Option<HistoryVerifier>,
 }
 
@@ -70,12 +70,12 @@ struct HistoryVerifier {
 }
 
 impl<'a, R: Read> StoreVerifier<'a, R> {
-    /// Creates a comparison with an empty scratch store. It compares undo journals from `old_values_from` on, and
+    /// Creates a comparison with an empty scratch store. It compares undo journals from `journals_from` on, and
     /// account history from `history_from` on.
     pub fn new(
         ours: &'a R,
         scratch: &'a Store,
-        old_values_from: Height,
+        journals_from: Height,
         history_from: Option<Height>,
     ) -> Result<StoreVerifier<'a, R>, StoreError> {
         let mut batch = scratch.begin_write()?;
@@ -84,7 +84,7 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
         batch.commit()?;
         let history = history_from.map(|from| HistoryVerifier { from, balance_rows: 0 });
         let (rows, hashes) = ([0; INDEXES.len()], HashVerifier::default());
-        Ok(StoreVerifier { ours, scratch, index_rows: rows, hashes, old_values_from, history })
+        Ok(StoreVerifier { ours, scratch, index_rows: rows, hashes, journals_from, history })
     }
 
     /// Compares the header of an imported block, and the lookup of its transactions by hash.
@@ -160,7 +160,7 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
         if first.is_empty() {
             return Ok(None);
         }
-        let first = first.max(block_key(self.old_values_from).to_vec());
+        let first = first.max(block_key(self.journals_from).to_vec());
         // Whether a block recorded history decides what its undo journal restores there, and only the last blocks tell.
         let history_from = self.history.as_ref().map(|history| block_key(history.from));
         let keeps = |key: &[u8]| history_from.as_ref().is_some_and(|from| key > from.as_slice());

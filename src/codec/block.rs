@@ -11,24 +11,39 @@ pub const COUNT_BYTES: usize = 4;
 /// Bytes of the verifiable binary form before the transactions.
 pub const HEAD_BYTES: usize = 168;
 
+/// The transactions of a block as all its forms contain them, and as they are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedTransactions {
+    /// Their number ([`COUNT_BYTES`]), and the transactions in their verifiable binary form, each after its length.
+    pub bytes: Vec<u8>,
+    /// The offset of each length from the first one.
+    pub starts: Vec<usize>,
+}
+
 impl Block {
     /// Returns the binary form. Transactions are verifiable in both forms.
     pub fn to_bytes(&self, form: SigningForm) -> Vec<u8> {
-        let mut sink = BinaryEncoder::default();
-        write(&mut sink, self, form);
-        sink.into_bytes()
+        self.to_bytes_with(&self.encode_transactions(), form)
     }
 
-    /// Returns the number of transactions ([`COUNT_BYTES`]) and the transactions in their verifiable binary form, each
-    /// after its length; and the offset of each length from the first one.
-    pub fn transactions_to_bytes(&self) -> (Vec<u8>, Vec<usize>) {
+    /// Returns the binary form with the transactions encoded before.
+    pub fn to_bytes_with(&self, transactions: &EncodedTransactions, form: SigningForm) -> Vec<u8> {
+        let mut sink = BinaryEncoder::default();
+        write_head(&mut sink, self, form);
+        let mut bytes = sink.into_bytes();
+        bytes.extend_from_slice(&transactions.bytes);
+        bytes
+    }
+
+    /// Encodes the transactions.
+    pub fn encode_transactions(&self) -> EncodedTransactions {
         let mut sink = BinaryEncoder::default();
         let mut starts = Vec::with_capacity(self.transactions.len());
         sink.list("transactions", &self.transactions, |sink, transaction| {
             starts.push(sink.written() - BinaryEncoder::LENGTH_BYTES - COUNT_BYTES);
             transaction::write(sink, transaction, SigningForm::Verifiable);
         });
-        (sink.into_bytes(), starts)
+        EncodedTransactions { bytes: sink.into_bytes(), starts }
     }
 
     /// Appends the verifiable binary form, with `count` transactions in their binary form in place of its own.

@@ -136,8 +136,8 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     };
     let folder = scratch_folder(&command.store.data)?;
     let scratch = Store::scratch(folder.path(), Options { map_size: settings.node.map_size })?;
-    let old_values_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
-    let mut comparison = StoreVerifier::new(&snapshot, &scratch, old_values_from, network.chain.history_from)?;
+    let journals_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
+    let mut comparison = StoreVerifier::new(&snapshot, &scratch, journals_from, network.chain.history_from)?;
     let mut nemesis = Vec::new();
     if !store::read_block_bytes(&snapshot, Height::NEMESIS, &mut nemesis)? {
         return Err(BrokenChain::Missing(Height::NEMESIS).into());
@@ -146,7 +146,7 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     let source = BlockSource::stored(Height::NEMESIS.next(), read);
     let options = ImportOptions { write_cache: settings.write_cache, trusted_below, ..ImportOptions::DEFAULT };
     let importer = BlockImporter::from_source(&scratch, &network, nemesis, source, options)?;
-    let importer = importer.retain_state_only(old_values_from);
+    let importer = importer.retain_state_only(journals_from);
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
     // A read of the store ends the check early.
     let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(tip.height), |imported| {

@@ -32,7 +32,7 @@ use std::sync::atomic::AtomicBool;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use zeroize::Zeroizing;
 
-use crate::chain::{BlockError, BrokenChain, CheckpointError, ImportError, RollbackError, StoreDifference};
+use crate::chain::{BrokenChain, CheckpointError, ImportError, RollbackError, StoreDifference};
 use crate::clock::System;
 use crate::config::{ConfigError, NemesisError};
 use crate::devnet::DevnetError;
@@ -63,9 +63,6 @@ pub enum CommandError {
     /// The nemesis block cannot be read.
     #[error(transparent)]
     Nemesis(#[from] NemesisError),
-    /// A block is invalid.
-    #[error(transparent)]
-    Block(#[from] BlockError),
     /// The import failed.
     #[error(transparent)]
     Import(#[from] ImportError),

@@ -104,7 +104,7 @@ fn hints(report: &Value) -> Vec<String> {
         )),
         _ => {}
     }
-    if status != Some(3) && is_empty("peers") && is_empty("unpinned") {
+    if status != Some(3) && is_empty("peers") && is_empty("unidentified") {
         notices.push(
             "the node knows no peers: name some with --peer HOST[:PORT] when it starts, or in \
              peers-config_NETWORK.json beside its settings"
@@ -129,7 +129,7 @@ fn rows(report: &Value) -> Vec<Row> {
         let again = peer["askedAgain"]["inSeconds"].as_u64();
         let again = again.map(|seconds| format!("next attempt in {}", duration(seconds)));
         let failure = again.as_ref().and_then(|_| last_failure(peer));
-        let is_listed = peer["isPreTrusted"] == 1;
+        let is_listed = peer["isListed"] == 1;
         let score = peer["score"]["score"].as_str().and_then(|hex| i128::from_str_radix(hex, 16).ok());
         let seen = peer["lastContact"]["secondsAgo"].as_u64().map(|seconds| format!("{} ago", duration(seconds)));
         let trust = peer["trust"]["share"].as_f64().map(|share| format!("{:.1} %", 100.0 * share));
@@ -160,7 +160,7 @@ fn rows(report: &Value) -> Vec<Row> {
         row[COLUMNS.len() - 1] = note;
         row
     };
-    let unpinned = all("unpinned")
+    let unidentified = all("unidentified")
         .map(|peer| short_row("unknown", "yes", [None, None, endpoint(&peer["endpoint"]), None], last_failure(peer)));
     let dropped = all("dropped").map(|peer| {
         let why = match peer["why"].as_str() {
@@ -174,7 +174,7 @@ fn rows(report: &Value) -> Vec<Row> {
     let shown = |cell: Option<String>| {
         cell.filter(|text| !text.trim().is_empty()).map_or_else(|| EMPTY_CELL.to_owned(), |text| printable(&text))
     };
-    known.chain(unpinned).chain(dropped).map(|row| row.map(shown)).collect()
+    known.chain(unidentified).chain(dropped).map(|row| row.map(shown)).collect()
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -255,14 +255,14 @@ mod tests {
         };
         let text = format!(
             r#"{{"status":6,"failuresToJoin":0,"clockDifference":-9000,"peers":[
-            {{"address":"TA","node":{},"ip":"10.0.0.1","state":"active","isPreTrusted":1,"height":{{"height":7}},
+            {{"address":"TA","node":{},"ip":"10.0.0.1","state":"active","isListed":1,"height":{{"height":7}},
             "score":{{"score":"0080"}},"lastContact":{{"secondsAgo":119}},"trust":{{"share":0.25}},"successes":3,
             "failures":1,"synchronisations":2,"lastFailure":{{"state":"busy","reason":"old","secondsAgo":9}},
             "askedAgain":{{}}}},
-            {{"address":"TB","node":{},"ip":null,"state":"failure","isPreTrusted":0,"height":{{}},"score":{{}},
+            {{"address":"TB","node":{},"ip":null,"state":"failure","isListed":0,"height":{{}},"score":{{}},
             "lastContact":{{}},"trust":{{}},"successes":0,"failures":0,"synchronisations":0,
             "lastFailure":{{"state":"failure","reason":"status 500","secondsAgo":180}},"askedAgain":{{"inSeconds":60}}}}],
-            "unpinned":[{{"endpoint":{{"protocol":"http","host":"a","port":1}},"lastFailure":{{}}}}],
+            "unidentified":[{{"endpoint":{{"protocol":"http","host":"a","port":1}},"lastFailure":{{}}}}],
             "dropped":[{{"address":"TC","node":{},"why":"silent","secondsAgo":9000,"lastFailure":{{}}}}]}}"#,
             node("alice"),
             node(r"tab\tand\u001b[31mred"),
@@ -315,7 +315,7 @@ mod tests {
             told(|report| (report["status"], report["failuresToJoin"]) = (4.into(), 2.into()))
                 .contains("in 2 attempts")
         );
-        let nobody = |report: &mut Value| (report["peers"], report["unpinned"]) = (json!([]), json!([]));
+        let nobody = |report: &mut Value| (report["peers"], report["unidentified"]) = (json!([]), json!([]));
         assert!(told(nobody).contains("peers-config_NETWORK.json"));
     }
 }

@@ -98,7 +98,7 @@ pub(super) fn peers_file_name(network: &str) -> String {
 /// The peers that a node knows at startup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownPeers {
-    /// The peers, without duplicates. They are pre-trusted.
+    /// The peers, without duplicates. They are listed.
     pub nodes: Vec<NodeInfo>,
     /// The number of each peer's entry in the list, from 1.
     pub numbers: Vec<usize>,

@@ -10,7 +10,7 @@ use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
 use crate::net::fetch::FetchLimits;
 use crate::net::{self, Reactor, service::ListenerId};
-use crate::node::{self, LocalRights, PreTrustedPeer};
+use crate::node::{self, ListedPeer, LocalRights};
 
 /// The first address on which each interface listens.
 pub struct Addresses {
@@ -112,14 +112,14 @@ pub struct ActiveSettings<'a> {
     addresses: LocalAddresses,
     cookie: LocalCookie,
     /// The operator's list of peers.
-    pub listed: Vec<PreTrustedPeer>,
+    pub listed: Vec<ListedPeer>,
 }
 
 impl<'a> ActiveSettings<'a> {
     /// Creates it from the settings at startup.
     pub fn new(
         settings: &Settings,
-        listed: Vec<PreTrustedPeer>,
+        listed: Vec<ListedPeer>,
         cookie: LocalCookie,
         reader: SettingsReader<'a>,
     ) -> ActiveSettings<'a> {
@@ -135,7 +135,7 @@ impl<'a> ActiveSettings<'a> {
 
     /// Reloads the settings, applies what may change of log and limits, and logs the changes. Returns the peers that
     /// are new on the operator's list; `None` if the reload failed, which changes nothing.
-    pub fn reload(&mut self, reactor: &mut Reactor) -> Option<Vec<PreTrustedPeer>> {
+    pub fn reload(&mut self, reactor: &mut Reactor) -> Option<Vec<ListedPeer>> {
         let (changes, listed) = match self.read() {
             Ok(read) => read,
             Err(error) => {
@@ -158,7 +158,7 @@ impl<'a> ActiveSettings<'a> {
     }
 
     /// Returns the changes and the operator's list of peers. On an error nothing has changed.
-    fn read(&mut self) -> Result<(Vec<SettingChange>, Vec<PreTrustedPeer>), Box<dyn Error>> {
+    fn read(&mut self) -> Result<(Vec<SettingChange>, Vec<ListedPeer>), Box<dyn Error>> {
         let mut settings = self.settings.clone();
         let changes = settings.reload((self.reader)()?);
         let listed = listed_peers(&settings)?;
@@ -167,7 +167,7 @@ impl<'a> ActiveSettings<'a> {
     }
 
     /// Returns the peers that are new on the operator's list.
-    fn compare_lists(&mut self, listed: Vec<PreTrustedPeer>) -> Vec<PreTrustedPeer> {
+    fn compare_lists(&mut self, listed: Vec<ListedPeer>) -> Vec<ListedPeer> {
         let new: Vec<_> = listed.iter().filter(|peer| !self.listed.contains(peer)).cloned().collect();
         let gone = self.listed.iter().filter(|peer| !listed.contains(peer)).count();
         if !new.is_empty() {
@@ -182,11 +182,11 @@ impl<'a> ActiveSettings<'a> {
 }
 
 /// Returns the listed peers, those of the command line first.
-pub fn listed_peers(settings: &Settings) -> Result<Vec<PreTrustedPeer>, CommandError> {
+pub fn listed_peers(settings: &Settings) -> Result<Vec<ListedPeer>, CommandError> {
     let file = settings.listed_peers().map_err(CommandError::Failed)?;
     for notice in file.diagnostics {
         log::log!(notice.level, "{notice}");
     }
-    let hosts = settings.peers.hosts.iter().cloned().map(PreTrustedPeer::Endpoint);
-    Ok(hosts.chain(file.nodes.into_iter().map(PreTrustedPeer::Node)).collect())
+    let hosts = settings.peers.hosts.iter().cloned().map(ListedPeer::Endpoint);
+    Ok(hosts.chain(file.nodes.into_iter().map(ListedPeer::Node)).collect())
 }

@@ -1,8 +1,8 @@
 //! Net flows between accounts, and the outlink scores that follow from them.
 
-use super::csr::{Csr, Cursor, GroupAccess, Loop};
 use super::input::Outlinks;
 use super::java_hash_map::{JavaHashMapOrder, Visit};
+use super::loops::{Csr, Cursor, GroupAccess, Loop};
 
 /// Factor applied to negative scores.
 const NEGATIVE_WEIGHT: f64 = 0.6;
@@ -15,13 +15,13 @@ pub struct Flows {
     /// Per account the eligible recipients of at least the minimum net flow, in hash-table order, and the flow.
     pub outflows: Csr<(u32, f64)>,
     minimum: f64,
-    stage: Stage,
+    stage: FlowStage,
     received: Cursor,
     table: FlowTable,
 }
 
 #[derive(Debug, Default)]
-enum Stage {
+enum FlowStage {
     #[default]
     Sent,
     Received,
@@ -65,11 +65,11 @@ impl Flows {
         Flows { scores: Vec::with_capacity(accounts), outflows, minimum, table, ..Flows::default() }
     }
 
-    /// Stage: computes the flows. `hashes` are those of the addresses of all participants.
+    /// FlowStage: computes the flows. `hashes` are those of the addresses of all participants.
     pub fn step(&mut self, outlinks: &Outlinks, hashes: &[u32], work: &mut Loop) -> bool {
         loop {
             match self.stage {
-                Stage::Sent => {
+                FlowStage::Sent => {
                     let Some(run) = work.next_slice(&outlinks.sent) else {
                         let is_done = work.cursor.at_end(&outlinks.sent);
                         if is_done {
@@ -81,23 +81,23 @@ impl Flows {
                         self.table.add(*party, *weight, hashes);
                     }
                     if run.ends {
-                        self.stage = Stage::Received;
+                        self.stage = FlowStage::Received;
                     }
                 }
-                Stage::Received => {
+                FlowStage::Received => {
                     let Some(run) = self.received.next_slice(&outlinks.received, work) else { return false };
                     for (party, weight) in run.items {
                         self.table.add(*party, -*weight, hashes);
                     }
                     if run.ends {
-                        self.stage = Stage::Sum;
+                        self.stage = FlowStage::Sum;
                     }
                 }
-                Stage::Sum => {
+                FlowStage::Sum => {
                     if !self.sum(outlinks.sent.groups(), work) {
                         return false;
                     }
-                    self.stage = Stage::Sent;
+                    self.stage = FlowStage::Sent;
                 }
             }
         }

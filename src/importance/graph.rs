@@ -4,7 +4,7 @@
 
 use std::mem;
 
-use super::csr::{CountingSort, Csr, GroupAccess, Loop, Stage};
+use super::loops::{CountingSort, Csr, GroupAccess, Loop, Stage};
 
 /// Minimum number of similar neighbours of a core node, itself included.
 const MIN_CORE_NEIGHBOURS: u32 = 4;

@@ -1,7 +1,7 @@
 //! The input: eligible accounts and their order, and transfers between accounts as weighted outlinks.
 
-use super::csr::{CountingSort, Csr, Loop};
 use super::java_hash_map::capacity;
+use super::loops::{CountingSort, Csr, Loop};
 use crate::model::{Address, Amount, Height};
 use crate::state::Outlink;
 

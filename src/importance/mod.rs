@@ -4,21 +4,21 @@
 //! limited by a work budget, so that the node can do other work in between. The results equal those of NIS1 bit for
 //! bit, whatever the slicing.
 
-pub mod csr;
 mod flows;
 pub mod graph;
 mod input;
 pub mod java_hash_map;
+pub mod loops;
 pub mod rank;
 #[cfg(test)]
 mod tests;
 
 pub use input::{MAX_OUTLINKS, decay};
 
-use self::csr::{Csr, Loop, Stage};
 use self::flows::Flows;
 use self::graph::{ClusterRole, Graph};
 use self::input::{Accounts, Buckets, Outlinks, decay_between};
+use self::loops::{Csr, Loop, Stage};
 use self::rank::{OUTLIER_WEIGHT, PowerIteration, Scores};
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
@@ -29,7 +29,7 @@ const MAX_EXPECTED: u64 = 1_000_000;
 
 /// Parameters of a calculation.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct CalculationParameters {
     /// Whether only the vested balance counts.
     pub proof_of_stake: bool,
     /// Importance height: the height at which importances are calculated.
@@ -49,11 +49,11 @@ pub struct Settings {
     pub account_ids: u32,
 }
 
-impl Settings {
+impl CalculationParameters {
     /// Creates settings for a proof of importance at a height of the chain, with NIS1's limits within the graph.
-    pub fn new(height: Height, blocks_per_day: u64, known_accounts: u64) -> Settings {
+    pub fn new(height: Height, blocks_per_day: u64, known_accounts: u64) -> CalculationParameters {
         let known_accounts = Some(known_accounts);
-        Settings {
+        CalculationParameters {
             proof_of_stake: false,
             height,
             blocks_per_day,
@@ -95,7 +95,7 @@ pub enum ImportanceError {
 /// A calculation: add all accounts, then all outlinks, and then call `step` until it is done.
 #[derive(Debug)]
 pub struct Calculation {
-    settings: Settings,
+    settings: CalculationParameters,
     /// Number of the present stage.
     stage: usize,
     work: Loop,
@@ -191,7 +191,7 @@ impl Importances {
 
 impl Calculation {
     /// Creates a calculation without input.
-    pub fn new(settings: Settings) -> Calculation {
+    pub fn new(settings: CalculationParameters) -> Calculation {
         let min_stake = if settings.proof_of_stake { Amount::ZERO } else { MIN_STAKE };
         let expected = settings.expected_eligible.min(MAX_EXPECTED) as usize;
         Calculation {

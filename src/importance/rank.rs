@@ -1,7 +1,7 @@
 //! The power iteration of the page rank, and the final score, which combines it with stake and outlinks.
 
-use super::csr::Loop;
 use super::graph::{Graph, multiply};
+use super::loops::Loop;
 
 /// Weight of the outlinks: the teleportation probability.
 const TELEPORTATION: f64 = 0.7;
@@ -19,7 +19,7 @@ const TOLERANCE: f64 = 0.001;
 #[derive(Debug, Default)]
 pub struct PowerIteration {
     tolerance: f64,
-    stage: Stage,
+    stage: RankStage,
     /// Vector of the previous step, by node.
     old: Vec<f64>,
     /// Vector of this step: in the end the page ranks.
@@ -37,7 +37,7 @@ pub struct PowerIteration {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Stage {
+enum RankStage {
     #[default]
     Start,
     Dangling,
@@ -65,24 +65,24 @@ impl PowerIteration {
         self.steps.saturating_sub(1)
     }
 
-    /// Stage: iterates until the vector converges. If it does not, `has_failed` is set.
+    /// RankStage: iterates until the vector converges. If it does not, `has_failed` is set.
     pub fn step(&mut self, graph: &Graph, work: &mut Loop) -> bool {
         let nodes = self.new.len();
         let (is_done, next) = match self.stage {
-            Stage::Start => {
+            RankStage::Start => {
                 let length = work.advance(nodes).end;
                 self.old.resize(length, 1.0 / nodes as f64);
-                (length == nodes, Stage::Dangling)
+                (length == nodes, RankStage::Dangling)
             }
-            Stage::Dangling => {
+            RankStage::Dangling => {
                 let passed = work.advance(graph.dangling.len());
                 work.sum = graph.dangling[passed].iter().fold(work.sum, |sum, node| sum + self.old[*node as usize]);
                 self.adjustment = work.sum * TELEPORTATION / nodes as f64 + INVERSE / nodes as f64;
-                (work.at == graph.dangling.len(), Stage::Outlinks)
+                (work.at == graph.dangling.len(), RankStage::Outlinks)
             }
-            Stage::Outlinks => (multiply(&graph.rows, &self.old, &mut self.new, work), Stage::Blocks),
-            Stage::Blocks => (multiply(&graph.proximity, &self.old, &mut self.blocks, work), Stage::Combine),
-            Stage::Combine => {
+            RankStage::Outlinks => (multiply(&graph.rows, &self.old, &mut self.new, work), RankStage::Blocks),
+            RankStage::Blocks => (multiply(&graph.proximity, &self.old, &mut self.blocks, work), RankStage::Combine),
+            RankStage::Combine => {
                 for node in work.advance(nodes) {
                     let level = self.blocks[graph.block[node] as usize];
                     let value = ((self.new[node] * TELEPORTATION) + self.adjustment) + (level * INTER_LEVEL);
@@ -90,9 +90,9 @@ impl PowerIteration {
                     work.sum += value.abs();
                 }
                 self.divisor = work.sum;
-                (work.at == nodes, Stage::Normalise)
+                (work.at == nodes, RankStage::Normalise)
             }
-            Stage::Normalise => {
+            RankStage::Normalise => {
                 for node in work.advance(nodes) {
                     self.new[node] /= self.divisor;
                     work.sum += (self.old[node] - self.new[node]).abs();
@@ -107,7 +107,7 @@ impl PowerIteration {
                     }
                     std::mem::swap(&mut self.old, &mut self.new);
                 }
-                (work.at == nodes, Stage::Dangling)
+                (work.at == nodes, RankStage::Dangling)
             }
         };
         if is_done {
@@ -135,7 +135,7 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Stage: combines outlink scores and vested balances, in micro-units.
+    /// RankStage: combines outlink scores and vested balances, in micro-units.
     pub fn combine_stakes(&mut self, outlinks: &[f64], vested: &[f64], work: &mut Loop) -> bool {
         self.values.reserve_exact(vested.len() - self.values.len());
         for account in work.advance(vested.len()) {
@@ -148,7 +148,7 @@ impl Scores {
         work.at == vested.len()
     }
 
-    /// Stage: combines the shares in these with the page ranks, and weighs them by the role in the graph.
+    /// RankStage: combines the shares in these with the page ranks, and weighs them by the role in the graph.
     pub fn combine_ranks(&mut self, ranks: &[f64], weight: impl Fn(usize) -> f64, work: &mut Loop) -> bool {
         for account in work.advance(ranks.len()) {
             let share = normalised(self.values[account], self.divisor);
@@ -161,7 +161,7 @@ impl Scores {
         work.at == ranks.len()
     }
 
-    /// Stage: divides the scores by their sum.
+    /// RankStage: divides the scores by their sum.
     pub fn normalise(&mut self, work: &mut Loop) -> bool {
         for account in work.advance(self.values.len()) {
             self.values[account] = normalised(self.values[account], self.divisor);

@@ -31,7 +31,7 @@ fn link(calculation: &mut Calculation, height: Height, sender: usize, recipient:
 
 /// Returns a calculation with input: accounts of equal stake, and outlinks of 2,000 whole units.
 fn with_input(accounts: usize, links: &[(usize, usize)]) -> Calculation {
-    let mut calculation = Calculation::new(Settings::new(Height(718), 1440, accounts as u64));
+    let mut calculation = Calculation::new(CalculationParameters::new(Height(718), 1440, accounts as u64));
     add_accounts(&mut calculation, accounts, Amount::whole(20_000));
     for (sender, recipient) in links.iter().filter(|(sender, recipient)| sender != recipient) {
         link(&mut calculation, Height(700), *sender, *recipient);
@@ -87,7 +87,7 @@ fn work_is_split_into_slices_even_around_a_hub() {
 
 #[test]
 fn a_calculation_without_eligible_accounts_fails() {
-    let mut calculation = Calculation::new(Settings::new(Height(1), 1440, 0));
+    let mut calculation = Calculation::new(CalculationParameters::new(Height(1), 1440, 0));
     add_accounts(&mut calculation, 1, Amount(9_999_999_999));
     let error = calculation.step(1).unwrap_err();
     assert_eq!(error.to_string(), "there aren't any harvesting eligible accounts");
@@ -95,7 +95,10 @@ fn a_calculation_without_eligible_accounts_fails() {
 
 #[test]
 fn a_total_stake_of_zero_gives_nan() {
-    let mut calculation = Calculation::new(Settings { proof_of_stake: true, ..Settings::new(Height(1), 1440, 0) });
+    let mut calculation = Calculation::new(CalculationParameters {
+        proof_of_stake: true,
+        ..CalculationParameters::new(Height(1), 1440, 0)
+    });
     add_accounts(&mut calculation, 1, Amount::ZERO);
     while calculation.step(0).unwrap() {}
     let importance = calculation.into_results().accounts[0].importance;
@@ -105,7 +108,10 @@ fn a_total_stake_of_zero_gives_nan() {
 #[test]
 fn both_importance_schemes_share_one_interface() {
     for proof_of_stake in [false, true] {
-        let mut calculation = Calculation::new(Settings { proof_of_stake, ..Settings::new(Height(1), 1440, 0) });
+        let mut calculation = Calculation::new(CalculationParameters {
+            proof_of_stake,
+            ..CalculationParameters::new(Height(1), 1440, 0)
+        });
         add_accounts(&mut calculation, 2, Amount::whole(20_000));
         link(&mut calculation, Height(1), 0, 1);
         while calculation.step(1).unwrap() {}

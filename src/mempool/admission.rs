@@ -1,6 +1,5 @@
 //! Acceptance of transactions: validation on the overlay state, and the spam filter.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::{ChainSnapshot, ContentHash, Fate, MAX_BYTES, MAX_CLASS_BLOCKS, Mempool, MempoolContent, MempoolEntry};
@@ -14,11 +13,13 @@ use crate::rules::{
 use crate::state::{self, BlockContext, Effect, Ledger};
 use crate::store::{Overlay, StoreError};
 
+/// An accepted transaction as it arrived, which must be relayed if it was announced or pushed; `None` if it is valid, but
+/// not kept: a further cosignature of one signer.
+pub type Accepted = Option<Rc<Transaction>>;
+
 impl Mempool {
-    /// Validates and accepts an announced or pushed transaction, or returns the remembered result if it came before. An
-    /// accepted one must be relayed to peers, if the mempool contains it: a further cosignature of one signer is accepted,
-    /// as in NIS1, but not kept.
-    pub fn announce(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult {
+    /// Validates and accepts an announced or pushed transaction, or returns the remembered result if it came before.
+    pub fn announce(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> Result<Accepted, Rejection> {
         let network = wire_network(transaction.version);
         require(network == confirmed.network.byte, ValidationResult::FailureWrongNetwork)?;
         let hash = content_hash(&transaction);
@@ -52,7 +53,7 @@ impl Mempool {
 
     /// Validates and accepts a transaction of a remote mempool. The remembered results are neither used nor set, so that
     /// a copy with a wrong signature does not keep the valid transaction out. Completes a pending rebuild first.
-    pub fn add(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult {
+    pub fn add(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> Result<Accepted, Rejection> {
         self.finish_rebuild(confirmed)?;
         let mut root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
         require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;
@@ -67,17 +68,18 @@ impl Mempool {
         check_signatures(&root, confirmed, &mut self.verifier)?;
         root.id = self.next_id();
         let hash = root.hashes.own;
-        let outcome = self.content.insert(root, confirmed, &mut self.newly_accepted);
+        let outcome = self.content.insert(root, confirmed);
         match &outcome {
-            // A cosignature also changes what is known of its multisig transaction.
-            Ok(()) => match self.by_hash(&hash).map(|accepted| accepted.hashes.clone()) {
-                Some(hashes) => self.fates.changed.extend(hashes.all()),
-                // The signer has signed before.
-                None => {
-                    let fate = Fate::Rejected(ValidationResult::FailureMultisigNoMatchingMultisig);
-                    self.fates.reject(hash, fate, confirmed.now);
-                }
-            },
+            Ok(Some(accepted)) => {
+                self.newly_accepted.push_back(Rc::clone(accepted));
+                // A cosignature also changes what is known of its multisig transaction.
+                let known = self.content.by_hash(&hash).into_iter().flat_map(|root| root.hashes.all());
+                self.fates.changed.extend(known);
+            }
+            Ok(None) => {
+                let fate = Fate::Rejected(ValidationResult::FailureMultisigNoMatchingMultisig);
+                self.fates.reject(hash, fate, confirmed.now);
+            }
             Err(Rejection::Result(result)) if *result != ValidationResult::Neutral => {
                 self.fates.reject(hash, Fate::Rejected(*result), confirmed.now);
             }
@@ -112,14 +114,9 @@ pub(super) fn check_signatures(
 impl MempoolContent {
     /// Validates a transaction with valid signatures by all rules on the overlay state, applies it there and stores it
     /// without attached cosignatures that do not count.
-    /// A cosignature is stored in its multisig transaction, but reported separately as accepted. A second one of the same
+    /// A cosignature is stored in its multisig transaction, but returned separately as accepted. A second one of the same
     /// signer is valid, and nothing else happens with it.
-    pub(super) fn insert(
-        &mut self,
-        root: MempoolEntry,
-        confirmed: &ChainSnapshot<'_>,
-        newly_accepted: &mut VecDeque<Rc<Transaction>>,
-    ) -> RuleResult {
+    pub(super) fn insert(&mut self, root: MempoolEntry, confirmed: &ChainSnapshot<'_>) -> Result<Accepted, Rejection> {
         let announced = Rc::clone(&root.transaction);
         let mut effects = self.validate(&announced, confirmed)?;
         let root = self.drop_strangers(root, confirmed)?;
@@ -135,7 +132,7 @@ impl MempoolContent {
                 let number = self.cosigned(&transaction, body).filter(|_| cosignatories.contains(&signer));
                 let number = number.ok_or(ValidationResult::FailureMultisigNoMatchingMultisig)?;
                 if self.entries.get(&number).is_some_and(|root| root.is_cosigned_by(&signer, confirmed.network.byte)) {
-                    return Ok(());
+                    return Ok(None);
                 }
                 Some(number)
             }
@@ -146,8 +143,7 @@ impl MempoolContent {
             Some(number) => self.attach(number, &root, confirmed),
             None => self.push(root),
         }
-        newly_accepted.push_back(transaction);
-        Ok(())
+        Ok(Some(transaction))
     }
 
     fn validate<'t>(

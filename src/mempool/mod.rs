@@ -18,6 +18,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use admission::Accepted;
 pub use conflicts::Conflict;
 pub use fates::{Fate, FateRecord, Fates, MAX_FATES};
 pub use recent_results::{ContentHash, MAX_RESULTS, RecentResults};
@@ -198,7 +199,7 @@ impl Mempool {
 
     /// Returns the number of remembered results: at most [`MAX_RESULTS`].
     pub fn remembered_results(&self) -> usize {
-        self.recent_results.len()
+        self.recent_results.count()
     }
 
     /// Returns the id of the transaction that arrived last.

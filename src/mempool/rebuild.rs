@@ -29,10 +29,17 @@ pub struct Rebuild {
     content: MempoolContent,
     /// Numbers of the transactions of the mempool that are still to be taken over.
     pending: VecDeque<u64>,
-    /// Transactions of replaced blocks that are still to be accepted, after `pending`.
-    returned: VecDeque<Transaction>,
-    /// The last block before all replaced ones of which transactions return.
-    common: Height,
+    /// Transactions of replaced blocks that are still to be accepted, after `pending`; each with the height of the last
+    /// block before those replaced.
+    returned: VecDeque<(Transaction, Height)>,
+}
+
+/// Where a transaction comes from that a rebuild takes over.
+enum Origin {
+    /// The mempool: its number there.
+    Mempool(u64),
+    /// A replaced block: the height of the last common block.
+    Replaced(Height),
 }
 
 impl Mempool {
@@ -94,10 +101,11 @@ impl Mempool {
             self.content.entries.remove(number);
         }
         if let Some(unfinished) = &mut self.rebuild {
-            unfinished.returned.retain(|transaction| !confirmed.contains(&transaction.hash()));
+            unfinished.returned.retain(|(transaction, _)| !confirmed.contains(&transaction.hash()));
         }
         let pending = self.content.by_fee.iter().map(|(.., number)| *number).collect();
-        self.begin_rebuild(pending, common, returned);
+        let returned = returned.into_iter().map(|transaction| (transaction, common));
+        self.begin_rebuild(pending, returned.collect());
     }
 
     fn is_idle(&self) -> bool {
@@ -118,7 +126,7 @@ impl Mempool {
             self.drop(root, Fate::Expired, now);
         }
         if has_expired {
-            self.begin_rebuild(self.content.entries.keys().copied().collect(), Height(u64::MAX), Vec::new());
+            self.begin_rebuild(self.content.entries.keys().copied().collect(), VecDeque::new());
         }
     }
 
@@ -128,18 +136,12 @@ impl Mempool {
         self.newly_left.push_back((root, FateRecord { fate, at: now }));
     }
 
-    fn begin_rebuild(&mut self, pending: VecDeque<u64>, common: Height, returned: Vec<Transaction>) {
+    fn begin_rebuild(&mut self, pending: VecDeque<u64>, newly_returned: VecDeque<(Transaction, Height)>) {
         let content = MempoolContent { next_number: self.content.next_number, ..MempoolContent::default() };
-        let mut rebuild = Rebuild { content, pending, returned: returned.into(), common };
         // Returned transactions that an unfinished rebuild has not reached are kept.
-        if let Some(mut unfinished) = self.rebuild.take()
-            && !unfinished.returned.is_empty()
-        {
-            unfinished.returned.append(&mut rebuild.returned);
-            rebuild.returned = unfinished.returned;
-            rebuild.common = common.min(unfinished.common);
-        }
-        self.rebuild = Some(rebuild);
+        let mut returned = self.rebuild.take().map_or_else(VecDeque::new, |unfinished| unfinished.returned);
+        returned.extend(newly_returned);
+        self.rebuild = Some(Rebuild { content, pending, returned });
     }
 
     /// Returns whether a rebuild is in progress.
@@ -151,20 +153,21 @@ impl Mempool {
     pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<(), StoreError> {
         budget.charge(UNITS_PER_TRANSACTION);
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
-        let (root, taken_over);
+        let (root, origin);
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
             let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
-            (root, taken_over) = (rebuild.content.drop_strangers(known, confirmed)?, Some(number));
+            (root, origin) = (rebuild.content.drop_strangers(known, confirmed)?, Origin::Mempool(number));
             // Its signatures were checked when it arrived, and it is not published again.
-            rebuild.content.insert(root.clone(), confirmed, &mut VecDeque::new())
-        } else if let Some(transaction) = rebuild.returned.pop_front() {
+            rebuild.content.insert(root.clone(), confirmed)
+        } else if let Some((transaction, common)) = rebuild.returned.pop_front() {
             self.last_id += 1;
             let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
             let entry = rebuild.content.drop_strangers(entry, confirmed)?;
-            (root, taken_over) = (MempoolEntry { id: self.last_id, ..entry }, None);
+            (root, origin) = (MempoolEntry { id: self.last_id, ..entry }, Origin::Replaced(common));
             let good = check_signatures(&root, confirmed, &mut self.verifier);
-            let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed, &mut self.newly_accepted));
-            if outcome.is_ok() {
+            let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed));
+            if let Ok(accepted) = &outcome {
+                self.newly_accepted.extend(accepted.clone());
                 // If the rebuild restarts, it is taken over without being published again.
                 self.content.push(root.clone());
                 self.fates.changed.extend(root.hashes.all());
@@ -176,24 +179,24 @@ impl Mempool {
             return Ok(());
         };
         let result = match outcome {
-            Ok(()) => return Ok(()),
+            Ok(_) => return Ok(()),
             Err(Rejection::Store(error)) => return Err(error),
             Err(Rejection::Result(result)) => result,
             // NIS1 has no result for it.
-            Err(Rejection::Exception(_)) => ValidationResult::FailureUnknown,
+            Err(Rejection::Exception(_) | Rejection::TooDeep) => ValidationResult::FailureUnknown,
         };
         if rebuild.content.by_hash.contains_key(&root.hashes.own) {
             return Ok(());
         }
         // It has become invalid and is dropped.
-        let fate = match taken_over {
+        let fate = match origin {
             // Nobody finds it any more from now on, not only when the rebuild is complete.
-            Some(number) => {
+            Origin::Mempool(number) => {
                 self.content.entries.remove(&number);
                 Fate::Rejected(result)
             }
-            None => {
-                let conflict = rebuild.content.conflict(&root, result, rebuild.common, confirmed, budget)?;
+            Origin::Replaced(common) => {
+                let conflict = rebuild.content.conflict(&root, result, common, confirmed, budget)?;
                 Fate::Replaced(result, conflict)
             }
         };

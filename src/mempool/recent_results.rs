@@ -57,13 +57,8 @@ impl RecentResults {
     }
 
     /// Returns the number of results, including expired ones that are not removed yet.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.order.len()
-    }
-
-    /// Returns whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
     }
 
     /// Returns the remembered result.

@@ -108,12 +108,12 @@ impl Scene {
     }
 
     fn announce(&mut self, transaction: &Transaction) -> RuleResult {
-        self.with(|pool, confirmed| pool.announce(transaction.clone(), confirmed))
+        self.with(|pool, confirmed| pool.announce(transaction.clone(), confirmed).map(drop))
     }
 
     /// Adds a transaction as received from a peer's mempool.
     fn add_remote(&mut self, transaction: &Transaction) -> RuleResult {
-        self.with(|pool, confirmed| pool.add(transaction.clone(), confirmed))
+        self.with(|pool, confirmed| pool.add(transaction.clone(), confirmed).map(drop))
     }
 
     fn work(&mut self) {
@@ -343,7 +343,7 @@ fn a_transaction_of_the_future_is_tried_again_and_a_clock_that_is_set_changes_no
         let (network, now) = (&scene.network, Timestamp(now));
         let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(1000), now };
         scene.pool.tick(now, Duration::from_secs(uptime));
-        scene.pool.announce(early.clone(), &confirmed)
+        scene.pool.announce(early.clone(), &confirmed).map(drop)
     };
     let time = early.timestamp.0;
     assert!((0..2).all(|_| is_rejected_with(future, &announce(1, time - 11))));

@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use crate::chain::ChainSnapshot;
 use crate::chain::harvest::Harvested;
-use crate::chain::{
-    CandidateBranch, ChainUpdate, RollbackError, StakeCache, Validity, Verified, check_pushed, pushed_branch,
-};
-use crate::codec::{Context, ReadError, SigningForm};
+use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, StakeCache, Verified, check_pushed, pushed_branch};
+use crate::codec::block::EncodedTransactions;
+use crate::codec::{Context, SigningForm};
 use crate::crypto::Verifier;
 use crate::mempool::{ContentHash, MAX_RESULTS, RecentResults};
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
 use crate::peer::io::{FetchedBlocks, Now};
 use crate::peer::{LimitUsage, Pusher};
 use crate::quota::{Owner, Quota};
-use crate::rules::{Exception, Rejection, ValidationResult, is_in_future};
+use crate::rules::{Rejection, RuleResult, ValidationResult, is_in_future};
 use crate::store::{Store, StoreError, stored_header, tip};
 
 #[cfg(test)]
@@ -56,6 +55,8 @@ impl BlockOrigin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushedBlock {
     block: Box<Block>,
+    /// Its transactions as they are hashed, signed and stored.
+    encoded: Option<EncodedTransactions>,
     /// Its key in the memory of results.
     hash: ContentHash,
     /// Its hash, if its signature is checked.
@@ -64,41 +65,21 @@ pub struct PushedBlock {
     pub by: Pusher,
 }
 
-/// Immediate result of a push.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PushOutcome {
-    /// The block is queued.
-    Queued,
-    /// The block was rejected before processing, with this result.
-    Rejected(ValidationResult),
-    /// The block is queued or was seen before, or there is no space for it.
-    Ignored,
-    /// The node has not joined its network and accepts no blocks.
-    NotBooted,
-}
-
-/// Result of processing blocks.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// A validation result of the protocol.
-    Result(ValidationResult),
-    /// The blocks are invalid in a way for which NIS1 has an error text instead of a result.
-    Exception(Exception),
-    /// The blocks would undo more of our blocks than allowed; the peer is not blamed.
-    TooDeep,
-    /// The blocks cannot be decoded; the peer is not blamed, since a response may have been cut short.
-    Unreadable(ReadError),
-}
-
 /// Blocks whose processing has ended.
 #[derive(Debug)]
 pub struct ProcessedBlocks {
     /// The source of the blocks.
     pub origin: BlockOrigin,
-    /// The result.
-    pub outcome: Outcome,
+    /// Whether they are valid and have changed our chain.
+    pub result: RuleResult,
     /// The chain update, if the blocks changed our chain.
     pub chain_update: Option<ChainUpdate>,
+}
+
+impl ProcessedBlocks {
+    fn rejected(origin: BlockOrigin, rejection: Rejection) -> ProcessedBlocks {
+        ProcessedBlocks { origin, result: Err(rejection), chain_update: None }
+    }
 }
 
 /// The store failed, and the blocks in progress are dropped unless they are committed.
@@ -153,7 +134,7 @@ impl<'s> BlockProcessor<'s> {
         [
             LimitUsage::new("queued pushed blocks", self.queue.len(), MAX_QUEUED),
             LimitUsage::new("bytes of queued pushed blocks", self.quota.total(), MAX_QUEUED_BYTES),
-            LimitUsage::new("cached results of pushed blocks", self.recent_results.len(), MAX_RESULTS),
+            LimitUsage::new("cached results of pushed blocks", self.recent_results.count(), MAX_RESULTS),
         ]
     }
 
@@ -190,7 +171,7 @@ impl<'s> BlockProcessor<'s> {
     /// Starts to add a harvested block to the chain. No branch may be in validation.
     pub fn add_harvested(&mut self, harvested: Harvested) -> Result<(), StoreError> {
         let Harvested { block, hashes, .. } = harvested;
-        let verified = Verified { hash: None, transactions: Some(hashes) };
+        let verified = Verified { transactions: Some(hashes), ..Verified::default() };
         match pushed_branch(self.store, self.network, block.clone(), verified) {
             Ok(branch) => self.validating = Some((Box::new(branch), BlockOrigin::Harvested(Box::new(block)))),
             Err(Rejection::Store(error)) => return Err(error),
@@ -205,44 +186,45 @@ impl<'s> BlockProcessor<'s> {
             .take_if(|(branch, origin)| matches!(origin, BlockOrigin::Harvested(_)) && !branch.is_committed());
     }
 
-    /// Queues a block of this network that a peer pushed. A block that was seen before or does not extend our tip is
-    /// not queued. A node that has not joined its network rejects the block but remembers it. `now` is the time since the
-    /// start.
+    /// Remembers a block that a peer pushes while this node has not joined its network. Returns whether it is new; `now`
+    /// is the time since the start.
+    pub fn push_before_join(&mut self, block: &Block, now: Duration) -> bool {
+        let hash = ContentHash::of(&block.to_bytes(SigningForm::Verifiable));
+        let is_new = self.is_new(&hash, now);
+        if is_new {
+            self.recent_results.insert(hash, now);
+        }
+        is_new
+    }
+
+    fn is_new(&mut self, hash: &ContentHash, now: Duration) -> bool {
+        !self.queue.values().any(|waiting| waiting.hash == *hash) && self.recent_results.get(hash, now).is_none()
+    }
+
+    /// Queues a block of this network that a peer pushed; `now` is the time since the start. Returns whether it is
+    /// queued: not if it was seen before, or if there is no space. A block that does not extend our tip is rejected.
     pub fn push(
         &mut self,
         block: Block,
         by: Pusher,
         confirmed: &ChainSnapshot<'_>,
         now: Duration,
-        is_booted: bool,
-    ) -> Result<PushOutcome, StoreError> {
-        let bytes = block.to_bytes(SigningForm::Verifiable);
+    ) -> Result<bool, Rejection> {
+        let encoded = block.encode_transactions();
+        let bytes = block.to_bytes_with(&encoded, SigningForm::Verifiable);
         let (hash, bytes) = (ContentHash::of(&bytes), bytes.len());
-        let is_waiting = self.queue.values().any(|waiting| waiting.hash == hash);
-        if is_waiting || self.recent_results.get(&hash, now).is_some() {
-            return Ok(PushOutcome::Ignored);
+        if !self.is_new(&hash, now) {
+            return Ok(false);
         }
-        if !is_booted {
+        let checked = check_pushed(&block, &encoded, confirmed.snapshot, self.network, &mut self.verifier);
+        if checked.as_ref().is_err_and(|rejection| !matches!(rejection, Rejection::Store(_))) {
             self.recent_results.insert(hash, now);
-            return Ok(PushOutcome::NotBooted);
         }
-        let verified = match check_pushed(&block, confirmed.snapshot, self.network, &mut self.verifier) {
-            Ok(verified) => verified,
-            Err(Rejection::Store(error)) => return Err(error),
-            Err(Rejection::Result(result)) => {
-                self.recent_results.insert(hash, now);
-                self.recent_results.set_result(&hash, result);
-                return Ok(PushOutcome::Rejected(result));
-            }
-            Err(Rejection::Exception(_)) => {
-                self.recent_results.insert(hash, now);
-                return Ok(PushOutcome::Rejected(ValidationResult::FailureChainInvalid));
-            }
-        };
+        let verified = checked?;
         self.last_queued += 1;
         let number = self.last_queued;
         self.quota.hold(number, Owner::at(by.from), bytes.max(MAX_QUEUED_BYTES / MAX_QUEUED), now);
-        self.queue.insert(number, PushedBlock { block: Box::new(block), hash, verified, by });
+        self.queue.insert(number, PushedBlock { block: Box::new(block), encoded: Some(encoded), hash, verified, by });
         // A block that gives way is not remembered: it may be pushed again.
         while self.quota.total() > MAX_QUEUED_BYTES
             && let Some((_, number)) = self.quota.gives_way()
@@ -250,7 +232,7 @@ impl<'s> BlockProcessor<'s> {
             self.quota.release(number, now);
             self.queue.remove(&number);
         }
-        Ok(if self.queue.contains_key(&number) { PushOutcome::Queued } else { PushOutcome::Ignored })
+        Ok(self.queue.contains_key(&number))
     }
 
     /// Performs one step. Returns the processed blocks once their result is known.
@@ -273,19 +255,18 @@ impl<'s> BlockProcessor<'s> {
     fn start_pushed(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, StoreError> {
         let Some(number) = self.next_pushed(now.network) else { return Ok(None) };
         self.quota.release(number, now.monotonic);
-        let Some(pushed) = self.queue.remove(&number) else { return Ok(None) };
+        let Some(mut pushed) = self.queue.remove(&number) else { return Ok(None) };
         self.recent_results.insert(pushed.hash, now.monotonic);
-        let verified = Verified { hash: pushed.verified, transactions: None };
+        let verified = Verified { hash: pushed.verified, transactions: None, encoded: pushed.encoded.take() };
         let rejected = match pushed_branch(self.store, self.network, (*pushed.block).clone(), verified) {
             Ok(branch) => {
                 self.validating = Some((Box::new(branch), BlockOrigin::Pushed(pushed)));
                 return Ok(None);
             }
             Err(Rejection::Store(error)) => return Err(error),
-            Err(Rejection::Result(result)) => Outcome::Result(result),
-            Err(Rejection::Exception(exception)) => Outcome::Exception(exception),
+            Err(rejection) => rejection,
         };
-        Ok(Some(self.finish(BlockOrigin::Pushed(pushed), rejected, None)))
+        Ok(Some(ProcessedBlocks::rejected(BlockOrigin::Pushed(pushed), rejected)))
     }
 
     /// Decodes one block. When all are decoded and our tip is still the compared one, validation starts.
@@ -311,25 +292,26 @@ impl<'s> BlockProcessor<'s> {
                 self.decoding = Some((pulled, read));
                 return Ok(None);
             }
-            Some(Err(error)) => return Ok(Some(self.finish(origin, Outcome::Unreadable(error), None))),
+            // The peer is not blamed, since a response may have been cut short.
+            Some(Err(_)) => return Ok(Some(ProcessedBlocks::rejected(origin, ValidationResult::Neutral.into()))),
             _ => {}
         }
         let FetchedBlocks { common, base, .. } = *pulled;
         let last = tip(&self.store.snapshot()?)?.ok_or(StoreError::Empty)?;
         if last.hash != base {
-            return Ok(Some(self.finish(origin, Outcome::Result(ValidationResult::Neutral), None)));
+            return Ok(Some(ProcessedBlocks::rejected(origin, ValidationResult::Neutral.into())));
         }
-        let outcome = match CandidateBranch::new(self.store, self.network, common, read) {
+        let rejection = match CandidateBranch::new(self.store, self.network, common, read) {
             Ok(branch) => {
                 self.validating = Some((Box::new(branch), origin));
                 return Ok(None);
             }
             Err(RollbackError::Store(error)) => return Err(error),
             // The branch cannot be applied to our chain; the peer is not blamed.
-            Err(RollbackError::NotBelow { .. }) => Outcome::Result(ValidationResult::Neutral),
-            Err(RollbackError::TooDeep { .. }) => Outcome::TooDeep,
+            Err(RollbackError::NotBelow { .. }) => ValidationResult::Neutral.into(),
+            Err(RollbackError::TooDeep { .. }) => Rejection::TooDeep,
         };
-        Ok(Some(self.finish(origin, outcome, None)))
+        Ok(Some(ProcessedBlocks::rejected(origin, rejection)))
     }
 
     /// Returns whether our block at a height is this one.
@@ -359,30 +341,18 @@ impl<'s> BlockProcessor<'s> {
             }
         };
         let is_early = match (&outcome.validity, &origin) {
-            (Validity::Rejected(result), _) => *result == ValidationResult::FailureTimestampTooFarInFuture,
-            (Validity::Valid, BlockOrigin::Pulled(_)) => self.is_cut && outcome.update.is_none(),
+            (Err(Rejection::Result(result)), _) => *result == ValidationResult::FailureTimestampTooFarInFuture,
+            (Ok(()), BlockOrigin::Pulled(_)) => self.is_cut && outcome.update.is_none(),
             _ => false,
         };
         let result = match origin {
-            _ if is_early => Ok(ValidationResult::Neutral),
+            _ if is_early => Err(ValidationResult::Neutral.into()),
             BlockOrigin::Pulled(_) => outcome.as_sync_result(),
             BlockOrigin::Pushed(_) | BlockOrigin::Harvested(_) => outcome.as_push_result(),
-        };
-        let result = match result {
-            Ok(result) => Outcome::Result(result),
-            Err(exception) => Outcome::Exception(exception.clone()),
         };
         if outcome.update.is_none() && matches!(origin, BlockOrigin::Harvested(_)) {
             log::warn!("the harvested block was not accepted: {:?}", outcome.validity);
         }
-        Ok(Some(self.finish(origin, result, outcome.update)))
-    }
-
-    /// Remembers the result of a pushed block.
-    fn finish(&mut self, origin: BlockOrigin, outcome: Outcome, chain_update: Option<ChainUpdate>) -> ProcessedBlocks {
-        if let (BlockOrigin::Pushed(pushed), Outcome::Result(result)) = (&origin, &outcome) {
-            self.recent_results.set_result(&pushed.hash, *result);
-        }
-        ProcessedBlocks { origin, outcome, chain_update }
+        Ok(Some(ProcessedBlocks { origin, result, chain_update: outcome.update }))
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::{Node, UNITS_PER_STEP};
 use crate::budget::Budget;
-use crate::chain::{BlockError, BlockImporter, ImportError, ImportOptions, ImportProgress};
+use crate::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress};
 use crate::model::{Block, Height, Timestamp};
 use crate::peer::block_download::{BlockDownload, NextBlock};
 use crate::peer::io::Now;
 use crate::progress::Progress;
-use crate::rules::ValidationResult;
+use crate::rules::{Rejection, ValidationResult};
 use crate::store::{StoreError, tip};
 
 /// Downloaded blocks are committed when no further block has arrived for this long.
@@ -82,14 +82,14 @@ impl<'s> Import<'s> {
     /// the slice. After a failure of the store the next slice imports uncommitted blocks of files again.
     fn work(&mut self, time: Timestamp, budget: &mut Budget) -> Result<ImportProgress, ImportError> {
         if self.has_failed {
-            self.importer.retry().map_err(|error| ImportError::Block(self.importer.height(), error.into()))?;
+            self.importer.retry().map_err(|error| ImportError::Store(self.importer.height(), error))?;
             self.has_failed = false;
         }
         while !budget.is_exhausted() && !self.needs_block() {
             budget.charge(UNITS_PER_STEP);
             let step = self.importer.step(time);
             self.has_committed = matches!(step, Ok(ImportProgress::Committed { .. }));
-            self.has_failed = matches!(step, Err(ImportError::Block(_, BlockError::Store(_))));
+            self.has_failed = matches!(step, Err(ImportError::Store(..)));
             if !matches!(step, Ok(ImportProgress::Working)) {
                 return step;
             }
@@ -98,7 +98,7 @@ impl<'s> Import<'s> {
     }
 
     /// Commits what is imported so far.
-    pub fn commit(&mut self) -> Result<(), BlockError> {
+    pub fn commit(&mut self) -> Result<(), StoreError> {
         self.importer.commit().map(drop)
     }
 }
@@ -242,7 +242,7 @@ impl<'s> Node<'s> {
                     self.end_download(None, now);
                 }
             }
-            Err(ImportError::Block(_, BlockError::Store(error))) => {
+            Err(ImportError::Store(_, error)) => {
                 if is_download {
                     // Uncommitted blocks are downloaded again.
                     self.import = None;
@@ -251,7 +251,7 @@ impl<'s> Node<'s> {
                 return Err(error);
             }
             // The clock of this node may be slow: the peer is not blamed.
-            Err(ImportError::Block(_, BlockError::Rejected(ValidationResult::FailureTimestampTooFarInFuture, _)))
+            Err(ImportError::Rejected(_, _, Rejection::Result(ValidationResult::FailureTimestampTooFarInFuture)))
                 if is_download =>
             {
                 self.import = None;

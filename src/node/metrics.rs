@@ -103,11 +103,11 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Accounts that harvest on this node.", ""),
         Metric("nisd_harvested_blocks_total", "", |s| s.node.harvester.harvested.into(),
             "Blocks that these accounts have added to the chain.", ""),
-        Metric("nisd_reorgs_total", "", |s| s.node.reorgs.count().into(),
+        Metric("nisd_reorgs_total", "", |s| s.node.reorgs.count.into(),
             "Reorgs.", "`GET /local/reorgs` lists the last ones."),
-        Metric("nisd_replaced_blocks_total", "", |s| s.node.reorgs.replaced().into(),
+        Metric("nisd_replaced_blocks_total", "", |s| s.node.reorgs.replaced.into(),
             "Blocks that reorgs have replaced.", ""),
-        Metric("nisd_harvested_blocks_lost_total", "", |s| s.node.reorgs.own().into(),
+        Metric("nisd_harvested_blocks_lost_total", "", |s| s.node.reorgs.own.into(),
             "Replaced blocks that were harvested on this node.", ""),
         Metric("nisd_clock_offset_seconds", "s",
             |s| s.of_peers(|peers| seconds(peers.time_sync.clock_difference())).into(),
@@ -285,7 +285,7 @@ fn seconds(millis: Option<i64>) -> f64 {
 
 fn peers_by_state(peers: Option<&Manager>) -> Vec<(Labels<'static>, usize)> {
     let count = |state: State| peers.map_or(0, |peers| peers.table.in_state(state).count());
-    let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unpinned.len()));
+    let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unidentified.len()));
     PEER_STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]).collect()
 }
 

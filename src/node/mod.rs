@@ -31,7 +31,7 @@ use std::time::Duration;
 
 pub use self::import::{BlockProgress, Import};
 pub use self::metrics::{Memory, metrics_documentation};
-pub use crate::peer::PreTrustedPeer;
+pub use crate::peer::ListedPeer;
 pub use crate::peer::saved_peers::MAX_BYTES as MAX_SAVED_BYTES;
 
 use self::block_processor::BlockProcessor;
@@ -97,7 +97,7 @@ pub struct Start<'a, 's> {
     /// Blocks to import.
     pub import: Option<Import<'s>>,
     /// Peers from the operator's list.
-    pub listed: Vec<PreTrustedPeer>,
+    pub listed: Vec<ListedPeer>,
     /// The last output of [`Node::peers_to_save`] from an earlier run; empty if there is none. May be damaged.
     pub saved: Vec<u8>,
 }
@@ -121,7 +121,7 @@ pub struct Node<'s> {
     peers: Option<Manager>,
     settings: &'s Settings,
     /// Peers from the operator's list, until the node joins its network.
-    listed: Vec<PreTrustedPeer>,
+    listed: Vec<ListedPeer>,
     /// Reorgs since the start.
     reorgs: ReorgLog,
     /// What the event streams share.
@@ -238,11 +238,11 @@ impl<'s> Node<'s> {
     }
 
     /// Applies changed settings, local rights, and new peers of the operator's list.
-    pub fn reload(&mut self, settings: &Settings, local: LocalRights, listed: Vec<PreTrustedPeer>) {
+    pub fn reload(&mut self, settings: &Settings, local: LocalRights, listed: Vec<ListedPeer>) {
         self.api.change(api_settings(settings, local));
         self.broker.reload(websocket_limits(settings));
         match &mut self.peers {
-            Some(peers) => peers.add_pre_trusted_peers(listed),
+            Some(peers) => peers.add_listed_peers(listed),
             None => self.listed.extend(listed),
         }
     }
@@ -261,7 +261,7 @@ impl<'s> Node<'s> {
     }
 
     /// Commits imported and downloaded blocks before the node ends.
-    pub fn stop(&mut self) -> Result<(), crate::chain::BlockError> {
+    pub fn stop(&mut self) -> Result<(), StoreError> {
         self.import.take().map_or(Ok(()), |mut import| import.commit())
     }
 
@@ -371,7 +371,7 @@ fn comes_from_client(event: &Event<'_>) -> bool {
     }
 }
 
-fn peer_settings(settings: &Settings, listed: Vec<PreTrustedPeer>) -> PeerSettings {
+fn peer_settings(settings: &Settings, listed: Vec<ListedPeer>) -> PeerSettings {
     let peers = &settings.peers;
     PeerSettings {
         node_limit: peers.node_limit,

@@ -2,15 +2,14 @@
 //! the node.
 
 use super::Node;
-use super::block_processor::{BlockOrigin, Outcome, ProcessedBlocks};
+use super::block_processor::{BlockOrigin, ProcessedBlocks};
 use crate::chain::ChainSnapshot;
 use crate::crypto::Randomness;
 use crate::mempool::{Mempool, ShortId};
 use crate::model::{Address, Hash256, Height, Network};
 use crate::net::service::Effects;
 use crate::peer::Manager;
-use crate::peer::io::{Action, LocalChain, Now, OwnTip, StoreUnreadable, ValidationOutcome};
-use crate::rules::ValidationResult;
+use crate::peer::io::{Action, LocalChain, Now, OwnTip, StoreUnreadable};
 use crate::state;
 use crate::store::{Snapshot, StoreError, block_row, stored_header, tip};
 
@@ -117,18 +116,10 @@ impl Node<'_> {
     /// Records the result of processed blocks.
     pub(super) fn record_processed(&mut self, processed: &ProcessedBlocks, now: Now) {
         let Some(peers) = &mut self.peers else { return };
-        match (&processed.origin, &processed.outcome) {
-            (BlockOrigin::Harvested(_), _) => {}
-            (BlockOrigin::Pulled(node), outcome) => peers.on_blocks_validated(node, verdict(outcome), now),
-            (BlockOrigin::Pushed(block), Outcome::Result(result)) => {
-                peers.record_pushed_block(&block.by, (*result).into(), now);
-            }
-            (BlockOrigin::Pushed(block), Outcome::TooDeep) => {
-                peers.record_pushed_block(&block.by, ValidationOutcome::Neutral, now);
-            }
-            (BlockOrigin::Pushed(block), _) => {
-                peers.record_pushed_block(&block.by, ValidationOutcome::Harmful, now);
-            }
+        match &processed.origin {
+            BlockOrigin::Harvested(_) => {}
+            BlockOrigin::Pulled(node) => peers.on_blocks_validated(node, &processed.result, now),
+            BlockOrigin::Pushed(block) => peers.record_pushed_block(&block.by, &processed.result, now),
         }
     }
 }
@@ -188,13 +179,4 @@ impl LocalChain for ChainReader<'_> {
 fn unreadable(error: StoreError) -> StoreUnreadable {
     log::warn!("{error}");
     StoreUnreadable
-}
-
-fn verdict(outcome: &Outcome) -> ValidationOutcome {
-    match outcome {
-        Outcome::Result(ValidationResult::Success) => ValidationOutcome::Useful,
-        Outcome::TooDeep => ValidationOutcome::TooDeep,
-        Outcome::Result(ValidationResult::Neutral) | Outcome::Unreadable(_) => ValidationOutcome::Neutral,
-        Outcome::Result(_) | Outcome::Exception(_) => ValidationOutcome::Harmful,
-    }
 }

@@ -1,6 +1,5 @@
 //! Dispatches requests to the HTTP API, the websocket API and the explorer, and carries out what handlers leave to the node.
 
-use super::block_processor::PushOutcome;
 use super::peers::carry_out_actions;
 use super::{Node, SHUTDOWN_GRACE, UNITS_PER_SLICE, WEBSOCKET};
 use crate::api::{Api, ApiError, BootRequest, Command, NodeContext, routes};
@@ -10,6 +9,7 @@ use crate::model::Block;
 use crate::net::service::{ConnectionId, Effects, Exchange, Progress};
 use crate::peer::Pusher;
 use crate::peer::io::Now;
+use crate::rules::Rejection;
 use crate::store::StoreError;
 use crate::websocket_api::Broker;
 
@@ -100,11 +100,15 @@ impl Node<'_> {
     fn push_block(&mut self, block: Block, pusher: &Pusher, now: Now) -> Result<(), ApiError> {
         let is_joined = self.has_joined();
         let Node { reader, network, height, block_processor, peers, .. } = self;
+        if !is_joined {
+            let is_new = block_processor.push_before_join(&block, now.monotonic);
+            return if is_new { Err(ApiError::NOT_BOOTED) } else { Ok(()) };
+        }
         let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
-        match (block_processor.push(block, *pusher, &chain, now.monotonic, is_joined)?, peers) {
-            (PushOutcome::NotBooted, _) => return Err(ApiError::NOT_BOOTED),
-            (PushOutcome::Rejected(result), Some(peers)) => peers.record_pushed_block(pusher, result.into(), now),
-            (PushOutcome::Rejected(_) | PushOutcome::Queued | PushOutcome::Ignored, _) => {}
+        match (block_processor.push(block, *pusher, &chain, now.monotonic), peers) {
+            (Err(Rejection::Store(error)), _) => return Err(error.into()),
+            (Err(rejection), Some(peers)) => peers.record_pushed_block(pusher, &Err(rejection), now),
+            (Err(_) | Ok(_), _) => {}
         }
         Ok(())
     }

@@ -10,7 +10,8 @@ use crate::chain::{ChainSnapshot, ConfirmedBlock};
 use crate::model::{Height, Timestamp};
 use crate::net::service::{Effects, LoopTime};
 use crate::peer::Manager;
-use crate::peer::io::{Now, ValidationOutcome};
+use crate::peer::io::Now;
+use crate::rules::ValidationResult;
 use crate::store::{StoreError, tip};
 
 impl Node<'_> {
@@ -134,17 +135,16 @@ impl Node<'_> {
 
     /// Returns the time before which no block may be harvested: the node has to join its network, and may wait for a
     /// known peer to answer.
-    fn harvest_blocked_until(&self, now: Now) -> Duration {
+    fn harvest_blocked_until(&self) -> Duration {
         let joined = self.peers.as_ref().filter(|peers| peers.is_booted());
-        joined.map_or(Duration::MAX, |peers| peers.harvesting_blocked_until(now.monotonic))
+        joined.map_or(Duration::MAX, |peers| peers.harvesting_blocked_until)
     }
 
     /// Works on this node's next block.
     fn harvest(&mut self, budget: &mut Budget, now: Now) -> Result<(), StoreError> {
         // An attempt that has started is always finished: other work waits for the right to change the chain, and for
         // what is published.
-        while (self.harvester.has_work() || self.harvest_blocked_until(now) <= now.monotonic) && !budget.is_exhausted()
-        {
+        while (self.harvester.has_work() || self.harvest_blocked_until() <= now.monotonic) && !budget.is_exhausted() {
             budget.charge(UNITS_PER_STEP);
             let Node { reader, network, height, mempool, harvester, .. } = self;
             let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
@@ -168,7 +168,7 @@ impl Node<'_> {
                 Err(StepError { error, dropped }) => {
                     // It is not the peer's fault.
                     if let (Some(from), Some(peers)) = (dropped, &mut self.peers) {
-                        peers.on_blocks_validated(&from, ValidationOutcome::Neutral, now);
+                        peers.on_blocks_validated(&from, &Err(ValidationResult::Neutral.into()), now);
                     }
                     return Err(error);
                 }
@@ -245,7 +245,7 @@ impl Node<'_> {
             } else if self.harvester.has_work() {
                 now.monotonic
             } else {
-                self.harvester.next_round.max(self.harvest_blocked_until(now))
+                self.harvester.next_round.max(self.harvest_blocked_until())
             };
             let next_block = if self.block_processor.has_work(now.network) { now.monotonic } else { Duration::MAX };
             let import = if self.may_import() { self.import_due() } else { Duration::MAX };

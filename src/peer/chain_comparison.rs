@@ -65,8 +65,8 @@ pub type NextStep = Result<Query, SyncOutcome>;
 /// State of a comparison that waits for an answer.
 #[derive(Clone, Debug)]
 pub struct ChainComparison {
-    stage: Stage,
-    /// Score of the peer's chain; 0 before [`Stage::Score`] is answered.
+    stage: ComparisonStage,
+    /// Score of the peer's chain; 0 before [`ComparisonStage::Score`] is answered.
     score: i128,
     /// The peer's chain is far ahead if it extends ours by more than this many blocks.
     far_ahead: u64,
@@ -96,7 +96,7 @@ struct Fork {
 }
 
 #[derive(Clone, Debug)]
-enum Stage {
+enum ComparisonStage {
     Score,
     LastBlock,
     /// Hashes from height `from` on, of a chain that ends at `last`.
@@ -114,18 +114,18 @@ impl ChainComparison {
     /// ends it with [`SyncOutcome::FarAhead`] if `downloads` allows it; otherwise blocks with at most `max_transactions`
     /// transactions are requested.
     pub fn begin(far_ahead: u64, downloads: Downloads, max_transactions: u32) -> (ChainComparison, Query) {
-        let (stage, score, is_far_ahead) = (Stage::Score, 0, false);
+        let (stage, score, is_far_ahead) = (ComparisonStage::Score, 0, false);
         (ChainComparison { stage, score, far_ahead, downloads, is_far_ahead, max_transactions }, Query::Score)
     }
 
     /// Returns whether blocks have been requested.
     pub fn waits_for_blocks(&self) -> bool {
-        matches!(self.stage, Stage::Blocks(_))
+        matches!(self.stage, ComparisonStage::Blocks(_))
     }
 
     /// Returns the score of the peer's chain, if known.
     pub fn score(&self) -> Option<i128> {
-        (!matches!(self.stage, Stage::Score)).then_some(self.score)
+        (!matches!(self.stage, ComparisonStage::Score)).then_some(self.score)
     }
 
     /// Processes the answer to the last request. An invalid answer, or an unreadable store, is an error.
@@ -133,33 +133,34 @@ impl ChainComparison {
         &mut self,
         body: Vec<u8>,
         context: &AnswerContext,
-        own: &impl LocalChain,
+        own: &dyn LocalChain,
         chain: &ChainParameters,
     ) -> Result<NextStep, PeerError> {
         match self.stage.clone() {
-            Stage::Score => {
+            ComparisonStage::Score => {
                 Score(self.score) = context.read(&body)?;
-                self.stage = Stage::LastBlock;
+                self.stage = ComparisonStage::LastBlock;
                 Ok(self.end_unless_better(own.tip()?).map(|()| Query::LastBlock))
             }
-            Stage::LastBlock => {
+            ComparisonStage::LastBlock => {
                 let last = context.read(&body)?;
                 Ok(self.compare_last(&last, own.tip()?, chain))
             }
-            Stage::Hashes { from, last } => {
+            ComparisonStage::Hashes { from, last } => {
                 let HashChain(theirs) = context.read(&body)?;
                 let (ours, own) = (own.hashes_from(from, chain.max_blocks_per_sync())?, own.tip()?);
                 Ok(self.compare_hashes((from, last), &ours, &theirs, own, chain))
             }
-            Stage::FirstReplacement(fork) => {
+            ComparisonStage::FirstReplacement(fork) => {
                 let block: Block = context.read(&body)?;
-                let (_, is_signed) = check_block_signature(&block, false, &mut Verifier::default());
+                let (_, is_signed) =
+                    check_block_signature(&block, &block.encode_transactions(), false, &mut Verifier::default());
                 Ok(match is_signed {
                     true => Ok(self.request_blocks(fork, chain)),
                     false => Err(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)),
                 })
             }
-            Stage::Blocks(Fork { common, base }) => {
+            ComparisonStage::Blocks(Fork { common, base }) => {
                 let blocks = context.open_list(body)?;
                 Ok(Err(SyncOutcome::Blocks { common, base: base.hash, blocks }))
             }
@@ -177,7 +178,8 @@ impl ChainComparison {
 
     fn compare_last(&mut self, last: &Block, own: OwnTip, chain: &ChainParameters) -> NextStep {
         self.end_unless_better(own)?;
-        let (hash, is_signed) = check_block_signature(last, false, &mut Verifier::default());
+        let (hash, is_signed) =
+            check_block_signature(last, &last.encode_transactions(), false, &mut Verifier::default());
         if !is_signed {
             return Err(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock));
         }
@@ -188,7 +190,7 @@ impl ChainComparison {
             return Err(SyncOutcome::TooFarBehind);
         }
         let from = Height(own.height.0.saturating_sub(chain.rewrite_limit).max(1));
-        self.stage = Stage::Hashes { from, last: last.height };
+        self.stage = ComparisonStage::Hashes { from, last: last.height };
         Ok(Query::HashesFrom(from))
     }
 
@@ -228,12 +230,12 @@ impl ChainComparison {
         if same == ours.len() {
             return Ok(self.request_blocks(fork, chain));
         }
-        self.stage = Stage::FirstReplacement(fork);
+        self.stage = ComparisonStage::FirstReplacement(fork);
         Ok(Query::BlockAt(common.next()))
     }
 
     fn request_blocks(&mut self, fork: Fork, chain: &ChainParameters) -> Query {
-        self.stage = Stage::Blocks(fork);
+        self.stage = ComparisonStage::Blocks(fork);
         let undone = fork.base.height.0.saturating_sub(fork.common.0);
         let least = i32::try_from(undone).unwrap_or(i32::MAX);
         let transactions = i32::try_from(self.max_transactions).unwrap_or(i32::MAX);

@@ -11,7 +11,6 @@ use crate::mempool::ShortId;
 use crate::model::{Address, Hash256, Height, Timestamp};
 use crate::net::fetch::{FetchError, FetchId, FetchRequest, FetchResponse};
 use crate::net::service::ConnectionId;
-use crate::rules::ValidationResult;
 
 /// The present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,34 +25,6 @@ pub struct Now {
 
 /// Result of a request to a peer.
 pub type Reply = Result<FetchResponse, FetchError>;
-
-/// Validation result of what a peer sent: blocks that were requested, or a pushed block or transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValidationOutcome {
-    /// Valid and new. Requested blocks have replaced ours above the common block.
-    Useful,
-    /// No statement about the peer: known already, too early or no space; our chain has changed meanwhile; or this node
-    /// could not validate it.
-    Neutral,
-    /// No statement about the peer: the blocks would roll back more blocks than the rewrite limit allows.
-    TooDeep,
-    /// Invalid, or no better than our blocks.
-    Harmful,
-}
-
-impl From<ValidationResult> for ValidationOutcome {
-    /// Returns what the validation result of a push says about its sender.
-    fn from(result: ValidationResult) -> ValidationOutcome {
-        use ValidationResult::*;
-        match result {
-            Success => ValidationOutcome::Useful,
-            // Our clock may be slow.
-            FailureTimestampTooFarInFuture => ValidationOutcome::Neutral,
-            Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull => ValidationOutcome::Neutral,
-            _ => ValidationOutcome::Harmful,
-        }
-    }
-}
 
 /// The store could not be read; the host knows the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

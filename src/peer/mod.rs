@@ -31,9 +31,9 @@ pub mod wire;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use manager::probes::Unpinned;
+pub use manager::probes::UnidentifiedPeer;
 pub use manager::requests::RequestRecord;
-pub use manager::{ClientAnswer, IpDetection, Manager, PeerSettings, PreTrustedPeer, Pusher};
+pub use manager::{IpDetection, ListedPeer, Manager, PeerSettings, Pusher};
 pub use saved_peers::SavedPeers;
 
 /// Usage and limit of a collection.
@@ -49,7 +49,7 @@ pub struct LimitUsage {
 
 impl LimitUsage {
     /// Creates a usage entry.
-    pub fn new(what: &'static str, held: usize, most: usize) -> LimitUsage {
-        LimitUsage { name: what, used: held, max: most }
+    pub fn new(name: &'static str, used: usize, max: usize) -> LimitUsage {
+        LimitUsage { name, used, max }
     }
 }

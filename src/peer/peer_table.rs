@@ -1,16 +1,16 @@
 //! Table of known peers and the result of the last contact with each.
 //!
-//! A peer enters the table by answering, never by gossip alone. Pre-trusted peers (from the operator's list) are in it
+//! A peer enters the table by answering, never by gossip alone. Listed peers (from the operator's list) are in it
 //! from the start, stay for good, and become active with their first answer. Peers saved before a restart are in it at
 //! their saved endpoints, without trust, and stay until others need their slots, whether they answer or not.
 //!
 //! **A peer keeps its endpoint.** An answer is signed, but the signature covers only the challenge: a relay can forward
 //! challenges to a peer and return its answers with another endpoint in them. So an answer proves that the owner of the
-//! key is alive, not where. A pre-trusted peer stays at its configured endpoint for good. Any other moves only after it
+//! key is alive, not where. A listed peer stays at its configured endpoint for good. Any other moves only after it
 //! has been unreachable for [`MOVE_DELAY`], and counts as unknown at its new endpoint.
 //!
-//! **Limits.** An unknown peer fills a slot only by answering at an address of its own. The table is limited in all,
-//! per address and per network ([`Limits`]); when an address or a network is full, only a failed peer of it is evicted.
+//! **TableLimits.** An unknown peer fills a slot only by answering at an address of its own. The table is limited in all,
+//! per address and per network ([`TableLimits`]); when an address or a network is full, only a failed peer of it is evicted.
 //! Private addresses share one limit whatever their network, since one machine may run a whole network of nodes.
 //!
 //! Half of the slots are for *proven* peers: those that have delivered a block, or have answered for [`PROVEN_AFTER`]. In
@@ -63,12 +63,12 @@ pub const MAX_DROPPED: usize = 50;
 /// Maximum number of characters of a failure reason, and of a peer's text that is kept or logged.
 pub const MAX_REASON: usize = 128;
 
-/// Limits of the table.
+/// TableLimits of the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Peers in all, including pre-trusted ones.
+pub struct TableLimits {
+    /// Peers in all, including listed ones.
     pub nodes: usize,
-    /// Peers that are neither proven nor pre-trusted.
+    /// Peers that are neither proven nor listed.
     pub unproven: usize,
     /// Peers per IPv4 address or IPv6 /64, the usual share of one host.
     pub per_address: usize,
@@ -78,9 +78,9 @@ pub struct Limits {
     pub private: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { nodes: 1_000, unproven: 500, per_address: 8, per_network: 16, private: 250 }
+impl Default for TableLimits {
+    fn default() -> TableLimits {
+        TableLimits { nodes: 1_000, unproven: 500, per_address: 8, per_network: 16, private: 250 }
     }
 }
 
@@ -133,7 +133,7 @@ impl PeerError {
     }
 
     /// Converts an unsuccessful reply. A peer that is still starting is not to blame.
-    pub fn from_reply(reply: Reply, format: Format, context: Context) -> PeerError {
+    pub fn from_reply(reply: &Reply, format: Format, context: Context) -> PeerError {
         match reply {
             Err(FetchError::Unreachable(error)) => PeerError::new(State::Inactive, error),
             Err(FetchError::Silent(_)) => PeerError::new(State::Busy, "it did not answer in time"),
@@ -142,8 +142,8 @@ impl PeerError {
                 PeerError::failure("the answer is unusable")
             }
             Ok(FetchResponse { response: Response { status, body }, .. }) => {
-                match format.read::<ErrorBody>(&body, context) {
-                    Ok(error) if error.is_starting() && status == 503 => PeerError::new(State::Busy, "it is starting"),
+                match format.read::<ErrorBody>(body, context) {
+                    Ok(error) if error.is_starting() && *status == 503 => PeerError::new(State::Busy, "it is starting"),
                     Ok(ErrorBody { message: Some(text), .. }) => {
                         PeerError::failure(format!("status {status}: {}", sanitize(&text)))
                     }
@@ -200,7 +200,7 @@ pub struct PeerEntry {
     /// Result of the last contact.
     pub state: State,
     /// Whether it is on the operator's list.
-    pub is_pre_trusted: bool,
+    pub is_listed: bool,
     /// Time of the last answer, since the start of this node.
     pub last_contact: Option<Duration>,
     /// Time of the last introduction at its known endpoint, since the start of this node.
@@ -258,7 +258,7 @@ impl PeerEntry {
             score: None,
             ip: None,
             state,
-            is_pre_trusted: false,
+            is_listed: false,
             last_contact: None,
             introduced_at: None,
             answers_since: None,
@@ -406,15 +406,7 @@ impl Group {
         groups.into_iter().flatten()
     }
 
-    fn contains(self, ip: IpAddr) -> bool {
-        match self {
-            Group::Host(first) => host(ip) == first,
-            Group::Network(first) => site(ip) == first,
-            Group::Private => is_private(ip),
-        }
-    }
-
-    fn limit(self, limits: &Limits) -> usize {
+    fn limit(self, limits: &TableLimits) -> usize {
         match self {
             Group::Host(_) => limits.per_address,
             Group::Network(_) => limits.per_network,
@@ -427,11 +419,11 @@ impl Group {
 #[derive(Debug)]
 pub struct PeerTable {
     local: Address,
-    limits: Limits,
+    limits: TableLimits,
     entries: BTreeMap<Address, PeerEntry>,
     /// The operator's list, which may contain this node.
-    pre_trusted: BTreeSet<Address>,
-    /// The peers with a known address that are not pre-trusted: the unproven and the proven ones.
+    listed: BTreeSet<Address>,
+    /// The peers with a known address that are not listed: the unproven and the proven ones.
     unproven: Quota<Address>,
     proven: Quota<Address>,
     dropped: VecDeque<Dropped>,
@@ -439,12 +431,12 @@ pub struct PeerTable {
 
 impl PeerTable {
     /// Creates an empty table for the node with address `local`.
-    pub fn new(local: Address, limits: Limits) -> PeerTable {
+    pub fn new(local: Address, limits: TableLimits) -> PeerTable {
         PeerTable {
             local,
             limits,
             entries: BTreeMap::new(),
-            pre_trusted: BTreeSet::new(),
+            listed: BTreeSet::new(),
             unproven: Quota::default(),
             proven: Quota::default(),
             dropped: VecDeque::new(),
@@ -456,20 +448,20 @@ impl PeerTable {
         self.local
     }
 
-    /// Adds a pre-trusted peer, which counts towards [`Limits::nodes`] only. This node may be listed, but is not added.
-    pub fn add_pre_trusted(&mut self, node: Address, info: NodeInfo, now: Duration) -> Result<(), AddError> {
+    /// Adds a listed peer, which counts towards [`TableLimits::nodes`] only. This node may be listed, but is not added.
+    pub fn add_listed(&mut self, node: Address, info: NodeInfo, now: Duration) -> Result<(), AddError> {
         if node == self.local {
-            self.pre_trusted.insert(node);
+            self.listed.insert(node);
             return Ok(());
         }
         if let Some(known) = self.entries.get_mut(&node) {
-            known.is_pre_trusted = true;
-        } else if self.pre_trusted.len() >= self.limits.nodes {
+            known.is_listed = true;
+        } else if self.listed.len() >= self.limits.nodes {
             return Err(AddError::Full);
         } else {
-            self.entries.insert(node, PeerEntry { is_pre_trusted: true, ..PeerEntry::new(info, State::Untried) });
+            self.entries.insert(node, PeerEntry { is_listed: true, ..PeerEntry::new(info, State::Untried) });
         }
-        self.pre_trusted.insert(node);
+        self.listed.insert(node);
         self.update_quotas(node, now);
         self.make_room(now);
         Ok(())
@@ -529,10 +521,10 @@ impl PeerTable {
         Ok(())
     }
 
-    /// Returns whether a peer may be probed elsewhere: not pre-trusted, and unreachable for [`MOVE_DELAY`].
+    /// Returns whether a peer may be probed elsewhere: not listed, and unreachable for [`MOVE_DELAY`].
     pub fn may_move(&self, node: &Address, now: Duration) -> bool {
         let is_gone = |since: Duration| now.saturating_sub(since) >= MOVE_DELAY;
-        self.entries.get(node).is_some_and(|node| !node.is_pre_trusted && node.failing_since.is_some_and(is_gone))
+        self.entries.get(node).is_some_and(|node| !node.is_listed && node.failing_since.is_some_and(is_gone))
     }
 
     /// Records that nothing answered at a peer's known endpoint, and starts its unreachable time unless it is running.
@@ -554,8 +546,7 @@ impl PeerTable {
     /// answered since the start. At most once per [`SIGN_PROBE_INTERVAL`] and host, unless another host's sign comes between.
     pub fn admit_immediate_probe(&mut self, node: &Address, host: IpAddr, is_there: bool, now: Duration) -> bool {
         let may_move = !is_there && self.may_move_at_once(node, now);
-        let is_asked =
-            |node: &&mut PeerEntry| may_move || (is_there && !node.is_pre_trusted && node.last_contact.is_none());
+        let is_asked = |node: &&mut PeerEntry| may_move || (is_there && !node.is_listed && node.last_contact.is_none());
         let Some(node) = self.entries.get_mut(node).filter(is_asked) else { return false };
         let is_other = |(last, asked)| last != host || now.saturating_sub(asked) >= SIGN_PROBE_INTERVAL;
         let may = node.immediate_probe.is_none_or(is_other);
@@ -634,12 +625,12 @@ impl PeerTable {
         nodes
     }
 
-    /// Returns at most `most` peers in the order of the key that `due` returns, pre-trusted ones first, and at most
+    /// Returns at most `most` peers in the order of the key that `due` returns, listed ones first, and at most
     /// `share` of one network as long as there are others. Linear in the table.
     fn in_due_order<D: Ord>(&self, due: impl Fn(&PeerEntry) -> Option<D>, most: usize, share: usize) -> Vec<Address> {
         let waiting = self.entries.iter().filter_map(|(address, node)| {
-            let ip = node.ip.filter(|ip| !node.is_pre_trusted && !is_private(*ip));
-            Some((!node.is_pre_trusted, due(node)?, *address, ip.map(site)))
+            let ip = node.ip.filter(|ip| !node.is_listed && !is_private(*ip));
+            Some((!node.is_listed, due(node)?, *address, ip.map(site)))
         });
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_unstable();
@@ -668,11 +659,11 @@ impl PeerTable {
         may
     }
 
-    /// Drops peers that had not answered at the last pruning, nor since. Pre-trusted peers stay, and so do saved peers
+    /// Drops peers that had not answered at the last pruning, nor since. Listed peers stay, and so do saved peers
     /// that have not answered since the start.
     pub fn prune(&mut self, now: Duration) {
         let is_silent =
-            |node: &PeerEntry| !node.is_pre_trusted && node.last_contact.is_some() && node.state != State::Active;
+            |node: &PeerEntry| !node.is_listed && node.last_contact.is_some() && node.state != State::Active;
         let silent = self.entries.iter_mut().filter(|(_, node)| is_silent(node));
         let was_candidate = |node: &mut PeerEntry| std::mem::replace(&mut node.is_prune_candidate, true);
         let gone: Vec<_> = silent.filter_map(|(address, node)| was_candidate(node).then_some(*address)).collect();
@@ -721,7 +712,7 @@ impl PeerTable {
         let fullest = |is_one: fn(&Group) -> bool| {
             groups.iter().filter(|(group, _)| is_one(group)).map(|(_, count)| *count).max().unwrap_or(0)
         };
-        let Limits { nodes, unproven, per_address, per_network, private } = self.limits;
+        let TableLimits { nodes, unproven, per_address, per_network, private } = self.limits;
         [
             LimitUsage::new("known peers", self.entries.len(), nodes),
             LimitUsage::new("unproven peers", self.unproven.len(), unproven),
@@ -732,21 +723,21 @@ impl PeerTable {
         ]
     }
 
-    /// Returns the known addresses of peers that are not pre-trusted.
+    /// Returns the known addresses of peers that are not listed.
     fn addresses(&self) -> impl Iterator<Item = (&Address, IpAddr)> {
-        let others = self.entries.iter().filter(|(_, node)| !node.is_pre_trusted);
+        let others = self.entries.iter().filter(|(_, node)| !node.is_listed);
         others.filter_map(|(address, node)| Some((address, node.ip?)))
     }
 
     /// Returns the operator's list, which may contain this node.
-    pub fn pre_trusted(&self) -> &BTreeSet<Address> {
-        &self.pre_trusted
+    pub fn listed(&self) -> &BTreeSet<Address> {
+        &self.listed
     }
 
     /// Returns the peers for a trust calculation, without this node: active ones, busy ones that have answered before
-    /// or are pre-trusted, and untried pre-trusted ones.
+    /// or are listed, and untried listed ones.
     pub fn trust_candidates(&self) -> Vec<Address> {
-        let is_met = |node: &PeerEntry| node.is_pre_trusted || node.last_contact.is_some();
+        let is_met = |node: &PeerEntry| node.is_listed || node.last_contact.is_some();
         [State::Active, State::Busy, State::Untried]
             .into_iter()
             .flat_map(|state| self.in_state(state).filter(|(_, node)| is_met(node)).map(|(address, _)| *address))
@@ -764,12 +755,13 @@ impl PeerTable {
         if node == self.local {
             return Err(AddError::Local);
         }
-        if self.entries.get(&node).is_some_and(|known| known.is_pre_trusted || known.ip == Some(ip)) {
+        if self.entries.get(&node).is_some_and(|known| known.is_listed || known.ip == Some(ip)) {
             return Ok(());
         }
         // At most one peer is evicted: an eviction from a host also frees a slot of its network.
         for group in Group::of(ip) {
-            let is_other = |(other, ip): &(&Address, IpAddr)| **other != node && group.contains(*ip);
+            let is_other =
+                |(other, ip): &(&Address, IpAddr)| **other != node && Group::of(*ip).any(|other| other == group);
             let others: Vec<_> = self.addresses().filter(is_other).map(|(other, _)| *other).collect();
             if others.len() >= group.limit(&self.limits) {
                 let failed = others.into_iter().filter_map(|other| Some((other, self.entries.get(&other)?)));
@@ -783,7 +775,7 @@ impl PeerTable {
 
     /// Updates the quotas after a change of a peer.
     fn update_quotas(&mut self, address: Address, now: Duration) {
-        let node = self.entries.get(&address).filter(|node| !node.is_pre_trusted);
+        let node = self.entries.get(&address).filter(|node| !node.is_listed);
         let held = node.and_then(|node| Some((node.ip?, node.is_proven(), node.last_contact.unwrap_or_default())));
         let Some((ip, is_proven, last_contact)) = held else {
             self.unproven.release(address, now);

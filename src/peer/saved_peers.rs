@@ -131,9 +131,9 @@ pub struct SavedPeers {
 impl SavedPeers {
     /// Reads the peers of a text.
     pub fn read(text: &[u8]) -> SavedPeers {
-        let kept = read(text);
-        let written = endpoints_by_key(&kept);
-        SavedPeers { saved: kept, written, ..SavedPeers::default() }
+        let saved = read(text);
+        let written = endpoints_by_key(&saved);
+        SavedPeers { saved, written, ..SavedPeers::default() }
     }
 
     /// Returns the peers, latest answer first.
@@ -167,8 +167,8 @@ impl SavedPeers {
     }
 }
 
-fn endpoints_by_key(kept: &[SavedPeer]) -> Vec<(PublicKey, Endpoint)> {
-    let mut places: Vec<_> = kept.iter().map(|peer| (peer.info.identity.key, peer.info.endpoint.clone())).collect();
+fn endpoints_by_key(saved: &[SavedPeer]) -> Vec<(PublicKey, Endpoint)> {
+    let mut places: Vec<_> = saved.iter().map(|peer| (peer.info.identity.key, peer.info.endpoint.clone())).collect();
     places.sort_by_key(|(key, _)| *key);
     places
 }
@@ -251,21 +251,17 @@ mod tests {
             scene.manager.add_saved_peers(SavedPeers::read(&text).peers());
             scene.run_seconds(1);
             assert_eq!(scene.asked("/node/info"), [1, 0], "those that have answered last first");
-            let until = scene.manager.harvesting_blocked_until(scene.now().monotonic).as_secs();
+            let until = scene.manager.harvesting_blocked_until.as_secs();
             assert_eq!((until, scene.manager.has_active_node()), (waits, waits == 0));
             let manager = &scene.manager;
             let is_neutral = |node| manager.experience(node).calls() == 0;
-            assert!(manager.table.iter().all(|(node, known)| !known.is_pre_trusted && is_neutral(node)));
+            assert!(manager.table.iter().all(|(node, known)| !known.is_listed && is_neutral(node)));
             scene.run_seconds(3_600);
-            assert!(scene.manager.harvesting_blocked_until(scene.now().monotonic) <= scene.now().monotonic);
+            assert!(scene.manager.harvesting_blocked_until <= scene.now().monotonic);
         }
         let mut alone = Scene::new(settings(&[]), 0);
         alone.run_seconds(1);
-        assert_eq!(
-            alone.manager.harvesting_blocked_until(alone.now().monotonic),
-            Duration::ZERO,
-            "it never knew anybody"
-        );
+        assert_eq!(alone.manager.harvesting_blocked_until, Duration::ZERO, "it never knew anybody");
     }
 
     #[test]
@@ -285,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pre_trusted_peer_is_not_probed_at_its_saved_endpoint() {
+    fn a_listed_peer_is_not_probed_at_its_saved_endpoint() {
         let there = Endpoint::http("66.6.6.6", 7890);
         let mut scene = Scene::new(settings(&[0]), 1);
         scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
@@ -310,7 +306,7 @@ mod tests {
                 scene.simulated_peers[0].list = vec![relayed.clone()];
             } else {
                 let met = scene.greet(&relayed, [66, 6, 6, 6].into());
-                assert_eq!(met, Some(ClientAnswer::Accepted));
+                assert_eq!(met, Some(Ok(())));
             }
             scene.run_seconds(300);
             assert_eq!((scene.place(1), scene.state(1)), (Some(info(1).endpoint), Some(State::Active)));
@@ -349,13 +345,13 @@ mod tests {
         assert!(met.is_none());
         scene.answer_all();
         assert!(scene.manager.has_active_node());
-        assert!(scene.manager.harvesting_blocked_until(scene.now().monotonic) > Duration::from_secs(55));
+        assert!(scene.manager.harvesting_blocked_until > Duration::from_secs(55));
         scene.simulated_peers[1].behaviour = Behaviour::Good;
         scene.run_seconds(10);
         scene.greet(&info(1), ip_of(1));
         scene.answer_all();
         assert_eq!(scene.state(1), Some(State::Active), "it is asked as soon as it says that it is there");
-        assert_eq!(scene.manager.harvesting_blocked_until(scene.now().monotonic), Duration::ZERO);
+        assert_eq!(scene.manager.harvesting_blocked_until, Duration::ZERO);
     }
 
     #[test]
@@ -375,7 +371,7 @@ mod tests {
             scene.run_seconds(20);
             assert_eq!(scene.manager.local.endpoint.host, seen, "{behaviour:?}");
         }
-        // A pre-trusted peer is waited for as usual.
+        // A listed peer is waited for as usual.
         let mut scene = Scene::new(settings(&[1]), 2);
         scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Unreachable);
         scene.manager.add_saved_peers(&[peer(0, 5)]);

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 pub use super::io::Reply;
 use super::io::{Action, FetchedBlocks, LocalChain, Now, OwnTip, StoreUnreadable};
-pub use super::manager::ClientAnswer;
-use super::manager::{Manager, PeerSettings, PreTrustedPeer, Pusher};
+use super::manager::{ListedPeer, Manager, PeerSettings, Pusher};
 use super::wire::{
     AuthenticatedRequest, AuthenticatedResponse, Challenge, CommunicationTimeStamps, Endpoint, ErrorBody,
     ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score, Version,
@@ -21,8 +20,19 @@ use crate::model::{Address, Hash256, Height, Network, NetworkByte, Timestamp, Tr
 use crate::net::fetch::{self, FetchError, FetchResponse, Response};
 pub use crate::net::fetch::{FetchId, FetchRequest};
 pub use crate::net::service::ConnectionId;
+use crate::rules::{RuleResult, ValidationResult};
 
 pub const FORMAT: Format = Format::Binary;
+
+/// The result of an entity that says nothing about its sender.
+pub fn neutral() -> RuleResult {
+    Err(ValidationResult::Neutral.into())
+}
+
+/// The result of an invalid entity.
+pub fn harmful() -> RuleResult {
+    Err(ValidationResult::FailureChainInvalid.into())
+}
 
 /// Unanswered request.
 #[derive(Clone, Debug)]
@@ -41,7 +51,7 @@ pub struct FakeIo {
     pub now: Duration,
     /// Clients so far, and the answers to those that waited.
     pub clients: u64,
-    pub answers: Vec<(ConnectionId, ClientAnswer)>,
+    pub answers: Vec<(ConnectionId, Result<(), String>)>,
     pub fetched: Vec<FetchedBlocks>,
     /// Number of received lists of unconfirmed transactions.
     pub unconfirmed: usize,
@@ -234,7 +244,7 @@ pub fn pusher(number: usize) -> Pusher {
 pub fn settings(known: &[usize]) -> PeerSettings {
     let chain = ChainParameters::after_all_forks();
     let network = Network { byte: NetworkByte::TESTNET, chain, ..Network::example() };
-    let listed = known.iter().map(|number| PreTrustedPeer::Node(info(*number))).collect();
+    let listed = known.iter().map(|number| ListedPeer::Node(info(*number))).collect();
     PeerSettings { format: FORMAT, far_ahead: 240, ..PeerSettings::of(&network, listed) }
 }
 
@@ -249,7 +259,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Creates a scene with this many good peers, some of which may be pre-trusted.
+    /// Creates a scene with this many good peers, some of which may be listed.
     pub fn new(settings: PeerSettings, others: usize) -> Scene {
         Scene::seeded(settings, others, 1)
     }
@@ -282,15 +292,9 @@ impl Scene {
     }
 
     /// Handles a sign of life.
-    pub fn greet(&mut self, node: &NodeInfo, from: IpAddr) -> Option<ClientAnswer> {
+    pub fn greet(&mut self, node: &NodeInfo, from: IpAddr) -> Option<Result<(), String>> {
         let client = self.fake.new_client();
         self.act(|manager, now, _| manager.on_sign_of_life(node, from, client, now))
-    }
-
-    /// Asks for the largest height of the peers.
-    pub fn ask_max_height(&mut self) -> Option<Height> {
-        let client = self.fake.new_client();
-        self.act(|manager, now, _| manager.max_chain_height(client, now))
     }
 
     pub fn tick(&mut self) {

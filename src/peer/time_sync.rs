@@ -8,7 +8,7 @@
 //! location counts once, however many nodes are there: a /24 of IPv4 or a /64 of IPv6. On a private network each
 //! address counts, as one person runs all of it; all loopback addresses are this machine with its one clock, and count
 //! once. And network time deviates from the system clock by more than [`MAX_FREE_OFFSET`] only towards a time that more
-//! than half of the pre-trusted peers agree on, whatever all others report ([`TimeSync::round`]).
+//! than half of the listed peers agree on, whatever all others report ([`TimeSync::round`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,11 +22,11 @@ pub const MAX_ROUNDS: usize = 100;
 /// Difference in milliseconds between this machine's clock and the peers' from which on it is reported.
 pub const CLOCK_TOLERANCE: u64 = 5_000;
 
-/// Maximum offset in milliseconds of network time from the system clock without agreement of pre-trusted peers.
+/// Maximum offset in milliseconds of network time from the system clock without agreement of listed peers.
 pub const MAX_FREE_OFFSET: i64 = 10_000;
-/// Maximum difference in milliseconds between the clocks of pre-trusted peers that agree.
+/// Maximum difference in milliseconds between the clocks of listed peers that agree.
 pub const AGREEMENT_TOLERANCE: i64 = 10_000;
-/// Minimum number of pre-trusted peers that must agree, if there are as many.
+/// Minimum number of listed peers that must agree, if there are as many.
 pub const MIN_AGREEING: usize = 3;
 
 /// Maximum milliseconds between request and answer.
@@ -82,8 +82,8 @@ pub struct ClockAnswer {
     pub node: Address,
     /// Address that answered.
     pub ip: IpAddr,
-    /// Whether the node is pre-trusted.
-    pub is_pre_trusted: bool,
+    /// Whether the node is listed.
+    pub is_listed: bool,
     /// Whether the node was selected for the calculation. Others only confirm or contest the result.
     pub is_selected: bool,
     /// Its clock.
@@ -99,15 +99,6 @@ pub struct TimeSyncRound {
     pub offset: i64,
     /// Change of the offset.
     pub change: i64,
-}
-
-/// Reason for a round without a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unchanged {
-    /// There were no usable samples.
-    NoSamples,
-    /// The pre-trusted peers whose agreement is required do not agree.
-    NotAgreed,
 }
 
 /// Offset of network time and its history.
@@ -144,11 +135,11 @@ impl TimeSync {
         self.rejected_offset
     }
 
-    /// Ends a round with its answers. `listed` is the number of pre-trusted peers without this node, `accounts` the
+    /// Ends a round with its answers. `listed` is the number of listed peers without this node, `accounts` the
     /// number of accounts in the last importance calculation.
     ///
     /// If the offset from the system clock exceeds [`MAX_FREE_OFFSET`] before or after the change, the change must bring
-    /// network time nearer to a time on which enough pre-trusted peers ([`MIN_AGREEING`], and more than half) agree
+    /// network time nearer to a time on which enough listed peers ([`MIN_AGREEING`], and more than half) agree
     /// within [`AGREEMENT_TOLERANCE`]. Otherwise the round fails and does not count towards the node's age.
     pub fn round(
         &mut self,
@@ -156,7 +147,7 @@ impl TimeSync {
         listed: usize,
         accounts: u64,
         time: Timestamp,
-    ) -> Result<TimeSyncRound, Unchanged> {
+    ) -> Option<TimeSyncRound> {
         let answers = deduplicate(answers);
         let is_fast = |answer: &&ClockAnswer| answer.sample.duration() <= MAX_ROUND_TRIP;
         let fast: Vec<_> = answers.iter().filter(is_fast).copied().collect();
@@ -166,7 +157,7 @@ impl TimeSync {
         }
         let used = usable(&drawn, self.age);
         if used.is_empty() {
-            return Err(Unchanged::NoSamples);
+            return None;
         }
         let change = change(&used, accounts, self.age);
         let change = if change.unsigned_abs() <= MAX_IGNORED_CHANGE { 0 } else { change };
@@ -174,7 +165,8 @@ impl TimeSync {
         let differs = [self.offset, offset].into_iter().any(|offset| offset.unsigned_abs() > MAX_FREE_OFFSET as u64);
         if change != 0 && differs && !self.is_agreed(offset, &fast, listed) {
             self.rejected_offset = Some(offset);
-            return Err(Unchanged::NotAgreed);
+            log::debug!("network time is not adjusted: the listed peers do not agree");
+            return None;
         }
         self.rejected_offset = None;
         self.offset = offset;
@@ -184,13 +176,13 @@ impl TimeSync {
             self.rounds.pop_front();
         }
         self.rounds.push_back(round);
-        Ok(round)
+        Some(round)
     }
 
-    /// Returns whether enough pre-trusted peers agree on a time in the direction of an offset.
+    /// Returns whether enough listed peers agree on a time in the direction of an offset.
     fn is_agreed(&self, offset: i64, answers: &[ClockAnswer], listed: usize) -> bool {
         let needed = (listed / 2 + 1).max(MIN_AGREEING.min(listed));
-        let listed = answers.iter().filter(|answer| answer.is_pre_trusted);
+        let listed = answers.iter().filter(|answer| answer.is_listed);
         let mut reported: Vec<_> = listed.map(|answer| answer.sample.offset().saturating_add(self.offset)).collect();
         reported.sort_unstable();
         reported.windows(needed).any(|reported| {
@@ -210,12 +202,12 @@ fn location(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns one answer per node and location, in order of arrival: preferably of a pre-trusted peer, then of a selected
+/// Returns one answer per node and location, in order of arrival: preferably of a listed peer, then of a selected
 /// one, then of the more important account, then the first.
 fn deduplicate(answers: &[ClockAnswer]) -> Vec<ClockAnswer> {
     let mut best: Vec<_> = answers.iter().enumerate().collect();
     best.sort_by(|(_, one), (_, other)| {
-        let rank = |answer: &ClockAnswer| (answer.is_pre_trusted, answer.is_selected);
+        let rank = |answer: &ClockAnswer| (answer.is_listed, answer.is_selected);
         rank(other).cmp(&rank(one)).then(other.sample.importance.total_cmp(&one.sample.importance))
     });
     let (mut nodes, mut places) = (BTreeSet::new(), BTreeSet::new());
@@ -300,10 +292,10 @@ mod tests {
 
     fn witness(number: usize, sample: Sample) -> ClockAnswer {
         let ip = IpAddr::V4(Ipv4Addr::new(45, (number / 200) as u8, (number % 200) as u8, 1));
-        ClockAnswer { node: address(number), ip, is_pre_trusted: true, is_selected: true, sample }
+        ClockAnswer { node: address(number), ip, is_listed: true, is_selected: true, sample }
     }
 
-    /// Returns answers of different pre-trusted peers.
+    /// Returns answers of different listed peers.
     fn witnesses(samples: &[Sample]) -> Vec<ClockAnswer> {
         samples.iter().enumerate().map(|(number, sample)| witness(number, *sample)).collect()
     }
@@ -311,8 +303,8 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_000);
 
     impl TimeSync {
-        /// Runs a round with answers of all pre-trusted peers.
-        fn of(&mut self, samples: &[Sample], accounts: u64) -> Result<TimeSyncRound, Unchanged> {
+        /// Runs a round with answers of all listed peers.
+        fn of(&mut self, samples: &[Sample], accounts: u64) -> Option<TimeSyncRound> {
             self.round(&witnesses(samples), samples.len(), accounts, NOW)
         }
     }
@@ -320,10 +312,10 @@ mod tests {
     #[test]
     fn a_young_node_adopts_the_time_of_peers_and_an_old_one_approaches_it() {
         let mut time = TimeSync::default();
-        assert_eq!(time.of(&[sample(500)], 1_000), Ok(TimeSyncRound { time: NOW, offset: 500, change: 500 }));
-        assert!((0..20).all(|_| time.of(&[sample(0)], 1_000).is_ok()));
-        assert_eq!(time.of(&[sample(1_000)], 1_000), Ok(TimeSyncRound { time: NOW, offset: 600, change: 100 }));
-        assert_eq!(time.of(&[sample(759)], 1_000).map(|round| round.change), Ok(0));
+        assert_eq!(time.of(&[sample(500)], 1_000), Some(TimeSyncRound { time: NOW, offset: 500, change: 500 }));
+        assert!((0..20).all(|_| time.of(&[sample(0)], 1_000).is_some()));
+        assert_eq!(time.of(&[sample(1_000)], 1_000), Some(TimeSyncRound { time: NOW, offset: 600, change: 100 }));
+        assert_eq!(time.of(&[sample(759)], 1_000).map(|round| round.change), Some(0));
         assert_eq!(time.rounds().last(), Some(&TimeSyncRound { time: NOW, offset: 600, change: 0 }));
     }
 
@@ -332,10 +324,10 @@ mod tests {
         let mut time = TimeSync::default();
         let slow = Sample { received: 1_001_001, ..sample(100) };
         for samples in [vec![], vec![slow], vec![sample(7_200_001)], vec![sample(i64::MAX / 2)]] {
-            assert_eq!(time.of(&samples, 100), Err(Unchanged::NoSamples), "{samples:?}");
+            assert_eq!(time.of(&samples, 100), None, "{samples:?}");
         }
         let undrawn = [ClockAnswer { is_selected: false, ..witness(0, sample(100)) }];
-        assert_eq!(time.round(&undrawn, 1, 100, NOW), Err(Unchanged::NoSamples));
+        assert_eq!(time.round(&undrawn, 1, 100, NOW), None);
         assert_eq!((time.age, time.offset(), time.rounds().count()), (0, 0, 0));
     }
 
@@ -343,7 +335,7 @@ mod tests {
     fn the_last_hundred_rounds_are_kept() {
         let mut time = TimeSync::default();
         let still = witnesses(&[sample(0)]);
-        assert!((0..150).all(|second| time.round(&still, 1, 100, Timestamp(second)).is_ok()));
+        assert!((0..150).all(|second| time.round(&still, 1, 100, Timestamp(second)).is_some()));
         let times: Vec<_> = time.rounds().map(|round| round.time.0).collect();
         assert_eq!(times, (50..150).collect::<Vec<_>>());
     }
@@ -366,8 +358,8 @@ mod tests {
         for importance in [f64::NAN, f64::INFINITY, 0.0] {
             samples.iter_mut().for_each(|sample| sample.importance = importance);
             for accounts in [0, 1, u64::MAX] {
-                assert_eq!(time.of(&samples, accounts).map(|round| round.change), Ok(0));
-                assert_eq!(time.of(&[sample(0)], accounts).map(|round| round.change), Ok(0));
+                assert_eq!(time.of(&samples, accounts).map(|round| round.change), Some(0));
+                assert_eq!(time.of(&[sample(0)], accounts).map(|round| round.change), Some(0));
             }
         }
         assert_eq!(time.offset(), 0);
@@ -379,10 +371,10 @@ mod tests {
         let _ = time.of(&[sample(4_900), sample(5_000), sample(900_000)], 100);
         assert_eq!(time.clock_difference(), None);
         let (moved, far) = (time.offset(), 3 * 3_600_000);
-        assert_eq!(time.of(&[sample(-far), sample(-far), sample(-far - 9)], 100), Err(Unchanged::NoSamples));
+        assert_eq!(time.of(&[sample(-far), sample(-far), sample(-far - 9)], 100), None);
         assert_eq!(time.clock_difference(), Some(moved - far));
         // Without answers it stays.
-        assert_eq!(time.of(&[], 100), Err(Unchanged::NoSamples));
+        assert_eq!(time.of(&[], 100), None);
         assert_eq!(time.clock_difference(), Some(moved - far));
     }
 
@@ -403,13 +395,13 @@ mod tests {
     #[test]
     fn a_wrong_clock_is_reported_even_after_network_time_has_adjusted() {
         let mut time = TimeSync::default();
-        assert_eq!(time.of(&[sample(8_000)], 1_000).map(|round| round.offset), Ok(8_000));
-        assert_eq!(time.of(&[sample(0)], 1_000).map(|round| round.offset), Ok(8_000));
+        assert_eq!(time.of(&[sample(8_000)], 1_000).map(|round| round.offset), Some(8_000));
+        assert_eq!(time.of(&[sample(0)], 1_000).map(|round| round.offset), Some(8_000));
         assert_eq!(time.clock_difference(), Some(8_000));
     }
 
     #[test]
-    fn one_network_counts_once_and_pre_trusted_peers_take_precedence() {
+    fn one_network_counts_once_and_listed_peers_take_precedence() {
         let at = |ip: &str| ClockAnswer { ip: ip.parse().unwrap(), ..witness(1, sample(0)) };
         let places =
             |one: &str, other: &str| deduplicate(&[at(one), ClockAnswer { node: address(2), ..at(other) }]).len();
@@ -430,16 +422,16 @@ mod tests {
         assert_eq!(deduplicate(&[at("45.1.2.3"), at("46.1.2.3")]).len(), 1, "one node counts once");
         let other = |number, importance, is_listed| {
             let sample = Sample { importance, ..sample(number as i64) };
-            ClockAnswer { node: address(number), is_pre_trusted: is_listed, sample, ..at("45.1.2.3") }
+            ClockAnswer { node: address(number), is_listed: is_listed, sample, ..at("45.1.2.3") }
         };
         let kept = deduplicate(&[other(3, 0.9, false), other(4, 0.1, true), other(5, 0.2, true)]);
         assert_eq!(kept.iter().map(|kept| kept.node).collect::<Vec<_>>(), [address(5)]);
     }
 
     #[test]
-    fn network_time_leaves_the_clock_only_with_a_majority_of_pre_trusted_peers() {
+    fn network_time_leaves_the_clock_only_with_a_majority_of_listed_peers() {
         let far = 3_600_000;
-        // Pre-trusted peers, those that report `far`, and whether that is enough.
+        // Listed peers, those that report `far`, and whether that is enough.
         for (listed, agree, is_enough) in [
             (0, 0, false),
             (1, 0, false),
@@ -456,11 +448,10 @@ mod tests {
         ] {
             let mut answers = witnesses(&vec![sample(far); agree]);
             // Other peers report anything.
-            answers
-                .extend((100..105).map(|number| ClockAnswer { is_pre_trusted: false, ..witness(number, sample(far)) }));
+            answers.extend((100..105).map(|number| ClockAnswer { is_listed: false, ..witness(number, sample(far)) }));
             let mut time = TimeSync::default();
             let round = time.round(&answers, listed, 1_000, NOW);
-            assert_eq!(round.is_ok(), is_enough, "{agree} of {listed}");
+            assert_eq!(round.is_some(), is_enough, "{agree} of {listed}");
             // Rounding may lose a millisecond.
             let is_far = |offset: i64| (far - 1..=far).contains(&offset);
             assert!(if is_enough { is_far(time.offset()) } else { time.offset() == 0 }, "{agree} of {listed}");
@@ -469,19 +460,19 @@ mod tests {
         // They have to agree on the time.
         let mut time = TimeSync::default();
         let spread = [far, far + 5_000, far + 10_001].map(sample);
-        assert_eq!(time.of(&spread, 1_000), Err(Unchanged::NotAgreed));
+        assert_eq!(time.of(&spread, 1_000), None);
         let spread = [far, far + 5_000, far + 10_000].map(sample);
-        assert!(time.of(&spread, 1_000).is_ok());
+        assert!(time.of(&spread, 1_000).is_some());
         // The way back needs agreement too.
         let mut answers = witnesses(&[sample(0)]);
-        answers.extend((100..150).map(|number| ClockAnswer { is_pre_trusted: false, ..witness(number, sample(-far)) }));
+        answers.extend((100..150).map(|number| ClockAnswer { is_listed: false, ..witness(number, sample(-far)) }));
         let before = time.offset();
-        assert_eq!(time.round(&answers, 3, 1_000, NOW), Err(Unchanged::NotAgreed));
+        assert_eq!(time.round(&answers, 3, 1_000, NOW), None);
         assert_eq!(time.offset(), before);
     }
 
     #[test]
-    fn unselected_pre_trusted_peers_confirm_a_time_but_do_not_set_it() {
+    fn unselected_listed_peers_confirm_a_time_but_do_not_set_it() {
         let mut answers = witnesses(&[sample(60_000), sample(60_000), sample(60_000)]);
         answers.iter_mut().take(2).for_each(|answer| {
             answer.is_selected = false;
@@ -491,11 +482,11 @@ mod tests {
         let offset = time.round(&answers, 3, 1_000, NOW).expect("listed nodes that agree").offset;
         assert!((59_999..=60_000).contains(&offset), "{offset}");
         let mut time = TimeSync::default();
-        assert_eq!(time.round(&answers[2..], 3, 1_000, NOW), Err(Unchanged::NotAgreed));
+        assert_eq!(time.round(&answers[2..], 3, 1_000, NOW), None);
     }
 
     #[test]
-    fn a_minority_of_pre_trusted_peers_moves_the_time_by_at_most_ten_seconds() {
+    fn a_minority_of_listed_peers_moves_the_time_by_at_most_ten_seconds() {
         for seed in 0..5_000 {
             let mut random = seeded(seed);
             let mut below = |bound: u64| random() % bound;
@@ -518,7 +509,7 @@ mod tests {
                 answers.retain(|answer| answer.node != address(listed - 1) || below(2) == 0);
                 answers.iter_mut().for_each(|answer| answer.is_selected = below(3) > 0);
                 answers.extend((0..strangers).map(|number| ClockAnswer {
-                    is_pre_trusted: false,
+                    is_listed: false,
                     ..witness(500 + number, Sample { importance: below(1_000) as f64 / 1e2, ..lie })
                 }));
                 let _ = time.round(&answers, listed, 1 + below(1_000), NOW);

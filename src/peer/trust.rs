@@ -38,7 +38,7 @@ impl Trust {
     /// Returns the nodes that take part in a calculation if one is due. `most` is an upper bound of the `others` that
     /// could take part, without this node. In a growing network a calculation is due before the end of [`LIFETIME`]: when
     /// the nodes have more than doubled, and in a small network after [`SMALL_NETWORK_LIFETIME`] if any node has no value.
-    /// NIS1 uses only pre-trusted nodes in its first quarter of an hour.
+    /// NIS1 uses only listed nodes in its first quarter of an hour.
     pub fn due_members(
         &self,
         most: usize,
@@ -187,9 +187,9 @@ impl TrustValues {
 pub const MAX_MEMBERS: usize = 101;
 /// Number of the most trusted nodes that are members again.
 const MOST_TRUSTED: usize = 10;
-/// Number of pre-trusted nodes that are members for certain. They are the source of trust: without any, as may happen
+/// Number of listed nodes that are members for certain. They are the source of trust: without any, as may happen
 /// among many unknown nodes, trust would rest on reports of unknown nodes.
-const PRE_TRUSTED: usize = 20;
+const LISTED: usize = 20;
 
 /// Members of a calculation; this node is the last.
 #[derive(Clone, Debug)]
@@ -198,17 +198,17 @@ pub struct Members {
     /// Initial trust of each.
     source: Vec<f64>,
     /// Whether each is on the operator's list.
-    is_pre_trusted: Vec<bool>,
+    is_listed: Vec<bool>,
     candidate_count: usize,
 }
 
 impl Members {
     /// Chooses members among the distinct `others`: all if they are few, otherwise the most trusted ones by the
-    /// `former` values, some pre-trusted ones, and a random choice. `pre_trusted` is the operator's list.
+    /// `former` values, some listed ones, and a random choice. `listed` is the operator's list.
     pub fn choose(
         mut others: Vec<Address>,
         local: Address,
-        pre_trusted: &BTreeSet<Address>,
+        listed: &BTreeSet<Address>,
         former: &TrustValues,
         random: &mut impl RandomSource,
     ) -> Members {
@@ -216,18 +216,18 @@ impl Members {
         let others_in_all = others.len();
         if others.len() >= MAX_MEMBERS {
             let mut chosen = move_to_front(&mut others, 0, &former.most_trusted(MOST_TRUSTED, local));
-            let mut listed: Vec<_> = pre_trusted.iter().copied().collect();
-            listed.retain(|node| others[chosen..].contains(node));
-            random.choose(&mut listed, PRE_TRUSTED);
-            listed.truncate(PRE_TRUSTED);
-            chosen = move_to_front(&mut others, chosen, &listed);
+            let mut some_listed: Vec<_> = listed.iter().copied().collect();
+            some_listed.retain(|node| others[chosen..].contains(node));
+            random.choose(&mut some_listed, LISTED);
+            some_listed.truncate(LISTED);
+            chosen = move_to_front(&mut others, chosen, &some_listed);
             random.choose(&mut others[chosen..], MAX_MEMBERS - 1 - chosen);
             others.truncate(MAX_MEMBERS - 1);
         }
         others.push(local);
-        let is_pre_trusted: Vec<_> = others.iter().map(|node| pre_trusted.contains(node)).collect();
-        let source = source(&is_pre_trusted, pre_trusted.len());
-        Members { addresses: others, source, is_pre_trusted, candidate_count: others_in_all }
+        let is_listed: Vec<_> = others.iter().map(|node| listed.contains(node)).collect();
+        let source = source(&is_listed, listed.len());
+        Members { addresses: others, source, is_listed, candidate_count: others_in_all }
     }
 }
 
@@ -242,14 +242,14 @@ fn move_to_front(nodes: &mut [Address], mut chosen: usize, wanted: &[Address]) -
     chosen
 }
 
-/// Returns the initial trust: equal shares of the pre-trusted members, or of all members if there is none. NIS1 makes
+/// Returns the initial trust: equal shares of the listed members, or of all members if there is none. NIS1 makes
 /// the exception only for an empty list; after losing all nodes of a list it distrusts nodes with many calls.
-fn source(is_pre_trusted: &[bool], listed: usize) -> Vec<f64> {
-    if !is_pre_trusted.contains(&true) {
-        return vec![1.0 / is_pre_trusted.len() as f64; is_pre_trusted.len()];
+fn source(is_listed: &[bool], listed: usize) -> Vec<f64> {
+    if !is_listed.contains(&true) {
+        return vec![1.0 / is_listed.len() as f64; is_listed.len()];
     }
     let share = 1.0 / listed as f64;
-    let mut source: Vec<_> = is_pre_trusted.iter().map(|listed| if *listed { share } else { 0.0 }).collect();
+    let mut source: Vec<_> = is_listed.iter().map(|listed| if *listed { share } else { 0.0 }).collect();
     normalise(&mut source);
     source
 }
@@ -257,7 +257,7 @@ fn source(is_pre_trusted: &[bool], listed: usize) -> Vec<f64> {
 /// One in this many selections of a single peer ignores trust.
 pub const IGNORE_TRUST_ONE_IN: usize = 4;
 
-/// Selects peers by trust. Each selection of several includes at least one pre-trusted peer, so that a node which knows
+/// Selects peers by trust. Each selection of several includes at least one listed peer, so that a node which knows
 /// only malicious peers still learns about the network.
 ///
 /// Trust alone would exclude some peers for good: one with many calls whose own experiences nobody has reported has no
@@ -270,10 +270,10 @@ pub struct Selector {
     candidates: TrustValues,
     /// Active peers.
     active: Vec<Address>,
-    /// Pre-trusted peers: the active ones, or all if none is active.
-    pre_trusted: Vec<Address>,
-    /// Whether a selection of several includes all of `pre_trusted`, or one at random.
-    includes_all_pre_trusted: bool,
+    /// Listed peers: the active ones, or all if none is active.
+    listed: Vec<Address>,
+    /// Whether a selection of several includes all of `listed`, or one at random.
+    includes_all_listed: bool,
 }
 
 impl Selector {
@@ -290,30 +290,30 @@ impl Selector {
 
     fn new(candidates: TrustValues, nodes: &PeerTable) -> Selector {
         let local = nodes.local();
-        let listed: Vec<_> = nodes.pre_trusted().iter().copied().filter(|node| *node != local).collect();
+        let listed: Vec<_> = nodes.listed().iter().copied().filter(|node| *node != local).collect();
         let active: Vec<_> = listed.iter().copied().filter(|node| nodes.is_active(node)).collect();
         let (supplement, takes_all) = match active.is_empty() {
             true => (listed, true),
-            false => (active, nodes.pre_trusted().contains(&local)),
+            false => (active, nodes.listed().contains(&local)),
         };
         let active = nodes.in_state(State::Active).map(|(node, _)| *node).collect();
-        Selector { candidates, active, pre_trusted: supplement, includes_all_pre_trusted: takes_all }
+        Selector { candidates, active, listed: supplement, includes_all_listed: takes_all }
     }
 
-    /// Returns distinct peers: at most `max` by trust, and of the pre-trusted ones all active ones if this node is
+    /// Returns distinct peers: at most `max` by trust, and of the listed ones all active ones if this node is
     /// listed, otherwise one; all of them if none is active.
     pub fn several(&self, max: usize, random: &mut impl RandomSource) -> Vec<Address> {
         let mut drawn = self.candidates.select(max, random);
-        let supplement = match self.includes_all_pre_trusted {
-            true => &self.pre_trusted[..],
-            false => self.one_pre_trusted(random).map_or(&[][..], std::slice::from_ref),
+        let supplement = match self.includes_all_listed {
+            true => &self.listed[..],
+            false => self.one_listed(random).map_or(&[][..], std::slice::from_ref),
         };
         let by_trust: BTreeSet<_> = drawn.iter().copied().collect();
         drawn.extend(supplement.iter().filter(|node| !by_trust.contains(*node)));
         drawn
     }
 
-    /// Returns one peer by trust, or failing that a pre-trusted one; now and then any active peer.
+    /// Returns one peer by trust, or failing that a listed one; now and then any active peer.
     pub fn one(&self, random: &mut impl RandomSource) -> Option<Address> {
         if random.below(IGNORE_TRUST_ONE_IN) == 0
             && let Some(any) = self.active.get(random.below(self.active.len()))
@@ -321,7 +321,7 @@ impl Selector {
             return Some(*any);
         }
         let by_trust = self.candidates.select(1, random).pop();
-        by_trust.or_else(|| self.one_pre_trusted(random).copied())
+        by_trust.or_else(|| self.one_listed(random).copied())
     }
 
     /// Returns one peer in the same way among those that `is_admitted`, if any.
@@ -329,7 +329,7 @@ impl Selector {
         let mut some = self.clone();
         some.candidates.retain(&is_admitted);
         some.active.retain(&is_admitted);
-        some.pre_trusted.retain(&is_admitted);
+        some.listed.retain(&is_admitted);
         some.one(random)
     }
 
@@ -345,8 +345,8 @@ impl Selector {
         candidates.select(most, random)
     }
 
-    fn one_pre_trusted(&self, random: &mut impl RandomSource) -> Option<&Address> {
-        self.pre_trusted.get(random.below(self.pre_trusted.len()))
+    fn one_listed(&self, random: &mut impl RandomSource) -> Option<&Address> {
+        self.listed.get(random.below(self.listed.len()))
     }
 }
 
@@ -371,7 +371,7 @@ pub struct Calculation {
     members: Members,
     /// Indices of the members in order of address.
     by_address: Vec<usize>,
-    stage: Stage,
+    stage: TrustStage,
     /// Normalised local trust, one row per trusting member.
     shares: Vec<f64>,
     /// Local trust before normalisation, one row per trusted member.
@@ -389,7 +389,7 @@ pub struct Calculation {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum TrustStage {
     /// Reads the experiences of a member.
     Gathering(usize),
     /// Weights the trust of a member in the others.
@@ -406,7 +406,7 @@ impl Calculation {
         by_address.sort_unstable_by_key(|number| members.addresses[*number]);
         Calculation {
             by_address,
-            stage: Stage::Gathering(0),
+            stage: TrustStage::Gathering(0),
             shares: vec![0.0; count * count],
             trust_in: vec![0.0; count * count],
             known_by: vec![0.0; count * count],
@@ -425,20 +425,20 @@ impl Calculation {
         for _ in 0..rows.max(1) {
             let count = self.members.addresses.len();
             match self.stage {
-                Stage::Gathering(row) => {
+                TrustStage::Gathering(row) => {
                     self.gather(row, experiences);
-                    self.stage = if row + 1 < count { Stage::Gathering(row + 1) } else { Stage::Weighing(0) };
+                    self.stage = if row + 1 < count { TrustStage::Gathering(row + 1) } else { TrustStage::Weighing(0) };
                 }
-                Stage::Weighing(row) => {
+                TrustStage::Weighing(row) => {
                     self.weigh(row);
-                    self.stage = if row + 1 < count { Stage::Weighing(row + 1) } else { Stage::Iterating(0) };
+                    self.stage = if row + 1 < count { TrustStage::Weighing(row + 1) } else { TrustStage::Iterating(0) };
                 }
-                Stage::Iterating(round) => {
+                TrustStage::Iterating(round) => {
                     let has_settled = self.iterate();
                     if has_settled || round + 1 == MAX_ROUNDS {
                         return Some(self.result());
                     }
-                    self.stage = Stage::Iterating(round + 1);
+                    self.stage = TrustStage::Iterating(round + 1);
                 }
             }
         }
@@ -451,7 +451,7 @@ impl Calculation {
         let known = self.experiences_of(row, experiences);
         let shares = &mut self.shares[row * count..][..count];
         for (other, share) in shares.iter_mut().enumerate() {
-            let unknown = if self.members.is_pre_trusted[other] || other == row { 1.0 } else { 0.0 };
+            let unknown = if self.members.is_listed[other] || other == row { 1.0 } else { 0.0 };
             *share = known[other].success_ratio().unwrap_or(unknown);
         }
         let sum: f64 = shares.iter().sum();

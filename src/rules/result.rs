@@ -153,7 +153,7 @@ impl ValidationResult {
     }
 }
 
-/// A rejection.
+/// Why a transaction, a block or a branch is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum Rejection {
     /// A rule failed, or the entity is not needed. Never [`ValidationResult::Success`].
@@ -162,9 +162,32 @@ pub enum Rejection {
     /// The input is impossible.
     #[error("{0}")]
     Exception(#[from] Exception),
+    /// The blocks would replace more of ours than the rewrite limit allows.
+    #[error("more blocks would be replaced than the rewrite limit allows")]
+    TooDeep,
     /// The store failed; the entity may be valid.
     #[error("{0}")]
     Store(#[from] StoreError),
+}
+
+impl Rejection {
+    /// Creates the rejection of something impossible for a reason that NIS1 has no result for.
+    pub fn impossible(why: impl ToString) -> Rejection {
+        Exception::Other(why.to_string()).into()
+    }
+
+    /// Returns whether it counts against the peer that sent the entity. It does not if the entity is known already or
+    /// too early, if there is no space, if our chain has changed meanwhile, or if this node could not validate it.
+    pub fn blames_sender(&self) -> bool {
+        use ValidationResult::*;
+        match self {
+            // Our clock may be slow.
+            Rejection::Result(FailureTimestampTooFarInFuture) => false,
+            Rejection::Result(Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull) => false,
+            Rejection::Result(_) | Rejection::Exception(_) => true,
+            Rejection::TooDeep | Rejection::Store(_) => false,
+        }
+    }
 }
 
 impl From<StateError> for Rejection {

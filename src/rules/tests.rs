@@ -111,7 +111,7 @@ impl Fixture {
             ids: (1, 2),
         };
         let block = Block { height: KNOWN, signature: Some(Signature([0; 64])), ..block(self.known.clone()) };
-        txn.put(Table::Blocks, &block_key(KNOWN), &header.to_bytes(&block)).unwrap();
+        txn.put(Table::Blocks, &block_key(KNOWN), &header.to_bytes(&block, &block.encode_transactions())).unwrap();
     }
 
     /// Calls `check` with the context of a validation.

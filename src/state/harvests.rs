@@ -122,7 +122,8 @@ mod tests {
             ids: (1, 1),
             previous_harvests,
         };
-        txn.put_unjournaled(Table::Blocks, &block_key(height), &header.to_bytes(&block)).unwrap();
+        txn.put_unjournaled(Table::Blocks, &block_key(height), &header.to_bytes(&block, &block.encode_transactions()))
+            .unwrap();
     }
 
     /// Returns the heights of at most `limit` blocks.

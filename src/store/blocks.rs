@@ -11,7 +11,7 @@
 
 use super::checksums::checksum;
 use super::{Entry, Read, StoreError, Table, WriteTxn};
-use crate::codec::block::{COUNT_BYTES, HEAD_BYTES};
+use crate::codec::block::{COUNT_BYTES, EncodedTransactions, HEAD_BYTES};
 use crate::codec::{ByteReader, Context, SigningForm, write_varint};
 use crate::crypto::{PublicKey, Signature};
 use crate::model::address::RAW_LENGTH;
@@ -61,10 +61,10 @@ const PACK_EVERY: u64 = 16;
 
 impl StoredHeader {
     /// Returns the row of the block alone.
-    pub fn to_bytes(&self, block: &Block) -> Vec<u8> {
+    pub fn to_bytes(&self, block: &Block, transactions: &EncodedTransactions) -> Vec<u8> {
         let key = block_key(self.height);
-        let (transactions, starts) = block.transactions_to_bytes();
-        let transactions = &transactions[COUNT_BYTES..];
+        let EncodedTransactions { bytes, starts } = transactions;
+        let transactions = &bytes[COUNT_BYTES..];
         let mut out = Vec::with_capacity(256 + transactions.len() + starts.len() * ENTRY_BYTES);
         out.extend_from_slice(&[0; SUM_BYTES]);
         out.extend_from_slice(&self.hash.0);
@@ -480,8 +480,9 @@ pub(super) mod tests {
         let parent = Height(header.height.0 - 1);
         let (mut before, empty) = self::block(parent, 0);
         before.hash = PARENT;
-        txn.put_unjournaled(Table::Blocks, &block_key(parent), &before.to_bytes(&empty)).unwrap();
-        let row = header.to_bytes(block);
+        txn.put_unjournaled(Table::Blocks, &block_key(parent), &before.to_bytes(&empty, &empty.encode_transactions()))
+            .unwrap();
+        let row = header.to_bytes(block, &block.encode_transactions());
         txn.put_unjournaled(Table::Blocks, &block_key(header.height), &row).unwrap();
         row
     }
@@ -519,7 +520,7 @@ pub(super) mod tests {
         let row_checksum = |hash: u8| {
             let (mut header, block) = block(Height(7), 0);
             header.hash = Hash256([hash; 32]);
-            checksum(Table::Blocks, &block_key(Height(7)), &[&header.to_bytes(&block)])
+            checksum(Table::Blocks, &block_key(Height(7)), &[&header.to_bytes(&block, &block.encode_transactions())])
         };
         let different: std::collections::BTreeSet<u32> = (0..=255).map(row_checksum).collect();
         assert_eq!(different.len(), 256);
@@ -532,7 +533,11 @@ pub(super) mod tests {
         header.previous_harvests = [Height(5_599_000); 2];
         header.ids = (30_000_000, 30_000_000);
         header.score = 1 << 72;
-        assert!(header.to_bytes(&block).len() <= 235, "{}", header.to_bytes(&block).len());
+        assert!(
+            header.to_bytes(&block, &block.encode_transactions()).len() <= 235,
+            "{}",
+            header.to_bytes(&block, &block.encode_transactions()).len()
+        );
     }
 
     #[test]
@@ -551,7 +556,13 @@ pub(super) mod tests {
         let pack_at = |batch: &mut WriteTxn<'_>, height: u64| pack_blocks(batch, Height(height)).unwrap();
         for height in 1..=LAST {
             let (header, block) = stored(height);
-            batch.put_unjournaled(Table::Blocks, &block_key(header.height), &header.to_bytes(&block)).unwrap();
+            batch
+                .put_unjournaled(
+                    Table::Blocks,
+                    &block_key(header.height),
+                    &header.to_bytes(&block, &block.encode_transactions()),
+                )
+                .unwrap();
             pack_at(&mut batch, height.saturating_sub(100));
         }
         let rows = batch.keys_with_prefix(Table::Blocks, &[]).unwrap();
@@ -589,7 +600,7 @@ pub(super) mod tests {
         let (long, short, mut longest) = (64, 320, 0);
         for height in 1..=long + short {
             let (header, block) = block(Height(height), if height <= long { 400 } else { 1 });
-            let row = header.to_bytes(&block);
+            let row = header.to_bytes(&block, &block.encode_transactions());
             assert_eq!(row.len() >= PACKED_BYTES, height <= long);
             batch.put_unjournaled(Table::Blocks, &block_key(header.height), &row).unwrap();
             let (_, bytes) = unpacked_rows(&batch, header.height).unwrap();
@@ -608,7 +619,13 @@ pub(super) mod tests {
         let (store, _folder) = test_store();
         let (header, block) = block(Height(7), 1);
         let mut batch = store.begin_write().unwrap();
-        batch.put_unjournaled(Table::Blocks, &block_key(header.height), &header.to_bytes(&block)).unwrap();
+        batch
+            .put_unjournaled(
+                Table::Blocks,
+                &block_key(header.height),
+                &header.to_bytes(&block, &block.encode_transactions()),
+            )
+            .unwrap();
         let read = read_block_bytes(&batch, header.height, &mut Vec::new());
         assert!(matches!(read, Err(StoreError::Damaged(_))));
         assert!(!read_block_bytes(&batch, Height(8), &mut Vec::new()).unwrap());
@@ -634,15 +651,15 @@ pub(super) mod tests {
                 header.beneficiary = Some(Address::from_public_key(&PublicKey([5; 32]), BYTE));
                 header.previous_harvests[1] = Height(if previous[1] { 1 } else { 0 });
             }
-            let bytes = header.to_bytes(&block);
+            let bytes = header.to_bytes(&block, &block.encode_transactions());
             prop_assert_eq!(open(header.height, &bytes).unwrap().header(), header);
         }
 
         #[test]
         fn a_flipped_bit_is_detected_when_its_part_is_read(count in 0usize..4, place: prop::sample::Index) {
             let (header, block) = block(Height(7), count);
-            let mut bytes = header.to_bytes(&block);
-            let (transactions, starts) = block.transactions_to_bytes();
+            let mut bytes = header.to_bytes(&block, &block.encode_transactions());
+            let EncodedTransactions { bytes: transactions, starts } = block.encode_transactions();
             let transactions = transactions.len() - COUNT_BYTES;
             let bit = place.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -182,7 +182,13 @@ mod tests {
         for (height, hash) in (1..).map(Height).zip(hashes) {
             let (mut header, block) = block(height, 1);
             header.hash = Hash256([*hash; 32]);
-            batch.put_unjournaled(Table::Blocks, &block_key(height), &header.to_bytes(&block)).unwrap();
+            batch
+                .put_unjournaled(
+                    Table::Blocks,
+                    &block_key(height),
+                    &header.to_bytes(&block, &block.encode_transactions()),
+                )
+                .unwrap();
         }
         batch.commit().unwrap();
         store
@@ -288,7 +294,13 @@ mod tests {
                 // The text takes the place of the hash.
                 let text = format!("<{name} {height}>");
                 header.hash.0[..text.len()].copy_from_slice(text.as_bytes());
-                batch.put(Table::Blocks, &block_key(Height(height)), &header.to_bytes(&block)).unwrap();
+                batch
+                    .put(
+                        Table::Blocks,
+                        &block_key(Height(height)),
+                        &header.to_bytes(&block, &block.encode_transactions()),
+                    )
+                    .unwrap();
             }
             batch.put_unjournaled(Table::Meta, b"schema", schema.as_bytes()).unwrap();
             batch.commit().unwrap();

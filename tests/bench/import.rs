@@ -125,7 +125,7 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
         for block in &read {
             let mut check = SignatureCheck::new(block, &settings.network, false);
             while check.step(block, &mut verifier).expect("good signatures") {}
-            assert!(check_block_signature(block, false, &mut verifier).1);
+            assert!(check_block_signature(block, &block.encode_transactions(), false, &mut verifier).1);
         }
     });
     drop(read);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::support::{Memory, in_millis, print_machine, seconds};
 use crate::common::Random;
 use nisd::crypto::PublicKey;
-use nisd::importance::{Calculation, Importances, Settings};
+use nisd::importance::{Calculation, CalculationParameters, Importances};
 use nisd::model::{Address, Amount, Height, NetworkByte};
 use nisd::state::{AccountId, Outlink};
 
@@ -88,7 +88,7 @@ fn feed(graph: &Graph, links: usize, hub: bool) -> (Calculation, Duration, Durat
     };
     let known = graph.eligible.len() as u64;
     let account_ids = (graph.eligible.len() + graph.ineligible.len()) as u32;
-    let settings = Settings { account_ids, ..Settings::new(HEIGHT, BLOCKS_PER_DAY, known) };
+    let settings = CalculationParameters { account_ids, ..CalculationParameters::new(HEIGHT, BLOCKS_PER_DAY, known) };
     let mut calculation = Calculation::new(settings);
     for (number, address) in (0..).zip(&graph.eligible) {
         let vested = Amount::whole(10_000 + random.below(1_000_000) as u64);

@@ -32,12 +32,12 @@ pub fn run(_: &[String]) -> ExitCode {
         assert!(experiences.receive(*reporter, &pairs, NOW));
         (0..number % 30).for_each(|_| experiences.succeeded(*reporter, NOW));
     }
-    let pre_trusted: BTreeSet<_> = others.iter().take(10).copied().collect();
+    let listed: BTreeSet<_> = others.iter().take(10).copied().collect();
     let mut rows: Vec<Duration> = Vec::new();
     let mut beginning = Duration::MAX;
     for _ in 0..RUNS {
         let start = Instant::now();
-        let members = Members::choose(others.clone(), local, &pre_trusted, &TrustValues::default(), &mut || 0);
+        let members = Members::choose(others.clone(), local, &listed, &TrustValues::default(), &mut || 0);
         let mut calculation = Calculation::new(members);
         beginning = beginning.min(start.elapsed());
         for row in 0.. {

@@ -8,7 +8,7 @@ use nisd::model::{Address, Block, Hash256, Height, Network, Timestamp};
 use nisd::peer::chain_comparison::{ChainComparison, Downloads, Misbehavior, SyncOutcome};
 use nisd::peer::io::{LocalChain, OwnTip, StoreUnreadable};
 use nisd::peer::wire::{AnswerContext, AuthenticatedResponse, Challenge, HashChain, List, Query, Score};
-use nisd::rules::{Exception, Rejection, ValidationResult};
+use nisd::rules::{Exception, Rejection, RuleResult, ValidationResult};
 use nisd::store::{Store, stored_block, stored_header};
 use serde_json::Value;
 
@@ -76,11 +76,13 @@ pub fn bytes_of(value: &Value) -> Vec<u8> {
 }
 
 /// Returns the text of a result as the records of pushes write it.
-pub fn text_of(result: Result<ValidationResult, &Exception>) -> String {
+pub fn text_of(result: &RuleResult) -> String {
     match result {
-        Ok(result) => result.name().to_owned(),
-        Err(Exception::Argument(text)) => format!("HTTP 400 {text}"),
-        Err(Exception::Other(text)) => format!("HTTP 500 {text}"),
+        Ok(()) => ValidationResult::Success.name().to_owned(),
+        Err(Rejection::Result(result)) => result.name().to_owned(),
+        Err(Rejection::Exception(Exception::Argument(text))) => format!("HTTP 400 {text}"),
+        Err(Rejection::Exception(Exception::Other(text))) => format!("HTTP 500 {text}"),
+        Err(other) => panic!("{other}"),
     }
 }
 
@@ -98,19 +100,21 @@ pub fn process_branch(mut branch: CandidateBranch<'_>, now: Timestamp) -> Branch
 /// far.
 pub fn push(local: LocalNode<'_>, block: Block, now: Timestamp) -> (String, Option<BranchOutcome>) {
     let (store, network) = (local.store, &local.chain.network);
-    let rejected = |rejection: Rejection| match rejection {
-        Rejection::Result(result) => (text_of(Ok(result)), None),
-        Rejection::Exception(exception) => (text_of(Err(&exception)), None),
-        Rejection::Store(error) => panic!("{error}"),
-    };
-    let front = check_pushed(&block, &store.snapshot().unwrap(), network, &mut Verifier::default());
+    let rejected = |rejection: Rejection| (text_of(&Err(rejection)), None);
+    let front = check_pushed(
+        &block,
+        &block.encode_transactions(),
+        &store.snapshot().unwrap(),
+        network,
+        &mut Verifier::default(),
+    );
     if let Err(rejection) = front {
         return rejected(rejection);
     }
     match pushed_branch(store, network, block, Verified::default()) {
         Ok(branch) => {
             let outcome = process_branch(branch, now);
-            (text_of(outcome.as_push_result()), Some(outcome))
+            (text_of(&outcome.as_push_result()), Some(outcome))
         }
         Err(rejection) => rejected(rejection),
     }
@@ -227,7 +231,7 @@ impl AnswerSigner {
 /// Compares our chain with that of a remote node. Returns the NIS1 name of the result, and the common height if blocks
 /// of the remote were requested.
 pub fn compare(
-    own: &impl LocalChain,
+    own: &dyn LocalChain,
     network: &Network,
     answer: impl Fn(&Query, &AnswerSigner) -> Vec<u8>,
 ) -> (&'static str, Option<Height>) {

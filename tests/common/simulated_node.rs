@@ -16,7 +16,7 @@ use nisd::net::http::{Gzip, RequestReader, Response};
 use nisd::net::service::{
     Client, ConnectionId, Dropped, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
 };
-use nisd::node::{HTTP, LocalRights, Node, PreTrustedPeer, Start, WEBSOCKET};
+use nisd::node::{HTTP, ListedPeer, LocalRights, Node, Start, WEBSOCKET};
 use nisd::peer::LimitUsage;
 use nisd::store::{Store, StoreError};
 use sha2::{Digest, Sha256};
@@ -163,7 +163,7 @@ impl<'s> SimulatedNode<'s> {
         settings: &'s Settings,
         clock: WallClock,
         seed: [u8; 32],
-        known: Option<Vec<PreTrustedPeer>>,
+        known: Option<Vec<ListedPeer>>,
         kept: Vec<u8>,
     ) -> Result<SimulatedNode<'s>, StoreError> {
         let now = LoopTime { unix_millis: clock.started, monotonic: Duration::ZERO };

@@ -471,7 +471,7 @@ fn the_local_peers_response_matches_the_document() {
     let told = wait_for("the state of both peers", || {
         let told = Client::connect(node.http).get("/local/peers").json();
         let is_known = told["peers"][0]["state"] == "inactive";
-        (is_known && told["unpinned"][0]["lastFailure"]["reason"].is_string()).then_some(told)
+        (is_known && told["unidentified"][0]["lastFailure"]["reason"].is_string()).then_some(told)
     });
     let operation = &document["paths"]["/local/peers"]["get"];
     let schema = &operation["responses"]["200"]["content"][JSON]["schema"];

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::recorded_chain::{Chain, FAR_FUTURE, copy_store, digest_of, tip_of};
-use crate::common::remote_node::{LocalNode, Remote, bytes_of, process_branch, push, synchronise};
+use crate::common::remote_node::{LocalNode, Remote, bytes_of, process_branch, push, synchronise, text_of};
 use nisd::chain::{BranchOutcome, CandidateBranch, RollbackError};
 use nisd::model::{Block, Height, Timestamp};
 use nisd::store::{Store, stored_header};
@@ -78,7 +78,7 @@ fn deliver_winning_branch(local: LocalNode<'_>, fork: &Fork, step: &Value) -> Br
             let found = synchronise(local, &remote, fork.clock());
             assert_eq!((found.comparison, found.common), ("REMOTE_IS_NOT_SYNCED", Some(Height(fork.common))));
             let outcome = found.outcome.unwrap();
-            (outcome.as_sync_result().unwrap().name().to_owned(), Some(outcome))
+            (text_of(&outcome.as_sync_result()), Some(outcome))
         }
         other => panic!("delivered by {other}"),
     };

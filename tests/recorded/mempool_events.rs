@@ -35,7 +35,7 @@ fn text_of_outcome(outcome: &RuleResult) -> String {
         Ok(()) => "SUCCESS".to_owned(),
         Err(Rejection::Result(result)) => result.name().to_owned(),
         Err(Rejection::Exception(exception)) => format!("EXCEPTION: {exception}"),
-        Err(Rejection::Store(error)) => panic!("{error}"),
+        Err(other) => panic!("{other}"),
     }
 }
 
@@ -64,7 +64,7 @@ impl Node<'_> {
             Transaction::from_bytes(&bytes_of(&event["data"]), SigningForm::NonVerifiable, context).unwrap();
         transaction.signature = Some(Signature(bytes_of(&event["signature"]).try_into().unwrap()));
         assert_eq!(event["hash"], transaction.hash().to_string());
-        let outcome = self.with_mempool(now, |pool, confirmed| pool.add(transaction, confirmed));
+        let outcome = self.with_mempool(now, |pool, confirmed| pool.add(transaction, confirmed).map(drop));
         let found = text_of_outcome(&outcome);
         self.announced += 1;
         if event["result"] != found {

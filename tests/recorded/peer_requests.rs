@@ -15,10 +15,10 @@ use nisd::codec::{Context, Format};
 use nisd::ip::Scope;
 use nisd::model::{Address, Hash256, Height, Timestamp};
 use nisd::net::fetch::{self, FetchError, FetchId, FetchRequest, FetchResponse, Response};
-use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable, ValidationOutcome};
+use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable};
 use nisd::peer::peer_table::State;
 use nisd::peer::wire::{AuthenticatedResponse, Challenge, Endpoint, HashChain, Identity, MetaData, NodeInfo, Version};
-use nisd::peer::{Manager, PeerSettings, PreTrustedPeer};
+use nisd::peer::{ListedPeer, Manager, PeerSettings};
 use serde_json::Value;
 
 const FORMAT: Format = Format::Binary;
@@ -168,7 +168,7 @@ impl Replay {
         let file: Value = serde_json::from_slice(&file).expect("JSON");
         let context = Context::of(&network);
         let peer = |value: &Value| FORMAT_OF_FILES.read(value.to_string().as_bytes(), context).expect("a node");
-        let known = file["knownPeers"].as_array().expect("peers").iter().map(peer).map(PreTrustedPeer::Node).collect();
+        let known = file["knownPeers"].as_array().expect("peers").iter().map(peer).map(ListedPeer::Node).collect();
         let pair = &recording.pairs[requester];
         let port = recording.ports.iter().find(|(_, name)| *name == requester).map(|(port, _)| *port).expect("a port");
         let local = NodeInfo {
@@ -215,7 +215,7 @@ impl Replay {
             if validated_at.is_some_and(|at| at <= time) {
                 validated_at = None;
                 let from = self.recorded_peers.validating.pop_front().expect("blocks");
-                self.peers.on_blocks_validated(&from, ValidationOutcome::Useful, now(time));
+                self.peers.on_blocks_validated(&from, &Ok(()), now(time));
             }
             while let Some(place) = self.recorded_peers.replies.iter().position(|(at, _, _)| *at <= time) {
                 let (_, call, reply) = self.recorded_peers.replies.remove(place);

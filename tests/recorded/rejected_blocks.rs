@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use crate::common::recorded_chain::{Chain, digest_of, tip_of};
 use crate::common::remote_node::{Remote, StoreFixture, Synchronisation, bytes_of, push, synchronise};
 use crate::common::{print_notice, recorded_lines};
-use nisd::chain::{BranchOutcome, Validity};
+use nisd::chain::BranchOutcome;
 use nisd::codec::{Context, ReadError};
 use nisd::model::{Block, Timestamp};
+use nisd::rules::Rejection;
 use serde_json::{Value, json};
 
 /// Returns the cases of a file by chain and height.
@@ -72,9 +73,9 @@ fn time_of(case: &Value) -> Timestamp {
 /// Returns the validation result of a chain part as recorded.
 fn validity_of(outcome: &BranchOutcome) -> Value {
     match &outcome.validity {
-        Validity::Valid => json!("SUCCESS"),
-        Validity::Rejected(result) => json!(result.name()),
-        Validity::Exception(_) => Value::Null,
+        Ok(()) => json!("SUCCESS"),
+        Err(Rejection::Result(result)) => json!(result.name()),
+        Err(_) => Value::Null,
     }
 }
 
@@ -177,9 +178,9 @@ fn check_push_case(fixture: &mut StoreFixture<'_>, case: &Value) -> Vec<String> 
 fn interaction_of(synchronisation: &Synchronisation) -> String {
     match (&synchronisation.outcome, synchronisation.comparison) {
         (Some(outcome), _) => match outcome.as_sync_result() {
-            Ok(result) if result.is_success() => "SUCCESS".to_owned(),
-            Ok(_) => "FAILURE".to_owned(),
-            Err(exception) => format!("EXCEPTION {exception}"),
+            Ok(()) => "SUCCESS".to_owned(),
+            Err(Rejection::Result(_)) => "FAILURE".to_owned(),
+            Err(rejection) => format!("EXCEPTION {rejection}"),
         },
         (None, "REMOTE_IS_SYNCED" | "REMOTE_REPORTED_EQUAL_CHAIN_SCORE" | "REMOTE_REPORTED_LOWER_CHAIN_SCORE") => {
             "NEUTRAL".to_owned()
@@ -195,7 +196,11 @@ fn compare_synchronisation(recorded: &Value, common: &str, found: &Synchronisati
     let (mut validity, mut result) = (Value::Null, Value::Null);
     if let Some(outcome) = &found.outcome {
         validity = validity_of(outcome);
-        result = outcome.as_sync_result().map_or(Value::Null, |result| json!(result.name()));
+        result = match outcome.as_sync_result() {
+            Ok(()) => json!("SUCCESS"),
+            Err(Rejection::Result(result)) => json!(result.name()),
+            Err(_) => Value::Null,
+        };
     }
     if is_stale_importance(&recorded["interaction"]) {
         return compare("chain part", &json!("FAILURE_BLOCK_NOT_HIT"), &validity, out);

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nisd::chain::proof::effective_importance;
 use nisd::crypto::PublicKey;
-use nisd::importance::csr::{Csr, GroupAccess, Loop};
 use nisd::importance::graph::{ClusterRole, Graph, SparseMatrix};
 use nisd::importance::java_hash_map::{JavaHashMapOrder, Visit, capacity};
+use nisd::importance::loops::{Csr, GroupAccess, Loop};
 use nisd::importance::rank::Scores;
-use nisd::importance::{Calculation, Importances, Settings, decay};
+use nisd::importance::{Calculation, CalculationParameters, Importances, decay};
 use nisd::model::{Address, Amount, Height, NetworkByte};
 use nisd::state::{AccountId, AccountImportance, Outlink};
 use serde_json::Value;
@@ -56,8 +56,8 @@ type Accounts = Vec<(Address, u64)>;
 /// Height, sender, recipient and weight.
 type Links = Vec<(u64, Address, Address, u64)>;
 
-fn in_given_order(height: u64) -> Settings {
-    Settings { known_accounts: None, ..Settings::new(Height(height), BLOCKS_PER_DAY, 0) }
+fn in_given_order(height: u64) -> CalculationParameters {
+    CalculationParameters { known_accounts: None, ..CalculationParameters::new(Height(height), BLOCKS_PER_DAY, 0) }
 }
 
 /// Returns the numbers of accounts: first those passed in, in order of their addresses, then the others.
@@ -68,7 +68,7 @@ fn numbered(accounts: &Accounts, links: &Links) -> BTreeMap<Address, u32> {
 }
 
 /// Returns a finished calculation; each account has its index as its first height.
-fn calculate(settings: Settings, accounts: &Accounts, links: &Links, slice: u32) -> Calculation {
+fn calculate(settings: CalculationParameters, accounts: &Accounts, links: &Links, slice: u32) -> Calculation {
     let mut calculation = Calculation::new(settings);
     let numbers = numbered(accounts, links);
     let places: BTreeMap<_, _> = accounts.iter().enumerate().map(|(place, account)| (account.0, place)).collect();
@@ -216,7 +216,7 @@ fn scores_are_combined_as_by_the_reference() {
 }
 
 /// Returns the input of one calculation of the section `poi`.
-fn poi_input(case: &Value) -> (Settings, Accounts, Links) {
+fn poi_input(case: &Value) -> (CalculationParameters, Accounts, Links) {
     let known = addresses(&case["addresses"]);
     let mut settings = in_given_order(number(&case["height"]));
     if let Some(minimum) = case["options"]["minOutlinkWeight"].as_f64() {
@@ -295,8 +295,8 @@ fn stakes_are_shared_as_by_the_reference() {
     for case in list(&cases) {
         let vested = numbers(&case["accounts"]);
         let holders = other_addresses(vested.len() as u8);
-        let settings = Settings::new(Height(number(&case["height"])), BLOCKS_PER_DAY, 0);
-        let mut calculation = Calculation::new(Settings { proof_of_stake: true, ..settings });
+        let settings = CalculationParameters::new(Height(number(&case["height"])), BLOCKS_PER_DAY, 0);
+        let mut calculation = Calculation::new(CalculationParameters { proof_of_stake: true, ..settings });
         for ((id, address), vested) in (0..).zip(holders).zip(&vested) {
             calculation.add_account(id, address, Amount(*vested), Height(1));
         }
@@ -348,7 +348,7 @@ fn the_nemesis_blocks_give_the_importances_of_the_reference() {
         assert_eq!(results.accounts_counted, number(&recorded["nAll"]), "{network}");
         assert_eq!(u64::from(results.iterations), number(&recorded["iterations"]), "{network}");
         assert_equal_bits(&by_address(results, &accounts), &expected);
-        let settings = Settings::new(Height::NEMESIS, BLOCKS_PER_DAY, 0);
+        let settings = CalculationParameters::new(Height::NEMESIS, BLOCKS_PER_DAY, 0);
         let results = calculate(settings, &accounts, &Links::new(), 1000).into_results();
         assert_nearly_equal(&by_address(results, &accounts), &expected);
     }
@@ -381,7 +381,7 @@ fn a_chain_gives_the_importances_of_the_reference_at_each_recalculation() {
         let results = calculate(in_given_order(height), &accounts, &links, 100).into_results();
         assert_eq!(u64::from(results.iterations), number(&recorded["iterations"]), "{height}");
         assert_equal_bits(&by_address(results, &accounts), &expected);
-        let settings = Settings::new(Height(height), BLOCKS_PER_DAY, number(&recorded["nAll"]) + 1);
+        let settings = CalculationParameters::new(Height(height), BLOCKS_PER_DAY, number(&recorded["nAll"]) + 1);
         let results = calculate(settings, &accounts, &links, 100).into_results();
         assert_nearly_equal(&by_address(results, &accounts), &expected);
     }

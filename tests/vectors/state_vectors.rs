@@ -193,7 +193,12 @@ fn put_block(txn: &mut WriteTxn<'_>, times: &[i32]) -> Vec<Hash256> {
         previous_harvests: [Height(0); 2],
         ids: (1, 1),
     };
-    txn.put_unjournaled(Table::Blocks, &block_key(block.height), &stored.to_bytes(&block)).unwrap();
+    txn.put_unjournaled(
+        Table::Blocks,
+        &block_key(block.height),
+        &stored.to_bytes(&block, &block.encode_transactions()),
+    )
+    .unwrap();
     let hashes: Vec<Hash256> = block.transactions.iter().map(Transaction::hash).collect();
     for (index, hash) in (0..).zip(&hashes) {
         state::insert_hashes(txn, 0, block.height, index, std::iter::once(hash)).unwrap();

@@ -17,7 +17,7 @@ use crate::net::service::{ConnectionId, ListenerId, Progress};
 use crate::peer::io::{Action, Now};
 use crate::peer::testing::{FakeIo, unreachable};
 use crate::peer::wire::{Endpoint, Identity, List, MetaData, NodeInfo, SecureEntity, limits};
-use crate::peer::{IpDetection, Manager, PeerSettings, PreTrustedPeer};
+use crate::peer::{IpDetection, ListedPeer, Manager, PeerSettings};
 
 fn json_of(response: &Response) -> serde_json::Value {
     serde_json::from_slice(&response.body).expect("JSON")
@@ -133,7 +133,7 @@ fn push(body: &[u8], format: Format, node: &mut TestNode) -> (Response, usize) {
 #[test]
 fn a_pushed_transaction_list_is_processed_step_by_step_in_both_formats() {
     for format in [Format::Binary, Format::Json] {
-        let known = PreTrustedPeer::Node(known_peer());
+        let known = ListedPeer::Node(known_peer());
         let mut peers = peers(vec![known]);
         let (pusher, ip) = (address_of(&keys().public()), [10, 0, 0, 1].into());
         peers.table.record_introduction(pusher, ip, known_peer(), NOW.monotonic).expect("space");
@@ -206,7 +206,7 @@ fn known_peer() -> NodeInfo {
     }
 }
 
-fn peers(known: Vec<PreTrustedPeer>) -> Manager {
+fn peers(known: Vec<ListedPeer>) -> Manager {
     let now = Now { monotonic: Duration::ZERO, ..NOW };
     let network = Network { chain: ChainParameters::after_all_forks(), ..Scene::new().network.clone() };
     let settings = PeerSettings {
@@ -220,7 +220,7 @@ fn peers(known: Vec<PreTrustedPeer>) -> Manager {
 #[test]
 fn peer_details_are_shown_only_to_local_clients() {
     let (scene, mut api) = (Scene { status: NodeStatus::Booting, ..Scene::new() }, Api::new(settings()));
-    let known = vec![PreTrustedPeer::Node(known_peer()), PreTrustedPeer::Endpoint(Endpoint::http("b.example", 1))];
+    let known = vec![ListedPeer::Node(known_peer()), ListedPeer::Endpoint(Endpoint::http("b.example", 1))];
     let mut node = TestNode { peers: Some(peers(known)), ..TestNode::default() };
     let sent = TestRequest::new("GET /local/peers");
     let reported = json_of(&sent.send_to_node(&mut api, &scene, &mut node));
@@ -230,7 +230,7 @@ fn peer_details_are_shown_only_to_local_clients() {
     );
     assert_eq!(reported["address"], address(1).as_str());
     let peer = json!({
-        "address": address_of(&keys().public()).as_str(), "ip": null, "state": "untried", "isPreTrusted": 1,
+        "address": address_of(&keys().public()).as_str(), "ip": null, "state": "untried", "isListed": 1,
         "node": {
             "identity": { "name": "alice", "public-key": keys().public().to_string() },
             "endpoint": { "protocol": "http", "host": "10.0.0.1", "port": 7890 },
@@ -241,7 +241,7 @@ fn peer_details_are_shown_only_to_local_clients() {
     });
     assert_eq!(reported["peers"], json!([peer]));
     let endpoint = json!({ "protocol": "http", "host": "b.example", "port": 1 });
-    assert_eq!(reported["unpinned"], json!([{ "endpoint": endpoint, "lastFailure": {} }]));
+    assert_eq!(reported["unidentified"], json!([{ "endpoint": endpoint, "lastFailure": {} }]));
     assert_eq!(reported["dropped"], json!([]));
     for refused in [
         sent.from([10, 0, 0, 1]),

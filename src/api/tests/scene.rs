@@ -339,7 +339,8 @@ impl Scene {
             previous_harvests: applied.previous_harvests,
             ids: applied.ids,
         };
-        apply::store(&mut batch, &header, &block, apply::Retention::Chain, self.network.chain.rewrite_limit).unwrap();
+        let row = header.to_bytes(&block, &block.encode_transactions());
+        apply::store(&mut batch, &header, &row, apply::Retention::Chain, self.network.chain.rewrite_limit).unwrap();
         batch.commit().unwrap();
         height
     }
@@ -372,7 +373,13 @@ impl Scene {
         self.write(|batch| {
             let (header, block) = stored_block(batch, height, Context::trusted_store()).unwrap().unwrap();
             let other = StoredHeader { hash: Hash256([0xee; 32]), ..header };
-            batch.put(Table::Blocks, &crate::store::block_key(height), &other.to_bytes(&block)).unwrap();
+            batch
+                .put(
+                    Table::Blocks,
+                    &crate::store::block_key(height),
+                    &other.to_bytes(&block, &block.encode_transactions()),
+                )
+                .unwrap();
         });
     }
 

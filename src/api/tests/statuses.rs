@@ -96,7 +96,7 @@ impl World {
     }
 
     fn announce(&mut self, transaction: &Transaction) -> RuleResult {
-        self.with(|node, chain| node.mempool.add(transaction.clone(), &chain))
+        self.with(|node, chain| node.mempool.add(transaction.clone(), &chain).map(drop))
     }
 
     /// Brings the mempool up to date. Returns the work units that it took.

@@ -14,7 +14,6 @@ pub use unlocked::{UnlockResult, UnlockedAccounts};
 use super::apply::apply_transaction;
 use super::block_execution::harvesting_importance;
 use super::chain_tip::DifficultyWindow;
-use super::error::BlockError;
 use super::proof;
 use super::snapshot::ChainSnapshot;
 use crate::codec::SigningForm;
@@ -43,7 +42,7 @@ pub enum HarvestProgress {
     /// There is more to do.
     Working,
     /// The block of this account is invalid. The remaining accounts are still tried.
-    Discarded(Address, BlockError),
+    Discarded(Address, Rejection),
     /// The harvest round is over, with a block or without one.
     Done(Option<Harvested>),
 }
@@ -123,7 +122,7 @@ impl HarvestRound {
             return match self.create(key, selection, chain) {
                 Ok(harvested) => Ok(HarvestProgress::Done(Some(harvested))),
                 Err(Rejection::Store(error)) => Err(error),
-                Err(rejection) => Ok(HarvestProgress::Discarded(address, BlockError::from_rejection(rejection, None))),
+                Err(rejection) => Ok(HarvestProgress::Discarded(address, rejection)),
             };
         }
         if let Some((address, key)) = unlocked.next_after(self.last_tried.as_ref()) {

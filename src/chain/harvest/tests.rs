@@ -94,7 +94,9 @@ impl Fixture {
             ids: (1, 1),
         };
         let mut batch = self.store.begin_write().unwrap();
-        batch.put(Table::Blocks, &block_key(Height(height)), &stored.to_bytes(&block)).unwrap();
+        batch
+            .put(Table::Blocks, &block_key(Height(height)), &stored.to_bytes(&block, &block.encode_transactions()))
+            .unwrap();
         batch.commit().unwrap();
     }
 
@@ -509,8 +511,8 @@ fn an_account_that_becomes_too_poor_is_unlocked_again_only_by_the_configuration(
 fn the_version_of_the_unlocked_accounts_changes_whenever_one_starts_or_stops_to_harvest() {
     let scene = Fixture::new().with_vested(1, 10_000);
     let mut unlocked = UnlockedAccounts::new(4);
-    let mut last = unlocked.version();
-    let mut has_changed = |unlocked: &UnlockedAccounts| std::mem::replace(&mut last, unlocked.version()) != last;
+    let mut last = unlocked.version;
+    let mut has_changed = |unlocked: &UnlockedAccounts| std::mem::replace(&mut last, unlocked.version) != last;
     assert_eq!(scene.unlock(&mut unlocked, 1), UnlockResult::Success);
     assert!(has_changed(&unlocked));
     assert_eq!(scene.unlock(&mut unlocked, 1), UnlockResult::Success);
@@ -555,7 +557,12 @@ fn an_account_with_a_hit_makes_a_signed_block_on_the_tip() {
     assert_eq!((block.height, block.timestamp, block.signer), (LAST.next(), NOW, public(1)));
     assert_eq!(block.previous_hash, Hash256([LAST.0 as u8; 32]));
     assert_eq!(score, 100_000_000_000_000 - 40_000);
-    let (_, good) = crate::chain::check_block_signature(&block, false, &mut crate::crypto::Verifier::default());
+    let (_, good) = crate::chain::check_block_signature(
+        &block,
+        &block.encode_transactions(),
+        false,
+        &mut crate::crypto::Verifier::default(),
+    );
     assert!(good);
 }
 
@@ -564,7 +571,7 @@ fn a_harvested_block_is_committed_before_the_disk_has_it() {
     let scene = Fixture::new().with_vested(1, 10_000).with_importance(&[1], LAST.next());
     let Harvested { block, hashes, .. } = scene.tick(&mut scene.unlocked(&[1])).0.unwrap();
     scene.store.durability().set_helper(true);
-    let verified = Verified { hash: None, transactions: Some(hashes) };
+    let verified = Verified { transactions: Some(hashes), ..Verified::default() };
     let mut branch = pushed_branch(&scene.store, &scene.network, block, verified).unwrap();
     let is_committed =
         |branch: &CandidateBranch<'_>| (branch.is_committed(), scene.store.durability().has_unsynced_commit());

@@ -47,20 +47,21 @@ fn check_eligibility(address: &Address, height: Height, chain: &ChainSnapshot<'_
         return Ok(UnlockResult::UnknownAccount);
     }
     let owner = account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.linked_address);
-    let behind = owner.map(|owner| state::account(state, &owner)).transpose()?.unwrap_or(account);
-    let vested = Amount(behind.balance.at(height, &chain.network.chain).vested);
+    let harvesting = owner.map(|owner| state::account(state, &owner)).transpose()?.unwrap_or(account);
+    let vested = Amount(harvesting.balance.at(height, &chain.network.chain).vested);
     Ok(if vested < MIN_STAKE { UnlockResult::HarvestingIneligible } else { UnlockResult::Success })
 }
 
 /// The keys that harvest, and configured keys that may not yet. Keys are erased when dropped, and boxed so that they
 /// are never moved in memory before.
 pub struct UnlockedAccounts {
-    limit: i32,
+    /// Maximum number of harvesting accounts; negative for no limit.
+    pub limit: i32,
     keys: BTreeMap<Address, UnlockedKey>,
     /// Configured keys that may not harvest at present.
     pending: Vec<(Address, Box<KeyPair>)>,
     /// Increases whenever an account starts or stops to harvest.
-    version: u64,
+    pub version: u64,
 }
 
 struct UnlockedKey {
@@ -155,11 +156,6 @@ impl UnlockedAccounts {
         Ok(())
     }
 
-    /// Returns a number that increases whenever an account starts or stops to harvest.
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
     /// Returns whether an account harvests.
     pub fn contains(&self, address: &Address) -> bool {
         self.keys.contains_key(address)
@@ -168,11 +164,6 @@ impl UnlockedAccounts {
     /// Returns the number of accounts that harvest.
     pub fn count(&self) -> usize {
         self.keys.len()
-    }
-
-    /// Returns the maximum number of harvesting accounts; negative for no limit.
-    pub fn limit(&self) -> i32 {
-        self.limit
     }
 
     /// Returns the key of an account that harvests.

@@ -88,9 +88,17 @@ fn run_at(network: Timestamp, processor: &mut BlockProcessor<'_>) -> Vec<Process
     panic!("it does not end");
 }
 
-fn result(processed: &[ProcessedBlocks]) -> &Outcome {
+fn code<T: std::fmt::Debug>(result: &Result<T, Rejection>) -> ValidationResult {
+    match result {
+        Ok(_) => ValidationResult::Success,
+        Err(Rejection::Result(result)) => *result,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn result(processed: &[ProcessedBlocks]) -> ValidationResult {
     assert_eq!(processed.len(), 1);
-    &processed[0].outcome
+    code(&processed[0].result)
 }
 
 fn tip_hash(store: &Store) -> Hash256 {
@@ -104,7 +112,7 @@ fn fetched_blocks_give_the_same_chain_as_an_import() {
     let mut processor = BlockProcessor::new(&store, network);
     processor.pull(pulled(&chain.blocks()[19..59], 20, tip_hash(&store), network));
     let processed = run(&mut processor);
-    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
+    assert_eq!(result(&processed), ValidationResult::Success);
     let update = processed[0].chain_update.as_ref().unwrap();
     assert_eq!((update.common, update.tip), (Height(20), Height(60)));
     let digest = |store: &Store| state::digest(&store.snapshot().unwrap()).unwrap();
@@ -118,12 +126,12 @@ fn common_blocks_are_skipped() {
     let mut processor = BlockProcessor::new(&store, network);
     processor.pull(pulled(&chain.blocks()[15..30], 16, tip_hash(&store), network));
     let processed = run(&mut processor);
-    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
+    assert_eq!(result(&processed), ValidationResult::Success);
     let update = processed[0].chain_update.as_ref().unwrap();
     assert_eq!((update.common, update.tip), (Height(20), Height(31)));
     processor.pull(pulled(&chain.blocks()[15..30], 16, tip_hash(&store), network));
     let processed = run(&mut processor);
-    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::FailureChainScoreInferior), "nothing is new");
+    assert_eq!(result(&processed), ValidationResult::FailureChainScoreInferior, "nothing is new");
     assert_eq!(tip(&store.snapshot().unwrap()).unwrap().unwrap().height, Height(31));
 }
 
@@ -133,7 +141,7 @@ fn blocks_compared_with_an_older_tip_are_dropped_without_a_penalty() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let mut processor = BlockProcessor::new(&store, network);
     processor.pull(pulled(&chain.blocks()[19..30], 20, Hash256([7; 32]), network));
-    assert_eq!(result(&run(&mut processor)), &Outcome::Result(ValidationResult::Neutral));
+    assert_eq!(result(&run(&mut processor)), ValidationResult::Neutral);
     assert_eq!(tip(&store.snapshot().unwrap()).unwrap().unwrap().height, Height(20));
 }
 
@@ -150,7 +158,7 @@ fn missing_or_bad_blocks_are_penalized_and_change_nothing() {
         let mut processor = BlockProcessor::new(&store, network);
         processor.pull(pulled(&bad, 20, before, network));
         let processed = run(&mut processor);
-        assert_eq!(result(&processed), &Outcome::Result(ValidationResult::FailureChainScoreInferior));
+        assert_eq!(result(&processed), ValidationResult::FailureChainScoreInferior);
         assert!(processed[0].chain_update.is_none());
         assert_eq!(tip_hash(&store), before);
     }
@@ -163,19 +171,16 @@ fn a_pushed_block_is_accepted_once_and_offered_for_relay() {
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
-    let push = |processor: &mut BlockProcessor<'_>, block: &Block| {
-        processor.push(block.clone(), SENDER, &confirmed, START, true).unwrap()
-    };
-    assert_eq!(push(&mut processor, &blocks[19]), PushOutcome::Queued);
-    assert_eq!(push(&mut processor, &blocks[19]), PushOutcome::Ignored, "it has come before");
-    assert_eq!(
-        push(&mut processor, &blocks[25]),
-        PushOutcome::Rejected(ValidationResult::FailureEntityUnusableOutOfSync)
-    );
+    let push =
+        |processor: &mut BlockProcessor<'_>, block: &Block| processor.push(block.clone(), SENDER, &confirmed, START);
+    assert!(push(&mut processor, &blocks[19]).unwrap());
+    assert!(!push(&mut processor, &blocks[19]).unwrap(), "it has come before");
+    let gap = push(&mut processor, &blocks[25]);
+    assert_eq!(code(&gap), ValidationResult::FailureEntityUnusableOutOfSync);
     let forged = Block { signature: blocks[3].signature, timestamp: Timestamp(1), ..blocks[19].clone() };
-    assert_eq!(push(&mut processor, &forged), PushOutcome::Rejected(ValidationResult::FailureSignatureNotVerifiable));
+    assert_eq!(code(&push(&mut processor, &forged)), ValidationResult::FailureSignatureNotVerifiable);
     let processed = run(&mut processor);
-    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
+    assert_eq!(result(&processed), ValidationResult::Success);
     let BlockOrigin::Pushed(pushed) = &processed[0].origin else { panic!("{:?}", processed[0].origin) };
     assert_eq!((pushed.by, &*pushed.block), (SENDER, &blocks[19]));
     assert_eq!(processed[0].chain_update.as_ref().unwrap().tip, Height(21));
@@ -189,16 +194,13 @@ fn a_forged_copy_does_not_block_the_genuine_block() {
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
-    let push =
-        |processor: &mut BlockProcessor<'_>, block| processor.push(block, SENDER, &confirmed, START, true).unwrap();
+    let push = |processor: &mut BlockProcessor<'_>, block| processor.push(block, SENDER, &confirmed, START);
     let forged = Block { signature: blocks[3].signature, ..blocks[19].clone() };
     assert_eq!(forged.hash(), blocks[19].hash());
-    assert_eq!(
-        push(&mut processor, forged.clone()),
-        PushOutcome::Rejected(ValidationResult::FailureSignatureNotVerifiable)
-    );
-    assert_eq!(push(&mut processor, forged), PushOutcome::Ignored);
-    assert_eq!(push(&mut processor, blocks[19].clone()), PushOutcome::Queued);
+    let rejected = push(&mut processor, forged.clone());
+    assert_eq!(code(&rejected), ValidationResult::FailureSignatureNotVerifiable);
+    assert!(!push(&mut processor, forged).unwrap());
+    assert!(push(&mut processor, blocks[19].clone()).unwrap());
     drop(snapshot);
     run(&mut processor);
     assert_eq!(tip_hash(&store), blocks[19].hash());
@@ -212,10 +214,10 @@ fn an_invalid_sibling_of_the_tip_is_rejected_and_changes_nothing() {
     let snapshot = store.snapshot().unwrap();
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     let sibling = Block { timestamp: Timestamp(blocks[18].timestamp.0 + 1), ..blocks[18].clone() };
-    assert_eq!(processor.push(sibling, SENDER, &confirmed, START, true).unwrap(), PushOutcome::Queued);
+    assert!(processor.push(sibling, SENDER, &confirmed, START).unwrap());
     drop(snapshot);
     let processed = run(&mut processor);
-    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::FailureChainInvalid), "its signature is wrong");
+    assert_eq!(result(&processed), ValidationResult::FailureChainInvalid, "its signature is wrong");
     assert!(processed[0].chain_update.is_none());
     assert_eq!(tip_hash(&store), blocks[18].hash());
 }
@@ -234,11 +236,11 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     };
     let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
     for number in 0..MAX_QUEUED as u8 {
-        let pushed = processor.push(sibling(i32::from(number) + 1), attacker(number), &confirmed, START, true).unwrap();
-        assert_eq!(pushed, PushOutcome::Queued);
+        let pushed = processor.push(sibling(i32::from(number) + 1), attacker(number), &confirmed, START).unwrap();
+        assert!(pushed);
     }
-    assert_eq!(processor.push(sibling(1000), attacker(99), &confirmed, START, true).unwrap(), PushOutcome::Queued);
-    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, START, true).unwrap(), PushOutcome::Queued);
+    assert!(processor.push(sibling(1000), attacker(99), &confirmed, START).unwrap());
+    assert!(processor.push(blocks[19].clone(), SENDER, &confirmed, START).unwrap());
     assert_eq!((processor.queue.len(), processor.quota.total()), (MAX_QUEUED, MAX_QUEUED_BYTES));
     drop(snapshot);
     let processed = run(&mut processor);
@@ -247,9 +249,11 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     // The two oldest of the attacker's blocks gave way, and may be pushed again.
     let snapshot = store.snapshot().unwrap();
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(21), now: AFTER_ALL_BLOCKS };
-    let mut push = |second| processor.push(sibling(second), attacker(1), &confirmed, START, true).unwrap();
-    let gone = PushOutcome::Rejected(ValidationResult::FailureEntityUnusableOutOfSync);
-    assert_eq!([1, 2, 3, 1000].map(&mut push), [gone, gone, PushOutcome::Ignored, PushOutcome::Ignored]);
+    let mut push = |second| processor.push(sibling(second), attacker(1), &confirmed, START);
+    for second in [1, 2] {
+        assert_eq!(code(&push(second)), ValidationResult::FailureEntityUnusableOutOfSync);
+    }
+    assert!(!push(3).unwrap() && !push(1000).unwrap());
 }
 
 #[test]
@@ -259,29 +263,25 @@ fn pushed_blocks_need_a_booted_node_and_their_queue_is_limited() {
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
-    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, START, false).unwrap(), PushOutcome::NotBooted);
-    assert_eq!(processor.push(blocks[19].clone(), SENDER, &confirmed, START, true).unwrap(), PushOutcome::Ignored);
+    assert!(processor.push_before_join(&blocks[19], START));
+    assert!(!processor.push(blocks[19].clone(), SENDER, &confirmed, START).unwrap());
     assert!(!processor.has_work(AFTER_ALL_BLOCKS));
     let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
     for second in 0..MAX_QUEUED as i32 {
-        assert_eq!(processor.push(sibling(second + 1), SENDER, &confirmed, START, true).unwrap(), PushOutcome::Queued);
+        assert!(processor.push(sibling(second + 1), SENDER, &confirmed, START).unwrap());
     }
-    assert_eq!(processor.push(sibling(1000), SENDER, &confirmed, START, true).unwrap(), PushOutcome::Queued);
+    assert!(processor.push(sibling(1000), SENDER, &confirmed, START).unwrap());
     assert_eq!(processor.queue.len(), MAX_QUEUED);
     assert_eq!(run(&mut processor).len(), MAX_QUEUED);
     assert_eq!((processor.quota.total(), processor.quota.len()), (0, 0));
-    assert_eq!(
-        processor.push(sibling(1001), SENDER, &confirmed, START, true).unwrap(),
-        PushOutcome::Queued,
-        "there is space again"
-    );
+    assert!(processor.push(sibling(1001), SENDER, &confirmed, START).unwrap(), "there is space again");
 }
 
 /// Returns the outcome of a branch, and the number of steps until it is known.
-fn process(mut branch: CandidateBranch<'_>) -> (Validity, usize) {
+fn process(mut branch: CandidateBranch<'_>) -> (ValidationResult, usize) {
     for steps in 1..100_000 {
         if let Some(outcome) = branch.step(AFTER_ALL_BLOCKS, &mut StakeCache::default()).unwrap() {
-            return (outcome.validity, steps);
+            return (code(&outcome.validity), steps);
         }
     }
     panic!("it does not end");
@@ -300,17 +300,17 @@ fn a_sibling_that_is_not_proven_or_not_better_undoes_nothing() {
     };
     let forged = Block { signature: signed(1).signature, ..signed(2) };
     let sibling = |block| process(pushed_branch(&store, network, block, Verified::default()).unwrap());
-    let rejected = |result| (Validity::Rejected(result), 2);
+    let rejected = |result| (result, 2);
     assert_eq!(sibling(forged), rejected(ValidationResult::FailureBlockUnverifiable));
     assert_eq!(sibling(signed(2)), rejected(ValidationResult::FailureBlockNotHit));
     // What was verified before is not verified again.
-    let verified = Verified { hash: Some(signed(1).hash()), transactions: None };
+    let verified = Verified { hash: Some(signed(1).hash()), ..Verified::default() };
     let forged = Block { signature: signed(2).signature, ..signed(1) };
     let known = pushed_branch(&store, network, forged, verified).unwrap();
     assert_eq!(process(known), rejected(ValidationResult::FailureBlockNotHit));
     // A part of our own chain is proven, but not better.
     let part = CandidateBranch::new(&store, network, Height(10), chain.blocks()[9..18].to_vec()).unwrap();
-    assert_eq!(process(part), (Validity::Valid, 1 + 9 + 1));
+    assert_eq!(process(part), (ValidationResult::Success, 1 + 9 + 1));
 }
 
 #[test]
@@ -321,12 +321,12 @@ fn a_pushed_block_of_the_future_waits_for_its_time() {
     let snapshot = store.snapshot().unwrap();
     let early = Timestamp(next.timestamp.0 - 11);
     let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: early };
-    let mut push = || processor.push(next.clone(), SENDER, &confirmed, START, true).unwrap();
-    assert_eq!([push(), push()], [PushOutcome::Queued, PushOutcome::Ignored]);
+    let mut push = || processor.push(next.clone(), SENDER, &confirmed, START).unwrap();
+    assert_eq!([push(), push()], [true, false]);
     drop(snapshot);
     assert!(run_at(early, &mut processor).is_empty() && processor.queue.len() == 1);
     let processed = run_at(Timestamp(early.0 + 1), &mut processor);
-    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
+    assert_eq!(result(&processed), ValidationResult::Success);
     assert_eq!(tip_hash(&store), next.hash());
 }
 
@@ -338,10 +338,10 @@ fn of_pulled_blocks_those_of_the_future_are_left_and_nobody_is_blamed() {
     let before = |block: &Block| Timestamp(block.timestamp.0 - 11);
     processor.pull(pulled(&blocks[19..24], 20, tip_hash(&store), network));
     let processed = run_at(before(&blocks[19]), &mut processor);
-    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Neutral));
+    assert_eq!(result(&processed), ValidationResult::Neutral);
     processor.pull(pulled(&blocks[19..24], 20, tip_hash(&store), network));
     let processed = run_at(before(&blocks[21]), &mut processor);
-    assert_eq!(result(&processed), &Outcome::Result(ValidationResult::Success));
+    assert_eq!(result(&processed), ValidationResult::Success);
     assert_eq!(tip_hash(&store), blocks[20].hash());
     // The blocks before do not suffice, or are wrong.
     for (common, part, expected) in [
@@ -350,6 +350,6 @@ fn of_pulled_blocks_those_of_the_future_are_left_and_nobody_is_blamed() {
     ] {
         processor.pull(pulled(&part, common, tip_hash(&store), network));
         let processed = run_at(before(&blocks[21]), &mut processor);
-        assert_eq!(result(&processed), &Outcome::Result(expected), "{common}");
+        assert_eq!(result(&processed), expected, "{common}");
     }
 }

@@ -18,12 +18,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::probes::{Probe, ProbeReason};
-use super::requests::{Completed, FanOut, RequestKind};
+use super::requests::{Answer, FanOut, RequestKind};
 use super::{IpDetection, Manager, Phase};
 use crate::ip::{Scope, scope, site};
 use crate::model::{Address, Timestamp};
 use crate::net::fetch::FetchResponse;
-use crate::peer::io::{Now, RandomSource, Reply, backoff};
+use crate::peer::io::{Now, RandomSource, backoff};
 use crate::peer::peer_table::PeerEntry;
 use crate::peer::saved_peers::{MAX_SAVED, SavedPeer};
 use crate::peer::schedule::{Schedule, Task};
@@ -45,19 +45,6 @@ pub const MAX_WAIT: Duration = Duration::from_secs(60);
 pub const MAX_PROBES: usize = 24;
 /// Failures after which a saved peer is probed only while no peer is active.
 const MAX_ATTEMPTS: u32 = 5;
-
-/// State of the return to the network.
-#[derive(Debug, Default)]
-pub struct Reconnect {
-    /// Saved peers, latest answer first.
-    saved: Vec<Address>,
-    /// Whether any peer was known when the node joined.
-    had_peers: bool,
-    /// Whether a peer known at the start has answered at its endpoint.
-    pub(super) has_answer: bool,
-    /// When the node joined the network.
-    joined: Option<Duration>,
-}
 
 /// State before joining the network.
 #[derive(Debug)]
@@ -84,13 +71,13 @@ impl Manager {
             return;
         }
         joining.retry_at = None;
-        let nobody_known = self.unpinned.is_empty() && self.table.is_empty();
+        let nobody_known = self.unidentified.is_empty() && self.table.is_empty();
         if nobody_known || self.settings.ip_detection == IpDetection::Disabled {
             return self.finish_joining();
         }
         let drawn = self.select_peers();
-        let unpinned = self.unpinned.iter().map(|unpinned| &unpinned.endpoint);
-        let listed = drawn.iter().map(|node| &node.endpoint).chain(unpinned).cloned();
+        let unidentified = self.unidentified.iter().map(|unidentified| &unidentified.endpoint);
+        let listed = drawn.iter().map(|node| &node.endpoint).chain(unidentified).cloned();
         let endpoints: Vec<_> = listed.chain(self.saved_endpoints()).collect();
         let asked = self.query_own_address(&endpoints, || RequestKind::FirstAddress);
         match &mut self.phase {
@@ -105,13 +92,13 @@ impl Manager {
     }
 
     /// Processes an answer before joining, or the failure of the request.
-    pub(super) fn on_first_address_reply(&mut self, completed: &Completed, reply: &Reply) {
-        let report = self.read_address_report(reply);
+    pub(super) fn on_first_address_reply(&mut self, answer: &Answer) {
+        let report = self.read_address_report(answer);
         let Phase::Joining(joining) = &mut self.phase else { return };
         let is_over = joining.answers.record(None).is_some();
         if let Some(report) = report {
             self.finish_joining();
-            if self.is_listed(&completed.endpoint) {
+            if self.is_listed(&answer.endpoint) {
                 self.reach_itself(vec![report.host]);
             }
         } else if is_over {
@@ -122,7 +109,7 @@ impl Manager {
     /// Handles a round without an answer: joins anyway, or backs off if an answer is required.
     fn on_no_address(&mut self) {
         let nobody_listed =
-            self.unpinned.is_empty() && self.table.pre_trusted().iter().all(|node| *node == self.address);
+            self.unidentified.is_empty() && self.table.listed().iter().all(|node| *node == self.address);
         if nobody_listed || self.settings.ip_detection != IpDetection::Required {
             return self.finish_joining();
         }
@@ -144,14 +131,21 @@ impl Manager {
             _ => true,
         };
         self.phase = Phase::Running(Schedule::new(self.now.monotonic, is_wanted));
-        self.start_reconnect();
+        let others = self.table.len() + self.unidentified.len();
+        if others > 0 {
+            self.harvesting_blocked_until = self.now.monotonic + MAX_WAIT;
+            log::info!(
+                "saved and listed peers: {others}; harvesting starts when one has answered, or after {} s",
+                MAX_WAIT.as_secs()
+            );
+        }
         log::info!("joined the network as {}", self.local.endpoint);
     }
 
     /// Queries this node's address: listed peers first.
     pub(super) fn detect_address(&mut self) {
         let may_answer = |node: &&Address| self.table.may_be_contacted(node, self.now.monotonic);
-        let mut listed: Vec<_> = self.table.pre_trusted().iter().filter(may_answer).copied().collect();
+        let mut listed: Vec<_> = self.table.listed().iter().filter(may_answer).copied().collect();
         self.random.choose(&mut listed, MAX_REPORTERS);
         listed.truncate(MAX_REPORTERS);
         let listed = self.infos(listed);
@@ -168,8 +162,8 @@ impl Manager {
     }
 
     /// Processes an answer after joining, or the failure of the request.
-    pub(super) fn on_address_reply(&mut self, is_listed: bool, reply: &Reply) {
-        let report = self.read_address_report(reply);
+    pub(super) fn on_address_reply(&mut self, is_listed: bool, answer: &Answer) {
+        let report = self.read_address_report(answer);
         if let Some(reports) = self.addresses.record(report) {
             self.on_reports(reports, is_listed);
         }
@@ -190,8 +184,9 @@ impl Manager {
     }
 
     /// Reads the host at which a peer sees this node.
-    fn read_address_report(&self, reply: &Reply) -> Option<AddressReport> {
-        let FetchResponse { response, from } = reply.as_ref().ok().filter(|reply| reply.response.status == 200)?;
+    fn read_address_report(&self, answer: &Answer) -> Option<AddressReport> {
+        let FetchResponse { response, from } =
+            answer.reply.as_ref().ok().filter(|reply| reply.response.status == 200)?;
         let seen: Endpoint = self.settings.format.read(&response.body, self.settings.context).ok()?;
         let address = seen.address().filter(|address| scope(*address) > Scope::None)?;
         Some(AddressReport { host: seen.host, address, by: *from })
@@ -211,12 +206,12 @@ impl Manager {
     }
 
     /// Processes the answer to this node's challenge of itself.
-    pub(super) fn on_own_address_reply(&mut self, hosts: Vec<String>, completed: Completed, reply: Reply) {
-        let Completed { endpoint, .. } = &completed;
-        match self.read_answer::<NodeInfo>(&completed, reply) {
+    pub(super) fn on_own_address_reply(&mut self, hosts: Vec<String>, answer: Answer) {
+        let endpoint = &answer.endpoint;
+        match self.read_answer::<NodeInfo>(&answer) {
             Ok(_) => {
                 log::info!("this node is at {endpoint}: it has reached itself there");
-                self.local.endpoint = completed.endpoint;
+                self.local.endpoint = answer.endpoint;
                 // Peers that verify signs of life by the address need a new one.
                 if let Phase::Running(schedule) = &mut self.phase {
                     schedule.run_now(Task::Broadcast, self.now.monotonic);
@@ -256,14 +251,14 @@ fn by_frequency(reports: &[AddressReport], present: Option<IpAddr>) -> Vec<Strin
 
 impl Manager {
     /// Adds saved peers to the table at their saved endpoints, so that no other node can claim their names.
-    pub fn add_saved_peers(&mut self, kept: &[SavedPeer]) {
-        for SavedPeer { info, .. } in kept.iter().take(MAX_SAVED) {
+    pub fn add_saved_peers(&mut self, saved: &[SavedPeer]) {
+        for SavedPeer { info, .. } in saved.iter().take(MAX_SAVED) {
             let (address, ip) = (self.address_of(info), info.endpoint.address());
             if address == self.address {
                 continue;
             }
             match self.table.add_saved(address, ip, info.clone()) {
-                Ok(()) => self.reconnect.saved.push(address),
+                Ok(()) => self.saved_peers.push(address),
                 Err(refused) => log::debug!("saved peer {address} is not added: {refused:?}"),
             }
         }
@@ -278,37 +273,14 @@ impl Manager {
         })
     }
 
-    /// Returns the time before which no block may be harvested. It is in the past once a peer known at the start has
-    /// answered, or if there was none.
-    pub fn harvesting_blocked_until(&self, now: Duration) -> Duration {
-        let end = self.reconnect.joined.map_or(Duration::MAX, |joined| joined + MAX_WAIT);
-        match self.reconnect.had_peers && now < end && !self.reconnect.has_answer {
-            true => end,
-            false => Duration::ZERO,
-        }
-    }
-
-    /// Starts the wait when the node joins the network.
-    pub(super) fn start_reconnect(&mut self) {
-        let others = self.table.len() + self.unpinned.len();
-        self.reconnect.joined = Some(self.now.monotonic);
-        self.reconnect.had_peers = others > 0;
-        if others > 0 {
-            log::info!(
-                "saved and listed peers: {others}; harvesting starts when one has answered, or after {} s",
-                MAX_WAIT.as_secs()
-            );
-        }
-    }
-
     /// Returns the saved peers that have not answered since the start, fewest failures first, at most [`MAX_PROBES`].
     fn unanswered_saved_peers(&self) -> Vec<(&Address, &PeerEntry)> {
-        let is_kept = |node: &PeerEntry| !node.is_pre_trusted && node.last_contact.is_none();
-        let known = self.reconnect.saved.iter().filter_map(|address| Some((address, self.table.get(address)?)));
-        let mut kept: Vec<_> = known.filter(|(_, node)| is_kept(node)).collect();
-        kept.sort_by_key(|(_, node)| node.failures);
-        kept.truncate(MAX_PROBES);
-        kept
+        let is_unanswered = |node: &PeerEntry| !node.is_listed && node.last_contact.is_none();
+        let saved = self.saved_peers.iter().filter_map(|address| Some((address, self.table.get(address)?)));
+        let mut unanswered: Vec<_> = saved.filter(|(_, node)| is_unanswered(node)).collect();
+        unanswered.sort_by_key(|(_, node)| node.failures);
+        unanswered.truncate(MAX_PROBES);
+        unanswered
     }
 
     /// Returns the endpoints of saved peers that have not answered.
@@ -320,10 +292,8 @@ impl Manager {
     pub(super) fn reconnect_probes(&self, drawn: &[Address]) -> Vec<(Address, Probe)> {
         let is_alone = !self.has_active_node();
         let is_asked = |node: &PeerEntry| is_alone || node.failures < MAX_ATTEMPTS;
-        let kept = self
-            .unanswered_saved_peers()
-            .into_iter()
-            .filter(|(address, node)| is_asked(node) && !drawn.contains(address));
-        kept.map(|(address, node)| (*address, Probe::of(&node.info, ProbeReason::Selected))).collect()
+        let saved = self.unanswered_saved_peers().into_iter();
+        let asked = saved.filter(|(address, node)| is_asked(node) && !drawn.contains(address));
+        asked.map(|(address, node)| (*address, Probe::of(&node.info, ProbeReason::Selected))).collect()
     }
 }

@@ -30,9 +30,9 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use self::joining::{AddressReport, Joining, Reconnect};
-use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, Unpinned};
-use self::queries::{HeightCheck, HeightReport, MaxHeightQuery};
+use self::joining::{AddressReport, Joining};
+use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, UnidentifiedPeer};
+use self::queries::{HeightCheck, HeightReport};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestQueue};
 use self::signs_of_life::MAX_SIGN_PROBES;
@@ -41,8 +41,8 @@ use super::LimitUsage;
 use super::block_download::BlockDownload;
 use super::chain_comparison::far_ahead;
 use super::experiences::{Experience, Experiences};
-use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource, ValidationOutcome};
-use super::peer_table::{self, Limits, PeerEntry, PeerTable, State};
+use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource};
+use super::peer_table::{self, PeerEntry, PeerTable, State, TableLimits};
 use super::schedule::{Schedule, Task, Timer};
 use super::time_sync::{ClockAnswer, MAX_ROUNDS, TimeSync};
 use super::trust::{MAX_MEMBERS, Members, Selector, Trust, TrustValues};
@@ -57,6 +57,7 @@ use crate::model::{Address, Checkpoint, Height, Network};
 use crate::net::fetch::FetchId;
 use crate::net::service::ConnectionId;
 use crate::quota::Quota;
+use crate::rules::RuleResult;
 
 /// Maximum number of peers that one query or broadcast goes to, whatever the operator's limit.
 pub const MAX_FAN_OUT: usize = MAX_MEMBERS;
@@ -74,7 +75,7 @@ pub enum IpDetection {
 
 /// Entry of the operator's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PreTrustedPeer {
+pub enum ListedPeer {
     /// Peer with a known key.
     Node(NodeInfo),
     /// Peer with a known endpoint only. The key of its first answer is pinned.
@@ -84,7 +85,7 @@ pub enum PreTrustedPeer {
 /// Settings of the peer protocol.
 #[derive(Clone, Debug)]
 pub struct PeerSettings {
-    /// Maximum number of peers in a selection by trust; pre-trusted peers are added.
+    /// Maximum number of peers in a selection by trust; listed peers are added.
     pub node_limit: usize,
     /// Maximum number of nodes whose clocks are queried at once for the calculation.
     pub time_sync_node_limit: usize,
@@ -108,12 +109,12 @@ pub struct PeerSettings {
     /// Network context for decoding.
     pub context: Context,
     /// The operator's list, which may contain this node. Entries beyond the limit of the peer table are ignored.
-    pub pre_trusted: Vec<PreTrustedPeer>,
+    pub listed: Vec<ListedPeer>,
 }
 
 impl PeerSettings {
     /// Returns NIS1's defaults for a network, with the operator's list.
-    pub fn of(network: &Network, pre_trusted: Vec<PreTrustedPeer>) -> PeerSettings {
+    pub fn of(network: &Network, listed: Vec<ListedPeer>) -> PeerSettings {
         PeerSettings {
             node_limit: 5,
             time_sync_node_limit: 20,
@@ -125,20 +126,9 @@ impl PeerSettings {
             far_ahead: far_ahead(&network.chain),
             checkpoint: None,
             context: Context::of(network),
-            pre_trusted,
+            listed,
         }
     }
-}
-
-/// What a client of this node gets that waited for peers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClientAnswer {
-    /// Its sign of life is accepted.
-    Accepted,
-    /// The sender of its sign of life cannot be verified; the reason.
-    Rejected(String),
-    /// Largest credible height that a peer reported, or the nemesis height if there is none.
-    MaxHeight(Height),
 }
 
 /// Sender of a push.
@@ -175,13 +165,13 @@ pub struct Manager {
     pub remote_mempool: Option<(TransactionList, usize)>,
     /// Milliseconds by which the host is to shift network time.
     pub clock_shift: i64,
-    /// Clients of this node that wait for peers, with their answers once these exist.
-    clients: BTreeMap<ConnectionId, Option<ClientAnswer>>,
+    /// Clients whose signs of life are being verified, with the answer once it exists: the error is the reason of a failure.
+    clients: BTreeMap<ConnectionId, Option<Result<(), String>>>,
     phase: Phase,
     /// Known peers.
     pub table: PeerTable,
-    /// Pre-trusted peers without a known key.
-    pub unpinned: Vec<Unpinned>,
+    /// Listed peers without a known key.
+    pub unidentified: Vec<UnidentifiedPeer>,
     experiences: Experiences,
     trust: Trust,
     /// Selects peers for queries and broadcasts; rebuilt after each refresh and each trust calculation.
@@ -189,7 +179,11 @@ pub struct Manager {
     /// Requests to peers.
     pub requests: RequestQueue,
     refresh: Option<Refresh>,
-    reconnect: Reconnect,
+    /// Peers saved before the restart, latest answer first.
+    saved_peers: Vec<Address>,
+    /// The time before which no block may be harvested: in the past once a peer known at the start has answered, or if
+    /// there was none.
+    pub harvesting_blocked_until: Duration,
     /// Synchronisation whose blocks are being validated.
     validating: Option<Synchronisation>,
     /// Peer whose chain is far ahead and began with valid blocks; it is the next sync peer.
@@ -211,7 +205,6 @@ pub struct Manager {
     times: FanOut<ClockAnswer>,
     /// Peers whose clocks move network time; other queried ones only confirm.
     selected_clocks: BTreeSet<Address>,
-    max_height_query: MaxHeightQuery,
     /// Offset of network time.
     pub time_sync: TimeSync,
     height_check: HeightCheck,
@@ -228,7 +221,7 @@ impl Manager {
         now: Now,
     ) -> Manager {
         let address = Address::from_public_key(&local.identity.key, settings.context.network);
-        let known = std::mem::take(&mut settings.pre_trusted);
+        let known = std::mem::take(&mut settings.listed);
         let mut manager = Manager {
             address,
             keys,
@@ -240,14 +233,15 @@ impl Manager {
             clock_shift: 0,
             clients: BTreeMap::new(),
             phase: Phase::Joining(Joining::new(now.monotonic)),
-            table: PeerTable::new(address, Limits::default()),
-            unpinned: Vec::new(),
+            table: PeerTable::new(address, TableLimits::default()),
+            unidentified: Vec::new(),
             experiences: Experiences::new(address),
             trust: Trust::default(),
             selector: Selector::default(),
             requests: RequestQueue::default(),
             refresh: None,
-            reconnect: Reconnect::default(),
+            saved_peers: Vec::new(),
+            harvesting_blocked_until: Duration::ZERO,
             validating: None,
             far_ahead_peer: None,
             wants_proven: false,
@@ -261,26 +255,25 @@ impl Manager {
             heights: FanOut::default(),
             times: FanOut::default(),
             selected_clocks: BTreeSet::new(),
-            max_height_query: MaxHeightQuery::default(),
             time_sync: TimeSync::default(),
             height_check: HeightCheck::default(),
             settings,
             local,
         };
-        manager.add_pre_trusted_peers(known);
+        manager.add_listed_peers(known);
         manager.renew_selector();
         manager
     }
 
     /// Adds peers of the operator's list. One without a key is identified at the first contact.
-    pub fn add_pre_trusted_peers(&mut self, known: Vec<PreTrustedPeer>) {
-        let space = Limits::default().nodes.saturating_sub(self.unpinned.len());
+    pub fn add_listed_peers(&mut self, known: Vec<ListedPeer>) {
+        let space = TableLimits::default().nodes.saturating_sub(self.unidentified.len());
         for peer in known.into_iter().take(space) {
             match peer {
-                PreTrustedPeer::Endpoint(endpoint) => self.unpinned.push(Unpinned::new(endpoint)),
-                PreTrustedPeer::Node(info) => {
+                ListedPeer::Endpoint(endpoint) => self.unidentified.push(UnidentifiedPeer::new(endpoint)),
+                ListedPeer::Node(info) => {
                     let node = self.address_of(&info);
-                    if let Err(refused) = self.add_pre_trusted_peer(info) {
+                    if let Err(refused) = self.add_listed_peer(info) {
                         log::warn!("listed peer {node} is not added: {refused:?}");
                     }
                 }
@@ -295,7 +288,7 @@ impl Manager {
 
     /// Starts due tasks, and advances the trust calculation by at most `rows` rows (cost:
     /// [`super::trust::Calculation::advance`]).
-    pub fn tick(&mut self, now: Now, rows: usize, chain: &impl LocalChain) {
+    pub fn tick(&mut self, now: Now, rows: usize, chain: &dyn LocalChain) {
         self.now = now;
         self.join();
         while let Phase::Running(schedule) = &mut self.phase
@@ -305,7 +298,6 @@ impl Manager {
         }
         self.calculate_trust(rows);
         self.release_slow_synchronisation();
-        self.time_out_max_height_query(chain);
         self.follow_block_download(chain);
         self.send_download_requests();
         self.send_requests();
@@ -319,12 +311,11 @@ impl Manager {
         };
         let trust = self.trust.is_calculating().then_some(Duration::ZERO);
         let download = self.block_download.as_ref().and_then(BlockDownload::next_due);
-        let query = self.max_height_query.timeout_at;
         let synchronisation = self.synchronisation_due();
-        [phase, trust, download, query, synchronisation, self.requests.next_due()].into_iter().flatten().min()
+        [phase, trust, download, synchronisation, self.requests.next_due()].into_iter().flatten().min()
     }
 
-    fn begin(&mut self, task: Task, chain: &impl LocalChain) {
+    fn begin(&mut self, task: Task, chain: &dyn LocalChain) {
         match task {
             // The mempool and the harvester run on their own timers.
             Task::Foraging => {
@@ -363,8 +354,8 @@ impl Manager {
             let Some(others) = self.trust.due_members(most, || table.trust_candidates(), self.now.monotonic) else {
                 return;
             };
-            let (former, pre_trusted) = (self.trust.values(), self.table.pre_trusted());
-            let members = Members::choose(others, self.address, pre_trusted, former, &mut self.random);
+            let (former, listed) = (self.trust.values(), self.table.listed());
+            let members = Members::choose(others, self.address, listed, former, &mut self.random);
             self.trust.begin(members, self.now.monotonic);
         }
         if !self.trust.advance(&self.experiences, rows) {
@@ -403,9 +394,9 @@ impl Manager {
 
     /// Returns whether the operator's list has an endpoint.
     fn is_listed(&self, endpoint: &Endpoint) -> bool {
-        let mut listed = self.table.pre_trusted().iter().filter_map(|node| self.table.get(node));
+        let mut listed = self.table.listed().iter().filter_map(|node| self.table.get(node));
         listed.any(|node| node.info.endpoint == *endpoint)
-            || self.unpinned.iter().any(|unpinned| unpinned.endpoint == *endpoint)
+            || self.unidentified.iter().any(|unidentified| unidentified.endpoint == *endpoint)
     }
 
     /// Returns whether a peer is known at an endpoint.
@@ -413,11 +404,11 @@ impl Manager {
         self.table.get(node).is_some_and(|known| known.info.endpoint == *endpoint)
     }
 
-    /// Returns whether another node's report about a peer concerns the known one: pre-trusted peers always, others only
+    /// Returns whether another node's report about a peer concerns the known one: listed peers always, others only
     /// if known at the reported endpoint.
     fn is_known_at(&self, node: &NodeInfo) -> bool {
         let known = self.table.get(&self.address_of(node));
-        known.is_some_and(|known| known.is_pre_trusted || known.info.endpoint == node.endpoint)
+        known.is_some_and(|known| known.is_listed || known.info.endpoint == node.endpoint)
     }
 
     /// Records a valid answer of a peer from an endpoint. A peer that has never introduced itself is probed.
@@ -441,20 +432,20 @@ impl Manager {
     /// Records the validation result of a push. It counts only for known peers that are active or busy, and only if the
     /// push came from the peer's known address: pushes are signed, but anyone can replay them later, and the peer would
     /// be trusted or blamed for it; nor does a push from elsewhere show that the peer is at its known endpoint. A
-    /// useful push of a pre-trusted peer counts wherever it comes from, as such a peer never moves.
+    /// useful push of a listed peer counts wherever it comes from, as such a peer never moves.
     /// Returns whether the push came from the peer's known address.
-    pub fn record_push(&mut self, by: &Pusher, result: ValidationOutcome, now: Now) -> bool {
+    pub fn record_push(&mut self, by: &Pusher, result: &RuleResult, now: Now) -> bool {
         self.now = now;
         let node = Address::from_public_key(&by.key, self.settings.context.network);
         // All loopback addresses are this machine; which of them a connection uses is irrelevant.
         let host = |ip: IpAddr| (!ip.to_canonical().is_loopback()).then(|| peer_table::host(ip));
         let Some(known) = self.table.get(&node) else { return false };
-        let may_be_elsewhere = known.is_pre_trusted && result == ValidationOutcome::Useful;
+        let may_be_elsewhere = known.is_listed && result.is_ok();
         let is_there = known.ip.map(host) == Some(host(by.from));
         if !may_be_elsewhere && !is_there {
             return false;
         }
-        if result == ValidationOutcome::Useful {
+        if result.is_ok() {
             self.record_alive(&node);
         }
         if self.table.get(&node).is_some_and(|known| matches!(known.state, State::Active | State::Busy)) {
@@ -464,18 +455,18 @@ impl Manager {
     }
 
     /// Records the validation result of a pushed block.
-    pub fn record_pushed_block(&mut self, by: &Pusher, result: ValidationOutcome, now: Now) {
-        if self.record_push(by, result, now) && result == ValidationOutcome::Useful {
+    pub fn record_pushed_block(&mut self, by: &Pusher, result: &RuleResult, now: Now) {
+        if self.record_push(by, result, now) && result.is_ok() {
             let node = Address::from_public_key(&by.key, self.settings.context.network);
             self.table.record_delivery(&node, now.monotonic);
         }
     }
 
-    fn count_experience(&mut self, node: Address, result: ValidationOutcome) {
+    fn count_experience(&mut self, node: Address, result: &RuleResult) {
         match result {
-            ValidationOutcome::Useful => self.experiences.succeeded(node, self.now.monotonic),
-            ValidationOutcome::Harmful => self.experiences.failed(node, self.now.monotonic),
-            ValidationOutcome::Neutral | ValidationOutcome::TooDeep => {}
+            Ok(()) => self.experiences.succeeded(node, self.now.monotonic),
+            Err(rejection) if rejection.blames_sender() => self.experiences.failed(node, self.now.monotonic),
+            Err(_) => {}
         }
     }
 
@@ -578,7 +569,7 @@ impl Manager {
     }
 
     /// Answers a client that waits.
-    fn answer_client(&mut self, client: ConnectionId, answer: ClientAnswer) {
+    fn answer_client(&mut self, client: ConnectionId, answer: Result<(), String>) {
         if let Some(waiting) = self.clients.get_mut(&client) {
             *waiting = Some(answer);
             self.actions.push(Action::Resume(client));
@@ -586,7 +577,7 @@ impl Manager {
     }
 
     /// Returns the answer for a client that waited, once.
-    pub fn take_answer(&mut self, client: ConnectionId) -> Option<ClientAnswer> {
+    pub fn take_answer(&mut self, client: ConnectionId) -> Option<Result<(), String>> {
         let answer = self.clients.get_mut(&client)?.take()?;
         self.forget_client(client);
         Some(answer)
@@ -595,7 +586,6 @@ impl Manager {
     /// Forgets a client that no longer waits.
     pub fn forget_client(&mut self, client: ConnectionId) {
         self.clients.remove(&client);
-        self.max_height_query.clients.retain(|other| *other != client);
     }
 
     /// Returns whether there is work for the host: blocks, transactions, or a clock shift.

@@ -5,14 +5,15 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::time::Duration;
 
-use super::requests::{Completed, Proof, RequestKind};
+use super::requests::{Answer, Proof, RequestKind};
 use super::{Manager, select};
 use crate::crypto::PublicKey;
 use crate::ip::scope;
 use crate::model::{Address, Height};
 use crate::net::fetch::FetchResponse;
-use crate::peer::io::{RandomSource, Reply};
+use crate::peer::io::RandomSource;
 use crate::peer::peer_table::{AddError, LastFailure, PeerEntry, PeerError, State, describe};
 use crate::peer::schedule::Task;
 use crate::peer::trust::Selector;
@@ -49,7 +50,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Creates a probe of an endpoint; `key` is `None` for a pre-trusted peer without a known key.
+    /// Creates a probe of an endpoint; `key` is `None` for a listed peer without a known key.
     pub fn new(endpoint: &Endpoint, key: Option<PublicKey>, reason: ProbeReason) -> Probe {
         let endpoint = endpoint.clone();
         Probe { endpoint, key, reason, other_endpoints: Vec::new(), caused_by: None, reported: None }
@@ -106,11 +107,11 @@ impl Manager {
     }
 
     /// Processes the result of a probe request.
-    pub(super) fn on_probe_reply(&mut self, probe: Probe, completed: &Completed, reply: Reply) {
+    pub(super) fn on_probe_reply(&mut self, probe: Probe, answer: &Answer) {
         let goes_on = match probe.reported {
-            None => self.on_identity(probe, completed, reply),
+            None => self.on_identity(probe, answer),
             Some(_) => {
-                self.on_peer_list(probe, completed, reply);
+                self.on_peer_list(probe, answer);
                 false
             }
         };
@@ -120,9 +121,9 @@ impl Manager {
     }
 
     /// Processes a peer's identity. Returns whether the probe continues.
-    fn on_identity(&mut self, probe: Probe, completed: &Completed, reply: Reply) -> bool {
-        let is_refusal = reply.as_ref().is_ok_and(|response| response.response.status != 200);
-        let (reported, ip) = match self.read_identity(completed, reply) {
+    fn on_identity(&mut self, probe: Probe, answer: &Answer) -> bool {
+        let is_refusal = answer.reply.as_ref().is_ok_and(|response| response.response.status != 200);
+        let (reported, ip) = match self.read_identity(answer) {
             Ok((reported, ip)) => (NodeInfo { endpoint: probe.endpoint.clone(), ..reported }, ip),
             Err(error) => {
                 self.on_probe_failed(&probe, error);
@@ -175,8 +176,8 @@ impl Manager {
         }
     }
 
-    fn on_peer_list(&mut self, probe: Probe, completed: &Completed, reply: Reply) {
-        match self.read_answer::<NodeList>(completed, reply) {
+    fn on_peer_list(&mut self, probe: Probe, answer: &Answer) {
+        match self.read_answer::<NodeList>(answer) {
             Err(error) => self.on_probe_failed(&probe, error),
             Ok((NodeList(others), ip)) => {
                 if probe.reason == ProbeReason::Selected {
@@ -190,15 +191,15 @@ impl Manager {
     }
 
     /// Reads an identity and the address that it came from. Checks key and compatibility; its endpoint is not proven.
-    pub(super) fn read_identity(&self, completed: &Completed, reply: Reply) -> Result<(NodeInfo, IpAddr), PeerError> {
+    pub(super) fn read_identity(&self, answer: &Answer) -> Result<(NodeInfo, IpAddr), PeerError> {
         let (format, context) = (self.settings.format, self.settings.context);
-        let (reported, ip) = match (&completed.proof, reply) {
+        let (reported, ip) = match (&answer.proof, &answer.reply) {
             (Some(Proof { challenge, key: None }), Ok(FetchResponse { from, response })) if response.status == 200 => {
-                (read_introduction(format, &response.body, context, challenge)?, from)
+                (read_introduction(format, &response.body, context, challenge)?, *from)
             }
-            (proof, reply) => {
+            (proof, _) => {
                 let expected = proof.as_ref().and_then(|proof| proof.key);
-                let (reported, from) = self.read_answer::<NodeInfo>(completed, reply)?;
+                let (reported, from) = self.read_answer::<NodeInfo>(answer)?;
                 if Some(reported.identity.key) != expected {
                     return Err(PeerError::failure("it identifies as another node"));
                 }
@@ -219,10 +220,12 @@ impl Manager {
         if former.is_some_and(|former| former.info.endpoint != reported.endpoint) {
             return log::debug!("{} is known at another endpoint", describe(&reported, &address));
         }
-        // A peer in the table that has never answered is pre-trusted or was saved before the restart.
+        // A peer in the table that has never answered is listed or was saved before the restart.
         let is_return = former.is_some_and(|former| former.last_contact.is_none());
         let (line, is_new) = (describe(&reported, &address), former.is_none());
-        self.reconnect.has_answer |= is_return;
+        if is_return {
+            self.harvesting_blocked_until = Duration::ZERO;
+        }
         match self.table.record_introduction(address, ip, reported, self.now.monotonic) {
             Err(refused) => return log::debug!("{line} at {ip} is not added: {refused:?}"),
             Ok(()) if !was_active => log::info!("{line} is active"),
@@ -260,7 +263,7 @@ impl Manager {
 
     fn on_probe_failed(&mut self, probe: &Probe, error: PeerError) {
         log::debug!("probe of {} failed: {error}", probe.endpoint);
-        let Some(key) = probe.key else { return self.on_unpinned_failed(&probe.endpoint, error) };
+        let Some(key) = probe.key else { return self.on_unidentified_failed(&probe.endpoint, error) };
         let address = Address::from_public_key(&key, self.settings.context.network);
         let decides = matches!(probe.reason, ProbeReason::Selected | ProbeReason::SignOfLife);
         if !decides || !self.has_endpoint(&address, &probe.endpoint) {
@@ -284,10 +287,10 @@ impl Manager {
     }
 
     /// Processes the answer to a ping, or its failure, which sets the peer's state.
-    pub(super) fn on_ping_reply(&mut self, node: Address, completed: &Completed, reply: Reply) {
-        match self.read_answer::<Height>(completed, reply) {
-            Ok(_) => self.record_valid_answer(&node, &completed.endpoint),
-            Err(error) if self.has_endpoint(&node, &completed.endpoint) => self.record_failure(&node, error),
+    pub(super) fn on_ping_reply(&mut self, node: Address, answer: &Answer) {
+        match self.read_answer::<Height>(answer) {
+            Ok(_) => self.record_valid_answer(&node, &answer.endpoint),
+            Err(error) if self.has_endpoint(&node, &answer.endpoint) => self.record_failure(&node, error),
             Err(_) => {}
         }
     }
@@ -314,7 +317,7 @@ pub const MAX_RECHECKS: usize = 8;
 /// Maximum number of them per network, as long as there are others.
 pub const MAX_RECHECKS_PER_NETWORK: usize = 2;
 /// Maximum number of peers without a key that are probed per refresh.
-pub const MAX_UNPINNED: usize = 100;
+pub const MAX_UNIDENTIFIED: usize = 100;
 
 /// Running refresh.
 #[derive(Debug, Default)]
@@ -339,8 +342,8 @@ impl Manager {
         drawn.retain(|node| self.table.may_be_contacted(node, self.now.monotonic));
         let infos = drawn.iter().filter_map(|node| self.table.get(node)).map(|node| &node.info);
         let mut queue: VecDeque<_> = infos.map(|info| Probe::of(info, ProbeReason::Selected)).collect();
-        let unpinned = self.unpinned.iter().take(MAX_UNPINNED);
-        queue.extend(unpinned.map(|unpinned| Probe::new(&unpinned.endpoint, None, ProbeReason::Selected)));
+        let unidentified = self.unidentified.iter().take(MAX_UNIDENTIFIED);
+        queue.extend(unidentified.map(|unidentified| Probe::new(&unidentified.endpoint, None, ProbeReason::Selected)));
         for (address, probe) in self.reconnect_probes(&drawn) {
             drawn.push(address);
             queue.push_back(probe);
@@ -410,59 +413,60 @@ impl Manager {
     }
 }
 
-/// Pre-trusted peer without a known key.
+/// Listed peer without a known key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unpinned {
+pub struct UnidentifiedPeer {
     /// Configured endpoint.
     pub endpoint: Endpoint,
     /// Last failure.
     pub last_failure: Option<LastFailure>,
 }
 
-impl Unpinned {
+impl UnidentifiedPeer {
     /// Creates an entry for an endpoint.
-    pub fn new(endpoint: Endpoint) -> Unpinned {
-        Unpinned { endpoint, last_failure: None }
+    pub fn new(endpoint: Endpoint) -> UnidentifiedPeer {
+        UnidentifiedPeer { endpoint, last_failure: None }
     }
 }
 
 impl Manager {
-    /// Pins the key of a pre-trusted peer that introduced itself at the endpoint in `reported`. Returns `false` if the peer
+    /// Pins the key of a listed peer that introduced itself at the endpoint in `reported`. Returns `false` if the peer
     /// is this node, is listed at another endpoint, or finds no space.
     pub(super) fn pin(&mut self, reported: &NodeInfo) -> bool {
         let (address, endpoint) = (self.address_of(reported), &reported.endpoint);
-        let is_elsewhere = |node: &PeerEntry| node.is_pre_trusted && node.info.endpoint != *endpoint;
+        let is_elsewhere = |node: &PeerEntry| node.is_listed && node.info.endpoint != *endpoint;
         if let Some(listed) = self.table.get(&address).filter(|node| is_elsewhere(node)) {
             let reason = format!("it identifies as {address}, which is listed at {}", listed.info.endpoint);
-            self.on_unpinned_failed(endpoint, PeerError::failure(reason));
+            self.on_unidentified_failed(endpoint, PeerError::failure(reason));
             return false;
         }
-        match self.add_pre_trusted_peer(reported.clone()) {
+        match self.add_listed_peer(reported.clone()) {
             Ok(()) => {
                 log::info!("the node at {endpoint} is {}", describe(reported, &address));
-                self.unpinned.retain(|unpinned| unpinned.endpoint != *endpoint);
+                self.unidentified.retain(|unidentified| unidentified.endpoint != *endpoint);
                 address != self.address
             }
             Err(refused) => {
-                self.on_unpinned_failed(endpoint, PeerError::failure(format!("it is not added: {refused:?}")));
+                self.on_unidentified_failed(endpoint, PeerError::failure(format!("it is not added: {refused:?}")));
                 false
             }
         }
     }
 
-    /// Adds a pre-trusted peer at its configured endpoint, wherever else it was known or listed before.
-    pub(super) fn add_pre_trusted_peer(&mut self, info: NodeInfo) -> Result<(), AddError> {
+    /// Adds a listed peer at its configured endpoint, wherever else it was known or listed before.
+    pub(super) fn add_listed_peer(&mut self, info: NodeInfo) -> Result<(), AddError> {
         let address = self.address_of(&info);
         if self.table.get(&address).is_some_and(|node| node.info.endpoint != info.endpoint) {
             self.table.remove(&address);
             self.forget_experiences(&address);
         }
-        self.table.add_pre_trusted(address, info, self.now.monotonic)
+        self.table.add_listed(address, info, self.now.monotonic)
     }
 
-    pub(super) fn on_unpinned_failed(&mut self, endpoint: &Endpoint, error: PeerError) {
-        if let Some(unpinned) = self.unpinned.iter_mut().find(|unpinned| unpinned.endpoint == *endpoint) {
-            unpinned.last_failure = Some(LastFailure { at: self.now.monotonic, error });
+    pub(super) fn on_unidentified_failed(&mut self, endpoint: &Endpoint, error: PeerError) {
+        if let Some(unidentified) = self.unidentified.iter_mut().find(|unidentified| unidentified.endpoint == *endpoint)
+        {
+            unidentified.last_failure = Some(LastFailure { at: self.now.monotonic, error });
         }
     }
 }

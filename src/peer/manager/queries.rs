@@ -6,27 +6,20 @@
 //! believe that it is behind.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use super::requests::{Completed, FanOut, RequestKind};
-use super::{ClientAnswer, MAX_FAN_OUT, Manager, select};
+use super::requests::{Answer, FanOut, RequestKind};
+use super::{MAX_FAN_OUT, Manager, select};
 use crate::ip::site;
 use crate::model::{Address, Height};
-use crate::net::service::ConnectionId;
 use crate::peer::block_download::BlockDownload;
-use crate::peer::io::{LocalChain, Now, RandomSource, Reply};
+use crate::peer::io::{LocalChain, RandomSource};
 use crate::peer::peer_table::is_private;
 use crate::peer::schedule::Task;
-use crate::peer::time_sync::{ClockAnswer, Sample, Unchanged};
+use crate::peer::time_sync::{ClockAnswer, Sample};
 use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, NodeInfo, Query};
 
 /// Minimum importance of an account for its node's clock to count.
 pub const MIN_IMPORTANCE: f64 = 0.000_25;
-
-/// Time for which the largest reported height is cached, so that clients cannot cause endless queries.
-pub const MAX_HEIGHT_TTL: Duration = Duration::from_secs(1);
-/// Timeout of a query for the largest height; later answers are ignored.
-pub const MAX_HEIGHT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Maximum number of listed peers, besides selected ones, whose heights are queried at once.
 const MAX_LISTED: usize = 16;
@@ -73,32 +66,18 @@ impl HeightCheck {
     }
 }
 
-/// Query for the largest height of the peers.
-#[derive(Debug, Default)]
-pub struct MaxHeightQuery {
-    /// Number of the query; answers to earlier ones are ignored.
-    number: u64,
-    answers: FanOut<HeightReport>,
-    /// Clients that wait for the result.
-    pub(super) clients: Vec<ConnectionId>,
-    /// Timeout; `None` if the query has ended.
-    pub(super) timeout_at: Option<Duration>,
-    /// Result and its time, if it has ended.
-    result: Option<(Height, Duration)>,
-}
-
 impl Manager {
     /// Queries the heights of peers.
-    pub(super) fn check_height(&mut self, chain: &impl LocalChain) {
+    pub(super) fn check_height(&mut self, chain: &dyn LocalChain) {
         let peers = self.select_for_heights();
-        self.heights = self.fan_out(&peers, &Query::Height, RequestKind::Height);
+        self.heights = self.fan_out(&peers, &Query::Height, Manager::on_height_reply);
         if self.heights.is_over() {
             self.compare_heights(&[], chain);
         }
     }
 
     /// Notes the target of the block download while it brings valid blocks.
-    pub(super) fn follow_block_download(&mut self, chain: &impl LocalChain) {
+    pub(super) fn follow_block_download(&mut self, chain: &dyn LocalChain) {
         let now = self.now.monotonic;
         let is_followed = |download: &&BlockDownload| {
             !download.is_late(now)
@@ -111,7 +90,7 @@ impl Manager {
     fn select_for_heights(&mut self) -> Vec<NodeInfo> {
         let mut peers = select(&self.selector, self.settings.node_limit, &mut self.random);
         let is_other = |node: &&Address| self.table.is_active(node) && !peers.contains(*node);
-        let mut listed: Vec<_> = self.table.pre_trusted().iter().filter(is_other).copied().collect();
+        let mut listed: Vec<_> = self.table.listed().iter().filter(is_other).copied().collect();
         self.random.choose(&mut listed, MAX_LISTED);
         peers.extend(listed.into_iter().take(MAX_LISTED));
         self.infos(peers)
@@ -121,7 +100,7 @@ impl Manager {
     fn credible_height(&self, reports: &[HeightReport], own: Height) -> Option<Height> {
         let mut networks = BTreeMap::<_, Vec<Height>>::new();
         for (node, height) in reports {
-            if let Some(known) = self.table.get(node).filter(|known| known.is_pre_trusted) {
+            if let Some(known) = self.table.get(node).filter(|known| known.is_listed) {
                 // On a private network each listed peer counts.
                 let network = known.ip.map(|ip| if is_private(ip) { (Some(*node), ip) } else { (None, site(ip)) });
                 networks.entry(network).or_default().push(*height);
@@ -132,14 +111,8 @@ impl Manager {
     }
 
     /// Processes a height, or the failure of its request.
-    pub(super) fn on_height_reply(
-        &mut self,
-        node: Address,
-        completed: &Completed,
-        reply: Reply,
-        chain: &impl LocalChain,
-    ) {
-        let height = self.read_from::<Height>(&node, completed, reply).map(|(height, _)| height);
+    fn on_height_reply(&mut self, node: Address, answer: &Answer, chain: &dyn LocalChain) {
+        let height = self.read_from::<Height>(&node, answer).map(|(height, _)| height);
         if height.is_some() {
             self.table.get_mut(&node).into_iter().for_each(|peer| peer.height = height);
         }
@@ -148,7 +121,7 @@ impl Manager {
         }
     }
 
-    fn compare_heights(&mut self, heights: &[HeightReport], chain: &impl LocalChain) {
+    fn compare_heights(&mut self, heights: &[HeightReport], chain: &dyn LocalChain) {
         let own = chain.tip();
         if let Ok(own) = own {
             self.height_check.compare(own.height, self.credible_height(heights, own.height));
@@ -156,69 +129,8 @@ impl Manager {
         self.end_task(Task::CheckingHeight, own.is_ok());
     }
 
-    /// Returns the largest credible height of the peers if it was queried just before, or if there is no peer to query.
-    /// Otherwise queries it; the client gets the result later. Concurrent clients share one query, so that they cannot
-    /// multiply requests.
-    pub fn max_chain_height(&mut self, client: ConnectionId, now: Now) -> Option<Height> {
-        self.now = now;
-        let MaxHeightQuery { number, timeout_at, result, .. } = &self.max_height_query;
-        if timeout_at.is_none() {
-            if let Some((height, _)) = result.filter(|(_, at)| now.monotonic < *at + MAX_HEIGHT_TTL) {
-                return Some(height);
-            }
-            let (number, peers) = (number + 1, self.select_for_heights());
-            let kind = |node| RequestKind::MaxHeight(number, node);
-            let answers: FanOut<HeightReport> = self.fan_out(&peers, &Query::Height, kind);
-            let is_over = answers.is_over();
-            let timeout_at = (!is_over).then_some(now.monotonic + MAX_HEIGHT_TIMEOUT);
-            let result = is_over.then_some((Height::NEMESIS, now.monotonic));
-            self.max_height_query = MaxHeightQuery { number, answers, clients: Vec::new(), timeout_at, result };
-            self.send_requests();
-            if is_over {
-                return Some(Height::NEMESIS);
-            }
-        }
-        self.clients.insert(client, None);
-        self.max_height_query.clients.push(client);
-        None
-    }
-
-    /// Processes a height for a query of the largest, or the failure of its request.
-    pub(super) fn on_max_height_reply(
-        &mut self,
-        (number, node): (u64, Address),
-        completed: &Completed,
-        reply: Reply,
-        chain: &impl LocalChain,
-    ) {
-        let height = self.read_answer::<Height>(completed, reply).ok().map(|(height, _)| (node, height));
-        if number == self.max_height_query.number
-            && let Some(heights) = self.max_height_query.answers.record(height)
-        {
-            self.finish_max_height_query(&heights, chain);
-        }
-    }
-
-    /// Ends the query for the largest height at its timeout.
-    pub(super) fn time_out_max_height_query(&mut self, chain: &impl LocalChain) {
-        if self.max_height_query.timeout_at.is_some_and(|end| end <= self.now.monotonic) {
-            let heights = self.max_height_query.answers.finish_early();
-            self.finish_max_height_query(&heights, chain);
-        }
-    }
-
-    fn finish_max_height_query(&mut self, heights: &[HeightReport], chain: &impl LocalChain) {
-        let own = chain.tip().map_or(Height::NEMESIS, |tip| tip.height);
-        let largest = self.credible_height(heights, own).unwrap_or(Height::NEMESIS);
-        self.max_height_query.timeout_at = None;
-        self.max_height_query.result = Some((largest, self.now.monotonic));
-        for client in std::mem::take(&mut self.max_height_query.clients) {
-            self.answer_client(client, ClientAnswer::MaxHeight(largest));
-        }
-    }
-
-    /// Queries the clocks of nodes with important accounts, and of active pre-trusted peers, which only confirm.
-    pub(super) fn synchronise_time(&mut self, chain: &impl LocalChain) {
+    /// Queries the clocks of nodes with important accounts, and of active listed peers, which only confirm.
+    pub(super) fn synchronise_time(&mut self, chain: &dyn LocalChain) {
         let most = self.settings.time_sync_node_limit.min(MAX_FAN_OUT);
         let is_important = |node: &&Address| chain.importance(node).unwrap_or(0.0) >= MIN_IMPORTANCE;
         let values = self.trust.values();
@@ -228,9 +140,9 @@ impl Manager {
         self.selected_clocks = drawn.iter().copied().collect();
         if !drawn.is_empty() {
             let is_undrawn = |node: &&Address| self.table.is_active(node) && !self.selected_clocks.contains(*node);
-            let listed = self.table.pre_trusted().iter().filter(is_undrawn).take(MAX_FAN_OUT);
+            let listed = self.table.listed().iter().filter(is_undrawn).take(MAX_FAN_OUT);
             let nodes = self.infos(drawn.iter().chain(listed).copied().collect());
-            self.times = self.fan_out(&nodes, &Query::NetworkTime, RequestKind::Time);
+            self.times = self.fan_out(&nodes, &Query::NetworkTime, Manager::on_time_reply);
         }
         if self.times.is_over() {
             self.adjust_clock(&[], chain);
@@ -238,45 +150,35 @@ impl Manager {
     }
 
     /// Processes a clock, or the failure of its request.
-    pub(super) fn on_time_reply(
-        &mut self,
-        node: Address,
-        completed: &Completed,
-        reply: Reply,
-        chain: &impl LocalChain,
-    ) {
-        let (sent, received) = (completed.sent, self.now.network_millis);
-        let answer = self.read_from::<CommunicationTimeStamps>(&node, completed, reply);
+    fn on_time_reply(&mut self, node: Address, answer: &Answer, chain: &dyn LocalChain) {
+        let (sent, received) = (answer.sent, self.now.network_millis);
+        let read = self.read_from::<CommunicationTimeStamps>(&node, answer);
         // Ignored if the peer has moved since the request.
-        let clock = answer.filter(|_| self.has_endpoint(&node, &completed.endpoint)).and_then(|(stamps, ip)| {
+        let clock = read.filter(|_| self.has_endpoint(&node, &answer.endpoint)).and_then(|(stamps, ip)| {
             let CommunicationTimeStamps { send: remote_sent, receive: remote_received } = stamps;
             let importance = chain.importance(&node).ok()?;
             let sample = Sample { sent, remote_received, remote_sent, received, importance };
-            let is_pre_trusted = self.table.pre_trusted().contains(&node);
+            let is_listed = self.table.listed().contains(&node);
             let is_selected = self.selected_clocks.contains(&node);
-            Some(ClockAnswer { node, ip, is_pre_trusted, is_selected, sample })
+            Some(ClockAnswer { node, ip, is_listed, is_selected, sample })
         });
         if let Some(answers) = self.times.record(clock) {
             self.adjust_clock(&answers, chain);
         }
     }
 
-    fn adjust_clock(&mut self, answers: &[ClockAnswer], chain: &impl LocalChain) {
+    fn adjust_clock(&mut self, answers: &[ClockAnswer], chain: &dyn LocalChain) {
         let Ok(accounts) = chain.important_accounts() else {
             return self.end_task(Task::TimeSynchronisation, false);
         };
-        let others = self.table.pre_trusted().iter().filter(|node| **node != self.address).count();
-        let listed = others + self.unpinned.len();
+        let others = self.table.listed().iter().filter(|node| **node != self.address).count();
+        let listed = others + self.unidentified.len();
         let round = self.time_sync.round(answers, listed, accounts, self.now.network);
         // The end is recorded first, on the same clock as the start.
-        self.end_task(Task::TimeSynchronisation, round.is_ok());
-        match round {
-            Ok(round) if round.change != 0 => {
-                log::debug!("network time is adjusted by {} ms", round.change);
-                self.clock_shift += round.change;
-            }
-            Err(Unchanged::NotAgreed) => log::debug!("network time is not adjusted: the listed peers do not agree"),
-            Ok(_) | Err(Unchanged::NoSamples) => {}
+        self.end_task(Task::TimeSynchronisation, round.is_some());
+        if let Some(round) = round.filter(|round| round.change != 0) {
+            log::debug!("network time is adjusted by {} ms", round.change);
+            self.clock_shift += round.change;
         }
     }
 
@@ -284,7 +186,8 @@ impl Manager {
     pub(super) fn update_experiences(&mut self) {
         let drawn = self.selector.one(&mut self.random).and_then(|node| Some((node, self.info(&node)?)));
         let is_asked = drawn.is_some_and(|(node, info)| {
-            self.queue_query(&info, &Query::Experiences, RequestKind::Experiences(node)).is_some()
+            let kind = RequestKind::Query(node, Manager::on_experiences_reply);
+            self.queue_query(&info, &Query::Experiences, kind).is_some()
         });
         if !is_asked {
             self.end_task(Task::UpdatingExperiences, false);
@@ -292,11 +195,11 @@ impl Manager {
     }
 
     /// Processes a peer's experiences, or the failure of the request. A peer can report only its own.
-    pub(super) fn on_experiences_reply(&mut self, node: Address, completed: &Completed, reply: Reply) {
-        let answer = self.read_answer::<NodeExperiences>(completed, reply).ok();
-        let own = answer.filter(|(reported, _)| self.address_of(&reported.node) == node);
+    fn on_experiences_reply(&mut self, node: Address, answer: &Answer, _: &dyn LocalChain) {
+        let read = self.read_answer::<NodeExperiences>(answer).ok();
+        let own = read.filter(|(reported, _)| self.address_of(&reported.node) == node);
         if own.is_some() {
-            self.record_valid_answer(&node, &completed.endpoint);
+            self.record_valid_answer(&node, &answer.endpoint);
         }
         let is_taken = own.is_some_and(|(reported, _)| {
             let pair = |pair: &ExperiencePair| (self.address_of(&pair.node), pair.experience);
@@ -320,8 +223,6 @@ mod tests {
         assert_eq!(round.record(Some(2)), Some(vec![1, 2]));
         assert_eq!((round.record(Some(3)), round.is_over()), (None, true));
         assert!(FanOut::<()>::new(0).is_over());
-        let mut round = FanOut::new(2);
-        assert_eq!((round.record(Some(1)), round.finish_early(), round.record(Some(2))), (None, vec![1], None));
     }
 
     #[test]

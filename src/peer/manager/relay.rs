@@ -35,17 +35,17 @@ pub struct RelayBuffer {
 }
 
 impl Manager {
-    /// Queues a transaction with this hash for relay, signed at once. Returns whether it was added; it is not if it is
-    /// queued already or there is no space.
-    pub fn queue_transaction(&mut self, transaction: Transaction, hash: Hash256) -> bool {
-        let buffer = &mut self.relay_buffer;
+    /// Queues a transaction for relay, signed at once. Returns whether it was added; it is not if it is queued already or
+    /// there is no space.
+    pub fn queue_transaction(&mut self, transaction: &Transaction) -> bool {
+        let (buffer, hash) = (&mut self.relay_buffer, transaction.hash());
         if !matches!(self.phase, Phase::Running(_))
             || buffer.hashes.len() >= MAX_BUFFERED
             || buffer.hashes.contains(&hash)
         {
             return false;
         }
-        let signed = SecureEntity::sign(transaction, &self.keys, self.local.identity.name.clone());
+        let signed = SecureEntity::sign(transaction.clone(), &self.keys, self.local.identity.name.clone());
         let bytes = self.settings.format.to_bytes(&signed).len() + LIST_OVERHEAD;
         if buffer.bytes + bytes > max_buffered_bytes(&self.settings) {
             return false;

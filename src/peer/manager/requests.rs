@@ -66,16 +66,10 @@ pub enum RequestKind {
     Address(bool),
     /// Challenges this node itself at an address where others see it. Holds the hosts to try next.
     OwnAddress(Vec<String>),
-    /// Queries a chain height for the height check.
-    Height(Address),
-    /// Queries a chain height to find the largest, for clients; holds the number of the query.
-    MaxHeight(u64, Address),
     /// Queries a chain height to see whether the peer is still there.
     Ping(Address),
-    /// Queries a clock.
-    Time(Address),
-    /// Queries a peer's experiences.
-    Experiences(Address),
+    /// Queries something else of a peer; the handler of the answer.
+    Query(Address, Handler),
     /// Compares chains with the sync peer.
     Synchronisation(Box<Synchronisation>),
     /// Queries the hashes from a height on, to see whether the peer's chain forked below.
@@ -87,6 +81,9 @@ pub enum RequestKind {
     /// Pushes blocks or transactions.
     Push,
 }
+
+/// Handles the answer of a peer, or the failure of the request.
+pub type Handler = fn(&mut Manager, Address, &Answer, &dyn LocalChain);
 
 /// Proof of identity that an answer must contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,15 +109,17 @@ pub struct Request {
     pub sent: Option<(RequestRecord, i64)>,
 }
 
-/// Request that was answered or has failed.
+/// The answer to a request, or its failure.
 #[derive(Debug)]
-pub struct Completed {
+pub struct Answer {
     /// Destination.
     pub endpoint: Endpoint,
     /// Required proof, if any.
     pub proof: Option<Proof>,
     /// Time of sending in milliseconds of network time.
     pub sent: i64,
+    /// The answer itself.
+    pub reply: Reply,
 }
 
 /// Request from or to another host, as shown to people.
@@ -258,10 +257,10 @@ impl RequestQueue {
     }
 
     /// Ends a request in flight. Returns `None` for an unknown id.
-    pub fn complete(&mut self, id: FetchId, now: Duration) -> Option<(RequestKind, Completed)> {
+    pub fn complete(&mut self, id: FetchId, reply: Reply, now: Duration) -> Option<(RequestKind, Answer)> {
         self.unfinished.get(&id)?.sent.as_ref()?;
         let Request { endpoint, kind, proof, sent, .. } = self.remove(id, now)?;
-        sent.map(|(_, sent)| (kind, Completed { endpoint, proof, sent }))
+        sent.map(|(_, sent)| (kind, Answer { endpoint, proof, sent, reply }))
     }
 
     /// Cancels a request, whether it waits or is in flight. Returns its kind.
@@ -378,12 +377,6 @@ impl<T> FanOut<T> {
         self.answers.extend(answer);
         self.is_over().then(|| std::mem::take(&mut self.answers))
     }
-
-    /// Ends the query and returns the answers so far.
-    pub fn finish_early(&mut self) -> Vec<T> {
-        self.outstanding = 0;
-        std::mem::take(&mut self.answers)
-    }
 }
 
 impl Manager {
@@ -412,12 +405,8 @@ impl Manager {
     }
 
     /// Queues the same query to several peers.
-    pub(super) fn fan_out<T>(
-        &mut self,
-        nodes: &[NodeInfo],
-        query: &Query,
-        kind: impl Fn(Address) -> RequestKind,
-    ) -> FanOut<T> {
+    pub(super) fn fan_out<T>(&mut self, nodes: &[NodeInfo], query: &Query, handler: Handler) -> FanOut<T> {
+        let kind = |node| RequestKind::Query(node, handler);
         let queued = nodes.iter().filter(|node| self.queue_query(node, query, kind(self.address_of(node))).is_some());
         FanOut::new(queued.count())
     }
@@ -434,70 +423,56 @@ impl Manager {
     }
 
     /// Processes the result of a request.
-    pub fn on_reply(&mut self, id: FetchId, reply: Reply, now: Now, chain: &impl LocalChain) {
+    pub fn on_reply(&mut self, id: FetchId, reply: Reply, now: Now, chain: &dyn LocalChain) {
         self.now = now;
-        let Some((kind, completed)) = self.requests.complete(id, now.monotonic) else { return };
+        let Some((kind, answer)) = self.requests.complete(id, reply, now.monotonic) else { return };
         self.sign_probes.release(id, now.monotonic);
         match kind {
-            RequestKind::Probe(probe) => self.on_probe_reply(*probe, &completed, reply),
-            RequestKind::Verification(client) => self.on_verification_reply(client, completed, reply),
+            RequestKind::Probe(probe) => self.on_probe_reply(*probe, &answer),
+            RequestKind::Verification(client) => self.on_verification_reply(client, answer),
             RequestKind::SignOfLife => self.on_sign_of_life_reply(),
-            RequestKind::FirstAddress => self.on_first_address_reply(&completed, &reply),
-            RequestKind::Address(is_listed) => self.on_address_reply(is_listed, &reply),
-            RequestKind::OwnAddress(hosts) => self.on_own_address_reply(hosts, completed, reply),
-            RequestKind::MaxHeight(number, node) => self.on_max_height_reply((number, node), &completed, reply, chain),
-            RequestKind::Height(node) => self.on_height_reply(node, &completed, reply, chain),
-            RequestKind::Ping(node) => self.on_ping_reply(node, &completed, reply),
-            RequestKind::Time(node) => self.on_time_reply(node, &completed, reply, chain),
-            RequestKind::Experiences(node) => self.on_experiences_reply(node, &completed, reply),
-            RequestKind::Synchronisation(run) => self.on_sync_reply(*run, &completed, reply, chain),
-            RequestKind::LowestHash(node, height) => {
-                self.on_lowest_hash_reply(node, height, &completed, reply, chain);
-            }
-            RequestKind::Unconfirmed(node, since) => self.on_unconfirmed_reply(node, since, &completed, reply),
-            RequestKind::BlockDownload(request) => self.on_download_reply(request, &completed, reply),
+            RequestKind::FirstAddress => self.on_first_address_reply(&answer),
+            RequestKind::Address(is_listed) => self.on_address_reply(is_listed, &answer),
+            RequestKind::OwnAddress(hosts) => self.on_own_address_reply(hosts, answer),
+            RequestKind::Ping(node) => self.on_ping_reply(node, &answer),
+            RequestKind::Query(node, handler) => handler(self, node, &answer, chain),
+            RequestKind::Synchronisation(run) => self.on_sync_reply(*run, answer, chain),
+            RequestKind::LowestHash(node, height) => self.on_lowest_hash_reply(node, height, &answer, chain),
+            RequestKind::Unconfirmed(node, since) => self.on_unconfirmed_reply(node, since, answer),
+            RequestKind::BlockDownload(request) => self.on_download_reply(request, answer),
             RequestKind::Push => {}
         }
         self.send_requests();
     }
 
-    /// Returns the body of an answer, the address that it came from, and how to check it.
-    pub(super) fn signed_body(
-        &self,
-        completed: &Completed,
-        reply: Reply,
-    ) -> Result<(Vec<u8>, IpAddr, AnswerContext), PeerError> {
+    /// Returns a successful response of the queried peer, and how to check it.
+    fn response<'r>(&self, answer: &'r Answer) -> Result<(&'r FetchResponse, AnswerContext), PeerError> {
         let (format, context) = (self.settings.format, self.settings.context);
-        match (&completed.proof, reply) {
-            (Some(Proof { challenge, key: Some(key) }), Ok(FetchResponse { from, response }))
-                if response.status == 200 =>
-            {
-                let challenge = challenge.clone();
-                Ok((response.body, from, AnswerContext { format, context, challenge, key: *key }))
+        match (&answer.proof, &answer.reply) {
+            (Some(Proof { challenge, key: Some(key) }), Ok(fetched)) if fetched.response.status == 200 => {
+                Ok((fetched, AnswerContext { format, context, challenge: challenge.clone(), key: *key }))
             }
             (_, reply) => Err(PeerError::from_reply(reply, format, context)),
         }
     }
 
+    /// Returns the body of an answer of the queried peer, and how to check it.
+    pub(super) fn body_of(&self, mut answer: Answer) -> Result<(Vec<u8>, AnswerContext), PeerError> {
+        let (_, context) = self.response(&answer)?;
+        let body = answer.reply.as_mut().map(|fetched| std::mem::take(&mut fetched.response.body));
+        Ok((body.unwrap_or_default(), context))
+    }
+
     /// Checks and reads an answer of the queried peer. Returns it with the address that it came from.
-    pub(super) fn read_answer<T: Readable>(
-        &self,
-        completed: &Completed,
-        reply: Reply,
-    ) -> Result<(T, IpAddr), PeerError> {
-        let (body, from, context) = self.signed_body(completed, reply)?;
-        Ok((context.read(&body)?, from))
+    pub(super) fn read_answer<T: Readable>(&self, answer: &Answer) -> Result<(T, IpAddr), PeerError> {
+        let (fetched, context) = self.response(answer)?;
+        Ok((context.read(&fetched.response.body)?, fetched.from))
     }
 
     /// Reads the answer of a peer, and records that it is valid.
-    pub(super) fn read_from<T: Readable>(
-        &mut self,
-        node: &Address,
-        completed: &Completed,
-        reply: Reply,
-    ) -> Option<(T, IpAddr)> {
-        let answer = self.read_answer(completed, reply).ok()?;
-        self.record_valid_answer(node, &completed.endpoint);
-        Some(answer)
+    pub(super) fn read_from<T: Readable>(&mut self, node: &Address, answer: &Answer) -> Option<(T, IpAddr)> {
+        let read = self.read_answer(answer).ok()?;
+        self.record_valid_answer(node, &answer.endpoint);
+        Some(read)
     }
 }

@@ -13,13 +13,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::Manager;
 use super::probes::{Probe, ProbeReason};
-use super::requests::{Completed, RequestKind};
-use super::{ClientAnswer, Manager};
+use super::requests::{Answer, RequestKind};
 use crate::model::Address;
 use crate::net::fetch::FetchId;
 use crate::net::service::ConnectionId;
-use crate::peer::io::{Now, Reply};
+use crate::peer::io::Now;
 use crate::peer::peer_table::{self, PeerError, State, sanitize};
 use crate::peer::wire::{Endpoint, NodeInfo, Query};
 use crate::quota::Owner;
@@ -40,25 +40,25 @@ impl Manager {
         from: IpAddr,
         client: ConnectionId,
         now: Now,
-    ) -> Option<ClientAnswer> {
+    ) -> Option<Result<(), String>> {
         self.now = now;
         let from = from.to_canonical();
         let address = self.address_of(node);
         let is_elsewhere = node.endpoint.address().is_some_and(|ip| ip.to_canonical() != from);
         let is_own = address == self.address;
         if !self.is_booted() || is_own || is_elsewhere || !self.local.meta_data.is_compatible(&node.meta_data) {
-            return Some(ClientAnswer::Accepted);
+            return Some(Ok(()));
         }
         let there = NodeInfo { endpoint: with_host(&node.endpoint, from), ..node.clone() };
         if self.table.get(&address).is_some() {
             self.probe_known(address, there.endpoint);
-            return Some(ClientAnswer::Accepted);
+            return Some(Ok(()));
         }
         let Some(id) = self.queue_query(&there, &Query::NodeInfo, RequestKind::Verification(client)) else {
-            return Some(ClientAnswer::Rejected("the node cannot be reached".to_owned()));
+            return Some(Err("the node cannot be reached".to_owned()));
         };
         if !self.hold_place(id, from) {
-            return Some(ClientAnswer::Rejected(TOO_MANY.to_owned()));
+            return Some(Err(TOO_MANY.to_owned()));
         }
         self.send_requests();
         self.clients.insert(client, None);
@@ -82,7 +82,7 @@ impl Manager {
         let evicted = if is_kept { id } else { first };
         places.release(evicted, now);
         if let Some(RequestKind::Verification(client)) = self.requests.cancel(evicted, now, &mut self.actions) {
-            self.answer_client(client, ClientAnswer::Rejected(TOO_MANY.to_owned()));
+            self.answer_client(client, Err(TOO_MANY.to_owned()));
         }
         evicted != id
     }
@@ -93,10 +93,10 @@ impl Manager {
     pub(super) fn probe_known(&mut self, address: Address, endpoint: Endpoint) {
         let Some(known) = self.table.get(&address) else { return };
         let info = known.info.clone();
-        let is_as_known = known.state == State::Active && (known.is_pre_trusted || info.endpoint == endpoint);
+        let is_as_known = known.state == State::Active && (known.is_listed || info.endpoint == endpoint);
         let (host, is_there) = (endpoint.address().map(peer_table::host), info.endpoint == endpoint);
-        // Pre-trusted peers are limited by the operator's list and need no place.
-        let caused_by = endpoint.address().filter(|_| !known.is_pre_trusted);
+        // Listed peers are limited by the operator's list and need no place.
+        let caused_by = endpoint.address().filter(|_| !known.is_listed);
         let there = NodeInfo { endpoint, ..info.clone() };
         if is_as_known || self.count_probes(|probe| probe.is_of(&info) || probe.is_of(&there)) > 0 {
             return;
@@ -115,15 +115,15 @@ impl Manager {
     }
 
     /// Processes the identity of the sender of a sign of life, or the failure of the request.
-    pub(super) fn on_verification_reply(&mut self, client: ConnectionId, completed: Completed, reply: Reply) {
-        match self.read_identity(&completed, reply) {
+    pub(super) fn on_verification_reply(&mut self, client: ConnectionId, answer: Answer) {
+        match self.read_identity(&answer) {
             Ok((reported, ip)) => {
-                self.answer_client(client, ClientAnswer::Accepted);
-                self.record_answer(NodeInfo { endpoint: completed.endpoint, ..reported }, ip);
+                self.answer_client(client, Ok(()));
+                self.record_answer(NodeInfo { endpoint: answer.endpoint, ..reported }, ip);
             }
             Err(PeerError { reason, .. }) => {
                 log::debug!("the sender of a sign of life is not verified: {reason}");
-                self.answer_client(client, ClientAnswer::Rejected(sanitize(&reason)));
+                self.answer_client(client, Err(sanitize(&reason)));
             }
         }
     }

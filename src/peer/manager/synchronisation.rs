@@ -21,7 +21,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::requests::{Completed, RequestKind};
+use super::requests::{Answer, RequestKind};
 use super::{Manager, PeerSettings, Phase, select};
 use crate::codec::Format;
 use crate::model::{Address, Height, Transaction};
@@ -31,10 +31,11 @@ use crate::peer::block_download::{
     STALL_TIMEOUT,
 };
 use crate::peer::chain_comparison::{ChainComparison, Downloads, Misbehavior, SyncOutcome};
-use crate::peer::io::{FetchedBlocks, LocalChain, Now, OwnTip, Reply, ValidationOutcome};
+use crate::peer::io::{FetchedBlocks, LocalChain, Now, OwnTip};
 use crate::peer::peer_table::{PeerEntry, PeerError, State, sanitize};
 use crate::peer::schedule::Task;
-use crate::peer::wire::{ChainRequest, HashChain, NodeInfo, Query, ShortIds, TransactionList};
+use crate::peer::wire::{ChainRequest, HashChain, NodeInfo, Query, ShortIds};
+use crate::rules::{Rejection, RuleResult};
 
 /// Time for which a synchronisation keeps others waiting.
 pub const FOREGROUND_TIME: Duration = Duration::from_secs(2);
@@ -71,7 +72,7 @@ impl Manager {
     /// Starts a synchronisation, unless blocks of a download arrive.
     pub(super) fn synchronise(&mut self) {
         let now = self.now.monotonic;
-        let is_downloading = |run: &BlockDownload| run.verifying().is_none() && !run.is_late(now);
+        let is_downloading = |download: &BlockDownload| download.verifying().is_none() && !download.is_late(now);
         if self.block_download.as_ref().is_some_and(is_downloading) {
             return self.end_task(Task::Synchronisation, true);
         }
@@ -156,21 +157,16 @@ impl Manager {
     }
 
     /// Processes an answer of the sync peer, or the failure of the request.
-    pub(super) fn on_sync_reply(
-        &mut self,
-        run: Synchronisation,
-        completed: &Completed,
-        reply: Reply,
-        chain: &impl LocalChain,
-    ) {
+    pub(super) fn on_sync_reply(&mut self, run: Synchronisation, answer: Answer, chain: &dyn LocalChain) {
         let (address, started_at, is_background) = (run.address, run.started_at, run.is_background);
         let waited_for_blocks = run.comparison.waits_for_blocks();
-        let result = self.process_answer(run, completed, reply, chain);
+        let endpoint = run.sync_peer.endpoint.clone();
+        let result = self.process_answer(run, answer, chain);
         if waited_for_blocks {
             self.adjust_max_transactions(result.is_ok());
         }
         if let Err(PeerError { reason, .. }) = result {
-            log::debug!("synchronisation with {} failed: {reason}", completed.endpoint);
+            log::debug!("synchronisation with {endpoint} failed: {reason}");
             self.back_off(address, started_at, true);
             self.end_synchronisation(is_background, false);
         }
@@ -199,11 +195,10 @@ impl Manager {
     fn process_answer(
         &mut self,
         mut run: Synchronisation,
-        completed: &Completed,
-        reply: Reply,
-        chain: &impl LocalChain,
+        answer: Answer,
+        chain: &dyn LocalChain,
     ) -> Result<(), PeerError> {
-        let (body, _, context) = self.signed_body(completed, reply)?;
+        let (body, context) = self.body_of(answer)?;
         let next = run.comparison.on_answer(body, &context, chain, &self.settings.chain);
         if let Some(peer) = self.table.get_mut(&run.address) {
             peer.score = run.comparison.score().or(peer.score);
@@ -218,31 +213,28 @@ impl Manager {
         Ok(())
     }
 
-    fn on_comparison_end(&mut self, run: Synchronisation, outcome: SyncOutcome, chain: &impl LocalChain) {
+    fn on_comparison_end(&mut self, run: Synchronisation, outcome: SyncOutcome, chain: &dyn LocalChain) {
         let (address, started_at, is_background) = (run.address, run.started_at, run.is_background);
         if !matches!(outcome, SyncOutcome::Misbehaved(_)) {
             self.record_valid_answer(&address, &run.sync_peer.endpoint);
         }
-        match outcome {
+        let has_failed = match outcome {
             SyncOutcome::Same => {
                 self.clear_split(&address);
                 self.request_unconfirmed(&run.sync_peer, chain);
-                self.back_off(address, started_at, false);
-                self.end_synchronisation(is_background, true);
+                false
             }
             SyncOutcome::FarAhead(base, target) => {
                 self.clear_split(&address);
                 if self.block_download.is_none() {
                     self.start_block_download(address, *base, target);
-                } else {
-                    self.back_off(address, started_at, false);
+                    return self.end_synchronisation(is_background, true);
                 }
-                self.end_synchronisation(is_background, true);
+                false
             }
             SyncOutcome::LowerScore => {
                 self.on_worse_chain(&run.sync_peer, chain);
-                self.back_off(address, started_at, false);
-                self.end_synchronisation(is_background, true);
+                false
             }
             SyncOutcome::TooFarBehind | SyncOutcome::Misbehaved(_) => {
                 log::debug!("synchronisation with {} ended: {outcome:?}", run.sync_peer.endpoint);
@@ -250,23 +242,22 @@ impl Manager {
                     self.record_split(address);
                 }
                 self.experiences.failed(address, self.now.monotonic);
-                self.back_off(address, started_at, true);
-                self.end_synchronisation(is_background, true);
+                true
             }
             // Blocks of another peer are being validated; those of this one are requested again.
-            SyncOutcome::Blocks { .. } if self.validating.is_some() => {
-                self.back_off(address, started_at, false);
-                self.end_synchronisation(is_background, true);
-            }
+            SyncOutcome::Blocks { .. } if self.validating.is_some() => false,
             SyncOutcome::Blocks { common, base, blocks } => {
                 self.validating = Some(run);
                 self.fetched_blocks = Some(FetchedBlocks { from: address, common, base, blocks });
+                return;
             }
-        }
+        };
+        self.back_off(address, started_at, has_failed);
+        self.end_synchronisation(is_background, true);
     }
 
     /// Requests a peer's unconfirmed transactions, unless such a request is running.
-    fn request_unconfirmed(&mut self, sync_peer: &NodeInfo, chain: &impl LocalChain) {
+    fn request_unconfirmed(&mut self, sync_peer: &NodeInfo, chain: &dyn LocalChain) {
         if self.requests.kinds().any(|(_, kind)| matches!(kind, RequestKind::Unconfirmed(..))) {
             return;
         }
@@ -275,25 +266,14 @@ impl Manager {
     }
 
     /// Opens the list of a peer's unconfirmed transactions, or handles the failure. Neither affects its experience.
-    pub(super) fn on_unconfirmed_reply(
-        &mut self,
-        sync_peer: Address,
-        since: Duration,
-        completed: &Completed,
-        reply: Reply,
-    ) {
-        let checked = self.signed_body(completed, reply).and_then(|(body, _, context)| {
-            context.check(&body)?;
-            Ok(body)
-        });
-        let has_failed = checked.is_err();
-        match checked {
-            Ok(body) => {
-                match TransactionList::from_verified(self.settings.format, body, self.settings.context) {
-                    Ok(transactions) => self.remote_mempool = Some((transactions, MAX_REMOTE_TRANSACTIONS)),
-                    Err(error) => log::debug!("unconfirmed transactions of a peer cannot be decoded: {error}"),
-                }
-                self.record_valid_answer(&sync_peer, &completed.endpoint);
+    pub(super) fn on_unconfirmed_reply(&mut self, sync_peer: Address, since: Duration, answer: Answer) {
+        let endpoint = answer.endpoint.clone();
+        let opened = self.body_of(answer).and_then(|(body, context)| Ok(context.open_list(body)?));
+        let has_failed = opened.is_err();
+        match opened {
+            Ok(transactions) => {
+                self.remote_mempool = Some((transactions, MAX_REMOTE_TRANSACTIONS));
+                self.record_valid_answer(&sync_peer, &endpoint);
             }
             Err(error) => {
                 log::debug!("request for the unconfirmed transactions of {sync_peer} failed: {}", error.reason);
@@ -317,16 +297,17 @@ impl Manager {
     }
 
     /// Processes the validation result of a peer's blocks.
-    pub fn on_blocks_validated(&mut self, from: &Address, outcome: ValidationOutcome, now: Now) {
+    pub fn on_blocks_validated(&mut self, from: &Address, result: &RuleResult, now: Now) {
         self.now = now;
         let Some(run) = self.validating.take_if(|run| run.address == *from) else { return };
-        let (is_useful, is_harmful) = (outcome == ValidationOutcome::Useful, outcome == ValidationOutcome::Harmful);
+        let is_harmful = result.as_ref().is_err_and(Rejection::blames_sender);
         // If the peer has moved, whoever answers at the new endpoint did not send the blocks.
         if self.has_endpoint(from, &run.sync_peer.endpoint) {
-            self.count_experience(*from, outcome);
-            if outcome == ValidationOutcome::TooDeep {
+            self.count_experience(*from, result);
+            let is_too_deep = matches!(result, Err(Rejection::TooDeep));
+            if is_too_deep {
                 self.record_split(*from);
-            } else if is_useful {
+            } else if result.is_ok() {
                 self.clear_split(from);
                 self.table.record_delivery(from, now.monotonic);
                 if run.comparison.is_far_ahead {
@@ -335,7 +316,7 @@ impl Manager {
             }
             // Our chain has changed meanwhile, which is not the peer's fault unless it was slow.
             let is_slow = now.monotonic.saturating_sub(run.started_at) > SLOW;
-            if !is_useful && (outcome != ValidationOutcome::Neutral || is_slow) {
+            if result.is_err() && (is_harmful || is_too_deep || is_slow) {
                 self.back_off(*from, run.started_at, is_harmful);
             }
         }
@@ -356,8 +337,9 @@ impl Manager {
         let batch = ChainRequest::new(base.height, MIN_BLOCKS, transactions, chain);
         let max_hashes = chain.max_blocks_per_sync();
         self.download_count += 1;
-        let run = BlockDownload::new(self.download_count, sync_peer, (base, target), max_hashes, batch, *checkpoint);
-        match run.verifying() {
+        let download =
+            BlockDownload::new(self.download_count, sync_peer, (base, target), max_hashes, batch, *checkpoint);
+        match download.verifying() {
             Some((_, checkpoint)) => log::info!(
                 "downloading blocks up to height {target}, this node has {}; hashes are verified first, up to height \
                  {} (--trust-below)",
@@ -366,16 +348,16 @@ impl Manager {
             ),
             None => log::info!("downloading blocks up to height {target}, this node has {}", base.height),
         }
-        self.block_download = Some(run);
+        self.block_download = Some(download);
     }
 
     /// Returns the next block to process, if a block download is running. After [`NextBlock::Ended`], and once all
     /// returned blocks are in the chain, the host calls [`Manager::end_block_download`].
     pub fn next_block(&mut self, now: Now) -> Option<NextBlock> {
         self.now = now;
-        let run = self.block_download.as_mut()?;
-        let next = run.next(self.settings.context, now.monotonic);
-        for node in run.useful_peers.drain(..) {
+        let download = self.block_download.as_mut()?;
+        let next = download.next(self.settings.context, now.monotonic);
+        for node in download.useful_peers.drain(..) {
             self.experiences.succeeded(node, now.monotonic);
         }
         Some(next)
@@ -385,14 +367,14 @@ impl Manager {
     /// block of the sync peer's chain was rejected for a reason.
     pub fn end_block_download(&mut self, rejection: Option<&str>, now: Now) {
         self.now = now;
-        let Some(run) = self.block_download.take() else { return };
-        let is_done = rejection.is_none() && run.outcome == Some(DownloadOutcome::Done);
+        let Some(download) = self.block_download.take() else { return };
+        let is_done = rejection.is_none() && download.outcome == Some(DownloadOutcome::Done);
         let rejected = |sync_peer, reason: &str| {
             log::warn!("the chain of {sync_peer} is rejected: {}", sanitize(reason));
             Some(sync_peer)
         };
-        let failed = match (rejection, run.outcome) {
-            (Some(reason), _) => rejected(run.sync_peer, reason),
+        let failed = match (rejection, download.outcome) {
+            (Some(reason), _) => rejected(download.sync_peer, reason),
             (None, Some(DownloadOutcome::SyncPeerMisbehaved(sync_peer))) => {
                 rejected(sync_peer, "its statements about its chain are false")
             }
@@ -402,22 +384,22 @@ impl Manager {
             }
             (None, Some(DownloadOutcome::NoPeersLeft)) => {
                 log::info!("block download stopped: no peer is left that has its chain");
-                Some(run.claimed_by)
+                Some(download.claimed_by)
             }
             (None, Some(DownloadOutcome::Stalled)) => {
                 log::info!("block download stopped: no block has arrived for {} s", STALL_TIMEOUT.as_secs());
-                Some(run.claimed_by)
+                Some(download.claimed_by)
             }
             (None, Some(DownloadOutcome::Done) | None) => None,
         };
         if let Some(failed) = failed {
             self.experiences.failed(failed, now.monotonic);
-            for peer in BTreeSet::from([failed, run.claimed_by]) {
+            for peer in BTreeSet::from([failed, download.claimed_by]) {
                 self.back_off(peer, now.monotonic, true);
             }
         }
         if is_done {
-            self.table.record_delivery(&run.sync_peer, now.monotonic);
+            self.table.record_delivery(&download.sync_peer, now.monotonic);
             self.synchronise_soon();
         }
     }
@@ -432,36 +414,37 @@ impl Manager {
     /// Selects further peers for the block download if that is due, and sends its due requests.
     pub(super) fn send_download_requests(&mut self) {
         let now = self.now.monotonic;
-        if let Some(run) = self.block_download.as_mut().filter(|run| run.wants_peers(now)) {
-            run.add_peers(select(&self.selector, self.settings.node_limit, &mut self.random), now);
+        if let Some(download) = self.block_download.as_mut().filter(|download| download.wants_peers(now)) {
+            download.add_peers(select(&self.selector, self.settings.node_limit, &mut self.random), now);
         }
-        while let Some(request) = self.block_download.as_mut().and_then(|run| run.next_request(now)) {
+        while let Some(request) = self.block_download.as_mut().and_then(|download| download.next_request(now)) {
             let kind = RequestKind::BlockDownload(request.clone());
             let node = self.info(&request.peer);
             let is_queued = node.is_some_and(|node| self.queue_query(&node, &request.query, kind).is_some());
-            if let Some(run) = self.block_download.as_mut().filter(|_| !is_queued) {
-                run.on_failure(&request, now);
+            if let Some(download) = self.block_download.as_mut().filter(|_| !is_queued) {
+                download.on_failure(&request, now);
             }
         }
     }
 
     /// Processes the answer to a request for hashes or blocks, or its failure.
-    pub(super) fn on_download_reply(&mut self, request: DownloadRequest, completed: &Completed, reply: Reply) {
-        let received = self.signed_body(completed, reply).and_then(|(body, _, context)| {
+    pub(super) fn on_download_reply(&mut self, request: DownloadRequest, answer: Answer) {
+        let endpoint = answer.endpoint.clone();
+        let received = self.body_of(answer).and_then(|(body, context)| {
             Ok(match request.query {
                 Query::HashesFrom(_) => DownloadAnswer::Hashes(context.read::<HashChain>(&body)?.0),
                 _ => DownloadAnswer::Blocks(context.open_list(body)?),
             })
         });
         if received.is_ok() {
-            self.record_valid_answer(&request.peer, &completed.endpoint);
+            self.record_valid_answer(&request.peer, &endpoint);
         }
-        let Some(run) = &mut self.block_download else { return };
+        let Some(download) = &mut self.block_download else { return };
         match received {
-            Ok(received) => run.on_answer(&request, received),
+            Ok(received) => download.on_answer(&request, received),
             Err(PeerError { reason, .. }) => {
                 log::debug!("no answer to {:?}: {reason}", request.query);
-                run.on_failure(&request, self.now.monotonic);
+                download.on_failure(&request, self.now.monotonic);
             }
         }
     }
@@ -514,7 +497,7 @@ impl Manager {
     }
 
     /// Records that a peer's chain is worse than ours. Queries its fork point if that persists.
-    pub(super) fn on_worse_chain(&mut self, node: &NodeInfo, chain: &impl LocalChain) {
+    pub(super) fn on_worse_chain(&mut self, node: &NodeInfo, chain: &dyn LocalChain) {
         let (address, now) = (self.address_of(node), self.now.monotonic);
         let Some(peer) = self.table.get_mut(&address) else { return };
         let query_at = peer.fork_query_at.get_or_insert(now + MIN_WORSE_TIME);
@@ -544,12 +527,10 @@ impl Manager {
         &mut self,
         node: Address,
         height: Height,
-        completed: &Completed,
-        reply: Reply,
-        chain: &impl LocalChain,
+        answer: &Answer,
+        chain: &dyn LocalChain,
     ) {
-        let reported = self.read_answer::<HashChain>(completed, reply);
-        let Ok((HashChain(theirs), _)) = reported else { return };
+        let Ok((HashChain(theirs), _)) = self.read_answer(answer) else { return };
         let Ok(ours) = chain.hashes_from(height, 1) else { return };
         match (ours.first(), theirs.first()) {
             (Some(ours), Some(theirs)) if ours != theirs => self.record_split(node),

@@ -6,7 +6,7 @@ use crate::peer::testing::address;
 const LOCAL: usize = 999_999;
 
 fn table() -> PeerTable {
-    PeerTable::new(address(LOCAL), Limits::default())
+    PeerTable::new(address(LOCAL), TableLimits::default())
 }
 
 /// Returns a description with this name.
@@ -38,9 +38,9 @@ fn state(nodes: &PeerTable, node: usize) -> Option<State> {
 }
 
 #[test]
-fn pre_trusted_peers_are_known_at_once_and_active_after_an_answer() {
+fn listed_peers_are_known_at_once_and_active_after_an_answer() {
     let mut nodes = table();
-    nodes.add_pre_trusted(address(1), named("listed"), seconds(0)).expect("space");
+    nodes.add_listed(address(1), named("listed"), seconds(0)).expect("space");
     assert_eq!(state(&nodes, 1), Some(State::Untried));
     assert_eq!(nodes.trust_candidates(), [address(1)]);
     assert!(nodes.may_be_contacted(&address(1), seconds(0)) && !nodes.is_active(&address(1)));
@@ -53,10 +53,10 @@ fn pre_trusted_peers_are_known_at_once_and_active_after_an_answer() {
 #[test]
 fn the_local_node_is_never_in_the_peer_table() {
     let mut nodes = table();
-    nodes.add_pre_trusted(address(LOCAL), named(""), seconds(0)).expect("space");
+    nodes.add_listed(address(LOCAL), named(""), seconds(0)).expect("space");
     assert_eq!(nodes.record_introduction(address(LOCAL), ip("8.8.8.8"), named(""), seconds(0)), Err(AddError::Local));
     assert!(nodes.is_empty() && !nodes.may_be_contacted(&address(LOCAL), seconds(0)));
-    assert!(nodes.pre_trusted().contains(&address(LOCAL)));
+    assert!(nodes.listed().contains(&address(LOCAL)));
     assert!(nodes.unproven.is_empty());
 }
 
@@ -80,12 +80,12 @@ fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history()
         nodes.dropped().map(|dropped| (name(&dropped.node), dropped.reason)).collect::<Vec<_>>(),
         [("here", DropReason::Moved)]
     );
-    // A peer that answers again stays, and so does a pre-trusted one.
+    // A peer that answers again stays, and so does a listed one.
     nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(2_000));
     nodes.record_introduction(address(1), ip("9.9.9.9"), named("there"), seconds(2_030)).expect("space");
     nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(2_050));
     assert!(!nodes.may_move(&address(1), seconds(2_100)));
-    nodes.add_pre_trusted(address(1), named("listed"), seconds(0)).expect("space");
+    nodes.add_listed(address(1), named("listed"), seconds(0)).expect("space");
     assert!(!nodes.may_move(&address(1), seconds(9_000)));
     // A failure of an unknown peer adds nothing.
     nodes.record_failure(&address(2), PeerError::new(State::Failure, ""), seconds(4));
@@ -107,7 +107,7 @@ fn a_peer_found_unreachable_after_gossip_may_move_a_minute_later() {
 #[test]
 fn a_move_to_a_full_subnet_is_rejected() {
     let mut nodes = table();
-    let per_address = Limits::default().per_address;
+    let per_address = TableLimits::default().per_address;
     (0..per_address).for_each(|node| {
         nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(0)).expect("space")
     });
@@ -121,7 +121,7 @@ fn a_move_to_a_full_subnet_is_rejected() {
 #[test]
 fn a_useful_message_makes_a_peer_active_if_it_has_ever_answered() {
     let mut nodes = table();
-    nodes.add_pre_trusted(address(1), named("listed"), seconds(0)).expect("space");
+    nodes.add_listed(address(1), named("listed"), seconds(0)).expect("space");
     assert!(!nodes.record_alive(&address(1), seconds(1)) && !nodes.record_alive(&address(2), seconds(1)));
     assert_eq!((state(&nodes, 1), state(&nodes, 2)), (Some(State::Untried), None));
     nodes.record_introduction(address(1), ip("8.8.8.8"), named("listed"), seconds(2)).expect("space");
@@ -265,8 +265,8 @@ fn a_sign_of_life_of_a_backed_off_peer_admits_one_probe_a_minute() {
     // It may have moved.
     assert!(!nodes.admit_sign_probe(&address(1), seconds(169)));
     assert!(nodes.admit_sign_probe(&address(1), seconds(170)));
-    // A pre-trusted peer never moves.
-    nodes.add_pre_trusted(address(1), named(""), seconds(0)).expect("space");
+    // A listed peer never moves.
+    nodes.add_listed(address(1), named(""), seconds(0)).expect("space");
     assert!(!nodes.admit_sign_probe(&address(1), seconds(229)));
     assert!(nodes.admit_sign_probe(&address(1), seconds(230)));
 }
@@ -310,7 +310,7 @@ fn saved_peers_are_known_without_trust_until_they_answer() {
     assert!(nodes.trust_candidates().is_empty() && !nodes.record_alive(&address(1), seconds(2)));
     (0..9).for_each(|second| assert_eq!(prune(&mut nodes, seconds(second)), 0));
     assert_eq!(nodes.add_saved(address(1), None, named("again")), Ok(()));
-    assert_eq!(nodes.get(&address(1)).map(|node| (name(node), node.is_pre_trusted)), Some(("kept", false)));
+    assert_eq!(nodes.get(&address(1)).map(|node| (name(node), node.is_listed)), Some(("kept", false)));
     nodes.record_introduction(address(1), ip("8.8.8.8"), named("met"), seconds(9)).expect("space");
     assert_eq!(nodes.trust_candidates(), [address(1)]);
 }
@@ -321,7 +321,7 @@ fn a_failed_peer_is_dropped_at_the_second_pruning_unless_it_answered() {
     for node in 0..4 {
         nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
     }
-    nodes.add_pre_trusted(address(3), named(""), seconds(0)).expect("space");
+    nodes.add_listed(address(3), named(""), seconds(0)).expect("space");
     for (node, kind) in [(0, State::Busy), (1, State::Inactive), (3, State::Failure)] {
         nodes.record_failure(&address(node), PeerError::new(kind, "why"), seconds(1));
     }
@@ -368,7 +368,7 @@ fn failure_reasons_and_dropped_peers_are_limited() {
 
 #[test]
 fn peers_are_limited_per_address_and_per_network() {
-    let limits = Limits::default();
+    let limits = TableLimits::default();
     // One address, a /64, a /24 and a /48, and an IPv4-mapped IPv6 address.
     let cases: [(&dyn Fn(usize) -> String, usize); 5] = [
         (&|_| "8.8.8.8".to_owned(), limits.per_address),
@@ -390,7 +390,7 @@ fn peers_are_limited_per_address_and_per_network() {
 
 #[test]
 fn private_addresses_have_a_higher_peer_limit() {
-    let (mut nodes, limits) = (table(), Limits::default());
+    let (mut nodes, limits) = (table(), TableLimits::default());
     let places = ["127.0.0.1", "10.1.2.3", "192.168.7.7", "169.254.1.1", "::1", "fd00::1", "fe80::1"];
     for node in 0..limits.private {
         nodes
@@ -407,7 +407,7 @@ fn private_addresses_have_a_higher_peer_limit() {
 #[test]
 fn a_full_subnet_evicts_only_unreachable_peers() {
     let mut nodes = table();
-    let limit = Limits::default().per_address;
+    let limit = TableLimits::default().per_address;
     for node in 0..limit {
         nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(node as u64)).expect("space");
     }
@@ -441,14 +441,14 @@ fn a_newcomer_enters_a_full_table_for_an_unproven_peer_of_the_most_crowded_netwo
         nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space")
     });
     crowd(&mut nodes, 66, 1_000, seconds(10));
-    assert_eq!(nodes.len(), Limits::default().unproven);
+    assert_eq!(nodes.len(), TableLimits::default().unproven);
     assert!((0..20).all(|node| state(&nodes, node) == Some(State::Active)), "those of other networks stay");
     for newcomer in 20..300 {
         nodes.record_introduction(address(newcomer), elsewhere(newcomer), named(""), seconds(20)).expect("space");
         assert_eq!(state(&nodes, newcomer), Some(State::Active));
     }
     assert!((0..300).all(|node| state(&nodes, node) == Some(State::Active)));
-    assert_eq!(nodes.len(), Limits::default().unproven);
+    assert_eq!(nodes.len(), TableLimits::default().unproven);
     // As many of other networks as there are slots: those that were silent longest give way.
     (0..20).for_each(|node| _ = nodes.record_alive(&address(node), seconds(25)));
     (300..780).for_each(|node| {
@@ -508,15 +508,15 @@ fn only_a_peer_that_answers_all_day_is_proven() {
 }
 
 #[test]
-fn a_full_table_has_room_for_pre_trusted_peers() {
-    let mut nodes = PeerTable::new(address(LOCAL), Limits { nodes: 10, unproven: 5, ..Limits::default() });
+fn a_full_table_has_room_for_listed_peers() {
+    let mut nodes = PeerTable::new(address(LOCAL), TableLimits { nodes: 10, unproven: 5, ..TableLimits::default() });
     (1..9).for_each(|node| {
         nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space")
     });
     assert_eq!(nodes.len(), 5);
-    (11..21).for_each(|node| nodes.add_pre_trusted(address(node), named(""), seconds(1)).expect("space"));
-    assert_eq!((nodes.len(), nodes.pre_trusted().len()), (10, 10));
-    assert_eq!(nodes.add_pre_trusted(address(21), named(""), seconds(2)), Err(AddError::Full));
+    (11..21).for_each(|node| nodes.add_listed(address(node), named(""), seconds(1)).expect("space"));
+    assert_eq!((nodes.len(), nodes.listed().len()), (10, 10));
+    assert_eq!(nodes.add_listed(address(21), named(""), seconds(2)), Err(AddError::Full));
     assert_eq!(nodes.record_introduction(address(22), elsewhere(22), named(""), seconds(2)), Err(AddError::Full));
 }
 
@@ -540,7 +540,7 @@ fn silent_active_peers_are_pinged_in_turn_and_again_after_an_interval() {
 #[test]
 fn a_moved_peer_counts_in_its_new_subnet_and_stays_if_that_is_full() {
     let mut nodes = table();
-    let limit = Limits::default().per_address;
+    let limit = TableLimits::default().per_address;
     for node in 0..limit {
         nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     }
@@ -560,17 +560,17 @@ fn a_moved_peer_counts_in_its_new_subnet_and_stays_if_that_is_full() {
 }
 
 #[test]
-fn pre_trusted_peers_do_not_count_towards_subnet_limits() {
+fn listed_peers_do_not_count_towards_subnet_limits() {
     let mut nodes = table();
     for node in 0..100 {
-        nodes.add_pre_trusted(address(node), named(""), seconds(0)).expect("space");
+        nodes.add_listed(address(node), named(""), seconds(0)).expect("space");
         nodes.record_introduction(address(node), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     }
     assert!(nodes.unproven.is_empty());
     nodes.record_introduction(address(100), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     assert_eq!(nodes.unproven.len(), 1);
-    // A peer that becomes pre-trusted is no longer counted.
-    nodes.add_pre_trusted(address(100), named(""), seconds(0)).expect("space");
+    // A peer that becomes listed is no longer counted.
+    nodes.add_listed(address(100), named(""), seconds(0)).expect("space");
     assert!(nodes.unproven.is_empty());
 }
 
@@ -580,7 +580,7 @@ fn trust_candidates_are_active_then_busy_then_untried_peers() {
     for node in 0..4 {
         nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
     }
-    nodes.add_pre_trusted(address(4), named(""), seconds(0)).expect("space");
+    nodes.add_listed(address(4), named(""), seconds(0)).expect("space");
     nodes.record_failure(&address(0), PeerError::new(State::Busy, ""), seconds(0));
     nodes.record_failure(&address(1), PeerError::new(State::Inactive, ""), seconds(0));
     let mut active = [address(2), address(3)];
@@ -595,7 +595,7 @@ proptest! {
     fn arbitrary_events_exceed_no_limit_and_keep_subnet_counts_right(
         events in prop::collection::vec((0..6_u8, 0..40_usize, 0..6_u8, 0..3_u8), 0..400),
     ) {
-        let limits = Limits { nodes: 12, unproven: 6, per_address: 2, per_network: 4, private: 3 };
+        let limits = TableLimits { nodes: 12, unproven: 6, per_address: 2, per_network: 4, private: 3 };
         let mut nodes = PeerTable::new(address(LOCAL), limits);
         for (time, (event, node, host, network)) in events.into_iter().enumerate() {
             let (now, node) = (seconds(60 * time as u64), address(node));
@@ -608,23 +608,23 @@ proptest! {
                 0 | 1 => _ = nodes.record_introduction(node, place, named(""), now),
                 2 if nodes.may_move(&node, now) => _ = nodes.record_move(node, place, named(""), now),
                 3 => nodes.record_failure(&node, PeerError::new(if host == 0 { State::Busy } else { State::Inactive }, ""), now),
-                4 if network == 0 && host == 0 => _ = nodes.add_pre_trusted(node, named(""), now),
+                4 if network == 0 && host == 0 => _ = nodes.add_listed(node, named(""), now),
                 4 => nodes.prune(now),
                 5 if host == 0 => nodes.record_delivery(&node, now),
                 _ => _ = nodes.admit_sign_probe(&node, now),
             }
             prop_assert!(nodes.len() <= limits.nodes);
             let mut counted = BTreeMap::new();
-            for (_, node) in nodes.iter().filter(|(_, node)| !node.is_pre_trusted) {
+            for (_, node) in nodes.iter().filter(|(_, node)| !node.is_listed) {
                 let ip = node.ip.expect("a stranger has answered somewhere");
                 Group::of(ip).for_each(|group| *counted.entry(group).or_insert(0) += 1);
             }
             prop_assert!(counted.iter().all(|(group, count)| *count <= group.limit(&limits)));
-            let others = nodes.iter().filter(|(_, node)| !node.is_pre_trusted);
+            let others = nodes.iter().filter(|(_, node)| !node.is_listed);
             let (proven, unproven): (Vec<_>, Vec<_>) = others.partition(|(_, node)| node.is_proven());
             prop_assert_eq!((proven.len(), unproven.len()), (nodes.proven.len(), nodes.unproven.len()));
             prop_assert!(unproven.len() <= limits.unproven);
-            prop_assert!(nodes.pre_trusted().iter().all(|node| nodes.get(node).is_some()));
+            prop_assert!(nodes.listed().iter().all(|node| nodes.get(node).is_some()));
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::model::Address;
 use crate::peer::experiences::Experience;
 use crate::peer::peer_table::PeerError;
 use crate::peer::peer_table::State;
-use crate::peer::peer_table::{Limits, PeerTable};
+use crate::peer::peer_table::{PeerTable, TableLimits};
 use crate::peer::testing::info;
 use crate::peer::testing::{address, seeded};
 
@@ -22,13 +22,13 @@ fn addresses(numbers: std::ops::Range<usize>) -> Vec<Address> {
     numbers.map(address).collect()
 }
 
-fn listed(numbers: std::ops::Range<usize>) -> BTreeSet<Address> {
+fn list_of(numbers: std::ops::Range<usize>) -> BTreeSet<Address> {
     numbers.map(address).collect()
 }
 
-/// Returns members of which the first `pre_trusted` are pre-trusted.
-fn members(others: usize, pre_trusted: usize, seed: u64) -> Members {
-    let list = listed(0..pre_trusted);
+/// Returns members of which the first `listed` are listed.
+fn members(others: usize, listed: usize, seed: u64) -> Members {
+    let list = list_of(0..listed);
     Members::choose(addresses(0..others), address(LOCAL), &list, &TrustValues::default(), &mut seeded(seed))
 }
 
@@ -45,15 +45,15 @@ fn is_due(trust: &Trust, others: &[Address], now: Duration) -> bool {
     trust.due_members(others.len(), || others.to_vec(), now).is_some()
 }
 
-/// Returns a table whose first peers are pre-trusted, and whose active ones have addresses of separate networks.
-fn nodes(all: usize, pre_trusted: usize, active: &[usize]) -> PeerTable {
-    let mut nodes = PeerTable::new(address(LOCAL), Limits::default());
-    (0..pre_trusted).for_each(|node| nodes.add_pre_trusted(address(node), info(node), Duration::ZERO).expect("space"));
-    for node in active.iter().copied().chain(pre_trusted..all) {
+/// Returns a table whose first peers are listed, and whose active ones have addresses of separate networks.
+fn nodes(all: usize, listed: usize, active: &[usize]) -> PeerTable {
+    let mut nodes = PeerTable::new(address(LOCAL), TableLimits::default());
+    (0..listed).for_each(|node| nodes.add_listed(address(node), info(node), Duration::ZERO).expect("space"));
+    for node in active.iter().copied().chain(listed..all) {
         let ip = IpAddr::V4(Ipv4Addr::from_bits(0x0808_0000 + ((node as u32) << 8)));
         nodes.record_introduction(address(node), ip, info(node), Duration::ZERO).expect("space");
     }
-    for node in (pre_trusted..all).filter(|node| !active.contains(node)) {
+    for node in (listed..all).filter(|node| !active.contains(node)) {
         nodes.record_failure(&address(node), PeerError::new(State::Inactive, ""), Duration::ZERO);
     }
     nodes
@@ -147,10 +147,10 @@ fn little_known_peers_share_30_of_130_parts_of_the_trust() {
 }
 
 #[test]
-fn well_known_peers_are_trusted_without_pre_trusted_peers() {
+fn well_known_peers_are_trusted_without_listed_peers() {
     let mut experiences = Experiences::new(address(LOCAL));
     (0..50).for_each(|_| experiences.succeeded(address(0), NOW));
-    for list in [listed(0..0), listed(500..510)] {
+    for list in [list_of(0..0), list_of(500..510)] {
         let none = TrustValues::default();
         let members = Members::choose(addresses(0..3), address(LOCAL), &list, &none, &mut seeded(1));
         let values = calculate(members, &experiences, 1);
@@ -165,7 +165,7 @@ fn a_small_network_takes_part_completely_with_the_local_node_last() {
     let mut others = addresses(0..100);
     others.push(address(LOCAL));
     let none = TrustValues::default();
-    let members = Members::choose(others, address(LOCAL), &listed(0..0), &none, &mut seeded(1));
+    let members = Members::choose(others, address(LOCAL), &list_of(0..0), &none, &mut seeded(1));
     let mut expected = addresses(0..100);
     expected.push(address(LOCAL));
     assert_eq!((members.addresses.len(), members.candidate_count), (MAX_MEMBERS, 100));
@@ -173,12 +173,12 @@ fn a_small_network_takes_part_completely_with_the_local_node_last() {
 }
 
 #[test]
-fn trust_members_are_the_most_trusted_some_pre_trusted_and_random_peers() {
+fn trust_members_are_the_most_trusted_some_listed_and_random_peers() {
     let trust: Vec<_> = (0..100).map(|node| f64::from(node % 50)).collect();
     let former = TrustValues::new(&addresses(0..100), &trust);
     let mut met = BTreeMap::new();
     for seed in 0..300 {
-        let (all, list) = (addresses(0..400), listed(370..400));
+        let (all, list) = (addresses(0..400), list_of(370..400));
         let members = Members::choose(all, address(LOCAL), &list, &former, &mut seeded(seed));
         assert_eq!((members.addresses.len(), members.candidate_count), (MAX_MEMBERS, 400));
         assert_eq!(members.addresses.iter().collect::<BTreeSet<_>>().len(), MAX_MEMBERS);
@@ -306,8 +306,8 @@ fn admitted_peers_without_trust_are_selected_uniformly() {
 }
 
 #[test]
-fn a_selection_has_one_active_pre_trusted_peer_besides_those_by_trust() {
-    // Nodes 0 to 3 are pre-trusted, 0 and 1 are active; 4 to 29 are other peers.
+fn a_selection_has_one_active_listed_peer_besides_those_by_trust() {
+    // Nodes 0 to 3 are listed, 0 and 1 are active; 4 to 29 are other peers.
     let active: Vec<_> = [0, 1].into_iter().chain(4..30).collect();
     let nodes = nodes(30, 4, &active);
     let (selector, mut random) = (Selector::among_active(&equal_trust(30), &nodes), seeded(1));
@@ -317,18 +317,18 @@ fn a_selection_has_one_active_pre_trusted_peer_besides_those_by_trust() {
         assert!(drawn.len() == 5 || drawn.len() == 6, "{drawn:?}");
         assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len());
         assert!(drawn.iter().all(|node| nodes.is_active(node)));
-        let on_list = drawn.iter().filter(|node| nodes.pre_trusted().contains(*node));
+        let on_list = drawn.iter().filter(|node| nodes.listed().contains(*node));
         on_list.for_each(|node| *met.entry(*node).or_insert(0) += 1);
-        assert!(drawn.iter().any(|node| nodes.pre_trusted().contains(node)));
+        assert!(drawn.iter().any(|node| nodes.listed().contains(node)));
     }
     // Half of the selections by the list, and 5 of 28 by trust in the other half.
     assert!(met.len() == 2 && met.values().all(|times| (530..650).contains(times)), "{met:?}");
 }
 
 #[test]
-fn a_pre_trusted_node_selects_all_active_pre_trusted_peers() {
+fn a_listed_node_selects_all_active_listed_peers() {
     let mut nodes = nodes(30, 4, &[0, 1, 2, 20]);
-    nodes.add_pre_trusted(address(LOCAL), info(0), Duration::ZERO).expect("space");
+    nodes.add_listed(address(LOCAL), info(0), Duration::ZERO).expect("space");
     let mut nobody = Selector::among_active(&TrustValues::default(), &nodes).several(5, &mut seeded(1));
     nobody.sort_unstable();
     let mut expected = addresses(0..3);
@@ -339,24 +339,24 @@ fn a_pre_trusted_node_selects_all_active_pre_trusted_peers() {
 }
 
 #[test]
-fn all_pre_trusted_peers_are_selected_while_none_is_active() {
+fn all_listed_peers_are_selected_while_none_is_active() {
     for local_is_listed in [false, true] {
         let mut nodes = nodes(4, 3, &[3]);
         if local_is_listed {
-            nodes.add_pre_trusted(address(LOCAL), info(0), Duration::ZERO).expect("space");
+            nodes.add_listed(address(LOCAL), info(0), Duration::ZERO).expect("space");
         }
         // Contacts with some of them failed.
         nodes.record_failure(&address(0), PeerError::new(State::Failure, ""), Duration::ZERO);
         for selector in [Selector::among_active(&equal_trust(4), &nodes), Selector::among_all(&equal_trust(4), &nodes)]
         {
             let drawn: BTreeSet<_> = selector.several(1, &mut seeded(2)).into_iter().collect();
-            assert!(listed(0..3).is_subset(&drawn) && !drawn.contains(&address(LOCAL)), "{drawn:?}");
+            assert!(list_of(0..3).is_subset(&drawn) && !drawn.contains(&address(LOCAL)), "{drawn:?}");
         }
     }
 }
 
 #[test]
-fn one_peer_is_selected_by_trust_with_a_fallback_to_pre_trusted_peers() {
+fn one_peer_is_selected_by_trust_with_a_fallback_to_listed_peers() {
     let mut random = seeded(1);
     let with_others = nodes(4, 2, &[3]);
     let selector = Selector::among_active(&equal_trust(4), &with_others);
@@ -364,7 +364,7 @@ fn one_peer_is_selected_by_trust_with_a_fallback_to_pre_trusted_peers() {
     let alone = nodes(2, 2, &[]);
     let selector = Selector::among_active(&equal_trust(2), &alone);
     let met: BTreeSet<_> = (0..100).filter_map(|_| selector.one(&mut random)).collect();
-    assert_eq!(met, listed(0..2));
+    assert_eq!(met, list_of(0..2));
     let nobody = nodes(0, 0, &[]);
     let selector = Selector::among_active(&equal_trust(0), &nobody);
     assert_eq!((selector.one(&mut random), selector.several(5, &mut random)), (None, vec![]));
@@ -386,8 +386,8 @@ fn one_peer_is_selected_among_the_admitted_ones() {
         let mut random = seeded(1);
         (0..200).filter_map(|_| selector.one_of(is_admitted, &mut random)).collect()
     };
-    assert_eq!(drawn(|_| true), listed(0..3));
-    assert_eq!(drawn(|node| *node != address(0)), listed(1..3));
+    assert_eq!(drawn(|_| true), list_of(0..3));
+    assert_eq!(drawn(|node| *node != address(0)), list_of(1..3));
     assert_eq!(drawn(|_| false), BTreeSet::new());
 }
 
@@ -395,7 +395,7 @@ fn one_peer_is_selected_among_the_admitted_ones() {
 fn time_sources_are_selected_among_the_admitted_peers() {
     let nodes = nodes(30, 2, &(0..30).collect::<Vec<_>>());
     let selector = Selector::among_active(&equal_trust(30), &nodes);
-    let important = listed(10..20);
+    let important = list_of(10..20);
     let drawn = selector.some_of(|node| important.contains(node), 20, &mut seeded(1));
     assert_eq!(drawn.into_iter().collect::<BTreeSet<_>>(), important);
     assert_eq!(selector.some_of(|node| important.contains(node), 4, &mut seeded(1)).len(), 4);
@@ -422,7 +422,7 @@ proptest! {
     #[test]
     fn trust_values_sum_to_one_for_any_reports(
         reports in prop::collection::vec((0..8_usize, 0..8_usize, any_count(), any_count()), 0..60),
-        pre_trusted in 0..8_usize,
+        listed in 0..8_usize,
         rows in 1..40_usize,
     ) {
         let mut experiences = Experiences::new(address(LOCAL));
@@ -432,11 +432,11 @@ proptest! {
             assert!(experiences.receive(address(reporter), &[pair], NOW));
             experiences.succeeded(address(about), NOW);
         }
-        let values = calculate(members(8, pre_trusted, 1), &experiences, rows);
+        let values = calculate(members(8, listed, 1), &experiences, rows);
         let sum: f64 = values.iter().map(|(_, trust)| trust).sum();
         prop_assert!((sum - 1.0).abs() < 1e-9, "{}", sum);
         prop_assert!(values.iter().all(|(_, trust)| (0.0..=1.0).contains(&trust)));
-        prop_assert_eq!(values, calculate(members(8, pre_trusted, 1), &experiences, usize::MAX));
+        prop_assert_eq!(values, calculate(members(8, listed, 1), &experiences, usize::MAX));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! The signature covers only these bytes, not the answer. A push is signed in the same way, over a hash of 32 bytes
 //! ([`SecureEntity`]), so a node that signed arbitrary bytes would let others push in its name: only
 //! challenges of [`CHALLENGE_BYTES`] bytes are signed. Clients that send others get their answer with a signature of
-//! zeros ([`AnyChallenge`]).
+//! zeros.
 
 use std::fmt;
 
@@ -72,21 +72,14 @@ impl Readable for Challenge {
 /// Maximum bytes of a challenge that is answered at all.
 pub const MAX_CHALLENGE_BYTES: usize = 1_024;
 
-/// Challenge of any length up to `MAX_CHALLENGE_BYTES`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AnyChallenge {
-    /// Challenge of the regular length.
-    Valid(Challenge),
-    /// Any other length, which is never signed.
-    Unsigned,
-}
-
-impl Readable for AnyChallenge {
+/// A challenge of any length up to [`MAX_CHALLENGE_BYTES`]; `None` if it does not have the regular one, so that it is
+/// never signed.
+impl Readable for Option<Challenge> {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let bytes = source.need_bytes("data")?;
         match bytes.as_ref().try_into() {
-            Ok(proper) => Ok(AnyChallenge::Valid(Challenge(proper))),
-            Err(_) if bytes.len() <= MAX_CHALLENGE_BYTES => Ok(AnyChallenge::Unsigned),
+            Ok(proper) => Ok(Some(Challenge(proper))),
+            Err(_) if bytes.len() <= MAX_CHALLENGE_BYTES => Ok(None),
             Err(_) => {
                 Err(ReadError::Argument(format!("challenge must be 64 bytes, but has more than {MAX_CHALLENGE_BYTES}")))
             }
@@ -167,19 +160,11 @@ impl AnswerContext {
         Ok(answer.entity)
     }
 
-    /// Checks the signature of an answer without decoding it.
-    pub fn check(&self, body: &[u8]) -> Result<(), AnswerError> {
-        match self.format {
-            Format::Binary => self.check_signer(&mut BinaryDecoder::new(body, self.context)),
-            Format::Json => self.check_signer(&mut JsonDecoder::new(&*codec::parse(body)?, self.context)?),
-        }
-    }
-
     /// Checks the signature of a list, whose elements are decoded one by one.
     pub fn open_list<T: Readable>(&self, body: Vec<u8>) -> Result<LazyList<T>, AnswerError> {
         match self.format {
             Format::Binary => {
-                self.check(&body)?;
+                self.check_signer(&mut BinaryDecoder::new(&body, self.context))?;
                 Ok(LazyList::of_binary(body, self.context)?)
             }
             Format::Json => {
@@ -287,15 +272,15 @@ mod tests {
             for (format, body) in [(Format::Binary, binary), (Format::Json, json.into_bytes())] {
                 let error = format.read::<Challenge>(&body, context()).unwrap_err();
                 assert_eq!((error.http_status(), &error.to_string()[..26]), (400, "challenge must be 64 bytes"));
-                let any = format.read::<AnyChallenge>(&body, context());
-                assert_eq!(any.ok(), (length <= MAX_CHALLENGE_BYTES).then_some(AnyChallenge::Unsigned), "{length}");
+                let any = format.read::<Option<Challenge>>(&body, context());
+                assert_eq!(any.ok(), (length <= MAX_CHALLENGE_BYTES).then_some(None), "{length}");
             }
         }
         let challenge = Challenge([7; 64]);
         for format in [Format::Binary, Format::Json] {
             assert_eq!(format.read(&format.to_bytes(&challenge), context()), Ok(challenge.clone()));
             let any = format.read(&format.to_bytes(&challenge), context());
-            assert_eq!(any, Ok(AnyChallenge::Valid(challenge.clone())));
+            assert_eq!(any, Ok(Some(challenge.clone())));
         }
     }
 

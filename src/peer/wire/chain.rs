@@ -7,7 +7,7 @@ use crate::codec::binary::BinaryDecoder;
 use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::Value;
 use crate::codec::wipe::Wiped;
-use crate::codec::{self, Context, Decoder, Encoder, Format, ReadError, Readable, Writable};
+use crate::codec::{Context, Decoder, Encoder, ReadError, Readable, Writable};
 use crate::mempool::ShortId;
 use crate::model::network::ChainParameters;
 use crate::model::{Block, Hash256, Height, Transaction};
@@ -189,14 +189,6 @@ impl std::fmt::Debug for Undecoded {
 }
 
 impl<T: Readable> LazyList<T> {
-    /// Opens an answer whose signature was checked.
-    pub fn from_verified(format: Format, body: Vec<u8>, context: Context) -> Result<LazyList<T>, ReadError> {
-        match format {
-            Format::Binary => LazyList::of_binary(body, context),
-            Format::Json => LazyList::of_json(codec::parse(&body)?),
-        }
-    }
-
     fn of(unread: Undecoded) -> LazyList<T> {
         LazyList { undecoded: unread, kind: PhantomData }
     }

@@ -1,19 +1,5 @@
-//! Peer messages in binary and JSON: plain types without sockets, clocks or state.
-//!
-//! | type | purpose |
-//! |---|---|
-//! | [`Identity`], [`Endpoint`], [`Version`], [`MetaData`], [`NodeInfo`] | public description of a node |
-//! | [`NodeList`], [`NodeCollection`] | several of them |
-//! | [`Challenge`], [`AuthenticatedRequest`], [`AuthenticatedResponse`] | answers with proof of identity |
-//! | [`SecureEntity`] | block or transaction signed by the relaying node |
-//! | [`ChainRequest`], [`HashChain`], [`BlockList`], [`Score`] | parts of the chain |
-//! | [`LazyList`] | long answers, decoded one element at a time |
-//! | [`ShortIds`], [`TransactionList`] | unconfirmed transactions |
-//! | [`ExperiencePair`], [`NodeExperiences`] | a node's experiences with others |
-//! | [`CommunicationTimeStamps`] | clock of a node |
-//! | [`ErrorBody`] | body of an error response |
-//! | [`Query`], [`Message`] | all requests to peers, with paths and answer limits |
-//! | [`limits`] | maximum sizes of messages |
+//! Peer messages in binary and JSON: plain types without sockets, clocks or state. A message is declared once, by
+//! [`message!`] or with its own reader and writer; [`Query`] and [`Message`] are all requests, with paths and limits.
 
 /// Declares a message: its fields in their order on the wire, each with its label.
 macro_rules! message {
@@ -47,18 +33,10 @@ mod chain;
 mod node;
 mod request;
 
-pub use authentication::{
-    AnswerContext, AnswerError, AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, CHALLENGE_BYTES, Challenge,
-    List, SecureEntity, read_introduction,
-};
-pub use chain::{
-    BlockList, BlockListLimits, ChainRequest, HashChain, LazyList, Score, ShortIds, TransactionList, json_member,
-};
-pub use node::{
-    BadEndpoint, BadVersion, CommunicationTimeStamps, DEFAULT_PORT, Endpoint, ErrorBody, ExperienceEntry,
-    ExperiencePair, Identity, MetaData, NodeCollection, NodeExperiences, NodeInfo, NodeList, SignOfLife, Version,
-};
-pub use request::{Message, Query, limits};
+pub use authentication::*;
+pub use chain::*;
+pub use node::*;
+pub use request::*;
 
 use crate::codec::limits::MAX_TEXT_UTF16;
 use crate::codec::text::truncate_utf16;

@@ -98,7 +98,9 @@ impl<'s> Chain<'s> {
             forget(batch, height, Timestamp(limit)).unwrap();
             while forget_step(batch).unwrap() {}
         }
-        batch.put_unjournaled(Table::Blocks, &block_key(height), &header.to_bytes(&block)).unwrap();
+        batch
+            .put_unjournaled(Table::Blocks, &block_key(height), &header.to_bytes(&block, &block.encode_transactions()))
+            .unwrap();
         let journal = batch.take_journal();
         batch.put_unjournaled(Table::Undo, &block_key(height), &journal).unwrap();
         self.blocks.push(ModelBlock { transactions, next_id, limit });

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use nisd::chain::{
-    BlockError, BlockImporter, BranchOutcome, CandidateBranch, ImportError, ImportOptions, ImportProgress, Validity,
-    rollback,
+    BlockImporter, BranchOutcome, CandidateBranch, ImportError, ImportOptions, ImportProgress, rollback,
 };
 use nisd::chain::{ChainSnapshot, StakeCache};
 use nisd::codec::block_file::{BlockFile, write_block};
@@ -13,7 +12,6 @@ use nisd::config::{self, Settings};
 use nisd::mempool::Mempool;
 use nisd::model::transaction::wire_version;
 use nisd::model::{Address, Block, BlockKind, Hash256, Height, MosaicId, Network, Timestamp, Transaction};
-use nisd::rules::Rejection;
 use nisd::state::{self, Lease};
 use nisd::store::{ChainIdentity, Options, Store, tip};
 use tempfile::TempDir;
@@ -101,10 +99,8 @@ impl NodeUnderTest {
             CandidateBranch::new(&self.store, self.network(), Height(common), blocks).expect("a block of the chain");
         let outcome = process_branch(part, now);
         let verdict = match outcome.validity {
-            Validity::Valid if outcome.update.is_none() => ExpectedResult::Exception(NOT_BETTER.to_owned()),
-            Validity::Valid => ExpectedResult::Valid,
-            Validity::Rejected(result) => ExpectedResult::Rejected(result),
-            Validity::Exception(exception) => ExpectedResult::Exception(exception.to_string()),
+            Ok(()) if outcome.update.is_none() => ExpectedResult::Exception(NOT_BETTER.to_owned()),
+            result => ExpectedResult::of(result),
         };
         let Some(switch) = outcome.update else { return (verdict, Vec::new()) };
         self.hashes.truncate(common as usize);
@@ -162,7 +158,7 @@ impl NodeUnderTest {
             match intake.step(Timestamp(FAR_FUTURE)) {
                 Ok(ImportProgress::Done) => return ExpectedResult::Valid,
                 Ok(_) => {}
-                Err(ImportError::Block(_, BlockError::Rejected(result, _))) => return ExpectedResult::Rejected(result),
+                Err(ImportError::Rejected(_, _, rejection)) => return ExpectedResult::of(Err(rejection)),
                 Err(error) => return ExpectedResult::Exception(error.to_string()),
             }
         }
@@ -178,12 +174,7 @@ impl NodeUnderTest {
         let snapshot = self.store.snapshot().expect("a snapshot");
         let (network, height) = (self.network(), Height(self.height()));
         let confirmed = ChainSnapshot { snapshot: &snapshot, network, height, now: Timestamp(now) };
-        match pool.add(transaction.clone(), &confirmed) {
-            Ok(()) => ExpectedResult::Valid,
-            Err(Rejection::Result(result)) => ExpectedResult::Rejected(result),
-            Err(Rejection::Exception(exception)) => ExpectedResult::Exception(exception.to_string()),
-            Err(Rejection::Store(error)) => panic!("{error}"),
-        }
+        ExpectedResult::of(pool.add(transaction.clone(), &confirmed).map(drop))
     }
 
     /// Rolls back to a lower height.

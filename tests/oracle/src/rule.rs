@@ -1,6 +1,6 @@
 //! The rules that can cause a rejection, each with its result.
 
-use nisd::rules::ValidationResult;
+use nisd::rules::{Rejection, RuleResult, ValidationResult};
 
 macro_rules! rules {
     ($($variant:ident $result:tt $name:literal;)*) => {
@@ -165,6 +165,17 @@ pub enum ExpectedResult {
     Exception(String),
     /// Rejected; the protocol does not define how.
     RejectedSomehow,
+}
+
+impl ExpectedResult {
+    /// Returns what a validation has found.
+    pub fn of(result: RuleResult) -> ExpectedResult {
+        match result {
+            Ok(()) => ExpectedResult::Valid,
+            Err(Rejection::Result(result)) => ExpectedResult::Rejected(result),
+            Err(rejection) => ExpectedResult::Exception(rejection.to_string()),
+        }
+    }
 }
 
 /// A broken rule and the protocol's answer.

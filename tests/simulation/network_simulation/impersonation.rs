@@ -88,7 +88,7 @@ impl ImpersonationChecker {
                 self.known.insert((index, other));
                 continue;
             }
-            assert!(peer["isPreTrusted"] == 0, "member {other}, of the list of member {index}, is at {endpoint}");
+            assert!(peer["isListed"] == 0, "member {other}, of the list of member {index}, is at {endpoint}");
             assert!(party.is_some(), "member {index} knows member {other} where nobody is: {endpoint}");
             let was_there = self.known.remove(&(index, other));
             assert!(!(was_there && is_young), "member {index}, just started, takes {endpoint} for member {other}");

@@ -10,7 +10,7 @@ use nisd::crypto::KeyPair;
 use nisd::model::Address;
 use nisd::model::units::EPOCH_UNIX_MILLIS;
 use nisd::net::service::ConnectionId;
-use nisd::node::PreTrustedPeer;
+use nisd::node::ListedPeer;
 use nisd::peer::wire::NodeInfo;
 use nisd::store::Store;
 use serde_json::Value;
@@ -88,13 +88,7 @@ impl<'g> Member<'g> {
     }
 
     /// Starts it with the content of its folder.
-    pub fn start(
-        &mut self,
-        environment: &'g Environment,
-        known: Vec<PreTrustedPeer>,
-        now: Duration,
-        random: &mut Random,
-    ) {
+    pub fn start(&mut self, environment: &'g Environment, known: Vec<ListedPeer>, now: Duration, random: &mut Random) {
         self.start_count += 1;
         let store = environment.open(&self.folder);
         let ahead = self.plan.ahead + self.clock_offset + self.drift_at(now);

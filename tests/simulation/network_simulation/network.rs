@@ -10,7 +10,7 @@ use nisd::crypto::KeyPair;
 use nisd::ip::Scope;
 use nisd::model::{Amount, Hash256, Timestamp, Transaction};
 use nisd::net::fetch::{Endpoint, FetchError, FetchId, FetchRequest, FetchResponse, Method, Response, request_head};
-use nisd::node::PreTrustedPeer;
+use nisd::node::ListedPeer;
 use nisd::store::Store;
 
 use super::bad_requests::{BadRequest, bad_requests, relayed};
@@ -336,9 +336,9 @@ impl<'g> Network<'g> {
             return;
         }
         let known = self.plan.members[index].known.iter().map(|known| match known {
-            Known::ByKey(other) => PreTrustedPeer::Node(self.members[*other].info.clone()),
-            Known::ByEndpoint(other) => PreTrustedPeer::Endpoint(self.members[*other].info.endpoint.clone()),
-            Known::Byzantine(byzantine) => PreTrustedPeer::Node(self.byzantine_peers[*byzantine].info(0)),
+            Known::ByKey(other) => ListedPeer::Node(self.members[*other].info.clone()),
+            Known::ByEndpoint(other) => ListedPeer::Endpoint(self.members[*other].info.endpoint.clone()),
+            Known::Byzantine(byzantine) => ListedPeer::Node(self.byzantine_peers[*byzantine].info(0)),
         });
         let known = known.collect();
         let (environment, now) = (self.environment, self.now);

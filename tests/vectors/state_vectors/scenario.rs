@@ -165,6 +165,13 @@ impl Run<'_, '_> {
             previous_harvests: applied.previous_harvests,
             ids: applied.ids,
         };
-        apply::store(&mut self.txn, &header, block, apply::Retention::Chain, network.chain.rewrite_limit).unwrap();
+        apply::store(
+            &mut self.txn,
+            &header,
+            &header.to_bytes(block, &block.encode_transactions()),
+            apply::Retention::Chain,
+            network.chain.rewrite_limit,
+        )
+        .unwrap();
     }
 }

@@ -27,12 +27,6 @@ pub fn transaction(number: usize, message_bytes: usize) -> Transaction {
     }
 }
 
-pub fn hash(number: usize) -> Hash256 {
-    let mut hash = Hash256([0; 32]);
-    hash.0[..8].copy_from_slice(&number.to_le_bytes());
-    hash
-}
-
 /// Returns a node with active peers.
 fn among(partners: usize) -> Scene {
     let mut scene = Scene::new(settings(&(0..partners).collect::<Vec<_>>()), partners);
@@ -42,7 +36,7 @@ fn among(partners: usize) -> Scene {
 }
 
 fn queue(scene: &mut Scene, number: usize, message_bytes: usize) -> bool {
-    scene.manager.queue_transaction(transaction(number, message_bytes), hash(number))
+    scene.manager.queue_transaction(&transaction(number, message_bytes))
 }
 
 fn pushed(scene: &Scene, path: &str) -> Vec<(u64, usize)> {
@@ -111,7 +105,7 @@ fn a_block_is_pushed_to_all_selected_peers_at_once_signed_by_this_node() {
         timestamp: Timestamp(5),
         signer: pair(1).public(),
         signature: Some(pair(1).sign(b"")),
-        previous_hash: hash(1).into(),
+        previous_hash: Hash256([1; 32]).into(),
         height: Height(9),
         transactions: Vec::new(),
     };
@@ -148,12 +142,12 @@ fn signs_of_life_are_sent_every_five_minutes_with_the_detected_address() {
 }
 
 #[test]
-fn an_unreachable_pre_trusted_peer_is_still_shared() {
+fn an_unreachable_listed_peer_is_still_shared() {
     let mut scene = among(1);
     assert_eq!(scene.manager.peers_to_share(&mut || 0).0, [info(0)]);
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(400);
-    // A pre-trusted peer is selected when none is active.
+    // A listed peer is selected when none is active.
     assert_eq!(scene.manager.peers_to_share(&mut || 0).0, [info(0)]);
     assert!(scene.manager.table.iter().all(|(address, _)| *address == address_of(0)));
 }

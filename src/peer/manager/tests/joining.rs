@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::super::joining::{FIRST_BACKOFF, MAX_BACKOFF};
-use crate::peer::manager::{IpDetection, PeerSettings, PreTrustedPeer, Unpinned};
+use crate::peer::manager::{IpDetection, ListedPeer, PeerSettings, UnidentifiedPeer};
 use crate::peer::schedule::Task;
 use crate::peer::testing::*;
 use crate::peer::wire::{Endpoint, NodeInfo};
@@ -199,17 +199,17 @@ fn the_own_address_follows_the_majority_of_peers_that_leads_here_and_a_tie_chang
 }
 
 #[test]
-fn an_unpinned_peer_is_pinned_to_the_key_of_its_first_answer() {
+fn an_unidentified_peer_is_pinned_to_the_key_of_its_first_answer() {
     let endpoint = info(0).endpoint;
     let mut scene =
-        Scene::new(PeerSettings { pre_trusted: vec![PreTrustedPeer::Endpoint(endpoint.clone())], ..settings(&[]) }, 2);
-    assert_eq!(scene.manager.unpinned, [Unpinned::new(endpoint)]);
+        Scene::new(PeerSettings { listed: vec![ListedPeer::Endpoint(endpoint.clone())], ..settings(&[]) }, 2);
+    assert_eq!(scene.manager.unidentified, [UnidentifiedPeer::new(endpoint)]);
     scene.run_seconds(1);
     assert_eq!(scene.asked("/node/cysm"), [0]);
     assert_eq!(scene.manager.active().0, [info(0)]);
     assert!(
-        scene.manager.unpinned.is_empty()
-            && scene.manager.table.iter().next().is_some_and(|(_, peer)| peer.is_pre_trusted)
+        scene.manager.unidentified.is_empty()
+            && scene.manager.table.iter().next().is_some_and(|(_, peer)| peer.is_listed)
     );
     // Another node at its endpoint is not taken for it.
     scene.simulated_peers[0].pair = pair(1);
@@ -220,24 +220,22 @@ fn an_unpinned_peer_is_pinned_to_the_key_of_its_first_answer() {
 }
 
 #[test]
-fn an_unpinned_peer_that_is_this_node_is_not_contacted_again() {
+fn an_unidentified_peer_that_is_this_node_is_not_contacted_again() {
     let own = Endpoint::http("10.1.1.1", 7890);
-    let mut scene =
-        Scene::new(PeerSettings { pre_trusted: vec![PreTrustedPeer::Endpoint(own.clone())], ..settings(&[]) }, 1);
+    let mut scene = Scene::new(PeerSettings { listed: vec![ListedPeer::Endpoint(own.clone())], ..settings(&[]) }, 1);
     scene.simulated_peers[0].pair = pair(LOCAL);
     scene.simulated_peers[0].info = NodeInfo { endpoint: own, ..info(LOCAL) };
     scene.run_seconds(200);
     assert_eq!(scene.asked("/node/info").len(), 1);
-    assert!(scene.manager.unpinned.is_empty() && scene.manager.table.is_empty());
+    assert!(scene.manager.unidentified.is_empty() && scene.manager.table.is_empty());
 }
 
 #[test]
-fn a_failing_unpinned_peer_is_tried_at_each_refresh_and_its_failure_is_reported() {
-    let known = vec![PreTrustedPeer::Endpoint(info(0).endpoint)];
-    let mut scene =
-        Scene::new(PeerSettings { pre_trusted: known, ip_detection: IpDetection::Optional, ..settings(&[]) }, 1);
+fn a_failing_unidentified_peer_is_tried_at_each_refresh_and_its_failure_is_reported() {
+    let known = vec![ListedPeer::Endpoint(info(0).endpoint)];
+    let mut scene = Scene::new(PeerSettings { listed: known, ip_detection: IpDetection::Optional, ..settings(&[]) }, 1);
     scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
     scene.run_seconds(100);
     assert_eq!(scene.asked("/node/info"), [0, 0]);
-    assert_eq!(scene.manager.unpinned[0].last_failure.as_ref().expect("a failure").error.reason, "refused");
+    assert_eq!(scene.manager.unidentified[0].last_failure.as_ref().expect("a failure").error.reason, "refused");
 }

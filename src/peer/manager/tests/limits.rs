@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::synchronising::block;
 use crate::model::{Hash256, Height};
-use crate::peer::io::{OwnTip, ValidationOutcome};
+use crate::peer::io::OwnTip;
 use crate::peer::manager::{IpDetection, PeerSettings};
 use crate::peer::testing::*;
 use crate::peer::wire::{HashChain, List};
@@ -23,7 +23,6 @@ enum Event {
     Push { node: usize, result: usize },
     Judge { node: usize, verdict: usize },
     Block,
-    WantHeight,
     Transaction { number: usize },
     Grow { by: u64 },
     StoreFails { fails: bool },
@@ -41,7 +40,6 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..OTHERS, 0_usize..3).prop_map(|(node, result)| Event::Push { node, result }),
         2 => (0..OTHERS, 0_usize..3).prop_map(|(node, verdict)| Event::Judge { node, verdict }),
         1 => Just(Event::Block),
-        1 => Just(Event::WantHeight),
         1 => (0_usize..50).prop_map(|number| Event::Transaction { number }),
         1 => (0_u64..5).prop_map(|by| Event::Grow { by }),
         1 => any::<bool>().prop_map(|fails| Event::StoreFails { fails }),
@@ -110,21 +108,16 @@ fn happen(scene: &mut Scene, event: Event) {
             scene.greet(&info(node), ip_of(from));
         }
         Event::Push { node, result } => {
-            let result = [ValidationOutcome::Useful, ValidationOutcome::Neutral, ValidationOutcome::Harmful][result];
-            scene.manager.record_push(&pusher(node), result, now);
+            scene.manager.record_push(&pusher(node), &[Ok(()), neutral(), harmful()][result], now);
         }
         Event::Judge { node, verdict } => {
-            let verdict = [ValidationOutcome::Useful, ValidationOutcome::Neutral, ValidationOutcome::Harmful][verdict];
             let node = scene.fake.fetched.pop().map_or(address_of(node), |pulled| pulled.from);
-            scene.manager.on_blocks_validated(&node, verdict, now);
-        }
-        Event::WantHeight => {
-            scene.ask_max_height();
+            scene.manager.on_blocks_validated(&node, &[Ok(()), neutral(), harmful()][verdict], now);
         }
         Event::Block => scene.act(|manager, now, _| manager.push_block(block(9), now)),
         Event::Transaction { number } => {
             let transaction = super::broadcasting::transaction(number, 900);
-            scene.manager.queue_transaction(transaction, super::broadcasting::hash(number));
+            scene.manager.queue_transaction(&transaction);
         }
         Event::Grow { by } => {
             scene.simulated_peers.iter_mut().for_each(|other| (other.height, other.score) = (1 + by, i128::from(by)));
@@ -155,7 +148,7 @@ fn check_that_nothing_is_stuck(scene: &mut Scene) {
         }
         while let Some(pulled) = scene.fake.fetched.pop() {
             let now = scene.now();
-            scene.manager.on_blocks_validated(&pulled.from, ValidationOutcome::Neutral, now);
+            scene.manager.on_blocks_validated(&pulled.from, &neutral(), now);
         }
         scene.run_seconds(10);
     }

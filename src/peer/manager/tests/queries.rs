@@ -3,9 +3,7 @@ use crate::model::{Address, Hash256, Height};
 use crate::peer::block_download::{BlockDownload, BlockRef};
 use crate::peer::experiences::Experience;
 use crate::peer::experiences::LIFETIME;
-use crate::peer::io::ValidationOutcome;
-use crate::peer::manager::queries::{MAX_HEIGHT_TIMEOUT, MAX_HEIGHT_TTL};
-use crate::peer::manager::{PeerSettings, PreTrustedPeer};
+use crate::peer::manager::{ListedPeer, PeerSettings};
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::testing::*;
 use crate::peer::wire::{ChainRequest, Endpoint, ExperiencePair, NodeInfo};
@@ -38,58 +36,7 @@ fn a_node_counts_as_synchronised_until_peers_were_higher_four_times() {
 }
 
 #[test]
-fn the_largest_height_of_peers_is_queried_once_for_all_requests() {
-    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
-    scene.run_seconds(1);
-    scene.simulated_peers[..2].iter_mut().for_each(|peer| peer.height = 7);
-    scene.simulated_peers[2].behaviour = Behaviour::Garbage;
-    scene.fake.history.clear();
-    assert_eq!([scene.ask_max_height(), scene.ask_max_height()], [None; 2]);
-    scene.answer_all();
-    let told = |client, height| (ConnectionId(client), ClientAnswer::MaxHeight(Height(height)));
-    assert_eq!((scene.asked("/chain/height").len(), &scene.fake.answers[..]), (3, &[told(1, 7), told(2, 7)][..]));
-    assert_eq!(scene.ask_max_height(), Some(Height(7)), "it was told just now");
-    scene.now += MAX_HEIGHT_TTL;
-    assert_eq!(scene.ask_max_height(), None);
-    scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Broken);
-    scene.answer_all();
-    assert_eq!(scene.fake.answers[2..], [told(4, 1)]);
-    assert_eq!(Scene::new(settings(&[]), 0).ask_max_height(), Some(Height(1)));
-}
-
-#[test]
-fn a_client_that_has_gone_gets_no_height() {
-    let mut scene = Scene::new(settings(&[0]), 1);
-    scene.run_seconds(1);
-    assert_eq!([scene.ask_max_height(), scene.ask_max_height()], [None; 2]);
-    scene.manager.forget_client(ConnectionId(1));
-    scene.answer_all();
-    assert_eq!(scene.fake.answers, [(ConnectionId(2), ClientAnswer::MaxHeight(Height(1)))]);
-}
-
-#[test]
-fn a_peer_that_reports_its_height_too_late_is_left_out() {
-    let mut scene = Scene::new(settings(&[0, 1]), 2);
-    scene.run_seconds(1);
-    (scene.simulated_peers[0].height, scene.simulated_peers[1].height) = (7, 9);
-    scene.simulated_peers[1].behaviour = Behaviour::SilentAt("/chain/height");
-    let now = scene.now();
-    assert_eq!(scene.ask_max_height(), None);
-    scene.answer_all();
-    scene.now += MAX_HEIGHT_TIMEOUT;
-    assert!(scene.fake.answers.is_empty() && scene.manager.next_due().is_some_and(|due| due <= scene.now));
-    scene.tick();
-    assert_eq!(scene.fake.answers, [(ConnectionId(1), ClientAnswer::MaxHeight(Height(7)))]);
-    let is_late = |sent: &&Sent| sent.at == now.monotonic && sent.request.target == "/chain/height";
-    let late = scene.fake.waiting.iter().find(is_late).expect("the call").call;
-    scene.end(late, timed_out());
-    scene.now += MAX_HEIGHT_TTL;
-    assert_eq!(scene.ask_max_height(), None);
-    assert_eq!(scene.fake.answers.len(), 1, "what comes late counts for nothing");
-}
-
-#[test]
-fn time_synchronisation_queries_only_important_and_pre_trusted_peers() {
+fn time_synchronisation_queries_only_important_and_listed_peers() {
     let mut scene = Scene::new(settings(&[0, 1, 2]), 4);
     scene.simulated_peers[0].list = vec![info(3)];
     scene.simulated_peers.iter_mut().for_each(|other| other.ahead = 700);
@@ -141,7 +88,7 @@ fn a_time_from_the_former_endpoint_of_a_peer_changes_nothing() {
         let reply = scene.reply(question);
         if has_moved {
             let elsewhere = NodeInfo { endpoint: Endpoint::http("77.7.7.7", 7890), ..info(0) };
-            scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere)]);
+            scene.manager.add_listed_peers(vec![ListedPeer::Node(elsewhere)]);
         }
         scene.end(call, reply);
         assert_eq!((to, scene.manager.clock_shift != 0), (info(0).endpoint, !has_moved));
@@ -149,7 +96,7 @@ fn a_time_from_the_former_endpoint_of_a_peer_changes_nothing() {
 }
 
 #[test]
-fn network_time_does_not_follow_a_minority_of_pre_trusted_peers_and_reports_it() {
+fn network_time_does_not_follow_a_minority_of_listed_peers_and_reports_it() {
     let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
     scene.fake.importances.extend((0..3).map(|number| (address_of(number), 0.3)));
     scene.simulated_peers.iter_mut().take(2).for_each(|other| other.ahead = 3_600_000);
@@ -208,13 +155,8 @@ fn pushes_count_only_for_known_peers_that_are_not_backed_off() {
     scene.run_seconds(20);
     let now = scene.now();
     for number in 0..4 {
-        for result in [
-            ValidationOutcome::Useful,
-            ValidationOutcome::Harmful,
-            ValidationOutcome::Neutral,
-            ValidationOutcome::Useful,
-        ] {
-            scene.manager.record_push(&pusher(number), result, now);
+        for result in [Ok(()), harmful(), neutral(), Ok(())] {
+            scene.manager.record_push(&pusher(number), &result, now);
         }
     }
     // The second peer has never answered: harmful pushes may come from anybody.
@@ -232,7 +174,7 @@ fn own_experiences_expire_after_a_day() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.run_seconds(1);
     let now = scene.now();
-    scene.manager.record_push(&pusher(0), ValidationOutcome::Useful, now);
+    scene.manager.record_push(&pusher(0), &Ok(()), now);
     scene.run_seconds(LIFETIME.as_secs() - 3_600);
     assert_eq!(scene.experience(0), (1, 0));
     scene.run_seconds(8 * 3_600);
@@ -284,19 +226,13 @@ fn only_the_median_of_listed_peers_makes_a_node_believe_that_it_is_behind() {
         (&[], &[5_000_000, 5_000_001], 0, true),
         (&[], &[99, 5_000_000], 99, true),
     ] {
-        let mut scene = heights(listed, strangers);
+        let scene = heights(listed, strangers);
         let expected = (Some(Height(network)).filter(|height| height.0 > 0), is_synchronised);
         assert_eq!(
             (scene.manager.network_height(), scene.manager.is_synchronised()),
             expected,
             "{listed:?} {strangers:?}"
         );
-        // What clients are told of the network follows the same rule.
-        scene.now += MAX_HEIGHT_TTL;
-        assert_eq!(scene.ask_max_height(), None);
-        scene.answer_all();
-        let (_, told) = scene.fake.answers.last().expect("an answer");
-        assert_eq!(*told, ClientAnswer::MaxHeight(Height(network.max(1))), "{listed:?} {strangers:?}");
     }
 }
 
@@ -308,10 +244,10 @@ fn listed_peers_of_one_network_count_once() {
         let info = NodeInfo { endpoint: Endpoint::http(host, 7890), ..info(number) };
         let peer = &mut scene.simulated_peers[number];
         (peer.info, peer.height) = (info.clone(), if number < 3 { 5_000_000 } else { 1 });
-        PreTrustedPeer::Node(info)
+        ListedPeer::Node(info)
     });
     let listed = listed.collect();
-    scene.manager.add_pre_trusted_peers(listed);
+    scene.manager.add_listed_peers(listed);
     scene.run_seconds(200);
     assert_eq!((scene.manager.network_height(), scene.manager.is_synchronised()), (Some(Height(1)), true));
 }

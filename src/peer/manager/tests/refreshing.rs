@@ -3,13 +3,13 @@ use std::time::Duration;
 use super::super::probes::{MAX_GOSSIP_PROBES, MAX_PROBES_PER_LIST};
 use crate::ip::Scope;
 use crate::model::NetworkByte;
-use crate::peer::manager::{PeerSettings, PreTrustedPeer};
+use crate::peer::manager::{ListedPeer, PeerSettings};
 use crate::peer::peer_table::State;
 use crate::peer::schedule::Task;
 use crate::peer::testing::*;
 use crate::peer::wire::{Endpoint, ErrorBody, MetaData, NodeInfo, Version};
 
-/// Returns a scene after the first refresh, whose first `listed` peers are pre-trusted.
+/// Returns a scene after the first refresh, whose first `listed` peers are listed.
 fn refreshed(listed: usize, others: usize, prepare: impl FnOnce(&mut [SimulatedPeer])) -> Scene {
     let mut scene = Scene::new(settings(&(0..listed).collect::<Vec<_>>()), others);
     scene.tick();
@@ -20,7 +20,7 @@ fn refreshed(listed: usize, others: usize, prepare: impl FnOnce(&mut [SimulatedP
 }
 
 #[test]
-fn pre_trusted_peers_are_active_only_after_an_answer() {
+fn listed_peers_are_active_only_after_an_answer() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.tick();
     assert_eq!(scene.state(0), Some(State::Untried));
@@ -213,10 +213,10 @@ fn gossip_causes_calls_only_to_addresses_of_the_scope_of_the_network() {
 fn a_listed_address_is_called_whatever_its_scope_and_a_listed_name_only_on_a_private_network() {
     let hosts = ["127.0.0.1", "192.168.1.5", "node.example"];
     for (least_scope, of_name) in [(Scope::Global, Scope::Global), (Scope::Private, Scope::Loopback)] {
-        let listed = hosts.map(|host| PreTrustedPeer::Endpoint(Endpoint::http(host, 80)));
+        let listed = hosts.map(|host| ListedPeer::Endpoint(Endpoint::http(host, 80)));
         let elsewhere = NodeInfo { endpoint: Endpoint::http("127.0.0.1", 81), ..info(1) };
-        let pre_trusted = listed.into_iter().chain([PreTrustedPeer::Node(info(0))]).collect();
-        let mut scene = Scene::new(PeerSettings { pre_trusted, least_scope, ..settings(&[]) }, 1);
+        let listed = listed.into_iter().chain([ListedPeer::Node(info(0))]).collect();
+        let mut scene = Scene::new(PeerSettings { listed, least_scope, ..settings(&[]) }, 1);
         scene.simulated_peers[0].list = vec![elsewhere];
         scene.tick();
         let mut called: Vec<_> = scene.fake.waiting.iter().map(|sent| sent.request.least_scope).collect();

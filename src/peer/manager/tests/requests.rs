@@ -34,7 +34,7 @@ fn millis(millis: u64) -> Duration {
 /// Ends all sent requests and returns their number.
 fn end_all(calls: &mut RequestQueue, fake: &mut FakeIo, now: Duration) -> usize {
     let sent: Vec<_> = fake.waiting.drain(..).collect();
-    sent.iter().for_each(|sent| assert!(calls.complete(sent.call, now).is_some()));
+    sent.iter().for_each(|sent| assert!(calls.complete(sent.call, timed_out(), now).is_some()));
     sent.len()
 }
 
@@ -148,9 +148,9 @@ fn a_call_completes_only_once_and_only_if_it_was_started() {
     let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
     assert!(calls.enqueue(question(0)).is_some());
     send(&mut calls, at(millis(0)), &mut fake);
-    assert!(calls.complete(FetchId(99), millis(0)).is_none());
-    assert!(calls.complete(FetchId(1), millis(0)).is_some());
-    assert!(calls.complete(FetchId(1), millis(0)).is_none());
+    assert!(calls.complete(FetchId(99), timed_out(), millis(0)).is_none());
+    assert!(calls.complete(FetchId(1), timed_out(), millis(0)).is_some());
+    assert!(calls.complete(FetchId(1), timed_out(), millis(0)).is_none());
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn the_call_history_lists_the_latest_fifty_and_all_outstanding_calls() {
     assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST, 60, 11));
     assert_eq!((&*latest[0].host, &*latest[0].path), ("h59", "/block/at/public"));
     assert_eq!(latest[0].started, at(millis(59_000)).network);
-    calls.complete(fake.waiting[3].call, millis(60_000));
+    calls.complete(fake.waiting[3].call, timed_out(), millis(60_000));
     let outstanding: Vec<_> = calls.outstanding().iter().map(|entry| entry.number).collect();
     assert_eq!((outstanding.len(), &outstanding[..4]), (59, &[1, 2, 3, 5][..]));
 }

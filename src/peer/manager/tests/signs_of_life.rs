@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::super::probes::MAX_PINGS;
 use super::super::signs_of_life::{EVICTION_AGE, MAX_SIGN_PROBES};
 use crate::model::NetworkByte;
-use crate::peer::io::ValidationOutcome;
-use crate::peer::manager::{PeerSettings, PreTrustedPeer, Pusher};
+use crate::peer::manager::{ListedPeer, PeerSettings, Pusher};
 use crate::peer::peer_table::State;
 use crate::peer::testing::seeded;
 use crate::peer::testing::*;
@@ -25,7 +24,7 @@ fn an_unknown_sender_is_answered_and_active_only_after_verification() {
     assert_eq!(scene.greet(&info(0), ip_of(0)), None);
     assert!(scene.fake.answers.is_empty() && scene.manager.table.is_empty());
     scene.answer_all();
-    assert_eq!(scene.fake.answers, [(ConnectionId(1), ClientAnswer::Accepted)]);
+    assert_eq!(scene.fake.answers, [(ConnectionId(1), Ok(()))]);
     assert_eq!(scene.manager.active().0, [info(0)]);
     assert_eq!(scene.asked("/node/peer-list/active"), [0; 0]);
 }
@@ -43,7 +42,7 @@ fn a_sender_that_cannot_be_verified_gets_an_error_and_stays_unknown() {
         scene.simulated_peers[0].behaviour = behaviour.clone();
         assert_eq!(scene.greet(&info(0), ip_of(0)), None);
         scene.run_seconds(11);
-        let [(ConnectionId(1), ClientAnswer::Rejected(reason))] = &scene.fake.answers[..] else {
+        let [(ConnectionId(1), Err(reason))] = &scene.fake.answers[..] else {
             panic!("{behaviour:?}: {:?}", scene.fake.answers)
         };
         assert!(!reason.is_empty());
@@ -59,7 +58,7 @@ fn an_implausible_sign_of_life_is_ignored_without_a_call() {
     for (node, from) in
         [(NodeInfo { meta_data: of_mainnet, ..info(0) }, ip_of(0)), (elsewhere, ip_of(0)), (info(LOCAL), ip_of(LOCAL))]
     {
-        assert_eq!(scene.greet(&node, from), Some(ClientAnswer::Accepted), "{node:?}");
+        assert_eq!(scene.greet(&node, from), Some(Ok(())), "{node:?}");
     }
     assert!(scene.fake.history.is_empty());
 }
@@ -68,7 +67,7 @@ fn an_implausible_sign_of_life_is_ignored_without_a_call() {
 fn a_node_that_is_not_booted_ignores_signs_of_life() {
     let mut scene = Scene::new(settings(&[0]), 1);
     scene.tick();
-    assert_eq!(scene.greet(&info(0), ip_of(0)), Some(ClientAnswer::Accepted));
+    assert_eq!(scene.greet(&info(0), ip_of(0)), Some(Ok(())));
 }
 
 #[test]
@@ -101,7 +100,7 @@ fn requests_that_signs_of_life_cause_are_limited() {
     for port in 1..=MAX_SIGN_PROBES {
         assert!(scene.greet(&stranger("66.0.0.1", port), ip("66.0.0.1")).is_none());
     }
-    assert!(matches!(scene.greet(&stranger("66.0.0.1", 99), ip("66.0.0.1")), Some(ClientAnswer::Rejected(_))));
+    assert!(matches!(scene.greet(&stranger("66.0.0.1", 99), ip("66.0.0.1")), Some(Err(_))));
     // Other clients get places, those of the same network too.
     assert!(scene.greet(&stranger("66.0.0.2", 1), ip("66.0.0.2")).is_none());
     for node in 1..MAX_SIGN_PROBES {
@@ -126,10 +125,7 @@ fn a_newcomer_takes_the_place_of_the_network_that_holds_most() {
     let honest = scene.greet(&info(0), ip_of(0));
     assert!(honest.is_none(), "{honest:?}");
     // The oldest slot was evicted with its request, and its sender gets an answer.
-    assert_eq!(
-        scene.fake.answers,
-        [(ConnectionId(1), ClientAnswer::Rejected("too many signs of life at once".to_owned()))]
-    );
+    assert_eq!(scene.fake.answers, [(ConnectionId(1), Err("too many signs of life at once".to_owned()))]);
     assert_eq!(scene.fake.waiting.len(), MAX_SIGN_PROBES);
     assert!(scene.fake.waiting.iter().all(|sent| sent.call != waiting[0]));
     assert_eq!(scene.manager.requests.outstanding().len(), MAX_SIGN_PROBES);
@@ -150,7 +146,7 @@ fn hosts_with_one_verification_slot_are_evicted_only_after_two_seconds() {
     };
     assert_eq!(greet_all(&mut scene), MAX_SIGN_PROBES);
     scene.now += EVICTION_AGE - Duration::from_millis(1);
-    assert!(matches!(scene.greet(&info(0), ip_of(0)), Some(ClientAnswer::Rejected(_))));
+    assert!(matches!(scene.greet(&info(0), ip_of(0)), Some(Err(_))));
     scene.now += Duration::from_millis(1);
     // They do not evict each other, and asking again renews nothing.
     assert_eq!(greet_all(&mut scene), 0);
@@ -192,7 +188,7 @@ fn a_verification_slot_is_evicted_only_for_a_reachable_endpoint() {
     }
     scene.now += EVICTION_AGE;
     let nowhere = NodeInfo { endpoint: Endpoint { port: 0, ..info(0).endpoint }, ..info(0) };
-    assert!(matches!(scene.greet(&nowhere, ip_of(0)), Some(ClientAnswer::Rejected(_))));
+    assert!(matches!(scene.greet(&nowhere, ip_of(0)), Some(Err(_))));
     assert!(scene.fake.answers.is_empty() && scene.fake.waiting.len() == MAX_SIGN_PROBES);
 }
 
@@ -214,7 +210,7 @@ fn probes_of_known_peers_after_signs_of_life_share_the_places() {
 }
 
 #[test]
-fn pre_trusted_peers_keep_their_endpoint_whatever_the_network_reports() {
+fn listed_peers_keep_their_endpoint_whatever_the_network_reports() {
     let there = Endpoint::http("66.6.6.6", 7890);
     let relayed = NodeInfo { endpoint: there.clone(), ..info(0) };
     let check = |scene: &Scene, when: &str| {
@@ -228,7 +224,7 @@ fn pre_trusted_peers_keep_their_endpoint_whatever_the_network_reports() {
         scene.tick();
         scene.answer_all();
         // Before the first answer.
-        (0..50).for_each(|_| assert_eq!(scene.greet(&relayed, ip("66.6.6.6")), Some(ClientAnswer::Accepted)));
+        (0..50).for_each(|_| assert_eq!(scene.greet(&relayed, ip("66.6.6.6")), Some(Ok(()))));
         check(&scene, "at the start");
         assert_eq!(
             scene.state(0),
@@ -268,7 +264,7 @@ fn a_known_peer_moves_only_after_a_minute_without_an_answer_and_loses_its_histor
     scene.simulated_peers[0].list = vec![info(1)];
     scene.run_seconds(10);
     let now = scene.now();
-    scene.manager.record_push(&pusher(1), ValidationOutcome::Useful, now);
+    scene.manager.record_push(&pusher(1), &Ok(()), now);
     assert_eq!(scene.experience(1), (1, 0));
     // It keeps its endpoint while it answers there.
     for _ in 0..40 {
@@ -294,13 +290,13 @@ fn a_known_peer_moves_only_after_a_minute_without_an_answer_and_loses_its_histor
     assert_eq!((scene.experience(1), scene.trust(1)), ((0, 0), None), "nobody trusts it for what it was elsewhere");
     // A push from the known endpoint gives no credit to the other endpoint.
     let now = scene.now();
-    scene.manager.record_push(&pusher(1), ValidationOutcome::Useful, now);
+    scene.manager.record_push(&pusher(1), &Ok(()), now);
     assert_eq!(scene.experience(1), (0, 0));
-    scene.manager.record_push(&Pusher { from: ip("66.6.6.6"), ..pusher(1) }, ValidationOutcome::Useful, now);
+    scene.manager.record_push(&Pusher { from: ip("66.6.6.6"), ..pusher(1) }, &Ok(()), now);
     assert_eq!(scene.experience(1), (1, 0));
 }
 
-/// Returns a scene with a pre-trusted peer and another one that moved to a relay which has left.
+/// Returns a scene with a listed peer and another one that moved to a relay which has left.
 fn taken_for_a_relay() -> (Scene, NodeInfo) {
     let mut scene = Scene::new(settings(&[0]), 2);
     let there = Endpoint::http("66.6.6.6", 7890);
@@ -320,7 +316,7 @@ fn pushes_from_another_address_do_not_keep_an_unresponsive_endpoint() {
     for _ in 0..40 {
         scene.run_seconds(10);
         let now = scene.now();
-        scene.manager.record_push(&pusher(1), ValidationOutcome::Useful, now);
+        scene.manager.record_push(&pusher(1), &Ok(()), now);
         scene.greet(&info(1), ip_of(1));
         scene.answer_all();
     }
@@ -338,9 +334,9 @@ fn a_push_from_any_loopback_address_counts_for_a_local_peer() {
     scene.run_seconds(200);
     assert_eq!(scene.state(1), Some(State::Inactive));
     let now = scene.now();
-    scene.manager.record_push(&pusher(1), ValidationOutcome::Useful, now);
+    scene.manager.record_push(&pusher(1), &Ok(()), now);
     assert_eq!(scene.state(1), Some(State::Inactive));
-    scene.manager.record_push(&Pusher { from: ip("127.0.0.1"), ..pusher(1) }, ValidationOutcome::Useful, now);
+    scene.manager.record_push(&Pusher { from: ip("127.0.0.1"), ..pusher(1) }, &Ok(()), now);
     assert_eq!((scene.state(1), scene.experience(1)), (Some(State::Active), (1, 0)));
 }
 
@@ -400,13 +396,13 @@ fn a_configured_endpoint_replaces_the_known_one_and_is_probed() {
     scene.greet(&NodeInfo { endpoint: there.clone(), ..info(0) }, ip("66.6.6.6"));
     scene.answer_all();
     assert_eq!((scene.place(0), scene.state(0)), (Some(there), Some(State::Active)));
-    scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(info(0))]);
+    scene.manager.add_listed_peers(vec![ListedPeer::Node(info(0))]);
     assert_eq!((scene.place(0), scene.state(0)), (Some(info(0).endpoint), Some(State::Untried)));
     scene.run_seconds(200);
     assert_eq!(scene.state(0), Some(State::Active));
     // The same for a peer that is listed already.
     let elsewhere = NodeInfo { endpoint: Endpoint::http("77.7.7.7", 7890), ..info(0) };
-    scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere.clone())]);
+    scene.manager.add_listed_peers(vec![ListedPeer::Node(elsewhere.clone())]);
     assert_eq!((scene.place(0), scene.state(0)), (Some(elsewhere.endpoint), Some(State::Untried)));
 }
 
@@ -418,15 +414,15 @@ fn a_useful_push_or_an_answer_makes_a_peer_active() {
     scene.run_seconds(200);
     assert_eq!(scene.state(0), Some(State::Inactive));
     let now = scene.now();
-    for result in [ValidationOutcome::Neutral, ValidationOutcome::Harmful] {
-        scene.manager.record_push(&pusher(0), result, now);
+    for result in [neutral(), harmful()] {
+        scene.manager.record_push(&pusher(0), &result, now);
         assert_eq!(scene.state(0), Some(State::Inactive), "{result:?}");
     }
     let elsewhere = Pusher { from: ip("66.6.6.6"), ..pusher(0) };
-    scene.manager.record_push(&elsewhere, ValidationOutcome::Useful, now);
+    scene.manager.record_push(&elsewhere, &Ok(()), now);
     assert_eq!((scene.state(0), scene.place(0)), (Some(State::Active), Some(info(0).endpoint)));
     assert!(scene.manager.has_active_node());
-    // The same by an answer: it is asked for its chain, as no other pre-trusted peer answers.
+    // The same by an answer: it is asked for its chain, as no other listed peer answers.
     scene.run_seconds(70);
     assert_eq!(scene.state(0), Some(State::Inactive));
     scene.simulated_peers[0].behaviour = Behaviour::Good;
@@ -479,7 +475,7 @@ fn active_peers_that_are_not_selected_are_shared_up_to_the_node_limit() {
             scene.greet(&info(node), ip_of(node));
             scene.answer_all();
         }
-        // Trust was calculated before they appeared: only the pre-trusted peer is selected.
+        // Trust was calculated before they appeared: only the listed peer is selected.
         let mut random = seeded(1);
         let lists: Vec<_> = (0..60).map(|_| scene.manager.peers_to_share(&mut random).0).collect();
         for list in &lists {
@@ -533,7 +529,7 @@ fn a_probe_after_a_sign_of_life_adds_no_gossip_to_a_refresh() {
     let mut scene = Scene::new(settings(&[0, 1]), 3);
     scene.simulated_peers[1].behaviour = Behaviour::Broken;
     scene.run_seconds(20);
-    // The refresh at second 131 waits for the other pre-trusted peer.
+    // The refresh at second 131 waits for the other listed peer.
     scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/node/info");
     scene.run_seconds(115);
     assert!(scene.fake.waiting.iter().any(|sent| sent.request.target == "/node/info"));

@@ -5,11 +5,12 @@ use crate::crypto::Signature;
 use crate::model::network::ChainParameters;
 use crate::model::{Block, BlockKind, Hash256, Height, Timestamp};
 use crate::peer::block_download::{BlockDownload, BlockRef, DownloadOutcome};
-use crate::peer::io::{OwnTip, ValidationOutcome};
-use crate::peer::manager::PreTrustedPeer;
+use crate::peer::io::OwnTip;
+use crate::peer::manager::ListedPeer;
 use crate::peer::schedule::Task;
 use crate::peer::testing::*;
 use crate::peer::wire::{AuthenticatedRequest, ChainRequest, Endpoint, HashChain, List, NodeInfo, Score};
+use crate::rules::Rejection;
 
 pub fn block(height: u64) -> Block {
     let signer = pair(77);
@@ -72,38 +73,35 @@ fn pulled() -> Scene {
 
 #[test]
 fn the_sync_peer_is_credited_with_the_validation_outcome_of_its_blocks() {
-    for (verdict, experience) in [
-        (ValidationOutcome::Useful, (1, 0)),
-        (ValidationOutcome::Harmful, (0, 1)),
-        (ValidationOutcome::Neutral, (0, 0)),
-        (ValidationOutcome::TooDeep, (0, 0)),
-    ] {
+    for (result, experience) in
+        [(Ok(()), (1, 0)), (harmful(), (0, 1)), (neutral(), (0, 0)), (Err(Rejection::TooDeep), (0, 0))]
+    {
         let mut scene = pulled();
         let [pulled] = &scene.fake.fetched[..] else { panic!("{:?}", scene.fake.fetched) };
         assert_eq!((pulled.from, pulled.common, pulled.base), (address_of(0), Height(1), Hash256([1; 32])));
         assert_eq!(pulled.blocks.left(), 1);
         assert!(timer(&scene).0, "it goes on until they are judged");
         let now = scene.now();
-        scene.manager.on_blocks_validated(&address_of(7), verdict, now);
+        scene.manager.on_blocks_validated(&address_of(7), &result, now);
         assert!(timer(&scene).0, "that was another node's");
-        scene.manager.on_blocks_validated(&address_of(0), verdict, now);
-        scene.manager.on_blocks_validated(&address_of(0), verdict, now);
-        assert_eq!((scene.experience(0), timer(&scene).0), (experience, false), "{verdict:?}");
+        scene.manager.on_blocks_validated(&address_of(0), &result, now);
+        scene.manager.on_blocks_validated(&address_of(0), &result, now);
+        assert_eq!((scene.experience(0), timer(&scene).0), (experience, false), "{result:?}");
         assert_eq!(scene.manager.table.get(&address_of(0)).expect("a node").score, Some(500));
-        let apart = scene.manager.split_peers(now.monotonic).nodes.len();
-        assert_eq!(apart, usize::from(verdict == ValidationOutcome::TooDeep));
+        let split = scene.manager.split_peers(now.monotonic).nodes.len();
+        assert_eq!(split, usize::from(matches!(result, Err(Rejection::TooDeep))));
     }
 }
 
 #[test]
 fn a_moved_sync_peer_is_not_credited_with_blocks_from_its_former_endpoint() {
-    for verdict in [ValidationOutcome::Useful, ValidationOutcome::Harmful] {
+    for result in [Ok(()), harmful()] {
         let mut scene = pulled();
         let elsewhere = NodeInfo { endpoint: Endpoint::http("66.6.6.6", 7890), ..info(0) };
-        scene.manager.add_pre_trusted_peers(vec![PreTrustedPeer::Node(elsewhere)]);
+        scene.manager.add_listed_peers(vec![ListedPeer::Node(elsewhere)]);
         let now = scene.now();
-        scene.manager.on_blocks_validated(&address_of(0), verdict, now);
-        assert_eq!((scene.experience(0), timer(&scene).0), ((0, 0), false), "{verdict:?}");
+        scene.manager.on_blocks_validated(&address_of(0), &result, now);
+        assert_eq!((scene.experience(0), timer(&scene).0), ((0, 0), false), "{result:?}");
     }
 }
 
@@ -113,7 +111,7 @@ fn synchronisation_waits_until_the_blocks_are_validated() {
     scene.run_seconds(100);
     assert_eq!(scene.asked("/chain/score").len(), 1);
     let now = scene.now();
-    scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Useful, now);
+    scene.manager.on_blocks_validated(&address_of(0), &Ok(()), now);
     scene.run_seconds(4);
     assert_eq!(scene.asked("/chain/score").len(), 2, "three seconds later");
 }
@@ -122,7 +120,7 @@ fn synchronisation_waits_until_the_blocks_are_validated() {
 fn a_successful_synchronisation_may_continue_without_delay() {
     let mut scene = pulled();
     let now = scene.now();
-    scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Useful, now);
+    scene.manager.on_blocks_validated(&address_of(0), &Ok(()), now);
     scene.manager.synchronise_soon();
     scene.tick();
     assert_eq!(scene.asked("/chain/score").len(), 2);
@@ -186,7 +184,7 @@ fn the_block_request_size_halves_on_failure_and_doubles_on_success() {
             coming.push(transactions);
             answer(&mut scene, List(vec![block(2)]));
             let now = scene.now();
-            scene.manager.on_blocks_validated(&address_of(0), ValidationOutcome::Useful, now);
+            scene.manager.on_blocks_validated(&address_of(0), &Ok(()), now);
         }
     }
     assert_eq!(failing, [10_000, 5_000, 2_500, 1_250, 625, 625, 625]);
