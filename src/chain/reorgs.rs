@@ -174,7 +174,7 @@ mod tests {
             reorgs.add(reorg(2 + number, 2));
         }
         assert_eq!((reorgs.count, reorgs.replaced, reorgs.own), (200, 400, 200));
-        assert_eq!((reorgs.last.iter().count(), reorgs.kept_replaced()), (MAX_REORGS, 2 * MAX_REORGS));
+        assert_eq!((reorgs.last.len(), reorgs.kept_replaced()), (MAX_REORGS, 2 * MAX_REORGS));
         assert_eq!(reorgs.last.iter().next().map(|reorg| reorg.common), Some(Height(200)));
     }
 
@@ -198,7 +198,7 @@ mod tests {
     fn reorgs_are_remembered_up_to_both_limits() {
         let mut reorgs = ReorgLog::default();
         (0..MAX_REORGS).for_each(|_| reorgs.add(reorg(2, 1)));
-        assert_eq!(reorgs.last.iter().count(), MAX_REORGS);
+        assert_eq!(reorgs.last.len(), MAX_REORGS);
         let mut reorgs = ReorgLog::default();
         (0..2).for_each(|_| reorgs.add(reorg(2, MAX_REPLACED as u64 / 2)));
         assert_eq!(reorgs.kept_replaced(), MAX_REPLACED);
@@ -213,8 +213,8 @@ mod tests {
             reorgs.add(reorg(1_000, 360));
             assert!(reorgs.kept_replaced() <= MAX_REPLACED);
         }
-        assert_eq!(reorgs.last.iter().count(), 5);
+        assert_eq!(reorgs.last.len(), 5);
         reorgs.add(reorg(1_000, MAX_REPLACED as u64 + 1));
-        assert_eq!(reorgs.last.iter().count(), 1, "the last one is remembered whatever it is");
+        assert_eq!(reorgs.last.len(), 1, "the last one is remembered whatever it is");
     }
 }

@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(deduplicate(&[at("45.1.2.3"), at("46.1.2.3")]).len(), 1, "one node counts once");
         let other = |number, importance, is_listed| {
             let sample = Sample { importance, ..sample(number as i64) };
-            ClockAnswer { node: address(number), is_listed: is_listed, sample, ..at("45.1.2.3") }
+            ClockAnswer { node: address(number), is_listed, sample, ..at("45.1.2.3") }
         };
         let kept = deduplicate(&[other(3, 0.9, false), other(4, 0.1, true), other(5, 0.2, true)]);
         assert_eq!(kept.iter().map(|kept| kept.node).collect::<Vec<_>>(), [address(5)]);

@@ -163,7 +163,7 @@ impl Bench {
     /// it.
     fn add_to_mempool(&mut self, number: i32) {
         let Bench { scene, node, .. } = self;
-        if node.mempool.len() == 0 {
+        if node.mempool.is_empty() {
             scene.fund_address(Address::from_public_key(&pair().public(), NETWORK));
         }
         scene.with_view(|chain| node.mempool.add(acceptable(number), chain)).unwrap();
