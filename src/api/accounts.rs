@@ -366,6 +366,9 @@ fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     });
     match context.response.accept.format {
         Some(format) if count <= MAX_LIST_ELEMENTS => {
+            if let Some(whole) = context.kept_lists.whole(format) {
+                return context.send_shared(whole);
+            }
             let kept = context.kept_lists.stream(format, || Box::new(list));
             context.send_stream(kept)
         }

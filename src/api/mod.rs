@@ -70,6 +70,7 @@ use crate::codec::json::JsonEncoder;
 use crate::local_cookie;
 use crate::metrics::{self, Exposition};
 use crate::model::Timestamp;
+use crate::net::SharedBytesCounter;
 use crate::net::http::{HttpError, MatchedRoute, Request, Response};
 use crate::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
 use crate::quota::Owner;
@@ -111,6 +112,12 @@ impl Api {
             cache: ResponseCache::default(),
             kept_lists: KeptLists::default(),
         }
+    }
+
+    /// Sets what counts the bodies that many connections share.
+    pub fn count_shared(&mut self, pool: SharedBytesCounter) {
+        self.cache.pool = pool.clone();
+        self.kept_lists.pool = pool;
     }
 
     /// Replaces the settings, from the next request on.
@@ -272,10 +279,7 @@ fn begin(
     context.record();
     let key = context.cache_key(route);
     if let Some(body) = key.as_ref().and_then(|key| cache.get(key)) {
-        context.response.begin();
-        context.node.budget.charge(cost::bytes(body.plain().len()));
-        context.response.response.shared_body = Some(body);
-        return Ok(None);
+        return context.send_shared(body).map(|()| None);
     }
     // The addresses of a stream are read by the stream itself.
     let parser = context.body_parser().filter(|_| route.body_limit != BodyLimit::Addresses);

@@ -2,6 +2,7 @@
 //! ([`NodeContext`]).
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use super::debug::RequestHistory;
 use super::events::EventFeed;
@@ -22,7 +23,7 @@ use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, Randomness};
 use crate::mempool::Mempool;
 use crate::model::{Address, Block, Hash256, Height, MosaicId, NamespaceId};
-use crate::net::http::{Request, StaticText};
+use crate::net::http::{Request, SharedBody, StaticText};
 use crate::net::service::{Client, ConnectionId, Progress};
 use crate::peer::io::Now;
 use crate::peer::wire::{NodeList, limits};
@@ -172,6 +173,18 @@ impl<'a> RequestContext<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// Responds with a body that is kept for all clients, or with 406 if the client accepts no format.
+    pub fn send_shared(&mut self, body: Rc<SharedBody>) -> Result<(), ApiError> {
+        match self.response.begin() {
+            Some(_) => {
+                self.node.budget.charge(cost::bytes(body.plain().len()));
+                self.response.response.shared_body = Some(body);
+            }
+            None => self.response.container_error(406),
+        }
+        Ok(())
     }
 
     /// Responds with a stream of events. Proxies must not hold it back.

@@ -13,6 +13,7 @@ use super::streams::BodyWriter;
 use super::{ApiError, Format, View};
 use crate::codec::json::JsonEncoder;
 use crate::model::Timestamp;
+use crate::net::SharedBytesCounter;
 use crate::net::http::{Request, Response, SharedBody};
 use crate::peer::wire::ErrorBody;
 
@@ -343,6 +344,8 @@ pub struct ResponseCache {
     /// Keys in the order of insertion.
     keys: VecDeque<Rc<[u8]>>,
     bytes: usize,
+    /// Counts the bodies, also those that were dropped and are still being sent.
+    pub pool: SharedBytesCounter,
 }
 
 /// Identifies a response: its format, its route, the version of what it depends on besides the chain, and query, content
@@ -391,7 +394,7 @@ impl ResponseCache {
         let key: Rc<[u8]> = key.0.into();
         self.bytes += entry_bytes(&key, body.len());
         self.keys.push_back(key.clone());
-        if let Some(replaced) = self.bodies.insert(key.clone(), Rc::new(SharedBody::new(body.to_vec()))) {
+        if let Some(replaced) = self.bodies.insert(key.clone(), Rc::new(SharedBody::new(body.to_vec(), &self.pool))) {
             // Its key is in the queue already.
             self.keys.pop_back();
             self.bytes -= entry_bytes(&key, replaced.plain().len());
@@ -406,7 +409,7 @@ impl ResponseCache {
 
     /// Drops all responses: the chain or the settings have changed.
     pub fn clear(&mut self) {
-        *self = ResponseCache::default();
+        *self = ResponseCache { pool: self.pool.clone(), ..ResponseCache::default() };
     }
 }
 

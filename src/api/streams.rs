@@ -22,6 +22,8 @@ use crate::budget::cost;
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
 use crate::codec::{Encoder, SPLICE_BYTE};
+use crate::net::SharedBytesCounter;
+use crate::net::http::SharedBody;
 use crate::net::service::{ConnectionId, Progress};
 use crate::quota::{Owner, Quota};
 
@@ -413,6 +415,9 @@ struct KeptList {
     bytes: Vec<u8>,
     /// What writes the rest.
     rest: Option<Box<dyn ResponseStream>>,
+    /// All of it, once it is written; `bytes` is empty then.
+    whole: Option<Rc<SharedBody>>,
+    pool: SharedBytesCounter,
     /// It cannot be written to its end, because the chain has changed.
     has_failed: bool,
 }
@@ -423,9 +428,17 @@ pub struct KeptLists {
     lists: VecDeque<Rc<RefCell<KeptList>>>,
     /// Number of lists, at the end, that agree with the chain.
     current: usize,
+    /// Counts the lists that are written, also those that were dropped and are still being sent.
+    pub pool: SharedBytesCounter,
 }
 
 impl KeptLists {
+    /// Returns the list of a format if all of it is written.
+    pub fn whole(&self, format: Format) -> Option<Rc<SharedBody>> {
+        let mut current = self.lists.iter().rev().take(self.current).map(|list| list.borrow());
+        current.find(|list| list.format == format && list.whole.is_some())?.whole.clone()
+    }
+
     /// Returns a response with the list of a format, which `start` begins to write if there is none.
     pub fn stream(&mut self, format: Format, start: impl FnOnce() -> Box<dyn ResponseStream>) -> KeptListStream {
         let current = self.lists.iter().rev().take(self.current);
@@ -436,7 +449,8 @@ impl KeptLists {
         while self.bytes() > MAX_LIST_BYTES / 2 {
             self.lists.pop_front();
         }
-        let list = KeptList { format, bytes: Vec::new(), rest: Some(start()), has_failed: false };
+        let (rest, pool) = (Some(start()), self.pool.clone());
+        let list = KeptList { format, bytes: Vec::new(), rest, whole: None, pool, has_failed: false };
         let list = Rc::new(RefCell::new(list));
         let stream = KeptListStream { list: Rc::downgrade(&list), at: 0 };
         self.lists.push_back(list);
@@ -446,7 +460,8 @@ impl KeptLists {
 
     /// Returns the bytes of all lists.
     pub fn bytes(&self) -> usize {
-        self.lists.iter().map(|list| list.borrow().bytes.capacity()).sum()
+        let held = |list: &KeptList| list.bytes.capacity() + list.whole.as_ref().map_or(0, |whole| whole.plain().len());
+        self.lists.iter().map(|list| held(&list.borrow())).sum()
     }
 
     /// Begins new versions: the chain has changed.
@@ -464,7 +479,7 @@ pub struct KeptListStream {
 impl ResponseStream for KeptListStream {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
         let list = self.list.upgrade().ok_or(CHANGED)?;
-        let KeptList { format, bytes, rest, has_failed } = &mut *list.borrow_mut();
+        let KeptList { format, bytes, rest, whole, pool, has_failed } = &mut *list.borrow_mut();
         if *has_failed {
             return Err(CHANGED);
         }
@@ -477,14 +492,16 @@ impl ResponseStream for KeptListStream {
                 *has_failed = progress.is_err();
                 if progress? == Progress::Done {
                     *rest = None;
+                    *whole = Some(Rc::new(SharedBody::new(std::mem::take(bytes), pool)));
                 }
             }
-            let end = bytes.len().min(self.at + LIST_STEP_BYTES);
-            let next = bytes.get(self.at..end).unwrap_or_default();
+            let written = whole.as_ref().map_or(bytes.as_slice(), |whole| whole.plain());
+            let end = written.len().min(self.at + LIST_STEP_BYTES);
+            let next = written.get(self.at..end).unwrap_or_default();
             writer.body.extend_from_slice(next);
             node.budget.charge(cost::bytes(next.len()));
             self.at = end;
-            if rest.is_none() && end == bytes.len() {
+            if rest.is_none() && end == written.len() {
                 return Ok(Progress::Done);
             }
             if node.budget.is_exhausted() {

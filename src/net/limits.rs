@@ -31,8 +31,8 @@ pub struct Limits {
     /// Bytes a client may send after the response that ends its connection. They are read and discarded; beyond this
     /// the connection is closed at once.
     pub discarded_bytes: usize,
-    /// Bytes of shared messages queued for websockets, each message counted once. When exceeded, the websocket with the
-    /// most shared bytes pending is dropped.
+    /// Bytes of messages and kept responses that connections share, each counted once. When exceeded, the connection with
+    /// the most of them pending is dropped.
     pub shared_bytes: usize,
     /// Idle time after which an HTTP connection is closed.
     pub keep_alive: Duration,
@@ -67,7 +67,7 @@ impl Default for Limits {
             buffered_bytes: 128 * 1024 * 1024,
             kernel_bytes: 64 * 1024 * 1024,
             discarded_bytes: 1024 * 1024,
-            shared_bytes: 16 * 1024 * 1024,
+            shared_bytes: 40 * 1024 * 1024,
             keep_alive: Duration::from_secs(30),
             request_time: Duration::from_secs(30),
             write_stall: Duration::from_secs(30),

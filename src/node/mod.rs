@@ -175,10 +175,12 @@ impl<'s> Node<'s> {
         if identity.is_booted {
             harvester.unlock_configured(None, &confirmed)?;
         }
+        let mut api = Api::new(api_settings(settings, local));
+        api.count_shared(shared.clone());
         Ok(Node {
             network,
             clock,
-            api: Api::new(api_settings(settings, local)),
+            api,
             broker: Broker::new(websocket_limits(settings), network.byte, shared),
             height: tip.height,
             tip_time: tip.timestamp,

@@ -109,7 +109,8 @@ fn a_response_that_depends_on_the_chain_alone_is_cached_until_the_chain_changes(
     assert_eq!(ids(&after), ids(&first) + 1);
     // Errors, and what depends on more than the chain, are not cached.
     let used = api.cached_bytes();
-    for line in ["GET /account/harvests?address=T", "GET /account/importances"] {
+    let unconfirmed = format!("GET /account/unconfirmedTransactions?address={}", address(98));
+    for line in ["GET /account/harvests?address=T", &unconfirmed] {
         send(&mut api, &TestRequest { may_be_cached: true, ..TestRequest::new(line) });
     }
     assert_eq!(api.cached_bytes(), used);

@@ -479,7 +479,8 @@ fn importances(api: &mut Api, scene: &Scene, clients: u8, mut between: impl FnMu
             let (now, used) = sent.step(api, scene, &mut node, reply, progress.is_some(), STEP).unwrap();
             units += used;
             if reply.is_streaming || now == Progress::Done {
-                body.append(&mut reply.body);
+                body.extend_from_slice(reply.plain_body());
+                reply.body.clear();
             }
             *progress = Some(now);
         }

@@ -11,10 +11,13 @@ use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 use zeroize::Zeroize;
 
 use super::{HttpError, Request, reason_phrase};
+use crate::net::{SharedBytes, SharedBytesCounter};
 
 /// A body buffer larger than this is freed by the next [`Response::reset`].
 const MAX_SPARE_BODY_BYTES: usize = 256 * 1024;
 
+/// Minimum size of a shared body that is not copied.
+const MIN_SHARED_BYTES: usize = 4 << 10;
 /// Maximum bytes of the head of a response with a secret.
 const MAX_SECRET_HEAD_BYTES: usize = 4096;
 
@@ -78,15 +81,16 @@ impl Response {
         self.headers.push((name.into(), value.into()));
     }
 
-    /// Appends the response to `request` to `out`. Returns whether the connection must be closed after it.
-    pub fn write(&self, request: &Request<'_>, gzip: &mut Gzip, out: &mut Vec<u8>) -> bool {
+    /// Appends the response to `request` to the output: all of it to `out`, unless a shared body is returned that follows.
+    /// Also returns whether the connection must be closed after it.
+    pub fn write(&self, request: &Request<'_>, gzip: &mut Gzip, out: &mut Vec<u8>) -> (bool, Option<SharedBytes>) {
         if let Some(accept) = &self.upgrade {
             self.write_head(101, out);
             write_header("Connection", "Upgrade", out);
             write_header("Sec-WebSocket-Accept", accept, out);
             write_header("Upgrade", "WebSocket", out);
             out.extend_from_slice(b"\r\n");
-            return false;
+            return (false, None);
         }
         let close = self.close || !request.keep_alive;
         let connection = match (close, request.is_http_10) {
@@ -105,20 +109,30 @@ impl Response {
             out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
         }
         let accepts_packed = may_shrink && !is_head && accepts_gzip(request.header_values("Accept-Encoding"));
-        let packed = match &self.shared_body {
-            _ if !accepts_packed => None,
-            Some(shared) => shared.gzipped(gzip),
-            None => gzip.compress(&self.body),
-        };
+        let mut shared = self.shared_body.as_ref().map(|body| &body.plain);
+        let mut packed = None;
+        if let Some(body) = &self.shared_body
+            && accepts_packed
+        {
+            let shorter = body.gzipped(gzip);
+            packed = shorter.map(|bytes| &**bytes);
+            shared = shorter.or(shared);
+        } else if accepts_packed {
+            packed = gzip.compress(&self.body);
+        }
         if packed.is_some() {
             out.extend_from_slice(b"Content-Encoding: gzip\r\n");
         }
         let body = packed.unwrap_or(self.plain_body());
         self.write_head_end(connection, body.len(), out);
-        if !is_head && has_body(self.status) {
+        if is_head || !has_body(self.status) {
+            return (close, None);
+        }
+        let shared = shared.filter(|body| body.len() >= MIN_SHARED_BYTES).cloned();
+        if shared.is_none() {
             out.extend_from_slice(body);
         }
-        close
+        (close, shared)
     }
 
     /// Appends the head of a streamed response to `out`. Returns whether the connection must be closed after it.
@@ -203,15 +217,16 @@ impl Response {
 /// A body that is sent several times, and its compressed form.
 #[derive(Debug)]
 pub struct SharedBody {
-    plain: Vec<u8>,
+    plain: SharedBytes,
     /// Compressed form, created on first use; `None` if it is not shorter.
-    gzipped: OnceCell<Option<Vec<u8>>>,
+    gzipped: OnceCell<Option<SharedBytes>>,
+    pool: SharedBytesCounter,
 }
 
 impl SharedBody {
     /// Returns a body that is not compressed yet.
-    pub fn new(plain: Vec<u8>) -> SharedBody {
-        SharedBody { plain, gzipped: OnceCell::new() }
+    pub fn new(plain: Vec<u8>, pool: &SharedBytesCounter) -> SharedBody {
+        SharedBody { plain: pool.share(plain), gzipped: OnceCell::new(), pool: pool.clone() }
     }
 
     /// Returns the uncompressed body.
@@ -219,8 +234,9 @@ impl SharedBody {
         &self.plain
     }
 
-    fn gzipped(&self, gzip: &mut Gzip) -> Option<&[u8]> {
-        self.gzipped.get_or_init(|| gzip.compress(&self.plain).map(<[u8]>::to_vec)).as_deref()
+    fn gzipped(&self, gzip: &mut Gzip) -> Option<&SharedBytes> {
+        let compress = || gzip.compress(&self.plain).map(|packed| self.pool.share(packed.to_vec()));
+        self.gzipped.get_or_init(compress).as_ref()
     }
 }
 
@@ -388,12 +404,35 @@ mod tests {
         reader.receive(request.as_bytes());
         let request = reader.next_request().unwrap().unwrap();
         let mut out = Vec::new();
-        let close = response.write(&request, &mut Gzip::default(), &mut out);
+        let (close, shared) = response.write(&request, &mut Gzip::default(), &mut out);
+        out.extend_from_slice(shared.as_deref().unwrap_or_default());
         (String::from_utf8_lossy(&out).into_owned(), close)
     }
 
     fn get(headers: &str) -> String {
         format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n")
+    }
+
+    #[test]
+    fn only_the_head_of_a_long_shared_body_is_copied() {
+        let pool = SharedBytesCounter::default();
+        for (length, is_copied) in [(MIN_SHARED_BYTES - 1, true), (MIN_SHARED_BYTES, false)] {
+            let body = Rc::new(SharedBody::new(vec![b'x'; length], &pool));
+            let response = Response { shared_body: Some(body), compress: true, ..Response::new() };
+            for (headers, is_packed) in [("", false), ("Accept-Encoding: gzip\r\n", true)] {
+                let mut reader = RequestReader::new(100);
+                reader.receive(get(headers).as_bytes());
+                let (request, mut out) = (reader.next_request().unwrap().unwrap(), Vec::new());
+                let (_, shared) = response.write(&request, &mut Gzip::default(), &mut out);
+                let packed = response.shared_body.as_ref().unwrap().gzipped(&mut Gzip::default()).unwrap();
+                let sent = if is_packed { packed.len() } else { length };
+                let text = String::from_utf8_lossy(&out).into_owned();
+                assert!(text.contains(&format!("Content-Length: {sent}\r\n")), "{text}");
+                assert_eq!(shared.is_none(), is_copied || is_packed, "{length} {headers}");
+                assert!(shared.is_none_or(|shared| shared.len() == length));
+            }
+        }
+        assert_eq!(pool.held_bytes(), 0);
     }
 
     #[test]

@@ -177,17 +177,22 @@ impl PendingResponse {
 
     /// Writes a complete response, or the body so far as a chunk if the response is streamed, with the head before the
     /// first chunk. Returns whether the connection must be closed after the response.
-    pub fn write(&mut self, request: &Request<'_>, is_complete: bool, gzip: &mut Gzip, out: &mut Vec<u8>) -> bool {
-        let before = out.len();
+    pub fn write(&mut self, request: &Request<'_>, is_complete: bool, gzip: &mut Gzip, output: &mut SendQueue) -> bool {
+        let before = output.pending();
+        let out = output.queue();
         if self.response.is_streaming {
             if !std::mem::replace(&mut self.has_begun, true) {
                 self.close = self.response.write_streaming_head(request, out);
             }
             self.response.write_chunk(request, is_complete, out);
         } else if is_complete {
-            self.close = self.response.write(request, gzip, out);
+            let (close, shared) = self.response.write(request, gzip, out);
+            self.close = close;
+            if let Some(body) = shared {
+                output.queue_shared(body);
+            }
         }
-        self.written += out.len() - before;
+        self.written += output.pending() - before;
         self.close || self.response.close
     }
 }

@@ -117,19 +117,23 @@ impl<S: Socket> Server<S> {
         self.set_held_bytes(slot);
     }
 
-    /// Drops the websocket with the most shared bytes pending of the client with the most, if there are too many.
+    /// Drops the connection with the most shared bytes pending of the client with the most, if there are too many.
     pub(super) fn limit_shared_bytes(&mut self) {
         if self.shared_bytes.held_bytes() <= self.limits.shared_bytes {
             return;
         }
         let mut pending = Quota::default();
-        for (slot, connection) in self.slab.iter().filter(|(_, connection)| connection.is_open_websocket()) {
+        for (slot, connection) in self.slab.iter().filter(|(_, connection)| connection.output.shared_pending() > 0) {
             pending.hold(slot, connection.owner, connection.output.shared_pending(), connection.last_active);
         }
         if let Some((_, slot)) = pending.gives_way()
             && let Some(connection) = self.slab.get(slot)
         {
-            self.drop_slow(connection.id, "the memory for queued messages is exhausted");
+            if connection.is_open_websocket() {
+                self.drop_slow(connection.id, "the memory for queued messages is exhausted");
+            } else {
+                self.remove(slot);
+            }
         }
     }
 

@@ -201,7 +201,7 @@ impl<S: Socket> Server<S> {
         let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
         connection.progress = progress;
         let is_complete = progress == Progress::Done;
-        let must_close = current.write(&request, is_complete, &mut self.gzip, connection.output.queue());
+        let must_close = current.write(&request, is_complete, &mut self.gzip, &mut connection.output);
         if !is_complete {
             if current.has_begun {
                 // Between turns the body is empty; its memory serves other streams.
