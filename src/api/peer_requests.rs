@@ -328,7 +328,7 @@ impl TransactionCounter {
             self.total = self.plain;
         }
         self.bytes += BinaryEncoder::LENGTH_BYTES + row.bytes();
-        self.last = Some(LastWritten { height: self.next, hash: row.hash });
+        self.last = Some(LastWritten { height: self.next, hash: row.header.hash });
         self.next = self.next.next();
         Ok(())
     }

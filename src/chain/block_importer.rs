@@ -449,7 +449,7 @@ impl<'s> BlockImporter<'s> {
             let snapshot = self.store.snapshot()?;
             // A block of an uncommitted batch came from the same file just before.
             let Some(known) = block_row(&snapshot, height)? else { return Ok(true) };
-            let hash = known.hash;
+            let hash = known.header.hash;
             let mut ours = Vec::new();
             read_block_bytes(&snapshot, height, &mut ours)?;
             Ok(ours == self.buffer || read_block(&self.buffer, self.network)?.hash() == hash)

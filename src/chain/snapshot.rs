@@ -39,7 +39,7 @@ impl<'a> ChainSnapshot<'a> {
     pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockReader<'a>)>, StoreError> {
         let Some(row) = block_row(self.snapshot, height)? else { return Ok(None) };
         let block = row.block_head(parent_hash(self.snapshot, height)?);
-        let cursor = BlockCursor { height, hash: row.hash, index: 0 };
+        let cursor = BlockCursor { height, hash: row.header.hash, index: 0 };
         Ok(Some((block, BlockReader { row, context: self.context().trusted(), cursor })))
     }
 
@@ -47,7 +47,7 @@ impl<'a> ChainSnapshot<'a> {
     pub fn reopen_block(&self, cursor: BlockCursor) -> Result<Option<BlockReader<'a>>, StoreError> {
         let Some(row) = block_row(self.snapshot, cursor.height)? else { return Ok(None) };
         let context = self.context().trusted();
-        Ok((row.hash == cursor.hash).then_some(BlockReader { row, context, cursor }))
+        Ok((row.header.hash == cursor.hash).then_some(BlockReader { row, context, cursor }))
     }
 
     /// Returns up to `limit` transactions of the block at a height from an index on; none if there is no such block.
@@ -68,7 +68,7 @@ impl<'a> ChainSnapshot<'a> {
         &self,
         location: TxLocation,
     ) -> Result<Option<(StoredHeader, RawTransaction<'a>)>, StoreError> {
-        Ok(self.in_block(location)?.map(|(row, transaction)| (row.header(), transaction)))
+        Ok(self.in_block(location)?.map(|(row, transaction)| (row.header, transaction)))
     }
 
     fn in_block(&self, location: TxLocation) -> Result<Option<(BlockRow<'a>, RawTransaction<'a>)>, StoreError> {

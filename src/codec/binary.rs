@@ -52,6 +52,13 @@ impl SplicePoint {
 }
 
 impl BinaryEncoder {
+    /// Returns the bytes of one entity.
+    pub fn document(write: impl FnOnce(&mut BinaryEncoder)) -> Vec<u8> {
+        let mut sink = BinaryEncoder::default();
+        write(&mut sink);
+        sink.bytes
+    }
+
     /// Appends an entity to `out`. Returns its [`Encoder::spliced_list`]s in order.
     pub fn append_to(out: &mut Vec<u8>, write: impl FnOnce(&mut BinaryEncoder)) -> Vec<SplicePoint> {
         let mut sink = BinaryEncoder { bytes: std::mem::take(out), ..BinaryEncoder::default() };
@@ -71,11 +78,6 @@ impl BinaryEncoder {
     /// Returns the number of bytes written.
     pub fn written(&self) -> usize {
         self.bytes.len()
-    }
-
-    /// Returns the bytes written.
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
     }
 
     fn length(&mut self, length: usize) {
@@ -382,7 +384,7 @@ mod tests {
         sink.string("b", Some("é"));
         sink.bytes("c", None);
         sink.list("d", &[1, 2], |sink, item| sink.i32("e", *item));
-        let bytes = sink.into_bytes();
+        let bytes = sink.bytes;
         let mut source = source(&bytes);
         assert_eq!(source.i64("a"), Ok(Some(-7)));
         assert_eq!(source.string("b", 10).unwrap().unwrap(), "é");

@@ -4,7 +4,7 @@ use super::binary::{BinaryDecoder, BinaryEncoder};
 use super::transaction;
 use super::{Context, Decoder, Encoder, ReadError, Readable, SigningForm, Writable};
 use crate::crypto::hash::keccak256;
-use crate::model::{Block, BlockKind, Hash256, Height};
+use crate::model::{Block, BlockKind, Hash256, Height, Transaction};
 
 /// Bytes of the number of transactions in the binary form.
 pub const COUNT_BYTES: usize = 4;
@@ -28,29 +28,25 @@ impl Block {
 
     /// Returns the binary form with the transactions encoded before.
     pub fn to_bytes_with(&self, transactions: &EncodedTransactions, form: SigningForm) -> Vec<u8> {
-        let mut sink = BinaryEncoder::default();
-        write_head(&mut sink, self, form);
-        let mut bytes = sink.into_bytes();
+        let mut bytes = BinaryEncoder::document(|sink| write_head(sink, self, form));
         bytes.extend_from_slice(&transactions.bytes);
         bytes
     }
 
     /// Encodes the transactions.
     pub fn encode_transactions(&self) -> EncodedTransactions {
-        let mut sink = BinaryEncoder::default();
         let mut starts = Vec::with_capacity(self.transactions.len());
-        sink.list("transactions", &self.transactions, |sink, transaction| {
+        let write = |sink: &mut BinaryEncoder, transaction: &Transaction| {
             starts.push(sink.written() - BinaryEncoder::LENGTH_BYTES - COUNT_BYTES);
             transaction::write(sink, transaction, SigningForm::Verifiable);
-        });
-        EncodedTransactions { bytes: sink.into_bytes(), starts }
+        };
+        let bytes = BinaryEncoder::document(|sink| sink.list("transactions", &self.transactions, write));
+        EncodedTransactions { bytes, starts }
     }
 
     /// Appends the verifiable binary form, with `count` transactions in their binary form in place of its own.
     pub fn append_bytes(&self, (count, transactions): (usize, &[u8]), out: &mut Vec<u8>) {
-        let mut sink = BinaryEncoder::default();
-        write_head(&mut sink, self, SigningForm::Verifiable);
-        out.extend_from_slice(&sink.into_bytes());
+        BinaryEncoder::append_to(out, |sink| write_head(sink, self, SigningForm::Verifiable));
         out.extend_from_slice(&(count as u32).to_le_bytes());
         out.extend_from_slice(transactions);
     }

@@ -69,11 +69,7 @@ impl Format {
     pub fn to_bytes(self, entity: &impl Writable) -> Vec<u8> {
         match self {
             Format::Json => JsonEncoder::document(|sink| entity.write(sink)),
-            Format::Binary => {
-                let mut sink = BinaryEncoder::default();
-                entity.write(&mut sink);
-                sink.into_bytes()
-            }
+            Format::Binary => BinaryEncoder::document(|sink| entity.write(sink)),
         }
     }
 

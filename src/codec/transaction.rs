@@ -64,9 +64,7 @@ impl Transaction {
 
     /// Returns the binary form.
     pub fn to_bytes(&self, form: SigningForm) -> Vec<u8> {
-        let mut sink = BinaryEncoder::default();
-        write(&mut sink, self, form);
-        sink.into_bytes()
+        BinaryEncoder::document(|sink| write(sink, self, form))
     }
 
     /// Returns the hash of the non-verifiable form.

@@ -129,7 +129,7 @@ fn import_old_blocks(
     let clock = NetworkClock::new(END_OF_TIME, (system.millis)());
     let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(last), |imported| {
         let Imported::Block(block) = imported else { return Ok(()) };
-        let is_same = store::block_row(&blocks, block.height)?.is_some_and(|stored| stored.hash == block.hash);
+        let is_same = store::block_row(&blocks, block.height)?.is_some_and(|stored| stored.header.hash == block.hash);
         if is_same { Ok(()) } else { Err(BrokenChain::WrongBlock(block.height).into()) }
     })?;
     let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);

@@ -229,7 +229,7 @@ fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl W
     for height in (first.0..=last.0).map(Height) {
         let row = store::block_row(state, height)?.ok_or(BrokenChain::Missing(height))?;
         store::read_block_bytes(state, height, &mut block)?;
-        chain.follow(&row.hash, &block)?;
+        chain.follow(&row.header.hash, &block)?;
         block_file::write_block(out, &block).map_err(CommandError::output)?;
     }
     out.flush().map_err(CommandError::output)

@@ -60,7 +60,7 @@ pub fn for_each_harvest_before(
     }
     while height.0 > 0 {
         let row = block_row(state, height)?.ok_or(StoreError::Damaged("a harvested block is missing"))?;
-        let header = row.header();
+        let header = row.header;
         let [of_signer, of_beneficiary] = header.previous_harvests;
         let previous = if header.beneficiary == Some(*address) { of_beneficiary } else { of_signer };
         if height < before && !visit(header)? {

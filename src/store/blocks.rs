@@ -18,7 +18,7 @@ use crate::model::address::RAW_LENGTH;
 use crate::model::{Address, Amount, Block, BlockKind, Hash256, Height, Timestamp, Transaction};
 
 /// The header of a stored block: data on the block in addition to the block itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredHeader {
     /// Height of the block.
     pub height: Height,
@@ -112,23 +112,14 @@ impl StoredHeader {
 /// A stored block. Everything but the transactions is verified when it is opened, each transaction when it is read.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRow<'a> {
-    height: Height,
-    /// Hash of the block.
-    pub hash: Hash256,
-    generation_hash: Hash256,
+    /// The header.
+    pub header: StoredHeader,
     /// Signature of the block.
     pub signature: Signature,
     signer: PublicKey,
     kind: BlockKind,
     version: i32,
-    timestamp: Timestamp,
-    difficulty: u64,
-    score: i128,
-    total_fee: Amount,
-    ids: (u64, u64),
     nis1_count: u64,
-    previous_harvests: [Height; 2],
-    beneficiary: Option<&'a [u8; RAW_LENGTH]>,
     transactions: &'a [u8],
     entries: &'a [[u8; ENTRY_BYTES]],
 }
@@ -158,48 +149,29 @@ impl<'a> BlockRow<'a> {
         let of_signer = before(input.varint()?)?;
         let (of_beneficiary, beneficiary) = match input.varint()? {
             0 => (Height(0), None),
-            back => (before(back - 1)?, Some(input.slice(RAW_LENGTH)?.first_chunk()?)),
+            back => (before(back - 1)?, Some(Address::from_raw(&input.array()?))),
         };
         let (transactions, entries) =
             input.0.split_at_checked(input.0.len().checked_sub(count.checked_mul(ENTRY_BYTES)?)?)?;
         let head = &rest[..rest.len() - input.0.len()];
         let is_valid = checksum(Table::Blocks, &block_key(height), &[head, entries]) == u32::from_le_bytes(*sum);
         is_valid.then_some(())?;
-        Some(BlockRow {
+        let previous_harvests = [of_signer, of_beneficiary];
+        let header = StoredHeader {
             height,
             hash,
             generation_hash,
-            signature,
-            signer,
-            kind: BlockKind::from_code((kind as i8).into())?,
-            version,
             timestamp,
             difficulty,
             score,
             total_fee,
-            ids,
-            nis1_count,
-            previous_harvests: [of_signer, of_beneficiary],
             beneficiary,
-            transactions,
-            entries: entries.as_chunks().0,
-        })
-    }
-
-    /// Returns the header.
-    pub fn header(&self) -> StoredHeader {
-        StoredHeader {
-            height: self.height,
-            hash: self.hash,
-            generation_hash: self.generation_hash,
-            timestamp: self.timestamp,
-            difficulty: self.difficulty,
-            score: self.score,
-            total_fee: self.total_fee,
-            beneficiary: self.beneficiary.map(Address::from_raw),
-            ids: self.ids,
-            previous_harvests: self.previous_harvests,
-        }
+            ids,
+            previous_harvests,
+        };
+        let kind = BlockKind::from_code((kind as i8).into())?;
+        let entries = entries.as_chunks().0;
+        Some(BlockRow { header, signature, signer, kind, version, nis1_count, transactions, entries })
     }
 
     /// Returns the number of transactions.
@@ -218,11 +190,11 @@ impl<'a> BlockRow<'a> {
         Block {
             kind: self.kind,
             version: self.version,
-            timestamp: self.timestamp,
+            timestamp: self.header.timestamp,
             signer: self.signer,
             signature: Some(self.signature),
             previous_hash: parent.into(),
-            height: self.height,
+            height: self.header.height,
             transactions: Vec::new(),
         }
     }
@@ -242,11 +214,11 @@ impl<'a> BlockRow<'a> {
         let Some(entry) = self.entries.get(index) else { return Ok(None) };
         let [_, _, _, _, sum @ ..] = *entry;
         let bytes = self.transactions.get(self.start(index)..self.start(index + 1));
-        let key = block_key(self.height);
+        let key = block_key(self.header.height);
         let bytes = bytes.filter(|bytes| checksum(Table::Blocks, &key, &[bytes]) == u32::from_le_bytes(sum));
         match bytes.and_then(|bytes| bytes.split_first_chunk::<4>()) {
             Some((_, transaction)) => Ok(Some(transaction)),
-            None => Err(corrupt(self.height)),
+            None => Err(corrupt(self.header.height)),
         }
     }
 
@@ -372,7 +344,7 @@ pub fn pack_blocks(txn: &mut WriteTxn<'_>, last: Height) -> Result<(), StoreErro
 
 /// Returns the header of the block at a height.
 pub fn stored_header(state: &impl Read, height: Height) -> Result<Option<StoredHeader>, StoreError> {
-    Ok(block_row(state, height)?.map(|row| row.header()))
+    Ok(block_row(state, height)?.map(|row| row.header))
 }
 
 /// Returns the hash of the parent of the block at a height; that of the nemesis block is zero.
@@ -381,7 +353,7 @@ pub fn parent_hash(state: &impl Read, height: Height) -> Result<Hash256, StoreEr
         return Ok(Hash256::default());
     }
     let parent = block_row(state, Height(height.0 - 1))?;
-    parent.map(|parent| parent.hash).ok_or(StoreError::Damaged("the parent of a block is missing"))
+    parent.map(|parent| parent.header.hash).ok_or(StoreError::Damaged("the parent of a block is missing"))
 }
 
 /// Replaces `out` by the verifiable binary form of the block at a height. Returns whether there is one.
@@ -405,7 +377,7 @@ pub fn stored_block(
         let read = Transaction::from_bytes(bytes?, SigningForm::Verifiable, context.trusted());
         block.transactions.push(read.map_err(|_| StoreError::Damaged("a block"))?);
     }
-    Ok(Some((row.header(), block)))
+    Ok(Some((row.header, block)))
 }
 
 /// Returns the header of the last block; `None` if there is none.
@@ -413,7 +385,7 @@ pub fn tip(state: &impl Read) -> Result<Option<StoredHeader>, StoreError> {
     let Some((key, row)) = state.cursor(Table::Blocks)?.last()? else { return Ok(None) };
     let last = last_of(key)?;
     let bytes = block_in(key, row, last)?.ok_or_else(|| corrupt(last))?;
-    Ok(Some(BlockRow::open(last, bytes)?.header()))
+    Ok(Some(BlockRow::open(last, bytes)?.header))
 }
 
 #[cfg(test)]
@@ -495,7 +467,7 @@ pub(super) mod tests {
             let mut batch = store.begin_write().unwrap();
             let bytes = stored(&mut batch, &header, &block);
             let row = open(header.height, &bytes).unwrap();
-            assert_eq!(row.header(), header);
+            assert_eq!(row.header, header);
             let (mut read, whole) = (Vec::new(), block.to_bytes(SigningForm::Verifiable));
             assert!(read_block_bytes(&batch, header.height, &mut read).unwrap());
             assert_eq!((&read, row.bytes()), (&whole, whole.len()));
@@ -652,7 +624,7 @@ pub(super) mod tests {
                 header.previous_harvests[1] = Height(if previous[1] { 1 } else { 0 });
             }
             let bytes = header.to_bytes(&block, &block.encode_transactions());
-            prop_assert_eq!(open(header.height, &bytes).unwrap().header(), header);
+            prop_assert_eq!(open(header.height, &bytes).unwrap().header, header);
         }
 
         #[test]

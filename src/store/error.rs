@@ -79,13 +79,6 @@ pub enum StoreError {
     /// The data file cannot be used.
     #[error("{} cannot be used: {}", .0.display(), .1)]
     DataFile(PathBuf, FileFault),
-    /// The folder had a store, but the data file is gone or empty.
-    #[error(
-        "{} is missing or empty, but this folder had a store; restore it from a backup, or, to start over, remove \
-         nisd.lock beside it or choose another data folder",
-        .0.display()
-    )]
-    DataFileMissing(PathBuf),
     /// There is too little address space to map the store.
     #[error(
         "the store cannot be mapped into memory: not even {} MiB of address space are available; raise the limit \

@@ -85,6 +85,12 @@ pub enum FileFault {
     /// The root pages are not those that were written.
     #[error("its root pages are damaged; {}", REMEDY)]
     Roots,
+    /// The folder had a store, but the file is gone or empty.
+    #[error(
+        "it is missing or empty, but this folder had a store; restore it from a backup, or, to start over, remove \
+         nisd.lock beside it or choose another data folder"
+    )]
+    Missing,
     /// The file ends before its last page.
     #[error("it has {bytes} of {expected} bytes, like an interrupted copy; copy it again, {}", REMEDY)]
     Short { bytes: u64, expected: u64 },
@@ -477,7 +483,7 @@ mod tests {
             std::fs::write(data_file(folder.path()), &bytes[..part]).unwrap();
             match opened(folder.path()) {
                 Ok(weight) => assert_eq!(weight, whole, "{part} of {} bytes", bytes.len()),
-                Err(StoreError::DataFile(..) | StoreError::DataFileMissing(_)) => refused += 1,
+                Err(StoreError::DataFile(..)) => refused += 1,
                 Err(error) => panic!("{part} of {} bytes: {error}", bytes.len()),
             }
         }

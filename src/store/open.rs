@@ -401,12 +401,13 @@ pub fn is_unlocked(folder: &Path) -> bool {
 /// Checks the data file. Fails if LMDB could not handle it, or if it is gone.
 fn require_data_file(folder: &Path, had_store: bool) -> Result<(), StoreError> {
     let path = folder.join(DATA_FILE);
-    match std::fs::metadata(&path).map(|file| file.len()) {
-        Ok(1..) => files::check_data_file(&path).map_err(|fault| StoreError::DataFile(path, fault)),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::DataFile(path, FileFault::Io(error))),
-        Ok(0) | Err(_) if had_store => Err(StoreError::DataFileMissing(path)),
+    let checked = match std::fs::metadata(&path).map(|file| file.len()) {
+        Ok(1..) => files::check_data_file(&path),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileFault::Io(error)),
+        Ok(0) | Err(_) if had_store => Err(FileFault::Missing),
         Ok(0) | Err(_) => Ok(()),
-    }
+    };
+    checked.map_err(|fault| StoreError::DataFile(path, fault))
 }
 
 /// Opens all tables. Each missing table is created in a commit of its own.

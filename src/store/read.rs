@@ -82,11 +82,7 @@ pub trait Read {
 
     /// Returns the last entry before the key `end`, if its key starts with `prefix`.
     fn last_before(&self, table: Table, prefix: &[u8], end: &[u8]) -> Result<Option<Entry<'_>>, StoreError> {
-        let mut cursor = self.cursor(table)?;
-        let last = match cursor.seek(end)? {
-            Some(_) => cursor.previous()?,
-            None => cursor.last()?,
-        };
+        let last = self.cursor(table)?.seek_before(end)?;
         Ok(last.filter(|(key, _)| key.starts_with(prefix)))
     }
 
@@ -102,10 +98,7 @@ pub trait Read {
         Self: Sized,
     {
         let mut cursor = self.cursor(table)?;
-        let mut entry = match cursor.seek(end)? {
-            Some(_) => cursor.previous()?,
-            None => cursor.last()?,
-        };
+        let mut entry = cursor.seek_before(end)?;
         while let Some((key, value)) = entry {
             if !key.starts_with(prefix) || !visit(key, value)? {
                 break;
@@ -190,6 +183,11 @@ impl<'a> TableCursor<'a> {
             None => self.seek_base(key),
             Some(changes) => self.seek_merged(changes, key.to_vec()),
         }
+    }
+
+    /// Moves to the last entry whose key is less than `end`.
+    pub fn seek_before(&mut self, end: &[u8]) -> Result<Option<Entry<'a>>, StoreError> {
+        if self.seek(end)?.is_some() { self.previous() } else { self.last() }
     }
 
     /// Moves to the last entry of the table.

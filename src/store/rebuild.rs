@@ -113,7 +113,7 @@ fn resume(
     let reached = tip(&new.snapshot()?)?.map(|block| (block.height, block.hash));
     let blocks = old.snapshot()?;
     let is_ours = match reached {
-        Some((height, hash)) => block_row(&blocks, height)?.is_some_and(|block| block.hash == hash),
+        Some((height, hash)) => block_row(&blocks, height)?.is_some_and(|block| block.header.hash == hash),
         None => true,
     };
     let last = tip(&blocks)?.map(|block| (block.height, block.hash));

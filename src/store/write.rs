@@ -7,7 +7,7 @@ use lmdb::{Cursor, RoCursor, RwTransaction, Transaction, WriteFlags};
 use smallvec::SmallVec;
 
 use super::checksums::{
-    ChangedRanges, MAX_RANGE_BYTES, NEXT, Range, RangeSum, SET_RANGE, append_checksum, found, row_value, split_range,
+    ChangedRanges, MAX_RANGE_BYTES, NEXT, Range, RangeSum, SET_RANGE, append_checksum, found, split_range,
     stored_length,
 };
 use super::error::StoreError;
@@ -17,7 +17,6 @@ use super::tables::Table;
 use crate::codec::ByteReader;
 use crate::model::Height;
 
-const KEY_IS_PRESENT: StoreError = StoreError::Damaged("a new key is already present");
 /// Longer values take overflow pages.
 const PAGE: usize = 4096;
 /// Checksums of ranges written in one step.
@@ -151,11 +150,6 @@ impl WriteTxn<'_> {
         self.collected.as_mut().filter(|_| table.is_collected())
     }
 
-    /// Returns whether changes of a table are collected.
-    fn collects(&self, table: Table) -> bool {
-        self.collected.is_some() && table.is_collected()
-    }
-
     /// Returns the number of row changes, written or collected. A change of a long value counts once more for each of its
     /// pages. Each change takes at most a page of memory, or a few more, and the bytes that the commit copies.
     pub fn rows(&self) -> u32 {
@@ -171,13 +165,6 @@ impl WriteTxn<'_> {
         self.rows += 1 + (value.len() / PAGE) as u32;
         self.overflow_bytes += overflow_of(sum);
         Ok(sum)
-    }
-
-    /// Writes a row in place of the row with the sum `before`, if any.
-    fn overwrite(&mut self, table: Table, key: &[u8], before: RangeSum, value: &[u8]) -> Result<(), StoreError> {
-        let after = self.write(table, key, value, WriteFlags::empty())?;
-        self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
-        self.update_checksum(table, key, before, after)
     }
 
     /// Writes a row that may come after all others. If it does, its page is filled before the next one is started;
@@ -275,7 +262,9 @@ impl WriteTxn<'_> {
             return Ok(());
         }
         let before = self.row_sum(table, key)?;
-        self.overwrite(table, key, before, value)
+        let after = self.write(table, key, value, WriteFlags::empty())?;
+        self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
+        self.update_checksum(table, key, before, after)
     }
 
     /// Removes a key, if present, outside the journal.
@@ -288,12 +277,8 @@ impl WriteTxn<'_> {
     fn remove_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         self.ensure_row_verified(table, key)?;
         let before = self.row_sum(table, key)?;
-        self.remove(table, key, before)
-    }
-
-    /// Removes a row with the sum `before`, unless that is zero: then there is none.
-    fn remove(&mut self, table: Table, key: &[u8], before: RangeSum) -> Result<(), StoreError> {
         if before == RangeSum::default() {
+            // There is no such row.
             return Ok(());
         }
         self.rows += 1;
@@ -354,31 +339,17 @@ impl WriteTxn<'_> {
         Ok(())
     }
 
-    /// Records the old value of a key in the journal and collects its new one.
-    fn collect(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+    /// Records the old value of a key in the journal, then sets the key or removes it.
+    fn change(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         let before = self.lookup(table, key, true)?.map(<[u8]>::to_vec);
         if before.is_none() && value.is_none() {
             return Ok(());
         }
-        self.record(table, key, before.as_deref());
+        append_to_journal(&mut self.journal, table, key, before.as_deref());
         match value {
             Some(value) => self.put_unjournaled(table, key, value),
             None => self.delete_unjournaled(table, key),
         }
-    }
-
-    /// Records the old value of a key in the journal.
-    fn record(&mut self, table: Table, key: &[u8], before: Option<&[u8]>) {
-        append_to_journal(&mut self.journal, table, key, before);
-    }
-
-    /// Records the value of a key in the journal, if the key is present. Returns the sum of its row.
-    fn record_present(&mut self, table: Table, key: &[u8]) -> Result<Option<RangeSum>, StoreError> {
-        self.ensure_row_verified(table, key)?;
-        let row = found(self.transaction.get(self.store.database(table)?, &key))?;
-        let Some(row) = row else { return Ok(None) };
-        append_to_journal(&mut self.journal, table, key, Some(row_value(table, key, row, true)?));
-        Ok(Some(RangeSum::of_row(table, key, row)))
     }
 
     /// Makes all changes visible and durable. After an error they may be visible.
@@ -450,37 +421,25 @@ impl Read for WriteTxn<'_> {
 impl Write for WriteTxn<'_> {
     /// Sets a key and records its old value in the journal.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        if self.collects(table) {
-            return self.collect(table, key, Some(value));
-        }
-        let before = self.record_present(table, key)?;
-        if before.is_none() {
-            self.record(table, key, None);
-        }
-        self.overwrite(table, key, before.unwrap_or_default(), value)
+        self.change(table, key, Some(value))
     }
 
     /// Sets a key that the caller knows to be absent, which saves looking up an old value. Fails if the key is present.
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.record(table, key, None);
-        if self.collects(table) {
-            if self.lookup(table, key, false)?.is_some() {
-                return Err(KEY_IS_PRESENT);
-            }
-            return self.put_unjournaled(table, key, value);
-        }
-        if self.append(table, key, value)? { Ok(()) } else { Err(KEY_IS_PRESENT) }
+        append_to_journal(&mut self.journal, table, key, None);
+        let is_new = if self.collected_mut(table).is_none() {
+            self.append(table, key, value)?
+        } else {
+            let is_new = self.lookup(table, key, false)?.is_none();
+            self.put_unjournaled(table, key, value)?;
+            is_new
+        };
+        if is_new { Ok(()) } else { Err(StoreError::Damaged("a new key is already present")) }
     }
 
     /// Removes a key, if present, and records its value in the journal.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        if self.collects(table) {
-            return self.collect(table, key, None);
-        }
-        match self.record_present(table, key)? {
-            Some(before) => self.remove(table, key, before),
-            None => Ok(()),
-        }
+        self.change(table, key, None)
     }
 }
 

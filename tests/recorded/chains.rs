@@ -104,7 +104,7 @@ fn assert_blocks_equal(chain: &Chain, store: &Store) {
     for expected in chain.lines("blocks.jsonl.gz") {
         let height = Height(expected["height"].as_u64().unwrap());
         let row = block_row(&snapshot, height).unwrap().unwrap();
-        let header = row.header();
+        let header = row.header;
         let mut bytes = Vec::new();
         assert!(read_block_bytes(&snapshot, height, &mut bytes).unwrap());
         assert_eq!(expected["hash"], header.hash.to_string());
