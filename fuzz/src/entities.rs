@@ -80,9 +80,7 @@ impl Entity for Block {
     }
 
     fn to_binary(&self, form: SigningForm) -> Vec<u8> {
-        let mut sink = BinaryEncoder::default();
-        block::write(&mut sink, self, form);
-        sink.into_bytes()
+        BinaryEncoder::document(|sink| block::write(sink, self, form))
     }
 
     fn from_json(mut source: JsonDecoder<'_>, form: SigningForm) -> Result<Self, ReadError> {

@@ -249,7 +249,7 @@ impl ExplorerBlock {
             None => {
                 let (block, reader) = chain.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
                 let signer = || Address::from_public_key(&block.signer, chain.network.byte);
-                let header = reader.row.header();
+                let header = reader.row.header;
                 let beneficiary = header.beneficiary.unwrap_or_else(signer);
                 step.open(&ExplorerBlockHead { block: &block, header: &header, beneficiary });
                 self.start.insert(reader.cursor)

@@ -54,10 +54,10 @@ pub enum ImportProgress {
     /// There is more to do.
     Working,
     /// Committed blocks are being synchronised to the disk, and nothing can continue before that is done: see
-    /// [`Store::waits_for_disk`].
+    /// [`Durability::waits_for_disk`](crate::store::Durability::waits_for_disk).
     Syncing,
     /// Blocks were committed: the first and the last of them. They are durable at the next `Committed` or at `Done`, or
-    /// once [`Store::begin_sync`] says so.
+    /// once [`Durability::begin_sync`](crate::store::Durability::begin_sync) says so.
     Committed { first: Height, last: Height },
     /// There is nothing left to import, and everything imported is durable.
     Done,

@@ -151,9 +151,10 @@ impl<'s> CandidateBranch<'s> {
     }
 
     /// Does one piece of work; `now` is network time, and `stakes` are those of our chain. Must not be called while the
-    /// store waits for the disk ([`Store::waits_for_disk`]). Returns the outcome once it is durable; nothing is left to
-    /// do then. Fails only if the store does. Then a branch that [is committed](Self::is_committed) waits until the next
-    /// step makes it durable; any other one must be dropped, and nothing has changed.
+    /// store waits for the disk ([`Durability::waits_for_disk`](crate::store::Durability::waits_for_disk)). Returns the
+    /// outcome once it is durable; nothing is left to do then. Fails only if the store does. Then a branch that
+    /// [is committed](Self::is_committed) waits until the next step makes it durable; any other one must be dropped, and
+    /// nothing has changed.
     pub fn step(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<Option<BranchOutcome>, StoreError> {
         if self.outcome.is_none() {
             let outcome = match self.advance(now, stakes) {

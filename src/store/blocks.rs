@@ -14,7 +14,6 @@ use super::{Entry, Read, StoreError, Table, WriteTxn};
 use crate::codec::block::{COUNT_BYTES, EncodedTransactions, HEAD_BYTES};
 use crate::codec::{ByteReader, Context, SigningForm, write_varint};
 use crate::crypto::{PublicKey, Signature};
-use crate::model::address::RAW_LENGTH;
 use crate::model::{Address, Amount, Block, BlockKind, Hash256, Height, Timestamp, Transaction};
 
 /// The header of a stored block: data on the block in addition to the block itself.

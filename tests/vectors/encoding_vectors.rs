@@ -186,12 +186,8 @@ struct Written {
 /// Encodes an entity in both formats. A macro, because a closure cannot accept both encoders.
 macro_rules! written {
     (|$sink:ident| $write:expr) => {{
-        let mut binary = BinaryEncoder::default();
-        {
-            let $sink = &mut binary;
-            $write;
-        }
-        Written { binary: hex::encode(binary.into_bytes()), json: json_of(|$sink| $write) }
+        let binary = BinaryEncoder::document(|$sink| $write);
+        Written { binary: hex::encode(binary), json: json_of(|$sink| $write) }
     }};
 }
 
