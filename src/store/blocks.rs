@@ -472,7 +472,7 @@ pub(super) mod tests {
             assert_eq!((&read, row.bytes()), (&whole, whole.len()));
             assert_eq!(row.transaction_bytes(), whole.len() - HEAD_BYTES);
             let read = stored_block(&batch, header.height, Context::trusted_store()).unwrap();
-            assert_eq!(read, Some((header.clone(), block.clone())));
+            assert_eq!(read, Some((header, block.clone())));
             assert_eq!((row.count(), row.nis1_transaction_count()), (count, count as u64));
             for (index, transaction) in block.transactions.iter().enumerate() {
                 assert_eq!(
