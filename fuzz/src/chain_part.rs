@@ -179,7 +179,7 @@ impl Node {
 
     fn assert_as_before(&self) {
         let (digest, tip) = state_of(&self.store);
-        assert_eq!((tip, digest), (self.tip.clone(), self.digest));
+        assert_eq!((tip, digest), (self.tip, self.digest));
     }
 
     fn check_taken(&self, common: Height, blocks: &[Block], outcome: &BranchOutcome) -> usize {

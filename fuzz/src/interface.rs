@@ -266,7 +266,11 @@ impl<'g> Harness<'g> {
                 reply.write_chunk(&request, taken == Progress::Done, &mut out);
             }
             if taken == Progress::Done {
-                let close = if is_begun { reply.close } else { reply.write(&request, &mut Gzip::default(), &mut out) };
+                let (mut close, mut shared) = (reply.close, None);
+                if !is_begun {
+                    (close, shared) = reply.write(&request, &mut Gzip::default(), &mut out);
+                }
+                out.extend_from_slice(shared.as_deref().unwrap_or_default());
                 self.assert_answer(&request, caller, &reply, &out);
                 if caller.listener == HTTP {
                     self.compare(&request, caller, flags);

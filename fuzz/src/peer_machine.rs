@@ -18,7 +18,7 @@ use nisd::peer::block_download::NextBlock;
 use nisd::peer::experiences::Experience;
 use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable};
 use nisd::peer::manager::requests::{MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST};
-use nisd::peer::manager::{IpDetection, PeerSettings, ListedPeer, Pusher};
+use nisd::peer::manager::{IpDetection, ListedPeer, PeerSettings, Pusher};
 use nisd::peer::time_sync::MAX_FREE_OFFSET;
 use nisd::peer::wire::{
     AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint,

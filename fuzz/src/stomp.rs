@@ -332,7 +332,11 @@ fn transaction() -> Rc<Transaction> {
         "c4db8627b36975d61fb643283a0407a8be48ba4a1825a293aef5f0542dcb4a44",
     );
     let value = lenient_json::parse(text.as_bytes()).expect("an object");
-    let context = codec::Context { network: NetworkByte::TESTNET, nemesis_signer: address_of("TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK"), trusted: false };
+    let context = codec::Context {
+        network: NetworkByte::TESTNET,
+        nemesis_signer: address_of("TAABRCHNTAKNKOB77TWEORMYVCF3ERG4VUMQBLDK"),
+        trusted: false,
+    };
     let mut source = JsonDecoder::new(&value, context).expect("an object");
     Rc::new(codec::transaction::read(&mut source, SigningForm::Verifiable).expect("a transfer"))
 }

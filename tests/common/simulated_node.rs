@@ -263,7 +263,8 @@ impl<'s> SimulatedNode<'s> {
                 response.is_streaming = false;
                 response.body = std::mem::take(body);
                 let mut written = Vec::new();
-                response.write(&request, &mut Gzip::default(), &mut written);
+                let (_, shared) = response.write(&request, &mut Gzip::default(), &mut written);
+                written.extend_from_slice(shared.as_deref().unwrap_or_default());
                 self.recorder.record(5, connection.0, &[&written]);
                 self.answered.insert(connection, http::Response::parse(&written).expect("a response"));
                 return;
