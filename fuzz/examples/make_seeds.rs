@@ -210,7 +210,7 @@ fn peers() {
         [step(Event::Cut, 3), 30].to_vec(),
         [step(Event::Fail, 0), 1].to_vec(),
         [step(Event::Long, 0), 200].to_vec(),
-        vec![step(Event::Height, 0), step(Event::Store, 1), step(Event::Grow, 3)],
+        vec![step(Event::Store, 1), step(Event::Grow, 3)],
     ];
     let bad = bad.concat();
     seeds.add("bad", &[&[0x70][..], &join, &bad, &tasks, &bad, &bad, &[step(Event::Pass, 6)], &tasks, &bad].concat());
