@@ -56,7 +56,7 @@ async function start(name, options) {
     assert.equal(node.exitCode, null, `${name} has ended: ${text}`);
     return text.match(/HTTP on ([0-9.:]+)/)?.[1];
   });
-  return { node, http: `http://${http}` };
+  return { node, http: `http://${http}`, data: options[options.indexOf("--data") + 1] };
 }
 
 async function stop({ node }) {
@@ -67,12 +67,15 @@ async function stop({ node }) {
 
 const heightOf = async ({ http }) => (await (await fetch(`${http}/chain/height`)).json()).height;
 
+/** Returns the secret of a node. */
+const secretOf = ({ data }) => readFileSync(join(data, "local-cookie"), "utf8").trim();
+
 /** Lets a node begin or end harvesting with the account that harvests the private network. */
-async function harvest({ http }, path) {
+async function harvest(node, path) {
   const body = JSON.stringify({ value: keyOf("harvester") });
-  const response = await fetch(`${http}/account/${path}`, {
+  const response = await fetch(`${node.http}/account/${path}`, {
     method: "POST",
-    headers: { "Content-Type": "application/json" },
+    headers: { "Content-Type": "application/json", Authorization: `Bearer ${secretOf(node)}` },
     body,
   });
   assert.equal(response.status, 200, await response.text());
