@@ -43,7 +43,8 @@ impl Payer {
         std::iter::once((address(&key_pair(HARVESTER)), Amount::whole(SHARES[0]))).chain(senders).collect()
     }
 
-    /// Returns the bodies of announcements of `count` transfers with a message of this many bytes, to be sent within the hour.
+    /// Returns the bodies of announcements of `count` transfers with a message of this many bytes, to be sent within the
+    /// hour.
     pub fn sign(&mut self, count: usize, message: usize) -> Vec<String> {
         let recipient = self.recipient;
         (0..count).map(|_| announcement(&self.next(recipient, message))).collect()
@@ -54,8 +55,8 @@ impl Payer {
         announcement(&self.next(recipient, 0))
     }
 
-    /// Returns the bodies of announcements of an account of its own: one rents a namespace, the others define this many mosaics in it
-    /// once the namespace exists.
+    /// Returns the bodies of announcements of an account of its own: one rents a namespace, the others define this many
+    /// mosaics in it once the namespace exists.
     pub fn sign_mosaics(&mut self, count: usize) -> (String, Vec<String>) {
         let (owner, namespace) = (key_pair(RICH), NamespaceId::parse("market").expect("a name"));
         let sink = |text: &str| Address::parse(text, NETWORK).expect("an address");

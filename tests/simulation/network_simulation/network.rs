@@ -148,9 +148,9 @@ pub struct Network<'g> {
     queue: BTreeMap<(Duration, u64), Event>,
     event_count: u64,
     open: BTreeMap<RequestKey, Pending>,
-    /// The latest chain comparison of each member.
-    comparisons: BTreeMap<(usize, Endpoint), Comparison>,
-    /// When a member last pushed transactions to another one.
+    /// The chain comparisons by member, peer and start: the latest with each peer, and those with a lie that is not settled.
+    comparisons: BTreeMap<(usize, Endpoint, Duration), Comparison>,
+    /// When a transaction that a member last pushed to another one has arrived.
     relayed_transactions: BTreeMap<(usize, usize), Duration>,
     /// Time that members have spent waiting for answers of byzantine peers about their chains.
     pub wasted_time: Duration,
@@ -377,7 +377,7 @@ impl<'g> Network<'g> {
         }
         self.open.retain(|(from, ..), _| *from != index);
         // It is unknown whether it would have penalized anyone.
-        self.comparisons.retain(|(member, _), _| *member != index);
+        self.comparisons.retain(|(member, ..), _| *member != index);
     }
 
     fn wake(&mut self, index: usize, life: u32) {
@@ -646,17 +646,20 @@ impl<'g> Network<'g> {
         let Some(tip) = self.tip(index) else { return };
         let now = self.now;
         let (of_member, others): (BTreeMap<_, _>, _) =
-            std::mem::take(&mut self.comparisons).into_iter().partition(|((by, _), _)| *by == index);
+            std::mem::take(&mut self.comparisons).into_iter().partition(|((by, ..), _)| *by == index);
         of_member.values().for_each(|before| self.check_comparison(index, tip, before));
         self.comparisons = others;
-        self.comparisons.extend(of_member.into_iter().filter(|(_, before)| before.settled_lie(now).is_none()));
+        self.comparisons.extend(of_member.into_iter().filter(|((_, peer, _), before)| match before.received_lie {
+            Some(_) => before.settled_lie(now).is_none(),
+            None => peer != with,
+        }));
         let place = self.places.get(with).copied();
         let compared = place.and_then(|(party, _)| if let Party::Member(other) = party { Some(other) } else { None });
         let compared = compared.map(|other| {
             let key = self.members[other].info.identity.key.to_string();
             ComparedPeer { index: other, tip: self.tip(other), failures: self.failures(index, &key), since: now }
         });
-        self.comparisons.insert((index, with.clone()), Comparison { compared, tip, received_lie: None });
+        self.comparisons.insert((index, with.clone(), now), Comparison { compared, tip, received_lie: None });
     }
 
     /// Checks a comparison of a member that has this tip now.
@@ -733,7 +736,8 @@ impl<'g> Network<'g> {
         if let Some(lie) = lie.filter(|_| result.is_ok()) {
             running.set_now(now);
             let before = running.failures(&lie.key);
-            if let Some(comparison) = self.comparisons.get_mut(&(index, to)) {
+            let with_peer = (index, to.clone(), Duration::ZERO)..=(index, to, now);
+            if let Some((_, comparison)) = self.comparisons.range_mut(with_peer).next_back() {
                 comparison.received_lie = Some((lie, now, before));
             }
         }
