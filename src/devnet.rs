@@ -6,7 +6,7 @@
 //! | [`nemesis_block`] | the first block |
 //! | [`Devnet`] | the folder of the network: settings, keys and nemesis block beside the store |
 //!
-//! Time and randomness are passed in as [`System`](crate::clock::System).
+//! Time and randomness are passed in as [`System`].
 
 use std::fs;
 use std::io;

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use super::blocks::chain_score;
 use super::routes::{Route, get};
+use super::streams::{BodyWriter, ResponseStream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::{Reorg, ReorgLog};
 use crate::codec::Encoder;
 use crate::model::{Address, Height, NetworkByte};
+use crate::net::service::{ConnectionId, Progress};
 use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State};
 use crate::peer::wire::{List, Score};
 use crate::peer::{Manager, UnidentifiedPeer};
@@ -53,12 +55,36 @@ fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.response.send(&List(entries))
 }
 
-/// `GET /node/active-peers/max-chain-height`: the height of the network by the last check of the peers' heights, which is
-/// at most half a minute old.
+/// `GET /node/active-peers/max-chain-height`: waits until the peers have reported their heights.
 fn max_chain_height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.node.require_joined()?;
-    let height = context.node.peers.as_deref().and_then(Manager::network_height);
-    context.response.send(&height.unwrap_or(Height::NEMESIS))
+    let (connection, now) = (context.connection, context.node.now);
+    let height = match &mut context.node.peers {
+        Some(peers) => peers.max_chain_height(connection, now),
+        None => Some(Height::NEMESIS),
+    };
+    match height {
+        Some(height) => context.response.send(&height),
+        None => context.send_stream(HeightOfPeers(connection)),
+    }
+}
+
+/// A response that waits until the peers have reported their heights for its connection.
+struct HeightOfPeers(ConnectionId);
+
+impl ResponseStream for HeightOfPeers {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        let Some(peers) = &mut node.peers else { return Ok(Progress::Done) };
+        if peers.take_answer(self.0).is_none() {
+            return Ok(Progress::Suspended);
+        }
+        writer.write(&peers.asked_height());
+        Ok(Progress::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<HeightOfPeers>()
+    }
 }
 
 /// `GET /local/peers`, which NIS1 does not have: the whole peer table, whether or not the node has joined its network.

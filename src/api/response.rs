@@ -88,9 +88,7 @@ impl ResponseWriter<'_> {
     }
 
     pub fn end(&mut self, format: Format) {
-        if format == Format::Json {
-            self.response.body.extend_from_slice(b"\r\n");
-        }
+        self.response.body.extend_from_slice(end_of_body(format));
     }
 
     /// Responds with a word of ASCII letters, with the media type that the client accepts first.
@@ -416,6 +414,14 @@ impl ResponseCache {
 /// Returns the memory of an entry, its compressed form included, which is shorter than the body.
 fn entry_bytes(key: &[u8], body: usize) -> usize {
     key.len() + 2 * body + ENTRY_BYTES
+}
+
+/// Returns what follows a body, as in NIS1.
+pub(super) fn end_of_body(format: Format) -> &'static [u8] {
+    match format {
+        Format::Json => b"\r\n",
+        Format::Binary => b"",
+    }
 }
 
 #[cfg(test)]

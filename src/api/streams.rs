@@ -17,6 +17,7 @@ use std::time::Duration;
 use super::accounts::CHANGED;
 use super::error::ApiError;
 use super::request_context::{NodeContext, ParsedBody};
+use super::response::end_of_body;
 use super::{Format, View};
 use crate::budget::cost;
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
@@ -492,10 +493,15 @@ impl ResponseStream for KeptListStream {
                 *has_failed = progress.is_err();
                 if progress? == Progress::Done {
                     *rest = None;
+                    bytes.extend_from_slice(end_of_body(*format));
                     *whole = Some(Rc::new(SharedBody::new(std::mem::take(bytes), pool)));
                 }
             }
-            let written = whole.as_ref().map_or(bytes.as_slice(), |whole| whole.plain());
+            // The end of the body is written by who writes the response.
+            let written = match whole {
+                Some(whole) => whole.plain().strip_suffix(end_of_body(*format)).unwrap_or_default(),
+                None => bytes,
+            };
             let end = written.len().min(self.at + LIST_STEP_BYTES);
             let next = written.get(self.at..end).unwrap_or_default();
             writer.body.extend_from_slice(next);

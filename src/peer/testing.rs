@@ -297,6 +297,12 @@ impl Scene {
         self.act(|manager, now, _| manager.on_sign_of_life(node, from, client, now))
     }
 
+    /// Asks for the largest height of the peers.
+    pub fn ask_max_height(&mut self) -> Option<Height> {
+        let client = self.fake.new_client();
+        self.act(|manager, now, _| manager.max_chain_height(client, now))
+    }
+
     pub fn tick(&mut self) {
         self.act(|manager, now, fake| manager.tick(now, 1_000, fake));
     }

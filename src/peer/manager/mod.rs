@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use self::joining::{AddressReport, Joining};
 use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, UnidentifiedPeer};
-use self::queries::{HeightCheck, HeightReport};
+use self::queries::{AskedHeight, HeightCheck, HeightReport};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestQueue};
 use self::signs_of_life::MAX_SIGN_PROBES;
@@ -208,6 +208,7 @@ pub struct Manager {
     /// Offset of network time.
     pub time_sync: TimeSync,
     height_check: HeightCheck,
+    asked_height: AskedHeight,
 }
 
 impl Manager {
@@ -257,6 +258,7 @@ impl Manager {
             selected_clocks: BTreeSet::new(),
             time_sync: TimeSync::default(),
             height_check: HeightCheck::default(),
+            asked_height: AskedHeight::default(),
             settings,
             local,
         };
@@ -298,6 +300,7 @@ impl Manager {
         }
         self.calculate_trust(rows);
         self.release_slow_synchronisation();
+        self.time_out_asked_height(chain);
         self.follow_block_download(chain);
         self.send_download_requests();
         self.send_requests();
@@ -312,7 +315,8 @@ impl Manager {
         let trust = self.trust.is_calculating().then_some(Duration::ZERO);
         let download = self.block_download.as_ref().and_then(BlockDownload::next_due);
         let synchronisation = self.synchronisation_due();
-        [phase, trust, download, synchronisation, self.requests.next_due()].into_iter().flatten().min()
+        let asked = self.asked_height.timeout_at;
+        [phase, trust, download, asked, synchronisation, self.requests.next_due()].into_iter().flatten().min()
     }
 
     fn begin(&mut self, task: Task, chain: &dyn LocalChain) {

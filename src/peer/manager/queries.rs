@@ -6,11 +6,13 @@
 //! believe that it is behind.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::requests::{Answer, FanOut, RequestKind};
-use super::{MAX_FAN_OUT, Manager, select};
+use super::{MAX_FAN_OUT, Manager, Now, select};
 use crate::ip::site;
 use crate::model::{Address, Height};
+use crate::net::service::ConnectionId;
 use crate::peer::block_download::BlockDownload;
 use crate::peer::io::{LocalChain, RandomSource};
 use crate::peer::peer_table::is_private;
@@ -23,6 +25,10 @@ pub const MIN_IMPORTANCE: f64 = 0.000_25;
 
 /// Maximum number of listed peers, besides selected ones, whose heights are queried at once.
 const MAX_LISTED: usize = 16;
+/// Time for which the height that clients asked for is cached, so that they cannot cause endless queries.
+pub const ASKED_HEIGHT_TTL: Duration = Duration::from_secs(1);
+/// Maximum time for which clients wait for the heights of peers; later answers are ignored.
+pub const ASKED_HEIGHT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Consecutive failed checks after which the node no longer counts as synchronised.
 const MAX_FAILURES: u32 = 4;
 
@@ -66,7 +72,78 @@ impl HeightCheck {
     }
 }
 
+/// The query for the largest height of the peers that clients ask for.
+#[derive(Debug, Default)]
+pub struct AskedHeight {
+    reports: FanOut<HeightReport>,
+    /// Network time of its start in milliseconds. Answers to requests of earlier queries are ignored.
+    started: i64,
+    /// Timeout; `None` if the query has ended.
+    pub(super) timeout_at: Option<Duration>,
+    /// Clients that wait for the result.
+    clients: Vec<ConnectionId>,
+    /// Result and its time.
+    result: Option<(Height, Duration)>,
+}
+
 impl Manager {
+    /// Returns the largest credible height of the peers if it was queried just before, or if there is no peer to query.
+    /// Otherwise queries it, and the client waits for [`Manager::take_answer`] and then for
+    /// [`Manager::asked_height`]. Clients share one query.
+    pub fn max_chain_height(&mut self, client: ConnectionId, now: Now) -> Option<Height> {
+        self.now = now;
+        if self.asked_height.timeout_at.is_none() {
+            let is_fresh = |(_, at): &(Height, Duration)| now.monotonic < *at + ASKED_HEIGHT_TTL;
+            if let Some((height, _)) = self.asked_height.result.filter(is_fresh) {
+                return Some(height);
+            }
+            let peers = self.select_for_heights();
+            self.asked_height.started = now.network_millis;
+            self.asked_height.reports = self.fan_out(&peers, &Query::Height, Manager::on_asked_height_reply);
+            if self.asked_height.reports.is_over() {
+                return Some(Height::NEMESIS);
+            }
+            self.asked_height.timeout_at = Some(now.monotonic + ASKED_HEIGHT_TIMEOUT);
+            self.send_requests();
+        }
+        self.clients.insert(client, None);
+        self.asked_height.clients.push(client);
+        None
+    }
+
+    /// Returns the result of the last query for clients, or the nemesis height.
+    pub fn asked_height(&self) -> Height {
+        self.asked_height.result.map_or(Height::NEMESIS, |(height, _)| height)
+    }
+
+    /// Processes a height for clients, or the failure of its request.
+    fn on_asked_height_reply(&mut self, node: Address, answer: &Answer, chain: &dyn LocalChain) {
+        let height = self.read_answer::<Height>(answer).ok().map(|(height, _)| (node, height));
+        if answer.sent >= self.asked_height.started
+            && let Some(reports) = self.asked_height.reports.record(height)
+        {
+            self.answer_clients(&reports, chain);
+        }
+    }
+
+    /// Ends the query for clients at its timeout.
+    pub(super) fn time_out_asked_height(&mut self, chain: &dyn LocalChain) {
+        if self.asked_height.timeout_at.is_some_and(|end| end <= self.now.monotonic) {
+            let reports = self.asked_height.reports.finish_early();
+            self.answer_clients(&reports, chain);
+        }
+    }
+
+    fn answer_clients(&mut self, reports: &[HeightReport], chain: &dyn LocalChain) {
+        let own = chain.tip().map_or(Height::NEMESIS, |tip| tip.height);
+        let largest = self.credible_height(reports, own).unwrap_or(Height::NEMESIS);
+        self.asked_height.timeout_at = None;
+        self.asked_height.result = Some((largest, self.now.monotonic));
+        for client in std::mem::take(&mut self.asked_height.clients) {
+            self.answer_client(client, Ok(()));
+        }
+    }
+
     /// Queries the heights of peers.
     pub(super) fn check_height(&mut self, chain: &dyn LocalChain) {
         let peers = self.select_for_heights();

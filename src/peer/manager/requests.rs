@@ -377,6 +377,11 @@ impl<T> FanOut<T> {
         self.answers.extend(answer);
         self.is_over().then(|| std::mem::take(&mut self.answers))
     }
+
+    /// Ends the query; returns the answers so far.
+    pub fn finish_early(&mut self) -> Vec<T> {
+        std::mem::take(self).answers
+    }
 }
 
 impl Manager {

@@ -1,5 +1,5 @@
 //! Peer messages in binary and JSON: plain types without sockets, clocks or state. A message is declared once, by
-//! [`message!`] or with its own reader and writer; [`Query`] and [`Message`] are all requests, with paths and limits.
+//! `message!` or with its own reader and writer; [`Query`] and [`Message`] are all requests, with paths and limits.
 
 /// Declares a message: its fields in their order on the wire, each with its label.
 macro_rules! message {

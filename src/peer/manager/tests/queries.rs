@@ -3,6 +3,7 @@ use crate::model::{Address, Hash256, Height};
 use crate::peer::block_download::{BlockDownload, BlockRef};
 use crate::peer::experiences::Experience;
 use crate::peer::experiences::LIFETIME;
+use crate::peer::manager::queries::{ASKED_HEIGHT_TIMEOUT, ASKED_HEIGHT_TTL};
 use crate::peer::manager::{ListedPeer, PeerSettings};
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::testing::*;
@@ -33,6 +34,65 @@ fn a_node_counts_as_synchronised_until_peers_were_higher_four_times() {
     scene.simulated_peers[1].behaviour = Behaviour::Garbage;
     scene.run_seconds(30);
     assert!(scene.manager.is_synchronised(), "the only height that is told is no higher");
+}
+
+#[test]
+fn the_largest_height_of_peers_is_queried_once_for_all_requests() {
+    let mut scene = Scene::new(settings(&[0, 1, 2]), 3);
+    scene.run_seconds(1);
+    scene.simulated_peers[..2].iter_mut().for_each(|peer| peer.height = 7);
+    scene.simulated_peers[2].behaviour = Behaviour::Garbage;
+    scene.fake.history.clear();
+    assert_eq!([scene.ask_max_height(), scene.ask_max_height()], [None; 2]);
+    scene.answer_all();
+    let told = |client| (ConnectionId(client), Ok(()));
+    assert_eq!((scene.asked("/chain/height").len(), &scene.fake.answers[..]), (3, &[told(1), told(2)][..]));
+    assert_eq!(scene.manager.asked_height(), Height(7));
+    assert_eq!(scene.ask_max_height(), Some(Height(7)), "it was told just now");
+    scene.now += ASKED_HEIGHT_TTL;
+    assert_eq!(scene.ask_max_height(), None);
+    scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = Behaviour::Broken);
+    scene.answer_all();
+    assert_eq!((&scene.fake.answers[2..], scene.manager.asked_height()), (&[told(4)][..], Height(1)));
+    assert_eq!(Scene::new(settings(&[]), 0).ask_max_height(), Some(Height(1)));
+}
+
+#[test]
+fn a_client_that_has_gone_gets_no_height() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    scene.run_seconds(1);
+    assert_eq!([scene.ask_max_height(), scene.ask_max_height()], [None; 2]);
+    scene.manager.forget_client(ConnectionId(1));
+    scene.answer_all();
+    assert_eq!(scene.fake.answers, [(ConnectionId(2), Ok(()))]);
+}
+
+#[test]
+fn a_peer_that_reports_its_height_too_late_is_left_out() {
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.run_seconds(1);
+    (scene.simulated_peers[0].height, scene.simulated_peers[1].height) = (7, 9);
+    scene.simulated_peers[1].behaviour = Behaviour::SilentAt("/chain/height");
+    let now = scene.now();
+    assert_eq!(scene.ask_max_height(), None);
+    scene.answer_all();
+    scene.now += ASKED_HEIGHT_TIMEOUT;
+    assert!(scene.fake.answers.is_empty() && scene.manager.next_due().is_some_and(|due| due <= scene.now));
+    scene.tick();
+    assert_eq!(scene.fake.answers, [(ConnectionId(1), Ok(()))]);
+    assert_eq!(scene.manager.asked_height(), Height(7));
+    scene.now += ASKED_HEIGHT_TTL;
+    scene.simulated_peers[0].behaviour = Behaviour::Silent;
+    assert_eq!(scene.ask_max_height(), None);
+    let late = |sent: &&Sent| sent.at == now.monotonic && sent.request.target == "/chain/height";
+    let late: Vec<_> = scene.fake.waiting.iter().filter(late).map(|call| call.call).collect();
+    assert_eq!(late.len(), 1);
+    late.into_iter().for_each(|late| scene.end(late, timed_out()));
+    scene.answer_all();
+    scene.now += ASKED_HEIGHT_TIMEOUT;
+    assert_eq!(scene.fake.answers.len(), 1, "what comes late counts for nothing, and ends no later query");
+    scene.tick();
+    assert_eq!(scene.fake.answers.len(), 2);
 }
 
 #[test]
@@ -226,13 +286,18 @@ fn only_the_median_of_listed_peers_makes_a_node_believe_that_it_is_behind() {
         (&[], &[5_000_000, 5_000_001], 0, true),
         (&[], &[99, 5_000_000], 99, true),
     ] {
-        let scene = heights(listed, strangers);
+        let mut scene = heights(listed, strangers);
         let expected = (Some(Height(network)).filter(|height| height.0 > 0), is_synchronised);
         assert_eq!(
             (scene.manager.network_height(), scene.manager.is_synchronised()),
             expected,
             "{listed:?} {strangers:?}"
         );
+        // What clients are told of the network follows the same rule.
+        scene.now += ASKED_HEIGHT_TTL;
+        assert_eq!(scene.ask_max_height(), None);
+        scene.answer_all();
+        assert_eq!(scene.manager.asked_height(), Height(network.max(1)), "{listed:?} {strangers:?}");
     }
 }
 
