@@ -44,6 +44,9 @@ const PROGRESS_SEEDS: u64 = 8;
 const GROUPS: [usize; 3] = [1, 3, 12];
 const MAX_DELAY: Duration = Duration::from_secs(5);
 const MAX_GROUP_DELAY: Duration = Duration::from_secs(30);
+/// Maximum time from when another member has a longer chain until a member with a fork has it too, without byzantine
+/// peers: it draws a member to pull from every three seconds, and may draw one with its own fork.
+const MAX_FORK: Duration = Duration::from_secs(9);
 /// Number of failed seeds after which the run stops.
 const MAX_FAILED: usize = 5;
 
@@ -223,6 +226,7 @@ fn byzantine_peers_that_prove_nothing_delay_nothing() {
             assert!(beside.own_delay <= alone.own_delay.max(limit), "{}", what());
             assert!(beside.push_delay <= alone.push_delay + limit, "{}", what());
             assert!(beside.pull_delay <= alone.pull_delay + limit, "{}", what());
+            assert!(beside.fork_delay <= alone.fork_delay.max(MAX_FORK) + limit, "{}", what());
             // The time from a block to the next is random.
             assert!(beside.blocks * 10 >= alone.blocks * 7, "{}", what());
             [alone, beside]
@@ -239,8 +243,10 @@ fn byzantine_peers_that_prove_nothing_delay_nothing() {
             };
             let own = most(|report| report.own_delay);
             let [pushed, pulled] = [most(|report| report.push_delay), most(|report| report.pull_delay)];
+            let forked = most(|report| report.fork_delay);
             print_notice(&format!(
-                "  {} seeds beside {byzantine_peers}: own blocks at most {own} late, pushed {pushed}, pulled {pulled}",
+                "  {} seeds beside {byzantine_peers}: own blocks at most {own} late, pushed {pushed}, pulled {pulled}, \
+                 forks {forked}",
                 reports.len()
             ));
         }

@@ -13,7 +13,7 @@ use super::event_books::{add_clients, settle};
 use super::event_client::ClientCounts;
 use super::fault::{Fault, Tally};
 use super::impersonation::ImpersonationChecker;
-use super::invariants::PeakUsage;
+use super::invariants::{BlockInfo, PeakUsage};
 use super::network::Network;
 use super::payments::movements;
 use super::plan::{Act, ForkPlan, PROGRESS_UNTIL, PULLS_FROM, Plan, TICK_TIME};
@@ -102,6 +102,9 @@ pub struct ProgressReport {
     pub push_delay: Duration,
     /// The same while one member is pushed no blocks.
     pub pull_delay: Duration,
+    /// Maximum time for which a member has another and shorter chain: blocks that are pushed do not fit it, so it has to
+    /// pull those of a member that it draws.
+    pub fork_delay: Duration,
 }
 
 /// By then the members have found each other.
@@ -121,8 +124,9 @@ pub fn simulate_progress(seed: u64, byzantine_peers: usize) -> ProgressReport {
         while run.network.now < PROGRESS_UNTIL {
             run.network.run_until(run.network.now + STEP);
             let now = run.network.now;
-            let heights: Vec<_> = members.clone().map(|member| run.height(member)).collect();
-            if now < PULLS_FROM { &mut pushed } else { &mut pulled }.observe(now, &heights);
+            let views = run.network.members.iter().filter_map(|member| member.running.as_ref());
+            let chains: Vec<_> = views.map(|running| running.view.chain.as_slice()).collect();
+            if now < PULLS_FROM { &mut pushed } else { &mut pulled }.observe(now, &chains);
             for (member, (tip, may_harvest_at)) in members.clone().zip(&mut due) {
                 let running = run.network.members[member].running.as_ref().expect("a member");
                 let present = running.view.tip().hash;
@@ -135,28 +139,36 @@ pub fn simulate_progress(seed: u64, byzantine_peers: usize) -> ProgressReport {
             }
         }
         let blocks = run.height(0) - first;
-        ProgressReport { blocks, push_delay: pushed.most, pull_delay: pulled.most, ..report }
+        let fork_delay = pushed.most_forked.max(pulled.most_forked);
+        ProgressReport { blocks, push_delay: pushed.most, pull_delay: pulled.most, fork_delay, ..report }
     })
 }
 
-/// By how much the last member is behind the first.
+/// By how much members are behind the first.
 #[derive(Default)]
 struct Lag {
     /// When each height was first reached that not all members have reached.
     reached: BTreeMap<u64, Duration>,
+    /// Maximum for members whose chain is the beginning of the longest, and for others.
     most: Duration,
+    most_forked: Duration,
 }
 
 impl Lag {
-    fn observe(&mut self, now: Duration, heights: &[u64]) {
-        let (Some(lowest), Some(highest)) = (heights.iter().min(), heights.iter().max()) else { return };
-        self.reached.entry(*highest).or_insert(now);
-        let since = self.reached.values().map(|since| now - *since);
-        let most = since.fold(self.most, Duration::max);
-        if most > self.most {
-            log::debug!("a member is behind for {most:?}");
+    fn observe(&mut self, now: Duration, chains: &[&[BlockInfo]]) {
+        let Some(longest) = chains.iter().max_by_key(|chain| chain.len()) else { return };
+        self.reached.entry(longest.len() as u64).or_insert(now);
+        for chain in chains {
+            let Some((_, since)) = self.reached.range(chain.len() as u64 + 1..).min_by_key(|(_, since)| **since) else {
+                continue;
+            };
+            let tip = chain.last().map(|tip| tip.hash);
+            let is_forked =
+                tip != chain.len().checked_sub(1).and_then(|last| longest.get(last)).map(|block| block.hash);
+            let most = if is_forked { &mut self.most_forked } else { &mut self.most };
+            *most = (now - *since).max(*most);
         }
-        self.most = most;
+        let lowest = chains.iter().map(|chain| chain.len() as u64).min().unwrap_or(0);
         self.reached = self.reached.split_off(&(lowest + 1));
     }
 }
