@@ -46,7 +46,7 @@ const MAX_DELAY: Duration = Duration::from_secs(5);
 const MAX_GROUP_DELAY: Duration = Duration::from_secs(30);
 /// Maximum time from when another member has a longer chain until a member with a fork has it too, without byzantine
 /// peers: it draws a member to pull from every three seconds, and may draw one with its own fork.
-const MAX_FORK: Duration = Duration::from_secs(9);
+const MAX_FORK: Duration = Duration::from_secs(6);
 /// Number of failed seeds after which the run stops.
 const MAX_FAILED: usize = 5;
 
