@@ -102,33 +102,39 @@ impl<K, M> Default for Level<K, M> {
 }
 
 impl<K: Copy + Ord, M: Default> Level<K, M> {
-    /// Takes a member out to change it; a new one if there is none.
-    fn take(&mut self, key: K, now: Duration) -> (Share, M) {
+    /// Charges a member, a new one if there is none, lets `change` change it, and moves it in both orders. `change` gets the
+    /// floor too, and returns whether the member stays; one that does not has neither items nor turns.
+    fn update(&mut self, key: K, cost: u64, now: Duration, change: impl FnOnce(&mut Share, &mut M, u64) -> bool) {
         let passed = now.saturating_sub(self.decayed_at).as_millis() as u64 * SCALE * DECAY_PER_SECOND / 1_000;
         if passed > 0 {
             self.floor += passed;
             self.decayed_at = now;
         }
-        let (mut share, member) = self.members.remove(&key).unwrap_or_default();
-        if let Some(since) = share.since {
-            self.by_held.remove(&(Reverse(share.held), since, key));
+        let (share, member) = self.members.entry(key).or_default();
+        let before = *share;
+        share.used = share.used.max(self.floor).saturating_add(cost).min(self.floor + MAX_USED * SCALE);
+        // Half of an equal share of work that was done for one member.
+        let others = self.by_used.len() - usize::from(before.turn.is_some());
+        self.floor += cost / (2 * (1 + others as u64));
+        let stays = change(share, member, self.floor);
+        let after = *share;
+        let place = |share: Share| share.since.map(|since| (Reverse(share.held), since, key));
+        if place(before) != place(after) {
+            if let Some(place) = place(before) {
+                self.by_held.remove(&place);
+            }
+            self.by_held.extend(place(after));
         }
-        if let Some(turn) = share.turn {
-            self.by_used.remove(&(share.used, turn, key));
+        let turn = |share: Share| share.turn.map(|turn| (share.used, turn, key));
+        if turn(before) != turn(after) {
+            if let Some(turn) = turn(before) {
+                self.by_used.remove(&turn);
+            }
+            self.by_used.extend(turn(after));
         }
-        share.used = share.used.max(self.floor);
-        (share, member)
-    }
-
-    fn put(&mut self, key: K, share: Share, member: M) {
-        self.by_held.extend(share.since.map(|since| (Reverse(share.held), since, key)));
-        self.by_used.extend(share.turn.map(|turn| (share.used, turn, key)));
-        self.members.insert(key, (share, member));
-    }
-
-    /// Raises the floor by half of an equal share of work that was done for one member.
-    fn raise_floor(&mut self, cost: u64) {
-        self.floor += cost / (2 * (1 + self.by_used.len() as u64));
+        if !stays {
+            self.members.remove(&key);
+        }
     }
 
     fn held(&self, key: K) -> usize {
@@ -159,7 +165,37 @@ impl<T> Default for Items<T> {
     }
 }
 
+impl<T: Copy + Ord> Items<T> {
+    /// Replaces an item, and what the client holds.
+    fn replace(&mut self, item: T, share: &mut Share, old: Option<Item>, new: Option<Item>) {
+        share.held = share.held - old.map_or(0, |old| old.amount) + new.map_or(0, |new| new.amount);
+        let place = |of: Option<Item>| of.map(|of| (Reverse(of.amount), of.since, item));
+        if place(old) != place(new) {
+            if let Some(place) = place(old) {
+                self.by_amount.remove(&place);
+            }
+            self.by_amount.extend(place(new));
+        }
+        let turn = |of: Option<Item>| of.and_then(|of| Some((of.turn?, item)));
+        if turn(old) != turn(new) {
+            if let Some(turn) = turn(old) {
+                self.waiting.remove(&turn);
+            }
+            self.waiting.extend(turn(new));
+        }
+    }
+}
+
 type Clients<T> = Level<IpAddr, Items<T>>;
+
+impl<T> Clients<T> {
+    /// Sets when the network of these clients gives way and is served. Returns whether there is a client.
+    fn set_share(&self, network: &mut Share) -> bool {
+        network.since = self.first_to_give_way().map(|(since, _)| since);
+        network.turn = self.next().map(|(turn, _)| turn);
+        !self.members.is_empty()
+    }
+}
 
 /// Something that an owner holds.
 #[derive(Clone, Copy, Debug)]
@@ -284,63 +320,44 @@ impl<T: Copy + Ord> Quota<T> {
 
     /// Replaces an item. Its former owner, if that is another, loses it first.
     fn replace(&mut self, item: T, new: Option<Item>, now: Duration) {
-        let old = match new {
+        let mut old = match new {
             Some(new) => self.items.insert(item, new),
             None => self.items.remove(&item),
         };
-        if let Some(Item { owner, amount, since, turn }) = old {
-            self.total -= amount;
-            self.update(owner, 0, now, |share, items| {
-                share.held -= amount;
-                items.by_amount.remove(&(Reverse(amount), since, item));
-                if let Some(turn) = turn {
-                    items.waiting.remove(&(turn, item));
-                }
-            });
+        self.total = self.total - old.map_or(0, |old| old.amount) + new.map_or(0, |new| new.amount);
+        if let Some(lost) = old.take_if(|old| new.is_none_or(|new| new.owner != old.owner)) {
+            self.update(lost.owner, 0, now, |share, items| items.replace(item, share, Some(lost), None));
         }
-        if let Some(Item { owner, amount, since, turn }) = new {
-            self.total += amount;
-            self.update(owner, 0, now, |share, items| {
-                share.held += amount;
-                items.by_amount.insert((Reverse(amount), since, item));
-                items.waiting.extend(turn.map(|turn| (turn, item)));
-            });
+        if let Some(new) = new {
+            self.update(new.owner, 0, now, |share, items| items.replace(item, share, old, Some(new)));
         }
         self.forget_idle(now);
     }
 
     /// Changes the items of a client, charges it, and updates the orders of both levels.
     fn update(&mut self, owner: Owner, cost: u64, now: Duration, change: impl FnOnce(&mut Share, &mut Items<T>)) {
-        let (mut network, mut clients) = self.networks.take(owner.network, now);
-        let (mut client, mut items) = clients.take(owner.client, now);
-        self.idle.remove(&(client.idle_until, owner));
-        let before = client.held;
-        change(&mut client, &mut items);
-        client.since = items.by_amount.first().map(|(_, since, _)| *since);
-        client.turn = items.waiting.first().map(|(turn, _)| *turn);
-        client.used = client.used.saturating_add(cost).min(clients.floor + MAX_USED * SCALE);
-        network.used = network.used.saturating_add(cost).min(self.networks.floor + MAX_USED * SCALE);
-        network.held = network.held - before + client.held;
-        clients.raise_floor(cost);
-        self.networks.raise_floor(cost);
-        let debt = network.used.saturating_sub(self.networks.floor).max(client.used.saturating_sub(clients.floor));
-        if client.since.is_some() {
-            clients.put(owner.client, client, items);
-        } else if debt > 0 {
-            client.idle_until = now + Duration::from_micros(debt * 1_000_000 / (DECAY_PER_SECOND * SCALE));
-            self.idle.insert((client.idle_until, owner));
-            clients.put(owner.client, client, items);
-        }
-        self.put_network(owner.network, network, clients);
-    }
-
-    /// Puts a network back, unless all of its clients are forgotten.
-    fn put_network(&mut self, key: Network, mut network: Share, clients: Clients<T>) {
-        network.since = clients.first_to_give_way().map(|(since, _)| since);
-        network.turn = clients.next().map(|(turn, _)| turn);
-        if !clients.members.is_empty() {
-            self.networks.put(key, network, clients);
-        }
+        let Quota { networks, idle, .. } = self;
+        networks.update(owner.network, cost, now, |network, clients, floor_of_networks| {
+            clients.update(owner.client, cost, now, |client, items, floor| {
+                if client.since.is_none() {
+                    idle.remove(&(client.idle_until, owner));
+                }
+                let before = client.held;
+                change(client, items);
+                network.held = network.held - before + client.held;
+                client.since = items.by_amount.first().map(|(_, since, _)| *since);
+                client.turn = items.waiting.first().map(|(turn, _)| *turn);
+                let own_debt = client.used.saturating_sub(floor);
+                let debt = network.used.saturating_sub(floor_of_networks).max(own_debt);
+                let is_idle = client.since.is_none() && debt > 0;
+                if is_idle {
+                    client.idle_until = now + Duration::from_micros(debt * 1_000_000 / (DECAY_PER_SECOND * SCALE));
+                    idle.insert((client.idle_until, owner));
+                }
+                is_idle || client.since.is_some()
+            });
+            clients.set_share(network)
+        });
     }
 
     /// Forgets clients without items whose usage has decayed, or if there are too many.
@@ -349,9 +366,10 @@ impl<T: Copy + Ord> Quota<T> {
             let is_due = |(until, _): &(Duration, Owner)| *until <= now || self.idle.len() > MAX_IDLE_OWNERS;
             let Some((until, owner)) = self.idle.first().copied().filter(is_due) else { return };
             self.idle.remove(&(until, owner));
-            let (network, mut clients) = self.networks.take(owner.network, now);
-            clients.take(owner.client, now);
-            self.put_network(owner.network, network, clients);
+            self.networks.update(owner.network, 0, now, |network, clients, _| {
+                clients.members.remove(&owner.client);
+                clients.set_share(network)
+            });
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A [`Quota`] decides whose connection is served next and whose gives way. Besides, the request rate and the work of each
 //! client are limited. Clients of this machine are exempt from those limits.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ pub(super) struct ClientTable {
     pub places: Quota<usize>,
     /// Bytes in buffers.
     pub buffers: Quota<usize>,
-    usage: HashMap<Owner, ClientUsage>,
+    usage: BTreeMap<Owner, ClientUsage>,
     overflow: Vec<ClientUsage>,
     /// Throttled connections, by the time at which they may continue.
     throttled: BTreeSet<(Duration, usize)>,
@@ -138,7 +138,7 @@ impl ClientTable {
             limits,
             places: Quota::default(),
             buffers: Quota::default(),
-            usage: HashMap::new(),
+            usage: BTreeMap::new(),
             overflow: Vec::new(),
             throttled: BTreeSet::new(),
             last_sweep: Duration::ZERO,
@@ -153,8 +153,7 @@ impl ClientTable {
 
     /// Returns the usage record of a client, created if needed.
     fn usage(&mut self, client: Owner, now: Duration) -> &mut ClientUsage {
-        let is_new = !self.usage.contains_key(&client);
-        if is_new && self.usage.len() >= MAX_CLIENTS && !client.is_local() {
+        if self.usage.len() >= MAX_CLIENTS && !client.is_local() && !self.usage.contains_key(&client) {
             self.remove_inactive(now);
             if self.usage.len() >= MAX_CLIENTS {
                 let bucket = self.hasher.hash_one(client) as usize % OVERFLOW_BUCKETS;
