@@ -162,12 +162,7 @@ impl LocalAddresses {
     /// without leading zeros, or lower-case hex without leading zeros.
     pub fn add_entry(&mut self, entry: &str) -> Option<()> {
         if entry.contains('*') {
-            let ipv4 = entry.contains('.');
-            self.patterns.push(if ipv4 {
-                pattern(entry, '.', 4, decimal_part)?
-            } else {
-                pattern(entry, ':', 8, hex_part)?
-            });
+            self.patterns.push(pattern(entry)?);
         } else if let Ok(address) = entry.parse::<IpAddr>() {
             self.add(address);
         } else {
@@ -204,19 +199,19 @@ impl LocalAddresses {
     }
 }
 
-fn pattern(text: &str, separator: char, count: usize, read: fn(&str) -> Option<u16>) -> Option<Vec<Part>> {
-    let part = |text| if text == "*" { Some(None) } else { read(text).map(Some) };
+/// Parses a pattern: parts of IPv4 in decimal, or of IPv6 in hex.
+fn pattern(text: &str) -> Option<Vec<Part>> {
+    let is_ipv4 = text.contains('.');
+    let (separator, count, radix) = if is_ipv4 { ('.', 4, 10) } else { (':', 8, 16) };
+    let part = |text: &str| {
+        if text == "*" {
+            return Some(None);
+        }
+        let value = u16::from_str_radix(text, radix).ok()?;
+        let usual = if is_ipv4 { u8::try_from(value).ok()?.to_string() } else { format!("{value:x}") };
+        (usual == text).then_some(Some(value))
+    };
     text.split(separator).map(part).collect::<Option<Vec<Part>>>().filter(|parts| parts.len() == count)
-}
-
-fn decimal_part(text: &str) -> Option<u16> {
-    let value = u16::from(text.parse::<u8>().ok()?);
-    (value.to_string() == text).then_some(value)
-}
-
-fn hex_part(text: &str) -> Option<u16> {
-    let value = u16::from_str_radix(text, 16).ok()?;
-    (format!("{value:x}") == text).then_some(value)
 }
 
 /// Maximum characters of a host name.

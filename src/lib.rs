@@ -12,7 +12,6 @@ pub mod codec;
 pub mod commands;
 pub mod config;
 pub mod crypto;
-pub mod devnet;
 pub mod event_loop;
 pub mod importance;
 pub mod ip;

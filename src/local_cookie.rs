@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::OFlags;
+use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
 /// Name of the file in the data folder.
@@ -22,8 +23,6 @@ pub const SCHEME: &str = "Bearer";
 pub const SECRET_BYTES: usize = 32;
 /// Bytes of the file that are read; it holds 70 at most.
 const MAX_FILE_BYTES: u64 = 128;
-/// Readable by the owner only.
-const MODE: u32 = 0o600;
 
 /// The secret: `PORT.HEX`. The port of the node's HTTP interface is part of it, so that commands send it to no other
 /// server. It is wiped when dropped.
@@ -106,18 +105,12 @@ pub struct CookieFile(PathBuf);
 
 impl CookieFile {
     /// Writes the file in a data folder, readable by its owner only. Replaces one that a killed node has left. It is
-    /// written under another name first, which must not exist: no link is followed, and no reader sees a part of it.
+    /// written under a new name first: no link is followed, and no reader sees a part of it.
     pub fn write(folder: &Path, cookie: &LocalCookie) -> io::Result<CookieFile> {
         let path = folder.join(FILE);
-        let unfinished = path.with_extension("new");
-        match fs::remove_file(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(MODE).custom_flags(OFlags::NOFOLLOW.bits() as i32);
-        options.open(&unfinished)?.write_all(cookie.0.as_bytes())?;
-        fs::rename(&unfinished, &path)?;
+        let mut file = NamedTempFile::new_in(folder)?;
+        file.write_all(cookie.0.as_bytes())?;
+        file.persist(&path).map_err(|rejected| rejected.error)?;
         Ok(CookieFile(path))
     }
 }
@@ -179,15 +172,13 @@ mod tests {
         let (path, victim) = (folder.path().join(FILE), folder.path().join("victim"));
         let names = || fs::read_dir(folder.path()).unwrap().count();
         fs::write(&victim, "untouched").unwrap();
-        for name in [FILE, "local-cookie.new"] {
-            symlink(&victim, folder.path().join(name)).unwrap();
-        }
+        symlink(&victim, &path).unwrap();
         let first = CookieFile::write(folder.path(), &cookie(1, 1)).unwrap();
         // The file of a killed node stays.
         std::mem::forget(first);
         let file = CookieFile::write(folder.path(), &cookie(1, 2)).unwrap();
         let found = fs::symlink_metadata(&path).unwrap();
-        assert!(found.is_file() && found.mode() & 0o777 == MODE && names() == 2);
+        assert!(found.is_file() && found.mode() & 0o777 == 0o600 && names() == 2);
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("1.{}", "02".repeat(32)));
         assert!(LocalCookie::read(folder.path()).unwrap().1.is_in(&format!("Bearer 1.{}", "02".repeat(32))));
         drop(file);

@@ -8,13 +8,9 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nisd::clock::System;
-use nisd::commands::apostille::{self, ApostilleCommand};
-use nisd::commands::{
-    Command, CommandError, CommandLine, Stop, backup, config, devnet, help, import, keys, peers, reindex, send,
-    service, status, status_of, store, watch,
-};
+use nisd::commands::devnet::Devnet;
+use nisd::commands::{self, Command, CommandError, CommandLine, Stop};
 use nisd::config::{Settings, load};
-use nisd::devnet::{Devnet, DevnetError};
 use nisd::{event_loop, logging};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -55,50 +51,45 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
     match command {
         Command::Run(command) => {
             // Checked before a private network is created for them.
-            store::check_block_files(&command.import)?;
+            commands::store::check_block_files(&command.import)?;
             if config.is_some() || line.sets("nem.network") {
                 return event_loop::run(command, log_notices(settings()?), None, SYSTEM, &|| Ok(read()?));
             }
-            let made = Devnet::open_or_make(overrides.clone(), command.fresh_keys, home, SYSTEM);
-            let (devnet, made) = made.map_err(wrong_devnet)?;
+            let (devnet, made) = Devnet::open_or_make(overrides.clone(), command.fresh_keys, home, SYSTEM)?;
             let reread = || Ok(Devnet::open(overrides.clone(), home)?.1);
             event_loop::run(command, log_notices(prepare(made)), Some(devnet), SYSTEM, &reread)
         }
-        Command::Import(command) => import::import(command, &log_notices(settings()?), SYSTEM, stop_on_signals()?),
-        Command::Dump(command) => store::dump(command, &settings()?, stop_on_signals()?),
-        Command::Rollback(command) => reindex::rollback(command, &settings()?, SYSTEM),
-        Command::Check(command) => import::check(command, &settings()?, SYSTEM, stop_on_signals()?),
-        Command::Reindex(command) => reindex::reindex(command, &settings()?, SYSTEM),
-        Command::Backup(command) => backup::backup(command, &settings()?, SYSTEM, stop_on_signals()?),
-        Command::Digest(command) => store::digest(command, &settings()?, stop_on_signals()?),
-        Command::Export(command) => store::export(command, &settings()?, stop_on_signals()?),
-        Command::Settings(command) => config::print_settings(command),
-        Command::Config(command) => config::check(command, home),
-        Command::Man(command) => help::write_man_pages(command),
-        Command::Completions(command) => help::print_completions(command),
-        Command::Service(command) => service::print_unit(command, &settings()?),
-        Command::Peers(command) => peers::peers(command, &settings()?),
-        Command::Status(command) => status::status(command, &settings()?, SYSTEM, stop_on_signals()?),
-        Command::StatusOf(command) => status_of::status_of(command, SYSTEM),
-        Command::Watch(command) => watch::watch(command, SYSTEM, stop_on_signals()?),
-        Command::Devnet(command) => {
-            let (devnet, settings) = Devnet::open(overrides.clone(), home).map_err(wrong_devnet)?;
-            devnet::devnet(command, &prepare(settings), &devnet)
+        Command::Import(command) => {
+            commands::import::import(command, &log_notices(settings()?), SYSTEM, stop_on_signals()?)
         }
-        Command::Key(command) => keys::key(command, SYSTEM),
-        Command::Address(command) => keys::show_address(command),
-        Command::Send(command) => send::send(command, SYSTEM),
-        Command::Apostille(ApostilleCommand::Create(command)) => apostille::create(command, SYSTEM),
-        Command::Apostille(ApostilleCommand::Verify(command)) => apostille::verify(command),
-        Command::Sign(command) => send::sign(command),
-        Command::Announce(command) => send::announce(command),
-        Command::Help(command) => help::print_help(command),
+        Command::Dump(command) => commands::store::dump(command, &settings()?, stop_on_signals()?),
+        Command::Rollback(command) => commands::reindex::rollback(command, &settings()?, SYSTEM),
+        Command::Check(command) => commands::import::check(command, &settings()?, SYSTEM, stop_on_signals()?),
+        Command::Reindex(command) => commands::reindex::reindex(command, &settings()?, SYSTEM),
+        Command::Backup(command) => commands::backup::backup(command, &settings()?, SYSTEM, stop_on_signals()?),
+        Command::Digest(command) => commands::store::digest(command, &settings()?, stop_on_signals()?),
+        Command::Export(command) => commands::store::export(command, &settings()?, stop_on_signals()?),
+        Command::Settings(command) => commands::config::print_settings(command),
+        Command::Config(command) => commands::config::check(command, home),
+        Command::Man(command) => commands::help::write_man_pages(command),
+        Command::Completions(command) => commands::help::print_completions(command),
+        Command::Service(command) => commands::service::print_unit(command, &settings()?),
+        Command::Peers(command) => commands::peers::peers(command, &settings()?),
+        Command::Status(command) => commands::status::status(command, &settings()?, SYSTEM, stop_on_signals()?),
+        Command::StatusOf(command) => commands::send::status_of(command, SYSTEM),
+        Command::Watch(command) => commands::watch::watch(command, SYSTEM, stop_on_signals()?),
+        Command::Devnet(command) => {
+            let (devnet, settings) = Devnet::open(overrides.clone(), home)?;
+            commands::devnet::devnet(command, &prepare(settings), &devnet)
+        }
+        Command::Key(command) => commands::keys::key(command, SYSTEM),
+        Command::Address(command) => commands::keys::show_address(command),
+        Command::Send(command) => commands::send::send(command, SYSTEM),
+        Command::Apostille(command) => commands::apostille::apostille(command, SYSTEM),
+        Command::Sign(command) => commands::send::sign(command),
+        Command::Announce(command) => commands::send::announce(command),
+        Command::Help(command) => commands::help::print_help(command),
     }
-}
-
-/// The command line asks for a private network that cannot be.
-fn wrong_devnet(error: DevnetError) -> CommandError {
-    CommandError::Usage(error.to_string())
 }
 
 /// Derives the settings that depend on this machine, and starts the log.

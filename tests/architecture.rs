@@ -37,7 +37,6 @@ const LAYERS: &[(&str, &str)] = &[
     // Some settings have the types of the layers that use them.
     ("config", "crypto model clock ip codec peer api"),
     ("wallet", "crypto model clock codec store state rules net metrics local_cookie"),
-    ("devnet", "crypto model clock codec store config wallet"),
     // The state machine. It knows the events of `net`, and none of its sockets.
     (
         "node",
@@ -45,11 +44,8 @@ const LAYERS: &[(&str, &str)] = &[
          websocket_api config metrics local_cookie",
     ),
     // It prints the documentation of the node's metrics.
-    (
-        "commands",
-        "crypto model clock codec store state chain config wallet devnet progress logging metrics node local_cookie",
-    ),
-    ("event_loop", "model clock progress logging ip codec store chain net config devnet commands node local_cookie"),
+    ("commands", "crypto model clock codec store state chain config wallet progress logging metrics node local_cookie"),
+    ("event_loop", "model clock progress logging ip codec store chain net config commands node local_cookie"),
 ];
 
 /// Layers and files that may touch sockets, clocks, the system's randomness or other threads.

@@ -5,8 +5,8 @@ use std::fmt::{Debug, Display};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use nisd::config::properties::{self, MAX_FILE_BYTES, Property};
-use nisd::config::{ConfigError, Diagnostic, Settings, build};
+use nisd::config::properties::{self, MAX_FILE_BYTES};
+use nisd::config::{ConfigError, Diagnostic, Origin, Override, Settings, build};
 
 /// A private key that must not occur in any output.
 pub const KEY: &str = "c0def1d0b5ec2e7ab1ade5ca1ab1e0ddba11f007ba5eba11deadfa11facade77";
@@ -24,7 +24,7 @@ pub fn check(data: &[u8]) -> usize {
     let home = (selector & 0x40 == 0).then_some(Path::new("/home/user"));
     let bytes = file(content, place, &key_text(form));
     let built = build(Some((Path::new("a.properties"), &bytes)), Vec::new(), home);
-    let read = properties::parse(&bytes);
+    let read = properties::parse(Path::new("a.properties"), &bytes);
     // The content may also hold the key where it need not be hidden.
     if !leaks_key(&String::from_utf8_lossy(content)) {
         check_built(&built);
@@ -103,12 +103,16 @@ fn check_built(built: &Result<Settings, ConfigError>) {
     }
 }
 
-fn check_read(read: &Result<Vec<Property>, Diagnostic>) {
+fn check_read(read: &Result<Vec<Override>, Diagnostic>) {
     match read {
         Ok(properties) => {
             hides_key(properties);
-            assert!(properties.is_sorted_by_key(|property| property.line));
-            assert!(properties.iter().all(|property| property.line <= MAX_FILE_BYTES + 1));
+            let line = |property: &Override| match property.origin {
+                Origin::File { line, .. } => line,
+                _ => panic!("{}", property.origin),
+            };
+            assert!(properties.is_sorted_by_key(line));
+            assert!(properties.iter().all(|property| line(property) <= MAX_FILE_BYTES + 1));
         }
         Err(error) => {
             hides_key(&[error]);

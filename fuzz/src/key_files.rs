@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nisd::crypto::{KeyPair, PrivateKey};
-use nisd::wallet::key_file::{self, KeyFileError};
+use nisd::wallet::key_file;
 use tempfile::TempDir;
 
 /// Maximum bytes of a key file.
@@ -40,7 +40,7 @@ pub fn check(data: &[u8]) -> usize {
                 1
             }
             Err(error) => {
-                assert_eq!(matches!(error, KeyFileError::TooLong), content.len() > MAX_BYTES);
+                assert_eq!(error == "it is too long for a key file", content.len() > MAX_BYTES);
                 check_error_hides(&content, &error);
                 0
             }
@@ -65,21 +65,18 @@ fn check_round_trip(key: &PrivateKey, path: PathBuf) {
     key_file::write(&path, key).expect("room for a key");
     let again = key_file::read(&path).expect("a key");
     assert!(!again.is_exposed);
-    assert!(matches!(key_file::write(&path, key), Err(KeyFileError::Exists)), "no key is overwritten");
+    assert!(key_file::write(&path, key).unwrap_err().contains("never overwritten"));
     assert_eq!(*again.key.printed(), *key.printed());
 }
 
 /// Checks that an error names a line of the file, and none of its digits.
-fn check_error_hides(content: &[u8], error: &KeyFileError) {
+fn check_error_hides(content: &[u8], error: &str) {
     let lines = content.split(|byte| *byte == b'\n').count();
-    match error {
-        KeyFileError::SecondKey(line) | KeyFileError::NotHex(line) | KeyFileError::TooManyDigits(line) => {
-            assert!((1..=lines).contains(line));
-        }
-        KeyFileError::TooLong | KeyFileError::Empty => {}
-        KeyFileError::Io(_) | KeyFileError::Exists => panic!("the file is there: {error}"),
+    if let Some(rest) = error.strip_prefix("line ") {
+        let line = rest.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
+        assert!((1..=lines).contains(&line));
     }
-    let shown = format!("{error} {error:?}").into_bytes();
+    let shown = error.as_bytes();
     let mut digits = shown.windows(LEAK_DIGITS).filter(|part| part.iter().all(u8::is_ascii_hexdigit));
     assert!(digits.next().is_none(), "{error}");
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use sha2::{Digest, Sha256};
 
-use super::send::{Delivery, Sender};
-use super::{CommandError, DEFAULT_NODE, node, notes, print, print_note};
+use super::send::{Delivery, Sender, hash};
+use super::{CommandError, DEFAULT_NODE, failed, in_file, node, notes, print, print_note};
 use crate::clock::System;
 use crate::model::transaction::{Message, MessageKind, wire_network};
 use crate::model::{Address, Amount, Body, Hash256, Transaction, utc};
@@ -52,15 +52,23 @@ pub struct VerifyApostille {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Hash of the transaction, or of the inner one if a multisig account notarised the file
-    #[arg(long, value_name = "HASH")]
-    pub transaction: String,
+    #[arg(long, value_name = "HASH", value_parser = hash)]
+    pub transaction: Hash256,
     /// The node to query
     #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
     pub node: String,
 }
 
+/// Runs `nisd apostille`.
+pub fn apostille(command: &ApostilleCommand, system: System) -> Result<(), CommandError> {
+    match command {
+        ApostilleCommand::Create(command) => create(command, system),
+        ApostilleCommand::Verify(command) => verify(command),
+    }
+}
+
 /// Announces the hash of a file, by default to the account itself.
-pub fn create(command: &CreateApostille, system: System) -> Result<(), CommandError> {
+fn create(command: &CreateApostille, system: System) -> Result<(), CommandError> {
     command.to.as_deref().map(values::address).transpose().map_err(CommandError::Usage)?;
     let hash = hash_of(&command.file)?;
     let sender = Sender::new(&command.how, &command.from_key_file, system)?;
@@ -74,20 +82,19 @@ pub fn create(command: &CreateApostille, system: System) -> Result<(), CommandEr
 }
 
 /// Compares a file with the hash in a confirmed transaction, and prints who notarised it and when.
-pub fn verify(command: &VerifyApostille) -> Result<(), CommandError> {
+fn verify(command: &VerifyApostille) -> Result<(), CommandError> {
     let node = node(&command.node)?;
-    let hash = Hash256::from_hex(&command.transaction);
-    let hash = hash.ok_or_else(|| CommandError::Usage("--transaction: a hash has 64 hex digits".to_owned()))?;
+    let hash = command.transaction;
     let found = hash_of(&command.file)?;
-    let not_verified = |reason: &str| CommandError::Failed(format!("not verified: {reason}"));
-    let Some(confirmed) = node.confirmed(&hash)? else {
+    let not_verified = |reason: &str| failed(format!("not verified: {reason}"));
+    let Some((transaction, height)) = node.confirmed(&hash)? else {
         return Err(not_verified(&format!(
             "the node knows no confirmed transaction {hash}; it may still be unconfirmed, or the node does not keep \
              hashes of old transactions (TRANSACTION_HASH_LOOKUP): name another with --node"
         )));
     };
     // For a multisig account the inner transaction has the message.
-    let signed = confirmed.transaction.inner().unwrap_or(&confirmed.transaction);
+    let signed = transaction.inner().unwrap_or(&transaction);
     let notarised = notarised_hash(signed).map_err(not_verified)?;
     if notarised != found {
         return Err(not_verified(&format!(
@@ -97,7 +104,7 @@ pub fn verify(command: &VerifyApostille) -> Result<(), CommandError> {
             hex::encode(notarised)
         )));
     }
-    let time = node.time_of(confirmed.height)?;
+    let time = node.time_of(height)?;
     let signer = Address::from_public_key(&signed.signer, wire_network(signed.version));
     print(&format!(
         "verified     {}\nsha-256      {}\ntransaction  {hash}\nsigner       {}\naddress      {}\nheight       {}\n\
@@ -106,7 +113,7 @@ pub fn verify(command: &VerifyApostille) -> Result<(), CommandError> {
         hex::encode(found),
         signed.signer,
         dashed(&signer),
-        confirmed.height,
+        height,
         utc(time.to_unix_millis()),
     ))
 }
@@ -134,7 +141,7 @@ fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], &'static str> {
 fn hash_of(path: &Path) -> Result<[u8; 32], CommandError> {
     let mut hasher = Sha256::new();
     let read = File::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher));
-    read.map_err(|error| CommandError::File(path.to_owned(), error))?;
+    read.map_err(in_file(path))?;
     Ok(hasher.finalize().into())
 }
 
@@ -166,7 +173,7 @@ mod tests {
         let read = |kind, payload: Option<&str>| notarised_hash(&transfer(kind, payload));
         assert_eq!(read(MessageKind::Plain, Some(&format!("FE4E545903{hash}"))), Ok([0xab; 32]));
         assert_eq!(read(MessageKind::Plain, Some(&format!("fe4e545903{hash}"))), Ok([0xab; 32]));
-        let refused = [
+        let rejected = [
             (MessageKind::Secure, Some(format!("fe4e545903{hash}")), "encrypted"),
             (MessageKind::Plain, None, "no message"),
             (MessageKind::Plain, Some("fe4e545903".to_owned()), "not followed by a hash of 32 bytes"),
@@ -174,7 +181,7 @@ mod tests {
             (MessageKind::Plain, Some(format!("fe4e545983{hash}")), "does not begin"),
             (MessageKind::Plain, Some("fe4e".to_owned()), "does not begin"),
         ];
-        for (kind, payload, words) in refused {
+        for (kind, payload, words) in rejected {
             let said = read(kind, payload.as_deref()).unwrap_err();
             assert!(said.contains(words), "{said}");
         }

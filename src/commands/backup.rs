@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::store::{ProgressReporter, StoreArguments, check_same_network, open_to_read, stored_network, verify_rows};
-use super::{CommandError, Stop, folder, print};
+use super::{CommandError, Stop, folder, in_file, print, usage};
 use crate::clock::System;
 use crate::config::Settings;
 use crate::model::{Network, utc};
@@ -49,7 +49,7 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
         check_replaceable(data, &folder, &network, options)?;
     }
     let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
-    let size = store::size(data).map_err(|error| CommandError::File(data.clone(), error))?;
+    let size = store::size(data).map_err(in_file(data))?;
     let copy = StoreBackup::begin(&store, size, &folder).map_err(failed)?;
     log::info!("copying the store at height {}; nodes keep running", tip.height);
     let mut progress = ProgressReporter::new(system, "copied", size);
@@ -75,10 +75,9 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
 /// replaced, also one of another version or a damaged one.
 fn check_replaceable(data: &Path, folder: &Path, network: &Network, options: Options) -> Result<(), CommandError> {
     let failed = |error| CommandError::Open(folder.to_owned(), error);
-    let whole = |path: &Path| fs::canonicalize(path).map_err(|error| CommandError::File(path.to_owned(), error));
+    let whole = |path: &Path| fs::canonicalize(path).map_err(in_file(path));
     if whole(data)? == whole(folder)? {
-        let text = "the copy must go to another folder than that of the store";
-        return Err(CommandError::Usage(text.to_owned()));
+        return Err(usage("the copy must go to another folder than that of the store"));
     }
     match store::stored_network(folder, options).and_then(|text| stored_network(&text)) {
         Ok(stored) => check_same_network(&stored, Some(network)).map_err(failed),

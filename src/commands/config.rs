@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use log::Level;
 
-use super::{CommandError, notes, print};
-use crate::config::check::{self, FileKind, FileReport};
+use super::{CommandError, in_file, notes, print, usage};
+use crate::config::check::{self, FileReport};
 use crate::config::properties::MAX_FILE_BYTES;
 use crate::config::{read_file, table};
 
 /// Width of the table of settings, in characters.
 const TABLE_WIDTH: usize = 100;
-/// Width of the column of setting names.
-const SUBJECT_WIDTH: usize = 40;
 
 /// `nisd config`.
 #[derive(Subcommand, Debug)]
@@ -45,33 +43,22 @@ pub fn check(command: &ConfigCommand, home: Option<&Path>) -> Result<(), Command
     let ConfigCommand::Check { files } = command;
     let mut contents = Vec::new();
     for path in files {
-        let content = read_file(path, MAX_FILE_BYTES).map_err(|error| CommandError::File(path.clone(), error))?;
+        let content = read_file(path, MAX_FILE_BYTES).map_err(in_file(path))?;
         contents.push((path.clone(), content));
     }
     let checked = check::check(&contents, home);
-    let text: String = checked.iter().map(lines).collect::<Vec<_>>().join("\n");
+    let text: String = checked.iter().map(FileReport::to_string).collect::<Vec<_>>().join("\n");
     let count = |level| checked.iter().flat_map(|file| &file.findings).filter(|one| one.level == level).count();
     let [taken, without, wrong] = [Level::Info, Level::Warn, Level::Error].map(count);
     let summary = format!("\n{taken} used, {without} without effect, {wrong} wrong\n");
     print(&(text + &summary))?;
     if wrong > 0 {
-        let text = "the node does not start with the lines marked WRONG; `nisd settings` describes every setting";
-        return Err(CommandError::Usage(text.to_owned()));
+        return Err(usage(
+            "the node does not start with the lines marked WRONG; `nisd settings` describes every setting",
+        ));
     }
-    match checked.iter().find(|file| file.kind == FileKind::Settings) {
+    match checked.iter().find(|file| file.is_settings) {
         Some(settings) => print(&format!("nisd run --config {}\n", settings.path.display())),
         None => Ok(()),
     }
-}
-
-fn lines(file: &FileReport) -> String {
-    let mut text = format!("{}: {}\n", file.path.display(), file.kind);
-    for finding in &file.findings {
-        let place = if finding.line == 0 { String::new() } else { finding.line.to_string() };
-        let (subject, effect, why) = (check::subject(finding), check::effect(finding.level), &finding.text);
-        let line = format!("{place:>5}  {subject:SUBJECT_WIDTH$}  {effect:9}  {why}");
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }

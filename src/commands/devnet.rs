@@ -1,4 +1,13 @@
-//! `nisd devnet`: the private network that nisd has created. Its introduction is also shown at its start.
+//! A private network of one's own, created from nothing, and `nisd devnet`, which shows it and exports what other nodes
+//! need. Its introduction is also shown at its start.
+//!
+//! | Part | Content |
+//! |---|---|
+//! | [`Role`] | accounts, balances and demo keys |
+//! | [`nemesis_block`] | the first block |
+//! | [`Devnet`] | the folder of the network: settings, keys and nemesis block beside the store |
+//!
+//! Time and randomness are passed in as [`System`].
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,12 +15,21 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::json;
+use zeroize::Zeroizing;
 
-use super::{CommandError, print};
-use crate::config::{Bind, Endpoint, Settings, network_properties};
-use crate::crypto::KeyPair;
-use crate::devnet::{Account, Devnet, DevnetError, Role};
-use crate::model::Address;
+use super::keys::in_key_file;
+use super::{CommandError, failed, in_file, print, random_bytes, usage};
+use crate::clock::{NetworkClock, System};
+use crate::codec::SigningForm;
+use crate::config::{self, Bind, Endpoint, Override, Settings, network_properties};
+use crate::crypto::hash::keccak256_parts;
+use crate::crypto::{KeyPair, PrivateKey};
+use crate::model::transaction::{Transfer, wire_version};
+use crate::model::{
+    Address, Amount, Block, BlockKind, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction,
+};
+use crate::store::{self, StoreError};
+use crate::wallet::key_file;
 use crate::wallet::values::currency;
 
 /// `nisd devnet`.
@@ -64,25 +82,19 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
     }
 }
 
-/// Prints how to use a private network.
+/// Prints how to use a private network: its accounts, and commands to copy.
 pub fn print_introduction(devnet: &Devnet, settings: &Settings) -> Result<(), CommandError> {
     let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
-    print(&introduction(devnet, settings, &program))
-}
-
-/// Returns the accounts, and commands to copy. `program` is how nisd was called.
-fn introduction(devnet: &Devnet, settings: &Settings, program: &str) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = writeln!(text, "\n{}\n\n{}", summary(devnet, settings), accounts(devnet));
-    let _ = writeln!(text, "In another terminal:\n\n{}", commands(devnet, settings, program));
-    text
+    let (summary, accounts) = (summary(devnet, settings), accounts(devnet));
+    let commands = commands(devnet, settings, &program);
+    print(&format!("\n{summary}\n\n{accounts}\nIn another terminal:\n\n{commands}\n"))
 }
 
 fn summary(devnet: &Devnet, settings: &Settings) -> String {
     let chain = &settings.network.chain;
     let consensus = if chain.proof_of_stake { "stake" } else { "importance" };
-    let keys = if devnet.accounts.iter().any(|account| account.is_demo) {
+    let has_demo_keys = devnet.accounts.iter().any(|account| account.is_demo);
+    let keys = if has_demo_keys {
         "THE KEYS ARE PUBLICLY KNOWN DEMO KEYS: WORTHLESS. For your own keys: --fresh-keys --data DIR"
     } else {
         "Its keys are your own; keep the key files."
@@ -92,13 +104,12 @@ fn summary(devnet: &Devnet, settings: &Settings) -> String {
          continues it.\n{keys}\n{}",
         chain.target_time,
         devnet.folder.display(),
-        reach(devnet, settings.http.bind)
+        reach(settings.http.bind, has_demo_keys)
     )
 }
 
 /// Describes which machines can reach the node.
-fn reach(devnet: &Devnet, bind: Bind) -> String {
-    let has_demo_keys = devnet.accounts.iter().any(|account| account.is_demo);
+fn reach(bind: Bind, has_demo_keys: bool) -> String {
     let place = match bind {
         Bind::All => "all addresses of this machine".to_owned(),
         Bind::Loopback => "127.0.0.1 and ::1".to_owned(),
@@ -122,6 +133,7 @@ fn accounts(devnet: &Devnet) -> String {
     devnet.accounts.iter().map(line).collect()
 }
 
+/// Returns commands to copy. `program` is how nisd was called.
 fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     /// Default port of `nisd send`.
     const USUAL_PORT: u16 = 7890;
@@ -149,8 +161,8 @@ fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     text
 }
 
-const SETTINGS_FILE: &str = "config-user.properties";
-const HEADER: &str = "\
+const JOIN_SETTINGS_FILE: &str = "config-user.properties";
+const JOIN_HEADER: &str = "\
 # Settings with which another node joins this private network. With nisd:
 #
 #   nisd run --config config-user.properties
@@ -159,7 +171,7 @@ const HEADER: &str = "\
 #
 # All nodes of the network must have the same values here:
 ";
-const NODE_HEADER: &str = "
+const JOIN_NODE_HEADER: &str = "
 # The node that joins. Without its own key (nis.bootKey) it generates one at each start. To harvest, set nis.bootKey to
 # the key of an account of the network that has importance, and the value below to true.
 nis.shouldAutoHarvestOnBoot = false
@@ -175,7 +187,6 @@ type NamedFile = (String, Vec<u8>);
 /// the settings.
 fn join_files(settings: &Settings, host: Option<&str>) -> Result<(String, [NamedFile; 3]), CommandError> {
     let network = &settings.network;
-    let failed = |text: &str| CommandError::Failed(text.to_owned());
     let key = settings.node.boot_key.as_ref();
     let key = key.ok_or_else(|| failed("nis.bootKey is missing in the settings of the private network"))?;
     let public = KeyPair::new(key).public();
@@ -194,9 +205,9 @@ fn join_files(settings: &Settings, host: Option<&str>) -> Result<(String, [Named
         "identity": {"name": name, "public-key": public.to_string()},
     }]});
     let nemesis_file = format!("nemesis-{}.bin", network.name);
-    let text = format!("{HEADER}{}{NODE_HEADER}", network_properties(network, &nemesis_file));
+    let text = format!("{JOIN_HEADER}{}{JOIN_NODE_HEADER}", network_properties(network, &nemesis_file));
     let files = [
-        (SETTINGS_FILE.to_owned(), text.into_bytes()),
+        (JOIN_SETTINGS_FILE.to_owned(), text.into_bytes()),
         (nemesis_file, settings.nemesis.read()?),
         (format!("peers-config_{}.json", network.name), format!("{peers:#}\n").into_bytes()),
     ];
@@ -205,16 +216,419 @@ fn join_files(settings: &Settings, host: Option<&str>) -> Result<(String, [Named
 
 /// Writes files and returns their paths. Fails if any of them exists.
 fn write_new(files: &[NamedFile], folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
-    fs::create_dir_all(folder).map_err(|error| DevnetError::Folder(folder.to_owned(), error))?;
+    fs::create_dir_all(folder).map_err(in_file(folder))?;
     let paths: Vec<_> = files.iter().map(|(name, _)| folder.join(name)).collect();
     if let Some(path) = paths.iter().find(|path| path.exists()) {
         let path = path.display();
-        return Err(CommandError::Failed(format!(
-            "{path} exists and is not overwritten; choose another folder with --output"
-        )));
+        return Err(failed(format!("{path} exists and is not overwritten; choose another folder with --output")));
     }
     for ((_, content), path) in files.iter().zip(&paths) {
-        fs::write(path, content).map_err(|error| CommandError::File(path.clone(), error))?;
+        fs::write(path, content).map_err(in_file(path))?;
     }
     Ok(paths)
+}
+
+/// Creates the nemesis block with the initial balances.
+///
+/// Its time stamp should be the current time: after an older one, blocks come too fast at first, then too slowly. Where
+/// balances vest over time, an account may occur only once.
+pub fn nemesis_block(signer: &KeyPair, time: Timestamp, network: NetworkByte, grants: &[(Address, Amount)]) -> Block {
+    let transactions = grants.iter().map(|grant| transfer(signer, time, network, *grant)).collect();
+    let mut block = Block {
+        kind: BlockKind::Nemesis,
+        version: wire_version(network, 1),
+        timestamp: time,
+        signer: signer.public(),
+        signature: None,
+        previous_hash: Hash256([0; 32]).into(),
+        height: Height::NEMESIS,
+        transactions,
+    };
+    block.signature = Some(signer.sign(&block.to_bytes(SigningForm::NonVerifiable)));
+    block
+}
+
+/// Creates a transfer of the nemesis account. Its fee is zero, also in the signed data.
+fn transfer(signer: &KeyPair, time: Timestamp, network: NetworkByte, grant: (Address, Amount)) -> Transaction {
+    /// Seconds until the deadline, which is never checked.
+    const DEADLINE_SECONDS: i32 = 3_600;
+    let (recipient, amount) = grant;
+    let mut transaction = Transaction {
+        version: wire_version(network, 1),
+        timestamp: time,
+        signer: signer.public(),
+        signature: None,
+        fee: Amount::ZERO,
+        deadline: Timestamp(time.0.saturating_add(DEADLINE_SECONDS)),
+        body: Body::Transfer(Transfer { recipient, amount, message: None, mosaics: Vec::new() }),
+    };
+    transaction.signature = Some(signer.sign(&transaction.signed_bytes()));
+    transaction
+}
+
+/// Returns a generation hash for a new network. Any value works, but two networks should not share one.
+pub fn generation_hash(signer: &KeyPair, time: Timestamp) -> Hash256 {
+    Hash256(keccak256_parts(&[&signer.public().0, &time.0.to_le_bytes()]))
+}
+
+/// Total supply in whole XEM: the supply of `nem:xem` in the protocol.
+pub const SUPPLY: u64 = 8_999_999_999;
+/// Maximum initial balance of the harvester, in whole XEM.
+const LARGEST_STAKE: u64 = 8_000_000_000;
+/// Maximum of stake, in whole XEM, times block time, in seconds: above it even the greatest difficulty cannot slow
+/// blocks down to the block time, since 10^15 = 1024 · seconds · stake · 1.9.
+const LARGEST_STAKE_SECONDS: u64 = 500_000_000_000;
+/// Initial balance of an account for experiments, in whole XEM.
+const TEST_BALANCE: u64 = 100_000_000;
+/// Prefix from which demo keys are derived; the name of the role follows.
+const DEMO: &[u8] = b"nisd devnet: a demo key that everybody knows: ";
+
+/// An account of the nemesis block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Signs the nemesis block, and never anything else.
+    Nemesis,
+    /// Makes the blocks. It must not send: no other account would confirm its transactions.
+    Harvester,
+    /// Owns the rest of the supply.
+    Bank,
+    /// For experiments.
+    Alice,
+    /// For experiments.
+    Bob,
+    /// For experiments.
+    Carol,
+}
+
+impl Role {
+    /// The roles with an initial balance.
+    pub const OWNERS: [Role; 5] = [Role::Harvester, Role::Bank, Role::Alice, Role::Bob, Role::Carol];
+
+    /// Returns its name, which is also that of its key file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Nemesis => "nemesis",
+            Role::Harvester => "harvester",
+            Role::Bank => "bank",
+            Role::Alice => "alice",
+            Role::Bob => "bob",
+            Role::Carol => "carol",
+        }
+    }
+
+    /// Returns its initial balance on a network with a block time of `target_time` seconds.
+    pub fn balance(self, target_time: u32) -> Amount {
+        let stake = (LARGEST_STAKE_SECONDS / u64::from(target_time.max(1))).min(LARGEST_STAKE);
+        Amount::whole(match self {
+            Role::Nemesis => 0,
+            Role::Harvester => stake,
+            Role::Bank => SUPPLY - stake - 3 * TEST_BALANCE,
+            Role::Alice | Role::Bob | Role::Carol => TEST_BALANCE,
+        })
+    }
+
+    /// Returns its key on every network with demo keys. The key is worthless, since anyone can compute it.
+    pub fn demo_key(self) -> PrivateKey {
+        key_from_seed(Zeroizing::new(keccak256_parts(&[DEMO, self.name().as_bytes()])))
+    }
+}
+
+/// Creates a key from 32 random bytes. Its top bit is cleared, so that it is always printed with 64 digits: NIS1 puts
+/// `00` before other keys, which some software does not accept.
+pub fn key_from_seed(mut seed: Zeroizing<[u8; 32]>) -> PrivateKey {
+    seed[31] &= 0x7f;
+    PrivateKey::from_seed(&seed)
+}
+
+/// The settings of the network and of its node. Written last: if it exists, the other files do too.
+const SETTINGS_FILE: &str = "devnet.properties";
+/// The nemesis block.
+const NEMESIS_FILE: &str = "nemesis.bin";
+/// Start of the settings file.
+const HEADER: &str = "\
+# A private network, created by nisd. `nisd run --data` with this folder continues it.
+#
+# All nodes of the network must have the same values here:
+";
+/// Comment before the setting that keeps other machines away from demo keys.
+const DEMO_HEADER: &str = "
+# The keys are publicly known demo keys, so only this machine can reach the node, its peers are on this machine, and no rate
+# limits its requests. The values * and false, and true for the last one, are for other machines.
+";
+/// Comment between the settings of the network and those of the node.
+const NODE_HEADER: &str = "
+# This node. Its key is that of the harvester, and also the node's identity.
+";
+
+/// Default rewrite limit of a private network; the same as on other networks, unless blocks are too rare for it.
+const REWRITE_LIMIT: u64 = 360;
+
+/// Settings of a private network before it has keys, and the defaults of its adjustable settings. The identity is a
+/// placeholder until the keys exist.
+const TEMPLATE: &str = include_str!("devnet.properties");
+
+/// A private network in its folder.
+#[derive(Debug)]
+pub struct Devnet {
+    /// The folder, which also holds the store.
+    pub folder: PathBuf,
+    /// The accounts whose key files exist.
+    pub accounts: Vec<Account>,
+}
+
+/// An account of the network.
+#[derive(Debug)]
+pub struct Account {
+    /// Its role.
+    pub role: Role,
+    /// Its address.
+    pub address: Address,
+    /// Its initial balance.
+    pub balance: Amount,
+    /// The file with its key.
+    pub key_file: PathBuf,
+    /// Whether its key is the publicly known demo key.
+    pub is_demo: bool,
+}
+
+impl Devnet {
+    /// Opens the network that the flags select, or creates it. Returns it with the settings of its node.
+    pub fn open_or_make(
+        flags: Vec<Override>,
+        fresh_keys: bool,
+        home: Option<&Path>,
+        system: System,
+    ) -> Result<(Devnet, Settings), CommandError> {
+        let planned = plan(&flags, home)?;
+        let settings_file = planned.data.join(SETTINGS_FILE);
+        if !settings_file.exists() {
+            make(&planned, fresh_keys, system)?;
+        } else if fresh_keys {
+            return Err(has_keys(&planned.data));
+        }
+        open(&planned.data, flags, home)
+    }
+
+    /// Opens the network that the flags select, which must exist.
+    pub fn open(flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), CommandError> {
+        let folder = plan(&flags, home)?.data;
+        if !folder.join(SETTINGS_FILE).exists() {
+            let folder = folder.display();
+            return Err(usage(format!(
+                "there is no private network in {folder}; nisd run creates one, and --data names another folder"
+            )));
+        }
+        open(&folder, flags, home)
+    }
+
+    /// Returns the account of a role.
+    pub fn account(&self, role: Role) -> Option<&Account> {
+        self.accounts.iter().find(|account| account.role == role)
+    }
+}
+
+/// Applies the flags to the template. The result has the folder and all adjustable chain parameters.
+fn plan(flags: &[Override], home: Option<&Path>) -> Result<Settings, CommandError> {
+    if let Some(flag) = flags.iter().find(|flag| flag.key.starts_with("nem.network")) {
+        return Err(usage(format!(
+            "{} cannot be set for nisd's own private network; omit it, or pass your own configuration with --config",
+            flag.key
+        )));
+    }
+    let template = Path::new("(nisd's own private network)");
+    let text = format!("{TEMPLATE}nis.blockChainRewriteLimit = {}\n", default_rewrite_limit(flags));
+    Ok(config::build(Some((template, text.as_bytes())), flags.to_vec(), home)?)
+}
+
+/// Returns [`REWRITE_LIMIT`], or the blocks of half a day if these are fewer, but at least the 10 that settings allow.
+fn default_rewrite_limit(flags: &[Override]) -> u64 {
+    const HALF_A_DAY: u64 = 43_200;
+    let chosen = flags.iter().rfind(|flag| flag.key == "nis.blockGenerationTargetTime");
+    let seconds = chosen.and_then(|flag| flag.value.trim().parse().ok());
+    let blocks = seconds.and_then(|seconds| HALF_A_DAY.checked_div(seconds));
+    blocks.unwrap_or(REWRITE_LIMIT).clamp(10, REWRITE_LIMIT)
+}
+
+fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), CommandError> {
+    let file = folder.join(SETTINGS_FILE);
+    let settings = config::load(Some(&file), flags, home)?;
+    let mut made = config::load(Some(&file), Vec::new(), home)?.network;
+    // What is stored in addition to the chain may change.
+    made.chain.history_from = settings.network.chain.history_from;
+    if made != settings.network {
+        return Err(usage(format!(
+            "the private network in {} was created with another block time or other rules, which cannot change later; \
+             choose another folder with --data, or remove this one",
+            folder.display()
+        )));
+    }
+    let mut accounts = Vec::new();
+    for role in Role::OWNERS {
+        let key_file = key_file_of(folder, role);
+        // The operator may have moved a key elsewhere.
+        if key_file.exists() {
+            let key = read_key(&key_file)?;
+            accounts.push(Account {
+                role,
+                address: address_of(&key, &settings.network),
+                balance: role.balance(settings.network.chain.target_time),
+                is_demo: is_demo(role, &key),
+                key_file,
+            });
+        }
+    }
+    Ok((Devnet { folder: folder.to_owned(), accounts }, settings))
+}
+
+/// Creates keys, nemesis block and settings. Keys that exist already, from an interrupted attempt, are used.
+fn make(planned: &Settings, fresh_keys: bool, system: System) -> Result<(), CommandError> {
+    let folder = &planned.data;
+    if store::exists(folder) {
+        return Err(usage(format!(
+            "{} holds the store of a chain with another configuration; pass that configuration with --config, or choose \
+             another folder with --data",
+            folder.display()
+        )));
+    }
+    fs::create_dir_all(folder).map_err(|error| StoreError::Folder(folder.clone(), error))?;
+    let mut network = planned.network.clone();
+    let mut grants = Vec::new();
+    for role in Role::OWNERS {
+        let key = account_key(folder, role, fresh_keys, system)?;
+        grants.push((address_of(&key, &network), role.balance(network.chain.target_time)));
+    }
+    // This key is not kept: its account can never send.
+    let signer = KeyPair::new(&new_key(Role::Nemesis, fresh_keys, system)?);
+    let time = NetworkClock::new(planned.node.clock, 0).now((system.unix_millis)(), 0);
+    network.generation_hash = generation_hash(&signer, time);
+    network.nemesis_signer = Address::from_public_key(&signer.public(), network.byte);
+    let nemesis = nemesis_block(&signer, time, network.byte, &grants);
+    write(folder, NEMESIS_FILE, &nemesis.to_bytes(SigningForm::Verifiable))?;
+    let harvester = read_key(&key_file_of(folder, Role::Harvester))?;
+    write(folder, SETTINGS_FILE, settings_text(&network, &harvester).as_bytes())
+}
+
+/// Returns the settings of network and node, which contain the harvester's key.
+fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String> {
+    /// Capacity for all of it, so that growth leaves no copy of the key behind.
+    const ROOM: usize = 8 << 10;
+    let mut text = Zeroizing::new(String::with_capacity(ROOM));
+    text.push_str(HEADER);
+    text.push_str(&network_properties(network, NEMESIS_FILE));
+    text.push_str(NODE_HEADER);
+    text.push_str("nisd.data = .\nnis.bootName = devnet\nnis.bootKey = ");
+    text.push_str(&harvester.printed());
+    text.push('\n');
+    if is_demo(Role::Harvester, harvester) {
+        text.push_str(DEMO_HEADER);
+        text.push_str("nisd.bindAddress = localhost\nnisd.loopbackPeers = true\nnem.useDosFilter = false\n");
+    }
+    text
+}
+
+/// Writes a file atomically, readable by its owner only.
+fn write(folder: &Path, name: &str, content: &[u8]) -> Result<(), CommandError> {
+    let path = folder.join(name);
+    key_file::replace(&path, &[content]).map_err(in_file(&path))
+}
+
+fn key_file_of(folder: &Path, role: Role) -> PathBuf {
+    folder.join(format!("{}.key", role.name()))
+}
+
+fn read_key(path: &Path) -> Result<PrivateKey, CommandError> {
+    key_file::read(path).map(|file| file.key).map_err(in_key_file(path))
+}
+
+/// Returns the key of an account with an initial balance; reads its file, or creates it.
+fn account_key(folder: &Path, role: Role, fresh: bool, system: System) -> Result<PrivateKey, CommandError> {
+    let path = key_file_of(folder, role);
+    if path.exists() {
+        let key = read_key(&path)?;
+        return if fresh && is_demo(role, &key) { Err(has_keys(folder)) } else { Ok(key) };
+    }
+    let key = new_key(role, fresh, system)?;
+    key_file::write(&path, &key).map_err(in_key_file(&path))?;
+    Ok(key)
+}
+
+fn new_key(role: Role, fresh: bool, system: System) -> Result<PrivateKey, CommandError> {
+    if !fresh {
+        return Ok(role.demo_key());
+    }
+    Ok(key_from_seed(random_bytes(system)?))
+}
+
+fn has_keys(folder: &Path) -> CommandError {
+    let folder = folder.display();
+    usage(format!(
+        "the private network in {folder} already has its keys; choose another folder with --data, or remove this one"
+    ))
+}
+
+fn is_demo(role: Role, key: &PrivateKey) -> bool {
+    role.demo_key().seed() == key.seed()
+}
+
+fn address_of(key: &PrivateKey, network: &Network) -> Address {
+    Address::from_public_key(&KeyPair::new(key).public(), network.byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::PrivateKey;
+
+    /// The nemesis block of the golden chain, which NIS1 accepted.
+    #[test]
+    fn the_golden_nemesis_block_is_made_byte_for_byte() {
+        let golden: serde_json::Value =
+            serde_json::from_str(include_str!("../../tests/data/golden-chain.json")).unwrap();
+        let key =
+            |role: &str| KeyPair::new(&PrivateKey::from_hex(golden["privateKeys"][role].as_str().unwrap()).unwrap());
+        let network = NetworkByte::TESTNET;
+        let grants = [
+            ("harvester", 8_000_000_000),
+            ("alice", 999_000_000),
+            ("bob", 333_333),
+            ("carol", 333_333),
+            ("multisig", 333_333),
+        ]
+        .map(|(role, xem)| (Address::from_public_key(&key(role).public(), network), Amount::whole(xem)));
+        let block = nemesis_block(&key("nemesis"), Timestamp(300_000_000), network, &grants);
+        assert_eq!(hex::encode(block.to_bytes(SigningForm::Verifiable)), golden["nemesis"].as_str().unwrap());
+    }
+
+    #[test]
+    fn other_signers_and_times_have_other_generation_hashes() {
+        let signer = |seed| KeyPair::new(&PrivateKey::from_seed(&[seed; 32]));
+        let hash = |seed, time| generation_hash(&signer(seed), Timestamp(time));
+        assert_eq!(hash(1, 5), hash(1, 5));
+        assert_ne!(hash(1, 5), hash(1, 6));
+        assert_ne!(hash(1, 5), hash(2, 5));
+    }
+}
+
+#[cfg(test)]
+mod accounts_tests {
+    use super::*;
+
+    #[test]
+    fn the_initial_balances_sum_to_the_supply_at_any_block_time() {
+        for target_time in [10, 60, 62, 63, 300, 8_640, 86_400] {
+            let total: u64 = Role::OWNERS.iter().map(|role| role.balance(target_time).0).sum();
+            assert_eq!(Amount(total), Amount::whole(SUPPLY), "{target_time}");
+        }
+        assert_eq!(Role::Harvester.balance(10), Amount::whole(8_000_000_000));
+        assert_eq!(Role::Harvester.balance(300), Amount::whole(1_666_666_666));
+    }
+
+    #[test]
+    fn demo_keys_are_the_same_on_every_machine_and_have_64_digits() {
+        let keys = Role::OWNERS.map(|role| role.demo_key().printed());
+        assert!(keys.iter().all(|key| key.len() <= 64));
+        let alice = keys[2].as_str();
+        assert_eq!(alice, "1281c9cbc953c0e341e4dbe99bf15f74c0f3f243b41a9907b40ed99a66dbfcb8");
+        assert!(keys.iter().filter(|key| key.as_str() == alice).count() == 1);
+    }
 }

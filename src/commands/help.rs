@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser};
 use clap_complete::Shell;
 
-use super::{Cli, CommandError, folder, print};
+use super::{Cli, CommandError, folder, in_file, print, usage};
 use crate::node::metrics_documentation;
 
 /// Name of the program, whatever its file is called.
@@ -27,12 +27,10 @@ struct Topic {
     extension: &'static str,
 }
 
-/// Topic with the metrics of the node below its own text.
-const METRICS: &str = "metrics";
-
 impl Topic {
     fn text(&self) -> String {
-        let rest = if self.name == METRICS { metrics_documentation() } else { String::new() };
+        // The metrics of the node stand below the topic's own text.
+        let rest = if self.name == "metrics" { metrics_documentation() } else { String::new() };
         self.file.to_owned() + &rest
     }
 }
@@ -92,7 +90,7 @@ impl Help {
             Err(help) if help.kind() == ErrorKind::DisplayHelp => Ok(help.to_string()),
             _ => {
                 let words = self.words.join(" ");
-                Err(CommandError::Usage(format!("there is no command or topic '{words}'; `nisd help` lists them")))
+                Err(usage(format!("there is no command or topic '{words}'; `nisd help` lists them")))
             }
         }
     }
@@ -125,11 +123,10 @@ pub struct Completions {
 
 /// Runs `nisd man`: creates a folder and writes a man page for each command and each topic of `nisd help`.
 pub fn write_man_pages(Man { folder }: &Man) -> Result<(), CommandError> {
-    let failed = |error| CommandError::File(folder.clone(), error);
-    fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
+    fs::create_dir_all(folder).map_err(in_file(folder))?;
+    clap_mangen::generate_to(Cli::command(), folder).map_err(in_file(folder))?;
     for topic in TOPICS.iter().filter(|topic| topic.extension == "md") {
-        fs::write(folder.join(format!("{PROGRAM}-{}.7", topic.name)), man_page(topic)).map_err(failed)?;
+        fs::write(folder.join(format!("{PROGRAM}-{}.7", topic.name)), man_page(topic)).map_err(in_file(folder))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::reindex::open_or_rebuild;
 use super::store::{StoreArguments, open_block_files, open_to_read, verify_rows};
-use super::{CommandError, Common, Stop, height, print};
+use super::{CommandError, Common, Stop, failed, height, in_file, print};
 use crate::chain::{
     BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, StoreDifference,
     StoreVerifier, authentic_nemesis_block,
@@ -92,7 +92,7 @@ pub fn open_with_nemesis(settings: &Settings, system: System) -> Result<(Store, 
         checked.map_err(|error| {
             let (path, advice) =
                 (settings.nemesis.path(), "name another file with nem.network.nemesisFilePath or --nemesis");
-            CommandError::Failed(format!("{}: {error}; {advice}", path.display()))
+            failed(format!("{}: {error}; {advice}", path.display()))
         })?;
     }
     Ok((open_or_rebuild(settings, system)?, nemesis))
@@ -108,8 +108,7 @@ fn scan_to(
 ) -> Result<(), CommandError> {
     let files = open_block_files(&command.blocks)?;
     if files.iter().any(|file| file.progress().1.is_none()) {
-        let text = "--trust-below reads the blocks twice, which a pipe does not allow; name a file";
-        return Err(CommandError::Failed(text.to_owned()));
+        return Err(failed("--trust-below reads the blocks twice, which a pipe does not allow; name a file"));
     }
     let scan = CheckpointScan::new(store, &settings.network, nemesis, files, checkpoint)?;
     if let Some(mut scan) = scan {
@@ -123,8 +122,7 @@ fn scan_to(
 pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let (store, mut network) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
-    let size =
-        store::size(&command.store.data).map_err(|error| CommandError::File(command.store.data.clone(), error))?;
+    let size = store::size(&command.store.data).map_err(in_file(&command.store.data))?;
     verify_rows(&snapshot, size, system)?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     // The check compares the history that the store has, whatever the settings say.
@@ -170,8 +168,7 @@ fn checkpoint_height(state: &impl Read, checkpoint: Checkpoint) -> Result<Height
     };
     if header.hash != checkpoint.hash {
         let (Checkpoint { height, hash }, found) = (checkpoint, header.hash);
-        let text = format!("--trust-below: the block at height {height} has the hash {found}, not {hash}");
-        return Err(CommandError::Failed(text));
+        return Err(failed(format!("--trust-below: the block at height {height} has the hash {found}, not {hash}")));
     }
     Ok(checkpoint.height)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use zeroize::Zeroizing;
 
-use super::{CommandError, notes, print, print_note, random_bytes};
+use super::{CommandError, failed, notes, print, print_note, random_bytes, usage};
 use crate::clock::System;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::{Address, NetworkByte};
@@ -61,14 +61,18 @@ pub struct ShowAddress {
 
 /// Parses a public key of the command line. Errors do not show it: it may be a private key given by mistake.
 pub(super) fn public_key(text: &str) -> Result<PublicKey, CommandError> {
-    let error =
-        || CommandError::Usage(format!("a public key has {PUBLIC_KEY_DIGITS} hex digits; this one is different"));
+    let error = || usage(format!("a public key has {PUBLIC_KEY_DIGITS} hex digits; this one is different"));
     PublicKey::from_hex(text).ok().filter(|_| text.len() == PUBLIC_KEY_DIGITS).ok_or_else(error)
+}
+
+/// Returns the error of reading or writing a key file.
+pub(super) fn in_key_file(path: &Path) -> impl FnOnce(String) -> CommandError {
+    move |error| failed(format!("key file {}: {error}", path.display()))
 }
 
 /// Reads a key file, and warns about an exposed or short key.
 pub(super) fn load_key(path: &Path) -> Result<PrivateKey, CommandError> {
-    let file = key_file::read(path).map_err(|error| CommandError::KeyFile(path.to_owned(), error))?;
+    let file = key_file::read(path).map_err(in_key_file(path))?;
     let name = path.display();
     if file.is_exposed {
         print_note(&format!("other users can read the key file {name}; prevent this: chmod 600 {name}"));
@@ -88,7 +92,7 @@ pub fn key(command: &KeyCommand, system: System) -> Result<(), CommandError> {
     let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), network));
     match command {
         KeyCommand::New { output: Some(path), .. } => {
-            key_file::write(path, &key).map_err(|error| CommandError::KeyFile(path.clone(), error))?;
+            key_file::write(path, &key).map_err(in_key_file(path))?;
             text.push_str(&format!("key file     {}\n", path.display()));
         }
         KeyCommand::New { output: None, .. } => {
@@ -138,7 +142,7 @@ pub fn show_address(command: &ShowAddress) -> Result<(), CommandError> {
         return print(&address_line(&address, network));
     }
     if is_hex && subject.len() >= MIN_KEY_DIGITS && !is_file {
-        return Err(CommandError::Usage(format!(
+        return Err(usage(format!(
             "a public key has {PUBLIC_KEY_DIGITS} hex digits, and this text has {}; copy it again (there is no key \
              file of this name either)",
             subject.len()

@@ -1,16 +1,16 @@
 //! `nisd peers`: what a running node knows of its peers, as a table.
 
 use std::io::{self, IsTerminal};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
 
-use super::{CommandError, Common, print};
+use super::{CommandError, Common, print, usage};
 use crate::config::{Bind, Settings};
 use crate::logging;
-use crate::wallet::NodeClient;
+use crate::wallet::{NodeClient, printable};
 
 /// Maximum characters of a table cell on a terminal; the last column is not limited.
 const MAX_CELL: usize = 24;
@@ -45,10 +45,9 @@ pub struct Peers {
 /// Runs `nisd peers`.
 pub fn peers(command: &Peers, settings: &Settings) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
-    let body = node.peers(context)?;
-    let report = serde_json::from_slice(&body).map_err(|error| node.invalid_peers(&error))?;
+    let (body, report) = node.peers(context)?;
     print(&if command.json {
-        String::from_utf8_lossy(&body).trim_end().to_owned() + "\n"
+        body.trim_end().to_owned() + "\n"
     } else {
         table(&rows(&report), io::stdout().is_terminal())
     })?;
@@ -71,53 +70,47 @@ pub(super) fn node_of<'s>(named: Option<&str>, settings: &'s Settings) -> Result
 fn url_of(settings: &Settings) -> Result<String, CommandError> {
     let port = settings.http.port;
     if port == 0 {
-        let text = "nem.httpPort = 0 lets the system choose a port, which the node logs at its start: name it with \
-                    --node http://127.0.0.1:PORT";
-        return Err(CommandError::Usage(text.to_owned()));
+        return Err(usage(
+            "nem.httpPort = 0 lets the system choose a port, which the node logs at its start: name it with --node \
+             http://127.0.0.1:PORT",
+        ));
     }
     let host = match settings.http.bind {
         Bind::One(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) => Ipv6Addr::LOCALHOST.into(),
         Bind::One(address) if !address.is_unspecified() => address,
         _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
     };
-    Ok(match host {
-        IpAddr::V4(host) => format!("http://{host}:{port}"),
-        IpAddr::V6(host) => format!("http://[{host}]:{port}"),
-    })
+    Ok(format!("http://{}", SocketAddr::new(host, port)))
 }
 
 /// Returns hints for the operator.
 fn hints(report: &Value) -> Vec<String> {
-    let mut notices = Vec::new();
     let is_empty = |list: &str| report[list].as_array().is_none_or(Vec::is_empty);
     let status = report["status"].as_i64();
-    match status {
-        Some(3) => notices.push(
+    let joining = match status {
+        Some(3) => Some(
             "the node has not joined its network: set nis.shouldAutoBoot = true or nis.bootKey and restart it, or send \
              it POST /node/boot"
                 .to_owned(),
         ),
-        Some(4) => notices.push(format!(
+        Some(4) => Some(format!(
             "the node has not joined its network yet: no peer has reported the node's address in {} attempts. \
              nis.ipDetectionMode = AutoOptional joins without it",
             report["failuresToJoin"]
         )),
-        _ => {}
-    }
-    if status != Some(3) && is_empty("peers") && is_empty("unidentified") {
-        notices.push(
-            "the node knows no peers: name some with --peer HOST[:PORT] when it starts, or in \
-             peers-config_NETWORK.json beside its settings"
-                .to_owned(),
-        );
-    }
-    if let Some(millis) = report["clockDifference"].as_i64().filter(|millis| *millis != 0) {
+        _ => None,
+    };
+    let is_alone = status != Some(3) && is_empty("peers") && is_empty("unidentified");
+    let alone = is_alone.then(|| {
+        "the node knows no peers: name some with --peer HOST[:PORT] when it starts, or in peers-config_NETWORK.json \
+         beside its settings"
+            .to_owned()
+    });
+    let difference = report["clockDifference"].as_i64().filter(|millis| *millis != 0).map(|millis| {
         let seconds = millis as f64 / 1000.0;
-        notices.push(format!(
-            "the peers' clocks are ahead of this machine's by {seconds:.1} s; check this machine's clock"
-        ));
-    }
-    notices
+        format!("the peers' clocks are ahead of this machine's by {seconds:.1} s; check this machine's clock")
+    });
+    [joining, alone, difference].into_iter().flatten().collect()
 }
 
 type Row = [String; COLUMNS.len()];
@@ -129,39 +122,10 @@ fn rows(report: &Value) -> Vec<Row> {
         let again = peer["askedAgain"]["inSeconds"].as_u64();
         let again = again.map(|seconds| format!("next attempt in {}", duration(seconds)));
         let failure = again.as_ref().and_then(|_| last_failure(peer));
-        let is_listed = peer["isListed"] == 1;
-        let score = peer["score"]["score"].as_str().and_then(|hex| i128::from_str_radix(hex, 16).ok());
-        let seen = peer["lastContact"]["secondsAgo"].as_u64().map(|seconds| format!("{} ago", duration(seconds)));
-        let trust = peer["trust"]["share"].as_f64().map(|share| format!("{:.1} %", 100.0 * share));
-        let [name, address, endpoint, version] = node_cells(peer);
-        let counts = format!("{}/{}", peer["successes"], peer["failures"]);
-        let height = peer["height"]["height"].as_u64();
-        [
-            text(&peer["state"]),
-            Some(if is_listed { "yes" } else { "no" }.to_owned()),
-            name,
-            address,
-            endpoint,
-            version,
-            height.map(|height| height.to_string()),
-            score.map(|score| score.to_string()),
-            seen,
-            trust,
-            Some(counts),
-            note([failure, again]),
-        ]
+        let state = peer["state"].as_str().unwrap_or_default();
+        row(state, peer["isListed"] == 1, peer, &peer["node"], [failure, again])
     });
-    let short_row = |state: &str, listed: &str, [name, address, endpoint, version]: [Option<String>; 4], note| {
-        let first = [Some(state.to_owned()), Some(listed.to_owned()), name, address, endpoint, version];
-        let mut row = [const { None }; COLUMNS.len()];
-        for (cell, text) in row.iter_mut().zip(first) {
-            *cell = text;
-        }
-        row[COLUMNS.len() - 1] = note;
-        row
-    };
-    let unidentified = all("unidentified")
-        .map(|peer| short_row("unknown", "yes", [None, None, endpoint(&peer["endpoint"]), None], last_failure(peer)));
+    let unidentified = all("unidentified").map(|peer| row("unknown", true, peer, peer, [None, last_failure(peer)]));
     let dropped = all("dropped").map(|peer| {
         let why = match peer["why"].as_str() {
             Some("evicted") => "evicted for another peer",
@@ -169,36 +133,37 @@ fn rows(report: &Value) -> Vec<Row> {
             _ => "no answer for a long time",
         };
         let gone = format!("{why}, {} ago", duration(peer["secondsAgo"].as_u64().unwrap_or_default()));
-        short_row("dropped", "no", node_cells(peer), note([Some(gone), last_failure(peer)]))
+        row("dropped", false, peer, &peer["node"], [Some(gone), last_failure(peer)])
     });
-    let shown = |cell: Option<String>| {
-        cell.filter(|text| !text.trim().is_empty()).map_or_else(|| EMPTY_CELL.to_owned(), |text| printable(&text))
-    };
-    known.chain(unidentified).chain(dropped).map(|row| row.map(shown)).collect()
+    known.chain(unidentified).chain(dropped).collect()
 }
 
-fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
-}
-
-fn endpoint(value: &Value) -> Option<String> {
-    Some(format!("{}:{}", value["host"].as_str()?, value["port"]))
-}
-
-/// Returns name, address, endpoint and version of a peer.
-fn node_cells(peer: &Value) -> [Option<String>; 4] {
-    let node = &peer["node"];
-    let (name, version) = (&node["identity"]["name"], &node["metaData"]["version"]);
-    [text(name), text(&peer["address"]), endpoint(&node["endpoint"]), text(version)]
+/// Returns the row of a peer, with an empty cell for what the node does not tell.
+fn row(state: &str, is_listed: bool, peer: &Value, node: &Value, notes: [Option<String>; 2]) -> Row {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let endpoint = node["endpoint"]["host"].as_str().map(|host| format!("{host}:{}", node["endpoint"]["port"]));
+    let score = peer["score"]["score"].as_str().and_then(|hex| i128::from_str_radix(hex, 16).ok());
+    let seen = peer["lastContact"]["secondsAgo"].as_u64();
+    let cells = [
+        Some(state.to_owned()),
+        Some(if is_listed { "yes" } else { "no" }.to_owned()),
+        text(&node["identity"]["name"]),
+        text(&peer["address"]),
+        endpoint,
+        text(&node["metaData"]["version"]),
+        peer["height"]["height"].as_u64().map(|height| height.to_string()),
+        score.map(|score| score.to_string()),
+        seen.map(|seconds| format!("{} ago", duration(seconds))),
+        peer["trust"]["share"].as_f64().map(|share| format!("{:.1} %", 100.0 * share)),
+        peer["successes"].as_u64().map(|good| format!("{good}/{}", peer["failures"])),
+        Some(notes.into_iter().flatten().collect::<Vec<_>>().join("; ")),
+    ];
+    cells.map(|cell| cell.filter(|text| !text.trim().is_empty()).map_or(EMPTY_CELL.to_owned(), |text| printable(&text)))
 }
 
 fn last_failure(peer: &Value) -> Option<String> {
     let failure = &peer["lastFailure"];
     Some(format!("{} ({} ago)", failure["reason"].as_str()?, duration(failure["secondsAgo"].as_u64()?)))
-}
-
-fn note(parts: [Option<String>; 2]) -> Option<String> {
-    Some(parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
 /// Formats a duration in its largest whole unit.
@@ -209,11 +174,6 @@ pub(super) fn duration(seconds: u64) -> String {
         7_200..172_800 => format!("{} h", seconds / 3_600),
         _ => format!("{} d", seconds / 86_400),
     }
-}
-
-/// Replaces control characters in text from peers, which could disturb the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Formats the rows below the column names: aligned for a terminal, else with tabs between the cells.

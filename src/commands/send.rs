@@ -1,4 +1,4 @@
-//! `nisd send`, `nisd sign` and `nisd announce`: from a request to the node's answer.
+//! `nisd send`, `nisd sign`, `nisd announce` and `nisd status-of`: from a request to what became of it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,20 +6,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::keys::{load_key, public_key};
-use super::{CommandError, DEFAULT_NODE, node, print, print_note, print_stderr, random_bytes};
+use super::{CommandError, DEFAULT_NODE, failed, in_file, node, print, print_note, random_bytes, usage};
 use crate::clock::System;
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, cipher};
+use crate::logging::eprint_line;
 use crate::model::transaction::{Message, MessageKind, wire_network};
-use crate::model::{Address, Amount, Mosaic, NetworkByte, Timestamp, Transaction};
+use crate::model::{Address, Amount, Hash256, Mosaic, NetworkByte, Timestamp, Transaction};
 use crate::state::MosaicEntry;
 use crate::wallet::transfer::{TransferRequest, build, minimum_fee};
 use crate::wallet::values::{self, currency, decimal};
 use crate::wallet::{
-    Fate, NodeClient, SignedTransaction, TRANSACTIONS, await_end, describe, explain_result, is_signed_transaction,
-    read_transaction,
+    Fate, NodeClient, SignedTransaction, TRANSACTIONS, TransactionStatus, await_end, describe, explain_result,
+    is_signed_transaction, read_transaction,
 };
 
 /// Maximum bytes of a file with a transaction.
@@ -31,8 +33,7 @@ const DEFAULT_DEADLINE_SECONDS: i32 = 3600;
 /// Longest time between time stamp and deadline that nodes accept, in seconds.
 const MAX_DEADLINE_SECONDS: i32 = 86_400;
 /// Longest time in which an announced transaction may still be confirmed.
-pub(super) const MAX_LIFETIME: Duration =
-    Duration::from_secs(MAX_DEADLINE_SECONDS as u64).saturating_add(CONFIRMATION_GRACE);
+const MAX_LIFETIME: Duration = Duration::from_secs(MAX_DEADLINE_SECONDS as u64).saturating_add(CONFIRMATION_GRACE);
 
 /// Returns the examples of a command, followed by one transaction of each kind.
 pub(super) fn with_transactions(examples: &str) -> String {
@@ -116,6 +117,35 @@ pub struct Announce {
     pub node: String,
 }
 
+/// `nisd status-of`.
+#[derive(Args, Debug)]
+pub struct StatusOf {
+    /// Hash of the transaction, or of its inner transaction: 64 hex digits
+    #[arg(value_name = "HASH", value_parser = hash)]
+    hash: Hash256,
+    /// The node to use
+    #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
+    node: String,
+    /// Wait until the transaction is confirmed or has failed, at most a day
+    #[arg(long)]
+    wait: bool,
+    /// Print JSON, as /transaction/status answers
+    #[arg(long)]
+    json: bool,
+}
+
+/// The answer as JSON.
+#[derive(Serialize)]
+struct Answer<'s> {
+    hash: String,
+    #[serde(flatten)]
+    status: &'s TransactionStatus,
+}
+
+pub(super) fn hash(text: &str) -> Result<Hash256, &'static str> {
+    Hash256::from_hex(text).ok_or("a hash has 64 hex digits")
+}
+
 /// Runs `nisd send`.
 pub fn send(command: &Send, system: System) -> Result<(), CommandError> {
     // Mistakes are reported before the node is asked.
@@ -182,7 +212,7 @@ impl<'a> Sender<'a> {
         let what = if how.dry_run { "would announce" } else { "announcing" };
         let name = node.network_name();
         let shown = describe(&packet.transaction, name.as_deref());
-        print_stderr(&format!("{what} to {}:\n{shown}", node.url()));
+        eprint_line(&format!("{what} to {}:\n{shown}", node.url()));
         warn_if_only_harvester(node, &packet.transaction, name.as_deref());
         if how.dry_run {
             return print(&format!("{}\n", packet.to_json()));
@@ -211,7 +241,7 @@ impl<'a> Sender<'a> {
 
 fn cannot_encrypt(reason: &str) -> CommandError {
     let advice = "omit it, or send it unencrypted with --message";
-    CommandError::Failed(format!("the message cannot be encrypted: {reason}; {advice}"))
+    failed(format!("the message cannot be encrypted: {reason}; {advice}"))
 }
 
 /// Returns the node's data about the mosaics to send. Prints their amounts in whole units, and levies.
@@ -241,10 +271,9 @@ fn message(command: &Send, sender: &Sender<'_>, recipient: &Address) -> Result<O
 }
 
 fn bytes_of(hex: &str) -> Result<Vec<u8>, CommandError> {
-    let bytes = decode_hex(hex).map_err(|error| CommandError::Usage(format!("--hex: {error}")))?;
+    let bytes = decode_hex(hex).map_err(|error| usage(format!("--hex: {error}")))?;
     if !hex.len().is_multiple_of(2) {
-        let text = "--hex: there is an odd number of digits; a byte has two";
-        return Err(CommandError::Usage(text.to_owned()));
+        return Err(usage("--hex: there is an odd number of digits; a byte has two"));
     }
     Ok(bytes)
 }
@@ -276,15 +305,18 @@ fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result
     let transaction = &packet.transaction;
     let seconds = transaction.deadline.0.saturating_sub(transaction.timestamp.0);
     let limit = Duration::from_secs(seconds.unsigned_abs().into()) + CONFIRMATION_GRACE;
-    print_stderr("waiting until it is confirmed\n");
+    eprint_line("waiting until it is confirmed");
     let status = await_end(node, &packet.transaction.hash(), limit, system, |_| ())?;
     if status.fate == Fate::Confirmed {
         return print(&format!("confirmed at height: {}\n", status.number("height")));
     }
-    if status.is_failure() {
-        return Err(CommandError::Failed(format!("the transaction is not in the chain: {status}")));
-    }
-    Err(CommandError::NotConfirmed)
+    Err(failed(if status.is_failure() {
+        format!("the transaction is not in the chain: {status}")
+    } else {
+        "the transaction is not in the chain although its deadline has passed; it can no longer be confirmed, unless \
+         the node itself is behind"
+            .to_owned()
+    }))
 }
 
 /// Runs `nisd sign`.
@@ -293,7 +325,7 @@ pub fn sign(command: &Sign) -> Result<(), CommandError> {
     let input = read_input(&command.file)?;
     let packet = read_transaction(&input).and_then(|transaction| SignedTransaction::sign(&transaction, &key));
     let packet = packet.map_err(CommandError::Failed)?;
-    print_stderr(&format!("signed:\n{}", describe(&packet.transaction, None)));
+    eprint_line(&format!("signed:\n{}", describe(&packet.transaction, None)));
     print(&format!("{}\n", packet.to_json()))
 }
 
@@ -308,14 +340,15 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
         // Errors in the transaction are reported before a missing key.
         let transaction = read_transaction(&input).map_err(CommandError::Failed)?;
         let Some(key) = key else {
-            let text = "this transaction has no signature; give the signer's key file with --key-file, or sign it with \
-                        nisd sign";
-            return Err(CommandError::Usage(text.to_owned()));
+            return Err(usage(
+                "this transaction has no signature; give the signer's key file with --key-file, or sign it with nisd \
+                 sign",
+            ));
         };
         SignedTransaction::sign(&transaction, &KeyPair::new(&key))
     };
     let packet = packet.map_err(CommandError::Failed)?;
-    print_stderr(&format!("announcing to {}:\n{}", node.url(), describe(&packet.transaction, None)));
+    eprint_line(&format!("announcing to {}:\n{}", node.url(), describe(&packet.transaction, None)));
     submit(&node, &packet)
 }
 
@@ -327,7 +360,21 @@ fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandEr
         return Ok(());
     }
     let reason = explain_result(answer.code);
-    Err(CommandError::Failed(format!("the node rejected the transaction ({}): {reason}", answer.name)))
+    Err(failed(format!("the node rejected the transaction ({}): {reason}", answer.name)))
+}
+
+/// Runs `nisd status-of`. Ends with the exit code of the status.
+pub fn status_of(command: &StatusOf, system: System) -> Result<(), CommandError> {
+    let (node, hash) = (node(&command.node)?, &command.hash);
+    let limit = if command.wait { MAX_LIFETIME } else { Duration::ZERO };
+    let status = await_end(&node, hash, limit, system, |status| eprint_line(&status.to_string()))?;
+    let text = if command.json {
+        serde_json::to_string(&Answer { hash: hash.to_string(), status: &status }).unwrap_or_default()
+    } else {
+        status.to_string()
+    };
+    print(&format!("{text}\n"))?;
+    Err(CommandError::Exit(status.fate as u8))
 }
 
 /// Reads a file, or standard input if the name is `-`.
@@ -342,5 +389,5 @@ fn read_input(path: &Path) -> Result<Vec<u8>, CommandError> {
         }
         Ok(bytes)
     };
-    read().map_err(|error| CommandError::File(path.to_owned(), error))
+    read().map_err(in_file(path))
 }

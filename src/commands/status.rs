@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::peers::{duration, node_of};
 use super::store::stored_network;
-use super::{CommandError, Common, Stop, print};
+use super::{CommandError, Common, Stop, failed, print};
 use crate::clock::{NetworkClock, System};
 use crate::config::Settings;
 use crate::metrics::{Sample, Scrape};
@@ -53,6 +53,8 @@ struct StatusReport {
     /// Folder of the store that was read because the node does not answer.
     store: Option<String>,
     metrics: Scrape,
+    /// The metrics before these, for rates.
+    before: Option<Scrape>,
 }
 
 /// Runs `nisd status`. Ends early when `stop` is set.
@@ -60,18 +62,22 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
     let (node, context) = node_of(command.node.as_deref(), settings)?;
     let of_store = |metrics| {
         let store = Some(settings.data.display().to_string());
-        StatusReport { node: node.url(), store, metrics }
+        StatusReport { node: node.url(), store, metrics, before: None }
     };
     let seen = if command.data.is_some() && store::exists(&settings.data) && store::is_unlocked(&settings.data) {
         // Even if a node answers, it does not use this store.
         of_store(store_metrics(settings, system)?)
     } else {
         match node.metrics(context) {
-            Ok(metrics) => StatusReport { node: node.url(), store: None, metrics },
+            Ok(metrics) => StatusReport { node: node.url(), store: None, metrics, before: None },
             Err(error @ NodeError::NoAnswer { .. }) if command.node.is_none() => {
                 match store_metrics(settings, system) {
                     Err(CommandError::Open(folder, StoreError::Empty)) => {
-                        return Err(CommandError::NoNodeOrStore(error, folder));
+                        let folder = folder.display();
+                        return Err(failed(format!(
+                            "{error} There is no store in {folder} either: `nisd run` starts a node; --config, --node \
+                             or --data name another"
+                        )));
                     }
                     read => of_store(read?),
                 }
@@ -83,7 +89,7 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
     if is_live && io::stdout().is_terminal() && io::stdin().is_terminal() {
         return show_live(&node, context, seen, &stop).map_err(CommandError::output);
     }
-    print(&if command.json { json_text(&seen) } else { text(&seen, None) })
+    print(&if command.json { json_text(&seen) } else { text(&seen) })
 }
 
 /// Reads metrics from the store of the settings.
@@ -113,9 +119,9 @@ fn store_metrics(settings: &Settings, system: System) -> Result<Scrape, CommandE
 /// Shows a node's metrics on a terminal until the user quits.
 fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &Stop) -> io::Result<()> {
     let mut terminal = Terminal::enter()?;
-    let (mut before, mut last_error): (Option<Scrape>, Option<NodeError>) = (None, None);
+    let mut last_error: Option<NodeError> = None;
     loop {
-        let mut shown = text(&seen, before.as_ref());
+        let mut shown = text(&seen);
         if let Some(error) = &last_error {
             shown += &format!("\n{error}\n");
         }
@@ -126,7 +132,7 @@ fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &St
         }
         last_error = match node.metrics(context) {
             Ok(metrics) => {
-                before = Some(std::mem::replace(&mut seen.metrics, metrics));
+                seen.before = Some(std::mem::replace(&mut seen.metrics, metrics));
                 None
             }
             Err(error) => Some(error),
@@ -231,25 +237,24 @@ fn frame(text: &str, rows: usize, columns: usize) -> String {
 /// Quantile of requests and commits whose duration is shown.
 const QUANTILE: f64 = 0.99;
 
-/// Formats a screen. Rates are shown if `before` holds the previous metrics.
-fn text(seen: &StatusReport, before: Option<&Scrape>) -> String {
-    let view = View { metrics: &seen.metrics, before };
-    let mut text = view.title(seen);
+/// Formats a screen. Rates are shown if the previous metrics are known.
+fn text(seen: &StatusReport) -> String {
+    let mut text = seen.title();
     for (name, row) in ROWS {
-        text.extend(row(&view).map(|row| format!("{name:<12} {row}\n")));
+        text.extend(row(seen).map(|row| format!("{name:<12} {row}\n")));
     }
-    text.extend(view.hints().map(|advice| format!("! {advice}\n")));
+    text.extend(seen.hints().map(|advice| format!("! {advice}\n")));
     text
 }
 
 /// Formats a row of the screen; nothing if its metrics are missing.
-type Row = fn(&View<'_>) -> Option<String>;
+type Row = fn(&StatusReport) -> Option<String>;
 
 /// All rows.
 const ROWS: [(&str, Row); 14] = [
     ("Chain", |v| {
         let age = v.value("nisd_last_block_age_seconds")?;
-        let age = format!("height {}, last block {} ago", number(v.value("nisd_height")?), time(age));
+        let age = format!("height {}, last block {} ago", number(v.value("nisd_height")?), duration(age as u64));
         let state = match v.value("nisd_status").map(|code| code as i32) {
             Some(3) => ", has not joined its network",
             Some(4) => ", joining its network",
@@ -286,18 +291,18 @@ const ROWS: [(&str, Row); 14] = [
         parts.extend(v.rate(NAME).map(|rate| format!("{rate:.1} a second")));
         parts.extend(v.quantile_text("nisd_http_request_duration_seconds_bucket"));
         for (status, what) in [("429", "rate limit"), ("503", "no capacity")] {
-            let refused = v.metrics.samples_of(NAME).filter(|sample| sample.label("status") == status);
-            let refused: f64 = refused.map(|sample| sample.value).sum();
-            parts.extend((refused > 0.0).then(|| format!("{} rejected ({what})", number(refused))));
+            let rejected = v.metrics.samples_of(NAME).filter(|sample| sample.label("status") == status);
+            let rejected: f64 = rejected.map(|sample| sample.value).sum();
+            parts.extend((rejected > 0.0).then(|| format!("{} rejected ({what})", number(rejected))));
         }
         v.value("nisd_connections")?;
         Some(parts.join(", "))
     }),
     ("Connections", |v| {
         let (incoming, outgoing) = (v.value("nisd_connections")?, v.value("nisd_connections_outgoing")?);
-        let (buffers, refused) = (v.value("nisd_buffered_bytes")?, v.value("nisd_connections_rejected_total")?);
-        let (incoming, outgoing, refused) = (number(incoming), number(outgoing), number(refused));
-        Some(format!("{incoming} incoming, {outgoing} outgoing, {refused} rejected, {} in buffers", bytes(buffers)))
+        let (buffers, rejected) = (v.value("nisd_buffered_bytes")?, v.value("nisd_connections_rejected_total")?);
+        let (incoming, outgoing, rejected) = (number(incoming), number(outgoing), number(rejected));
+        Some(format!("{incoming} incoming, {outgoing} outgoing, {rejected} rejected, {} in buffers", bytes(buffers)))
     }),
     ("Sessions", |v| {
         const NAME: &str = "nisd_websocket_messages_sent_total";
@@ -350,13 +355,7 @@ const ROWS: [(&str, Row); 14] = [
     }),
 ];
 
-/// The current and the previous metrics.
-struct View<'r> {
-    metrics: &'r Scrape,
-    before: Option<&'r Scrape>,
-}
-
-impl View<'_> {
+impl StatusReport {
     fn value(&self, name: &str) -> Option<f64> {
         self.metrics.value(name)
     }
@@ -368,18 +367,18 @@ impl View<'_> {
 
     /// Returns the growth of a counter per second; `None` if the node was restarted in between.
     fn rate(&self, name: &str) -> Option<f64> {
-        let uptime = |metrics: &Scrape| metrics.value("nisd_uptime_seconds");
-        let passed = uptime(self.metrics)? - uptime(self.before?)?;
-        let grown = self.metrics.sum(name)? - self.before?.sum(name).unwrap_or(0.0);
+        let before = self.before.as_ref()?;
+        let passed = self.value("nisd_uptime_seconds")? - before.value("nisd_uptime_seconds")?;
+        let grown = self.metrics.sum(name)? - before.sum(name).unwrap_or(0.0);
         (passed > 0.0 && grown >= 0.0).then(|| grown / passed)
     }
 
-    fn title(&self, seen: &StatusReport) -> String {
+    fn title(&self) -> String {
         let info = self.metrics.samples_of("nisd_info").next();
         let label = |name| info.map_or("", |info: &Sample| info.label(name));
-        let (version, network, node) = (label("version"), label("network"), &seen.node);
-        let uptime = time(self.value("nisd_uptime_seconds").unwrap_or(0.0));
-        match &seen.store {
+        let (version, network, node) = (label("version"), label("network"), &self.node);
+        let uptime = duration(self.value("nisd_uptime_seconds").unwrap_or(0.0) as u64);
+        match &self.store {
             None => format!("nisd {version} on {network}, {node}, up {uptime}\n\n"),
             Some(folder) => format!("The store of {network} in {folder}, because no node answers:\n\n"),
         }
@@ -463,11 +462,6 @@ fn bytes(value: f64) -> String {
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// Formats seconds in their largest whole unit.
-fn time(seconds: f64) -> String {
-    duration(seconds.max(0.0) as u64)
-}
-
 /// Formats a duration that may be far less than a second.
 fn short(seconds: f64) -> String {
     if seconds < 1.0 { format!("{} ms", (seconds * 1e4).round() / 10.0) } else { format!("{seconds:.1} s") }
@@ -481,7 +475,7 @@ mod tests {
     fn metrics_are_numbers_or_lists_of_objects_in_json() {
         let page = "a 1\nb 0.5\nc{x=\"1\"} 2\nc{x=\"2\"} 3\n";
         let metrics = Scrape::parse(page).unwrap();
-        let text = json_text(&StatusReport { node: "http://a".to_owned(), store: None, metrics });
+        let text = json_text(&StatusReport { node: "http://a".to_owned(), store: None, metrics, before: None });
         let value: Value = serde_json::from_str(&text).unwrap();
         let list = json!([{"x": "1", "value": 2}, {"x": "2", "value": 3}]);
         assert_eq!(value, json!({"node": "http://a", "metrics": {"a": 1, "b": 0.5, "c": list}}));
@@ -519,7 +513,7 @@ nisd_store_map_bytes 68719476736
 "#;
 
     fn seen(page: &str) -> StatusReport {
-        StatusReport { node: "http://a".to_owned(), store: None, metrics: Scrape::parse(page).unwrap() }
+        StatusReport { node: "http://a".to_owned(), store: None, metrics: Scrape::parse(page).unwrap(), before: None }
     }
 
     #[test]
@@ -535,22 +529,21 @@ Clock        1 jump
 ! the disk is nearly full; free space
 ! no peer answers; `nisd peers` shows why
 ";
-        assert_eq!(text(&seen(PAGE), None), expected);
+        assert_eq!(text(&seen(PAGE)), expected);
         let stored = StatusReport {
             store: Some("folder".to_owned()),
             ..seen("nisd_info{network=\"n\"} 1\nnisd_disk_free_bytes 1\n")
         };
         let expected = "The store of n in folder, because no node answers:\n\n! the disk is nearly full; free space\n";
-        assert_eq!(text(&stored, None), expected);
+        assert_eq!(text(&stored), expected);
     }
 
     #[test]
     fn rates_are_shown_only_with_an_earlier_scrape_of_the_same_run() {
         let before = PAGE.replace("7300", "7290").replace("status=\"200\"} 100", "status=\"200\"} 75");
-        let before = seen(&before).metrics;
-        assert!(text(&seen(PAGE), Some(&before)).contains("105 answered, 2.5 a second, "));
-        let restarted = seen(&PAGE.replace("7300", "9000")).metrics;
-        assert!(text(&seen(PAGE), Some(&restarted)).contains("105 answered, 99 %"));
+        let after = |page: &str| StatusReport { before: Some(seen(page).metrics), ..seen(PAGE) };
+        assert!(text(&after(&before)).contains("105 answered, 2.5 a second, "));
+        assert!(text(&after(&PAGE.replace("7300", "9000"))).contains("105 answered, 99 %"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{CommandError, Common, Stop, folder, height, print};
+use super::{CommandError, Common, Stop, folder, height, in_file, print, usage};
 use crate::chain::{BrokenChain, HashChain};
 use crate::clock::System;
 use crate::codec::block_file::{self, BlockFile};
@@ -55,7 +55,7 @@ pub struct Export {
 
 /// Checks that files of recorded blocks exist, without opening them: a pipe can be opened only once.
 pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
-    let check = |path: &PathBuf| std::fs::metadata(path).map_err(|error| CommandError::File(path.clone(), error));
+    let check = |path: &PathBuf| std::fs::metadata(path).map_err(in_file(path));
     paths.iter().try_for_each(|path| check(path).map(drop))
 }
 
@@ -72,7 +72,7 @@ pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, Co
                 None => blocks,
             })
         };
-        open().map_err(|error| CommandError::File(path.clone(), error))
+        open().map_err(in_file(path))
     };
     paths.iter().map(open).collect()
 }
@@ -201,8 +201,7 @@ pub fn digest(command: &StoreArguments, settings: &Settings, stop: Stop) -> Resu
 /// `nisd export`.
 pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
     if let Some(to) = command.to.filter(|to| *to < command.from) {
-        let text = format!("--to {to} is below --from {}: there is nothing to write", command.from);
-        return Err(CommandError::Usage(text));
+        return Err(usage(format!("--to {to} is below --from {}: there is nothing to write", command.from)));
     }
     let (store, _) = open_to_read(&command.store, settings, stop)?;
     let snapshot = store.snapshot()?;
@@ -217,7 +216,7 @@ pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), C
     if path.as_os_str() == "-" {
         return write_blocks(&snapshot, command.from, last, &mut BufWriter::new(io::stdout().lock()));
     }
-    let file = File::create(path).map_err(|error| CommandError::File(path.clone(), error))?;
+    let file = File::create(path).map_err(in_file(path))?;
     write_blocks(&snapshot, command.from, last, &mut BufWriter::new(file))
 }
 

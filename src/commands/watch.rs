@@ -10,8 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
@@ -21,23 +20,24 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{CommandError, DEFAULT_NODE, Stop, height};
+use super::{CommandError, DEFAULT_NODE, Stop, failed, height, in_file, usage};
 use crate::clock::System;
+use crate::config::read_file;
 use crate::crypto::hash::keccak256_parts;
-use crate::logging;
+use crate::logging::eprint_line;
 use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte};
 use crate::wallet::events::{
-    Event, EventQuery, EventStream, MAX_EVENT_BYTES, Received, describe_event, describe_synchronisation, json_line,
+    EVENTS, Event, EventStream, MAX_EVENT_BYTES, describe_event, describe_synchronisation, json_line,
 };
-use crate::wallet::key_file::private_file;
+use crate::wallet::key_file;
 use crate::wallet::{NodeClient, NodeError, values};
 
 /// Addresses of one watch; a node takes no more in one stream.
 const MAX_ADDRESSES: usize = 10_000;
 /// Bytes of a file of addresses.
-const MAX_ADDRESSES_BYTES: u64 = 2 * 1024 * 1024;
+const MAX_ADDRESSES_BYTES: usize = 2 * 1024 * 1024;
 /// Bytes of a state file. Escapes at most double its event.
-const MAX_STATE_BYTES: u64 = 2 * MAX_EVENT_BYTES as u64 + 64 * 1024;
+const MAX_STATE_BYTES: usize = 2 * MAX_EVENT_BYTES + 64 * 1024;
 /// Bytes of an id; a longer one could not be sent back.
 const MAX_ID_BYTES: usize = 4096;
 /// Shortest and longest pause before connecting again.
@@ -88,6 +88,20 @@ pub struct Watch {
     /// Continue from the state file although the addresses have changed; earlier events of added ones are not told
     #[arg(long, requires = "state")]
     pub addresses_changed: bool,
+}
+
+impl Watch {
+    /// Returns path and query of the event stream. A stream that resumes after an event starts at no height.
+    fn target(&self, is_resumed: bool) -> String {
+        let parameters = [
+            self.from.filter(|_| !is_resumed).map(|height| format!("from={height}")),
+            self.confirmations.map(|count| format!("confirmations={count}")),
+            (!self.kinds.is_empty()).then(|| format!("kinds={}", self.kinds.join(","))),
+            self.mosaic.as_ref().map(|id| format!("mosaic={}", id.to_string().replace(' ', "%20"))),
+        ];
+        let query = parameters.into_iter().flatten().collect::<Vec<_>>().join("&");
+        if query.is_empty() { EVENTS.to_owned() } else { format!("{EVENTS}?{query}") }
+    }
 }
 
 fn mosaic(text: &str) -> Result<MosaicId, String> {
@@ -141,8 +155,7 @@ impl State {
 
     /// Reads a state file, if it exists.
     fn read(path: &Path, watched: WatchedAccounts, addresses_changed: bool) -> Result<State, CommandError> {
-        let mut text = Vec::new();
-        match File::open(path).and_then(|file| file.take(MAX_STATE_BYTES).read_to_end(&mut text)) {
+        let text = match read_file(path, MAX_STATE_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::new(watched)),
             read => read.map_err(|error| wrong_state(path, format!(": {error}")))?,
         };
@@ -175,20 +188,14 @@ impl State {
 
     /// Replaces the file, and waits until it is on the disk.
     fn write(&self, path: &Path) -> Result<(), CommandError> {
-        let write = || -> io::Result<()> {
-            let text = serde_json::to_vec(self)?;
-            let file = private_file(path, &[&text, b"\n"])?;
-            file.persist(path).map_err(|refused| refused.error)?;
-            // The folder has the new name on the disk, too.
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            File::open(folder)?.sync_all()
-        };
-        write().map_err(|error| wrong_state(path, format!(": {error}")))
+        let written = serde_json::to_vec(self).map_err(io::Error::from);
+        let written = written.and_then(|text| key_file::replace(path, &[&text, b"\n"]));
+        written.map_err(|error| wrong_state(path, format!(": {error}")))
     }
 }
 
 fn wrong_state(path: &Path, reason: String) -> CommandError {
-    CommandError::Failed(format!("the state file {}{reason}", path.display()))
+    failed(format!("the state file {}{reason}", path.display()))
 }
 
 fn is_id(id: &str) -> bool {
@@ -200,9 +207,7 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
     let node = super::node(&command.node)?;
     let of_mempool = command.kinds.iter().find(|kind| matches!(kind.as_str(), "unconfirmed" | "left"));
     if let Some(kind) = of_mempool.filter(|_| command.confirmations != Some(0)) {
-        return Err(CommandError::Usage(format!(
-            "--kinds {kind} needs --confirmations 0: only then the mempool is told"
-        )));
+        return Err(usage(format!("--kinds {kind} needs --confirmations 0: only then the mempool is told")));
     }
     let (addresses, network) = addresses(command)?;
     let watched = WatchedAccounts::of(&addresses, network);
@@ -210,24 +215,17 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
         Some(path) => State::read(path, watched, command.addresses_changed)?,
         None => State::new(watched),
     };
-    let query = EventQuery {
-        addresses,
-        from: command.from,
-        confirmations: command.confirmations,
-        kinds: command.kinds.clone(),
-        mosaic: command.mosaic.clone(),
-    };
-    announce(&query, &node, state.id.as_deref());
-    let mut watcher = Watcher { command, system, stop, state, saved: None };
+    announce(command, &addresses, &node, state.id.as_deref());
+    let mut watcher = Watcher { command, system, stop, state, saved: None, backoff: BACKOFF.0 };
     // A file that cannot be written is noticed before the first event.
     watcher.save()?;
     if let Some(event) = watcher.state.event.take() {
-        note(&format!("the command for the event {} was not seen to succeed: it runs again", name(&event)));
+        eprint_line(&format!("the command for the event {} was not seen to succeed: it runs again", name(&event)));
         if !watcher.handle(event)? {
             return Ok(());
         }
     }
-    watcher.run(&node, &query)
+    watcher.run(&node, &addresses)
 }
 
 /// Returns the watched addresses in order, each once, and their network; none for all accounts.
@@ -235,70 +233,49 @@ fn addresses(command: &Watch) -> Result<(Vec<Address>, Option<NetworkByte>), Com
     let mut given: Vec<(String, String)> =
         command.addresses.iter().map(|text| (format!("{text:?}"), text.clone())).collect();
     if let Some(path) = &command.addresses_file {
-        let (text, path) = (read_text(path).map_err(|error| CommandError::File(path.clone(), error))?, path.display());
+        let text = read_file(path, MAX_ADDRESSES_BYTES).map_err(in_file(path))?;
+        let (text, path) = (String::from_utf8_lossy(&text), path.display());
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
         given.extend(lines.map(|(number, line)| (format!("{path}, line {number}"), line.to_owned())));
         if given.is_empty() {
-            return Err(CommandError::Usage(format!("{path} has no addresses")));
+            return Err(usage(format!("{path} has no addresses")));
         }
     }
     let (mut found, mut network) = (BTreeSet::new(), None);
     for (place, text) in given {
-        let usage = |reason: String| CommandError::Usage(format!("{place}: {reason}"));
-        let (_, its) = values::address(&text).map_err(usage)?;
+        let wrong = |reason: String| usage(format!("{place}: {reason}"));
+        let (_, its) = values::address(&text).map_err(wrong)?;
         let wanted = *network.get_or_insert(its);
-        found.insert(values::address_on(&text, wanted).map_err(usage)?);
+        found.insert(values::address_on(&text, wanted).map_err(wrong)?);
     }
     if found.len() > MAX_ADDRESSES {
         let count = found.len();
-        return Err(CommandError::Usage(format!(
+        return Err(usage(format!(
             "there are {count} addresses; a watch has at most {MAX_ADDRESSES}: use several, each with its own state file"
         )));
     }
     Ok((found.into_iter().collect(), network))
 }
 
-fn read_text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_ADDRESSES_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_ADDRESSES_BYTES {
-        return Err(io::Error::other("it is too long for a list of addresses"));
-    }
-    Ok(text)
-}
-
 /// Says what is watched, and from where. The network is not named: several may have the same byte.
-fn announce(query: &EventQuery, node: &NodeClient, last_id: Option<&str>) {
-    let accounts = match query.addresses.as_slice() {
+fn announce(command: &Watch, addresses: &[Address], node: &NodeClient, last_id: Option<&str>) {
+    let accounts = match addresses {
         [] => "all accounts".to_owned(),
         [one] => one.to_string(),
         several => format!("{} addresses", several.len()),
     };
-    let from = match (last_id, query.from) {
+    let from = match (last_id, command.from) {
         (Some(id), None) => format!("after the event {id} of the state file"),
         (Some(id), Some(_)) => format!("after the event {id} of the state file, which --from does not change"),
         (None, Some(height)) => format!("from height {height}"),
         (None, None) => "from now on".to_owned(),
     };
-    note(&format!("watching {accounts} at {}, {from}", node.url()));
+    eprint_line(&format!("watching {accounts} at {}, {from}", node.url()));
 }
 
 /// Returns the name of an event for a person.
 fn name(event: &Event) -> String {
     format!("{} {}", event.name, event.id.as_deref().unwrap_or("without an id"))
-}
-
-/// Writes a line about the watch, rather than about a payment, to standard error.
-fn note(text: &str) {
-    logging::eprint_line(text);
-}
-
-/// How the events of one connection ended.
-enum Ended {
-    /// A signal came.
-    Stopped,
-    /// The connection is lost, or none was made; there was an event if `had_event`.
-    Lost { error: NodeError, had_event: bool },
 }
 
 /// A running watch.
@@ -309,30 +286,30 @@ struct Watcher<'a> {
     state: State,
     /// What is in the state file.
     saved: Option<State>,
+    /// Pause before the next connection.
+    backoff: Duration,
 }
 
 impl Watcher<'_> {
-    fn run(mut self, node: &NodeClient, query: &EventQuery) -> Result<(), CommandError> {
-        let mut backoff = BACKOFF.0;
+    fn run(mut self, node: &NodeClient, addresses: &[Address]) -> Result<(), CommandError> {
         let result = loop {
-            match self.follow(node, query) {
-                Ok(Ended::Lost { error, had_event }) => {
-                    if had_event {
-                        backoff = BACKOFF.0;
-                    }
-                    note(&format!("{error} (connecting again in {} s)", backoff.as_secs()));
-                    self.pause(backoff);
-                    backoff = (backoff * 2).min(BACKOFF.1);
+            match self.follow(node, addresses) {
+                Ok(()) => break Ok(()),
+                Err(CommandError::Node(error)) if is_lost(&error) => {
+                    eprint_line(&format!("{error} (connecting again in {} s)", self.backoff.as_secs()));
+                    self.pause(self.backoff);
+                    self.backoff = (self.backoff * 2).min(BACKOFF.1);
                 }
-                Ok(Ended::Stopped) => break Ok(()),
                 Err(error) => break Err(error),
             }
         };
-        if let (Err(CommandError::Node(NodeError::Refused { status: 400, .. })), Some(path), Some(id)) =
+        if let (Err(CommandError::Node(NodeError::Rejected { status: 400, .. })), Some(path), Some(id)) =
             (&result, &self.command.state, &self.state.id)
         {
             let path = path.display();
-            note(&format!("the id of the state file {path} was {id}; without that file, --from names the start"));
+            eprint_line(&format!(
+                "the id of the state file {path} was {id}; without that file, --from names the start"
+            ));
         }
         // Also after a failure: the events before it are done.
         let saved = self.save();
@@ -351,64 +328,35 @@ impl Watcher<'_> {
         }
     }
 
-    /// Handles the events of one connection.
-    fn follow(&mut self, node: &NodeClient, query: &EventQuery) -> Result<Ended, CommandError> {
+    /// Handles the events of one connection until a signal comes. Its loss is an error.
+    fn follow(&mut self, node: &NodeClient, addresses: &[Address]) -> Result<(), CommandError> {
         if self.is_stopped() {
-            return Ok(Ended::Stopped);
+            return Ok(());
         }
-        let mut had_event = false;
-        let mut stream = match node.events(query, self.state.id.as_deref()) {
-            Ok(stream) => stream,
-            Err(error) => return lost(error, had_event),
-        };
+        let last_id = self.state.id.as_deref();
+        let mut stream = node.events(&self.command.target(last_id.is_some()), addresses, last_id)?;
         let mut heard = (self.system.millis)();
-        loop {
-            let received = match stream.next(POLL_INTERVAL) {
-                Ok(received) => received,
-                Err(error) => return lost(error, had_event),
-            };
+        while !self.is_stopped() {
+            if let Some(event) = stream.next_arrived() {
+                self.backoff = BACKOFF.0;
+                check(&stream, &event)?;
+                if !self.handle(event)? {
+                    break;
+                }
+                // A command may have taken long.
+                heard = (self.system.millis)();
+                continue;
+            }
+            self.save()?;
+            let has_arrived = stream.receive(POLL_INTERVAL)?;
             let now = (self.system.millis)();
-            match received {
-                Received::Nothing if now.saturating_sub(heard) >= MAX_SILENCE.as_millis() as u64 => {
-                    return lost(stream.silent(MAX_SILENCE), had_event);
-                }
-                Received::Nothing => {}
-                Received::Heartbeat => heard = now,
-                Received::Event(event) => {
-                    had_event = true;
-                    if !self.handle_arrived(&mut stream, event)? {
-                        return Ok(Ended::Stopped);
-                    }
-                    // A command may have taken long.
-                    heard = (self.system.millis)();
-                }
-            }
-            if self.is_stopped() {
-                return Ok(Ended::Stopped);
+            if has_arrived {
+                heard = now;
+            } else if now.saturating_sub(heard) >= MAX_SILENCE.as_millis() as u64 {
+                return Err(stream.silent(MAX_SILENCE).into());
             }
         }
-    }
-
-    /// Handles an event and all others that have arrived. Returns whether to continue.
-    fn handle_arrived(&mut self, stream: &mut EventStream<'_>, first: Event) -> Result<bool, CommandError> {
-        let mut next = Some(first);
-        while let Some(event) = next {
-            if self.is_stopped() {
-                return Ok(false);
-            }
-            if event.id.as_deref().is_some_and(|id| !is_id(id)) {
-                return Err(stream.invalid_event(&event, "its id is too long or not plain ASCII").into());
-            }
-            if !event.data.is_empty() && json_line(&event).is_none() {
-                return Err(stream.invalid_event(&event, "its data are not JSON").into());
-            }
-            if !self.handle(event)? {
-                return Ok(false);
-            }
-            next = stream.next_arrived();
-        }
-        self.save()?;
-        Ok(true)
+        Ok(())
     }
 
     /// Prints an event and runs the command. Returns whether the event is done; it is not if a signal ended the command.
@@ -433,7 +381,7 @@ impl Watcher<'_> {
 
     fn print(&self, event: &Event, json: &str) -> Result<(), CommandError> {
         if event.name == SYNCHRONISING {
-            note(&describe_synchronisation(event));
+            eprint_line(&describe_synchronisation(event));
         }
         let line = if self.command.json { Some(json.to_owned()) } else { describe_event(event) };
         let Some(line) = line else { return Ok(()) };
@@ -443,7 +391,7 @@ impl Watcher<'_> {
 
     /// Runs the command for an event. Returns whether it succeeded; `false` if it was ended together with this program.
     fn execute(&self, command: &str, event: &Event, json: &str) -> Result<bool, CommandError> {
-        let not_run = |error| CommandError::Failed(format!("sh cannot be run for the event {}: {error}", name(event)));
+        let not_run = |error| failed(format!("sh cannot be run for the event {}: {error}", name(event)));
         let mut process = Process::new("sh");
         // Ctrl-C on the terminal is for this program, which ends after the command.
         process.arg("-c").arg(command).stdin(Stdio::piped()).process_group(0);
@@ -458,7 +406,7 @@ impl Watcher<'_> {
         }
         // A shell whose own command was ended by a signal has a higher exit code.
         if self.is_stopped() && status.code().is_none_or(|code| code > MAX_EXIT_CODE) {
-            note(&format!("the command was stopped at the event {}", name(event)));
+            eprint_line(&format!("the command was stopped at the event {}", name(event)));
             return Ok(false);
         }
         let ended = match status.code() {
@@ -469,7 +417,7 @@ impl Watcher<'_> {
             Some(_) => "the next run begins with this event",
             None => "with --state FILE the next run would begin with this event",
         };
-        Err(CommandError::Failed(format!("the command {ended} at the event {}; {next_run}", name(event))))
+        Err(failed(format!("the command {ended} at the event {}; {next_run}", name(event))))
     }
 
     fn save(&mut self) -> Result<(), CommandError> {
@@ -483,14 +431,23 @@ impl Watcher<'_> {
     }
 }
 
-/// Decides whether to connect again after an error.
-fn lost(error: NodeError, had_event: bool) -> Result<Ended, CommandError> {
-    match error {
-        NodeError::NoAnswer { .. } | NodeError::StreamEnded { .. } | NodeError::Refused { status: 429 | 500.., .. } => {
-            Ok(Ended::Lost { error, had_event })
-        }
-        error => Err(error.into()),
+/// Rejects an event whose id could not be sent back, or whose data are not JSON.
+fn check(stream: &EventStream<'_>, event: &Event) -> Result<(), CommandError> {
+    if event.id.as_deref().is_some_and(|id| !is_id(id)) {
+        return Err(stream.invalid_event(event, "its id is too long or not plain ASCII").into());
     }
+    if !event.data.is_empty() && json_line(event).is_none() {
+        return Err(stream.invalid_event(event, "its data are not JSON").into());
+    }
+    Ok(())
+}
+
+/// Returns whether to connect again after an error.
+fn is_lost(error: &NodeError) -> bool {
+    matches!(
+        error,
+        NodeError::NoAnswer { .. } | NodeError::StreamEnded { .. } | NodeError::Rejected { status: 429 | 500.., .. }
+    )
 }
 
 #[cfg(test)]
@@ -550,6 +507,16 @@ mod tests {
     }
 
     #[test]
+    fn a_query_names_only_what_differs_from_the_defaults() {
+        assert_eq!(parsed(&[]).target(false), "/events");
+        let set = ["--from", "5", "--confirmations", "0", "--kinds", "block,transaction"];
+        let watch = parsed(&[set.as_slice(), &["--mosaic", "a.b:gift vouchers"]].concat());
+        let rest = "confirmations=0&kinds=block,transaction&mosaic=a.b:gift%20vouchers";
+        assert_eq!(watch.target(false), format!("/events?from=5&{rest}"));
+        assert_eq!(watch.target(true), format!("/events?{rest}"));
+    }
+
+    #[test]
     fn a_state_file_keeps_the_last_id_and_what_it_belongs_to() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("state");
@@ -589,15 +556,15 @@ mod tests {
 
     #[test]
     fn a_lost_connection_is_made_again_and_a_rejection_is_final() {
-        let refused =
-            |status| NodeError::Refused { node: String::new(), route: "/events", status, words: String::new() };
+        let rejected =
+            |status| NodeError::Rejected { node: String::new(), route: "/events", status, words: String::new() };
         for status in [429, 500, 502, 503, 504] {
-            assert!(lost(refused(status), false).is_ok(), "{status}");
+            assert!(is_lost(&rejected(status)), "{status}");
         }
         for status in [400, 401, 403, 413] {
-            assert!(lost(refused(status), false).is_err(), "{status}");
+            assert!(!is_lost(&rejected(status)), "{status}");
         }
-        assert!(lost(NodeError::StreamEnded { node: String::new(), reason: String::new() }, true).is_ok());
-        assert!(lost(NodeError::Unusable(String::new()), false).is_err());
+        assert!(is_lost(&NodeError::StreamEnded { node: String::new(), reason: String::new() }));
+        assert!(!is_lost(&NodeError::Unusable(String::new())));
     }
 }

@@ -2,40 +2,47 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use log::Level;
 use zeroize::Zeroizing;
 
 use super::files::{KnownPeers, peers_file_name};
-use super::properties::{self, Property};
-use super::reader::Layers;
-use super::reader::{Diagnostic, Origin, Problem, redact_key};
+use super::properties;
+use super::reader::{Diagnostic, Layers, Origin, Override, Problem, redact_key};
 use super::settings::Settings;
-use super::table;
+use super::table::{self, Key};
 use crate::codec::Context;
 use crate::model::Network;
 
-/// Kind of a file, determined by its content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
-    /// Settings of the node, `config-user.properties`.
-    Settings,
-    /// Known peers, `peers-config_NETWORK.json`.
-    Peers,
+/// A file and its results. `Display` writes lines for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileReport {
+    /// Its name.
+    pub path: PathBuf,
+    /// Whether it holds settings of the node, as `config-user.properties` does, rather than known peers, as
+    /// `peers-config_NETWORK.json` does. A file with a syntax error counts as settings.
+    pub is_settings: bool,
+    /// The results in the order of the file: information for a line that takes effect, a warning for one without
+    /// effect, an error for one with which the node does not start.
+    pub findings: Vec<Diagnostic>,
 }
 
-impl fmt::Display for FileKind {
+impl fmt::Display for FileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FileKind::Settings => "settings",
-            FileKind::Peers => "list of peers",
-        })
+        const SUBJECT_WIDTH: usize = 40;
+        let kind = if self.is_settings { "settings" } else { "list of peers" };
+        writeln!(f, "{}: {kind}", self.path.display())?;
+        for finding in &self.findings {
+            let place = if finding.line == 0 { String::new() } else { finding.line.to_string() };
+            let (subject, effect, why) = (subject(finding), effect(finding.level), &finding.text);
+            writeln!(f, "{}", format!("{place:>5}  {subject:SUBJECT_WIDTH$}  {effect:9}  {why}").trim_end())?;
+        }
+        Ok(())
     }
 }
 
 /// Returns what the node does with a line of this level, for a person.
-pub fn effect(level: Level) -> &'static str {
+fn effect(level: Level) -> &'static str {
     match level {
         Level::Error => "WRONG",
         Level::Warn => "no effect",
@@ -44,32 +51,9 @@ pub fn effect(level: Level) -> &'static str {
 }
 
 /// Returns the key or the peer of a result, for a person.
-pub fn subject(finding: &Diagnostic) -> &str {
+fn subject(finding: &Diagnostic) -> &str {
     finding.key.as_deref().unwrap_or("the file")
 }
-
-/// A file and its results.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileReport {
-    /// Its name.
-    pub path: PathBuf,
-    /// What it is.
-    pub kind: FileKind,
-    /// The results in the order of the file: information for a line that takes effect, a warning for one without
-    /// effect, an error for one with which the node does not start.
-    pub findings: Vec<Diagnostic>,
-}
-
-/// Remarks on settings that take effect but work differently than in NIS1.
-const REMARKS: &[(&str, &str)] = &[
-    (
-        "nem.folder",
-        "the store is created in nisd/NETWORK below it; NIS1's database there is neither read nor changed: the node \
-         downloads the chain from peers, or `nisd import` imports it from a file of blocks",
-    ),
-    ("nis.bootKey", "keep the file readable by the node only: chmod 600"),
-    ("nis.additionalHarvesterPrivateKeys", "keep the file readable by the node only: chmod 600"),
-];
 
 /// A file: its name, and its content, which may hold private keys.
 pub type File = (PathBuf, Zeroizing<Vec<u8>>);
@@ -77,27 +61,26 @@ pub type File = (PathBuf, Zeroizing<Vec<u8>>);
 /// Checks all files together: later settings override earlier ones, as in NIS1, and peer lists are checked against the
 /// network of the settings. `home` is the user's home folder.
 pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
-    let contents: Vec<_> = files.iter().map(|(_, content)| recognise(content)).collect();
+    let parse = |(path, bytes): &File| (!properties::looks_like_json(bytes)).then(|| properties::parse(path, bytes));
+    let contents: Vec<_> = files.iter().map(parse).collect();
     let mut layers = Layers::default();
-    for ((path, _), (kind, content)) in files.iter().zip(&contents) {
-        if let (FileKind::Settings, Ok(properties)) = (kind, content) {
-            layers.add_file(&Rc::from(path.as_path()), properties.clone());
-        }
+    for properties in contents.iter().flatten().flatten() {
+        layers.add(properties.clone());
     }
     let (network, problems) = match Settings::read(&layers, home) {
         Ok(settings) => (Some(settings.network), Vec::new()),
         Err(problems) => (None, problems),
     };
-    let report = |((path, bytes), (kind, content)): (&File, &Content)| {
-        let findings = match (kind, content) {
-            (_, Err(error)) => vec![error.clone()],
-            (FileKind::Settings, Ok(properties)) => check_settings(path, properties, &layers, &problems),
-            (FileKind::Peers, Ok(_)) => check_peers(path, bytes, network.as_ref()),
+    let mut checked = Vec::new();
+    for ((path, bytes), content) in files.iter().zip(&contents) {
+        let findings = match content {
+            Some(Ok(properties)) => check_settings(properties, &layers, &problems),
+            Some(Err(error)) => vec![error.clone()],
+            None => check_peers(path, bytes, network.as_ref()),
         };
-        FileReport { path: path.clone(), kind: *kind, findings }
-    };
-    let mut checked: Vec<FileReport> = files.iter().zip(&contents).map(report).collect();
-    let mut settings = checked.iter_mut().filter(|checked| checked.kind == FileKind::Settings);
+        checked.push(FileReport { path: path.clone(), is_settings: content.is_some(), findings });
+    }
+    let mut settings = checked.iter_mut().filter(|checked| checked.is_settings);
     if let Some(first) = settings.next() {
         // Missing settings have no line, so they are reported first.
         let missing = problems.iter().filter(|problem| problem.origin == Origin::Default);
@@ -111,39 +94,34 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
     checked
 }
 
-/// What a file is, and its properties.
-type Content = (FileKind, Result<Vec<Property>, Diagnostic>);
-
-/// Returns what a file is, and its properties unless it is a list of peers. A file with a syntax error counts as settings.
-fn recognise(bytes: &[u8]) -> Content {
-    if properties::looks_like_json(bytes) {
-        (FileKind::Peers, Ok(Vec::new()))
-    } else {
-        (FileKind::Settings, properties::parse(bytes))
-    }
-}
-
 /// Returns the results of a settings file, each key at its line.
-fn check_settings(path: &Path, properties: &[Property], layers: &Layers, problems: &[Problem]) -> Vec<Diagnostic> {
-    let of_line = |Property { key, line, .. }: &Property| {
-        let here = Origin::File { path: Rc::from(path), line: *line };
-        if let Some(problem) = problems.iter().find(|problem| problem.origin == here) {
-            return wrong(*line, problem);
+fn check_settings(properties: &[Override], layers: &Layers, problems: &[Problem]) -> Vec<Diagnostic> {
+    let of_line = |Override { key, origin, .. }: &Override| {
+        let (_, line) = origin.order();
+        if let Some(problem) = problems.iter().find(|problem| problem.origin == *origin) {
+            return wrong(line, problem);
         }
-        let winning = layers.get(key).map(|value| &value.origin).filter(|origin| **origin != here);
+        let winning = layers.get(key).map(|set| &set.origin).filter(|winning| *winning != origin);
         let (level, text) = match (table::find(key), winning) {
             (Some(_), Some(winning)) => (Level::Warn, format!("it is set again at {winning}, which is used")),
-            (Some(key), None) if key.is_ignored => (Level::Warn, key.meaning.to_owned()),
-            (Some(_), None) => (Level::Info, remark(key).to_owned()),
-            (None, _) => (Level::Warn, unknown(key)),
+            (Some(known), None) => (Level::Info, remark(known).to_owned()),
+            (None, _) => (Level::Warn, table::ignored(key).map_or_else(|| unknown(key), str::to_owned)),
         };
-        Diagnostic { level, line: *line, key: Some(redact_key(key)), text }
+        Diagnostic { level, line, key: Some(redact_key(key)), text }
     };
     properties.iter().map(of_line).collect()
 }
 
-fn remark(key: &str) -> &'static str {
-    REMARKS.iter().find(|(name, _)| *name == key).map_or("", |(_, text)| text)
+/// Returns a remark on a setting that takes effect but works differently than in NIS1, or that must be kept secret.
+fn remark(key: &Key) -> &'static str {
+    match key.name {
+        "nem.folder" => {
+            "the store is created in nisd/NETWORK below it; NIS1's database there is neither read nor changed: the node \
+             downloads the chain from peers, or `nisd import` imports it from a file of blocks"
+        }
+        _ if key.is_secret => "keep the file readable by the node only: chmod 600",
+        _ => "",
+    }
 }
 
 fn unknown(key: &str) -> String {
@@ -208,7 +186,7 @@ mod tests {
              nem.httpPort = many\nnem.folder = %h/nem\nnis.bootKey = {key}1\n"
         );
         let [checked] = &checked(&[file("config-user.properties", &text)])[..] else { panic!("one file") };
-        assert_eq!(checked.kind, FileKind::Settings);
+        assert!(checked.is_settings);
         let expected = [
             "2 nem.network: used",
             "3 nis.bootKey: no effect",
@@ -250,7 +228,7 @@ mod tests {
         let settings = || file("config-user.properties", "nem.network = testnet\n");
         let peers = |name: &str, nodes: &str| checked(&[settings(), file(name, &list(nodes))]).swap_remove(1);
         let good = peers("etc/peers-config_testnet.json", &node("10.0.0.1"));
-        assert_eq!((good.kind, said(&good)), (FileKind::Peers, vec!["1 http://10.0.0.1:7890: used".to_owned()]));
+        assert_eq!((good.is_settings, said(&good)), (false, vec!["1 http://10.0.0.1:7890: used".to_owned()]));
         let elsewhere = peers("peers-config_mainnet.json", &node("10.0.0.1"));
         assert!(elsewhere.findings[0].text.contains("peers-config_testnet.json"), "{elsewhere:?}");
         let second = format!("{},{}", node("a b"), node("10.0.0.2"));

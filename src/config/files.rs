@@ -19,8 +19,8 @@ pub const MAX_NEMESIS_BYTES: usize = 16 << 20;
 /// Largest peer list in bytes; a larger file is rejected.
 pub const MAX_PEERS_BYTES: usize = limits::NODE_LIST;
 
-/// Reads a file, at most one byte more than `max`, so that the caller can tell that it is too large. The content is
-/// wiped when it is dropped, since it may hold private keys.
+/// Reads a file; one of more than `max` bytes is an error. The content is wiped when it is dropped, since it may hold private
+/// keys.
 pub fn read_file(path: &Path, max: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = File::open(path)?;
     // With capacity to spare the content is neither moved nor read through another buffer, so wiping leaves no copy.
@@ -28,6 +28,9 @@ pub fn read_file(path: &Path, max: usize) -> io::Result<Zeroizing<Vec<u8>>> {
         file.metadata().ok().filter(fs::Metadata::is_file).map_or(max, |data| data.len().min(max as u64) as usize);
     let mut content = Zeroizing::new(Vec::with_capacity(length + 64));
     file.take(max as u64 + 1).read_to_end(&mut content)?;
+    if content.len() > max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {max} bytes")));
+    }
     Ok(content)
 }
 
@@ -59,10 +62,6 @@ impl NemesisSource {
             NemesisSource::File(path) => path,
         };
         let mut bytes = read_file(path, MAX_NEMESIS_BYTES).map_err(failed)?;
-        if bytes.len() > MAX_NEMESIS_BYTES {
-            let limit = format!("it has more than {MAX_NEMESIS_BYTES} bytes");
-            return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, limit)));
-        }
         Ok(std::mem::take(&mut *bytes))
     }
 
@@ -124,9 +123,6 @@ impl KnownPeers {
     /// Parses the content of a file. An entry whose endpoint is invalid is left out with a warning; the error
     /// describes any other defect.
     pub fn parse(text: &[u8], context: Context) -> Result<KnownPeers, String> {
-        if text.len() > MAX_PEERS_BYTES {
-            return Err(format!("it has more than {MAX_PEERS_BYTES} bytes"));
-        }
         let value = lenient_json::parse(text).map_err(|error| error.to_string())?;
         let entries = match (&value, value.get("knownPeers")) {
             (Value::Object(_), None | Some(Value::Null)) => &[],
@@ -245,7 +241,10 @@ mod tests {
             assert!(parse(text).unwrap_err().contains("a list knownPeers"), "{text}");
         }
         assert!(parse("{").unwrap_err().contains("ends too early"));
-        assert!(parse(&" ".repeat(MAX_PEERS_BYTES + 1)).unwrap_err().contains("more than 1048576 bytes"));
+        let large = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&large, " ".repeat(MAX_PEERS_BYTES + 1)).unwrap();
+        let error = KnownPeers::read(large.path(), &Network::example()).unwrap_err();
+        assert!(error.contains("more than 1048576 bytes"), "{error}");
         let many = vec!["{}".to_owned(); limits::LISTED_NODES + 1];
         assert!(parse(&file(&many)).unwrap_err().contains("more than 1000 entries"));
     }

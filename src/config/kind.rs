@@ -13,7 +13,7 @@ use log::LevelFilter;
 
 use super::reader::quoted;
 use crate::api::Features;
-use crate::clock::{ClockMode, InvalidClockMode};
+use crate::clock::ClockMode;
 use crate::crypto::PrivateKey;
 use crate::ip::{AddressRanges, LocalAddresses, is_host_name};
 use crate::model::address::{Address, NetworkByte};
@@ -48,50 +48,40 @@ pub(super) struct Source<'a> {
 pub(super) enum Kind<T: 'static> {
     /// A whole number in decimal digits within these bounds.
     Integer { min: i64, max: i64, value: fn(i64) -> Option<T> },
-    /// A number of bytes within these bounds.
-    Size { min: u64, max: u64, value: fn(usize) -> T },
+    /// A number of bytes within these bounds, which are written like the value.
+    Size { min: &'static str, max: &'static str, value: fn(usize) -> T },
     /// One of these names, each with its value.
     Choice(&'static [(&'static str, T)]),
     /// Any other text with a description of the allowed ones. A secret is never shown.
     Form { allowed: &'static str, parse: fn(&Source<'_>) -> Parsed<T>, is_secret: bool },
 }
 
-/// A kind whatever the type of its values.
-pub(super) trait AnyKind: fmt::Display {
-    /// Returns a clause about what is wrong with a value.
-    fn check(&self, source: &Source<'_>) -> Parsed<()>;
-
-    /// Returns whether values must never be shown.
-    fn is_secret(&self) -> bool;
-}
-
-impl<T: Clone> AnyKind for Kind<T> {
-    fn check(&self, source: &Source<'_>) -> Parsed<()> {
-        self.parse(source).map(drop)
-    }
-
-    fn is_secret(&self) -> bool {
-        matches!(self, Kind::Form { is_secret: true, .. })
-    }
-}
-
 impl<T: Clone> Kind<T> {
-    /// Parses a value.
+    /// Parses a value; the error is a clause about what is wrong with it.
     pub fn parse(&self, source: &Source<'_>) -> Parsed<T> {
         let text = source.text;
         match self {
             Kind::Integer { min, max, value } => {
                 value(parse_integer(text, *min, *max)?).ok_or_else(|| "is too large".to_owned())
             }
-            Kind::Size { min, max, value } => {
-                Ok(value(usize::try_from(parse_size(text, *min, *max)?).unwrap_or(usize::MAX)))
-            }
+            Kind::Size { min, max, value } => match parse_size(text)? {
+                bytes if bytes < parse_size(min)? => Err("is too small".to_owned()),
+                bytes if bytes <= parse_size(max)? => Ok(value(usize::try_from(bytes).unwrap_or(usize::MAX))),
+                _ => Err("is too large".to_owned()),
+            },
             Kind::Choice(choices) => {
                 let chosen = choices.iter().find(|(name, _)| *name == text.trim());
                 chosen.map(|(_, value)| value.clone()).ok_or_else(|| "is not one of the allowed values".to_owned())
             }
             Kind::Form { parse, .. } => parse(source),
         }
+    }
+}
+
+impl<T> Kind<T> {
+    /// Returns whether values must never be shown.
+    pub const fn is_secret(&self) -> bool {
+        matches!(self, Kind::Form { is_secret: true, .. })
     }
 }
 
@@ -103,7 +93,6 @@ impl<T> fmt::Display for Kind<T> {
             }
             Kind::Integer { min, max, .. } => write!(f, "a whole number from {min} to {max}"),
             Kind::Size { min, max, .. } => {
-                let (min, max) = (Bytes(*min), Bytes(*max));
                 write!(f, "bytes, or a number followed by K, M, G or T, from {min} to {max}")
             }
             Kind::Choice(choices) => {
@@ -112,20 +101,6 @@ impl<T> fmt::Display for Kind<T> {
             }
             Kind::Form { allowed, .. } => f.write_str(allowed),
         }
-    }
-}
-
-/// A number of bytes, shown in the largest unit that divides it.
-struct Bytes(u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (unit, shift) in [("T", 40), ("G", 30), ("M", 20), ("K", 10)] {
-            if self.0 != 0 && self.0.trailing_zeros() >= shift {
-                return write!(f, "{}{unit}", self.0 >> shift);
-            }
-        }
-        self.0.fmt(f)
     }
 }
 
@@ -145,12 +120,12 @@ pub(super) const fn seconds(min: i64, max: i64) -> Kind<Duration> {
 }
 
 /// A number of bytes.
-pub(super) const fn size(min: u64, max: u64) -> Kind<usize> {
+pub(super) const fn size(min: &'static str, max: &'static str) -> Kind<usize> {
     Kind::Size { min, max, value: |bytes| bytes }
 }
 
 /// A number of bytes, rounded down to a multiple of [`MAP_UNIT`].
-pub(super) const fn map_size(min: u64, max: u64) -> Kind<usize> {
+pub(super) const fn map_size(min: &'static str, max: &'static str) -> Kind<usize> {
     Kind::Size { min, max, value: |bytes| bytes / MAP_UNIT * MAP_UNIT }
 }
 
@@ -270,7 +245,7 @@ pub(super) const CONTEXT: Kind<String> =
     });
 pub(super) const CLOCK: Kind<ClockMode> =
     form("system, or network seconds: N holds the clock there, N+ lets it run from there", |source| {
-        source.text.trim().parse().map_err(|error: InvalidClockMode| error.to_string())
+        source.text.trim().parse().map_err(str::to_owned)
     });
 /// A version that NIS1 nodes are compatible with.
 pub(super) const VERSION: Kind<Version> =
@@ -379,7 +354,7 @@ fn parse_integer(text: &str, min: i64, max: i64) -> Parsed<i64> {
 }
 
 /// Parses a number of bytes; `K`, `M`, `G` and `T` in either case are powers of 1024.
-fn parse_size(text: &str, min: u64, max: u64) -> Parsed<u64> {
+fn parse_size(text: &str) -> Parsed<u64> {
     let text = text.trim();
     let units = [('k', 10), ('m', 20), ('g', 30), ('t', 40)];
     let with_unit = units.iter().find_map(|(unit, shift)| {
@@ -388,11 +363,7 @@ fn parse_size(text: &str, min: u64, max: u64) -> Parsed<u64> {
     });
     let (number, shift) = with_unit.unwrap_or((text, 0));
     let number = parse_integer(number, 0, i64::MAX)?.unsigned_abs();
-    match number.checked_mul(1 << shift) {
-        Some(bytes) if bytes < min => Err("is too small".to_owned()),
-        Some(bytes) if bytes <= max => Ok(bytes),
-        _ => Err("is too large".to_owned()),
-    }
+    number.checked_mul(1 << shift).ok_or_else(|| "is too large".to_owned())
 }
 
 /// Splits a list at its bars. Empty elements at the end are dropped; others are kept and cause errors.
@@ -475,7 +446,7 @@ fn origin(element: &str) -> Option<String> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::table;
+    use super::super::{Origin, Override, build, table};
     use super::*;
 
     fn parsed<T: Clone>(kind: Kind<T>, text: &str) -> Parsed<T> {
@@ -507,14 +478,16 @@ mod tests {
 
     #[test]
     fn sizes_are_read_with_their_units() {
-        assert_eq!(parse_size("1000", 0, u64::MAX), Ok(1000));
-        assert_eq!(parse_size("2k", 0, u64::MAX), Ok(2048));
-        assert_eq!(parse_size("3 G", 0, u64::MAX), Ok(3 << 30));
-        assert_eq!(parse_size("9999999T", 0, u64::MAX), Ok(9_999_999 << 40));
+        assert_eq!(parse_size("1000"), Ok(1000));
+        assert_eq!(parse_size("2k"), Ok(2048));
+        assert_eq!(parse_size("3 G"), Ok(3 << 30));
+        assert_eq!(parse_size("9999999T"), Ok(9_999_999 << 40));
         for text in ["-1", "k", "1kk", "1KB", "9223372036854775807T", ""] {
-            assert!(parse_size(text, 0, u64::MAX).is_err(), "{text}");
+            assert!(parse_size(text).is_err(), "{text}");
         }
-        assert!(parse_size("1K", 1025, 2000).is_err());
+        assert!(parsed(size("1025", "2K"), "1K").unwrap_err().contains("small"));
+        assert!(parsed(size("1K", "2000"), "2K").unwrap_err().contains("large"));
+        assert_eq!(parsed(size("1K", "2K"), "2K"), Ok(2048));
     }
 
     #[test]
@@ -604,8 +577,8 @@ mod tests {
 
     #[test]
     fn map_sizes_are_whole_pages() {
-        assert_eq!(parsed(map_size(0, u64::MAX), "74565"), Ok(0x10000));
-        assert_eq!(parsed(map_size(0, u64::MAX), "1G"), Ok(1 << 30));
+        assert_eq!(parsed(map_size("0", "1T"), "74565"), Ok(0x10000));
+        assert_eq!(parsed(map_size("0", "1T"), "1G"), Ok(1 << 30));
     }
 
     #[test]
@@ -632,8 +605,8 @@ mod tests {
         #[test]
         fn arbitrary_text_does_not_panic_any_value_reader(text in r"\PC{0,40}|[0-9|:.*+KMG -]{0,60}") {
             for key in table::keys() {
-                let network = Some(NetworkByte::TESTNET);
-                let _ = key.kind.check(&Source { text: &text, folder: None, home: None, network });
+                let flag = Override { key: key.name.to_owned(), value: text.clone().into(), origin: Origin::Flag("--set") };
+                let _ = build(None, vec![flag], Some(Path::new("/home")));
             }
         }
     }

@@ -3,7 +3,6 @@
 use super::files::NemesisSource;
 use super::kind::parse_address;
 use super::reader::Reader;
-
 use super::table::NetworkSettings;
 use crate::crypto::PublicKey;
 use crate::model::address::{Address, NetworkByte};
@@ -22,9 +21,6 @@ struct Known {
     total_xem: u64,
     /// The nemesis block in verifiable binary form, compressed by gzip.
     nemesis: &'static [u8],
-    /// Whether all forks are active from the start by default, whatever the network byte implies: today's testnet began
-    /// after all forks but has the byte of an earlier testnet.
-    is_after_all_forks: bool,
 }
 
 const KNOWN: [Known; 3] = [
@@ -36,7 +32,6 @@ const KNOWN: [Known; 3] = [
         nemesis_hash: "438cf6375dab5a0d32f9b7bf151d4539e00a590f7c022d5572c7d41815a24be4",
         total_xem: 9_000_000_240,
         nemesis: include_bytes!("nemesis/mainnet.bin.gz"),
-        is_after_all_forks: false,
     },
     Known {
         name: "testnet",
@@ -46,7 +41,6 @@ const KNOWN: [Known; 3] = [
         nemesis_hash: "6e34a7895ce1653dde64a614f2ad4215f4217d9e0255b4c84a846e5f7677c6c5",
         total_xem: 9_000_000_000,
         nemesis: include_bytes!("nemesis/testnet.bin.gz"),
-        is_after_all_forks: true,
     },
     Known {
         name: "mijinnet",
@@ -56,7 +50,6 @@ const KNOWN: [Known; 3] = [
         nemesis_hash: "fd75b4e5eaa4521690dac6934be2ab0e84ec2f93b7d5a12a96f19bdcfc2f8bca",
         total_xem: 9_000_000_000,
         nemesis: include_bytes!("nemesis/mijinnet.bin.gz"),
-        is_after_all_forks: false,
     },
 ];
 
@@ -73,10 +66,8 @@ pub(super) fn is_known(name: &str) -> bool {
     KNOWN.iter().any(|known| known.name == name)
 }
 
-/// Returns whether all forks of a network of this name are active from the start by default.
-pub(super) fn is_after_all_forks(name: &str) -> bool {
-    KNOWN.iter().any(|known| known.name == name && known.is_after_all_forks)
-}
+/// The network that began after all forks, but has the byte of an earlier testnet.
+pub(super) const AFTER_ALL_FORKS: &str = "testnet";
 
 /// Returns the network's identity. `None` after a problem was recorded.
 pub(super) fn identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Identity> {
@@ -161,8 +152,8 @@ pub(super) fn chain(
     check_rewrite_limit(reader, set.target_time, set.rewrite_limit);
     check_max_transactions(reader, &set);
     let (proof_of_stake, immediate_vesting, stabilize_block_times) = features(reader, &set.features);
-    let is_after_all = is_after_all_forks(&identity?.network.name);
-    let default = if is_after_all { Forks::all_past() } else { default_forks(identity?.network.byte) };
+    let network = &identity?.network;
+    let default = if network.name == AFTER_ALL_FORKS { Forks::all_past() } else { default_forks(network.byte) };
     Some(ChainParameters {
         target_time: set.target_time,
         rewrite_limit: set.rewrite_limit,

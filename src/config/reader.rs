@@ -9,8 +9,7 @@ use std::rc::Rc;
 use zeroize::Zeroizing;
 
 use super::kind::{Kind, Source};
-use super::properties::Property;
-use super::table::{self, DefaultValue, Key};
+use super::table::{self, DefaultValue};
 use crate::model::NetworkByte;
 
 /// Origin of a value.
@@ -61,24 +60,12 @@ impl fmt::Display for Origin {
 /// The settings are invalid. `Display` describes everything for a person, on several lines.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read the configuration file {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        #[source]
-        error: io::Error,
-    },
-    /// The file is no properties file.
-    #[error("cannot parse the configuration file {}: {error}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// The syntax error.
-        #[source]
-        error: Diagnostic,
-    },
+    /// This file cannot be read.
+    #[error("cannot read the configuration file {path}: {1}", path = .0.display())]
+    Unreadable(PathBuf, io::Error),
+    /// This file is no properties file.
+    #[error("cannot parse the configuration file {path}: {1}", path = .0.display())]
+    Syntax(PathBuf, Diagnostic),
     /// All wrong values.
     #[error("{}", list(.0))]
     Wrong(Vec<Problem>),
@@ -157,8 +144,6 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-impl std::error::Error for Diagnostic {}
-
 /// Formats a value for an error: in quotes, escaped, and shortened.
 pub(super) fn quoted(text: &str) -> String {
     const MAX_SHOWN: usize = 80;
@@ -184,27 +169,15 @@ pub(super) fn redact_key(name: &str) -> String {
     name.escape_debug().to_string()
 }
 
-/// A value set on the command line.
-#[derive(Clone, PartialEq, Eq)]
+/// A value that is set, and where.
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub struct Override {
     /// The key.
     pub key: String,
     /// The value; wiped when dropped, since it may be a secret.
+    #[debug("(not shown)")]
     pub value: Zeroizing<String>,
-    /// The flag, such as `--http-port`.
-    pub flag: &'static str,
-}
-
-impl fmt::Debug for Override {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} = (not shown)", self.flag, self.key)
-    }
-}
-
-/// A value and its origin.
-#[derive(Clone)]
-pub(super) struct Value {
-    pub text: Zeroizing<String>,
+    /// Where it is set.
     pub origin: Origin,
 }
 
@@ -212,34 +185,27 @@ pub(super) struct Value {
 #[derive(Default)]
 pub(super) struct Layers {
     /// The configuration file, if there is one.
-    pub file: Option<Rc<Path>>,
-    values: BTreeMap<String, Value>,
-    /// Keys set twice in one file: the key, the overridden origin, the effective one.
+    pub file: Option<PathBuf>,
+    values: BTreeMap<String, Override>,
+    /// Keys set twice in files: the key, the overridden origin, the effective one.
     pub repeated: Vec<(String, Origin, Origin)>,
 }
 
 impl Layers {
-    /// Adds the properties of a file, which override earlier values.
-    pub fn add_file(&mut self, path: &Rc<Path>, properties: Vec<Property>) {
-        self.file = Some(path.clone());
-        for Property { key, value, line } in properties {
-            let origin = Origin::File { path: path.clone(), line };
-            let hidden = self.values.insert(key.clone(), Value { text: value, origin: origin.clone() });
-            if let Some(Value { origin: hidden @ Origin::File { .. }, .. }) = hidden {
+    /// Adds values of a file or of the command line, which override earlier values.
+    pub fn add(&mut self, values: Vec<Override>) {
+        for value in values {
+            let (key, origin) = (value.key.clone(), value.origin.clone());
+            if let Some(Override { origin: hidden @ Origin::File { .. }, .. }) = self.values.insert(key.clone(), value)
+                && matches!(origin, Origin::File { .. })
+            {
                 self.repeated.push((key, hidden, origin));
             }
         }
     }
 
-    /// Adds values of the command line, which override earlier values; the last of repeated flags counts.
-    pub fn add_flags(&mut self, overrides: Vec<Override>) {
-        for Override { key, value, flag } in overrides {
-            self.values.insert(key, Value { text: value, origin: Origin::Flag(flag) });
-        }
-    }
-
     /// Returns the value of a key, if it was set.
-    pub fn get(&self, key: &str) -> Option<&Value> {
+    pub fn get(&self, key: &str) -> Option<&Override> {
         self.values.get(key)
     }
 
@@ -283,35 +249,23 @@ impl<'a> Reader<'a> {
 
     /// Returns the value of a setting, else its default, else `None`.
     pub fn read<T: Clone>(&mut self, name: &str, kind: &Kind<T>) -> Option<T> {
-        match self.set_value(name, |source| kind.parse(source)) {
-            Some(Ok(value)) => return Some(value),
-            Some(Err(why)) => self.wrong(name, why),
-            None => {}
+        let (home, network) = (self.home, self.network);
+        let parse = |text, folder| kind.parse(&Source { text, folder, home, network });
+        if let Some(Override { value, origin, .. }) = self.layers.get(name) {
+            match parse(value, origin.folder()) {
+                Ok(value) => return Some(value),
+                Err(why) => self.wrong(name, why),
+            }
         }
         match table::find(name)?.default {
-            DefaultValue::Value(text) => {
-                kind.parse(&Source { text, folder: None, home: self.home, network: self.network }).ok()
-            }
+            DefaultValue::Value(text) => parse(text, None).ok(),
             DefaultValue::Derived(_) => None,
         }
     }
 
-    /// Checks the value of a setting that is not read.
-    pub fn check(&mut self, key: &Key) {
-        if let Some(Err(why)) = self.set_value(key.name, |source| key.kind.check(source)) {
-            self.wrong(key.name, why);
-        }
-    }
-
-    /// Parses the value of a setting, if it is set.
-    fn set_value<T>(&self, name: &str, parse: impl Fn(&Source<'_>) -> T) -> Option<T> {
-        let Value { text, origin } = self.layers.get(name)?;
-        Some(parse(&Source { text, folder: origin.folder(), home: self.home, network: self.network }))
-    }
-
     /// Records a value that is not of the setting's kind, or a missing value.
     pub fn wrong(&mut self, name: &str, why: impl Into<String>) {
-        let allowed = table::find(name).map(|key| key.kind.to_string()).unwrap_or_default();
+        let allowed = table::find(name).map(|key| key.allowed.to_string()).unwrap_or_default();
         self.problem(name, why, allowed);
     }
 
@@ -320,12 +274,12 @@ impl<'a> Reader<'a> {
         let key = table::find(name);
         let set = self.layers.get(name);
         let value = match (set, key.map(|key| key.default)) {
-            (Some(_), _) if key.is_none_or(|key| key.kind.is_secret()) => "(not shown)".to_owned(),
-            (Some(value), _) => quoted(&value.text),
+            (Some(_), _) if key.is_none_or(|key| key.is_secret) => "(not shown)".to_owned(),
+            (Some(set), _) => quoted(&set.value),
             (None, Some(DefaultValue::Value(text))) => quoted(text),
             (None, _) => "(not set)".to_owned(),
         };
-        let origin = set.map_or(Origin::Default, |value| value.origin.clone());
+        let origin = set.map_or(Origin::Default, |set| set.origin.clone());
         self.problems.push(Problem { key: name.to_owned(), value, origin, why: why.into(), allowed: allowed.into() });
     }
 }
@@ -348,12 +302,13 @@ mod tests {
     #[test]
     fn later_layers_override_earlier_ones_and_duplicates_in_a_file_are_reported() {
         let mut layers = Layers::default();
-        let path: Rc<Path> = Rc::from(Path::new("dir/a.properties"));
-        let read = |text: &str| super::super::properties::parse(text.as_bytes()).unwrap();
-        layers.add_file(&path, read("a = 1\nc = 1\na = 2"));
-        let flag = |key: &str| Override { key: key.into(), value: "3".to_owned().into(), flag: "--set" };
-        layers.add_flags(vec![flag("c")]);
-        let shown = |key| layers.get(key).map(|value| format!("{} {}", value.text.as_str(), value.origin)).unwrap();
+        let read =
+            |text: &str| super::super::properties::parse(Path::new("dir/a.properties"), text.as_bytes()).unwrap();
+        layers.add(read("a = 1\nc = 1\na = 2"));
+        let flag =
+            |key: &str| Override { key: key.into(), value: "3".to_owned().into(), origin: Origin::Flag("--set") };
+        layers.add(vec![flag("c")]);
+        let shown = |key| layers.get(key).map(|set| format!("{} {}", set.value.as_str(), set.origin)).unwrap();
         assert_eq!(shown("a"), "2 dir/a.properties:3");
         assert_eq!(shown("c"), "3 --set on the command line");
         assert_eq!(layers.repeated.len(), 1);

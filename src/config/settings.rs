@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use sha2::{Digest, Sha256};
 
 use super::files::{KnownPeers, NemesisSource, peers_file_name, read_file};
 use super::kind::{NAME, parse_host_names};
-use super::network::{self, FORK_KEYS, Identity, is_after_all_forks, is_known};
+use super::network::{self, AFTER_ALL_FORKS, FORK_KEYS, Identity, is_known};
 use super::properties::{self, MAX_FILE_BYTES};
-use super::reader::{ConfigError, Diagnostic, Origin, Problem, quoted, redact_key};
-use super::reader::{Layers, Override, Reader};
+use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, Reader, quoted, redact_key};
 use super::table::{
     self, DefaultValue, Group, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, WebsocketSettings,
 };
@@ -65,10 +63,8 @@ const WRITE_CACHE: RangeInclusive<usize> = 16 << 20..=512 << 20;
 ///
 /// `home` is the user's home folder, if known; it replaces `%h` in paths.
 pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
-    let read = |path: &Path| {
-        let content = read_file(path, MAX_FILE_BYTES);
-        content.map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })
-    };
+    let read =
+        |path: &Path| read_file(path, MAX_FILE_BYTES).map_err(|error| ConfigError::Unreadable(path.to_owned(), error));
     let content = file.map(read).transpose()?;
     build(file.zip(content.as_ref().map(|bytes| bytes.as_slice())), flags, home)
 }
@@ -77,11 +73,10 @@ pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> R
 pub fn build(file: Option<(&Path, &[u8])>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
     let mut layers = Layers::default();
     if let Some((path, bytes)) = file {
-        let properties =
-            properties::parse(bytes).map_err(|error| ConfigError::Syntax { path: path.to_owned(), error })?;
-        layers.add_file(&Rc::from(path), properties);
+        layers.add(properties::parse(path, bytes).map_err(|error| ConfigError::Syntax(path.to_owned(), error))?);
+        layers.file = Some(path.to_owned());
     }
-    layers.add_flags(flags);
+    layers.add(flags);
     Settings::read(&layers, home).map_err(ConfigError::Wrong)
 }
 
@@ -96,9 +91,6 @@ impl Settings {
     pub(super) fn read(layers: &Layers, home: Option<&Path>) -> Result<Settings, Vec<Problem>> {
         let reader = &mut Reader::new(layers, home);
         let settings = Settings::assemble(reader);
-        for key in table::keys().filter(|key| key.is_ignored) {
-            reader.check(key);
-        }
         let mut problems = std::mem::take(&mut reader.problems);
         let mut notices = check_keys(layers, &mut problems);
         problems.sort_by_key(|problem| problem.origin.order());
@@ -145,7 +137,11 @@ impl Settings {
             diagnostics: Vec::new(),
             explicit: ExplicitSettings::default(),
         };
-        check_together(reader, &settings);
+        let Settings { http, websocket, .. } = &settings;
+        if http.port == websocket.port && http.port != 0 && !reader.is_wrong("nem.httpPort") {
+            let allowed = format!("another port than nem.httpPort = {}", http.port);
+            reader.problem("nem.websocketPort", "is the port of the HTTP interface", allowed);
+        }
         Some(settings)
     }
 }
@@ -168,22 +164,13 @@ fn folder_name(network: &str) -> String {
     if name.starts_with('.') { format!("_{name}") } else { name }
 }
 
-/// Checks values against each other that are valid individually.
-fn check_together(reader: &mut Reader<'_>, settings: &Settings) {
-    let Settings { http, websocket, .. } = settings;
-    if http.port == websocket.port && http.port != 0 && !reader.is_wrong("nem.httpPort") {
-        let allowed = format!("another port than nem.httpPort = {}", http.port);
-        reader.problem("nem.websocketPort", "is the port of the HTTP interface", allowed);
-    }
-}
-
 /// Values that were set explicitly, by key, without defaults. Private keys are kept as SHA-256 digests only.
 type ExplicitSettings = BTreeMap<&'static str, String>;
 
 fn explicit_settings(layers: &Layers) -> ExplicitSettings {
     let given = |key: &Key| {
-        let text = layers.get(key.name)?.text.as_str();
-        let is_secret = key.kind.is_secret() && !text.is_empty();
+        let text = layers.get(key.name)?.value.as_str();
+        let is_secret = key.is_secret && !text.is_empty();
         Some((key.name, if is_secret { hex::encode(Sha256::digest(text)) } else { text.to_owned() }))
     };
     table::keys().filter_map(given).collect()
@@ -262,7 +249,7 @@ impl Settings {
         let has_hosts = !self.http.local.hosts().is_empty() || !new.http.local.hosts().is_empty();
         let changes = table::keys().filter_map(|key| {
             let texts = [&self.explicit, &new.explicit].map(|explicit| text_of(key, explicit));
-            let values = texts.map(|text| if key.kind.is_secret() { "(not shown)".to_owned() } else { quoted(text) });
+            let values = texts.map(|text| if key.is_secret { "(not shown)".to_owned() } else { quoted(text) });
             // Host names would have to be resolved, which blocks.
             let needs_lookup = key.name == "nis.additionalLocalIps" && has_hosts;
             let is_live = key.is_live && !needs_lookup;
@@ -308,12 +295,12 @@ fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Diagnostic> {
         let is_flag = matches!(origin, Origin::Flag(_));
         match table::find(name) {
             // The system shows the command line of a program to all users.
-            Some(key) if key.kind.is_secret() && is_flag => notices.push(Diagnostic::warn(format!(
+            Some(key) if key.is_secret && is_flag => notices.push(Diagnostic::warn(format!(
                 "{name} was given with {origin}, where every user of this host can read it; keep it in the \
                  configuration file (--config), readable by you only"
             ))),
-            Some(key) if key.is_ignored => ignored.push(name),
             Some(_) => {}
+            None if table::ignored(name).is_some() => ignored.push(name),
             None if is_flag || has_prefix(name, &["nisd."]) => {
                 rejected += 1;
                 if rejected <= MAX_UNKNOWN {
@@ -332,7 +319,8 @@ fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Diagnostic> {
     if let Some(more @ 1..) = unknown.checked_sub(MAX_UNKNOWN) {
         notices.push(Diagnostic::warn(format!("{more} more keys are unknown and have no effect")));
     }
-    for (key, hidden, winning) in layers.repeated.iter().filter(|(key, ..)| table::find(key).is_some()) {
+    let is_known = |key: &str| table::find(key).is_some() || table::ignored(key).is_some();
+    for (key, hidden, winning) in layers.repeated.iter().filter(|(key, ..)| is_known(key)) {
         notices.push(Diagnostic::warn(format!("{winning}: {key} was already set at {hidden}; this value is used")));
     }
     if !ignored.is_empty() {
@@ -360,7 +348,7 @@ fn unknown_problem(name: &str, origin: &Origin) -> Problem {
 /// Reports settings that are valid but hardly intended for this network.
 fn check_network(reader: &mut Reader<'_>, network: &Network) -> Vec<Diagnostic> {
     let mut notices = Vec::new();
-    let is_after_all_forks = is_after_all_forks(&network.name);
+    let is_after_all_forks = network.name == AFTER_ALL_FORKS;
     let forks_are_default = !is_after_all_forks && FORK_KEYS.iter().all(|key| !reader.is_set(key));
     if network.byte == NetworkByte::TESTNET && forks_are_default {
         notices.push(Diagnostic::warn(format!(
@@ -396,15 +384,8 @@ fn start_char_mismatch(reader: &mut Reader<'_>, network: &Network) -> Option<Dia
 }
 
 fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Diagnostic> {
-    let keys = [
-        "nem.network.version",
-        "nem.network.addressStartChar",
-        "nem.network.generationHash",
-        "nem.network.nemesisSignerAddress",
-        "nem.network.totalAmount",
-        "nem.network.nemesisFilePath",
-    ];
-    let set: Vec<_> = keys.into_iter().filter(|key| reader.is_set(key)).collect();
+    let keys = table::keys().map(|key| key.name).filter(|key| key.starts_with("nem.network."));
+    let set: Vec<_> = keys.filter(|key| reader.is_set(key)).collect();
     let text = || format!("{name} is a known network; these settings have no effect: {}", set.join(", "));
     (!set.is_empty()).then(|| Diagnostic::warn(text()))
 }
@@ -514,7 +495,7 @@ mod tests {
     }
 
     fn flag(key: &str, value: &str) -> Override {
-        Override { key: key.to_owned(), value: value.to_owned().into(), flag: "--set" }
+        Override { key: key.to_owned(), value: value.to_owned().into(), origin: Origin::Flag("--set") }
     }
 
     #[test]

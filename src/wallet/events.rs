@@ -10,43 +10,13 @@ use super::signed_transaction::{mosaics_sent, transaction_of};
 use super::values::currency;
 use crate::codec::lenient_json;
 use crate::model::transaction::{LinkMode, Message, MessageKind, Transfer, wire_network};
-use crate::model::{Address, Amount, Body, Height, MosaicId, Timestamp, Transaction};
-use crate::net::blocking_client::EventReader;
-use crate::net::blocking_client::{ResponseStream, StreamPart};
+use crate::model::{Address, Amount, Body, MosaicId, Timestamp, Transaction};
+use crate::net::blocking_client::{EventReader, ResponseStream, StreamPart};
 
 pub use crate::net::blocking_client::{Event, MAX_EVENT_BYTES};
 
 /// Route of the stream.
-const ROUTE: &str = "/events";
-
-/// What a stream is to contain.
-#[derive(Clone, Debug, Default)]
-pub struct EventQuery {
-    /// The accounts; none for all.
-    pub addresses: Vec<Address>,
-    /// Height of the first block to tell; without it the stream starts at the tip.
-    pub from: Option<Height>,
-    /// Confirmations that a block must have to be told; 0 also tells arrivals in the mempool.
-    pub confirmations: Option<u32>,
-    /// Kinds of events; none for those that the node tells by default.
-    pub kinds: Vec<String>,
-    /// The only mosaic to tell transfers of.
-    pub mosaic: Option<MosaicId>,
-}
-
-impl EventQuery {
-    /// Returns path and query. A stream that resumes after an event starts at no height.
-    fn target(&self, is_resumed: bool) -> String {
-        let parameters = [
-            self.from.filter(|_| !is_resumed).map(|height| format!("from={height}")),
-            self.confirmations.map(|count| format!("confirmations={count}")),
-            (!self.kinds.is_empty()).then(|| format!("kinds={}", self.kinds.join(","))),
-            self.mosaic.as_ref().map(|id| format!("mosaic={}", id.to_string().replace(' ', "%20"))),
-        ];
-        let query = parameters.into_iter().flatten().collect::<Vec<_>>().join("&");
-        if query.is_empty() { ROUTE.to_owned() } else { format!("{ROUTE}?{query}") }
-    }
-}
+pub const EVENTS: &str = "/events";
 
 /// The events of a node.
 pub struct EventStream<'a> {
@@ -56,23 +26,18 @@ pub struct EventStream<'a> {
     has_ended: bool,
 }
 
-/// What arrived of a stream.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Received {
-    /// An event.
-    Event(Event),
-    /// Something that completes no event, such as a heartbeat.
-    Heartbeat,
-    /// Nothing in this time.
-    Nothing,
-}
-
 impl NodeClient {
-    /// Opens the event stream, after the event with this id if there is one.
-    pub fn events(&self, query: &EventQuery, last_id: Option<&str>) -> Result<EventStream<'_>, NodeError> {
-        let body = json!({ "addresses": &query.addresses }).to_string();
-        let body = (!query.addresses.is_empty()).then_some(body.as_bytes());
-        let opened = self.client.open_stream(&query.target(last_id.is_some()), body, last_id);
+    /// Opens the event stream of these accounts, or of all if there are none, after the event with this id if there is
+    /// one. `target` is [`EVENTS`] with its query.
+    pub fn events(
+        &self,
+        target: &str,
+        addresses: &[Address],
+        last_id: Option<&str>,
+    ) -> Result<EventStream<'_>, NodeError> {
+        let body = json!({ "addresses": addresses }).to_string();
+        let body = (!addresses.is_empty()).then_some(body.as_bytes());
+        let opened = self.client.open_stream(target, body, last_id);
         let stream = opened.map_err(|error| NodeError::NoAnswer { node: self.url(), error })?;
         Ok(EventStream { node: self, stream, reader: EventReader::default(), has_ended: false })
     }
@@ -84,16 +49,14 @@ impl EventStream<'_> {
         self.reader.next_event()
     }
 
-    /// Waits for at most `time` for the next event, or until a signal comes. The end of the stream is an error.
-    pub fn next(&mut self, time: Duration) -> Result<Received, NodeError> {
-        if let Some(event) = self.next_arrived() {
-            return Ok(Received::Event(event));
-        }
+    /// Waits for at most `time` until more of the stream arrives, or until a signal comes. Returns whether any has; it may
+    /// be a heartbeat only. The end of the stream is an error.
+    pub fn receive(&mut self, time: Duration) -> Result<bool, NodeError> {
         if self.has_ended {
             return Err(self.ended("it closed the connection"));
         }
         let bytes = match self.stream.read(time).map_err(|error| self.ended(error))? {
-            StreamPart::Nothing => return Ok(Received::Nothing),
+            StreamPart::Nothing => return Ok(false),
             StreamPart::Body(bytes) => bytes,
             StreamPart::End(bytes) => {
                 self.has_ended = true;
@@ -103,16 +66,16 @@ impl EventStream<'_> {
                 let node = self.node.url();
                 return Err(NodeError::Unusable(format!("the node {node} has no /events; it needs a nisd node")));
             }
-            StreamPart::Response(response) => self.node.success_body(ROUTE, Ok(response))?,
+            StreamPart::Response(response) => self.node.success_body(EVENTS, Ok(response))?,
         };
-        self.reader.receive(&bytes).map_err(|error| self.node.invalid_answer(ROUTE, error))?;
-        Ok(self.next_arrived().map_or(Received::Heartbeat, Received::Event))
+        self.reader.receive(&bytes).map_err(|error| self.node.invalid_answer(EVENTS, error))?;
+        Ok(true)
     }
 
     /// Returns the error for an event that cannot be understood.
     pub fn invalid_event(&self, event: &Event, reason: &str) -> NodeError {
         let name = printable(&event.name);
-        self.node.invalid_answer(ROUTE, format!("event {name}: {reason}"))
+        self.node.invalid_answer(EVENTS, format!("event {name}: {reason}"))
     }
 
     /// Returns the error for a stream on which nothing has arrived for `time`, not even a heartbeat.
@@ -417,20 +380,5 @@ mod tests {
         let without_id = Event { id: None, ..event("a\"b", "{}") };
         assert_eq!(json_line(&without_id).as_deref(), Some(r#"{"event":"a\"b","id":null,"data":{}}"#));
         assert_eq!(json_line(&event("transaction", "{\"a\":")), None);
-    }
-
-    #[test]
-    fn a_query_names_only_what_differs_from_the_defaults() {
-        assert_eq!(EventQuery::default().target(false), "/events");
-        let query = EventQuery {
-            from: Some(Height(5)),
-            confirmations: Some(0),
-            kinds: vec!["block".to_owned(), "transaction".to_owned()],
-            mosaic: Some(MosaicId::parse("a.b:gift vouchers").unwrap()),
-            ..EventQuery::default()
-        };
-        let rest = "confirmations=0&kinds=block,transaction&mosaic=a.b:gift%20vouchers";
-        assert_eq!(query.target(false), format!("/events?from=5&{rest}"));
-        assert_eq!(query.target(true), format!("/events?{rest}"));
     }
 }

@@ -21,41 +21,6 @@ const USUAL_DIGITS: usize = 58;
 /// Permission bits of group and others.
 const GROUP_AND_OTHERS: u32 = 0o077;
 
-/// A key file cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyFileError {
-    /// A file could not be read or written.
-    #[error(transparent)]
-    Io(io::Error),
-    /// The file exists, and is not overwritten.
-    #[error("it exists, and a key file is never overwritten; choose another name")]
-    Exists,
-    /// The file is too long for a key file.
-    #[error("it is too long for a key file")]
-    TooLong,
-    /// The file has no line besides comments.
-    #[error("there is no private key in it, only comments")]
-    Empty,
-    /// This line is a second key.
-    #[error("line {0} is a second key; only one is allowed, and comments begin with #")]
-    SecondKey(usize),
-    /// This line is not hex, or not text.
-    #[error("line {0} is not a private key in hex")]
-    NotHex(usize),
-    /// This line has more digits than a key.
-    #[error("line {0} is too long for a private key, which has 64 hex digits (or 66 with 00 in front)")]
-    TooManyDigits(usize),
-}
-
-impl From<io::Error> for KeyFileError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::AlreadyExists => KeyFileError::Exists,
-            _ => KeyFileError::Io(error),
-        }
-    }
-}
-
 /// Content of a key file, with warnings about it.
 pub struct KeyFile {
     /// The key.
@@ -66,71 +31,82 @@ pub struct KeyFile {
     pub is_short: bool,
 }
 
-/// Reads a key file.
-pub fn read(path: &Path) -> Result<KeyFile, KeyFileError> {
-    let file = File::open(path)?;
-    let is_exposed = file.metadata()?.permissions().mode() & GROUP_AND_OTHERS != 0;
+/// Reads a key file. The error says what is wrong with it.
+pub fn read(path: &Path) -> Result<KeyFile, String> {
     // With the full capacity, growth leaves no copy of the key behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES + 1));
-    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    let mut read = || -> io::Result<u32> {
+        let file = File::open(path)?;
+        let mode = file.metadata()?.permissions().mode();
+        file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(mode)
+    };
+    let mode = read().map_err(|error| error.to_string())?;
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(KeyFileError::TooLong);
+        return Err("it is too long for a key file".to_owned());
     }
     let (key, digits) = parse(&bytes)?;
-    Ok(KeyFile { key, is_exposed, is_short: digits < USUAL_DIGITS })
+    Ok(KeyFile { key, is_exposed: mode & GROUP_AND_OTHERS != 0, is_short: digits < USUAL_DIGITS })
 }
 
 /// Returns the key in a file's content, and the number of its digits.
-fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), KeyFileError> {
+fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), String> {
     let mut found = None;
-    for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let line = line.trim_ascii();
+    for (line, number) in bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..) {
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let number = index + 1;
         if found.is_some() {
-            return Err(KeyFileError::SecondKey(number));
+            return Err(format!("line {number} is a second key; only one is allowed, and comments begin with #"));
         }
-        let text = str::from_utf8(line).map_err(|_| KeyFileError::NotHex(number))?;
-        if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(KeyFileError::NotHex(number));
-        }
+        let text = str::from_utf8(line).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let text = text.ok_or_else(|| format!("line {number} is not a private key in hex"))?;
         if text.len() > MAX_DIGITS || (text.len() > MAX_DIGITS - 2 && !text.starts_with("00")) {
-            return Err(KeyFileError::TooManyDigits(number));
+            return Err(format!(
+                "line {number} is too long for a private key, which has 64 hex digits (or 66 with 00 in front)"
+            ));
         }
-        let key = PrivateKey::from_hex(text).map_err(|_| KeyFileError::NotHex(number))?;
+        let key = PrivateKey::from_hex(text).map_err(|_| format!("line {number} is not a private key in hex"))?;
         found = Some((key, text.len()));
     }
-    found.ok_or(KeyFileError::Empty)
+    found.ok_or_else(|| "there is no private key in it, only comments".to_owned())
 }
 
-/// Writes a new key file atomically, readable by its owner only.
-pub fn write(path: &Path, key: &PrivateKey) -> Result<(), KeyFileError> {
+/// Writes a new key file atomically, readable by its owner only. The error says why there is none.
+pub fn write(path: &Path, key: &PrivateKey) -> Result<(), String> {
     let public = KeyPair::new(key).public();
     let head = format!("# NEM private key; anyone who reads it controls the account. Public key: {public}\n");
-    let with_advice = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            io::Error::new(io::ErrorKind::NotFound, "its folder does not exist; create it first")
-        }
-        kind => kind.into(),
-    };
     let printed = key.printed();
-    let parts = [head.as_bytes(), printed.as_bytes(), b"\n"];
-    let file = private_file(path, &parts).map_err(with_advice)?;
-    file.persist_noclobber(path).map_err(|refused| refused.error)?;
-    Ok(())
+    let file = private_file(path, &[head.as_bytes(), printed.as_bytes(), b"\n"]);
+    let written = file.and_then(|file| file.persist_noclobber(path).map_err(|rejected| rejected.error));
+    written.map(drop).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            "it exists, and a key file is never overwritten; choose another name".to_owned()
+        }
+        io::ErrorKind::NotFound => "its folder does not exist; create it first".to_owned(),
+        _ => error.to_string(),
+    })
+}
+
+/// Replaces a file atomically, readable by its owner only, and waits until it is on the disk.
+pub fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    private_file(path, parts)?.persist(path).map_err(|rejected| rejected.error)?;
+    // The folder has the new name on the disk, too.
+    File::open(folder_of(path))?.sync_all()
 }
 
 /// Writes a temporary file beside `path`, readable by its owner only, and waits until it is on the disk.
-pub fn private_file(path: &Path, parts: &[&[u8]]) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = NamedTempFile::new_in(folder)?;
+fn private_file(path: &Path, parts: &[&[u8]]) -> io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::new_in(folder_of(path))?;
     for part in parts {
         file.write_all(part)?;
     }
     file.as_file().sync_all()?;
     Ok(file)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -161,13 +137,13 @@ mod tests {
     #[test]
     fn an_invalid_key_is_rejected_without_showing_it() {
         let error = |content: &str| parse(content.as_bytes()).map(|_| ()).unwrap_err();
-        assert!(matches!(error("# only a comment\n"), KeyFileError::Empty));
-        assert!(matches!(error(&format!("#\n{ALICE}\n{ALICE}")), KeyFileError::SecondKey(3)));
-        assert!(matches!(error(&format!("0x{ALICE}")), KeyFileError::NotHex(1)));
-        assert!(matches!(error("\u{e9}"), KeyFileError::NotHex(1)));
-        assert!(matches!(error(&format!("01{ALICE}")), KeyFileError::TooManyDigits(1)));
-        assert!(matches!(error(&format!("0000{ALICE}")), KeyFileError::TooManyDigits(1)));
-        let shown = error(&format!("{ALICE}g")).to_string();
+        assert!(error("# only a comment\n").contains("only comments"));
+        assert!(error(&format!("#\n{ALICE}\n{ALICE}")).starts_with("line 3 is a second key"));
+        assert!(error(&format!("0x{ALICE}")).starts_with("line 1 is not"));
+        assert!(error("\u{e9}").starts_with("line 1 is not"));
+        assert!(error(&format!("01{ALICE}")).starts_with("line 1 is too long"));
+        assert!(error(&format!("0000{ALICE}")).starts_with("line 1 is too long"));
+        let shown = error(&format!("{ALICE}g"));
         assert!(!shown.contains('g') && !shown.contains("0d02"), "{shown}");
         assert!(parse(b"\xff").is_err());
     }
@@ -182,7 +158,7 @@ mod tests {
         let read_back = read(&path).unwrap();
         assert_eq!(read_back.key.printed().as_str(), ALICE);
         assert!(!read_back.is_exposed && !read_back.is_short);
-        assert!(matches!(write(&path, &key), Err(KeyFileError::Exists)));
+        assert!(write(&path, &key).unwrap_err().contains("never overwritten"));
     }
 
     #[test]
@@ -194,6 +170,6 @@ mod tests {
         let found = read(&path).unwrap();
         assert!(found.is_exposed && found.is_short);
         std::fs::write(&path, vec![b'#'; MAX_FILE_BYTES + 1]).unwrap();
-        assert!(matches!(read(&path), Err(KeyFileError::TooLong)));
+        assert!(read(&path).is_err_and(|error| error.contains("too long")));
     }
 }

@@ -18,7 +18,7 @@ mod status;
 pub mod transfer;
 pub mod values;
 
-pub use node::{AnnounceResult, NodeClient, NodeError, explain_result};
+pub use node::{AnnounceResult, NodeClient, NodeError, explain_result, printable};
 pub use signed_transaction::{SignedTransaction, context, describe, is_signed_transaction, read_transaction};
 pub use status::{Fate, TransactionStatus, await_end};
 

@@ -25,10 +25,6 @@ use crate::state::MosaicEntry;
 const DEFAULT_PORT: u16 = 7890;
 /// Data folder of a node without settings, in the user's home; those of other networks are beside it.
 const DEFAULT_DATA: &str = "nem/nisd/mainnet";
-/// Route of the peer report.
-const PEERS: &str = "/local/peers";
-/// Route of the metrics.
-const METRICS: &str = "/metrics";
 /// Route of a transaction by its hash.
 const TRANSACTION: &str = "/transaction/get";
 /// Timeout of a request.
@@ -43,8 +39,8 @@ pub enum NodeError {
     #[error("the node {node} does not answer: {error}. Is it running, and is --node right?")]
     NoAnswer { node: String, error: FetchError },
     /// The node rejected the request.
-    #[error("{}", refusal(node, route, *status, words))]
-    Refused { node: String, route: &'static str, status: u16, words: String },
+    #[error("{}", rejection(node, route, *status, words))]
+    Rejected { node: String, route: &'static str, status: u16, words: String },
     /// The event stream has ended, which is usual when a node restarts.
     #[error("the event stream of the node {node} ended: {reason}")]
     StreamEnded { node: String, reason: String },
@@ -53,7 +49,7 @@ pub enum NodeError {
     Unusable(String),
 }
 
-fn refusal(node: &str, route: &str, status: u16, words: &str) -> String {
+fn rejection(node: &str, route: &str, status: u16, words: &str) -> String {
     match status {
         429 => format!("the node {node} has received too many requests; wait a moment"),
         503 => format!("the node {node} is not ready ({words}); try again when it has started"),
@@ -64,7 +60,7 @@ fn refusal(node: &str, route: &str, status: u16, words: &str) -> String {
 impl NodeError {
     /// Returns whether a retry may succeed.
     pub fn is_temporary(&self) -> bool {
-        matches!(self, NodeError::NoAnswer { .. } | NodeError::Refused { status: 429 | 503, .. })
+        matches!(self, NodeError::NoAnswer { .. } | NodeError::Rejected { status: 429 | 503, .. })
     }
 }
 
@@ -75,14 +71,6 @@ pub struct NodeClient {
     lacks_statuses: Cell<bool>,
     /// Why requests do not carry the secret of the node's data folder.
     lacks_cookie: String,
-}
-
-/// A transaction and the height of its block.
-pub struct Confirmed {
-    /// The transaction, without its signature.
-    pub transaction: Transaction,
-    /// The height.
-    pub height: Height,
 }
 
 impl NodeClient {
@@ -180,21 +168,20 @@ impl NodeClient {
         Ok(AnnounceResult { code, name: printable(&name), hash, inner_hash })
     }
 
-    /// Returns the node's peer report as JSON. `context` is its path prefix.
-    pub fn peers(&self, context: &str) -> Result<Vec<u8>, NodeError> {
-        self.success_body(PEERS, self.client.get(&format!("{context}{PEERS}")))
+    /// Returns the node's peer report, as the text of its JSON and parsed. `context` is the node's path prefix.
+    pub fn peers(&self, context: &str) -> Result<(String, Value), NodeError> {
+        const PEERS: &str = "/local/peers";
+        let body = self.success_body(PEERS, self.client.get(&format!("{context}{PEERS}")))?;
+        let report = self.parse(PEERS, &body, "")?;
+        Ok((String::from_utf8_lossy(&body).into_owned(), report))
     }
 
     /// Returns the node's metrics, parsed from Prometheus' text format. `context` is its path prefix.
     pub fn metrics(&self, context: &str) -> Result<Scrape, NodeError> {
+        const METRICS: &str = "/metrics";
         let body = self.success_body(METRICS, self.client.get(&format!("{context}{METRICS}")))?;
         let text = String::from_utf8(body).map_err(|error| self.invalid_answer(METRICS, error))?;
         Scrape::parse(&text).map_err(|error| self.invalid_answer(METRICS, error))
-    }
-
-    /// Returns the error for a peer report that cannot be parsed.
-    pub fn invalid_peers(&self, reason: &impl fmt::Display) -> NodeError {
-        self.invalid_answer(PEERS, reason)
     }
 
     /// Returns what became of a transaction. A node that does not tell it, like NIS1, only knows whether it is
@@ -212,9 +199,9 @@ impl NodeClient {
         Ok(TransactionStatus::at_height(height))
     }
 
-    /// Returns a confirmed transaction by its hash or that of its inner transaction. The hash is verified, the height
-    /// is not.
-    pub fn confirmed(&self, hash: &Hash256) -> Result<Option<Confirmed>, NodeError> {
+    /// Returns a confirmed transaction, without its signature, by its hash or that of its inner transaction, and the height
+    /// of its block. The hash is verified, the height is not.
+    pub fn confirmed(&self, hash: &Hash256) -> Result<Option<(Transaction, Height)>, NodeError> {
         let Some(answer) = self.transaction(hash)? else { return Ok(None) };
         let height = Height(self.parse(TRANSACTION, &answer, "/meta/height")?);
         let value = lenient_json::parse(&answer).map_err(|error| self.invalid_answer(TRANSACTION, error))?;
@@ -224,7 +211,7 @@ impl NodeClient {
         if !hashes.contains(&Some(*hash)) {
             return Err(self.invalid_answer(TRANSACTION, format!("a transaction with another hash than {hash}")));
         }
-        Ok(Some(Confirmed { transaction, height }))
+        Ok(Some((transaction, height)))
     }
 
     /// Returns the time of the block at a height.
@@ -304,7 +291,7 @@ impl NodeClient {
             )),
             words => {
                 let words = words.unwrap_or_else(|| "no reason given".to_owned());
-                NodeError::Refused { node, route, status, words }
+                NodeError::Rejected { node, route, status, words }
             }
         })
     }
@@ -318,7 +305,7 @@ impl NodeClient {
 }
 
 /// Replaces control characters in a node's message, which could disturb the terminal, and cuts it to [`MAX_SHOWN`].
-pub(super) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SHOWN).collect()
 }
 

@@ -132,14 +132,14 @@ const LABEL: usize = 10;
 /// Indentation of an inner transaction.
 const INDENT: &str = "    ";
 
-/// Formats a transaction as lines of text, each with a line end. Text that others may have written is escaped. The network
+/// Formats a transaction as lines of text, without the last line end. Text that others may have written is escaped. The network
 /// has the given name, else that of its byte: several networks may share a byte.
 pub fn describe(transaction: &Transaction, network: Option<&str>) -> String {
     let network = network.map_or_else(|| network_name(wire_network(transaction.version)), str::to_owned);
     let mut lines = Lines { text: String::new(), depth: 0, network: &network };
     write(&mut lines, transaction);
     lines.field("hash", transaction.hash());
-    lines.text
+    lines.text.trim_end().to_owned()
 }
 
 struct Lines<'a> {

@@ -8,7 +8,7 @@ use crate::common::daemon::{CommandOutput, Node, run, wait_for};
 use crate::common::http::Client;
 use crate::common::node_network::active_peers;
 use crate::common::websocket::Socket;
-use nisd::devnet::Role;
+use nisd::commands::devnet::Role;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use nisd::clock::ClockMode;
-use nisd::config::{Bind, ConfigError, IpDetection, KnownPeers, NemesisSource, Override, Settings, build, load};
+use nisd::config::{
+    Bind, ConfigError, IpDetection, KnownPeers, NemesisSource, Origin, Override, Settings, build, load,
+};
 use nisd::ip::Scope;
 use nisd::model::address::NetworkByte;
 use nisd::model::network::Forks;
@@ -24,7 +26,7 @@ fn flags(pairs: &[(&'static str, &str, &str)]) -> Result<Settings, ConfigError> 
     let flag = |(flag, key, value): &(&'static str, &str, &str)| Override {
         key: (*key).to_owned(),
         value: (*value).to_owned().into(),
-        flag,
+        origin: Origin::Flag(flag),
     };
     build(None, pairs.iter().map(flag).collect(), Some(Path::new(HOME)))
 }
@@ -441,7 +443,7 @@ fn a_file_is_read_whatever_its_name() {
     let error = named("c.properties", "\na = \\u12").unwrap_err().to_string();
     assert!(error.contains("c.properties: line 2: \\u must be followed by four hex digits"), "{error}");
     let error = named("d.properties", &"#".repeat((1 << 20) + 1)).unwrap_err().to_string();
-    assert!(error.contains("at most 1048576 bytes"), "{error}");
+    assert!(error.contains("more than 1048576 bytes"), "{error}");
     let error = load(Some(&folder.path().join("absent")), Vec::new(), None).unwrap_err().to_string();
     assert!(error.contains("cannot read the configuration file") && error.contains("absent"), "{error}");
     assert!(matches!(load(Some(folder.path()), Vec::new(), None), Err(ConfigError::Unreadable { .. })));
@@ -471,7 +473,7 @@ proptest! {
                 prop_assert!((10..=chain.blocks_per_day()).contains(&chain.rewrite_limit));
             }
             Err(ConfigError::Wrong(problems)) => prop_assert!(!problems.is_empty()),
-            Err(ConfigError::Syntax { error, .. }) => prop_assert!(!error.text.is_empty()),
+            Err(ConfigError::Syntax(_, error)) => prop_assert!(!error.text.is_empty()),
             Err(other) => prop_assert!(false, "{other}"),
         }
     }

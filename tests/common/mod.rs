@@ -19,7 +19,7 @@ pub mod websocket;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use nisd::config::{self, Override, Settings};
+use nisd::config::{self, Origin, Override, Settings};
 pub use nisd_oracle::{Random, private_network};
 
 /// Returns the path of a file or folder recorded from NIS1 nodes.
@@ -49,7 +49,7 @@ pub fn load_settings(config: Option<&Path>, flags: &[(&str, &str)]) -> Settings 
     let flag = |(key, value): &(&str, &str)| Override {
         key: (*key).to_owned(),
         value: (*value).to_owned().into(),
-        flag: "--set",
+        origin: Origin::Flag("--set"),
     };
     config::load(config, flags.iter().map(flag).collect(), Some(Path::new("unused"))).expect("settings")
 }
