@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::store::{ProgressReporter, StoreArguments, check_same_network, open_to_read, stored_network, verify_rows};
+use super::store::{ProgressReporter, StoreArguments, check_same_network, open_existing, stored_network, verify_rows};
 use super::{CommandError, Stop, folder, in_file, print, usage};
 use crate::clock::System;
 use crate::config::Settings;
 use crate::model::{Network, utc};
 use crate::state;
-use crate::store::{self, Options, StoreBackup, StoreError};
+use crate::store::{self, AccessMode, Options, StoreBackup, StoreError};
 
 /// Pattern of the name of a copy, with 0 for each digit: the time at which it was started, in UTC.
 const NAME: &str = "0000-00-00T000000Z";
@@ -38,7 +38,7 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
         None => command.folder.clone(),
     };
     let failed = |error| CommandError::Open(folder.clone(), error);
-    let (store, network) = open_to_read(&command.store, settings, stop)?;
+    let (store, network) = open_existing(&command.store, settings, AccessMode::Shared, stop)?;
     let options = Options { map_size: settings.node.map_size };
     if command.keep.is_some() {
         // Removed first: they may be what filled the disk.

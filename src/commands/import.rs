@@ -9,7 +9,7 @@ use clap::Args;
 use tempfile::TempDir;
 
 use super::reindex::open_or_rebuild;
-use super::store::{StoreArguments, open_block_files, open_to_read, verify_rows};
+use super::store::{StoreArguments, open_block_files, open_existing, verify_rows};
 use super::{CommandError, Common, Stop, failed, height, in_file, print};
 use crate::chain::{
     BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, StoreDifference,
@@ -21,7 +21,7 @@ use crate::logging;
 use crate::model::{Checkpoint, Height};
 use crate::progress::{Progress, ProgressMeter, Style};
 use crate::state;
-use crate::store::{self, Options, Read, Store, StoreError, StoredHeader};
+use crate::store::{self, AccessMode, Options, Read, Store, StoreError, StoredHeader};
 
 /// Import steps between two clock readings.
 const STEPS_PER_CLOCK_READ: u64 = 256;
@@ -67,7 +67,15 @@ pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop)
     let files = open_block_files(&command.blocks)?;
     let (store, nemesis) = open_with_nemesis(settings, system)?;
     if let Some(checkpoint) = command.trust_below {
-        scan_to(checkpoint, command, settings, &store, &nemesis)?;
+        // The files must lead to the checkpoint before anything is imported.
+        let files = open_block_files(&command.blocks)?;
+        if files.iter().any(|file| file.progress().1.is_none()) {
+            return Err(failed("--trust-below reads the blocks twice, which a pipe does not allow; name a file"));
+        }
+        if let Some(mut scan) = CheckpointScan::new(&store, &settings.network, &nemesis, files, checkpoint)? {
+            log::info!("following the hashes of the blocks up to height {}", checkpoint.height);
+            while !scan.step()? {}
+        }
     }
     let trusted_below = command.trust_below.map_or(Height(0), |checkpoint| checkpoint.height);
     let (write_cache, stop_at) = (settings.write_cache, command.stop_at);
@@ -98,29 +106,9 @@ pub fn open_with_nemesis(settings: &Settings, system: System) -> Result<(Store, 
     Ok((open_or_rebuild(settings, system)?, nemesis))
 }
 
-/// Checks that the files lead to the trusted checkpoint, before anything is imported.
-fn scan_to(
-    checkpoint: Checkpoint,
-    command: &Import,
-    settings: &Settings,
-    store: &Store,
-    nemesis: &[u8],
-) -> Result<(), CommandError> {
-    let files = open_block_files(&command.blocks)?;
-    if files.iter().any(|file| file.progress().1.is_none()) {
-        return Err(failed("--trust-below reads the blocks twice, which a pipe does not allow; name a file"));
-    }
-    let scan = CheckpointScan::new(store, &settings.network, nemesis, files, checkpoint)?;
-    if let Some(mut scan) = scan {
-        log::info!("following the hashes of the blocks up to height {}", checkpoint.height);
-        while !scan.step()? {}
-    }
-    Ok(())
-}
-
 /// `nisd check`.
 pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
-    let (store, mut network) = open_to_read(&command.store, settings, stop)?;
+    let (store, mut network) = open_existing(&command.store, settings, AccessMode::Shared, stop)?;
     let snapshot = store.snapshot()?;
     let size = store::size(&command.store.data).map_err(in_file(&command.store.data))?;
     verify_rows(&snapshot, size, system)?;
@@ -174,7 +162,7 @@ fn checkpoint_height(state: &impl Read, checkpoint: Checkpoint) -> Result<Height
 }
 
 fn fail_on_difference(difference: Option<StoreDifference>) -> Result<(), CommandError> {
-    difference.map_or(Ok(()), |difference| Err(difference.into()))
+    difference.map_or(Ok(()), |difference| Err(CommandError::Difference(difference)))
 }
 
 /// Creates a folder for a scratch store, which takes less than half of the space of the store: inside the data folder,

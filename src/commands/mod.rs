@@ -353,12 +353,6 @@ pub enum CommandError {
     NoSuchHeight { requested: Height, tip: Height },
 }
 
-impl From<StoreDifference> for CommandError {
-    fn from(difference: StoreDifference) -> Self {
-        CommandError::Difference(difference)
-    }
-}
-
 /// Returns advice for a port that cannot be opened.
 fn listening_advice(error: &io::Error) -> &'static str {
     match error.kind() {

@@ -155,7 +155,7 @@ pub struct Rollback {
 pub fn rollback(command: &Rollback, settings: &Settings, system: System) -> Result<(), CommandError> {
     let configured = command.store.config.is_some().then_some(&settings.network);
     rebuild_if_outdated(&command.store.data, configured, settings, system)?;
-    let (store, _) = open_existing(&command.store, settings, AccessMode::Exclusive)?;
+    let (store, _) = open_existing(&command.store, settings, AccessMode::Exclusive, Stop::default())?;
     let mut batch = store.begin_write()?;
     chain::rollback(&mut batch, command.to)?;
     batch.commit()?;

@@ -1,6 +1,6 @@
 //! `nisd status`: status of a running node, or of its store while no node runs.
 
-use std::io::{self, IsTerminal, Stdin, Stdout, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -118,7 +118,7 @@ fn store_metrics(settings: &Settings, system: System) -> Result<Scrape, CommandE
 
 /// Shows a node's metrics on a terminal until the user quits.
 fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &Stop) -> io::Result<()> {
-    let mut terminal = Terminal::enter()?;
+    let terminal = Terminal::enter()?;
     let mut last_error: Option<NodeError> = None;
     loop {
         let mut shown = text(&seen);
@@ -175,41 +175,40 @@ const QUIT: u8 = b'q';
 
 /// The terminal of standard input and output. Dropping it restores the previous state.
 struct Terminal {
-    input: Stdin,
-    output: Stdout,
+    /// Its state before.
     before: Termios,
 }
 
 impl Terminal {
     /// Takes over the terminal: keys are not echoed and arrive at once.
     fn enter() -> io::Result<Terminal> {
-        let (input, mut output) = (io::stdin(), io::stdout());
-        let before = tcgetattr(&input)?;
+        let before = tcgetattr(io::stdin())?;
         let mut modes = before.clone();
         modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-        tcsetattr(&input, OptionalActions::Now, &modes)?;
-        output.write_all(ENTER.as_bytes())?;
-        Ok(Terminal { input, output, before })
+        tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
+        io::stdout().write_all(ENTER.as_bytes())?;
+        Ok(Terminal { before })
     }
 
     /// Replaces the shown text, cut to the size of the terminal.
-    fn show(&mut self, text: &str) -> io::Result<()> {
-        let size = tcgetwinsize(&self.output).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    fn show(&self, text: &str) -> io::Result<()> {
+        let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
         let (rows, columns) = size.map_or((24, 80), |size| (size.ws_row.into(), size.ws_col.into()));
-        self.output.write_all(frame(text, rows, columns).as_bytes())?;
-        self.output.flush()
+        let mut output = io::stdout().lock();
+        output.write_all(frame(text, rows, columns).as_bytes()).and_then(|()| output.flush())
     }
 
     /// Waits for a key, for at most `time`, or for a signal. Returns whether the user quits.
-    fn wait(&mut self, time: Duration) -> io::Result<bool> {
+    fn wait(&self, time: Duration) -> io::Result<bool> {
         let time = Timespec::try_from(time).map_err(io::Error::other)?;
-        let mut inputs = [PollFd::new(&self.input, PollFlags::IN)];
+        let input = io::stdin();
+        let mut inputs = [PollFd::new(&input, PollFlags::IN)];
         match poll(&mut inputs, Some(&time)) {
             Ok(0) | Err(Errno::INTR) => return Ok(false),
             result => result?,
         };
         let mut keys = [0; 64];
-        match rustix::io::read(&self.input, &mut keys) {
+        match rustix::io::read(&input, &mut keys) {
             // Without any byte the terminal is gone.
             Ok(count) => Ok(count == 0 || keys[..count].contains(&QUIT)),
             Err(Errno::INTR) => Ok(false),
@@ -221,8 +220,8 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         // If the terminal is gone, neither is needed.
-        let _ = self.output.write_all(LEAVE.as_bytes()).and_then(|()| self.output.flush());
-        let _ = tcsetattr(&self.input, OptionalActions::Now, &self.before);
+        let _ = io::stdout().write_all(LEAVE.as_bytes()).and_then(|()| io::stdout().flush());
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }
 

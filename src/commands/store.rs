@@ -84,29 +84,20 @@ pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandEr
     opened.map_err(|error| CommandError::Open(folder.to_owned(), error))
 }
 
-/// Opens an existing store for reading, with the network recorded in it.
-pub(super) fn open_to_read(
-    store: &StoreArguments,
-    settings: &Settings,
-    stop: Stop,
-) -> Result<(Store, Network), CommandError> {
-    let (mut opened, network) = open_existing(store, settings, AccessMode::Shared)?;
-    opened.set_interrupt_flag(stop);
-    Ok((opened, network))
-}
-
-/// Opens an existing store, with the network recorded in it.
+/// Opens an existing store, with the network recorded in it. Reads end with an error once `stop` is set.
 pub(super) fn open_existing(
     store: &StoreArguments,
     settings: &Settings,
     access: AccessMode,
+    stop: Stop,
 ) -> Result<(Store, Network), CommandError> {
     let failed = |error| CommandError::Open(store.data.clone(), error);
     let options = Options { map_size: settings.node.map_size };
-    let (opened, text) = Store::open_existing(&store.data, access, options).map_err(failed)?;
+    let (mut opened, text) = Store::open_existing(&store.data, access, options).map_err(failed)?;
     let network = stored_network(&text).map_err(failed)?;
     let configured = store.config.is_some().then_some(&settings.network);
     check_same_network(&network, configured).map_err(failed)?;
+    opened.set_interrupt_flag(stop);
     Ok((opened, network))
 }
 
@@ -181,7 +172,7 @@ impl ProgressReporter {
 
 /// `nisd dump`.
 pub fn dump(command: &StoreArguments, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
-    let (store, network) = open_to_read(command, settings, stop)?;
+    let (store, network) = open_existing(command, settings, AccessMode::Shared, stop)?;
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
     let mut out = BufWriter::new(io::stdout().lock());
@@ -190,7 +181,7 @@ pub fn dump(command: &StoreArguments, settings: &Settings, stop: Stop) -> Result
 
 /// `nisd digest`.
 pub fn digest(command: &StoreArguments, settings: &Settings, stop: Stop) -> Result<(), CommandError> {
-    let (store, _) = open_to_read(command, settings, stop)?;
+    let (store, _) = open_existing(command, settings, AccessMode::Shared, stop)?;
     let snapshot = store.snapshot()?;
     snapshot.verify_all()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
@@ -203,7 +194,7 @@ pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), C
     if let Some(to) = command.to.filter(|to| *to < command.from) {
         return Err(usage(format!("--to {to} is below --from {}: there is nothing to write", command.from)));
     }
-    let (store, _) = open_to_read(&command.store, settings, stop)?;
+    let (store, _) = open_existing(&command.store, settings, AccessMode::Shared, stop)?;
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?.height;
     let last = command.to.unwrap_or(tip);
