@@ -289,7 +289,7 @@ fn missing_files_folders_and_arguments_are_named() {
     fs::write(place.path(), "").expect("a file");
     import(&place, &tiny("blocks.bin")).expect_failure(1, &["data folder", "it is a file"]);
     place.run("dump", &[]).expect_failure(1, &["data folder", "it is a file"]);
-    place.run("run", &[]).expect_failure(2, &["it is a file"]);
+    place.run("run", &[]).expect_failure(1, &["data folder", "it is a file"]);
     run(["import"]).expect_failure(2, &["--config"]);
     run(["frobnicate"]).expect_failure(2, &["frobnicate"]);
     // A file that is not a store.
