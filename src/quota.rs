@@ -578,7 +578,9 @@ mod tests {
                         quota.release(item, now);
                     }
                     Step::Wait(item) => {
-                        model.get_mut(&item).into_iter().for_each(|(.., waits)| *waits = true);
+                        if let Some((.., waits)) = model.get_mut(&item) {
+                            *waits = true;
+                        }
                         quota.wait(item, now);
                     }
                     Step::Serve(cost) => {

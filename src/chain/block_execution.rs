@@ -232,10 +232,13 @@ impl BlockExecution {
                     (false, None) => ExecutionStage::Indexing(0, None),
                 }
             }
-            ExecutionStage::Pruning(mut pruning) => match pruning.step(txn)? {
-                true => ExecutionStage::Pruning(pruning),
-                false => ExecutionStage::Indexing(0, None),
-            },
+            ExecutionStage::Pruning(mut pruning) => {
+                if pruning.step(txn)? {
+                    ExecutionStage::Pruning(pruning)
+                } else {
+                    ExecutionStage::Indexing(0, None)
+                }
+            }
             ExecutionStage::Indexing(done, Some(mut update)) => {
                 let is_more = update.step(txn, network.byte)?;
                 ExecutionStage::Indexing(done, is_more.then_some(update))
@@ -246,9 +249,10 @@ impl BlockExecution {
                 ExecutionStage::Indexing(done + 1, update)
             }
             ExecutionStage::Indexing(..) => ExecutionStage::Flushing,
-            ExecutionStage::Flushing => match (Ledger { txn, block: &mut self.context, network }).flush_step()? {
-                true => ExecutionStage::Flushing,
-                false => {
+            ExecutionStage::Flushing => {
+                if (Ledger { txn, block: &mut self.context, network }).flush_step()? {
+                    ExecutionStage::Flushing
+                } else {
                     let context = BlockContext::new(self.block.height, self.block.timestamp);
                     let changed = std::mem::replace(&mut self.context, context).changed_stakes;
                     let (parent, block) = (tip.tip.as_ref().map(|parent| parent.hash), self.header().hash);
@@ -258,21 +262,25 @@ impl BlockExecution {
                         None => self.begin_compaction(txn, tip)?,
                     }
                 }
-            },
-            ExecutionStage::Recalculating(mut recalculation) => match recalculation.step(txn, network, env.stakes)? {
-                true => ExecutionStage::Recalculating(recalculation),
-                false => self.begin_compaction(txn, tip)?,
-            },
-            ExecutionStage::Compacting(mut compaction) => match compaction.step(txn)? {
-                true => ExecutionStage::Compacting(compaction),
-                false => {
+            }
+            ExecutionStage::Recalculating(mut recalculation) => {
+                if recalculation.step(txn, network, env.stakes)? {
+                    ExecutionStage::Recalculating(recalculation)
+                } else {
+                    self.begin_compaction(txn, tip)?
+                }
+            }
+            ExecutionStage::Compacting(mut compaction) => {
+                if compaction.step(txn)? {
+                    ExecutionStage::Compacting(compaction)
+                } else {
                     let header = self.header();
                     let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
                     let row = header.to_bytes(&self.block, encoded);
                     apply::store(txn, &header, &row, env.retention, network.chain.rewrite_limit)?;
                     return Ok(Some(header));
                 }
-            },
+            }
         };
         Ok(None)
     }

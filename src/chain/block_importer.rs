@@ -291,9 +291,10 @@ impl<'s> BlockImporter<'s> {
         let result = if self.is_commit_due {
             self.commit_full().map_err(|error| ImportError::Store(self.height(), error))
         } else if self.failure.is_some() {
-            return match self.poll_sync()? {
-                true => self.failure.take().map_or(Ok(ImportProgress::Working), Err),
-                false => Ok(ImportProgress::Syncing),
+            return if self.poll_sync()? {
+                self.failure.take().map_or(Ok(ImportProgress::Working), Err)
+            } else {
+                Ok(ImportProgress::Syncing)
             };
         } else if let Some(block) = self.current.take() {
             let executed = self.execute(block, now);
@@ -351,9 +352,10 @@ impl<'s> BlockImporter<'s> {
         if !(self.store.durability().poll_sync()? && was_synced) {
             return Ok(ImportProgress::Syncing);
         }
-        match self.batch.as_mut().map_or(Ok(false), WriteTxn::prepare_commit_step)? {
-            true => Ok(ImportProgress::Working),
-            false => self.commit_by(WriteTxn::commit_deferred_sync),
+        if self.batch.as_mut().map_or(Ok(false), WriteTxn::prepare_commit_step)? {
+            Ok(ImportProgress::Working)
+        } else {
+            self.commit_by(WriteTxn::commit_deferred_sync)
         }
     }
 

@@ -129,11 +129,11 @@ impl<'a> CheckpointScan<'a> {
             return Err(CheckpointError::ParentMismatch(next));
         }
         (self.height, self.hash) = (next, block.hash());
-        match self.height == self.checkpoint.height {
-            true if self.hash == self.checkpoint.hash => Ok(true),
-            true => Err(CheckpointError::OtherHash { checkpoint: self.checkpoint, found: self.hash }),
-            false => Ok(false),
+        let is_reached = self.height == self.checkpoint.height;
+        if is_reached && self.hash != self.checkpoint.hash {
+            return Err(CheckpointError::OtherHash { checkpoint: self.checkpoint, found: self.hash });
         }
+        Ok(is_reached)
     }
 }
 

@@ -144,10 +144,13 @@ impl Recalculation {
                 Some((merge, writer)) => RecalculationStage::Writing(merge, writer),
                 None => RecalculationStage::DeletingOldLists(self.deletable_below(txn, network)?),
             },
-            RecalculationStage::DeletingOldLists(lowest) => match state::delete_lists_below(txn, lowest)? {
-                true => RecalculationStage::DeletingOldLists(lowest),
-                false => RecalculationStage::Done,
-            },
+            RecalculationStage::DeletingOldLists(lowest) => {
+                if state::delete_lists_below(txn, lowest)? {
+                    RecalculationStage::DeletingOldLists(lowest)
+                } else {
+                    RecalculationStage::Done
+                }
+            }
             RecalculationStage::Done => RecalculationStage::Done,
         };
         Ok(!matches!(self.stage, RecalculationStage::Done))

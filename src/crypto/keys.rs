@@ -352,7 +352,7 @@ mod verification_tests {
         let (secret, nonce) = (Scalar::from(123_456_789_u64), Scalar::from(987_654_321_u64));
         let public = PublicKey((EdwardsPoint::mul_base(&secret) + order_two).compress().to_bytes());
         let r = EdwardsPoint::mul_base(&nonce).compress().to_bytes();
-        let mut outcomes = [0; 2];
+        let mut valid = 0;
         for message in 0..32 {
             let hash = keccak512(&[&r[..], &public.0, &[message]].concat());
             let challenge = Scalar::from_bytes_mod_order_wide(&hash);
@@ -363,9 +363,9 @@ mod verification_tests {
 
             let is_even = challenge.as_bytes()[0] & 1 == 0;
             assert_eq!(verify(&public, &[message], &signature), Ok(is_even));
-            outcomes[usize::from(is_even)] += 1;
+            valid += u32::from(is_even);
         }
-        assert!(outcomes.iter().all(|count| *count > 0));
+        assert!((1..32).contains(&valid), "{valid}");
     }
 
     #[test]

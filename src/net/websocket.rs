@@ -504,9 +504,10 @@ mod tests {
         let stream = Cursor::new(Vec::new());
         let mut client = WebSocket::from_raw_socket(stream, Role::Client, None);
         for (is_text, text) in messages {
-            let message = match is_text {
-                true => tungstenite::Message::text(text.clone()),
-                false => tungstenite::Message::binary(text.clone().into_bytes()),
+            let message = if *is_text {
+                tungstenite::Message::text(text.clone())
+            } else {
+                tungstenite::Message::binary(text.clone().into_bytes())
             };
             client.send(message).unwrap();
         }
@@ -523,10 +524,7 @@ mod tests {
             let (got, out) = receive(&by_tungstenite(&messages), &cuts);
             let expected: Vec<Got> = messages
                 .into_iter()
-                .map(|(is_text, text)| match is_text {
-                    true => Got::Text(text),
-                    false => Got::Binary(text.into_bytes()),
-                })
+                .map(|(is_text, text)| if is_text { Got::Text(text) } else { Got::Binary(text.into_bytes()) })
                 .collect();
             prop_assert_eq!(got, expected);
             prop_assert!(out.is_empty());

@@ -155,9 +155,10 @@ impl ChainComparison {
                 let block: Block = context.read(&body)?;
                 let (_, is_signed) =
                     check_block_signature(&block, &block.encode_transactions(), false, &mut Verifier::default());
-                Ok(match is_signed {
-                    true => Ok(self.request_blocks(fork, chain)),
-                    false => Err(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock)),
+                Ok(if is_signed {
+                    Ok(self.request_blocks(fork, chain))
+                } else {
+                    Err(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock))
                 })
             }
             ComparisonStage::Blocks(Fork { common, base }) => {

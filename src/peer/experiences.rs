@@ -141,10 +141,7 @@ impl Experiences {
     }
 
     fn pairs(&self, node: &Address) -> Option<&Pairs> {
-        match *node == self.local {
-            true => Some(&self.own),
-            false => self.reports.get(node).map(|report| &report.pairs),
-        }
+        if *node == self.local { Some(&self.own) } else { self.reports.get(node).map(|report| &report.pairs) }
     }
 
     /// Returns the experiences of a node with others, in order of their addresses.

@@ -399,9 +399,10 @@ pub fn host(ip: IpAddr) -> IpAddr {
 impl Group {
     /// Returns the groups of an address.
     fn of(ip: IpAddr) -> impl Iterator<Item = Group> {
-        let groups = match is_private(ip) {
-            true => [Some(Group::Private), None],
-            false => [Some(Group::Host(host(ip))), Some(Group::Network(site(ip)))],
+        let groups = if is_private(ip) {
+            [Some(Group::Private), None]
+        } else {
+            [Some(Group::Host(host(ip))), Some(Group::Network(site(ip)))]
         };
         groups.into_iter().flatten()
     }

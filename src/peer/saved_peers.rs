@@ -155,9 +155,10 @@ impl SavedPeers {
         self.saved = latest_first(std::mem::take(&mut self.saved).into_iter().chain(peers.to_save(now)));
         let places = endpoints_by_key(&self.saved);
         let since = self.written_at.map(|at| now.monotonic.saturating_sub(at));
-        let is_due = match places == self.written {
-            true => since.is_none_or(|since| since >= UNCHANGED_INTERVAL),
-            false => self.written.is_empty() || since.is_none_or(|since| since >= CHANGED_INTERVAL),
+        let is_due = if places == self.written {
+            since.is_none_or(|since| since >= UNCHANGED_INTERVAL)
+        } else {
+            self.written.is_empty() || since.is_none_or(|since| since >= CHANGED_INTERVAL)
         };
         if self.saved.is_empty() || !(is_due || is_last) {
             return None;

@@ -170,9 +170,10 @@ impl Schedule {
         timer.is_executing = false;
         timer.last_seconds = u64::try_from(time.0.saturating_sub(timer.last_start.0)).unwrap_or(0);
         timer.total_seconds = timer.total_seconds.saturating_add(timer.last_seconds);
-        match was_successful {
-            true => timer.successes += 1,
-            false => timer.failures += 1,
+        if was_successful {
+            timer.successes += 1
+        } else {
+            timer.failures += 1
         }
         timer.due = Some(now + timer.last_delay);
         if task == Task::Refresh {

@@ -292,10 +292,8 @@ impl Selector {
         let local = nodes.local();
         let listed: Vec<_> = nodes.listed().iter().copied().filter(|node| *node != local).collect();
         let active: Vec<_> = listed.iter().copied().filter(|node| nodes.is_active(node)).collect();
-        let (supplement, takes_all) = match active.is_empty() {
-            true => (listed, true),
-            false => (active, nodes.listed().contains(&local)),
-        };
+        let (supplement, takes_all) =
+            if active.is_empty() { (listed, true) } else { (active, nodes.listed().contains(&local)) };
         let active = nodes.in_state(State::Active).map(|(node, _)| *node).collect();
         Selector { candidates, active, listed: supplement, includes_all_listed: takes_all }
     }
@@ -304,9 +302,10 @@ impl Selector {
     /// listed, otherwise one; all of them if none is active.
     pub fn several(&self, max: usize, random: &mut impl RandomSource) -> Vec<Address> {
         let mut drawn = self.candidates.select(max, random);
-        let supplement = match self.includes_all_listed {
-            true => &self.listed[..],
-            false => self.one_listed(random).map_or(&[][..], std::slice::from_ref),
+        let supplement = if self.includes_all_listed {
+            &self.listed[..]
+        } else {
+            self.one_listed(random).map_or(&[][..], std::slice::from_ref)
         };
         let by_trust: BTreeSet<_> = drawn.iter().copied().collect();
         drawn.extend(supplement.iter().filter(|node| !by_trust.contains(*node)));

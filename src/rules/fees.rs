@@ -118,9 +118,10 @@ fn transfer_fee(
     let mut sum = 0i64;
     for mosaic in &body.mosaics {
         let entry = attached(&mosaic.id)?;
-        sum = sum.wrapping_add(match is_first {
-            true => first_fee(currency_value(body, mosaic, &entry)),
-            false => mosaic_fee(body, mosaic, &entry),
+        sum = sum.wrapping_add(if is_first {
+            first_fee(currency_value(body, mosaic, &entry))
+        } else {
+            mosaic_fee(body, mosaic, &entry)
         });
     }
     let sum = if is_first { sum.wrapping_mul(5) / 4 } else { sum };

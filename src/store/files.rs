@@ -448,7 +448,7 @@ mod tests {
         struct Changing([Vec<u8>; 2], usize, u64);
         impl Read for Changing {
             fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-                let content = &self.0[usize::from(self.1 > 2)];
+                let content = if self.1 > 2 { &self.0[1] } else { &self.0[0] };
                 let length = (&content[self.2 as usize..]).read(into)?;
                 self.2 += length as u64;
                 Ok(length)

@@ -51,7 +51,8 @@ pub fn run(_: &[String]) -> ExitCode {
     let rounds = from_environment("NISD_ROUNDS").unwrap_or(3);
     let per_block: u32 = from_environment("NISD_BLOCK").unwrap_or(2_500);
     let folder = folder();
-    let amount = |number| Amount::whole(SHARES[usize::from(number != HARVESTER)]);
+    let [harvesting, other] = SHARES.map(Amount::whole);
+    let amount = |number| if number == HARVESTER { harvesting } else { other };
     let funded: Vec<_> = (1..SENDERS + 2).map(|number| (address(&key_pair(number)), amount(number))).collect();
     let key = private_network::private_key(HARVESTER).printed();
     let settings = [

@@ -97,10 +97,7 @@ fn feed(graph: &Graph, links: usize, hub: bool) -> (Calculation, Duration, Durat
     for link in 0..links {
         let height = Height(HEIGHT.0 - 30 * BLOCKS_PER_DAY * (links - link) as u64 / links as u64);
         let weight = (1_000 + random.below(100_000) as u64) * 1_000_000;
-        let (sender, recipient) = match hub && link < graph.eligible.len() {
-            true => (0, link),
-            false => graph.pair(&mut random),
-        };
+        let (sender, recipient) = if hub && link < graph.eligible.len() { (0, link) } else { graph.pair(&mut random) };
         if sender != recipient {
             let recipient_hash = graph.address(recipient).java_hash();
             let (sender, recipient) = (AccountId(sender as u32), AccountId(recipient as u32));

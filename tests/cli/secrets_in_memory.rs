@@ -184,15 +184,13 @@ fn the_node_and_its_helper_write_no_core_dump_by_default() {
     assert_ne!(core_limits(&own), ["0", "0"], "cores are forbidden here, so that nothing can be seen");
     // The files in /proc of a process that is not dumpable belong to root, others to its user.
     let is_reachable = || nisd(["--version"]).uid(NOBODY).status().is_ok_and(|status| status.success());
-    let user = match getuid().is_root() {
-        true if is_reachable() => NOBODY,
-        true => {
-            print_notice(
-                "SKIPPED: whether a node can be looked into; others than the administrator cannot start it here",
-            );
-            0
-        }
-        false => getuid().as_raw(),
+    let user = if !getuid().is_root() {
+        getuid().as_raw()
+    } else if is_reachable() {
+        NOBODY
+    } else {
+        print_notice("SKIPPED: whether a node can be looked into; others than the administrator cannot start it here");
+        0
     };
     chown(folder.path(), Some(user), None).expect("a folder");
     for is_asked_for in [false, true] {

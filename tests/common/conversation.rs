@@ -131,9 +131,10 @@ impl ServerOutput {
         if let Some([frame]) = strings {
             return ServerOutput::Sockjs(Stomp::parse(&frame));
         }
-        match text.ends_with('\0') && text.contains("\n\n") {
-            true => ServerOutput::Stomp(Stomp::parse(text)),
-            false => ServerOutput::Text(text.to_owned()),
+        if text.ends_with('\0') && text.contains("\n\n") {
+            ServerOutput::Stomp(Stomp::parse(text))
+        } else {
+            ServerOutput::Text(text.to_owned())
         }
     }
 

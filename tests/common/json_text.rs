@@ -73,10 +73,11 @@ impl Json {
     pub fn at_name(&mut self, name: &str, change: &mut impl FnMut(&mut Json)) {
         match self {
             Json::Array(values) => values.iter_mut().for_each(|value| value.at_name(name, change)),
-            Json::Object(members) => members.iter_mut().for_each(|(key, value)| match key == name {
-                true => change(value),
-                false => value.at_name(name, change),
-            }),
+            Json::Object(members) => {
+                for (key, value) in members {
+                    if key == name { change(value) } else { value.at_name(name, change) }
+                }
+            }
             _ => {}
         }
     }

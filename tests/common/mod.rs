@@ -67,9 +67,10 @@ pub fn vector_group(file: &str, group: &str) -> serde_json::Value {
 /// Opens a file; one whose name ends in `.gz` is decompressed.
 pub fn open_maybe_compressed(path: &Path) -> Box<dyn Read> {
     let file = std::fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    match path.extension().is_some_and(|extension| extension == "gz") {
-        true => Box::new(flate2::read::GzDecoder::new(file)),
-        false => Box::new(file),
+    if path.extension().is_some_and(|extension| extension == "gz") {
+        Box::new(flate2::read::GzDecoder::new(file))
+    } else {
+        Box::new(file)
     }
 }
 

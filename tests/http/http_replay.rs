@@ -105,9 +105,10 @@ fn replay(name: &str, exchanges: &[&Exchange], node: &Node) {
         };
         let shown: String = exchange.line().chars().take(160).collect();
         let text = (!found.is_empty()).then(|| format!("{} {shown}\n    {}", exchange.id, found.join("\n    ")));
-        match exchange.is_optional {
-            true => report.notes.extend(text.map(|text| format!("tolerated: {text}"))),
-            false => report.note(&exchange.path, text),
+        if exchange.is_optional {
+            report.notes.extend(text.map(|text| format!("tolerated: {text}")))
+        } else {
+            report.note(&exchange.path, text)
         }
     }
     let listed = UNSIGNED_CHALLENGES.iter().filter(|id| id.starts_with(&format!("{name}-0")));

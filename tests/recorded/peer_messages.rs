@@ -189,10 +189,7 @@ impl Checked<'_> {
         if *sent.body != *body {
             return Err("sent otherwise");
         }
-        match self.call.response.len() > sent.body_limit {
-            true => Err("an answer beyond the limit"),
-            false => Ok(()),
-        }
+        if self.call.response.len() > sent.body_limit { Err("an answer beyond the limit") } else { Ok(()) }
     }
 
     /// Returns the query and its challenge.
@@ -286,10 +283,7 @@ impl Checked<'_> {
         let body = self.call.response.as_slice();
         let read = read_introduction(self.call.response_format(), body, self.context(), &challenge);
         let node = read.map_err(describe)?;
-        match node.identity.key == self.recording.keys[&self.call.to] {
-            true => Ok(()),
-            false => Err("another node"),
-        }
+        if node.identity.key == self.recording.keys[&self.call.to] { Ok(()) } else { Err("another node") }
     }
 
     /// Checks a list of blocks as a whole and one by one.

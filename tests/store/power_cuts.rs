@@ -158,9 +158,10 @@ impl Writer {
     fn commit_failing(&mut self, store: &Store) -> Result<(), StoreError> {
         let before = digest(&store.snapshot()?);
         if self.random.coin() {
-            match self.random.coin() {
-                true => store.durability().sync()?,
-                false => self.try_sync_by_helper(store)?,
+            if self.random.coin() {
+                store.durability().sync()?
+            } else {
+                self.try_sync_by_helper(store)?
             }
             self.mark_shown(before);
         }
@@ -305,9 +306,10 @@ impl Recorded {
                 "write" => {
                     let (bytes, behind) = rest.split_at(length);
                     rest = behind;
-                    steps.push(match path.ends_with(MARKS) {
-                        true => Step::Mark(String::from_utf8(bytes.to_vec()).expect("text")),
-                        false => Step::Write(path, place.parse().expect("a number"), bytes.to_vec()),
+                    steps.push(if path.ends_with(MARKS) {
+                        Step::Mark(String::from_utf8(bytes.to_vec()).expect("text"))
+                    } else {
+                        Step::Write(path, place.parse().expect("a number"), bytes.to_vec())
                     });
                 }
                 "sync" => steps.push(Step::Sync(path)),
@@ -466,9 +468,8 @@ impl Disk {
             // Names are few, so every combination is tested, with all, none and random ones of the pending pages.
             for choice in (0..1usize << names.min(6)).filter(|_| names > 0) {
                 for files in [Some(true), Some(false)].into_iter().chain((0..chances).map(|_| None)) {
-                    let is_kept = |one: usize| match one < names {
-                        true => choice >> one & 1 == 1,
-                        false => files.unwrap_or_else(|| random.coin()),
+                    let is_kept = |one: usize| {
+                        if one < names { choice >> one & 1 == 1 } else { files.unwrap_or_else(|| random.coin()) }
                     };
                     kept.push((0..count).map(is_kept).collect());
                 }

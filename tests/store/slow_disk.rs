@@ -232,12 +232,11 @@ fn the_sync_helper_ends_with_the_node_and_holds_no_lock() {
         let open: Vec<_> = open.flatten().filter_map(|one| fs::read_link(one.path()).ok()).collect();
         let is_of_lock = |path: &PathBuf| path.ends_with("lock.mdb") || path.ends_with("nisd.lock");
         assert!(!open.iter().any(is_of_lock), "{open:?}");
-        match is_killed {
-            true => node.process.kill(),
-            false => {
-                node.process.signal("TERM");
-                node.process.wait_with_timeout(Duration::from_secs(30)).expect_success();
-            }
+        if is_killed {
+            node.process.kill()
+        } else {
+            node.process.signal("TERM");
+            node.process.wait_with_timeout(Duration::from_secs(30)).expect_success();
         }
         wait_for("the helper ends", || (!is_running(helper)).then_some(()));
     }

@@ -88,9 +88,10 @@ fn transfers_cost_the_minimum_fees_of_all_three_eras() {
             let mut mosaics = Vec::new();
             for (place, mosaic) in case["mosaics"].as_array().unwrap().iter().enumerate() {
                 let (supply, divisibility) = (number(&mosaic["supply"]), number(&mosaic["divisibility"]) as u8);
-                let id = match text(&case["name"]).starts_with("xem as mosaic") {
-                    true => MosaicId::xem(),
-                    false => define(ledger, &format!("m{index}_{place}"), supply, divisibility, None),
+                let id = if text(&case["name"]).starts_with("xem as mosaic") {
+                    MosaicId::xem()
+                } else {
+                    define(ledger, &format!("m{index}_{place}"), supply, divisibility, None)
                 };
                 mosaics.push(Mosaic { id, quantity: number(&mosaic["quantity"]) });
             }
@@ -232,9 +233,10 @@ fn the_transfer_amount_multiplies_mosaic_quantities() {
         let id = define(ledger, "coin", 1, 0, None);
         for case in &cases_of("raw_quantity") {
             let found = moved(ledger, number(&case["amount_micro"]), &id, number(&case["bag_quantity"]));
-            match text(&case["transferred"]).starts_with("error") {
-                true => assert_eq!(found, Err("BigInteger out of long range".to_owned()), "{case}"),
-                false => assert_eq!(found, Ok(vec![number(&case["transferred"])]), "{case}"),
+            if text(&case["transferred"]).starts_with("error") {
+                assert_eq!(found, Err("BigInteger out of long range".to_owned()), "{case}")
+            } else {
+                assert_eq!(found, Ok(vec![number(&case["transferred"])]), "{case}")
             }
         }
     });
@@ -368,13 +370,12 @@ fn multisig_transactions_need_the_right_signatures() {
             ledger.apply(&Effect::MinCosignatories { account, change }).unwrap();
             let remove = |cosignatory| Modification { kind: ModificationKind::Delete, cosignatory };
             let modifications: Vec<_> = keys(&case["removed"]).into_iter().map(remove).collect();
-            let inner = match modifications.is_empty() {
-                true => transfer(1, 0, Vec::new()),
-                false => {
-                    let min_cosignatories_change = (change > 0).then_some(-1);
-                    let body = AggregateModification { modifications, min_cosignatories_change };
-                    transaction(ALICE, Body::AggregateModification(body))
-                }
+            let inner = if modifications.is_empty() {
+                transfer(1, 0, Vec::new())
+            } else {
+                let min_cosignatories_change = (change > 0).then_some(-1);
+                let body = AggregateModification { modifications, min_cosignatories_change };
+                transaction(ALICE, Body::AggregateModification(body))
             };
             let signers = keys(&case["signers"]);
             // The rule does not depend on which signer initiated the transaction, but an earlier rule requires a

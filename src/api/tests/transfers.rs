@@ -58,7 +58,9 @@ impl History {
                 let row = (ids[place], transaction.hash());
                 let (from, to) = pairs.get(place).map_or((3, None), |(from, to, _)| (*from, Some(*to)));
                 expected[usize::from(from)][1].push(row);
-                to.into_iter().for_each(|to| expected[usize::from(to)][0].push(row));
+                if let Some(to) = to {
+                    expected[usize::from(to)][0].push(row);
+                }
             }
         }
         expected.iter_mut().flatten().for_each(|rows| rows.sort_by_key(|(id, _)| std::cmp::Reverse(*id)));

@@ -215,9 +215,10 @@ impl TxSelection {
         network: &Network,
     ) -> TxSelection {
         let forks = &network.chain.forks;
-        let (candidates, selected) = match height.0 == forks.treasury_reissuance {
-            true => (Vec::new(), treasury_transactions(unconfirmed, forks)),
-            false => (unconfirmed, Vec::new()),
+        let (candidates, selected) = if height.0 == forks.treasury_reissuance {
+            (Vec::new(), treasury_transactions(unconfirmed, forks))
+        } else {
+            (unconfirmed, Vec::new())
         };
         TxSelection {
             height,

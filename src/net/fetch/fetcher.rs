@@ -371,7 +371,9 @@ impl Fetcher {
         if let Some((_, oldest)) = self.idle().min() {
             let other = self.connections.get(oldest).map(|connection| connection.host.clone());
             self.close(oldest);
-            other.iter().for_each(|other| self.forget_if_unused(other));
+            if let Some(other) = other {
+                self.forget_if_unused(&other);
+            }
             return true;
         }
         if own == 0 && !self.hosts_wanting_connection.contains(host) {

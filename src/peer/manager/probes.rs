@@ -206,9 +206,10 @@ impl Manager {
                 (reported, from)
             }
         };
-        match self.local.meta_data.is_compatible(&reported.meta_data) {
-            true => Ok((reported, ip)),
-            false => Err(PeerError::failure("it is of another network, or its version is incompatible")),
+        if self.local.meta_data.is_compatible(&reported.meta_data) {
+            Ok((reported, ip))
+        } else {
+            Err(PeerError::failure("it is of another network, or its version is incompatible"))
         }
     }
 

@@ -55,10 +55,8 @@ impl HeightCheck {
     /// Compares our height with the largest credible one, or, without answers, with the nemesis height.
     pub fn compare(&mut self, own: Height, largest: Option<Height>) {
         self.credible = largest;
-        self.failures_left = match own >= largest.unwrap_or(Height::NEMESIS) {
-            true => MAX_FAILURES,
-            false => self.failures_left.saturating_sub(1),
-        };
+        self.failures_left =
+            if own >= largest.unwrap_or(Height::NEMESIS) { MAX_FAILURES } else { self.failures_left.saturating_sub(1) };
     }
 
     /// Returns the height of the network, as far as it is credible.

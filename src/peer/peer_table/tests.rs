@@ -463,9 +463,10 @@ fn peers_that_have_delivered_blocks_or_answered_for_a_day_keep_half_of_the_table
     let day = PROVEN_AFTER.as_secs();
     for node in 0..500 {
         nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
-        match node < 250 {
-            true => nodes.record_delivery(&address(node), seconds(1)),
-            false => _ = nodes.record_alive(&address(node), seconds(day)),
+        if node < 250 {
+            nodes.record_delivery(&address(node), seconds(1))
+        } else {
+            _ = nodes.record_alive(&address(node), seconds(day))
         }
     }
     (0..2).for_each(|round| crowd(&mut nodes, 66 + round, 1_000 + 2_000 * usize::from(round), seconds(day + 1)));

@@ -189,10 +189,7 @@ pub fn read_introduction(
     challenge: &Challenge,
 ) -> Result<NodeInfo, AnswerError> {
     let AuthenticatedResponse::<NodeInfo> { entity, signature } = format.read(body, context)?;
-    match challenge.is_signed_by(&entity.identity.key, &signature) {
-        true => Ok(entity),
-        false => Err(AnswerError::Impersonated),
-    }
+    if challenge.is_signed_by(&entity.identity.key, &signature) { Ok(entity) } else { Err(AnswerError::Impersonated) }
 }
 
 message! {

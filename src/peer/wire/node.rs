@@ -367,9 +367,10 @@ fn read_at_most<'a, S: Decoder<'a>, T>(
     let mut count = 0;
     source.need_list(label, |source| {
         count += 1;
-        match count > max {
-            true => Err(ReadError::Argument(format!("property {label} has more than {max} elements"))),
-            false => read(source),
+        if count > max {
+            Err(ReadError::Argument(format!("property {label} has more than {max} elements")))
+        } else {
+            read(source)
         }
     })
 }

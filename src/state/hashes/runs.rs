@@ -367,10 +367,7 @@ pub fn expected_key(state: &impl Read, epoch: HashEpoch, row: HashRow) -> Result
         Some((first, _)) if first == epoch => run.last_row(state)? >= Some(row),
         _ => state.has_prefix(Table::HashRuns, &[])?,
     };
-    Ok(match is_packed {
-        true => (Table::HashRuns, run.key(row).to_vec()),
-        false => (Table::Hashes, row_key(epoch, row).to_vec()),
-    })
+    Ok(if is_packed { (Table::HashRuns, run.key(row).to_vec()) } else { (Table::Hashes, row_key(epoch, row).to_vec()) })
 }
 
 /// Counts the rows in runs. A row that is in both an old and a merged run counts once.

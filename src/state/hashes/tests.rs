@@ -507,9 +507,10 @@ fn verification_finds_missing_wrong_and_surplus_rows_in_both_tables() {
             // Another row in its place.
             for place in [0, 9, 15] {
                 let (mut other_key, mut other_value) = (key.clone(), value.clone());
-                match value.is_empty() {
-                    true => other_key[4 + place] ^= 1,
-                    false => other_value[place] ^= 1,
+                if value.is_empty() {
+                    other_key[4 + place] ^= 1
+                } else {
+                    other_value[place] ^= 1
                 }
                 chain.batch().delete_unjournaled(table, key).unwrap();
                 chain.batch().put_unjournaled(table, &other_key, &other_value).unwrap();

@@ -111,9 +111,10 @@ impl Model {
     }
 
     fn update(&mut self, who: u8) {
-        match who == self.creator || self.holders().contains_key(&who) {
-            true => self.invested.insert(who),
-            false => self.invested.remove(&who),
+        if who == self.creator || self.holders().contains_key(&who) {
+            self.invested.insert(who)
+        } else {
+            self.invested.remove(&who)
         };
     }
 

@@ -138,9 +138,10 @@ fn published(sent: &[String]) -> Vec<String> {
     let text = |frame: &String| {
         let (head, body) = frame.split_once("\n\n").unwrap();
         let body = body.trim_end_matches("\r\n\0");
-        match head.contains("destination:/blocks/new\n") {
-            true => format!("new {body}"),
-            false => body.split_once("\"height\":").unwrap().1.split([',', '}']).next().unwrap().to_owned(),
+        if head.contains("destination:/blocks/new\n") {
+            format!("new {body}")
+        } else {
+            body.split_once("\"height\":").unwrap().1.split([',', '}']).next().unwrap().to_owned()
         }
     };
     sent.iter().map(text).collect()

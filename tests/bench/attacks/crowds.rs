@@ -49,9 +49,10 @@ fn is_answered(from: Ipv4Addr, to: SocketAddr) -> bool {
 /// Returns the status of the answer to a request, and its connection.
 pub fn send_request(from: Ipv4Addr, to: SocketAddr, request: &str) -> std::io::Result<(u16, Client)> {
     let mut client = connect(from, to)?;
-    match from == Ipv4Addr::LOCALHOST {
-        true => client.try_send(with_secret(to, request))?,
-        false => client.try_send(request)?,
+    if from == Ipv4Addr::LOCALHOST {
+        client.try_send(with_secret(to, request))?
+    } else {
+        client.try_send(request)?
     }
     let status = client.try_answer()?.status;
     Ok((status, client))
@@ -251,21 +252,20 @@ pub fn equal_holders(binary: &str) -> Outcome {
     swarm.open(ADDRESSES, holder, ConnectionScript::session(""));
     swarm.run(Duration::from_secs(1), |_| false);
     let to = stage.node.websocket;
-    let (mut kept, mut let_in) = (Vec::new(), [0, 0]);
+    let (mut kept, mut remote, mut local) = (Vec::new(), 0, 0);
     for number in 0..NEWCOMERS {
         let is_local = number.is_multiple_of(2);
         if let Ok((status, stream)) = send_request(newcomer(number), to, &upgrade_request())
             && status == 101
         {
-            let_in[usize::from(is_local)] += 1;
+            *if is_local { &mut local } else { &mut remote } += 1;
             kept.push(stream);
         }
         swarm.run(Duration::from_millis(25), |_| false);
     }
-    let [strangers, local] = let_in;
     let notes = vec![
         format!("{} of {ADDRESSES} hold a websocket", swarm.count(101)),
-        format!("{local} of {0} local newcomers let in, {strangers} of {0} strangers", NEWCOMERS / 2),
+        format!("{local} of {0} local newcomers let in, {remote} of {0} others", NEWCOMERS / 2),
     ];
     let is_in = Bar::Is("each local newcomer is let in", local == NEWCOMERS / 2);
     stage.end(notes, &[is_in, Bar::Others(20.0)])

@@ -72,14 +72,13 @@ impl Reader {
 
     /// Returns the length of the first complete item in `bytes`; for long ones the start suffices.
     fn next_item(&mut self, bytes: &[u8], arrived: &mut impl FnMut(Arrival<'_>)) -> Option<usize> {
-        match self.is_upgraded {
-            true => self.frame(bytes, arrived),
-            false => {
-                let (status, length) = answer(bytes)?;
-                self.is_upgraded = status == 101;
-                arrived(Arrival::Answer(status));
-                Some(length)
-            }
+        if self.is_upgraded {
+            self.frame(bytes, arrived)
+        } else {
+            let (status, length) = answer(bytes)?;
+            self.is_upgraded = status == 101;
+            arrived(Arrival::Answer(status));
+            Some(length)
         }
     }
 

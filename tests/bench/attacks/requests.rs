@@ -108,9 +108,10 @@ pub fn batch(binary: &str, is_largest: bool) -> Outcome {
     const PATH: &str = "/account/mosaic/owned/definition/batch";
     let mut stage = AttackStage::new(binary);
     define_mosaics(&mut stage);
-    let body = match is_largest {
-        true => largest(&mut RequestRun::new(&stage, 1, |_| ATTACKER), PATH, &[0, 400, 413], batch_of),
-        false => batch_of(MIB),
+    let body = if is_largest {
+        largest(&mut RequestRun::new(&stage, 1, |_| ATTACKER), PATH, &[0, 400, 413], batch_of)
+    } else {
+        batch_of(MIB)
     };
     let mut asking = RequestRun::new(&stage, 4, |_| ATTACKER);
     stage.begin();

@@ -131,9 +131,10 @@ impl Token {
 impl Traffic<'_> {
     /// Lets an account rent a new root.
     pub fn rent_root(&mut self, place: &NextBlock, lasts: bool) -> Transaction {
-        let owner = match lasts {
-            true => self.assign_role(place, FOUNDER_BALANCE.max(RESERVE + self.prices.founding()), Role::Founder),
-            false => self.namespace_owner(place),
+        let owner = if lasts {
+            self.assign_role(place, FOUNDER_BALANCE.max(RESERVE + self.prices.founding()), Role::Founder)
+        } else {
+            self.namespace_owner(place)
         };
         let name = NamespaceId::parse(&self.new_name("root")).expect("a name");
         let (root, height) = (self.roots.len(), place.height);
@@ -171,10 +172,7 @@ impl Traffic<'_> {
         let chain = &self.network.chain;
         let (month, end) = (chain.blocks_per_month(), place.height.plus(chain.blocks_per_year()));
         let chance = self.random.next() % month;
-        let fate = match self.roots[root].is_permanent {
-            true => Fate::Renewed,
-            false => FATES[self.leases % FATES.len()],
-        };
+        let fate = if self.roots[root].is_permanent { Fate::Renewed } else { FATES[self.leases % FATES.len()] };
         self.leases += usize::from(!self.roots[root].is_permanent);
         match fate {
             Fate::Renewed => self.schedule(end.minus(1 + chance), Event::Renew(root)),
@@ -403,10 +401,12 @@ impl Traffic<'_> {
             return None;
         }
         let delta = 1 + chance % (token.supply / 100).max(1);
-        let kind = match coin && token.quantity(creator) / multiplier >= delta && token.supply > delta {
-            true => SupplyChangeKind::Delete,
-            false if token.supply + delta <= token.properties.max_supply() => SupplyChangeKind::Create,
-            false => return None,
+        let kind = if coin && token.quantity(creator) / multiplier >= delta && token.supply > delta {
+            SupplyChangeKind::Delete
+        } else if token.supply + delta <= token.properties.max_supply() {
+            SupplyChangeKind::Create
+        } else {
+            return None;
         };
         match kind {
             SupplyChangeKind::Create => {

@@ -158,9 +158,12 @@ impl Prices {
 
     /// Returns the minimum fee of a transaction with these mosaics and perhaps the currency.
     pub fn minimum_fee_with(&self, body: &Body, mosaics: &[MosaicEntry]) -> u64 {
-        let entry = |id: &MosaicId| match id.is_xem() {
-            true => Some(MosaicEntry::xem()),
-            false => mosaics.iter().find(|entry| entry.definition.id == *id).cloned(),
+        let entry = |id: &MosaicId| {
+            if id.is_xem() {
+                Some(MosaicEntry::xem())
+            } else {
+                mosaics.iter().find(|entry| entry.definition.id == *id).cloned()
+            }
         };
         self.schedule.minimum_fee(body, |id| Ok(entry(id))).expect("the mosaics are there").0
     }
@@ -350,10 +353,9 @@ impl<'n> Traffic<'n> {
     pub fn payee(&mut self, left: u64) -> (usize, bool) {
         let unseen = self.accounts.unseen() as u64;
         let (unseen_parts, left_parts) = if self.plan.scale.is_some() { (5, 4) } else { (3, 1) };
-        match unseen_parts * unseen > self.random.next() % (left_parts * left).max(1) {
-            true if unseen > 0 => (self.accounts.newcomer(), true),
-            _ => (self.accounts.payee(&mut self.random), false),
-        }
+        let is_newcomer = unseen_parts * unseen > self.random.next() % (left_parts * left).max(1) && unseen > 0;
+        let to = if is_newcomer { self.accounts.newcomer() } else { self.accounts.payee(&mut self.random) };
+        (to, is_newcomer)
     }
 
     fn transfer(&mut self, place: &NextBlock, left: u64) -> Transaction {
@@ -385,10 +387,12 @@ impl<'n> Traffic<'n> {
     /// Returns the whole units of a payment in a chain of the public network's shape. Payments to accounts that began with
     /// nothing are small, so that few of them become eligible for importance later.
     fn units_as_public(&mut self, to: usize, is_new: bool) -> u64 {
-        match is_new {
-            true if self.random.below(80) == 0 => ELIGIBLE_BALANCE + self.random.next() % ELIGIBLE_BALANCE,
-            false if to < self.plan.funded() => self.units(false),
-            _ => 1 + self.random.next() % SMALL_PAYMENT,
+        if is_new && self.random.below(80) == 0 {
+            ELIGIBLE_BALANCE + self.random.next() % ELIGIBLE_BALANCE
+        } else if !is_new && to < self.plan.funded() {
+            self.units(false)
+        } else {
+            1 + self.random.next() % SMALL_PAYMENT
         }
     }
 

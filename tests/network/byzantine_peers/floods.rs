@@ -139,10 +139,7 @@ fn many_identities(scene: &AttackScene) -> Vec<String> {
     }
     let all = scene.client().get("/node/peer-list/all").json();
     let known = all["active"].as_array().map_or(0, Vec::len);
-    match known <= MAX_KNOWN && known > 200 {
-        true => Vec::new(),
-        false => vec![format!("{known} nodes are known")],
-    }
+    if known <= MAX_KNOWN && known > 200 { Vec::new() } else { vec![format!("{known} nodes are known")] }
 }
 
 /// Announces other nodes' names at addresses that are not the sender's.

@@ -288,7 +288,8 @@ impl Maker<'_> {
                 (0..most).map(|_| self.small_transfer()).collect::<Option<_>>()?
             }
             Rule::B5Signer | Rule::B5Owner => {
-                let who = self.harvesters[usize::from(aim == Rule::B5Owner)];
+                let [signer, owner] = self.harvesters;
+                let who = if aim == Rule::B5Owner { owner } else { signer };
                 let to = HARVESTERS[self.random.below(2)];
                 let mut draft = self.transfer_of(who, to, MICRO, Vec::new());
                 draft.version = wire_version(self.oracle.key_ring.network, 1);

@@ -119,7 +119,8 @@ pub struct Statistics {
 impl Statistics {
     /// Counts a rejection.
     pub fn count_rejection(&mut self, rule: Rule, is_pool: bool) {
-        self.by_rule.entry(rule).or_default()[usize::from(is_pool)] += 1;
+        let [blocks, pool] = self.by_rule.entry(rule).or_default();
+        *if is_pool { pool } else { blocks } += 1;
     }
 
     /// Counts an occurrence.

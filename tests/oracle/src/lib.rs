@@ -549,10 +549,7 @@ impl NetworkRun {
         self.statistics.announced += 1;
         let court = self.test_network.oracle(&self.model, now, Purpose::Mempool);
         let is_known = transaction.self_and_children().any(|one| self.model.hashes.contains_key(&one.hash()));
-        let judged = match is_known {
-            true => Err(Rule::PoolKnown.into()),
-            false => court.validate(transaction),
-        };
+        let judged = if is_known { Err(Rule::PoolKnown.into()) } else { court.validate(transaction) };
         let alone = || RuleViolation::from(Rule::PoolAlone);
         let is_cosignature = matches!(transaction.body, nisd::model::Body::Cosignature(_));
         let judged = judged.and_then(|moves| if is_cosignature { Err(alone()) } else { Ok(moves) });

@@ -525,9 +525,10 @@ impl<'a> Maker<'a> {
         let (id, token) = self.token(|_, token| token.definition.properties.supply_mutable)?;
         let most = 9_000_000_000_000_000 / token.unit();
         let owned = token.of(token.creator) / token.unit();
-        let (kind, limit) = match self.random.coin() {
-            true => (SupplyChangeKind::Create, most - token.supply),
-            false => (SupplyChangeKind::Delete, owned),
+        let (kind, limit) = if self.random.coin() {
+            (SupplyChangeKind::Create, most - token.supply)
+        } else {
+            (SupplyChangeKind::Delete, owned)
         };
         let delta = if self.once_in(3) { limit } else { self.random.next() % (limit / 2 + 1) };
         (delta > 0 && self.can_act(token.creator)).then(|| self.change_supply(token.creator, id.clone(), kind, delta))

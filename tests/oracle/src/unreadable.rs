@@ -158,9 +158,10 @@ impl Maker<'_> {
             _ => self.change_supply(from, id, SupplyChangeKind::Create, 1),
         };
         // One letter too many for a name; the namespace has one fewer, so that no other length changes.
-        let odd = match is_long {
-            true => id_bytes(["r", &"q".repeat(33)]),
-            false => id_bytes(["r0", *self.random_element(&INVALID_MOSAIC_NAMES)?]),
+        let odd = if is_long {
+            id_bytes(["r", &"q".repeat(33)])
+        } else {
+            id_bytes(["r0", *self.random_element(&INVALID_MOSAIC_NAMES)?])
         };
         Some((Class::OddMosaicName, draft, Some((id_bytes(["r0", name]), odd))))
     }
@@ -169,9 +170,10 @@ impl Maker<'_> {
     fn with_overflow(&mut self) -> Option<(Class, Transaction, Change)> {
         let (from, to) = (self.random_single_payer(100)?, self.random_payee());
         let more = self.random.next() % 1_000;
-        let (class, quantities) = match self.random.coin() {
-            true => (Class::MosaicOverflow, vec![MAX_AMOUNT - more, 1_000]),
-            false => (Class::WideOverflow, vec![MAX_AMOUNT, MAX_AMOUNT, 2 + more]),
+        let (class, quantities) = if self.random.coin() {
+            (Class::MosaicOverflow, vec![MAX_AMOUNT - more, 1_000])
+        } else {
+            (Class::WideOverflow, vec![MAX_AMOUNT, MAX_AMOUNT, 2 + more])
         };
         let mut draft = self.transfer_of(from, to, MICRO, Vec::new());
         let Body::Transfer(body) = &mut draft.body else { return None };
@@ -205,10 +207,13 @@ impl Maker<'_> {
                 body.definition.levy = None;
                 body.creation_fee = Amount(number);
             }
-            Body::Transfer(body) if body.mosaics.is_empty() && body.amount.0 == MICRO => match coin {
-                true => draft.fee = Amount(number),
-                false => draft.timestamp.0 = -1 - (number >> 40) as i32,
-            },
+            Body::Transfer(body) if body.mosaics.is_empty() && body.amount.0 == MICRO => {
+                if coin {
+                    draft.fee = Amount(number)
+                } else {
+                    draft.timestamp.0 = -1 - (number >> 40) as i32
+                }
+            }
             _ => {}
         }
         Some(draft)

@@ -239,9 +239,10 @@ impl Tally {
         for fault in Fault::ALL {
             let (name, (received, penalized)) = (format!("{fault:?}"), self.penalized(*fault));
             let _ = write!(text, "  {name:<26} {:>8}", self.count(*fault));
-            let _ = match fault.is_penalized() {
-                true => writeln!(text, ", received {received}, penalized {penalized}"),
-                false => writeln!(text),
+            let _ = if fault.is_penalized() {
+                writeln!(text, ", received {received}, penalized {penalized}")
+            } else {
+                writeln!(text)
             };
         }
         text

@@ -40,9 +40,10 @@ impl ImpersonationChecker {
         let count = network.members.len();
         for one in 0..count {
             for other in (0..count).filter(|other| *other != one) {
-                match network.can_communicate(one, other) {
-                    true => drop(self.reachable_since.entry((one, other)).or_insert(network.now)),
-                    false => drop(self.reachable_since.remove(&(one, other))),
+                if network.can_communicate(one, other) {
+                    self.reachable_since.entry((one, other)).or_insert(network.now);
+                } else {
+                    self.reachable_since.remove(&(one, other));
                 }
             }
             self.check_member(one, network);

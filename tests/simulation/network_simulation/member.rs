@@ -142,9 +142,10 @@ impl Running<'_> {
     pub fn process_messages(&mut self) {
         let time = self.node.time();
         for (socket, message) in self.node.recorder.sent.drain(..) {
-            match Some(socket) == self.wallet {
-                true => self.wallet_messages.push(parse_message(&message, time)),
-                false => self.view.process_message(message),
+            if Some(socket) == self.wallet {
+                self.wallet_messages.push(parse_message(&message, time))
+            } else {
+                self.view.process_message(message)
             }
         }
     }

@@ -207,10 +207,14 @@ impl<'g> Network<'g> {
         let members = plan.members.iter().zip(settings).enumerate();
         let members: Vec<_> =
             members.map(|(index, (plan, settings))| Member::new(index, plan, settings, environment)).collect();
-        let identities = |byzantine: &ByzantinePlan| match byzantine.is_relay {
-            true => plan.members.len(),
-            false if byzantine.faults.contains(&Fault::ManyFaces) => IDENTITIES,
-            false => 1,
+        let identities = |byzantine: &ByzantinePlan| {
+            if byzantine.is_relay {
+                plan.members.len()
+            } else if byzantine.faults.contains(&Fault::ManyFaces) {
+                IDENTITIES
+            } else {
+                1
+            }
         };
         let byzantine_peers = plan.byzantine_peers.iter().enumerate();
         let byzantine_peers: Vec<_> =
@@ -628,9 +632,10 @@ impl<'g> Network<'g> {
                 assert!(!is_honest || ![413, 429].contains(&status), "honest nodes exceed a limit: {path} {status}");
                 let is_too_large = body.len() > in_flight.fetch.body_limit;
                 assert!(!is_honest || !is_too_large, "the answer to {path} is larger than it may be");
-                match is_too_large {
-                    true => Err(FetchError::TooLarge),
-                    false => Ok(FetchResponse { from: ip, response: Response { status, body } }),
+                if is_too_large {
+                    Err(FetchError::TooLarge)
+                } else {
+                    Ok(FetchResponse { from: ip, response: Response { status, body } })
                 }
             }
             Err(error) => Err(error),
