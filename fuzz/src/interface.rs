@@ -243,14 +243,14 @@ impl<'g> Harness<'g> {
         for _ in 0..MAX_STEPS {
             let request = reader.request().expect("a request stays until it is finished");
             let caller = Client { is_local: self.node.is_local(&caller, &request), ..caller };
-            let (charged, is_refused) = (self.world.charged, flags & RATE_LIMITED != 0);
+            let (charged, is_rejected) = (self.world.charged, flags & RATE_LIMITED != 0);
             let exchange = Exchange {
                 connection,
                 client: caller,
                 request: &request,
                 response: &mut reply,
                 is_resumed,
-                is_rate_limited: is_refused,
+                is_rate_limited: is_rejected,
             };
             let taken = self.node.handle(Event::Request(exchange), self.now, &mut self.world);
             let units = self.world.charged - charged;
@@ -403,7 +403,7 @@ impl<'g> Harness<'g> {
     fn whole(&self, request: &Request<'_>, caller: Client, flags: u8, chain: ChainSnapshot<'_>, units: u32) -> Answer {
         let mut api = self.fixture.api();
         let (mut reply, mut body, mut is_resumed) = (Response::new(), Vec::new(), false);
-        let (connection, is_refused) = (ConnectionId(1), flags & RATE_LIMITED != 0);
+        let (connection, is_rejected) = (ConnectionId(1), flags & RATE_LIMITED != 0);
         let (mut mempool, mut unlocked) = (Mempool::default(), UnlockedAccounts::new(1));
         let (description, reorgs, mut events) = (description(), ReorgLog::default(), EventFeed::default());
         let (keys, mut randomness) = (KeyPair::new(&PrivateKey::from_seed(&[7; 32])), Randomness::new(&[5; 32]));
@@ -414,7 +414,7 @@ impl<'g> Harness<'g> {
                 request,
                 response: &mut reply,
                 is_resumed,
-                is_rate_limited: is_refused,
+                is_rate_limited: is_rejected,
             };
             let context = NodeContext {
                 chain,

@@ -246,13 +246,13 @@ impl Harness {
                 let call = place.checked_rem(self.world.waiting.len()).and_then(|at| self.world.waiting.remove(at));
                 // An id that was never assigned, if no request is open.
                 let call = call.map_or(FetchId(u64::MAX), |(call, _)| call);
-                let refused = |status, length| answer(status, vec![which as u8; length], 0);
+                let rejected = |status, length| answer(status, vec![which as u8; length], 0);
                 let reply = match which % 5 {
                     0 => Err(FetchError::Silent(Duration::from_secs(10))),
                     1 => Err(FetchError::Unreachable(std::io::ErrorKind::ConnectionRefused.into())),
                     2 => Err(FetchError::TooLarge),
-                    3 => refused(503, 0),
-                    _ => refused(500, 300),
+                    3 => rejected(503, 0),
+                    _ => rejected(500, 300),
                 };
                 self.peers.on_reply(call, reply, time, &self.world);
             }

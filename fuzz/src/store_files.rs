@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use nisd::store::{BootId, StoreError, check_data_file, recover_to_durable, refuse_unrecovered};
+use nisd::store::{BootId, StoreError, check_data_file, recover_to_durable, reject_unrecovered};
 use sha3::{Digest, Sha3_256};
 use tempfile::TempDir;
 
@@ -39,7 +39,7 @@ pub fn check(data: &[u8]) -> usize {
         let is_accepted = !data_file.is_empty() && check_data_file(&folder.join("data.mdb")).is_ok();
         if recover_to_durable(folder).is_ok() {
             assert!(recover_to_durable(folder).is_ok());
-            let refused = refuse_unrecovered(folder, BootId::UNKNOWN);
+            let refused = reject_unrecovered(folder, BootId::UNKNOWN);
             assert!(!matches!(refused, Err(StoreError::RecoveryNeeded)));
         }
         assert_eq!(length_of(&folder.join("data.mdb")).max(MIN_FILE), (data_file.len() as u64).max(MIN_FILE));

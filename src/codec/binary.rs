@@ -373,8 +373,8 @@ mod tests {
     fn entities_are_nested_up_to_the_depth_limit() {
         let read = |depth| read_nested(&mut source(&nested_objects(depth)), depth);
         assert_eq!(read(limits::MAX_NESTING), Ok(()));
-        let refusal = read(limits::MAX_NESTING + 1).expect_err("one entity too many");
-        assert!(refusal.to_string().contains("nested too deep"), "{refusal}");
+        let rejection = read(limits::MAX_NESTING + 1).expect_err("one entity too many");
+        assert!(rejection.to_string().contains("nested too deep"), "{rejection}");
     }
 
     #[test]

@@ -276,13 +276,13 @@ mod tests {
 
     #[test]
     fn a_mosaic_id_is_checked_for_its_form_before_its_parts() {
-        let refused = |text: &str| MosaicId::parse(text).unwrap_err().to_string();
+        let rejected = |text: &str| MosaicId::parse(text).unwrap_err().to_string();
         for text in ["", "foo", "foo:", ":bar", "foo:bar:baz", "FOO:bar", "foo:x ", "foo:'x", "-a: b"] {
-            assert_eq!(refused(text), format!("pattern '{text}' could not be parsed"));
+            assert_eq!(rejected(text), format!("pattern '{text}' could not be parsed"));
         }
-        assert_eq!(refused("-a:b"), "'-a' is not a valid namespace id part.");
-        assert_eq!(refused("a.b.c.d:e"), "'a.b.c.d' is not a valid namespace.");
-        assert_eq!(refused(&format!("foo:{}", "n".repeat(33))), "name does not match the desired pattern");
+        assert_eq!(rejected("-a:b"), "'-a' is not a valid namespace id part.");
+        assert_eq!(rejected("a.b.c.d:e"), "'a.b.c.d' is not a valid namespace.");
+        assert_eq!(rejected(&format!("foo:{}", "n".repeat(33))), "name does not match the desired pattern");
         assert_eq!(MosaicId::parse(&format!("foo:{}", "n".repeat(32))).unwrap().name().len(), 32);
     }
 

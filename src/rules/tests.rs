@@ -175,7 +175,7 @@ impl Fixture {
 }
 
 fn short(outcome: RuleResult) -> String {
-    let text = outcome.map_or_else(|refusal| refusal.to_string(), |()| "SUCCESS".to_owned());
+    let text = outcome.map_or_else(|rejection| rejection.to_string(), |()| "SUCCESS".to_owned());
     text.trim_start_matches("FAILURE_").to_owned()
 }
 
@@ -587,10 +587,10 @@ fn mosaic_terms_change_only_while_the_creator_holds_the_whole_supply() {
     let results = |scene: &Fixture| {
         [&same, &described, &more, &fixed, &levied, &unknown].map(|one| scene.result(one).replace("MOSAIC_", ""))
     };
-    const REFUSED: &str = "MODIFICATION_NOT_ALLOWED";
-    assert_eq!(results(&scene), [REFUSED, "SUCCESS", "SUCCESS", REFUSED, "SUCCESS", "UNKNOWN"]);
+    const REJECTED: &str = "MODIFICATION_NOT_ALLOWED";
+    assert_eq!(results(&scene), [REJECTED, "SUCCESS", "SUCCESS", REJECTED, "SUCCESS", "UNKNOWN"]);
     scene.sent.push((BOB, 1));
-    assert_eq!(results(&scene), [REFUSED, "SUCCESS", REFUSED, REFUSED, REFUSED, REFUSED]);
+    assert_eq!(results(&scene), [REJECTED, "SUCCESS", REJECTED, REJECTED, REJECTED, REJECTED]);
 }
 
 #[test]

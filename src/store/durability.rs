@@ -230,7 +230,7 @@ pub fn recover_to_durable(folder: &Path) -> Result<(), StoreError> {
 }
 
 /// Fails if a store must be recovered. For read-only access.
-pub fn refuse_unrecovered(folder: &Path, boot: BootId) -> Result<(), StoreError> {
+pub fn reject_unrecovered(folder: &Path, boot: BootId) -> Result<(), StoreError> {
     match record_to_recover(folder, boot) {
         Ok(None) => verify_roots(folder),
         Ok(Some(_)) => Err(StoreError::RecoveryNeeded),

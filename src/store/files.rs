@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_size_that_lmdb_does_not_use_is_refused() {
+    fn a_page_size_that_lmdb_does_not_use_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         store(folder.path());
         let path = data_file(folder.path());

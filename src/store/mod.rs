@@ -21,7 +21,7 @@ pub use blocks::{
     BlockRow, StoredHeader, block_key, block_row, pack_blocks, parent_hash, read_block_bytes, stored_block,
     stored_header, tip,
 };
-pub use durability::{BootId, Durability, SyncFile, recover_to_durable, refuse_unrecovered};
+pub use durability::{BootId, Durability, SyncFile, recover_to_durable, reject_unrecovered};
 pub use error::{Result, StoreError, folder_error_text};
 pub use files::{DiskSpace, FileFault, ReaderCounts, check_data_file, exists, free_bytes, size};
 #[cfg(test)]

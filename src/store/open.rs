@@ -255,7 +255,7 @@ impl Store {
         let (lock, flags) = if is_exclusive {
             (Some(FolderLock::of_existing(folder)?), EnvironmentFlags::NO_SYNC)
         } else {
-            durability::refuse_unrecovered(folder, boot)?;
+            durability::reject_unrecovered(folder, boot)?;
             check_existing(folder)?;
             (None, EnvironmentFlags::READ_ONLY)
         };
@@ -544,7 +544,7 @@ mod tests {
         Store::open(folder, &ChainIdentity::of(network), Options { map_size: 1 << 22 })
     }
 
-    fn refusal(result: Result<Store, StoreError>) -> String {
+    fn rejection(result: Result<Store, StoreError>) -> String {
         result.err().map(|error| error.to_string()).unwrap_or_default()
     }
 
@@ -554,9 +554,9 @@ mod tests {
         drop(open(folder.path(), &Network::example()).unwrap());
         let data = folder.path().join(DATA_FILE);
         std::fs::write(&data, []).unwrap();
-        assert!(refusal(open(folder.path(), &Network::example())).contains("missing or empty"));
+        assert!(rejection(open(folder.path(), &Network::example())).contains("missing or empty"));
         std::fs::remove_file(&data).unwrap();
-        assert!(refusal(open(folder.path(), &Network::example())).contains("missing or empty"));
+        assert!(rejection(open(folder.path(), &Network::example())).contains("missing or empty"));
         assert!(!data.exists());
     }
 
@@ -715,7 +715,7 @@ mod tests {
         let mut other = Network::example();
         other.chain.target_time = 30;
         other.chain.forks.mosaics = 9;
-        let said = refusal(open(folder.path(), &other));
+        let said = rejection(open(folder.path(), &other));
         assert!(said.contains("nis.blockGenerationTargetTime is 60 in the store and 30 here"), "{said}");
         assert!(said.contains("nis.mosaicsForkHeight is"), "{said}");
     }

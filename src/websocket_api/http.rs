@@ -211,8 +211,8 @@ mod tests {
         ("Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg=="),
     ];
 
-    fn exchange(method: &str, path: &str, headers: &[(&str, &str)], is_refused: bool) -> Response {
-        asked(method, path, headers, is_refused, |_| {})
+    fn exchange(method: &str, path: &str, headers: &[(&str, &str)], is_rejected: bool) -> Response {
+        asked(method, path, headers, is_rejected, |_| {})
     }
 
     /// Returns the response, after passing the name of the session to `look`.
@@ -220,7 +220,7 @@ mod tests {
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
-        is_refused: bool,
+        is_rejected: bool,
         look: impl FnOnce(Option<&str>),
     ) -> Response {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -234,7 +234,7 @@ mod tests {
             request: &request,
             response: &mut reply,
             is_resumed: false,
-            is_rate_limited: is_refused,
+            is_rate_limited: is_rejected,
         };
         look(answer(&mut exchange, Timestamp(367_575_237), -17_305_541));
         reply
@@ -287,8 +287,8 @@ mod tests {
             owned(&[("Cache-Control", "public, max-age=31536000"), ("Expires", "Sat, 20 Nov 2027 08:20:22 GMT"),])
         );
         for method in ["HEAD", "POST"] {
-            let refused = plain(method, "/w/messages/info", &[]);
-            assert_eq!(refused, (405, owned(&[("Allow", "GET,OPTIONS")]), String::new()));
+            let rejected = plain(method, "/w/messages/info", &[]);
+            assert_eq!(rejected, (405, owned(&[("Allow", "GET,OPTIONS")]), String::new()));
         }
     }
 
@@ -320,8 +320,8 @@ mod tests {
     fn the_raw_endpoint_is_for_get() {
         for path in ["/w/messages/websocket", "/w/messages/websocket/"] {
             assert_eq!(plain("GET", path, &UPGRADE), (101, vec![], String::new()));
-            let refused = plain("GET", path, &UPGRADE[1..]);
-            assert_eq!((refused.0, refused.2.as_str()), (400, "Can \"Upgrade\" only to \"WebSocket\"."));
+            let rejected = plain("GET", path, &UPGRADE[1..]);
+            assert_eq!((rejected.0, rejected.2.as_str()), (400, "Can \"Upgrade\" only to \"WebSocket\"."));
             assert_eq!(plain("POST", path, &UPGRADE), (405, owned(&[("Allow", "GET")]), String::new()));
         }
     }

@@ -83,8 +83,8 @@ fn a_node_without_a_detected_address_is_not_booted_and_reports_why() {
     let node = Node::on_fast_network(&new_network(), 1, &[], &["--peer", &nobody]);
     let mut client = Client::connect(node.http);
     assert_eq!(client.get("/status").json()["code"], 4);
-    let refused = client.get("/node/info");
-    assert_eq!((refused.status, &refused.json()["message"]), (503, &"NIS_ILLEGAL_STATE_NOT_BOOTED".into()));
+    let rejected = client.get("/node/info");
+    assert_eq!((rejected.status, &rejected.json()["message"]), (503, &"NIS_ILLEGAL_STATE_NOT_BOOTED".into()));
     let boot = r#"{"identity":{"private-key":"01"},"endpoint":{"protocol":"http","host":"a","port":1},"metaData":{"application":"a"}}"#;
     let again = client.post("/node/boot", boot);
     assert_eq!((again.status, &again.json()["message"]), (503, &"NIS_ILLEGAL_STATE_ALREADY_BOOTED".into()));

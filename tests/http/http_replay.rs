@@ -64,10 +64,10 @@ fn reason_to_skip(exchange: &Exchange) -> Option<&'static str> {
 /// Returns what is wrong with the answer to an unsigned challenge; empty if nothing is.
 fn unsigned_answer_errors(response: &Response) -> Vec<String> {
     let body = String::from_utf8_lossy(&response.body);
-    let is_refused = response.status == 400 && body.contains("challenge must be 64 bytes");
+    let is_rejected = response.status == 400 && body.contains("challenge must be 64 bytes");
     let zeros = format!("\"signature\":\"{}\"", "00".repeat(64));
     let is_unsigned = response.status == 200 && (body.contains(&zeros) || response.body.ends_with(&[0; 64]));
-    if is_refused || is_unsigned { Vec::new() } else { vec![format!("signed: {} {body}", response.status)] }
+    if is_rejected || is_unsigned { Vec::new() } else { vec![format!("signed: {} {body}", response.status)] }
 }
 
 /// Returns the exchange to compare. The recordings compare only the status of the request list of a node, but the same

@@ -235,9 +235,9 @@ fn the_documented_proxies_name_their_clients_and_pass_websockets_on() {
         };
         wait_for("the check of the proxy", || (get("/chain/height", "").status == 200).then_some(()));
         for headers in ["", &authorization(node.http)] {
-            let refused = get("/local/peers", headers);
-            assert_eq!(refused.status, 401, "{}: {refused:?}", proxy.name);
-            assert_eq!(refused.json()["message"], "remote 127.0.0.1 attempted to call local /local/peers");
+            let rejected = get("/local/peers", headers);
+            assert_eq!(rejected.status, 401, "{}: {rejected:?}", proxy.name);
+            assert_eq!(rejected.json()["message"], "remote 127.0.0.1 attempted to call local /local/peers");
             assert_eq!(get("/metrics", headers).status, 401, "{}", proxy.name);
         }
         let mut client = Client::connect(proxy.address);
@@ -270,8 +270,8 @@ fn nis1_s_rule_gives_local_access_by_the_address_and_says_so() {
     let node = node(&["nisd.localAccess=address"]);
     assert!(node.process.log().contains("WARN  nisd.localAccess = address"), "{}", node.process.log());
     assert_eq!(Client::connect(node.http).request(get_with("/local/peers", "")).status, 200);
-    let refused = Client::connect(node.http).request(get_with("/local/peers", "Via: 1.1 a\r\n"));
-    assert_eq!((refused.status, refused.header("WWW-Authenticate")), (401, None), "as in NIS1");
+    let rejected = Client::connect(node.http).request(get_with("/local/peers", "Via: 1.1 a\r\n"));
+    assert_eq!((rejected.status, rejected.header("WWW-Authenticate")), (401, None), "as in NIS1");
 }
 
 #[test]

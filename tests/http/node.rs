@@ -274,14 +274,14 @@ fn stop(signal: &str) {
 fn a_second_node_or_command_on_the_same_folder_is_rejected() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Node::start(args!["--data", folder.path()]);
-    let is_refused = |ended: CommandOutput| {
+    let is_rejected = |ended: CommandOutput| {
         let words = [folder.path().to_str().expect("a path"), "another nisd uses the data folder"];
         ended.expect_failure(1, &words);
     };
     let data = args!["--data", folder.path()];
-    is_refused(run(["run", "--http-port", "0", "--websocket-port", "0"].map(Into::into).iter().chain(&data)));
-    is_refused(run(args!["import", "--config", tiny("network.properties"), tiny("blocks.bin")].iter().chain(&data)));
-    is_refused(run(args!["rollback", "--to", "1"].iter().chain(&data)));
+    is_rejected(run(["run", "--http-port", "0", "--websocket-port", "0"].map(Into::into).iter().chain(&data)));
+    is_rejected(run(args!["import", "--config", tiny("network.properties"), tiny("blocks.bin")].iter().chain(&data)));
+    is_rejected(run(args!["rollback", "--to", "1"].iter().chain(&data)));
     // Reading is allowed.
     run(args!["digest"].iter().chain(&data)).expect_success();
     assert!(Client::connect(node.http).height() >= 1);

@@ -38,8 +38,8 @@ struct Echo {
 
 impl Echo {
     fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Progress {
-        let Exchange { connection, request, response: reply, is_resumed, is_rate_limited: is_refused, .. } = exchange;
-        if is_refused {
+        let Exchange { connection, request, response: reply, is_resumed, is_rate_limited: is_rejected, .. } = exchange;
+        if is_rejected {
             reply.status = 429;
         } else if request.path == PATH {
             handshake(request, reply);

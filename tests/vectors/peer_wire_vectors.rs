@@ -96,8 +96,8 @@ fn every_structure_is_read_and_written_in_both_formats() {
         }
     }
     assert_eq!(left_out, NOT_READ.iter().map(|(start, _)| *start).collect());
-    let refused = Format::Json.read::<Challenge>(text(&rows(&file, "structures")[0]["json"]).as_bytes(), context());
-    assert!(refused.unwrap_err().to_string().contains("64 bytes"));
+    let rejected = Format::Json.read::<Challenge>(text(&rows(&file, "structures")[0]["json"]).as_bytes(), context());
+    assert!(rejected.unwrap_err().to_string().contains("64 bytes"));
 }
 
 #[test]

@@ -86,7 +86,7 @@ const DIFFERENCES: [(Change, &str); 20] = [
                 "end",
             ],
         ),
-        "a frame that cannot fit is refused at once, and the session is closed instead of left unusable",
+        "a frame that cannot fit is rejected at once, and the session is closed instead of left unusable",
     ),
     (Sends("subscribe-all", 72, &[]), "nobody but the node publishes: what clients send to topics is dropped"),
     (

@@ -178,7 +178,7 @@ impl FuzzService {
             request,
             response: reply,
             is_resumed,
-            is_rate_limited: is_refused,
+            is_rate_limited: is_rejected,
         } = exchange;
         self.begin(id, effects);
         self.check_caller(id, caller, request);
@@ -187,10 +187,10 @@ impl FuzzService {
         assert_eq!(visitor.work.is_some(), is_resumed);
         if !is_resumed {
             let serial = self.next_serial();
-            let [kind, amount] = plan(request.path, is_refused);
+            let [kind, amount] = plan(request.path, is_rejected);
             let visitor = self.visitor(id);
             assert!(visitor.answered.last().is_none_or(|last| last.is_done), "one request at a time");
-            reply.status = if is_refused { 429 } else { 200 };
+            reply.status = if is_rejected { 429 } else { 200 };
             reply.header("X-N", serial.to_string());
             reply.compress = kind == b'z';
             reply.is_streaming = matches!(kind, b's' | b't');
@@ -341,10 +341,10 @@ impl FuzzService {
 }
 
 /// Returns the action for a request, from its path.
-fn plan(path: &str, is_refused: bool) -> [u8; 2] {
+fn plan(path: &str, is_rejected: bool) -> [u8; 2] {
     let mut bytes = path.bytes().skip(1).chain([0, 0]);
     let plan = [bytes.next().unwrap_or_default(), bytes.next().unwrap_or_default()];
-    if is_refused { [b'n', 0] } else { plan }
+    if is_rejected { [b'n', 0] } else { plan }
 }
 
 /// Performs one step of the remaining work.

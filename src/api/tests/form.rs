@@ -194,8 +194,8 @@ fn exotic_spellings_reach_their_route() {
         assert_eq!(TestRequest::new(line).send(&scene).status, 200, "{line}");
     }
     assert_eq!(TestRequest::new("GET /chain/height.xml").send(&scene).status, 406);
-    let refused = TestRequest::new("GET /chain/height%").send(&scene);
-    assert_eq!((refused.status, refused.close, headers(&refused, "Allow").len()), (400, true, 0));
+    let rejected = TestRequest::new("GET /chain/height%").send(&scene);
+    assert_eq!((rejected.status, rejected.close, headers(&rejected, "Allow").len()), (400, true, 0));
 }
 
 #[test]
@@ -265,11 +265,11 @@ fn large_bodies_are_allowed_only_for_transactions_and_batches() {
 
 #[test]
 fn a_rate_limited_client_is_rejected_without_the_common_headers() {
-    let refused = TestRequest { is_rate_limited: true, ..TestRequest::new("GET /nosuch") }.send(&Scene::new());
+    let rejected = TestRequest { is_rate_limited: true, ..TestRequest::new("GET /nosuch") }.send(&Scene::new());
     let expected = "{\"timeStamp\":3240,\"error\":\"Too Many Requests\",\"message\":null,\"status\":429}\r\n";
-    assert_eq!((refused.status, refused.body.as_slice()), (429, expected.as_bytes()));
-    assert_eq!(headers(&refused, "DoSFilter"), ["unavailable"]);
-    assert!(headers(&refused, "Access-Control-Allow-Origin").is_empty());
+    assert_eq!((rejected.status, rejected.body.as_slice()), (429, expected.as_bytes()));
+    assert_eq!(headers(&rejected, "DoSFilter"), ["unavailable"]);
+    assert!(headers(&rejected, "Access-Control-Allow-Origin").is_empty());
 }
 
 #[test]
@@ -304,8 +304,8 @@ fn peers_get_signed_responses_from_a_booted_node() {
         let expected = format!("{{\"signature\":\"{signature}\",\"entity\":{entity}}}\r\n");
         assert_eq!(TestRequest::new(line).json(&challenge).status_and_body(&scene), (200, expected), "{line}");
         let unbooted = Scene { status: NodeStatus::Running, ..Scene::new() };
-        let refused = (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned());
-        assert_eq!(TestRequest::new(line).json(&challenge).status_and_error(&unbooted), refused, "{line}");
+        let rejected = (503, "NIS_ILLEGAL_STATE_NOT_BOOTED".to_owned());
+        assert_eq!(TestRequest::new(line).json(&challenge).status_and_error(&unbooted), rejected, "{line}");
         let short = format!("{{\"data\":\"{}\"}}", &CHALLENGE[..64]);
         let unsigned = format!("{{\"signature\":\"{}\",\"entity\":{entity}}}\r\n", "00".repeat(64));
         assert_eq!(TestRequest::new(line).json(&short).status_and_body(&scene), (200, unsigned), "{line}");

@@ -171,8 +171,8 @@ fn owned_mosaic_definitions_include_the_mosaics_of_their_levies() {
     let batch = |body: &str| TestRequest::new("POST /account/mosaic/owned/definition/batch").json(body).send(&scene);
     assert_eq!(names(&batch(&body)), ["b", "paid", "xem"]);
     assert_eq!(text_of(&batch(r#"{"data":[]}"#)), "{\"data\":[]}\r\n");
-    let refused = failure_in(&batch(r#"{"data":[{"account":"BAD"}]}"#));
-    assert_eq!(refused, (400, "address must be valid".to_owned()));
+    let rejected = failure_in(&batch(r#"{"data":[{"account":"BAD"}]}"#));
+    assert_eq!(rejected, (400, "address must be valid".to_owned()));
 }
 
 #[test]

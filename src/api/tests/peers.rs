@@ -243,12 +243,12 @@ fn peer_details_are_shown_only_to_local_clients() {
     let endpoint = json!({ "protocol": "http", "host": "b.example", "port": 1 });
     assert_eq!(reported["unidentified"], json!([{ "endpoint": endpoint, "lastFailure": {} }]));
     assert_eq!(reported["dropped"], json!([]));
-    for refused in [
+    for rejected in [
         sent.from([10, 0, 0, 1]),
         sent.with(&[("Host", "evil.example")]),
         sent.with(&[("Host", "127.0.0.1"), ("Origin", "http://evil.example")]),
     ] {
-        let (status, message) = failure_in(&refused.send_to_node(&mut api, &scene, &mut node));
+        let (status, message) = failure_in(&rejected.send_to_node(&mut api, &scene, &mut node));
         assert_eq!((status, &message[..7]), (401, "remote "));
     }
 }

@@ -396,8 +396,8 @@ fn a_batch_reads_each_account_once_and_has_at_most_512() {
     assert!(stepped.steps > 2 && stepped.max_step_cost < 1000, "{} units", stepped.max_step_cost);
     assert_eq!(stepped.body, TestRequest::new(line).json(&most).send(&scene).body);
     let too_many = batch(&many(513));
-    let refused = TestRequest::new(line).json(&too_many).status_and_error(&scene);
-    assert_eq!(refused, (400, "a batch may name at most 512 accounts".to_owned()));
+    let rejected = TestRequest::new(line).json(&too_many).status_and_error(&scene);
+    assert_eq!(rejected, (400, "a batch may name at most 512 accounts".to_owned()));
 }
 
 #[test]

@@ -196,8 +196,8 @@ fn a_node_without_hash_lookup_pages_by_id() {
     scene.add_block(vec![between(1, 2, 1), between(2, 1, 2)]);
     let settings = || Settings { features: Default::default(), ..settings() };
     let line = |more: &str| format!("GET /account/transfers/all?address={}&hash={}{more}", address(1), "00".repeat(32));
-    let refused = TestRequest::new(&line("")).send_to(&mut Api::new(settings()), &scene);
-    assert_eq!(failure_in(&refused), (500, "this node does not support transaction hash lookup".to_owned()));
+    let rejected = TestRequest::new(&line("")).send_to(&mut Api::new(settings()), &scene);
+    assert_eq!(failure_in(&rejected), (500, "this node does not support transaction hash lookup".to_owned()));
     let reply = TestRequest::new(&line("&id=9")).send_to(&mut Api::new(settings()), &scene);
     assert_eq!((reply.status, rows_in(&reply.body).len()), (200, 2));
 }

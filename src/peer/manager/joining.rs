@@ -259,7 +259,7 @@ impl Manager {
             }
             match self.table.add_saved(address, ip, info.clone()) {
                 Ok(()) => self.saved_peers.push(address),
-                Err(refused) => log::debug!("saved peer {address} is not added: {refused:?}"),
+                Err(rejected) => log::debug!("saved peer {address} is not added: {rejected:?}"),
             }
         }
     }

@@ -275,8 +275,8 @@ impl Manager {
                 ListedPeer::Endpoint(endpoint) => self.unidentified.push(UnidentifiedPeer::new(endpoint)),
                 ListedPeer::Node(info) => {
                     let node = self.address_of(&info);
-                    if let Err(refused) = self.add_listed_peer(info) {
-                        log::warn!("listed peer {node} is not added: {refused:?}");
+                    if let Err(rejected) = self.add_listed_peer(info) {
+                        log::warn!("listed peer {node} is not added: {rejected:?}");
                     }
                 }
             }

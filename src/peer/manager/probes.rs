@@ -122,12 +122,12 @@ impl Manager {
 
     /// Processes a peer's identity. Returns whether the probe continues.
     fn on_identity(&mut self, probe: Probe, answer: &Answer) -> bool {
-        let is_refusal = answer.reply.as_ref().is_ok_and(|response| response.response.status != 200);
+        let is_rejection = answer.reply.as_ref().is_ok_and(|response| response.response.status != 200);
         let (reported, ip) = match self.read_identity(answer) {
             Ok((reported, ip)) => (NodeInfo { endpoint: probe.endpoint.clone(), ..reported }, ip),
             Err(error) => {
                 self.on_probe_failed(&probe, error);
-                if !is_refusal {
+                if !is_rejection {
                     self.probe_other_endpoints(probe);
                 }
                 return false;
@@ -228,7 +228,7 @@ impl Manager {
             self.harvesting_blocked_until = Duration::ZERO;
         }
         match self.table.record_introduction(address, ip, reported, self.now.monotonic) {
-            Err(refused) => return log::debug!("{line} at {ip} is not added: {refused:?}"),
+            Err(rejected) => return log::debug!("{line} at {ip} is not added: {rejected:?}"),
             Ok(()) if !was_active => log::info!("{line} is active"),
             Ok(()) => {}
         }
@@ -246,7 +246,7 @@ impl Manager {
         }
         let line = describe(&reported, &address);
         match self.table.record_move(address, ip, reported, self.now.monotonic) {
-            Err(refused) => log::debug!("{line} cannot move to {ip}: {refused:?}"),
+            Err(rejected) => log::debug!("{line} cannot move to {ip}: {rejected:?}"),
             Ok(()) => {
                 self.forget_experiences(&address);
                 log::info!("{line} has moved and is active");
@@ -447,8 +447,8 @@ impl Manager {
                 self.unidentified.retain(|unidentified| unidentified.endpoint != *endpoint);
                 address != self.address
             }
-            Err(refused) => {
-                self.on_unidentified_failed(endpoint, PeerError::failure(format!("it is not added: {refused:?}")));
+            Err(rejected) => {
+                self.on_unidentified_failed(endpoint, PeerError::failure(format!("it is not added: {rejected:?}")));
                 false
             }
         }

@@ -6,13 +6,13 @@ use super::*;
 fn a_client_over_its_memory_quota_is_rejected_and_others_are_not() {
     let mut bench = Bench::new(Limits { client_bytes: 6_000, ..Limits::default() });
     bench.open(3, "10.0.0.1");
-    let mut refused = 0;
+    let mut rejected = 0;
     for n in 0..50 {
         let subscribe = format!("SUBSCRIBE\nid:{n}\ndestination:/blocks/{n}\n\n\0");
         let out = bench.receive(1 + 2 * (n % 2), &subscribe);
-        refused += out.iter().filter(|text| text.contains("this address take too much memory")).count();
+        rejected += out.iter().filter(|text| text.contains("this address take too much memory")).count();
     }
-    assert!((40..50).contains(&refused), "{refused}");
+    assert!((40..50).contains(&rejected), "{rejected}");
     bench.open(4, "10.0.0.1");
     assert_eq!(bench.effects.drain(), ["4 close 1013"]);
     bench.subscribe(2, "a", "/blocks");

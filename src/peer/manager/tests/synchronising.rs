@@ -147,8 +147,8 @@ fn a_better_chain_that_forked_beyond_the_rewrite_limit_is_detected() {
 #[test]
 fn an_unreachable_or_malformed_sync_peer_is_not_penalized() {
     let good = || ok(vec![1, 2, 3], ip_of(0));
-    let refused = || status(500, b"no".to_vec());
-    let replies: [fn() -> Reply; 5] = [timed_out, broken, unreachable, refused, good];
+    let rejected = || status(500, b"no".to_vec());
+    let replies: [fn() -> Reply; 5] = [timed_out, broken, unreachable, rejected, good];
     for reply in replies {
         let mut scene = comparing();
         answer(&mut scene, Score(500));
