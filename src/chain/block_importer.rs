@@ -13,7 +13,7 @@ use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_heig
 use crate::crypto::Verifier;
 use crate::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp};
 use crate::rules::{Rejection, RuleResult, ValidationResult};
-use crate::store::{Store, StoreError, StoredHeader, WriteTxn, block_row, read_block_bytes};
+use crate::store::{Snapshot, Store, StoreError, StoredHeader, WriteTxn, block_row, read_block_bytes};
 
 /// Bytes of blocks kept in memory after which a batch is committed.
 const MAX_KEPT_BYTES: usize = 16 << 20;
@@ -113,32 +113,22 @@ fn reason(rejection: &Rejection) -> String {
     format!("{text} ({})", result.name())
 }
 
-/// Reads the verifiable binary form of the block at a height of a store. Returns whether there is one.
-type ReadBlock<'s> = Box<dyn Fn(Height, &mut Vec<u8>) -> Result<bool, StoreError> + 's>;
-
 /// Blocks to import, in the order of their heights.
 pub enum BlockSource<'s> {
     /// The blocks of files.
     Files(BlockFiles<'s>),
-    /// The blocks of a store from a height on.
-    Store(Height, ReadBlock<'s>),
+    /// The blocks of a snapshot from a height on.
+    Store(Height, &'s Snapshot<'s>),
 }
 
-impl<'s> BlockSource<'s> {
-    /// Returns the blocks of a store from `first` on.
-    pub fn stored(
-        first: Height,
-        read: impl Fn(Height, &mut Vec<u8>) -> Result<bool, StoreError> + 's,
-    ) -> BlockSource<'s> {
-        BlockSource::Store(first, Box::new(read))
-    }
-
+impl BlockSource<'_> {
     /// Reads the bytes of the next block, which follows the one at `height`. Returns whether there is one.
     fn next(&mut self, block: &mut Vec<u8>, height: Height) -> Result<bool, ImportError> {
         match self {
             BlockSource::Files(files) => files.next(block).map_err(|error| ImportError::File(height, error)),
-            BlockSource::Store(next, read) => {
-                let found = read(*next, block).map_err(|error| ImportError::Store(height.next(), error))?;
+            BlockSource::Store(next, snapshot) => {
+                let found = read_block_bytes(*snapshot, *next, block);
+                let found = found.map_err(|error| ImportError::Store(height.next(), error))?;
                 if found {
                     *next = next.next();
                 }
@@ -352,11 +342,8 @@ impl<'s> BlockImporter<'s> {
         if !(self.store.durability().poll_sync()? && was_synced) {
             return Ok(ImportProgress::Syncing);
         }
-        if self.batch.as_mut().map_or(Ok(false), WriteTxn::prepare_commit_step)? {
-            Ok(ImportProgress::Working)
-        } else {
-            self.commit_by(WriteTxn::commit_deferred_sync)
-        }
+        let has_more = self.batch.as_mut().map_or(Ok(false), WriteTxn::prepare_commit_step)?;
+        if has_more { Ok(ImportProgress::Working) } else { self.commit_by(WriteTxn::commit_deferred_sync) }
     }
 
     /// Makes all commits durable. Returns whether they are.

@@ -96,6 +96,16 @@ enum RecalculationStage {
     Done,
 }
 
+/// The stage that follows a step.
+type NextStage = Result<RecalculationStage, Rejection>;
+
+/// What a step reads and changes.
+struct StepContext<'a, 'env> {
+    txn: &'a mut WriteTxn<'env>,
+    network: &'a Network,
+    cache: &'a mut StakeCache,
+}
+
 /// Returns the importance height for which importances are calculated after a block, or `None` if none are due. They
 /// are due after the first block and after every 359th.
 pub fn due_after(height: Height) -> Option<Height> {
@@ -116,34 +126,22 @@ impl Recalculation {
         network: &Network,
         cache: &mut StakeCache,
     ) -> Result<bool, Rejection> {
+        let mut context = StepContext { txn, network, cache };
+        let StepContext { txn, .. } = &mut context;
         self.stage = match std::mem::replace(&mut self.stage, RecalculationStage::Done) {
-            RecalculationStage::Starting => self.begin(txn, network, cache)?,
+            RecalculationStage::Starting => self.begin(&mut context)?,
             RecalculationStage::AllAccounts(calculation, from) => {
-                self.read_accounts(calculation, from, txn, network, cache)?
+                self.read_accounts(calculation, from, &mut context)?
             }
-            RecalculationStage::ChangedAccounts(calculation, mut unread, mut read) => {
-                for account in unread.by_ref().take(ENTRIES_PER_STEP) {
-                    let has_stake = txn.contains(Table::EligibleAccounts, &account.key())?;
-                    let stake = if has_stake { Stake::read(txn, account, network)? } else { None };
-                    read.push((account, stake));
-                }
-                if unread.len() > 0 {
-                    RecalculationStage::ChangedAccounts(calculation, unread, read)
-                } else {
-                    let kept = std::mem::take(&mut cache.stakes);
-                    cache.stakes.reserve_exact(kept.len() + read.len());
-                    RecalculationStage::Merging(calculation, read.into_iter().peekable(), kept.into_iter().peekable())
-                }
+            RecalculationStage::ChangedAccounts(calculation, unread, read) => {
+                read_changed(calculation, unread, read, &mut context)?
             }
             RecalculationStage::Merging(calculation, changed, kept) => {
-                self.merge(calculation, changed, kept, txn, network, cache)?
+                self.merge(calculation, changed, kept, &mut context)?
             }
             RecalculationStage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, txn)?,
             RecalculationStage::Calculating(calculation) => self.calculate(calculation, txn)?,
-            RecalculationStage::Writing(merge, writer) => match write_some(merge, writer, txn)? {
-                Some((merge, writer)) => RecalculationStage::Writing(merge, writer),
-                None => RecalculationStage::DeletingOldLists(self.deletable_below(txn, network)?),
-            },
+            RecalculationStage::Writing(merge, writer) => self.write(merge, writer, &mut context)?,
             RecalculationStage::DeletingOldLists(lowest) => {
                 if state::delete_lists_below(txn, lowest)? {
                     RecalculationStage::DeletingOldLists(lowest)
@@ -167,16 +165,11 @@ impl Recalculation {
         state::deletable_below(txn, lowest)
     }
 
-    fn begin(
-        &self,
-        txn: &WriteTxn<'_>,
-        network: &Network,
-        cache: &mut StakeCache,
-    ) -> Result<RecalculationStage, Rejection> {
+    fn begin(&self, StepContext { txn, network, cache }: &mut StepContext<'_, '_>) -> NextStage {
         let calculation = Box::new(Calculation::new(self.settings(txn, network)?));
         // The cache is complete again once all accounts are read.
         if cache.tip.take() != Some(self.block) || network.chain.proof_of_stake {
-            *cache = StakeCache::default();
+            **cache = StakeCache::default();
             return Ok(RecalculationStage::AllAccounts(calculation, AccountId(0)));
         }
         let mut changed = std::mem::take(&mut cache.changed);
@@ -210,27 +203,24 @@ impl Recalculation {
         &self,
         mut calculation: Box<Calculation>,
         from: AccountId,
-        txn: &WriteTxn<'_>,
-        network: &Network,
-        cache: &mut StakeCache,
-    ) -> Result<RecalculationStage, Rejection> {
+        context: &mut StepContext<'_, '_>,
+    ) -> NextStage {
+        let StepContext { txn, network, cache } = context;
         let table = if network.chain.proof_of_stake { Table::Accounts } else { Table::EligibleAccounts };
-        let mut cursor = txn.cursor(table)?;
-        let mut entry = cursor.seek(&from.key())?;
-        for _ in 0..ENTRIES_PER_STEP {
-            let Some((key, _)) = entry else { break };
-            if let Some(mut stake) = Stake::read(txn, AccountId::split_key(key)?.0, network)? {
+        let mut entries = txn.entries_from(table, &[], &from.key())?;
+        for entry in entries.by_ref().take(ENTRIES_PER_STEP) {
+            if let Some(mut stake) = Stake::read(&**txn, AccountId::split_key(entry?.0)?.0, network)? {
                 stake.add_to(&mut calculation, self.height, network);
                 if !network.chain.proof_of_stake && cache.stakes.len() <= MAX_KEPT {
                     cache.stakes.push(stake);
                 }
             }
-            entry = cursor.next()?;
         }
-        match entry {
-            Some((key, _)) => Ok(RecalculationStage::AllAccounts(calculation, AccountId::split_key(key)?.0)),
-            None => self.begin_outlinks(calculation, txn, network, cache),
+        if let Some((key, _)) = entries.next().transpose()? {
+            return Ok(RecalculationStage::AllAccounts(calculation, AccountId::split_key(key)?.0));
         }
+        drop(entries);
+        self.begin_outlinks(calculation, context)
     }
 
     /// Passes the accounts to the calculation that the cache keeps or that have changed.
@@ -239,13 +229,11 @@ impl Recalculation {
         mut calculation: Box<Calculation>,
         mut changed: Peekable<vec::IntoIter<(AccountId, Option<Stake>)>>,
         mut kept: Peekable<vec::IntoIter<Stake>>,
-        txn: &WriteTxn<'_>,
-        network: &Network,
-        cache: &mut StakeCache,
-    ) -> Result<RecalculationStage, Rejection> {
+        context: &mut StepContext<'_, '_>,
+    ) -> NextStage {
         for _ in 0..KEPT_PER_STEP {
             let next = match (changed.peek(), kept.peek()) {
-                (None, None) => return self.begin_outlinks(calculation, txn, network, cache),
+                (None, None) => return self.begin_outlinks(calculation, context),
                 (Some((account, _)), Some(stake)) if stake.account < *account => kept.next(),
                 (None, Some(_)) => kept.next(),
                 (Some((account, _)), _) => {
@@ -254,23 +242,18 @@ impl Recalculation {
                 }
             };
             if let Some(mut stake) = next {
-                stake.add_to(&mut calculation, self.height, network);
-                cache.stakes.push(stake);
+                stake.add_to(&mut calculation, self.height, context.network);
+                context.cache.stakes.push(stake);
             }
         }
         Ok(RecalculationStage::Merging(calculation, changed, kept))
     }
 
     /// All accounts are read: the cache is that of the chain up to the block.
-    fn begin_outlinks(
-        &self,
-        mut calculation: Box<Calculation>,
-        txn: &WriteTxn<'_>,
-        network: &Network,
-        cache: &mut StakeCache,
-    ) -> Result<RecalculationStage, Rejection> {
+    fn begin_outlinks(&self, mut calculation: Box<Calculation>, context: &mut StepContext<'_, '_>) -> NextStage {
+        let StepContext { txn, network, cache } = context;
         if network.chain.proof_of_stake || cache.stakes.len() > MAX_KEPT {
-            *cache = StakeCache::default();
+            **cache = StakeCache::default();
         } else {
             cache.tip = Some(self.block);
         }
@@ -282,35 +265,62 @@ impl Recalculation {
         Ok(RecalculationStage::Outlinks(calculation, first, 0))
     }
 
-    fn calculate(
+    /// Writes some entries.
+    fn write(
         &self,
-        mut calculation: Box<Calculation>,
-        txn: &mut WriteTxn<'_>,
-    ) -> Result<RecalculationStage, Rejection> {
+        mut merge: Box<Merge>,
+        mut writer: ImportanceListWriter,
+        StepContext { txn, network, .. }: &mut StepContext<'_, '_>,
+    ) -> NextStage {
+        for _ in 0..ENTRIES_PER_STEP {
+            let Some(entry) = merge.next(txn)? else {
+                writer.finish(txn)?;
+                return Ok(RecalculationStage::DeletingOldLists(self.deletable_below(txn, network)?));
+            };
+            writer.push(entry, txn)?;
+        }
+        Ok(RecalculationStage::Writing(merge, writer))
+    }
+
+    fn calculate(&self, mut calculation: Box<Calculation>, txn: &mut WriteTxn<'_>) -> NextStage {
         if calculation.step(BUDGET).map_err(Rejection::impossible)? {
             return Ok(RecalculationStage::Calculating(calculation));
         }
         let results = calculation.into_results();
         let before = state::last_recalculation(txn)?.map(|last| last.height);
         let eligible = results.accounts.len() as u64;
-        let (height, accounts_counted) = (self.height, results.accounts_counted);
-        let recalculation = state::RecalculationRecord { height, accounts_counted, eligible };
+        let accounts_counted = results.accounts_counted;
+        let recalculation = state::RecalculationRecord { height: self.height, accounts_counted, eligible };
         let writer = ImportanceListWriter::begin(recalculation, txn)?;
         Ok(RecalculationStage::Writing(Box::new(Merge::new(results.accounts, before)), writer))
     }
 }
 
-fn read_outlinks(
-    mut calculation: Box<Calculation>,
-    height: Height,
-    from: usize,
-    txn: &WriteTxn<'_>,
-) -> Result<RecalculationStage, Rejection> {
+/// Reads some of the accounts whose stakes have changed.
+fn read_changed(
+    calculation: Box<Calculation>,
+    mut unread: vec::IntoIter<AccountId>,
+    mut read: Vec<(AccountId, Option<Stake>)>,
+    StepContext { txn, network, cache }: &mut StepContext<'_, '_>,
+) -> NextStage {
+    for account in unread.by_ref().take(ENTRIES_PER_STEP) {
+        let has_stake = txn.contains(Table::EligibleAccounts, &account.key())?;
+        let stake = if has_stake { Stake::read(&**txn, account, network)? } else { None };
+        read.push((account, stake));
+    }
+    if unread.len() > 0 {
+        return Ok(RecalculationStage::ChangedAccounts(calculation, unread, read));
+    }
+    let kept = std::mem::take(&mut cache.stakes);
+    cache.stakes.reserve_exact(kept.len() + read.len());
+    Ok(RecalculationStage::Merging(calculation, read.into_iter().peekable(), kept.into_iter().peekable()))
+}
+
+fn read_outlinks(mut calculation: Box<Calculation>, height: Height, from: usize, txn: &WriteTxn<'_>) -> NextStage {
     let ids = AccountTotals::of(txn)?.allocated;
-    let mut cursor = txn.cursor(Table::Outlinks)?;
-    let mut entry = cursor.seek(&block_key(height))?;
     let mut left = ENTRIES_PER_STEP;
-    while let Some((key, row)) = entry {
+    for entry in txn.entries_from(Table::Outlinks, &[], &block_key(height))? {
+        let (key, row) = entry?;
         let found = key.try_into().map(u64::from_be_bytes).map(Height).map_err(|_| StoreError::Damaged("outlinks"))?;
         let mut outlinks = Outlink::read_all(row)?.skip(if found == height { from } else { 0 });
         if outlinks.clone().any(|outlink| outlink.sender.max(outlink.recipient).0 >= ids) {
@@ -326,27 +336,8 @@ fn read_outlinks(
         if left == 0 {
             return Ok(RecalculationStage::Outlinks(calculation, found.next(), 0));
         }
-        entry = cursor.next()?;
     }
     Ok(RecalculationStage::Calculating(calculation))
-}
-
-/// Writes some entries. Returns the rest to write.
-fn write_some(
-    mut merge: Box<Merge>,
-    mut writer: ImportanceListWriter,
-    txn: &mut WriteTxn<'_>,
-) -> Result<Option<(Box<Merge>, ImportanceListWriter)>, Rejection> {
-    for _ in 0..ENTRIES_PER_STEP {
-        match merge.next(txn)? {
-            Some(entry) => writer.push(entry, txn)?,
-            None => {
-                writer.finish(txn)?;
-                return Ok(None);
-            }
-        }
-    }
-    Ok(Some((merge, writer)))
 }
 
 /// Merges the results of a recalculation with the previous values of the other accounts, by account number.

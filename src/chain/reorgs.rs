@@ -6,6 +6,7 @@ use super::candidate_branch::ChainUpdate;
 use super::snapshot::ConfirmedBlock;
 use crate::crypto::PublicKey;
 use crate::model::{Hash256, Height, Timestamp};
+use crate::store::StoredHeader;
 
 /// Maximum of kept reorgs, and of replaced blocks in all of them: about 200 KB.
 pub const MAX_REORGS: usize = 64;
@@ -28,15 +29,6 @@ pub struct ReplacedBlock {
     pub is_own: bool,
 }
 
-impl ReplacedBlock {
-    fn of(block: &ConfirmedBlock) -> ReplacedBlock {
-        let (header, signer) = (&block.header, block.signer);
-        let transactions = block.transactions.len();
-        let (height, hash, timestamp) = (header.height, header.hash, header.timestamp);
-        ReplacedBlock { height, hash, signer, timestamp, transactions, is_own: false }
-    }
-}
-
 /// A change of our chain that replaced blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reorg {
@@ -56,7 +48,9 @@ impl Reorg {
     /// Creates the reorg of a change of the chain; `None` if it replaced nothing.
     pub fn of(update: &ChainUpdate, time: Timestamp, is_own: impl Fn(&ReplacedBlock) -> bool) -> Option<Reorg> {
         let replaced = update.undone.iter().rev().map(|block| {
-            let replaced = ReplacedBlock::of(block);
+            let ConfirmedBlock { header: StoredHeader { height, hash, timestamp, .. }, signer, .. } = *block;
+            let transactions = block.transactions.len();
+            let replaced = ReplacedBlock { height, hash, signer, timestamp, transactions, is_own: false };
             ReplacedBlock { is_own: is_own(&replaced), ..replaced }
         });
         let replaced: Vec<_> = replaced.collect();

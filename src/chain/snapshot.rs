@@ -60,7 +60,7 @@ impl<'a> ChainSnapshot<'a> {
 
     /// Returns the transaction at a location in the chain.
     pub fn transaction(&self, location: TxLocation) -> Result<Option<RawTransaction<'a>>, StoreError> {
-        Ok(self.in_block(location)?.map(|(_, transaction)| transaction))
+        Ok(self.transaction_and_header(location)?.map(|(_, transaction)| transaction))
     }
 
     /// The same with the header of its block.
@@ -68,13 +68,9 @@ impl<'a> ChainSnapshot<'a> {
         &self,
         location: TxLocation,
     ) -> Result<Option<(StoredHeader, RawTransaction<'a>)>, StoreError> {
-        Ok(self.in_block(location)?.map(|(row, transaction)| (row.header, transaction)))
-    }
-
-    fn in_block(&self, location: TxLocation) -> Result<Option<(BlockRow<'a>, RawTransaction<'a>)>, StoreError> {
         let Some(row) = block_row(self.snapshot, location.height)? else { return Ok(None) };
         let context = self.context().trusted();
-        Ok(row.transaction(location.index as usize)?.map(|bytes| (row, RawTransaction { bytes, context })))
+        Ok(row.transaction(location.index as usize)?.map(|bytes| (row.header, RawTransaction { bytes, context })))
     }
 }
 

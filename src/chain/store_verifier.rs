@@ -102,16 +102,12 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
     pub fn verify_indexes(&mut self) -> Result<Option<StoreDifference>, StoreError> {
         let mut batch = self.scratch.begin_write()?;
         for (table, rows) in INDEXES.into_iter().zip(&mut self.index_rows) {
-            let mut difference = None;
-            batch.for_each_prefix(table, &[], |key, value| {
+            for entry in batch.entries(table, &[])? {
+                let (key, value) = entry?;
                 *rows += 1;
                 if self.ours.get(table, key)? != Some(value) {
-                    difference = Some(StoreDifference::State(table, key.to_vec()));
+                    return Ok(Some(StoreDifference::State(table, key.to_vec())));
                 }
-                Ok(difference.is_none())
-            })?;
-            if difference.is_some() {
-                return Ok(difference);
             }
             batch.clear(table)?;
         }
@@ -174,28 +170,24 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
 impl HistoryVerifier {
     /// Compares and deletes what was committed since the last call: balances, and all importance lists but the last.
     fn compare(&mut self, ours: &impl Read, txn: &mut WriteTxn<'_>) -> Result<Option<StoreDifference>, StoreError> {
-        let mut difference = None;
-        txn.for_each_prefix(Table::BalanceHistory, &[], |key, value| {
-            let Some(height) = history_height(key) else { return Ok(true) };
+        for entry in txn.entries(Table::BalanceHistory, &[])? {
+            let (key, value) = entry?;
+            let Some(height) = history_height(key) else { continue };
             self.balance_rows += u64::from(height >= self.from);
             if ours.get(Table::BalanceHistory, key)? != Some(value) {
-                difference = Some(StoreDifference::State(Table::BalanceHistory, key.to_vec()));
+                return Ok(Some(StoreDifference::State(Table::BalanceHistory, key.to_vec())));
             }
-            Ok(difference.is_none())
-        })?;
-        if difference.is_some() {
-            return Ok(difference);
         }
         let last = state::last_recalculation(txn)?.map_or(Height(0), |last| last.height);
-        let mut rows = txn.cursor(Table::Importances)?;
-        let mut row = rows.seek(&block_key(self.from.importance_height()))?;
-        while let Some((key, value)) = row.filter(|(key, _)| *key < block_key(last).as_slice()) {
+        for row in txn.entries_from(Table::Importances, &[], &block_key(self.from.importance_height()))? {
+            let (key, value) = row?;
+            if key >= block_key(last).as_slice() {
+                break;
+            }
             if ours.get(Table::Importances, key)? != Some(value) {
                 return Ok(Some(StoreDifference::Importances(key.to_vec())));
             }
-            row = rows.next()?;
         }
-        drop(rows);
         state::clear_history(txn)?;
         while state::delete_lists_below(txn, last)? {}
         Ok(None)
@@ -203,12 +195,11 @@ impl HistoryVerifier {
 
     /// Returns a difference if the store has more history rows than the blocks produce.
     fn compare_count(&self, ours: &impl Read) -> Result<Option<StoreDifference>, StoreError> {
-        let mut more = 0;
-        ours.for_each_prefix(Table::BalanceHistory, &[], |key, _| {
-            more += u64::from(history_height(key).is_some_and(|height| height >= self.from));
-            Ok(true)
-        })?;
-        let more = more.checked_sub(self.balance_rows).filter(|more| *more > 0);
+        let mut rows = 0_u64;
+        for entry in ours.entries(Table::BalanceHistory, &[])? {
+            rows += u64::from(history_height(entry?.0).is_some_and(|height| height >= self.from));
+        }
+        let more = rows.checked_sub(self.balance_rows).filter(|more| *more > 0);
         Ok(more.map(|more| StoreDifference::Rows(Table::BalanceHistory, more)))
     }
 }
@@ -234,12 +225,7 @@ fn first_key(state: &impl Read, table: Table) -> Result<Vec<u8>, StoreError> {
 }
 
 fn count(state: &impl Read, table: Table) -> Result<u64, StoreError> {
-    let mut count = 0;
-    state.for_each_prefix(table, &[], |_, _| {
-        count += 1;
-        Ok(true)
-    })?;
-    Ok(count)
+    state.entries(table, &[])?.try_fold(0, |count, entry| entry.map(|_| count + 1))
 }
 
 /// Returns whether an entry depends on settings that a node is free to choose.

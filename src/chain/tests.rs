@@ -218,12 +218,8 @@ fn a_commit_during_a_block_changes_neither_the_state_nor_the_undo_journals() {
         importer.commit().unwrap();
         finish(&mut importer);
         let snapshot = chain.store.snapshot().unwrap();
-        let mut journals = Vec::new();
-        let visited = snapshot.for_each_prefix(Table::Undo, &[], |key, value| {
-            journals.push((key.to_vec(), value.to_vec()));
-            Ok(true)
-        });
-        visited.unwrap();
+        let journals = snapshot.entries(Table::Undo, &[]).unwrap().map(Result::unwrap);
+        let journals: Vec<_> = journals.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
         (importer.committed(), state::digest(&snapshot).unwrap(), journals)
     };
     let expected = result(0, 0);
@@ -306,7 +302,8 @@ fn the_progress_of_files_is_in_bytes_and_that_of_a_store_is_unknown() {
     let mut importer = BlockImporter::new(&chain.store, &chain.network, Vec::new(), files, TRUSTED).unwrap();
     finish(&mut importer);
     assert_eq!(importer.bytes(), Some((size, size)));
-    let source = BlockSource::stored(Height(6), |_, _| Ok(false));
+    let snapshot = chain.store.snapshot().unwrap();
+    let source = BlockSource::Store(Height(6), &snapshot);
     let importer = BlockImporter::from_source(&chain.store, &chain.network, Vec::new(), source, TRUSTED).unwrap();
     assert_eq!(importer.bytes(), None);
 }

@@ -7,7 +7,7 @@ use super::mosaic::{
 use super::{ByteReader, Context, Decoder, Encoder, Measure, ReadError, Readable, SigningForm, Writable, limits};
 use crate::crypto::PublicKey;
 use crate::crypto::hash::{keccak256, keccak256_parts};
-use crate::model::mosaic::{NamespaceError, is_part};
+use crate::model::mosaic::{NameError, is_part};
 use crate::model::transaction::{
     AggregateModification, Cosignature, Hashes, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
     ModificationKind, MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
@@ -385,7 +385,7 @@ fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespa
     let rental_fee = source.amount("rentalFee")?;
     let new_part = source.need_string("newPart", limits::MAX_TEXT_UTF16)?.into_owned();
     if !is_part(&new_part) {
-        return Err(ReadError::Argument(NamespaceError::BadPart(new_part).to_string()));
+        return Err(ReadError::Argument(NameError::bad_part(&new_part).to_string()));
     }
     let parent = match source.string("parent", limits::MAX_TEXT_UTF16)? {
         Some(text) => Some(read_namespace(&text)?),

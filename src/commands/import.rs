@@ -128,8 +128,7 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     if !store::read_block_bytes(&snapshot, Height::NEMESIS, &mut nemesis)? {
         return Err(BrokenChain::Missing(Height::NEMESIS).into());
     }
-    let read = |height, block: &mut Vec<u8>| store::read_block_bytes(&snapshot, height, block);
-    let source = BlockSource::stored(Height::NEMESIS.next(), read);
+    let source = BlockSource::Store(Height::NEMESIS.next(), &snapshot);
     let options = ImportOptions { write_cache: settings.write_cache, trusted_below, ..ImportOptions::DEFAULT };
     let importer = BlockImporter::from_source(&scratch, &network, nemesis, source, options)?;
     let importer = importer.retain_state_only(journals_from);

@@ -120,8 +120,7 @@ fn import_old_blocks(
     if !store::read_block_bytes(&blocks, Height::NEMESIS, &mut nemesis)? {
         return Err(BrokenChain::Missing(Height::NEMESIS).into());
     }
-    let read = |height, block: &mut Vec<u8>| store::read_block_bytes(&blocks, height, block);
-    let source = BlockSource::stored(reached.next(), read);
+    let source = BlockSource::Store(reached.next(), &blocks);
     // The blocks were verified before: signatures and proofs are not checked again.
     let (write_cache, trusted_below) = (settings.write_cache, Height(u64::MAX));
     let options = ImportOptions { write_cache, stop_at: Some(last), trusted_below, ..ImportOptions::DEFAULT };

@@ -19,7 +19,7 @@ use super::hex_text::{HexError, decode_hex, decode_hex_into};
 /// An encoded public key of 32 bytes, not necessarily a point of the curve.
 ///
 /// Entities carry keys unchecked; only verification and encryption decode them. Displayed as 64 lower-case hex digits.
-#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, Display, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[display("{}", HEXLOWER.encode_display(_0))]
 #[debug("{self}")]
 pub struct PublicKey(pub [u8; 32]);

@@ -16,35 +16,36 @@ const MAX_PART_LENGTH: usize = 64;
 #[debug("{_0}")]
 pub struct NamespaceId(String);
 
-/// Why a text is not a namespace name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NamespaceError {
-    /// A part contains other characters than `a`–`z`, digits, `_` and `-`, or starts with one of the latter two.
-    #[error("'{0}' is not a valid namespace id part.")]
-    BadPart(String),
-    /// The name has too many parts, or a part is too long.
-    #[error("'{0}' is not a valid namespace.")]
-    BadName(String),
+/// Why a text is not the name of a namespace or a mosaic: NIS1's text.
+#[derive(Clone, Debug, Display, PartialEq, Eq)]
+pub struct NameError(String);
+
+impl NameError {
+    /// Creates the error for a part of a namespace name with other characters than `a`–`z`, digits, `_` and `-`, or with
+    /// one of the latter two at the start.
+    pub fn bad_part(part: &str) -> NameError {
+        NameError(format!("'{part}' is not a valid namespace id part."))
+    }
 }
 
 impl NamespaceId {
     /// Parses a namespace name.
-    pub fn parse(text: &str) -> Result<NamespaceId, NamespaceError> {
+    pub fn parse(text: &str) -> Result<NamespaceId, NameError> {
         if let Some(part) = text.split('.').find(|part| !is_part(part)) {
-            return Err(NamespaceError::BadPart(part.to_owned()));
+            return Err(NameError::bad_part(part));
         }
         let lengths_fit = text.split('.').enumerate().all(|(level, part)| {
             let limit = if level == 0 { MAX_ROOT_LENGTH } else { MAX_PART_LENGTH };
             part.len() <= limit
         });
         if !lengths_fit || text.split('.').count() > MAX_DEPTH {
-            return Err(NamespaceError::BadName(text.to_owned()));
+            return Err(NameError(format!("'{text}' is not a valid namespace.")));
         }
         Ok(NamespaceId(text.to_owned()))
     }
 
     /// Returns the name of the child `part` of this namespace.
-    pub fn child(&self, part: &str) -> Result<NamespaceId, NamespaceError> {
+    pub fn child(&self, part: &str) -> Result<NamespaceId, NameError> {
         NamespaceId::parse(&format!("{self}.{part}"))
     }
 
@@ -104,36 +105,22 @@ pub struct MosaicId {
     name: String,
 }
 
-/// Why a text is not a mosaic id.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MosaicIdError {
-    /// The text does not have the form of a mosaic id.
-    #[error("pattern '{0}' could not be parsed")]
-    Pattern(String),
-    /// The namespace is not valid.
-    #[error("{0}")]
-    Namespace(#[from] NamespaceError),
-    /// The name is not valid.
-    #[error("name does not match the desired pattern")]
-    Name,
-}
-
 impl MosaicId {
     /// Creates an id. The name is at most 32 bytes: words of `a`–`z`, digits, `'`, `_` and `-`, separated by single
     /// spaces, with a letter or digit first.
-    pub fn new(namespace: NamespaceId, name: &str) -> Result<MosaicId, MosaicIdError> {
+    pub fn new(namespace: NamespaceId, name: &str) -> Result<MosaicId, NameError> {
         if !is_mosaic_name(name) || name.len() > MAX_NAME_LENGTH {
-            return Err(MosaicIdError::Name);
+            return Err(NameError("name does not match the desired pattern".to_owned()));
         }
         Ok(MosaicId { namespace, name: name.to_owned() })
     }
 
     /// Parses the text form `namespace:name`.
-    pub fn parse(text: &str) -> Result<MosaicId, MosaicIdError> {
+    pub fn parse(text: &str) -> Result<MosaicId, NameError> {
         let in_namespace = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-');
         let is_namespace = |text: &str| !text.is_empty() && text.bytes().all(in_namespace);
         let parts = text.split_once(':').filter(|(namespace, name)| is_namespace(namespace) && is_mosaic_name(name));
-        let (namespace, name) = parts.ok_or_else(|| MosaicIdError::Pattern(text.to_owned()))?;
+        let (namespace, name) = parts.ok_or_else(|| NameError(format!("pattern '{text}' could not be parsed")))?;
         let namespace = NamespaceId::parse(namespace)?;
         MosaicId::new(namespace, name)
     }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::address::{Address, NetworkByte};
-use super::mosaic::{Mosaic, MosaicDefinition, MosaicId, NamespaceError, NamespaceId};
+use super::mosaic::{Mosaic, MosaicDefinition, MosaicId, NameError, NamespaceId};
 use super::units::{Amount, Hash256, Height, Timestamp, WireHash};
 use crate::crypto::{PublicKey, Signature};
 
@@ -311,7 +311,7 @@ pub struct ProvisionNamespace {
 
 impl ProvisionNamespace {
     /// Returns the full name of the rented namespace.
-    pub fn name(&self) -> Result<NamespaceId, NamespaceError> {
+    pub fn name(&self) -> Result<NamespaceId, NameError> {
         match &self.parent {
             Some(parent) => parent.child(&self.new_part),
             None => NamespaceId::parse(&self.new_part),

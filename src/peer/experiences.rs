@@ -171,7 +171,6 @@ impl Experiences {
         let mut selection: Vec<_> = self.of(&self.local).map(|(node, experience)| (*node, experience)).collect();
         if selection.len() > MAX_PAIRS {
             random.choose(&mut selection, MAX_PAIRS);
-            selection.truncate(MAX_PAIRS);
             selection.sort_unstable_by_key(|(node, _)| *node);
         }
         selection

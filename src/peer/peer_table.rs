@@ -85,9 +85,10 @@ impl Default for TableLimits {
 }
 
 /// Result of the last contact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// In the table from the start and not contacted yet.
+    #[default]
     Untried,
     /// It answered.
     Active,
@@ -187,7 +188,7 @@ pub struct LastFailure {
 }
 
 /// Entry of the table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PeerEntry {
     /// What the peer reports about itself, with its known endpoint.
     pub info: NodeInfo,
@@ -252,34 +253,7 @@ impl PeerEntry {
     }
 
     fn new(info: NodeInfo, state: State) -> PeerEntry {
-        PeerEntry {
-            info,
-            height: None,
-            score: None,
-            ip: None,
-            state,
-            is_listed: false,
-            last_contact: None,
-            introduced_at: None,
-            answers_since: None,
-            pinged_at: Duration::ZERO,
-            sign_sent_at: Duration::ZERO,
-            last_failure: None,
-            failures: 0,
-            failing_since: None,
-            unreachable_at: None,
-            synchronisations: 0,
-            retry_at: Duration::ZERO,
-            last_recheck: None,
-            immediate_probe: None,
-            has_delivered: false,
-            sync_retry_at: Duration::ZERO,
-            sync_failures: 0,
-            fork_query_at: None,
-            split_at: None,
-            split_warned_at: None,
-            is_prune_candidate: false,
-        }
+        PeerEntry { info, state, ..PeerEntry::default() }
     }
 
     /// Records that a synchronisation with it has failed: other sync peers are preferred for a time that doubles.

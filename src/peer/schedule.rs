@@ -170,11 +170,8 @@ impl Schedule {
         timer.is_executing = false;
         timer.last_seconds = u64::try_from(time.0.saturating_sub(timer.last_start.0)).unwrap_or(0);
         timer.total_seconds = timer.total_seconds.saturating_add(timer.last_seconds);
-        if was_successful {
-            timer.successes += 1
-        } else {
-            timer.failures += 1
-        }
+        let count = if was_successful { &mut timer.successes } else { &mut timer.failures };
+        *count += 1;
         timer.due = Some(now + timer.last_delay);
         if task == Task::Refresh {
             let unbegun = self.timers.iter_mut().filter(|timer| timer.executions == 0);

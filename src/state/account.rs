@@ -15,7 +15,7 @@ use crate::model::address::{ADDRESS_LENGTH, RAW_LENGTH};
 use crate::model::transaction::LinkMode;
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Height};
-use crate::store::{Read, Result, StoreError, Table, Write, next_key};
+use crate::store::{Entry, Read, Result, StoreError, Table, Write, next_key};
 
 /// Number of links that an account stores; another one replaces the oldest.
 const MAX_LINKS: usize = 2;
@@ -355,7 +355,8 @@ pub fn for_each_account_after(
     let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)).map(AccountId) else { return Ok(()) };
     let (mut list, mut last_id) = (last_recalculation(state)?.map(|last| last.height), after);
     let mut importances = Vec::new().into_iter().peekable();
-    state.for_each_from(Table::Accounts, &[], &first.key(), |key, row| {
+    for entry in state.entries_from(Table::Accounts, &[], &first.key())? {
+        let (key, row) = entry?;
         let (id, _) = AccountId::split_key(key)?;
         let address = address_in(row)?;
         if importances.len() == 0
@@ -367,8 +368,11 @@ pub fn for_each_account_after(
         }
         while importances.next_if(|one: &AccountImportance| one.account < id).is_some() {}
         last_id = Some(id);
-        visit(id, address, importances.next_if(|one| one.account == id))
-    })
+        if !visit(id, address, importances.next_if(|one| one.account == id))? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the cosignatories of an account, by address; empty if it is no multisig account.
@@ -400,16 +404,11 @@ fn linked_after(
 ) -> Result<Vec<Address>> {
     let prefix = account.as_bytes().as_slice();
     let from = after.map_or(prefix.to_vec(), |after| next_key(&[prefix, after.as_bytes()].concat()));
-    let mut found = Vec::new();
-    state.for_each_from(table, prefix, &from, |key, _| {
-        let is_wanted = found.len() < limit;
-        if is_wanted {
-            let other = key[ADDRESS_LENGTH..].try_into().map_err(|_| StoreError::Damaged("a cosignatory"))?;
-            found.push(Address::from_stored(other));
-        }
-        Ok(is_wanted)
-    })?;
-    Ok(found)
+    let other = |entry: Result<Entry<'_>>| {
+        let other = entry?.0[ADDRESS_LENGTH..].try_into().map_err(|_| StoreError::Damaged("a cosignatory"))?;
+        Ok(Address::from_stored(other))
+    };
+    state.entries_from(table, prefix, &from)?.take(limit).map(other).collect()
 }
 
 /// Returns whether an account has cosignatories.

@@ -41,22 +41,23 @@ fn entries(row: &[u8]) -> Result<&[Entry]> {
 pub(super) fn find<'a>(state: &'a impl Read, address: &Address) -> Result<Option<(AccountId, &'a [u8])>> {
     let raw = address.to_raw();
     let (first, last) = (entry(&raw, AccountId(0)), entry(&raw, AccountId(u32::MAX)));
-    let mut found = None;
-    state.for_each_prefix_rev(Table::AccountIds, &[], &next_key(&last), |key, row| {
+    for row in state.entries_before(Table::AccountIds, &[], &next_key(&last))? {
+        let (key, row) = row?;
         let entries = entries(row)?;
         let alike = entries.partition_point(|entry| *entry < first)..entries.partition_point(|entry| *entry <= last);
         for entry in &entries[alike] {
             let (id, _) = AccountId::split_key(&entry[PREFIX_BYTES..])?;
             let account = state.get(Table::Accounts, &id.key())?.ok_or(DAMAGED)?;
             if account.starts_with(&raw) {
-                found = Some((id, account));
-                return Ok(false);
+                return Ok(Some((id, account)));
             }
         }
-        // If the row starts within the entries with these bytes, the one before it may have more of them.
-        Ok(key.starts_with(&first[..PREFIX_BYTES]))
-    })?;
-    Ok(found)
+        // Only if the row starts within the entries with these bytes, the one before it may have more of them.
+        if !key.starts_with(&first[..PREFIX_BYTES]) {
+            break;
+        }
+    }
+    Ok(None)
 }
 
 /// Adds an address, which must not be there.
@@ -105,13 +106,11 @@ mod tests {
             assert_eq!(AccountId::of(state, address).unwrap(), None);
         }
         let (mut all, mut lengths) = (Vec::new(), Vec::new());
-        state
-            .for_each_prefix(Table::AccountIds, &[], |_, row| {
-                all.extend_from_slice(entries(row)?);
-                lengths.push(entries(row)?.len());
-                Ok(true)
-            })
-            .unwrap();
+        for row in state.entries(Table::AccountIds, &[]).unwrap() {
+            let entries = entries(row.unwrap().1).unwrap();
+            all.extend_from_slice(entries);
+            lengths.push(entries.len());
+        }
         assert!(all.is_sorted());
         assert_eq!(all.len(), found.len());
         let least = if lengths.len() > 1 { MAX_ENTRIES / 2 } else { 0 };

@@ -28,16 +28,16 @@ pub fn digest(state: &impl Read) -> Result<Hash256> {
     hasher.update(tip(state)?.map_or(Hash256::default(), |block| block.hash).0);
     for table in Table::state().filter(|table| !matches!(table, Table::Hashes | Table::HashRuns)) {
         hasher.update(table.name());
-        state.for_each_prefix(table, &[], |key, value| {
+        for entry in state.entries(table, &[])? {
+            let (key, value) = entry?;
             if table == Table::Totals && key == HASH_TOTALS_KEY {
-                return Ok(true);
+                continue;
             }
             hasher.update((key.len() as u32).to_le_bytes());
             hasher.update(key);
             hasher.update((value.len() as u32).to_le_bytes());
             hasher.update(value);
-            Ok(true)
-        })?;
+        }
     }
     for_each_importance(state, |entry| {
         hasher.update(entry.to_stored());
@@ -84,11 +84,10 @@ impl<R: Read> Dump<'_, R> {
 
     fn sum_of_balances(&self) -> Result<u64> {
         let mut sum = 0u64;
-        self.state.for_each_prefix(Table::Accounts, &[], |_, value| {
-            let total = Account::from_row(value)?.balance.total();
+        for entry in self.state.entries(Table::Accounts, &[])? {
+            let total = Account::from_row(entry?.1)?.balance.total();
             sum = sum.checked_add(total).ok_or(StoreError::Damaged("balances"))?;
-            Ok(true)
-        })?;
+        }
         Ok(sum)
     }
 
@@ -113,14 +112,14 @@ impl<R: Read> Dump<'_, R> {
 
     fn outlinks_by_sender(&self) -> Result<BTreeMap<AccountId, Vec<Value>>> {
         let mut outlinks: BTreeMap<_, Vec<Value>> = BTreeMap::new();
-        self.state.for_each_prefix(Table::Outlinks, &[], |key, value| {
+        for entry in self.state.entries(Table::Outlinks, &[])? {
+            let (key, value) = entry?;
             let height = key.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("outlinks"))?;
             for link in Outlink::read_all(value)? {
                 let entry = json!([height, link.weight, link.recipient.address(self.state)?.as_str()]);
                 outlinks.entry(link.sender).or_default().push(entry);
             }
-            Ok(true)
-        })?;
+        }
         Ok(outlinks)
     }
 
@@ -152,11 +151,11 @@ impl<R: Read> Dump<'_, R> {
 
     fn namespaces(&self) -> Result<Value> {
         let mut roots = Vec::new();
-        self.state.for_each_prefix(Table::Namespaces, &[], |key, value| {
+        for entry in self.state.entries(Table::Namespaces, &[])? {
+            let (key, value) = entry?;
             let root = std::str::from_utf8(key).map_err(|_| StoreError::Damaged("a namespace"))?;
             roots.push(self.namespace(root, &namespaces::parse_leases(value)?)?);
-            Ok(true)
-        })?;
+        }
         Ok(roots.into())
     }
 
@@ -234,11 +233,10 @@ impl<R: Read> Dump<'_, R> {
 
     fn log(&self) -> Result<Value> {
         let (mut log, mut heights) = (BTreeMap::<u64, Vec<Value>>::new(), BTreeSet::new());
-        self.state.for_each_prefix(Table::ExpiredMosaics, &[], |key, _| {
-            let height = key.first_chunk().ok_or(StoreError::Damaged("the log of expired mosaics"))?;
+        for entry in self.state.entries(Table::ExpiredMosaics, &[])? {
+            let height = entry?.0.first_chunk().ok_or(StoreError::Damaged("the log of expired mosaics"))?;
             heights.insert(u64::from_be_bytes(*height));
-            Ok(true)
-        })?;
+        }
         for height in heights {
             let mut cursor = ExpiredCursor::new(Height(height));
             loop {

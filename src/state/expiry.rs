@@ -116,13 +116,13 @@ impl Pruning {
 /// Removes the first rows below the key `limit`; returns whether none remain.
 fn remove_below(txn: &mut impl Write, table: Table, limit: &[u8]) -> Result<bool> {
     let mut keys = Vec::with_capacity(ROWS_PER_STEP);
-    txn.for_each_prefix(table, &[], |key, _| {
-        let is_old = key < limit && keys.len() < ROWS_PER_STEP;
-        if is_old {
-            keys.push(key.to_vec());
+    for entry in txn.entries(table, &[])?.take(ROWS_PER_STEP) {
+        let (key, _) = entry?;
+        if key >= limit {
+            break;
         }
-        Ok(is_old)
-    })?;
+        keys.push(key.to_vec());
+    }
     keys.iter().try_for_each(|key| txn.delete(table, key))?;
     Ok(keys.len() < ROWS_PER_STEP)
 }

@@ -179,8 +179,8 @@ mod tests {
     }
 
     impl Read for RemovedAbove<'_, '_> {
-        fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>> {
-            self.txn.lookup(table, key, is_checked)
+        fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
+            self.txn.get(table, key)
         }
 
         fn cursor(&self, table: Table) -> Result<crate::store::TableCursor<'_>> {

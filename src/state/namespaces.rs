@@ -166,14 +166,16 @@ pub fn owns_namespace(state: &impl Read, account: &Address) -> Result<bool> {
 pub fn subnamespaces_after(state: &impl Read, lease: &Lease, after: &str, limit: usize) -> Result<Vec<String>> {
     let (mut found, prefix) = (Vec::new(), lease.ownership_period.key());
     let from = next_key(&lease.ownership_period.child_key(after));
-    state.for_each_from(Table::Subnamespaces, &prefix, &from, |key, value| {
-        let is_wanted = found.len() < limit;
-        if is_wanted && Height::from_stored(value, "a sub-namespace")? <= lease.height {
+    for entry in state.entries_from(Table::Subnamespaces, &prefix, &from)? {
+        let (key, value) = entry?;
+        if found.len() == limit {
+            break;
+        }
+        if Height::from_stored(value, "a sub-namespace")? <= lease.height {
             let name = std::str::from_utf8(&key[prefix.len()..]).map_err(|_| StoreError::Damaged("a sub-namespace"))?;
             found.push(name.to_owned());
         }
-        Ok(is_wanted)
-    })?;
+    }
     Ok(found)
 }
 
@@ -252,12 +254,11 @@ impl<W: Write> Ledger<'_, W> {
 pub fn ending_at(state: &impl Read, height: Height, term: u64) -> Result<Vec<(String, Lease)>> {
     let mut ending = Vec::new();
     let Some(began) = height.0.checked_sub(term).filter(|began| *began > 0) else { return Ok(ending) };
-    state.for_each_prefix(Table::LeasesByHeight, &began.to_be_bytes(), |key, _| {
-        let root = root_of_key(key)?;
+    for entry in state.entries(Table::LeasesByHeight, &began.to_be_bytes())? {
+        let root = root_of_key(entry?.0)?;
         let last = leases(state, root)?.pop().filter(|last| last.height.0 == began);
         ending.extend(last.map(|last| (root.to_owned(), last)));
-        Ok(true)
-    })?;
+    }
     Ok(ending)
 }
 

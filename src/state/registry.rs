@@ -97,9 +97,12 @@ impl ListingIndex<'_> {
         mut visit: impl FnMut(u64) -> Result<bool>,
     ) -> Result<()> {
         let prefix = self.prefix();
-        state.for_each_prefix_rev(Table::ListingIndex, &prefix, &self.key(end), |key, _| {
-            visit(parse_row_id(&key[prefix.len()..])?)
-        })
+        for entry in state.entries_before(Table::ListingIndex, &prefix, &self.key(end))? {
+            if !visit(parse_row_id(&entry?.0[prefix.len()..])?)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the last row id.
@@ -168,17 +171,18 @@ impl ProvisionCursor {
     ) -> Result<bool> {
         let prefix = provisions_prefix(&self.owner, literal_prefix(&self.parent));
         let ProvisionCursor { owner, parent, from } = self;
-        let (start, mut is_wanted) = (from.clone(), true);
-        state.for_each_from(Table::ListingIndex, &prefix, &start, |key, _| {
+        for entry in state.entries_from(Table::ListingIndex, &prefix, from)? {
+            let (key, _) = entry?;
             let name = key[provisions_prefix(owner, "").len()..].split(|byte| *byte == SEPARATOR).next();
             let name = name.and_then(|name| std::str::from_utf8(name).ok());
             let name = name.and_then(|name| NamespaceId::parse(name).ok()).ok_or(StoreError::Damaged("a name"))?;
             let is_match = parent.is_empty() || is_below(parent, name.as_str());
             *from = next_key(key);
-            is_wanted = visit(name, is_match)?;
-            Ok(is_wanted)
-        })?;
-        Ok(is_wanted)
+            if !visit(name, is_match)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -426,19 +430,17 @@ impl SupplyQuery {
     pub fn resume(&mut self, state: &impl Read, mut visit: impl FnMut() -> bool) -> Result<Option<HistoricalSupply>> {
         while let Some((definition, from)) = &mut self.changes {
             let definition = *definition;
-            let (end, start) = (changes_from(definition, self.height.next()), from.clone());
-            let (units, mut is_wanted) = (&mut self.supply.units, true);
-            state.for_each_from(Table::SupplyChanges, &[], &start, |key, value| {
+            let end = changes_from(definition, self.height.next());
+            for entry in state.entries_from(Table::SupplyChanges, &[], from)? {
+                let (key, value) = entry?;
                 if key >= end.as_slice() {
-                    return Ok(false);
+                    break;
                 }
-                *units = units.saturating_add(i64::from_stored(value, "a change of supply")?);
+                self.supply.units = self.supply.units.saturating_add(i64::from_stored(value, "a change of supply")?);
                 *from = next_key(key);
-                is_wanted = visit();
-                Ok(is_wanted)
-            })?;
-            if !is_wanted {
-                return Ok(None);
+                if !visit() {
+                    return Ok(None);
+                }
             }
             let before = self.previous_definition(state, definition)?;
             self.changes = before.map(|before| (before, changes_from(before, Height(0))));

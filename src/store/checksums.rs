@@ -3,7 +3,7 @@
 //! **Of rows.** Each value is followed by a checksum over table, key and value, so that a row in the wrong place is
 //! detected too. [`Table::Meta`] has none, so that a program of any version can read it; it is compared with the
 //! checksum of its range whenever a store is opened. A part of a long value that contains its own checksum can be read
-//! without the rest ([`super::Read::get_unverified`]).
+//! without the rest ([`super::Read::block_bytes`]).
 //!
 //! **Of ranges.** The checksum of a row does not help if the row is not found: after a bit flip in a key, or if a page
 //! is replaced by another one or by one of an earlier commit, LMDB finds nothing or an outdated row. So the rows of each
@@ -427,11 +427,9 @@ mod tests {
     fn rows_of(state: &impl Read) -> Rows {
         let mut rows = Rows::new();
         for table in TABLES {
-            let visit = |key: &[u8], value: &[u8]| {
+            for (key, value) in state.entries(table, &[]).unwrap().map(Result::unwrap) {
                 rows.insert((table, key.to_vec()), value.to_vec());
-                Ok(true)
-            };
-            state.for_each_prefix(table, &[], visit).unwrap();
+            }
         }
         rows
     }
@@ -690,8 +688,9 @@ mod tests {
                 |error: StoreError| matches!(error, StoreError::Incomplete { table: Table::AccountIds, .. });
             assert!(snapshot.get(Table::AccountIds, &key).is_err_and(is_damage), "{number}");
             assert!(snapshot.has_prefix(Table::AccountIds, &key).is_err(), "{number}");
-            assert!(snapshot.for_each_prefix(Table::AccountIds, &[], |_, _| Ok(true)).is_err(), "{number}");
-            assert!(snapshot.for_each_prefix_rev(Table::AccountIds, &[], &[9], |_, _| Ok(true)).is_err(), "{number}");
+            assert!(snapshot.entries(Table::AccountIds, &[]).unwrap().any(|entry| entry.is_err()), "{number}");
+            let mut reverse = snapshot.entries_before(Table::AccountIds, &[], &[9]).unwrap();
+            assert!(reverse.any(|entry| entry.is_err()), "{number}");
             assert!(snapshot.verify_all().is_err(), "{number}");
             // All other rows are readable.
             assert!(snapshot.get(Table::AccountIds, &3u16.to_be_bytes()).unwrap().is_some(), "{number}");
@@ -806,7 +805,6 @@ mod tests {
         let snapshot = store.snapshot().unwrap();
         let is_damage = |error: StoreError| matches!(error, StoreError::Incomplete { table: Table::Blocks, .. });
         assert!(snapshot.get(Table::Blocks, &key(8)).is_err_and(is_damage));
-        assert!(snapshot.get_unverified(Table::Blocks, &key(8)).is_err_and(is_damage));
         // A block that cannot be undone is read without the others of its range.
         assert!(snapshot.get(Table::Blocks, &key(3)).unwrap().is_some());
         drop(snapshot);
@@ -814,7 +812,7 @@ mod tests {
         std::fs::remove_file(folder.path().join("settled")).unwrap();
         let (store, _) =
             Store::open_existing(folder.path(), AccessMode::Exclusive, Options { map_size: 1 << 22 }).unwrap();
-        assert!(store.begin_write().unwrap().get_unverified(Table::Blocks, &key(8)).is_err_and(is_damage));
+        assert!(store.begin_write().unwrap().get(Table::Blocks, &key(8)).is_err_and(is_damage));
     }
 
     #[test]

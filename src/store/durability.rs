@@ -627,11 +627,9 @@ mod tests {
         let snapshot = store.snapshot().unwrap();
         let mut hash = Sha3_256::new();
         for table in Table::ALL {
-            let each = &mut |key: &[u8], value: &[u8]| {
+            for (key, value) in snapshot.entries(table, &[]).unwrap().map(Result::unwrap) {
                 [key, value].iter().for_each(|part| hash.update([&(part.len() as u32).to_le_bytes(), *part].concat()));
-                Ok(true)
-            };
-            snapshot.for_each_prefix(table, &[], each).unwrap();
+            }
         }
         hash.finalize().to_vec()
     }

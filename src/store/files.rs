@@ -425,13 +425,9 @@ mod tests {
     /// Reads every byte of every value. Returns their sum.
     fn weight(store: &Store) -> usize {
         let snapshot = store.snapshot().unwrap();
-        let mut sum = 0;
-        let mut count = |_: &[u8], value: &[u8]| {
-            sum += value.iter().map(|byte| usize::from(*byte) + 1).sum::<usize>();
-            Ok(true)
-        };
-        Table::ALL.into_iter().for_each(|table| snapshot.for_each_prefix(table, &[], &mut count).unwrap());
-        sum
+        let entries = Table::ALL.into_iter().flat_map(|table| snapshot.entries(table, &[]).unwrap());
+        let values = entries.map(|entry| entry.unwrap().1);
+        values.flatten().map(|byte| usize::from(*byte) + 1).sum()
     }
 
     fn data_file(folder: &Path) -> PathBuf {

@@ -18,21 +18,11 @@ use crate::model::Height;
 
 /// A readable state: a snapshot, or a write transaction with its own changes.
 pub trait Read {
-    /// Returns the value of a key, after comparing it with its checksum if it `is_checked`.
-    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError>;
+    /// Returns the value of a key, after comparing it with its checksum.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
 
     /// Opens a cursor over a table.
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError>;
-
-    /// Returns the value of a key.
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        self.lookup(table, key, true)
-    }
-
-    /// Returns the value of a key without verifying its checksum, for callers that read a part of it and verify that.
-    fn get_unverified(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        self.lookup(table, key, false)
-    }
 
     /// Returns the bytes of the block at a height. They have checksums of their own, which are not verified here.
     fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
@@ -45,92 +35,45 @@ pub trait Read {
         Ok(self.get(table, key)?.is_some())
     }
 
-    /// Calls `visit` with every entry whose key starts with `prefix`, in key order, until it returns `false`.
-    fn for_each_prefix(
-        &self,
-        table: Table,
-        prefix: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError>
-    where
-        Self: Sized,
-    {
-        self.for_each_from(table, prefix, prefix, visit)
+    /// Returns the entries whose keys start with `prefix`, in key order.
+    fn entries(&self, table: Table, prefix: &[u8]) -> Result<Entries<'_>, StoreError> {
+        self.entries_from(table, prefix, prefix)
     }
 
-    /// Like [`Read::for_each_prefix`], starting at the key `from`.
-    fn for_each_from(
-        &self,
-        table: Table,
-        prefix: &[u8],
-        from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError>
-    where
-        Self: Sized,
-    {
-        let mut cursor = self.cursor(table)?;
-        let mut entry = cursor.seek(from)?;
-        while let Some((key, value)) = entry {
-            if !key.starts_with(prefix) || !visit(key, value)? {
-                break;
-            }
-            entry = cursor.next()?;
-        }
-        Ok(())
+    /// Like [`Read::entries`], starting at the key `from`.
+    fn entries_from(&self, table: Table, prefix: &[u8], from: &[u8]) -> Result<Entries<'_>, StoreError> {
+        Ok(Entries {
+            cursor: self.cursor(table)?,
+            prefix: prefix.to_vec(),
+            start: Some(from.to_vec()),
+            is_reverse: false,
+        })
+    }
+
+    /// Like [`Read::entries`] for the entries before the key `end`, in reverse order.
+    fn entries_before(&self, table: Table, prefix: &[u8], end: &[u8]) -> Result<Entries<'_>, StoreError> {
+        Ok(Entries { is_reverse: true, ..self.entries_from(table, prefix, end)? })
     }
 
     /// Returns the last entry before the key `end`, if its key starts with `prefix`.
     fn last_before(&self, table: Table, prefix: &[u8], end: &[u8]) -> Result<Option<Entry<'_>>, StoreError> {
-        let last = self.cursor(table)?.seek_before(end)?;
-        Ok(last.filter(|(key, _)| key.starts_with(prefix)))
-    }
-
-    /// Like [`Read::for_each_prefix`] for the entries before the key `end`, in reverse order.
-    fn for_each_prefix_rev(
-        &self,
-        table: Table,
-        prefix: &[u8],
-        end: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError>
-    where
-        Self: Sized,
-    {
-        let mut cursor = self.cursor(table)?;
-        let mut entry = cursor.seek_before(end)?;
-        while let Some((key, value)) = entry {
-            if !key.starts_with(prefix) || !visit(key, value)? {
-                break;
-            }
-            entry = cursor.previous()?;
-        }
-        Ok(())
+        self.entries_before(table, prefix, end)?.next().transpose()
     }
 
     /// Returns whether there is a key that starts with `prefix`.
     fn has_prefix(&self, table: Table, prefix: &[u8]) -> Result<bool, StoreError> {
-        let entry = self.cursor(table)?.seek(prefix)?;
-        Ok(entry.is_some_and(|(key, _)| key.starts_with(prefix)))
+        Ok(self.entries(table, prefix)?.next().transpose()?.is_some())
     }
 
     /// Returns copies of the keys that start with `prefix`, for callers that change the table meanwhile.
-    fn keys_with_prefix(&self, table: Table, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError>
-    where
-        Self: Sized,
-    {
-        let mut keys = Vec::new();
-        self.for_each_prefix(table, prefix, |key, _| {
-            keys.push(key.to_vec());
-            Ok(true)
-        })?;
-        Ok(keys)
+    fn keys_with_prefix(&self, table: Table, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
+        self.entries(table, prefix)?.map(|entry| Ok(entry?.0.to_vec())).collect()
     }
 }
 
 impl<R: Read + ?Sized> Read for &R {
-    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
-        (**self).lookup(table, key, is_checked)
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        (**self).get(table, key)
     }
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
@@ -144,6 +87,29 @@ impl<R: Read + ?Sized> Read for &R {
 
 /// Key and value of an entry.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
+
+/// Entries of a table whose keys start with a prefix. The first other key ends them.
+pub struct Entries<'a> {
+    cursor: TableCursor<'a>,
+    prefix: Vec<u8>,
+    /// The key to start from, until the first entry is read.
+    start: Option<Vec<u8>>,
+    is_reverse: bool,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, StoreError>;
+
+    fn next(&mut self) -> Option<Result<Entry<'a>, StoreError>> {
+        let found = match (self.start.take(), self.is_reverse) {
+            (Some(start), false) => self.cursor.seek(&start),
+            (Some(end), true) => self.cursor.seek_before(&end),
+            (None, false) => self.cursor.next(),
+            (None, true) => self.cursor.previous(),
+        };
+        found.map(|entry| entry.filter(|(key, _)| key.starts_with(&self.prefix))).transpose()
+    }
+}
 
 /// A cursor over the entries of a table.
 pub struct TableCursor<'a> {
@@ -394,12 +360,12 @@ pub trait Verify {
         }
     }
 
-    /// Returns the value of a row of verified ranges, after comparing it with its own checksum if it `is_checked`.
-    fn verified_row(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
+    /// Returns the value of a row of verified ranges, after comparing it with its own checksum.
+    fn verified_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         check_stop(self.stop())?;
         self.ensure_row_verified(table, key)?;
         match self.raw_row(table, key)? {
-            Some(row) => row_value(table, key, row, is_checked).map(Some),
+            Some(row) => row_value(table, key, row, true).map(Some),
             // The range of a block was not verified above.
             None if table == Table::Blocks => self.ensure_verified(table, key, Some(key)).map(|()| None),
             None => Ok(None),
@@ -449,8 +415,8 @@ impl Verify for Snapshot<'_> {
 }
 
 impl Read for Snapshot<'_> {
-    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
-        self.verified_row(table, key, is_checked)
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        self.verified_row(table, key)
     }
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {

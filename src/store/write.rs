@@ -341,7 +341,7 @@ impl WriteTxn<'_> {
 
     /// Records the old value of a key in the journal, then sets the key or removes it.
     fn change(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
-        let before = self.lookup(table, key, true)?.map(<[u8]>::to_vec);
+        let before = self.get(table, key)?.map(<[u8]>::to_vec);
         if before.is_none() && value.is_none() {
             return Ok(());
         }
@@ -401,10 +401,10 @@ impl Verify for WriteTxn<'_> {
 }
 
 impl Read for WriteTxn<'_> {
-    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         match self.collected.as_ref().and_then(|changes| changes.get(table, key)) {
             Some(value) => Ok(value),
-            None => self.verified_row(table, key, is_checked),
+            None => self.verified_row(table, key),
         }
     }
 
@@ -430,7 +430,7 @@ impl Write for WriteTxn<'_> {
         let is_new = if self.collected_mut(table).is_none() {
             self.append(table, key, value)?
         } else {
-            let is_new = self.lookup(table, key, false)?.is_none();
+            let is_new = !self.contains(table, key)?;
             self.put_unjournaled(table, key, value)?;
             is_new
         };
@@ -586,10 +586,10 @@ impl<'a> Overlay<'a> {
 }
 
 impl Read for Overlay<'_> {
-    fn lookup(&self, table: Table, key: &[u8], is_checked: bool) -> Result<Option<&[u8]>, StoreError> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         match self.changes.get(table, key) {
             Some(value) => Ok(value),
-            None => self.base.lookup(table, key, is_checked),
+            None => self.base.get(table, key),
         }
     }
 
@@ -670,7 +670,7 @@ mod tests {
             let backward: Vec<_> = expected.into_iter().rev().collect();
             prop_assert_eq!(entries(&mut overlay.cursor(TABLE).unwrap(), false), backward);
             prop_assert_eq!(overlay.get(TABLE, &place).unwrap(), map.get(&place).map(Vec::as_slice));
-            prop_assert_eq!(overlay.get_unverified(TABLE, &place).unwrap(), map.get(&place).map(Vec::as_slice));
+            prop_assert_eq!(overlay.get(TABLE, &place).unwrap(), map.get(&place).map(Vec::as_slice));
             let mut walk = overlay.cursor(TABLE).unwrap();
             let found = walk.seek(&place).unwrap().map(|(key, _)| key.to_vec());
             prop_assert_eq!(found.as_ref(), map.range(place.clone()..).next().map(|(key, _)| key));

@@ -157,12 +157,8 @@ pub fn copy_store(from: &Path, to: &Path) {
 
 /// Returns the rows of a table with this prefix: key and value.
 pub fn rows(state: &impl Read, table: Table, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut rows = Vec::new();
-    let visited = state.for_each_prefix(table, prefix, |key, value| {
-        rows.push((key.to_vec(), value.to_vec()));
-        Ok(true)
-    });
-    visited.map(|()| rows).unwrap()
+    let rows = state.entries(table, prefix).unwrap().map(Result::unwrap);
+    rows.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
 /// Returns the dump of the state of a store, or of one that is not committed yet.

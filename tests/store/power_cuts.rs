@@ -40,14 +40,12 @@ fn identity() -> ChainIdentity {
 fn digest(state: &impl Read) -> u64 {
     let mut hash = DefaultHasher::new();
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Checksums) {
-        let visit = |key: &[u8], value: &[u8]| {
-            [key, value].iter().for_each(|part| {
+        for (key, value) in state.entries(table, &[]).expect("a table").map(|entry| entry.expect("an entry")) {
+            for part in [key, value] {
                 hash.write_usize(part.len());
                 hash.write(part);
-            });
-            Ok(true)
-        };
-        state.for_each_prefix(table, &[], visit).expect("a table");
+            }
+        }
     }
     hash.finish()
 }

@@ -147,7 +147,6 @@ impl Manager {
         let may_answer = |node: &&Address| self.table.may_be_contacted(node, self.now.monotonic);
         let mut listed: Vec<_> = self.table.listed().iter().filter(may_answer).copied().collect();
         self.random.choose(&mut listed, MAX_REPORTERS);
-        listed.truncate(MAX_REPORTERS);
         let listed = self.infos(listed);
         self.collect_reports(listed, true);
     }

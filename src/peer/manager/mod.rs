@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use self::joining::{AddressReport, Joining};
 use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, UnidentifiedPeer};
-use self::queries::{AskedHeight, HeightCheck, HeightReport};
+use self::queries::{HeightCheck, HeightQuery};
 use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestQueue};
 use self::signs_of_life::MAX_SIGN_PROBES;
@@ -184,6 +184,8 @@ pub struct Manager {
     /// The time before which no block may be harvested: in the past once a peer known at the start has answered, or if
     /// there was none.
     pub harvesting_blocked_until: Duration,
+    /// Start of the synchronisation for which the others wait.
+    sync_started_at: Option<Duration>,
     /// Synchronisation whose blocks are being validated.
     validating: Option<Synchronisation>,
     /// Peer whose chain is far ahead and began with valid blocks; it is the next sync peer.
@@ -197,18 +199,16 @@ pub struct Manager {
     /// Number of block downloads started.
     download_count: u64,
     relay_buffer: RelayBuffer,
-    signs_of_life: FanOut<()>,
     /// Requests that signs of life have caused.
     sign_probes: Quota<FetchId>,
     addresses: FanOut<AddressReport>,
-    heights: FanOut<HeightReport>,
     times: FanOut<ClockAnswer>,
     /// Peers whose clocks move network time; other queried ones only confirm.
     selected_clocks: BTreeSet<Address>,
     /// Offset of network time.
     pub time_sync: TimeSync,
     height_check: HeightCheck,
-    asked_height: AskedHeight,
+    height_query: HeightQuery,
 }
 
 impl Manager {
@@ -243,6 +243,7 @@ impl Manager {
             refresh: None,
             saved_peers: Vec::new(),
             harvesting_blocked_until: Duration::ZERO,
+            sync_started_at: None,
             validating: None,
             far_ahead_peer: None,
             wants_proven: false,
@@ -250,15 +251,13 @@ impl Manager {
             block_download: None,
             download_count: 0,
             relay_buffer: RelayBuffer::default(),
-            signs_of_life: FanOut::default(),
             sign_probes: Quota::default(),
             addresses: FanOut::default(),
-            heights: FanOut::default(),
             times: FanOut::default(),
             selected_clocks: BTreeSet::new(),
             time_sync: TimeSync::default(),
             height_check: HeightCheck::default(),
-            asked_height: AskedHeight::default(),
+            height_query: HeightQuery::default(),
             settings,
             local,
         };
@@ -300,7 +299,7 @@ impl Manager {
         }
         self.calculate_trust(rows);
         self.release_slow_synchronisation();
-        self.time_out_asked_height(chain);
+        self.time_out_heights(chain);
         self.follow_block_download(chain);
         self.send_download_requests();
         self.send_requests();
@@ -315,8 +314,8 @@ impl Manager {
         let trust = self.trust.is_calculating().then_some(Duration::ZERO);
         let download = self.block_download.as_ref().and_then(BlockDownload::next_due);
         let synchronisation = self.synchronisation_due();
-        let asked = self.asked_height.timeout_at;
-        [phase, trust, download, asked, synchronisation, self.requests.next_due()].into_iter().flatten().min()
+        let heights = self.height_query.timeout_at;
+        [phase, trust, download, heights, synchronisation, self.requests.next_due()].into_iter().flatten().min()
     }
 
     fn begin(&mut self, task: Task, chain: &dyn LocalChain) {
@@ -512,7 +511,7 @@ impl Manager {
         others.retain(|node| !reported.contains(node));
         let space = self.settings.node_limit.saturating_sub(reported.len()).max(1);
         random.choose(&mut others, space);
-        reported.extend(others.into_iter().take(space));
+        reported.extend(others);
         NodeList(self.infos(reported))
     }
 
@@ -624,7 +623,6 @@ fn select(selector: &Selector, limit: usize, random: &mut impl RandomSource) -> 
     let mut drawn = selector.several(limit, random);
     if drawn.len() > MAX_FAN_OUT {
         random.choose(&mut drawn, MAX_FAN_OUT);
-        drawn.truncate(MAX_FAN_OUT);
     }
     drawn
 }

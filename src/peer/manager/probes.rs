@@ -206,11 +206,10 @@ impl Manager {
                 (reported, from)
             }
         };
-        if self.local.meta_data.is_compatible(&reported.meta_data) {
-            Ok((reported, ip))
-        } else {
-            Err(PeerError::failure("it is of another network, or its version is incompatible"))
+        if !self.local.meta_data.is_compatible(&reported.meta_data) {
+            return Err(PeerError::failure("it is of another network, or its version is incompatible"));
         }
+        Ok((reported, ip))
     }
 
     /// Records that a compatible peer answered at the endpoint in `reported`.
@@ -378,7 +377,6 @@ impl Manager {
     /// Processes a gossip list.
     pub(super) fn on_gossip(&mut self, mut others: Vec<NodeInfo>) {
         self.random.choose(&mut others, MAX_LIST_ENTRIES);
-        others.truncate(MAX_LIST_ENTRIES);
         others.sort_by_cached_key(|node| self.table.is_active(&self.address_of(node)));
         let mut contacted = 0;
         for node in others {

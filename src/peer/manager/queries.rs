@@ -42,9 +42,6 @@ pub struct HeightCheck {
     target: Option<Height>,
 }
 
-/// A height, and the peer that reports it.
-pub type HeightReport = (Address, Height);
-
 /// Returns the greatest height that more than half of these have reached.
 fn reached_by_most(mut heights: Vec<Height>) -> Option<Height> {
     heights.sort_unstable();
@@ -70,17 +67,19 @@ impl HeightCheck {
     }
 }
 
-/// The query for the largest height of the peers that clients ask for.
+/// The query for the heights of peers, which the height check and clients share.
 #[derive(Debug, Default)]
-pub struct AskedHeight {
-    reports: FanOut<HeightReport>,
+pub struct HeightQuery {
+    reports: FanOut<(Address, Height)>,
     /// Network time of its start in milliseconds. Answers to requests of earlier queries are ignored.
     started: i64,
     /// Timeout; `None` if the query has ended.
     pub(super) timeout_at: Option<Duration>,
+    /// Whether the height check waits for the result.
+    is_check: bool,
     /// Clients that wait for the result.
     clients: Vec<ConnectionId>,
-    /// Result and its time.
+    /// Largest credible height of the last query, and its time.
     result: Option<(Height, Duration)>,
 }
 
@@ -90,64 +89,79 @@ impl Manager {
     /// [`Manager::asked_height`]. Clients share one query.
     pub fn max_chain_height(&mut self, client: ConnectionId, now: Now) -> Option<Height> {
         self.now = now;
-        if self.asked_height.timeout_at.is_none() {
-            let is_fresh = |(_, at): &(Height, Duration)| now.monotonic < *at + ASKED_HEIGHT_TTL;
-            if let Some((height, _)) = self.asked_height.result.filter(is_fresh) {
-                return Some(height);
-            }
-            let peers = self.select_for_heights();
-            self.asked_height.started = now.network_millis;
-            self.asked_height.reports = self.fan_out(&peers, &Query::Height, Manager::on_asked_height_reply);
-            if self.asked_height.reports.is_over() {
-                return Some(Height::NEMESIS);
-            }
-            self.asked_height.timeout_at = Some(now.monotonic + ASKED_HEIGHT_TIMEOUT);
-            self.send_requests();
+        let is_fresh = |(_, at): &(Height, Duration)| now.monotonic < *at + ASKED_HEIGHT_TTL;
+        if let Some((height, _)) = self.height_query.result.filter(is_fresh) {
+            return Some(height);
         }
+        if !self.query_heights() {
+            return Some(Height::NEMESIS);
+        }
+        self.send_requests();
         self.clients.insert(client, None);
-        self.asked_height.clients.push(client);
+        self.height_query.clients.push(client);
         None
     }
 
-    /// Returns the result of the last query for clients, or the nemesis height.
+    /// Returns the result of the last query, or the nemesis height.
     pub fn asked_height(&self) -> Height {
-        self.asked_height.result.map_or(Height::NEMESIS, |(height, _)| height)
+        self.height_query.result.map_or(Height::NEMESIS, |(height, _)| height)
     }
 
-    /// Processes a height for clients, or the failure of its request.
-    fn on_asked_height_reply(&mut self, node: Address, answer: &Answer, chain: &dyn LocalChain) {
-        let height = self.read_answer::<Height>(answer).ok().map(|(height, _)| (node, height));
-        if answer.sent >= self.asked_height.started
-            && let Some(reports) = self.asked_height.reports.record(height)
+    /// Checks whether this node has the height of its peers.
+    pub(super) fn check_height(&mut self, chain: &dyn LocalChain) {
+        self.height_query.is_check = true;
+        if !self.query_heights() {
+            self.on_heights(&[], chain);
+        }
+    }
+
+    /// Queries the heights of peers, unless that is under way. Returns whether any peer is queried.
+    fn query_heights(&mut self) -> bool {
+        if self.height_query.timeout_at.is_none() {
+            let peers = self.select_for_heights();
+            self.height_query.started = self.now.network_millis;
+            self.height_query.reports = self.fan_out(&peers, &Query::Height, Manager::on_height_reply);
+            let timeout = self.now.monotonic + ASKED_HEIGHT_TIMEOUT;
+            self.height_query.timeout_at = (!self.height_query.reports.is_over()).then_some(timeout);
+        }
+        self.height_query.timeout_at.is_some()
+    }
+
+    /// Processes a height, or the failure of its request.
+    fn on_height_reply(&mut self, node: Address, answer: &Answer, chain: &dyn LocalChain) {
+        let height = self.read_from::<Height>(&node, answer).map(|(height, _)| height);
+        if let Some(peer) = self.table.get_mut(&node) {
+            peer.height = height.or(peer.height);
+        }
+        if answer.sent >= self.height_query.started
+            && let Some(reports) = self.height_query.reports.record(height.map(|height| (node, height)))
         {
-            self.answer_clients(&reports, chain);
+            self.on_heights(&reports, chain);
         }
     }
 
-    /// Ends the query for clients at its timeout.
-    pub(super) fn time_out_asked_height(&mut self, chain: &dyn LocalChain) {
-        if self.asked_height.timeout_at.is_some_and(|end| end <= self.now.monotonic) {
-            let reports = self.asked_height.reports.finish_early();
-            self.answer_clients(&reports, chain);
+    /// Ends the query at its timeout.
+    pub(super) fn time_out_heights(&mut self, chain: &dyn LocalChain) {
+        if self.height_query.timeout_at.is_some_and(|end| end <= self.now.monotonic) {
+            let reports = self.height_query.reports.finish_early();
+            self.on_heights(&reports, chain);
         }
     }
 
-    fn answer_clients(&mut self, reports: &[HeightReport], chain: &dyn LocalChain) {
-        let own = chain.tip().map_or(Height::NEMESIS, |tip| tip.height);
-        let largest = self.credible_height(reports, own).unwrap_or(Height::NEMESIS);
-        self.asked_height.timeout_at = None;
-        self.asked_height.result = Some((largest, self.now.monotonic));
-        for client in std::mem::take(&mut self.asked_height.clients) {
+    /// Ends the query: compares our height if that is due, and answers the clients.
+    fn on_heights(&mut self, reports: &[(Address, Height)], chain: &dyn LocalChain) {
+        let own = chain.tip().ok().map(|tip| tip.height);
+        let largest = self.credible_height(reports, own.unwrap_or(Height::NEMESIS));
+        self.height_query.timeout_at = None;
+        self.height_query.result = Some((largest.unwrap_or(Height::NEMESIS), self.now.monotonic));
+        for client in std::mem::take(&mut self.height_query.clients) {
             self.answer_client(client, Ok(()));
         }
-    }
-
-    /// Queries the heights of peers.
-    pub(super) fn check_height(&mut self, chain: &dyn LocalChain) {
-        let peers = self.select_for_heights();
-        self.heights = self.fan_out(&peers, &Query::Height, Manager::on_height_reply);
-        if self.heights.is_over() {
-            self.compare_heights(&[], chain);
+        if std::mem::take(&mut self.height_query.is_check) {
+            if let Some(own) = own {
+                self.height_check.compare(own, largest);
+            }
+            self.end_task(Task::CheckingHeight, own.is_some());
         }
     }
 
@@ -167,12 +181,12 @@ impl Manager {
         let is_other = |node: &&Address| self.table.is_active(node) && !peers.contains(*node);
         let mut listed: Vec<_> = self.table.listed().iter().filter(is_other).copied().collect();
         self.random.choose(&mut listed, MAX_LISTED);
-        peers.extend(listed.into_iter().take(MAX_LISTED));
+        peers.extend(listed);
         self.infos(peers)
     }
 
     /// Returns the greatest height that these reports make credible to a node that has `own`.
-    fn credible_height(&self, reports: &[HeightReport], own: Height) -> Option<Height> {
+    fn credible_height(&self, reports: &[(Address, Height)], own: Height) -> Option<Height> {
         let mut networks = BTreeMap::<_, Vec<Height>>::new();
         for (node, height) in reports {
             if let Some(known) = self.table.get(node).filter(|known| known.is_listed) {
@@ -183,25 +197,6 @@ impl Manager {
         }
         let most = reached_by_most(networks.into_values().filter_map(reached_by_most).collect());
         reports.iter().map(|(_, height)| *height).filter(|height| *height <= own).chain(most).max()
-    }
-
-    /// Processes a height, or the failure of its request.
-    fn on_height_reply(&mut self, node: Address, answer: &Answer, chain: &dyn LocalChain) {
-        let height = self.read_from::<Height>(&node, answer).map(|(height, _)| height);
-        if height.is_some() {
-            self.table.get_mut(&node).into_iter().for_each(|peer| peer.height = height);
-        }
-        if let Some(heights) = self.heights.record(height.map(|height| (node, height))) {
-            self.compare_heights(&heights, chain);
-        }
-    }
-
-    fn compare_heights(&mut self, heights: &[HeightReport], chain: &dyn LocalChain) {
-        let own = chain.tip();
-        if let Ok(own) = own {
-            self.height_check.compare(own.height, self.credible_height(heights, own.height));
-        }
-        self.end_task(Task::CheckingHeight, own.is_ok());
     }
 
     /// Queries the clocks of nodes with important accounts, and of active listed peers, which only confirm.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::requests::{FanOut, RequestKind};
+use super::requests::RequestKind;
 use super::{Manager, PeerSettings, Phase};
 use crate::model::{Block, Hash256, Transaction};
 use crate::peer::io::Now;
@@ -87,7 +87,7 @@ impl Manager {
 
     /// Sends signs of life to peers selected by trust, and to active peers that have not received one lately. Peers
     /// without trust are never selected; such a peer may know an old address of this node and learns the new one only
-    /// here.
+    /// here. The answers are ignored.
     pub(super) fn send_signs_of_life(&mut self) {
         let request = Message::SignOfLife(&self.local).request(self.settings.format);
         let mut receivers = self.select_peers();
@@ -99,24 +99,14 @@ impl Manager {
             more,
             MAX_SIGNS_OF_LIFE_PER_NETWORK,
         )));
-        let mut sent = 0;
         for node in receivers {
-            if self.queue_message(&node.endpoint, &request, RequestKind::SignOfLife) {
-                let (address, now) = (self.address_of(&node), self.now.monotonic);
-                self.table.get_mut(&address).into_iter().for_each(|peer| peer.sign_sent_at = now);
-                sent += 1;
+            let (address, now) = (self.address_of(&node), self.now.monotonic);
+            if self.queue_message(&node.endpoint, &request, RequestKind::SignOfLife)
+                && let Some(peer) = self.table.get_mut(&address)
+            {
+                peer.sign_sent_at = now;
             }
         }
-        self.signs_of_life = FanOut::new(sent);
-        if self.signs_of_life.is_over() {
-            self.end_task(Task::Broadcast, true);
-        }
-    }
-
-    /// Processes the answer to a sign of life, or its failure.
-    pub(super) fn on_sign_of_life_reply(&mut self) {
-        if self.signs_of_life.record(Some(())).is_some() {
-            self.end_task(Task::Broadcast, true);
-        }
+        self.end_task(Task::Broadcast, true);
     }
 }

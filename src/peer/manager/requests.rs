@@ -295,12 +295,6 @@ impl RequestQueue {
         kinds.filter_map(|kind| if let RequestKind::Probe(probe) = kind { Some(&mut **probe) } else { None })
     }
 
-    /// Returns the synchronisations that wait for an answer, to change them.
-    pub fn synchronisations_mut(&mut self) -> impl Iterator<Item = &mut Synchronisation> {
-        let kinds = self.unfinished.values_mut().map(|request| &mut request.kind);
-        kinds.filter_map(|kind| if let RequestKind::Synchronisation(run) = kind { Some(&mut **run) } else { None })
-    }
-
     /// Returns the number of unfinished pings.
     pub fn pings(&self) -> usize {
         self.kinds().filter(|(_, kind)| matches!(kind, RequestKind::Ping(_))).count()
@@ -435,7 +429,6 @@ impl Manager {
         match kind {
             RequestKind::Probe(probe) => self.on_probe_reply(*probe, &answer),
             RequestKind::Verification(client) => self.on_verification_reply(client, answer),
-            RequestKind::SignOfLife => self.on_sign_of_life_reply(),
             RequestKind::FirstAddress => self.on_first_address_reply(&answer),
             RequestKind::Address(is_listed) => self.on_address_reply(is_listed, &answer),
             RequestKind::OwnAddress(hosts) => self.on_own_address_reply(hosts, answer),
@@ -445,7 +438,7 @@ impl Manager {
             RequestKind::LowestHash(node, height) => self.on_lowest_hash_reply(node, height, &answer, chain),
             RequestKind::Unconfirmed(node, since) => self.on_unconfirmed_reply(node, since, answer),
             RequestKind::BlockDownload(request) => self.on_download_reply(request, answer),
-            RequestKind::Push => {}
+            RequestKind::SignOfLife | RequestKind::Push => {}
         }
         self.send_requests();
     }

@@ -63,8 +63,6 @@ pub struct Synchronisation {
     sync_peer: NodeInfo,
     address: Address,
     started_at: Duration,
-    /// Others no longer wait for it.
-    is_background: bool,
     comparison: ChainComparison,
 }
 
@@ -87,8 +85,8 @@ impl Manager {
         let checkpoint = self.settings.checkpoint.map(|checkpoint| checkpoint.height);
         let downloads = if proven.is_some() { Downloads::Proven } else { Downloads::Checkpoint(checkpoint) };
         let (comparison, query) = ChainComparison::begin(self.settings.far_ahead, downloads, self.max_transactions);
-        let run = Synchronisation { sync_peer, address, started_at: now, is_background: false, comparison };
-        self.continue_with(run, &query);
+        self.sync_started_at = Some(now);
+        self.continue_with(Synchronisation { sync_peer, address, started_at: now, comparison }, &query);
     }
 
     /// Selects a peer without backoff; failing that, one whose backoff ends within [`MIN_BACKOFF`]; failing that, any.
@@ -120,8 +118,8 @@ impl Manager {
 
     /// Returns when a synchronisation no longer keeps others waiting.
     pub(super) fn synchronisation_due(&self) -> Option<Duration> {
-        let foreground = self.synchronisations().find(|(_, run)| !run.is_background);
-        foreground.map(|(_, run)| run.started_at + FOREGROUND_TIME)
+        let is_validated = |at: &Duration| self.validating.as_ref().is_some_and(|run| run.started_at == *at);
+        self.sync_started_at.filter(|at| !is_validated(at)).map(|at| at + FOREGROUND_TIME)
     }
 
     /// Lets others go on beside a slow synchronisation.
@@ -129,20 +127,20 @@ impl Manager {
         if self.synchronisation_due().is_none_or(|due| due > self.now.monotonic) {
             return;
         }
-        self.requests.synchronisations_mut().for_each(|run| run.is_background = true);
         let oldest = self.synchronisations().min_by_key(|(_, run)| run.started_at);
         if let Some((id, run)) = oldest.filter(|_| self.synchronisations().count() > MAX_BACKGROUND) {
             let (address, started_at) = (run.address, run.started_at);
             self.requests.cancel(id, self.now.monotonic, &mut self.actions);
             self.back_off(address, started_at, true);
         }
+        self.sync_started_at = None;
         self.end_task(Task::Synchronisation, false);
         self.synchronise_soon();
     }
 
-    /// Ends a synchronisation. Its task has ended before if it was slow.
-    fn end_synchronisation(&mut self, is_background: bool, was_successful: bool) {
-        if !is_background {
+    /// Ends the synchronisation that started at a time. Its task has ended before if it was slow.
+    fn end_synchronisation(&mut self, started_at: Duration, was_successful: bool) {
+        if self.sync_started_at.take_if(|at| *at == started_at).is_some() {
             self.end_task(Task::Synchronisation, was_successful);
         }
     }
@@ -150,15 +148,15 @@ impl Manager {
     /// Sends the next request to the sync peer.
     fn continue_with(&mut self, run: Synchronisation, query: &Query) {
         let (endpoint, key) = (run.sync_peer.endpoint.clone(), run.sync_peer.identity.key);
-        let is_background = run.is_background;
+        let started_at = run.started_at;
         if self.queue(&endpoint, Some(key), query, RequestKind::Synchronisation(Box::new(run))).is_none() {
-            self.end_synchronisation(is_background, false);
+            self.end_synchronisation(started_at, false);
         }
     }
 
     /// Processes an answer of the sync peer, or the failure of the request.
     pub(super) fn on_sync_reply(&mut self, run: Synchronisation, answer: Answer, chain: &dyn LocalChain) {
-        let (address, started_at, is_background) = (run.address, run.started_at, run.is_background);
+        let (address, started_at) = (run.address, run.started_at);
         let waited_for_blocks = run.comparison.waits_for_blocks();
         let endpoint = run.sync_peer.endpoint.clone();
         let result = self.process_answer(run, answer, chain);
@@ -168,7 +166,7 @@ impl Manager {
         if let Err(PeerError { reason, .. }) = result {
             log::debug!("synchronisation with {endpoint} failed: {reason}");
             self.back_off(address, started_at, true);
-            self.end_synchronisation(is_background, false);
+            self.end_synchronisation(started_at, false);
         }
     }
 
@@ -214,7 +212,7 @@ impl Manager {
     }
 
     fn on_comparison_end(&mut self, run: Synchronisation, outcome: SyncOutcome, chain: &dyn LocalChain) {
-        let (address, started_at, is_background) = (run.address, run.started_at, run.is_background);
+        let (address, started_at) = (run.address, run.started_at);
         if !matches!(outcome, SyncOutcome::Misbehaved(_)) {
             self.record_valid_answer(&address, &run.sync_peer.endpoint);
         }
@@ -228,7 +226,7 @@ impl Manager {
                 self.clear_split(&address);
                 if self.block_download.is_none() {
                     self.start_block_download(address, *base, target);
-                    return self.end_synchronisation(is_background, true);
+                    return self.end_synchronisation(started_at, true);
                 }
                 false
             }
@@ -253,7 +251,7 @@ impl Manager {
             }
         };
         self.back_off(address, started_at, has_failed);
-        self.end_synchronisation(is_background, true);
+        self.end_synchronisation(started_at, true);
     }
 
     /// Requests a peer's unconfirmed transactions, unless such a request is running.
@@ -320,7 +318,7 @@ impl Manager {
                 self.back_off(*from, run.started_at, is_harmful);
             }
         }
-        self.end_synchronisation(run.is_background, !is_harmful);
+        self.end_synchronisation(run.started_at, !is_harmful);
         if self.far_ahead_peer.is_some() {
             self.synchronise_soon();
         }

@@ -159,9 +159,9 @@ pub type BlockList = LazyList<Block>;
 /// Unconfirmed transactions.
 pub type TransactionList = LazyList<Transaction>;
 
-impl<T> std::fmt::Debug for LazyList<T> {
+impl<T: Readable> std::fmt::Debug for LazyList<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.undecoded.fmt(f)
+        write!(f, "{} undecoded elements", self.left())
     }
 }
 
@@ -179,18 +179,9 @@ enum Undecoded {
     Json(vec::IntoIter<Value>),
 }
 
-impl std::fmt::Debug for Undecoded {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Undecoded::Binary { at, end, left, .. } => write!(f, "{left} in {} bytes", end - at),
-            Undecoded::Json(values) => write!(f, "{} in JSON", values.len()),
-        }
-    }
-}
-
 impl<T: Readable> LazyList<T> {
-    fn of(unread: Undecoded) -> LazyList<T> {
-        LazyList { undecoded: unread, kind: PhantomData }
+    fn of(undecoded: Undecoded) -> LazyList<T> {
+        LazyList { undecoded, kind: PhantomData }
     }
 
     pub(super) fn of_binary(body: Vec<u8>, context: Context) -> Result<LazyList<T>, ReadError> {

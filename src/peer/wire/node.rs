@@ -22,7 +22,7 @@ const PROTOCOLS: [&str; 5] = ["http", "https", "ftp", "file", "jar"];
 const MAX_HOST_LENGTH: usize = 253;
 
 /// Network endpoint of a node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// Protocol; `http` for every node that can be reached.
     pub protocol: &'static str,
@@ -32,22 +32,8 @@ pub struct Endpoint {
     pub port: i32,
 }
 
-/// Error in an endpoint. The texts are NIS1's, which other nodes see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadEndpoint {
-    /// The protocol is unknown, or the port is below -1.
-    #[error("url is malformed")]
-    Url,
-    /// The host is neither an address nor a name.
-    #[error("host is unknown")]
-    Host,
-}
-
-impl From<BadEndpoint> for ReadError {
-    fn from(error: BadEndpoint) -> ReadError {
-        ReadError::Internal(error.to_string())
-    }
-}
+/// Error in an endpoint: NIS1's text, which other nodes see.
+pub type BadEndpoint = &'static str;
 
 impl Endpoint {
     /// Creates an endpoint for plain HTTP.
@@ -55,11 +41,12 @@ impl Endpoint {
         Endpoint { protocol: "http", host: host.into(), port: port.into() }
     }
 
-    /// Checks the form. Names are not resolved, which would take long.
+    /// Checks the form: a known protocol, a port from -1 on, and a valid address or name. Names are not resolved, which
+    /// would take long.
     pub fn checked(protocol: &str, host: String, port: i32) -> Result<Endpoint, BadEndpoint> {
         let protocol = PROTOCOLS.into_iter().find(|known| *known == protocol).filter(|_| port >= -1);
-        let protocol = protocol.ok_or(BadEndpoint::Url)?;
-        if may_be_host(&host) { Ok(Endpoint { protocol, host, port }) } else { Err(BadEndpoint::Host) }
+        let protocol = protocol.ok_or("url is malformed")?;
+        if may_be_host(&host) { Ok(Endpoint { protocol, host, port }) } else { Err("host is unknown") }
     }
 
     /// Parses `HOST`, `HOST:PORT` or `http://HOST:PORT`; IPv6 with a port needs brackets. The error tells what is
@@ -127,7 +114,7 @@ impl Writable for Endpoint {
 
 impl Readable for Endpoint {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        Ok(Endpoint::read_unchecked(source)??)
+        Endpoint::read_unchecked(source)?.map_err(|error| ReadError::Internal(error.to_owned()))
     }
 }
 
@@ -153,17 +140,6 @@ pub struct Version {
     pub tag: Option<String>,
 }
 
-/// Invalid version text. The message is NIS1's, which other nodes see.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("pattern '{0}' could not be parsed")]
-pub struct BadVersion(String);
-
-impl From<BadVersion> for ReadError {
-    fn from(error: BadVersion) -> ReadError {
-        ReadError::Argument(error.to_string())
-    }
-}
-
 impl Version {
     /// NIS1 version that this node reports.
     pub const OWN: Version = Version { major: 0, minor: 6, build: 102, tag: None };
@@ -185,31 +161,23 @@ impl Version {
 }
 
 impl FromStr for Version {
-    type Err = BadVersion;
+    type Err = ReadError;
 
-    fn from_str(text: &str) -> Result<Version, BadVersion> {
+    /// The text of the error is NIS1's, which other nodes see.
+    fn from_str(text: &str) -> Result<Version, ReadError> {
         let number = |digits: &str| {
-            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-            digits.parse().ok().filter(|number: &i32| is_number && *number >= 0).map(i32::unsigned_abs)
+            let number = digits.parse().ok().filter(|number: &u32| i32::try_from(*number).is_ok());
+            number.filter(|_| !digits.starts_with('+'))
         };
         let parse = || {
-            let (numbers, tag) = match text.split_once('-') {
-                Some((numbers, tag)) => (numbers, Some(tag)),
-                None => (text, None),
-            };
+            let (numbers, tag) = text.split_once('-').map_or((text, None), |(numbers, tag)| (numbers, Some(tag)));
+            let numbers = numbers.split('.').map(number).collect::<Option<Vec<_>>>()?;
+            let [major, minor, build] = numbers[..] else { return None };
             let is_line_end = |c: char| matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
-            if tag.is_some_and(|tag| tag.contains(is_line_end)) {
-                return None;
-            }
-            let mut parts = numbers.split('.');
-            let (major, minor, build) = (parts.next()?, parts.next()?, parts.next()?);
-            if parts.next().is_some() {
-                return None;
-            }
-            let tag = tag.map(str::to_owned);
-            Some(Version { major: number(major)?, minor: number(minor)?, build: number(build)?, tag })
+            let is_valid = tag.is_none_or(|tag| !tag.contains(is_line_end));
+            is_valid.then(|| Version { major, minor, build, tag: tag.map(str::to_owned) })
         };
-        parse().ok_or_else(|| BadVersion(text.to_owned()))
+        parse().ok_or_else(|| ReadError::Argument(format!("pattern '{text}' could not be parsed")))
     }
 }
 
@@ -225,7 +193,7 @@ impl fmt::Display for Version {
 
 message! {
     /// Identity of a node: its key. The name is for people.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Identity {
         /// Public key.
         pub key: PublicKey = "public-key",
@@ -250,7 +218,7 @@ pub struct MetaData {
 }
 
 /// Public description of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeInfo {
     /// Identity.
     pub identity: Identity,
@@ -323,7 +291,7 @@ impl Writable for NodeInfo {
 
 impl Readable for NodeInfo {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        Ok(NodeInfo::read_unchecked(source)??)
+        NodeInfo::read_unchecked(source)?.map_err(|error| ReadError::Internal(error.to_owned()))
     }
 }
 
@@ -534,10 +502,10 @@ mod tests {
     #[test]
     fn malformed_endpoints_are_rejected() {
         let checked = |protocol, host: &str, port| Endpoint::checked(protocol, host.to_owned(), port);
-        assert_eq!(checked("gopher", "a", 1), Err(BadEndpoint::Url));
-        assert_eq!(checked("http", "a", -2), Err(BadEndpoint::Url));
+        assert_eq!(checked("gopher", "a", 1), Err("url is malformed"));
+        assert_eq!(checked("http", "a", -2), Err("url is malformed"));
         for host in ["", "a..b", "a b", "ä", "[::1", "a/b", &"a.".repeat(200)] {
-            assert_eq!(checked("http", host, 1), Err(BadEndpoint::Host), "{host}");
+            assert_eq!(checked("http", host, 1), Err("host is unknown"), "{host}");
         }
     }
 

@@ -14,8 +14,6 @@ use crate::net::fetch::{self, FetchRequest, Method};
 /// Timeouts for a whole request and for a pause within it, as in NIS1.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(180);
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout for a whole request for the nemesis block.
-const NEMESIS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Query to a peer. The answer is an [`super::AuthenticatedResponse`] with the type given below.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,9 +108,6 @@ pub enum Message<'a> {
     PushTransactions(&'a List<SecureEntity<Transaction>>),
     /// A block.
     PushBlock(&'a SecureEntity<Block>),
-    /// Request for the nemesis block: the answer is a [`Block`]. The block itself shows whether it is right, and a node
-    /// that has not joined its network answers too.
-    NemesisBlock,
 }
 
 impl Message<'_> {
@@ -123,11 +118,6 @@ impl Message<'_> {
             Message::SignOfLife(node) => ("/node/sign-of-life", format.to_bytes(node)),
             Message::PushTransactions(transactions) => ("/push/transactions", format.to_bytes(transactions)),
             Message::PushBlock(block) => ("/push/block", format.to_bytes(block)),
-            Message::NemesisBlock => {
-                let body = format.to_bytes(&Height::NEMESIS);
-                let request = post("/block/at/public", body, format, limits::NEMESIS, true);
-                return FetchRequest { timeout: NEMESIS_TIMEOUT, ..request };
-            }
         };
         post(path, body, format, limits::NUMBERS, matches!(self, Message::CanYouSeeMe(_)))
     }

@@ -335,11 +335,7 @@ impl HashVerifier {
 
     /// Once all blocks were checked, returns a table with more rows than required, and the surplus.
     pub fn surplus(&self, state: &impl Read) -> Result<Option<(Table, u64)>> {
-        let mut rows = 0u64;
-        state.for_each_prefix(Table::Hashes, &[], |_, _| {
-            rows += 1;
-            Ok(true)
-        })?;
+        let rows = state.entries(Table::Hashes, &[])?.try_fold(0u64, |rows, entry| entry.map(|_| rows + 1))?;
         let packed = count_packed(state)?.saturating_sub(self.packed);
         let surplus = [(Table::Hashes, rows.saturating_sub(self.rows)), (Table::HashRuns, packed)];
         Ok(surplus.into_iter().find(|(_, more)| *more > 0))

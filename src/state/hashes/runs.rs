@@ -254,11 +254,8 @@ pub fn compact_page(txn: &mut WriteTxn<'_>, below: HashEpoch) -> Result<usize> {
 
 /// Moves the first rows of an epoch to its run.
 fn pack_page(txn: &mut WriteTxn<'_>, epoch: HashEpoch) -> Result<usize> {
-    let mut rows = Vec::with_capacity(PAGE_ROWS);
-    txn.for_each_prefix(Table::Hashes, &epoch.to_be_bytes(), |key, _| {
-        rows.push(parse_key(key)?.1);
-        Ok(rows.len() < PAGE_ROWS)
-    })?;
+    let entries = txn.entries(Table::Hashes, &epoch.to_be_bytes())?.take(PAGE_ROWS);
+    let rows = entries.map(|entry| Ok(parse_key(entry?.0)?.1)).collect::<Result<Vec<_>>>()?;
     if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
         write_page(txn, SortedRun::containing(epoch, 0), &rows)?;
         txn.delete_range_unjournaled(Table::Hashes, &row_key(epoch, *first), &row_key(epoch, *last))?;
@@ -373,8 +370,8 @@ pub fn expected_key(state: &impl Read, epoch: HashEpoch, row: HashRow) -> Result
 /// Counts the rows in runs. A row that is in both an old and a merged run counts once.
 pub fn count_packed(state: &impl Read) -> Result<u64> {
     let mut count = 0;
-    state.for_each_prefix(Table::HashRuns, &[], |key, value| {
-        let page = RunPage::read((key, value))?;
+    for entry in state.entries(Table::HashRuns, &[])? {
+        let page = RunPage::read(entry?)?;
         let merging = match page.run.parent() {
             Some(parent) if parent.last_row(state)?.is_some() => Some(parent),
             _ => None,
@@ -385,7 +382,6 @@ pub fn count_packed(state: &impl Read) -> Result<u64> {
                 _ => 1,
             };
         }
-        Ok(true)
-    })?;
+    }
     Ok(count)
 }

@@ -218,14 +218,8 @@ fn compare(state: &impl Read) -> Option<Table> {
 }
 
 fn pages(state: &impl Read) -> Vec<(SortedRun, usize)> {
-    let mut pages = Vec::new();
-    let each = state.for_each_prefix(Table::HashRuns, &[], |key, value| {
-        let page = RunPage::read((key, value))?;
-        pages.push((page.run, page.len()));
-        Ok(true)
-    });
-    each.unwrap();
-    pages
+    let pages = state.entries(Table::HashRuns, &[]).unwrap().map(|entry| RunPage::read(entry.unwrap()).unwrap());
+    pages.map(|page| (page.run, page.len())).collect()
 }
 
 fn run_count(state: &impl Read) -> usize {
@@ -234,15 +228,13 @@ fn run_count(state: &impl Read) -> usize {
 
 fn assert_is_sorted(state: &impl Read) {
     let mut last = None;
-    let each = state.for_each_prefix(Table::HashRuns, &[], |key, value| {
-        let page = RunPage::read((key, value))?;
+    for entry in state.entries(Table::HashRuns, &[]).unwrap() {
+        let page = RunPage::read(entry.unwrap()).unwrap();
         for row in page.rows() {
             assert!(last < Some((page.run, row)), "{last:?} {row:?}");
             last = Some((page.run, row));
         }
-        Ok(true)
-    });
-    each.unwrap();
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -491,12 +483,8 @@ fn verification_finds_missing_wrong_and_surplus_rows_in_both_tables() {
     let mut needless = 0;
     for table in [Table::Hashes, Table::HashRuns] {
         let rows: Vec<(Vec<u8>, Vec<u8>)> = {
-            let mut rows = Vec::new();
-            let all = chain.batch().for_each_prefix(table, &[], |key, value| {
-                rows.push((key.to_vec(), value.to_vec()));
-                Ok(true)
-            });
-            all.map(|()| rows).unwrap()
+            let rows = chain.batch().entries(table, &[]).unwrap().map(Result::unwrap);
+            rows.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
         };
         for (key, value) in rows.iter().step_by(rows.len().div_ceil(20)) {
             chain.batch().delete_unjournaled(table, key).unwrap();

@@ -18,7 +18,7 @@ use super::{StateError, StateResult};
 use crate::codec::ByteReader;
 use crate::model::transaction::SupplyChangeKind;
 use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId};
-use crate::store::{Read, Result, StoreError, Table, Write, next_key};
+use crate::store::{Entry, Read, Result, StoreError, Table, Write, next_key};
 
 const DAMAGED: StoreError = StoreError::Damaged("a mosaic");
 const MOSAIC_NUMBER: &str = "the number of a mosaic";
@@ -168,26 +168,24 @@ pub fn history(state: &impl Read, id: &MosaicId) -> Result<Vec<(DefinitionVersio
     let Some(CurrentMosaic { version: DefinitionVersion { mosaic, .. }, .. }) = current_mosaic(state, id)? else {
         return Ok(Vec::new());
     };
-    let mut entries = Vec::new();
-    state.for_each_prefix(Table::Mosaics, &mosaic.key(), |key, value| {
-        entries.push((DefinitionVersion::of_row(mosaic, key, value)?, MosaicEntry::of_row(value)?.1));
-        Ok(true)
-    })?;
-    Ok(entries)
+    let read = |entry: Result<Entry<'_>>| {
+        let (key, value) = entry?;
+        Ok((DefinitionVersion::of_row(mosaic, key, value)?, MosaicEntry::of_row(value)?.1))
+    };
+    state.entries(Table::Mosaics, &mosaic.key())?.map(read).collect()
 }
 
 /// Returns the definition of a mosaic in force after the block at a height, if there was one.
 pub(super) fn version_at(state: &impl Read, mosaic: MosaicNumber, height: Height) -> Result<Option<DefinitionVersion>> {
-    let mut found = None;
     let end = [mosaic.key(), [0xFF; 4]];
-    state.for_each_prefix_rev(Table::Mosaics, &mosaic.key(), end.as_flattened(), |key, value| {
+    for entry in state.entries_before(Table::Mosaics, &mosaic.key(), end.as_flattened())? {
+        let (key, value) = entry?;
         let (_, made) = <(u32, Height)>::read(&mut ByteReader(value)).ok_or(DAMAGED)?;
         if made <= height {
-            found = Some(DefinitionVersion::of_row(mosaic, key, value)?);
+            return DefinitionVersion::of_row(mosaic, key, value).map(Some);
         }
-        Ok(found.is_none())
-    })?;
-    Ok(found)
+    }
+    Ok(None)
 }
 
 /// Returns the first mosaic of an ownership period, by text, after another one or of all.
@@ -257,23 +255,21 @@ pub fn for_each_balance(
 ) -> Result<()> {
     let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)) else { return Ok(()) };
     let (mosaic, mut pending) = (version.mosaic.key(), None::<(AccountId, u64)>);
-    let mut is_wanted = true;
-    state.for_each_from(Table::Balances, &mosaic, &[mosaic, first.to_be_bytes()].concat(), |key, value| {
+    for entry in state.entries_from(Table::Balances, &mosaic, &[mosaic, first.to_be_bytes()].concat())? {
+        let (key, value) = entry?;
         let row = BalanceKey::from_bytes(key)?;
-        if let Some((account, quantity)) = pending.take_if(|(account, _)| *account != row.id) {
-            is_wanted = visit(account, quantity)?;
+        if let Some((account, quantity)) = pending.take_if(|(account, _)| *account != row.id)
+            && !visit(account, quantity)?
+        {
+            return Ok(());
         }
         let (_, quantity) = pending.get_or_insert((row.id, 0));
         if (version.balances_since..=version.number).contains(&row.version) && row.lease_state <= lease_state {
             // Rows are in ascending order of age, so the newest comes last.
             *quantity = read_quantity(value)?;
         }
-        Ok(is_wanted)
-    })?;
-    match pending.filter(|_| is_wanted) {
-        Some((account, quantity)) => visit(account, quantity).map(drop),
-        None => Ok(()),
     }
+    pending.map_or(Ok(()), |(account, quantity)| visit(account, quantity).map(drop))
 }
 
 /// Returns the balance in the last row before `end`; 0 if that row is under a definition older than `first`.
@@ -399,16 +395,14 @@ pub fn holdings_after(
     let Some(account) = AccountId::of(state, account)? else { return Ok(page) };
     let prefix = account.key();
     let from = after.map_or(prefix.to_vec(), |after| next_key(&holding_key(account, after)));
-    let mut rows = 0;
-    state.for_each_from(Table::Holdings, &prefix, &from, |key, value| {
+    for (row, entry) in (1..=limit).zip(state.entries_from(Table::Holdings, &prefix, &from)?) {
+        let (key, value) = entry?;
         let id = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|text| MosaicId::parse(text).ok());
         let id = id.ok_or(StoreError::Damaged("a holding"))?;
         let counts = Holding::from_stored(value, "a holding")?.is_invested(state, account)?;
-        rows += 1;
-        page.next_after = (rows >= limit).then(|| id.clone());
+        page.next_after = (row == limit).then(|| id.clone());
         page.ids.extend(Some(id).filter(|_| counts));
-        Ok(rows < limit)
-    })?;
+    }
     Ok(page)
 }
 
@@ -421,12 +415,12 @@ pub fn holdings(state: &impl Read, account: &Address) -> Result<Vec<String>> {
 /// Returns whether an account is invested in any mosaic. Reads holdings until one counts.
 pub fn holds_mosaic(state: &impl Read, account: &Address) -> Result<bool> {
     let Some(account) = AccountId::of(state, account)? else { return Ok(false) };
-    let mut holds = false;
-    state.for_each_prefix(Table::Holdings, &account.key(), |_, value| {
-        holds = Holding::from_stored(value, "a holding")?.is_invested(state, account)?;
-        Ok(!holds)
-    })?;
-    Ok(holds)
+    for entry in state.entries(Table::Holdings, &account.key())? {
+        if Holding::from_stored(entry?.1, "a holding")?.is_invested(state, account)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl<W: Write> Ledger<'_, W> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nisd::chain::{DifficultyWindow, harvesting_importance, proof};
 use nisd::model::{Address, Hash256, Height, Transaction};
 use nisd::state;
-use nisd::store::{Store, read_block_bytes, stored_block, tip};
+use nisd::store::{Store, stored_block, tip};
 
 use super::environment::{Environment, START, USERS, member_key, user_keys};
 use super::event_books::{add_clients, settle};
@@ -440,9 +440,8 @@ impl NetworkRun<'_> {
     fn revalidate(&self, store: &Store) -> &Store {
         let environment = self.network.environment;
         let snapshot = store.snapshot().expect("a snapshot");
-        let read = |height, block: &mut Vec<u8>| read_block_bytes(&snapshot, height, block);
         let other = environment.open(&environment.new_folder());
-        environment.import(other, nisd::chain::BlockSource::stored(Height(2), read));
+        environment.import(other, nisd::chain::BlockSource::Store(Height(2), &snapshot));
         let last = self.network.running().next().map(|index| &self.network.members[index]);
         let expected = last.and_then(|member| member.running.as_ref()).expect("a member").view.tip();
         let imported = other.snapshot().expect("a snapshot");

@@ -7,8 +7,10 @@ use crate::peer::testing::*;
 use crate::peer::wire::{Endpoint, Message};
 
 fn request(host: usize, purpose: RequestKind, bytes: usize) -> Request {
-    let message = FetchRequest { body: vec![0; bytes].into(), ..Message::NemesisBlock.request(Format::Binary) };
-    Request { endpoint: Endpoint::http(format!("h{host}"), 1), message, kind: purpose, proof: None, sent: None }
+    let endpoint = Endpoint::http(format!("h{host}"), 1);
+    let message = Message::CanYouSeeMe(&endpoint).request(Format::Binary);
+    let message = FetchRequest { body: vec![0; bytes].into(), ..message };
+    Request { endpoint, message, kind: purpose, proof: None, sent: None }
 }
 
 /// Sends the requests that may be sent.
@@ -162,7 +164,7 @@ fn the_call_history_lists_the_latest_fifty_and_all_outstanding_calls() {
     }
     let latest: Vec<_> = calls.latest().collect();
     assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST, 60, 11));
-    assert_eq!((&*latest[0].host, &*latest[0].path), ("h59", "/block/at/public"));
+    assert_eq!((&*latest[0].host, &*latest[0].path), ("h59", "/node/cysm"));
     assert_eq!(latest[0].started, at(millis(59_000)).network);
     calls.complete(fake.waiting[3].call, timed_out(), millis(60_000));
     let outstanding: Vec<_> = calls.outstanding().iter().map(|entry| entry.number).collect();
