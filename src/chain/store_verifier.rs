@@ -31,12 +31,6 @@ pub enum StoreDifference {
         .0.name(), .1
     )]
     Rows(Table, u64),
-    /// An entry of the importances.
-    #[error(
-        "the importances at the tip differ from those of the blocks: the first difference is in table {} at {}",
-        Table::Importances.name(), .0.escape_ascii()
-    )]
-    Importances(Vec<u8>),
     /// The undo journal with this key: a height, unless the table is damaged.
     #[error("{}", undo_difference(.0))]
     Undo(Vec<u8>),
@@ -147,10 +141,10 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
         // store that keeps a history has more importance lists.
         let first = first_key(ours, Table::Importances)?.max(first_key(&computed, Table::Importances)?);
         if let Some(key) = different_key(ours, &computed, Table::Importances, &first, |a, b| a == b)? {
-            return Ok(Some(StoreDifference::Importances(key)));
+            return Ok(Some(StoreDifference::State(Table::Importances, key)));
         }
         if state::last_recalculation(ours)? != state::last_recalculation(&computed)? {
-            return Ok(Some(StoreDifference::Importances(first)));
+            return Ok(Some(StoreDifference::State(Table::Importances, first)));
         }
         let first = first_key(ours, Table::Undo)?;
         if first.is_empty() {
@@ -185,7 +179,7 @@ impl HistoryVerifier {
                 break;
             }
             if ours.get(Table::Importances, key)? != Some(value) {
-                return Ok(Some(StoreDifference::Importances(key.to_vec())));
+                return Ok(Some(StoreDifference::State(Table::Importances, key.to_vec())));
             }
         }
         state::clear_history(txn)?;
@@ -303,7 +297,7 @@ mod tests {
     /// Returns the height of the list of importances that differs once `change` has changed a store.
     fn different_list(change: impl FnOnce(&mut WriteTxn<'_>)) -> Option<u64> {
         difference(change).map(|difference| match difference {
-            StoreDifference::Importances(key) => u64::from_be_bytes(*key.first_chunk().unwrap()),
+            StoreDifference::State(Table::Importances, key) => u64::from_be_bytes(*key.first_chunk().unwrap()),
             other => panic!("{other}"),
         })
     }

@@ -27,7 +27,7 @@ pub const MIN_IMPORTANCE: f64 = 0.000_25;
 const MAX_LISTED: usize = 16;
 /// Time for which the height that clients asked for is cached, so that they cannot cause endless queries.
 pub const ASKED_HEIGHT_TTL: Duration = Duration::from_secs(1);
-/// Maximum time for which clients wait for the heights of peers; later answers are ignored.
+/// Maximum time for which the height check and clients wait for the heights of peers; later answers are ignored.
 pub const ASKED_HEIGHT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Consecutive failed checks after which the node no longer counts as synchronised.
 const MAX_FAILURES: u32 = 4;
