@@ -8,6 +8,7 @@ mod wire;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use nisd::ip::AddressRanges;
 use nisd::net::fetch::{FetchLimits, Fetcher};
 use nisd::net::http::RequestReader;
 use nisd::net::service::{ConnectionId, ListenerId, LoopTime};
@@ -144,7 +145,10 @@ pub fn first_byte(step: Step, who: u8) -> u8 {
 fn limits(choice: u8) -> Limits {
     let production = Limits::default();
     let lower = |bit: u8, low: usize, usual: usize| if choice >> bit & 1 == 1 { low } else { usual };
+    let mut trusted_proxies = AddressRanges::default();
+    trusted_proxies.add(CLIENT_ADDRESSES[6]).unwrap();
     Limits {
+        trusted_proxies,
         output_bytes: lower(0, 600, production.output_bytes),
         backlog_bytes: lower(1, 3000, production.backlog_bytes),
         buffered_bytes: lower(2, 8000, production.buffered_bytes),
@@ -154,10 +158,6 @@ fn limits(choice: u8) -> Limits {
         requests_per_second: production.requests_per_second.map(|usual| lower(6, 3, usual)),
         ..production
     }
-}
-
-fn is_trusted(address: IpAddr) -> bool {
-    address.to_string() == CLIENT_ADDRESSES[6]
 }
 
 /// A connection from its client's side.
@@ -184,8 +184,8 @@ struct Harness {
 impl Harness {
     fn new(limits: Limits) -> Harness {
         let fetcher = Fetcher::new(FetchLimits::default(), 0);
-        let server = Server::new(limits.clone(), Box::new(is_trusted), fetcher, Box::new(|| Duration::ZERO));
-        let service = FuzzService::new(&limits, server.shared_bytes_counter(), is_trusted);
+        let server = Server::new(limits.clone(), fetcher, Box::new(|| Duration::ZERO));
+        let service = FuzzService::new(&limits, server.shared_bytes_counter());
         let figures = Costs::default();
         Harness {
             server,

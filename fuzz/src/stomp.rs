@@ -167,7 +167,7 @@ impl Conversation {
             self.broker.chain_changed(Height(self.height.0 - 1), self.height);
         }
         if selector & 16 != 0 {
-            FIXTURE.with(|fixture| self.broker.on_transaction(Rc::clone(&fixture.transaction)));
+            FIXTURE.with(|fixture| self.broker.news.on_transaction(Rc::clone(&fixture.transaction)));
         }
         if selector & 32 != 0 {
             self.now += Duration::from_secs(1);

@@ -113,11 +113,6 @@ impl RequestHistory {
         let current = self.latest.front().filter(|_| self.has_current);
         self.outstanding.iter().map(|(_, entry)| entry).chain(current)
     }
-
-    /// Returns the latest requests, newest first.
-    pub fn latest(&self) -> impl Iterator<Item = &RequestRecord<IpAddr>> {
-        self.latest.iter()
-    }
 }
 
 /// Requests in progress, oldest first, and the latest requests, newest first.
@@ -150,7 +145,7 @@ fn timers(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// `GET /debug/connections/incoming`
 fn incoming_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let history = &context.request_history;
-    let (outstanding, latest) = (history.outstanding().collect(), history.latest().collect());
+    let (outstanding, latest) = (history.outstanding().collect(), history.latest.iter().collect());
     context.response.send(&RequestRecords { outstanding, latest, now: context.node.chain.now })
 }
 
@@ -224,12 +219,12 @@ mod tests {
         for path in ["/a", "/status", "/b"] {
             history.record(path, HOST, Timestamp(1));
         }
-        assert_eq!(numbers(history.latest()), [2, 1]);
+        assert_eq!(numbers(history.latest.iter()), [2, 1]);
         let long = "é".repeat(MAX_PATH);
         for _ in 0..2 * MAX_LATEST {
             history.record(&long, HOST, Timestamp(2));
         }
-        let latest = numbers(history.latest());
+        let latest = numbers(history.latest.iter());
         assert_eq!((latest.len(), latest[0], latest[49]), (MAX_LATEST, 102, 53));
         assert!(history.latest.iter().all(|entry| entry.path.len() <= MAX_PATH && entry.path.capacity() == MAX_PATH));
     }
@@ -251,7 +246,7 @@ mod tests {
         history.begin_step();
         history.finish(ConnectionId(7));
         assert_eq!(history.outstanding().count(), 0);
-        assert_eq!(numbers(history.latest()), [2, 1]);
+        assert_eq!(numbers(history.latest.iter()), [2, 1]);
     }
 
     #[test]

@@ -43,12 +43,6 @@ impl ApiError {
         ApiError::Internal(Cow::Borrowed(text))
     }
 
-    /// Creates the error for malformed hex.
-    pub fn bad_hex(error: &HexError) -> ApiError {
-        let exception = "java.lang.IllegalArgumentException: org.apache.commons.codec.DecoderException";
-        ApiError::Internal(format!("{exception}: {error}").into())
-    }
-
     /// Creates the error for a hash that no top-level transaction of a block has.
     pub fn no_transaction(hash: &Hash256) -> ApiError {
         ApiError::NotFound(format!("transaction not found in the db '{hash}' (class org.nem.core.crypto.Hash)"))
@@ -83,6 +77,13 @@ impl ApiError {
             ApiError::Unauthorized(text) | ApiError::NotFound(text) => text,
             ApiError::Unavailable(text) => text,
         }
+    }
+}
+
+impl From<HexError> for ApiError {
+    fn from(error: HexError) -> ApiError {
+        let exception = "java.lang.IllegalArgumentException: org.apache.commons.codec.DecoderException";
+        ApiError::Internal(format!("{exception}: {error}").into())
     }
 }
 

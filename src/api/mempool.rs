@@ -27,42 +27,24 @@ impl View for Bare {
     }
 }
 
-/// An unconfirmed transaction as NIS1 shows it.
-struct Unconfirmed(Rc<Transaction>);
-
-impl View for Unconfirmed {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.object("transaction", |sink| self.0.write(sink));
-        let inner_hash = self.0.inner().map(Transaction::hash);
-        sink.object("meta", |sink| write_data(sink, inner_hash.as_ref()));
-    }
-}
-
-fn write_data(sink: &mut impl Encoder, inner_hash: Option<&Hash256>) {
-    sink.bytes("data", inner_hash.map(|hash| hash.0.as_slice()));
-}
-
-/// An unconfirmed transaction with its hashes.
-struct WithHashes {
+/// An unconfirmed transaction: as NIS1 shows it, or with its hashes.
+struct Unconfirmed {
     transaction: Rc<Transaction>,
-    hash: Hash256,
     inner_hash: Option<Hash256>,
+    /// Its hash, if its hashes are shown.
+    hash: Option<Hash256>,
     /// Its id and when it arrived, in the list of the whole mempool.
     arrival: Option<(u64, Timestamp)>,
 }
 
-impl WithHashes {
-    fn of(entry: &MempoolEntry) -> WithHashes {
-        let (transaction, hash) = (Rc::clone(&entry.transaction), entry.hashes.own);
-        WithHashes { transaction, hash, inner_hash: entry.inner_hash().copied(), arrival: None }
-    }
-
-    fn with_arrival(entry: &MempoolEntry) -> WithHashes {
-        WithHashes { arrival: Some((entry.id, entry.since)), ..WithHashes::of(entry) }
+impl Unconfirmed {
+    fn of(entry: &MempoolEntry) -> Unconfirmed {
+        let (transaction, inner_hash) = (Rc::clone(&entry.transaction), entry.inner_hash().copied());
+        Unconfirmed { transaction, inner_hash, hash: None, arrival: None }
     }
 }
 
-impl View for WithHashes {
+impl View for Unconfirmed {
     fn write(&self, sink: &mut impl Encoder) {
         sink.object("transaction", |sink| self.transaction.write(sink));
         sink.object("meta", |sink| {
@@ -71,10 +53,12 @@ impl View for WithHashes {
                     sink.u64("id", id);
                     sink.i32("since", since.0);
                 }
-                None => write_data(sink, self.inner_hash.as_ref()),
+                None => sink.bytes("data", self.inner_hash.as_ref().map(|hash| hash.0.as_slice())),
             }
-            sink.hash("hash", &self.hash.0);
-            write_hash(sink, "innerHash", self.inner_hash.as_ref());
+            if let Some(hash) = &self.hash {
+                sink.hash("hash", &hash.0);
+                write_hash(sink, "innerHash", self.inner_hash.as_ref());
+            }
         });
     }
 }
@@ -92,12 +76,8 @@ fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         Some(_) => return Err(ApiError::argument("hashes must be true or false")),
     };
     let found = context.node.mempool.most_recent(&address, limit.unwrap_or(MAX_SHOWN), &context.node.chain)?;
-    if limit.is_some() {
-        let found = found.into_iter().map(WithHashes::of).collect();
-        return context.send_stream(list_of(found, None));
-    }
-    let found = found.into_iter().map(|entry| Unconfirmed(Rc::clone(&entry.transaction))).collect();
-    context.send_stream(list_of(found, None))
+    let shown = |entry: &MempoolEntry| Unconfirmed { hash: limit.map(|_| entry.hashes.own), ..Unconfirmed::of(entry) };
+    context.send_stream(list_of(found.into_iter().map(shown).collect(), None))
 }
 
 /// `GET /mempool/transactions`: a page of all, in the order of arrival, from the one after the id `after` on.
@@ -107,7 +87,11 @@ fn all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         None => 0,
     };
     let limit = parse_page(None, context.parameter("pageSize")?.as_deref())?.size;
-    let found = context.node.mempool.arrived_after(after).take(limit).map(WithHashes::with_arrival).collect();
+    let shown = |entry: &MempoolEntry| {
+        let (hash, arrival) = (Some(entry.hashes.own), Some((entry.id, entry.since)));
+        Unconfirmed { hash, arrival, ..Unconfirmed::of(entry) }
+    };
+    let found = context.node.mempool.arrived_after(after).take(limit).map(shown).collect();
     context.send_stream(list_of(found, None))
 }
 

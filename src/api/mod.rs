@@ -30,7 +30,6 @@ mod peers;
 mod request_context;
 mod response;
 pub mod routes;
-mod settings;
 pub mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -46,10 +45,9 @@ pub use explorer::Explorer;
 pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of};
 pub use namespaces::RentedNamespaces;
 pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, OPENAPI, RequestResult, ResultKind};
-pub use request_context::{Command, NodeContext, Page, RequestContext};
+pub use request_context::{Command, Features, NodeContext, Page, RequestContext, Settings};
 pub use response::MAX_CACHED_BYTES;
 pub use routes::ROUTES;
-pub use settings::{Features, Settings};
 pub use streams::MAX_LIST_BYTES;
 pub use transaction_status::TransactionStatus;
 pub use transactions::{TransactionMeta, TransactionPair};
@@ -72,7 +70,7 @@ use crate::metrics::{self, Exposition};
 use crate::model::Timestamp;
 use crate::net::SharedBytesCounter;
 use crate::net::http::{HttpError, MatchedRoute, Request, Response};
-use crate::net::service::{Client, ConnectionId, Exchange, ListenerId, Progress};
+use crate::net::service::{ConnectionId, Exchange, ListenerId, Progress};
 use crate::quota::Owner;
 
 /// Body size in bytes from which an incomplete JSON response is streamed. A streamed response is not compressed.
@@ -92,12 +90,16 @@ pub struct Answer {
 
 /// The HTTP interface.
 pub struct Api {
-    settings: Settings,
+    /// The settings.
+    pub settings: Settings,
     json: JsonEncoder,
-    pending_streams: PendingStreams,
+    /// Responses in progress.
+    pub pending_streams: PendingStreams,
     request_history: RequestHistory,
-    cache: ResponseCache,
-    kept_lists: KeptLists,
+    /// Responses that are kept until the chain changes.
+    pub cache: ResponseCache,
+    /// Lists that are written once for all clients.
+    pub kept_lists: KeptLists,
 }
 
 impl Api {
@@ -133,16 +135,6 @@ impl Api {
         self.kept_lists.chain_changed();
     }
 
-    /// Returns the bytes of lists that are kept for all clients.
-    pub fn kept_list_bytes(&self) -> usize {
-        self.kept_lists.bytes()
-    }
-
-    /// Returns the bytes of the cached responses.
-    pub fn cached_bytes(&self) -> usize {
-        self.cache.bytes()
-    }
-
     /// Finds the route of a request, with the maximum size of its body.
     pub fn route(&self, listener: ListenerId, method: &str, path: &str) -> MatchedRoute {
         let is_metrics_listener = listener == self.settings.metrics_listener;
@@ -153,15 +145,9 @@ impl Api {
         MatchedRoute { id, body_limit: limit.bytes(self.settings.max_pushed_bytes) }
     }
 
-    /// Returns whether a request has local access. A browser's page has not: it does not know the secret, and may not send
-    /// it to a foreign origin, as `Access-Control-Allow-Headers` does not name `Authorization`.
-    pub fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
-        settings::is_local(client, request, &self.settings)
-    }
-
     /// Answers a request, or continues a suspended or unfinished response. The progress is `Suspended` if the response
-    /// waits for a peer or for other long responses of the same client; [`Api::take_resumable`] returns the connections to
-    /// resume.
+    /// waits for a peer or for other long responses of the same client; [`PendingStreams::take_resumable`] returns the
+    /// connections to resume.
     pub fn answer(&mut self, exchange: &mut Exchange<'_>, mut node: NodeContext<'_>) -> Answer {
         node.budget.charge(cost::REQUEST);
         let Exchange { connection, client, request, .. } = *exchange;
@@ -248,11 +234,6 @@ impl Api {
     pub fn on_disconnect(&mut self, connection: ConnectionId) {
         self.pending_streams.on_disconnect(connection);
         self.request_history.finish(connection);
-    }
-
-    /// Returns the parked connections that can be resumed, each once.
-    pub fn take_resumable(&mut self) -> Vec<ConnectionId> {
-        self.pending_streams.take_resumable()
     }
 }
 

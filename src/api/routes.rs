@@ -190,11 +190,9 @@ impl PathRoutes {
             Some(routes) => Some(routes),
             None => normalise(path)?.and_then(|(path, _)| BY_PATH.get(path.as_str())),
         };
-        let is_there =
-            |id: &usize| !is_metrics_listener || by_id(*id).is_some_and(|route| route.access == Access::Metrics);
-        let found =
-            found.map(|routes| PathRoutes { get: routes.get.filter(is_there), post: routes.post.filter(is_there) });
-        Ok(found.filter(|routes| routes.get.is_some() || routes.post.is_some()))
+        let is_of_metrics =
+            |routes: &PathRoutes| routes.get.and_then(by_id).is_some_and(|route| route.access == Access::Metrics);
+        Ok(found.copied().filter(|routes| !is_metrics_listener || is_of_metrics(routes)))
     }
 
     /// Returns the id of the route for a method. Methods are case-sensitive.

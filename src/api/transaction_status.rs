@@ -10,7 +10,7 @@ use crate::crypto::hex_text::decode_hex;
 use crate::mempool::{Conflict, Fate, FateRecord, MempoolEntry};
 use crate::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
 use crate::rules::ValidationResult;
-use crate::state;
+use crate::state::{self, HashEntry};
 use crate::store::{StoreError, stored_header};
 
 /// Routes.
@@ -62,6 +62,25 @@ impl TransactionStatus {
     /// Returns the status of a transaction that has left the mempool without being confirmed.
     pub fn ended(hash: Hash256, fate: FateRecord) -> TransactionStatus {
         TransactionStatus { hash, status: Status::Ended(fate) }
+    }
+
+    /// Looks for a transaction in the mempool, in the chain, and among those that have left both.
+    pub fn look_up(hash: Hash256, node: &mut NodeContext<'_>) -> Result<TransactionStatus, StoreError> {
+        node.budget.charge(cost::TRANSACTION);
+        let (chain, now) = (node.chain, node.chain.now);
+        let status = if let Some(HashEntry { height, index, .. }) = node.find_hash(&hash)? {
+            let header = stored_header(chain.snapshot, height)?.ok_or(StoreError::Damaged("a block is missing"))?;
+            let confirmations = chain.height.0.saturating_sub(height.0) + 1;
+            Status::Confirmed { height, index, block: header.hash, confirmations }
+        } else if let Some(entry) = node.mempool.by_hash(&hash) {
+            let (since, deadline) = (entry.since, entry.transaction.deadline);
+            Status::Unconfirmed { since, deadline, signatures: signatures_of(entry, node)? }
+        } else if let Some(fate) = node.mempool.fates.get(&hash, now) {
+            Status::Ended(fate)
+        } else {
+            Status::Unknown { known_since: node.mempool.fates.remembered_since(now) }
+        };
+        Ok(TransactionStatus { hash, status })
     }
 }
 
@@ -163,29 +182,6 @@ fn statuses(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         step.push(&status);
         Ok(())
     }))
-}
-
-impl TransactionStatus {
-    /// Looks for a transaction in the mempool, in the chain, and among those that have left both.
-    pub fn look_up(hash: Hash256, node: &mut NodeContext<'_>) -> Result<TransactionStatus, StoreError> {
-        Ok(TransactionStatus { hash, status: look_up(&hash, node)? })
-    }
-}
-
-fn look_up(hash: &Hash256, node: &mut NodeContext<'_>) -> Result<Status, StoreError> {
-    node.budget.charge(cost::TRANSACTION);
-    let (chain, now) = (node.chain, node.chain.now);
-    if let Some(entry) = node.find_hash(hash)? {
-        let header = stored_header(chain.snapshot, entry.height)?.ok_or(StoreError::Damaged("a block is missing"))?;
-        let confirmations = chain.height.0.saturating_sub(entry.height.0) + 1;
-        return Ok(Status::Confirmed { height: entry.height, index: entry.index, block: header.hash, confirmations });
-    }
-    if let Some(entry) = node.mempool.by_hash(hash) {
-        let (since, deadline) = (entry.since, entry.transaction.deadline);
-        return Ok(Status::Unconfirmed { since, deadline, signatures: signatures_of(entry, node)? });
-    }
-    let fate = node.mempool.fates.get(hash, now).map(Status::Ended);
-    Ok(fate.unwrap_or(Status::Unknown { known_since: node.mempool.fates.remembered_since(now) }))
 }
 
 /// Returns who has signed a multisig transaction and who has not.

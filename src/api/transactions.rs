@@ -209,7 +209,7 @@ fn reject(
 /// `POST /transaction/prepare-announce`
 fn prepare_announce(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let ToSign { mut transaction, private_key } = context.body()?;
-    let private_key = PrivateKey::from_hex(&private_key).map_err(|error| ApiError::bad_hex(&error))?;
+    let private_key = PrivateKey::from_hex(&private_key)?;
     context.node.budget.charge(cost::KEY);
     transaction.signature = Some(KeyPair::new(&private_key).sign(&transaction.signed_bytes()));
     submit_and_respond(context, transaction, false)
@@ -234,7 +234,7 @@ fn submit_and_respond(
 /// accepts none, but remembers that the transaction came.
 pub fn submit(transaction: Transaction, node: &mut NodeContext<'_>) -> Result<ValidationResult, ApiError> {
     let is_ours = wire_network(transaction.version) == node.chain.network.byte;
-    if is_ours && !node.is_joined() {
+    if is_ours && !node.status.is_joined() {
         let remembered = node.mempool.result_before_join(&transaction);
         return remembered.ok_or(ApiError::NOT_BOOTED);
     }

@@ -45,8 +45,7 @@ fn of_address(context: &mut RequestContext<'_>, directions: &'static [Direction]
 
 fn of_key(context: &mut RequestContext<'_>, directions: &'static [Direction]) -> Result<(), ApiError> {
     let query: KeyQuery = context.body()?;
-    let hash = query.hash.as_deref().map(|text| decode_hex(text).map_err(|error| ApiError::bad_hex(&error)));
-    let hash = hash.transpose()?;
+    let hash = query.hash.as_deref().map(|text| decode_hex(text)).transpose()?;
     let page = parse_page(query.id.as_deref().map(String::as_str), query.size.as_deref().map(String::as_str))?;
     let key = Box::new(KeyPair::new(&query.key));
     context.node.budget.charge(cost::KEY);

@@ -108,7 +108,7 @@ pub fn run(
         saved: context.saved_peers.read(),
     };
     let mut node = Node::new(&store, &settings, start)?;
-    node.set_memory_source(process::memory);
+    node.memory = process::memory;
     log_startup(&settings, devnet.as_ref(), &addresses, &node);
     run_loop(&mut reactor, &mut node, &mut context)?;
     log::info!("stopping");
@@ -134,10 +134,10 @@ fn signals(reactor: &Reactor) -> Result<Signals, CommandError> {
 
 /// Runs the loop until a signal or a client stops the node.
 fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext<'_>) -> Result<(), CommandError> {
-    let mut budget = WorkBudget::new();
+    let mut units = INITIAL_UNITS;
     let poll_timeout = context.systemd.max_interval().map_or(POLL_TIMEOUT, |interval| interval.min(POLL_TIMEOUT));
     // A node that needs no peer's answer first joins its network before it answers any client.
-    let mut elapsed = reactor.tick(node, budget.units(), Duration::ZERO);
+    let mut elapsed = reactor.tick(node, units, Duration::ZERO);
     loop {
         context.systemd.notify_ready();
         context.systemd.notify_alive(reactor.time().monotonic, || node.status_line());
@@ -145,12 +145,12 @@ fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext
         if ready.is_ready(disk_sync::TOKEN) {
             context.disk.read_answers();
         }
-        elapsed = reactor.tick(node, budget.units(), elapsed);
+        elapsed = reactor.tick(node, units, elapsed);
         let now = reactor.time().monotonic;
         context.disk.request_sync(now);
         context.resolvers.work(reactor.names(), now);
         if reactor.has_work() {
-            budget.observe(elapsed);
+            units = next_units(units, elapsed);
         }
         context.show_progress(node.block_progress(), reactor.time().monotonic);
         if let Some(text) = node.peers_to_save(reactor.time(), false) {
@@ -198,7 +198,7 @@ impl RunContext<'_> {
         for signal in self.signals.pending() {
             match signal {
                 SIGHUP => is_to_reload = true,
-                SIGUSR1 => node.request_metrics_log(),
+                SIGUSR1 => node.must_log_metrics = true,
                 _ => return true,
             }
         }
@@ -294,31 +294,12 @@ const UNIT_BOUNDS: (u32, u32) = (100, 4_000);
 /// Initial units per slice; a unit takes about a microsecond on a common machine.
 const INITIAL_UNITS: u32 = 500;
 
-/// Converts time to units of work.
-#[derive(Debug)]
-struct WorkBudget {
-    units: u32,
-}
-
-impl WorkBudget {
-    /// Creates a budget that has not been adapted to this machine.
-    pub fn new() -> WorkBudget {
-        WorkBudget { units: INITIAL_UNITS }
-    }
-
-    /// Returns the units for the next slice.
-    pub fn units(&self) -> u32 {
-        self.units
-    }
-
-    /// Adapts to the duration of a slice that used all its units, in small steps: a single slice says little, since
-    /// other programs use the machine too and a commit takes its own time.
-    pub fn observe(&mut self, time: Duration) {
-        let (least, most) = UNIT_BOUNDS;
-        let step = self.units / 8 + 1;
-        self.units =
-            if time > SLICE { self.units.saturating_sub(step).max(least) } else { (self.units + step).min(most) };
-    }
+/// Returns the units of the next slice, after one that used all its units took this time. They change in small steps: a
+/// single slice says little, since other programs use the machine too and a commit takes its own time.
+fn next_units(units: u32, time: Duration) -> u32 {
+    let (least, most) = UNIT_BOUNDS;
+    let step = units / 8 + 1;
+    if time > SLICE { units.saturating_sub(step).max(least) } else { (units + step).min(most) }
 }
 
 /// The file in the data folder with the saved peers. It is not part of the chain: without it, or with a damaged
@@ -381,11 +362,11 @@ mod tests {
     #[test]
     fn the_work_budget_converges_to_the_speed_of_the_machine() {
         for nanos_per_unit in [200, 1000, 3000] {
-            let mut slices = WorkBudget::new();
+            let mut units = INITIAL_UNITS;
             for _ in 0..100 {
-                slices.observe(Duration::from_nanos(nanos_per_unit * u64::from(slices.units())));
+                units = next_units(units, Duration::from_nanos(nanos_per_unit * u64::from(units)));
             }
-            let time = nanos_per_unit * u64::from(slices.units());
+            let time = nanos_per_unit * u64::from(units);
             assert!((400_000..600_000).contains(&time), "{time} ns");
         }
     }

@@ -31,7 +31,7 @@ pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), CommandError> {
     }
     let defaults = FetchLimits::default();
     let fetch_limits = FetchLimits { connections: defaults.connections.min(fetches), ..defaults };
-    let reactor = Reactor::new(net_limits(settings, connections), trusted(settings), fetch_limits);
+    let reactor = Reactor::new(net_limits(settings, connections), fetch_limits);
     let mut reactor = reactor.map_err(CommandError::System)?;
     let (http, websocket) = (&settings.http, &settings.websocket);
     if let Some(address) = http.metrics {
@@ -48,12 +48,13 @@ pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), CommandError> {
 /// Applies changed limits to the reactor.
 pub fn apply_limits(reactor: &mut Reactor, settings: &Settings) {
     let connections = settings.http.connections.min(process::raise_descriptor_limit().0);
-    reactor.set_limits(net_limits(settings, connections), trusted(settings));
+    reactor.set_limits(net_limits(settings, connections));
 }
 
 fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
     let http = &settings.http;
     net::Limits {
+        trusted_proxies: http.trusted_proxies.clone(),
         connections,
         connections_per_client: http.connections_per_address,
         requests_per_second: http.dos_filter.then_some(node::REQUESTS_PER_SECOND),
@@ -62,11 +63,6 @@ fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
         websocket_idle: settings.websocket.idle_timeout,
         ..net::Limits::default()
     }
-}
-
-fn trusted(settings: &Settings) -> net::IsTrustedProxy {
-    let trusted = settings.http.trusted_proxies.clone();
-    Box::new(move |address| trusted.contains(address))
 }
 
 /// Listens for one interface. Returns the first address.

@@ -1,13 +1,17 @@
 //! Every limit on what a client can make the reactor do.
 
-use std::net::IpAddr;
 use std::time::Duration;
+
+use crate::ip::AddressRanges;
 
 /// Limits of a [`Reactor`](super::Reactor). Request heads, websocket messages and chunked bodies have their own:
 /// [`HEAD_LIMIT`](super::http::HEAD_LIMIT), [`MESSAGE_LIMIT`](super::websocket::MESSAGE_LIMIT) and those in
 /// `http::request`. The service sets the limit on the body of each request.
 #[derive(Clone, Debug)]
 pub struct Limits {
+    /// Trusted proxies: their `X-Forwarded-For` or `Forwarded` headers are believed, and the limits of a client are those of
+    /// whom they name.
+    pub trusted_proxies: AddressRanges,
     /// Open connections, over all listeners. Beyond this, a new connection evicts the longest idle one of the client that
     /// has the most in the network that has the most.
     pub connections: usize,
@@ -59,6 +63,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            trusted_proxies: AddressRanges::default(),
             connections: 10_000,
             connections_per_client: 250,
             requests_per_second: Some(50),
@@ -96,6 +101,3 @@ impl Limits {
         (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 }
-
-/// Returns whether an address is that of a trusted proxy, whose `X-Forwarded-For` or `Forwarded` headers are believed.
-pub type IsTrustedProxy = Box<dyn Fn(IpAddr) -> bool>;

@@ -35,7 +35,6 @@ pub mod fetch;
 pub mod http;
 pub mod websocket;
 
-mod buffers;
 mod limits;
 pub mod metrics;
 mod reactor;
@@ -44,10 +43,9 @@ pub mod service;
 mod socket;
 
 pub use crate::quota::Owner as ClientKey;
-pub use buffers::{SharedBytes, SharedBytesCounter};
-pub use limits::{IsTrustedProxy, Limits};
+pub use limits::Limits;
 pub use metrics::Stats;
 pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};
 pub use server::{Clock, MAX_REJECTED_CONNECTIONS, Server};
 pub use service::has_proxy_header;
-pub use socket::{Readiness, Socket};
+pub use socket::{Readiness, SharedBytes, SharedBytesCounter, Socket};

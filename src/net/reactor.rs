@@ -12,14 +12,14 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token};
 use socket2::SockRef;
 
-use super::buffers::SharedBytesCounter;
 use super::fetch::{FetchLimits, Fetcher, Names};
-use super::limits::{IsTrustedProxy, Limits};
+use super::limits::Limits;
 use super::metrics::Stats;
 use super::server::Server;
 use super::service::{ListenerId, LoopTime, Service};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::socket::NOTSENT_LOWAT;
+use super::socket::SharedBytesCounter;
 use super::socket::{RECEIVE_BUFFER, SEND_BUFFER};
 
 /// Tokens below this are left to the event loop, for signals and the like.
@@ -72,9 +72,8 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// Returns a reactor without listeners. `is_trusted` selects the proxies whose forwarding headers are believed;
-    /// `fetch_limits` are those of requests to other servers.
-    pub fn new(limits: Limits, is_trusted: IsTrustedProxy, fetch_limits: FetchLimits) -> io::Result<Self> {
+    /// Returns a reactor without listeners. `fetch_limits` are those of requests to other servers.
+    pub fn new(limits: Limits, fetch_limits: FetchLimits) -> io::Result<Self> {
         let fetcher = Fetcher::new(fetch_limits, FIRST_FETCH);
         let (now, sweep_interval) = (Instant::now(), limits.sweep_interval());
         Ok(Self {
@@ -82,7 +81,7 @@ impl Reactor {
             events: Events::with_capacity(EVENTS_PER_POLL),
             listeners: Listeners::default(),
             first_connection: fetcher.tokens().end,
-            server: Server::new(limits, is_trusted, fetcher, Box::new(move || now.elapsed())),
+            server: Server::new(limits, fetcher, Box::new(move || now.elapsed())),
             started: now,
             now,
             polled_at: None,
@@ -94,20 +93,20 @@ impl Reactor {
     /// Listens on `address`; its connections get the listener id `id`, which several addresses may share. Returns the bound
     /// address, with the port that the system chose if it was 0.
     pub fn listen(&mut self, id: ListenerId, address: SocketAddr) -> io::Result<SocketAddr> {
-        let index = self.listeners.len();
+        let index = self.listeners.all.len();
         if index >= MAX_LISTENERS {
             let message = format!("at most {MAX_LISTENERS} listeners are allowed");
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
         let token = Token(EXTERNAL_TOKENS + index);
-        self.listeners.open(id, address, self.poll.registry(), token, self.server.write_stall())
+        self.listeners.open(id, address, self.poll.registry(), token, self.server.limits.write_stall)
     }
 
-    /// Replaces the limits, except the IPv6 prefix length, and the trusted proxies. Open connections stay.
-    pub fn set_limits(&mut self, limits: Limits, is_trusted: IsTrustedProxy) {
+    /// Replaces the limits. Open connections stay.
+    pub fn set_limits(&mut self, limits: Limits) {
         self.sweep_interval = limits.sweep_interval();
         self.next_sweep = self.next_sweep.min(self.now + self.sweep_interval);
-        self.server.set_limits(limits, is_trusted);
+        self.server.limits = limits;
     }
 
     /// Returns the registry for further sources, with tokens below [`EXTERNAL_TOKENS`]. [`ExternalReadiness`] reports their
@@ -179,7 +178,7 @@ impl Reactor {
     /// Stops listening, closes websockets with code 1001 and idle connections at once, and all others after their next
     /// response. Call `poll` until `stats().connections` is 0 or the grace period is over.
     pub fn shutdown(&mut self) {
-        self.listeners.stop();
+        self.listeners.all.clear();
         self.server.shutdown();
         self.flush(Duration::MAX);
     }
@@ -204,7 +203,7 @@ impl Reactor {
             return Duration::ZERO;
         }
         let now = self.started.elapsed();
-        let is_idle = self.server.stats().connections == 0 && !self.listeners.has_failed();
+        let is_idle = self.server.stats().connections == 0 && !self.listeners.has_failed;
         let sweep = (!is_idle).then_some(self.next_sweep - self.started);
         let timers = [sweep, fetcher.next_due(), self.server.wake_at(), self.server.next_refill()];
         let due = timers.into_iter().flatten().min();
@@ -219,7 +218,9 @@ impl Reactor {
             if token < EXTERNAL_TOKENS {
                 ready.external |= 1 << token;
             } else if token < FIRST_FETCH {
-                self.listeners.set_ready(token - EXTERNAL_TOKENS);
+                if let Some(listener) = self.listeners.all.get_mut(token - EXTERNAL_TOKENS) {
+                    listener.is_ready = true;
+                }
             } else if token < self.first_connection {
                 self.server.fetcher.set_readiness(event);
             } else {
@@ -241,10 +242,10 @@ impl Reactor {
             if admitted == ACCEPTS_PER_TURN || is_time_over {
                 return;
             }
-            let had_failed = self.listeners.has_failed();
+            let had_failed = self.listeners.has_failed;
             let mut accepted = self.listeners.accept();
             // Without a free file descriptor, the connection that gives way makes one free.
-            if self.listeners.has_failed() && !had_failed && self.server.evict_connection() {
+            if self.listeners.has_failed && !had_failed && self.server.evict_connection() {
                 self.listeners.retry_failed();
                 accepted = self.listeners.accept();
             }
@@ -283,7 +284,7 @@ impl Reactor {
     fn flush(&mut self, time: Duration) {
         /// Connections between two readings of the clock.
         const FLUSHES_PER_CLOCK_READ: usize = 8;
-        let waiting = self.server.unflushed();
+        let waiting = self.server.dirty.len();
         if waiting == 0 {
             return;
         }
@@ -324,10 +325,6 @@ struct Listeners {
 }
 
 impl Listeners {
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
     /// Opens a listener. The kernel drops a client that acknowledges nothing for `write_stall`. Returns the bound
     /// address, with the port that the system chose if it was 0.
     pub fn open(
@@ -357,24 +354,8 @@ impl Listeners {
         Ok(address)
     }
 
-    /// Stops listening.
-    pub fn stop(&mut self) {
-        self.all.clear();
-    }
-
-    /// Marks a listener as ready.
-    pub fn set_ready(&mut self, index: usize) {
-        if let Some(listener) = self.all.get_mut(index) {
-            listener.is_ready = true;
-        }
-    }
-
     pub fn has_ready(&self) -> bool {
         self.all.iter().any(|listener| listener.is_ready)
-    }
-
-    pub fn has_failed(&self) -> bool {
-        self.has_failed
     }
 
     /// Retries after a failure to accept.

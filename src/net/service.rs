@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::buffers::SharedBytes;
 use super::fetch::{FetchError, FetchId, FetchRequest, FetchResponse};
 use super::http::{MatchedRoute, Request, Response};
-use super::limits::IsTrustedProxy;
 use super::metrics::Metrics;
+use super::socket::SharedBytes;
+use crate::ip::AddressRanges;
 use crate::quota::Owner;
 
 /// A listening socket, numbered from 0 by the caller of `listen`.
@@ -74,6 +74,14 @@ impl Client {
     /// Returns the client at the other end of a connection, without a proxy.
     pub fn direct(listener: ListenerId, address: IpAddr) -> Client {
         Client { listener, address, is_forwarded: false, is_unidentified: false, is_local: false }
+    }
+
+    /// Returns the client of a request received by `listener` from `peer`; not yet whether it is local.
+    pub(super) fn of(request: &Request<'_>, listener: ListenerId, peer: IpAddr, proxies: &AddressRanges) -> Client {
+        let is_proxy = proxies.contains(peer);
+        let named = if is_proxy { last_untrusted(request, proxies) } else { None };
+        let (is_forwarded, address) = (is_proxy || has_proxy_header(request), named.unwrap_or(peer));
+        Client { listener, address, is_forwarded, is_unidentified: is_forwarded && named.is_none(), is_local: false }
     }
 }
 
@@ -248,42 +256,23 @@ pub trait Service {
 /// Addresses read, from the end of the list.
 const MAX_HOPS: usize = 16;
 
-/// The trusted proxies.
-pub(super) struct TrustedProxies(pub IsTrustedProxy);
-
-impl TrustedProxies {
-    /// Returns whether an address is that of a trusted proxy.
-    pub fn is_trusted(&self, address: IpAddr) -> bool {
-        (self.0)(address)
+/// Returns the last address of the list that is no trusted proxy, or the first of the list if all are. Text that is
+/// no address ends the list, because what precedes it cannot be trusted.
+fn last_untrusted(request: &Request<'_>, proxies: &AddressRanges) -> Option<IpAddr> {
+    let mut named: Vec<&str> = request.header_values("X-Forwarded-For").flat_map(|value| value.split(',')).collect();
+    if named.is_empty() {
+        let elements = request.header_values("Forwarded").flat_map(|value| value.split(','));
+        named = elements.filter_map(forwarded_for).collect();
     }
-
-    /// Returns the client of a request received by `listener` from `peer`; not yet whether it is local.
-    pub fn client(&self, request: &Request<'_>, listener: ListenerId, peer: IpAddr) -> Client {
-        let is_proxy = self.is_trusted(peer);
-        let named = if is_proxy { self.last_untrusted(request) } else { None };
-        let (is_forwarded, address) = (is_proxy || has_proxy_header(request), named.unwrap_or(peer));
-        Client { listener, address, is_forwarded, is_unidentified: is_forwarded && named.is_none(), is_local: false }
-    }
-
-    /// Returns the last address of the list that is no trusted proxy, or the first of the list if all are. Text that is
-    /// no address ends the list, because what precedes it cannot be trusted.
-    fn last_untrusted(&self, request: &Request<'_>) -> Option<IpAddr> {
-        let mut named: Vec<&str> =
-            request.header_values("X-Forwarded-For").flat_map(|value| value.split(',')).collect();
-        if named.is_empty() {
-            let elements = request.header_values("Forwarded").flat_map(|value| value.split(','));
-            named = elements.filter_map(forwarded_for).collect();
+    let mut last = None;
+    for text in named.iter().rev().take(MAX_HOPS) {
+        let Some(address) = address(text) else { break };
+        last = Some(address);
+        if !proxies.contains(address) {
+            break;
         }
-        let mut last = None;
-        for text in named.iter().rev().take(MAX_HOPS) {
-            let Some(address) = address(text) else { break };
-            last = Some(address);
-            if !(self.0)(address) {
-                break;
-            }
-        }
-        last
     }
+    last
 }
 
 /// Returns whether a request has a header that proxies add.
@@ -337,10 +326,11 @@ mod tests {
     }
 
     fn whole(headers: &str, peer: &str) -> Client {
-        let trust = TrustedProxies(Box::new(|address| [ip("127.0.0.1"), ip("10.0.0.9")].contains(&address)));
+        let mut proxies = AddressRanges::default();
+        ["127.0.0.1", "10.0.0.9"].map(|proxy| proxies.add(proxy).unwrap());
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
-        trust.client(&reader.next_request().unwrap().unwrap(), ListenerId(0), ip(peer))
+        Client::of(&reader.next_request().unwrap().unwrap(), ListenerId(0), ip(peer), &proxies)
     }
 
     #[test]

@@ -14,8 +14,8 @@ use tungstenite::handshake::derive_accept_key;
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 
-use super::buffers::RecvBuffer;
 use super::http::{HttpError, Request, Response};
+use super::socket::RecvBuffer;
 
 /// Answers an upgrade request whose method is GET: upgrades the connection, or sets status, body and the headers of the
 /// rejection; other headers stay. Returns whether it is upgraded.
@@ -81,7 +81,7 @@ pub enum WsEvent<'a> {
 /// The receiving half of a websocket. Between messages it holds no memory.
 #[derive(Debug, Default)]
 pub struct WsConnection {
-    buffer: RecvBuffer,
+    pub(super) buffer: RecvBuffer,
     /// Fragments of the incomplete message.
     message: Vec<u8>,
     /// Whether the incomplete message is text; `None` between messages.
@@ -166,11 +166,6 @@ impl WsConnection {
     /// Returns the allocated bytes.
     pub fn held_bytes(&self) -> usize {
         self.buffer.held_bytes() + self.message.capacity()
-    }
-
-    /// Lends `storage` to a websocket without a receive buffer.
-    pub fn acquire(&mut self, storage: &mut Vec<u8>) {
-        self.buffer.acquire(storage);
     }
 
     /// Returns lent storage. Unread bytes move to an allocation of their own of exactly their size.
@@ -360,7 +355,7 @@ mod tests {
         let mut at = 0;
         for cut in cuts.iter().copied().chain([bytes.len()]) {
             let cut = cut.clamp(at, bytes.len());
-            ws.acquire(&mut spare);
+            ws.buffer.acquire(&mut spare);
             ws.receive(&bytes[at..cut]);
             at = cut;
             while let Some(event) = ws.next_event(&mut out) {
@@ -489,7 +484,7 @@ mod tests {
     #[test]
     fn a_websocket_between_messages_holds_no_memory() {
         let (mut ws, mut spare) = (WsConnection::new(), Vec::with_capacity(100));
-        ws.acquire(&mut spare);
+        ws.buffer.acquire(&mut spare);
         ws.receive(&[masked(0x01, &[b'a'; 5000]), masked(0x80, b"b")].concat());
         assert!(ws.next_event(&mut Vec::new()).is_some());
         assert!(ws.next_event(&mut Vec::new()).is_none());

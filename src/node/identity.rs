@@ -10,7 +10,8 @@ use crate::peer::wire::{self, Endpoint, MetaData, NodeInfo};
 
 /// The node's key, its public description, and whether it has joined its network.
 pub struct Identity {
-    pair: Rc<KeyPair>,
+    /// Signs the node's messages.
+    pub keys: Rc<KeyPair>,
     pub description: NodeDescription,
     pub is_booted: bool,
 }
@@ -18,12 +19,12 @@ pub struct Identity {
 impl Identity {
     /// Creates the identity from the settings. Without a configured boot key the node uses `new_key`, a fresh key.
     pub fn new(settings: &Settings, new_key: PrivateKey, now: Timestamp) -> Identity {
-        let pair = KeyPair::new(settings.node.boot_key.as_ref().unwrap_or(&new_key));
-        let address = || Address::from_public_key(&pair.public(), settings.network.byte).to_string();
+        let keys = KeyPair::new(settings.node.boot_key.as_ref().unwrap_or(&new_key));
+        let address = || Address::from_public_key(&keys.public(), settings.network.byte).to_string();
         let platform = format!("nisd ({}) on {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS);
         let info = NodeInfo {
             identity: wire::Identity {
-                key: pair.public(),
+                key: keys.public(),
                 name: Some(settings.node.boot_name.clone().unwrap_or_else(address)),
             },
             endpoint: settings.endpoint.clone(),
@@ -37,15 +38,15 @@ impl Identity {
         };
         let description = NodeDescription { info, started: now };
         let is_booted = settings.node.auto_boot || settings.node.boot_key.is_some();
-        Identity { pair: Rc::new(pair), description, is_booted }
+        Identity { keys: Rc::new(keys), description, is_booted }
     }
 
     /// Joins the network with the identity of the request.
     pub fn boot(&mut self, request: BootRequest) {
         let BootRequest { private_key, name, endpoint, application } = request;
-        self.pair = Rc::new(KeyPair::new(&private_key));
+        self.keys = Rc::new(KeyPair::new(&private_key));
         let NodeInfo { identity, endpoint: own_endpoint, meta_data } = &mut self.description.info;
-        *identity = wire::Identity { key: self.pair.public(), name };
+        *identity = wire::Identity { key: self.keys.public(), name };
         *own_endpoint = endpoint;
         meta_data.application = application;
         self.is_booted = true;
@@ -56,10 +57,5 @@ impl Identity {
         if *seen != self.description.info.endpoint {
             self.description.info.endpoint = seen.clone();
         }
-    }
-
-    /// Returns the node's key pair, which signs its messages.
-    pub fn keys(&self) -> Rc<KeyPair> {
-        Rc::clone(&self.pair)
     }
 }

@@ -182,7 +182,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Bytes of messages that wait for several sessions, each counted once.", "At most 16 MiB."),
         Metric("nisd_websocket_accounts", "", |s| s.node.broker.usage().addresses.into(),
             "Accounts that the sessions have registered.", ""),
-        Metric("nisd_websocket_messages_sent_total", "", |s| s.node.broker.messages().into(),
+        Metric("nisd_websocket_messages_sent_total", "", |s| s.node.broker.table.messages.into(),
             "Messages to subscribers.", ""),
         Metric("nisd_websocket_sessions_dropped_total", "", |s| {
                 let counts = &s.net.counters;
@@ -268,8 +268,8 @@ impl Node<'_> {
                 self.events.bytes(),
                 api::events::MAX_BYTES,
             ),
-            LimitUsage::new("bytes of cached responses", self.api.cached_bytes(), api::MAX_CACHED_BYTES),
-            LimitUsage::new("bytes of kept lists", self.api.kept_list_bytes(), api::MAX_LIST_BYTES),
+            LimitUsage::new("bytes of cached responses", self.api.cache.bytes(), api::MAX_CACHED_BYTES),
+            LimitUsage::new("bytes of kept lists", self.api.kept_lists.bytes(), api::MAX_LIST_BYTES),
             LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
         ];
         loads.extend(self.block_processor.limit_usage());

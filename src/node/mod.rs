@@ -151,10 +151,10 @@ pub struct Node<'s> {
     randomness: Randomness,
     /// When to shut down, if a client requested it.
     shutdown_at: Option<Duration>,
-    /// The metrics are to be written to the log.
-    must_log_metrics: bool,
-    /// Returns the memory usage of the process.
-    memory: fn() -> Memory,
+    /// The metrics are to be written to the log at the next tick.
+    pub must_log_metrics: bool,
+    /// Returns the memory usage of the process for the metrics; only the event loop can determine it.
+    pub memory: fn() -> Memory,
     /// Released at the start of each tick, so that the store can reuse old pages.
     reader: SnapshotCache<'s>,
 }
@@ -214,11 +214,6 @@ impl<'s> Node<'s> {
         })
     }
 
-    /// Sets the source of the process's memory usage for the metrics; only the event loop can determine it.
-    pub fn set_memory_source(&mut self, memory: fn() -> Memory) {
-        self.memory = memory;
-    }
-
     /// Returns the failure after which the process has to end, so that another one opens the store.
     pub fn store_failure(&self) -> Option<StoreError> {
         self.reader.store().failure()
@@ -234,15 +229,10 @@ impl<'s> Node<'s> {
         &self.clock
     }
 
-    /// Requests that the metrics be written to the log at the next tick.
-    pub fn request_metrics_log(&mut self) {
-        self.must_log_metrics = true;
-    }
-
     /// Applies changed settings, local rights, and new peers of the operator's list.
     pub fn reload(&mut self, settings: &Settings, local: LocalRights, listed: Vec<ListedPeer>) {
         self.api.change(api_settings(settings, local));
-        self.broker.reload(websocket_limits(settings));
+        self.broker.table.limits = websocket_limits(settings);
         match &mut self.peers {
             Some(peers) => peers.add_listed_peers(listed),
             None => self.listed.extend(listed),
@@ -351,7 +341,7 @@ impl Service for Node<'_> {
     }
 
     fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
-        self.api.is_local(client, request)
+        self.api.settings.is_local(client, request)
     }
 
     fn route(&self, listener: ListenerId, method: &str, path: &str) -> MatchedRoute {

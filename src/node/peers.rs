@@ -1,6 +1,8 @@
 //! The peer layer in the node: the chain and mempool that it reads, its effects, and the work that it has for the rest of
 //! the node.
 
+use std::rc::Rc;
+
 use super::Node;
 use super::block_processor::{BlockOrigin, ProcessedBlocks};
 use crate::chain::ChainSnapshot;
@@ -46,7 +48,7 @@ impl Node<'_> {
         let settings = super::peer_settings(self.settings, listed);
         let mut randomness = Randomness::new(&self.randomness.next_bytes());
         let random = Box::new(move || randomness.next_u64());
-        let mut peers = Manager::new(local, self.identity.keys(), settings, random, now);
+        let mut peers = Manager::new(local, Rc::clone(&self.identity.keys), settings, random, now);
         peers.add_saved_peers(self.saved.peers());
         self.peers = Some(peers);
         self.with_peers(now, effects, |peers, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));

@@ -115,7 +115,7 @@ impl Node<'_> {
 
     /// Resumes the requests whose turn has come.
     fn resume_due(&mut self, effects: &mut dyn Effects) {
-        for connection in self.api.take_resumable() {
+        for connection in self.api.pending_streams.take_resumable() {
             effects.resume(connection);
         }
     }
@@ -130,7 +130,6 @@ impl Node<'_> {
         run: impl FnOnce(&mut Api, &mut Broker, NodeContext<'_>) -> T,
     ) -> Result<T, StoreError> {
         let (status, clock) = (self.status(), self.clock_state(now));
-        let keys = self.identity.keys();
         let Node {
             reader,
             network,
@@ -157,7 +156,7 @@ impl Node<'_> {
             unlocked: &mut harvester.unlocked,
             peers: peers.as_mut(),
             description: &identity.description,
-            keys: &keys,
+            keys: &identity.keys,
             reorgs,
             events,
             randomness,

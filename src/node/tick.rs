@@ -90,7 +90,7 @@ impl Node<'_> {
                 let event = if is_root { MempoolEvent::Arrived } else { MempoolEvent::Cosigned };
                 events.mempool_changed(entry, event, &chain)?;
             }
-            broker.on_transaction(transaction);
+            broker.news.on_transaction(transaction);
         }
         while let Some((entry, fate)) = mempool.newly_left.pop_front() {
             if tells_events {
@@ -104,7 +104,7 @@ impl Node<'_> {
     /// Returns whether an announced transaction can be validated at once: the mempool is up to date, and publishing is
     /// not far behind.
     pub(super) fn can_accept_announcements(&self) -> bool {
-        !self.mempool.has_work() && !self.broker.is_behind()
+        !self.mempool.has_work() && !self.broker.news.is_behind()
     }
 
     /// Imports blocks, harvests, or processes blocks of peers; only one of them may change the chain at a time. A download

@@ -42,8 +42,10 @@ const BACKLOG_PAUSE: Duration = Duration::from_millis(50);
 /// An answer to a query goes only to the session that asked, through its subscriptions to the topic of the answer. News
 /// is published to all subscribers, once, when it happens.
 pub struct Broker {
-    pub(super) table: SessionTable,
-    news: NewsQueue,
+    /// The sessions.
+    pub table: SessionTable,
+    /// What waits for all subscribers.
+    pub news: NewsQueue,
     pub(super) queries: QueryQueue,
     /// The connection that is about to become a websocket, and its session's name if it uses SockJS.
     pub(super) upgrading: Option<(ConnectionId, Option<String>)>,
@@ -71,11 +73,6 @@ impl Broker {
     pub fn new(limits: Limits, network: NetworkByte, pool: SharedBytesCounter) -> Self {
         let table = SessionTable::new(limits, network, pool);
         Self { table, news: NewsQueue::default(), queries: QueryQueue::default(), upgrading: None }
-    }
-
-    /// Applies new limits. Existing sessions keep what they hold.
-    pub fn reload(&mut self, limits: Limits) {
-        self.table.limits = limits;
     }
 
     /// Opens a session on a new websocket. Closes the websocket with 1013 if no session is available.
@@ -169,22 +166,12 @@ impl Broker {
         self.table.chain_changed(common);
     }
 
-    /// Publishes a transaction that has entered the mempool.
-    pub fn on_transaction(&mut self, transaction: Rc<Transaction>) {
-        self.news.on_transaction(transaction);
-    }
-
     /// Publishes what became of a transaction, as its entry into the mempool or its exit has changed it. Those of new
     /// blocks are published with them.
     pub fn status_changed(&mut self, hash: &Hash256) {
         if self.table.topics.has_status_of(hash) {
             self.news.statuses.insert(*hash);
         }
-    }
-
-    /// Returns whether so many unconfirmed transactions wait to be published that no more should be accepted.
-    pub fn is_behind(&self) -> bool {
-        self.news.is_behind()
     }
 
     /// Returns whether [`work`](Self::work) has anything to do.
@@ -218,16 +205,11 @@ impl Broker {
             message_bytes: self.table.pool.held_bytes(),
         }
     }
-
-    /// Returns the number of messages sent.
-    pub fn messages(&self) -> u64 {
-        self.table.messages
-    }
 }
 
 /// The queue of news.
 #[derive(Default)]
-struct NewsQueue {
+pub struct NewsQueue {
     /// The first and the last block to publish.
     blocks: Option<(Height, Height)>,
     /// The first block of each chain update in the queue; its height is published before it.
@@ -264,7 +246,7 @@ impl NewsQueue {
         self.before_blocks = None;
     }
 
-    /// Queues a transaction that has entered the mempool.
+    /// Queues a transaction that has entered the mempool, to be published.
     pub fn on_transaction(&mut self, transaction: Rc<Transaction>) {
         if self.arrivals.len() < MAX_ARRIVALS {
             self.dropped = 0;

@@ -39,7 +39,7 @@ const CLIENT_MEMORY: &str = "The sessions of this address take too much memory";
 
 /// Sessions and everything that belongs to them.
 pub struct SessionTable {
-    /// The limits.
+    /// The limits. Sessions keep what they hold when these change.
     pub limits: Limits,
     /// The network.
     pub network: NetworkByte,

@@ -185,7 +185,7 @@ impl Bench {
 
     /// Adds a transaction from account 1 to account 2 to the mempool.
     fn add_transaction(&mut self, number: i32) -> Vec<String> {
-        self.broker.on_transaction(Rc::new(transfer(number)));
+        self.broker.news.on_transaction(Rc::new(transfer(number)));
         self.work()
     }
 

@@ -191,10 +191,12 @@ impl Harness {
     }
 
     /// Like [`Harness::new`], with these trusted proxies.
-    fn with_proxies(limits: Limits, proxies: &'static [[u8; 4]]) -> Harness {
-        let trusted = |address| proxies.iter().any(|proxy| IpAddr::from(*proxy) == address);
+    fn with_proxies(mut limits: Limits, proxies: &[[u8; 4]]) -> Harness {
+        for proxy in proxies {
+            limits.trusted_proxies.add(&IpAddr::from(*proxy).to_string()).unwrap();
+        }
         let fetcher = Fetcher::new(FetchLimits::default(), 0);
-        let server = Server::new(limits, Box::new(trusted), fetcher, Box::new(|| Duration::ZERO));
+        let server = Server::new(limits, fetcher, Box::new(|| Duration::ZERO));
         Harness { server, service: TestService::default(), uptime: Duration::ZERO }
     }
 

@@ -107,7 +107,7 @@ fn replay(chain: &str, recording: &str) {
         reader.receive(&recorded.request(7890));
         let Ok(true) = reader.advance(route) else { continue };
         let Some(request) = reader.request() else { continue };
-        let caller = Client { is_local: api.is_local(&caller, &request), ..caller };
+        let caller = Client { is_local: api.settings.is_local(&caller, &request), ..caller };
         // Cached responses would take one step.
         [&mut api, &mut stepping].into_iter().for_each(Api::chain_changed);
         let (whole, _) = answer(&mut api, &chain, &store, &request, caller, UNLIMITED);

@@ -153,7 +153,7 @@ impl Server {
         let (bound, address) = channel();
         // Everything that belongs to the reactor stays in its thread.
         let thread = std::thread::spawn(move || {
-            let mut reactor = Reactor::new(limits, Box::new(|_| false), FetchLimits::default()).unwrap();
+            let mut reactor = Reactor::new(limits, FetchLimits::default()).unwrap();
             bound.send(reactor.listen(LISTENER, "127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
             let mut echo = Echo { shared: reactor.shared_bytes_counter(), ..Echo::default() };
             let mut stopping: Option<Instant> = None;

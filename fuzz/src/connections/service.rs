@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use nisd::ip::AddressRanges;
 use nisd::net::http::{MatchedRoute, Request, Response};
 use nisd::net::service::{
     Client, ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
@@ -88,7 +89,7 @@ pub struct FuzzService {
     output_bytes: usize,
     backlog_bytes: usize,
     serial: u64,
-    is_trusted: fn(IpAddr) -> bool,
+    trusted_proxies: AddressRanges,
     peers: BTreeMap<u64, IpAddr>,
 }
 
@@ -103,7 +104,7 @@ pub fn route(path: &str) -> MatchedRoute {
 }
 
 impl FuzzService {
-    pub fn new(limits: &Limits, pool: SharedBytesCounter, is_trusted: fn(IpAddr) -> bool) -> FuzzService {
+    pub fn new(limits: &Limits, pool: SharedBytesCounter) -> FuzzService {
         FuzzService {
             records: BTreeMap::new(),
             tick_action: TickAction::Nothing,
@@ -114,7 +115,7 @@ impl FuzzService {
             output_bytes: limits.output_bytes,
             backlog_bytes: limits.backlog_bytes,
             serial: 0,
-            is_trusted,
+            trusted_proxies: limits.trusted_proxies.clone(),
             peers: BTreeMap::new(),
         }
     }
@@ -167,8 +168,9 @@ impl FuzzService {
         let peer = self.peers[&(id.0 >> 32)];
         let names: [&[u8]; 2] = [b"x-forwarded-for", b"forwarded"];
         let says_so = request.headers().any(|(name, _)| names.contains(&name.to_ascii_lowercase().as_slice()));
-        assert_eq!(client.is_forwarded, says_so || (self.is_trusted)(peer));
-        assert!(client.address == peer || (says_so && (self.is_trusted)(peer)), "only a trusted proxy names callers");
+        assert_eq!(client.is_forwarded, says_so || self.trusted_proxies.contains(peer));
+        let may_name = says_so && self.trusted_proxies.contains(peer);
+        assert!(client.address == peer || may_name, "only a trusted proxy names callers");
     }
 
     fn request(&mut self, exchange: Exchange<'_>, effects: &mut dyn Effects) -> Progress {

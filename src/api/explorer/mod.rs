@@ -5,14 +5,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use super::routes::{Route, get};
 use super::{ApiError, RequestContext};
 use crate::budget::cost;
-use crate::crypto::hash::keccak256;
-use crate::net::http::{Request, Response, StaticText};
+use crate::net::http::{Request, Response, StaticText, version_of};
 
 /// Path of the page. Its other files are below it.
 const PATH: &str = "/explorer";
@@ -24,8 +22,6 @@ const MAX_HOST_BYTES: usize = 253;
 const HTML: &str = "text/html;charset=utf-8";
 const CSS: &str = "text/css;charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript;charset=utf-8";
-/// Bytes of the hash that identifies a version of a text.
-const VERSION_BYTES: usize = 12;
 
 /// The page itself, with placeholders in braces.
 const INDEX: &str = include_str!("page/index.html");
@@ -63,23 +59,11 @@ struct PageFiles {
 /// The files; the same for all nodes of a process.
 static PAGE_FILES: LazyLock<PageFiles> = LazyLock::new(|| {
     let sources = SOURCES.iter();
-    let parts =
-        sources.map(|(name, media_type, text)| PageFile { name, text: static_text(media_type, (*text).into()) });
+    let parts = sources.map(|(name, media_type, text)| PageFile { name, text: StaticText::new(media_type, *text) });
     let files: Vec<_> = parts.collect();
-    let folder = version(&files.iter().map(|part| part.text.version()).collect::<String>());
+    let folder = version_of(&files.iter().map(|part| part.text.version()).collect::<String>());
     PageFiles { files, folder }
 });
-
-/// Prepares a text for sending.
-fn static_text(media_type: &'static str, text: Cow<'static, str>) -> StaticText {
-    let version = version(&text);
-    StaticText::new(media_type, text, version)
-}
-
-/// Returns the version of a text, a hash.
-fn version(text: &str) -> String {
-    hex::encode(&keccak256(text.as_bytes())[..VERSION_BYTES])
-}
 
 /// Routes. Requests for the other files of the page, and those of browsers for `/`, have the first one too.
 pub const ROUTES: &[Route] = &[get(PATH, page).with_any_accept()];
@@ -138,14 +122,14 @@ pub enum PageAccess {
 impl Explorer {
     /// Creates the page for these settings.
     pub fn new(settings: &Settings) -> Explorer {
-        let index = INDEX
+        let page = INDEX
             .replace("{version}", &PAGE_FILES.folder)
             .replace("{http-port}", &settings.http_port.to_string())
             .replace("{websocket-port}", &settings.websocket_port.to_string())
             .replace("{network-byte}", &settings.network_byte.to_string())
             .replace("{target-seconds}", &settings.target_seconds.to_string());
-        let index =
-            ["public", "metrics", "local"].map(|access| static_text(HTML, index.replace("{access}", access).into()));
+        let index = ["public", "metrics", "local"];
+        let index = index.map(|access| StaticText::new(HTML, page.replace("{access}", access)));
         Explorer { websocket_port: settings.websocket_port, index }
     }
 

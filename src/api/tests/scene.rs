@@ -582,7 +582,7 @@ impl<'a> TestRequest<'a> {
         let route =
             |method: &str, path: &str| MatchedRoute { body_limit: 1 << 20, ..api.route(client.listener, method, path) };
         let request = reader.advance(route).ok().and_then(|_| reader.request())?;
-        client.is_local = api.is_local(&client, &request);
+        client.is_local = api.settings.is_local(&client, &request);
         let snapshot = scene.store.snapshot().unwrap();
         let context = node.context(scene.view(&snapshot, height), scene.status, request.body, units);
         if !is_resumed && !self.may_be_cached {

@@ -456,7 +456,7 @@ fn all_streams_of_one_client_complete_without_delaying_other_clients() {
     assert!(going.contains(&ALL));
     while !going.is_empty() {
         going.retain(|number| step(&mut api, *number) == Progress::Yield);
-        going.extend(api.take_resumable().iter().map(|connection| connection.0 as usize));
+        going.extend(api.pending_streams.take_resumable().iter().map(|connection| connection.0 as usize));
         assert!(going.len() <= MAX_ACTIVE_PER_CLIENT + 1);
     }
     assert!(bodies.iter().all(|body| *body == whole));
@@ -513,5 +513,5 @@ fn importances_are_written_once_for_all_clients_until_the_chain_changes() {
     scene.fund(77);
     api.chain_changed();
     assert_ne!(importances(&mut api, &scene, 1, || {}).0, one);
-    assert!(api.kept_list_bytes() > whole.len());
+    assert!(api.kept_lists.bytes() > whole.len());
 }

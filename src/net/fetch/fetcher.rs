@@ -226,7 +226,7 @@ impl Fetcher {
             let Some(index) = self.ready.pop_front_if(|_| bytes_left > 0) else { break };
             bytes_left = bytes_left.saturating_sub(self.drive_connection(index, now).max(1));
         }
-        while let Some((slot, addresses)) = self.names.next_resolved() {
+        while let Some((slot, addresses)) = self.names.resolved.pop_front() {
             self.resolved(slot, addresses, now);
         }
         for _ in 0..NEW_SOCKETS_PER_CALL {
@@ -251,7 +251,7 @@ impl Fetcher {
     /// Returns whether there is work that needs no event.
     pub fn has_work(&self) -> bool {
         let is_waiting = self.ready.is_empty() && self.to_connect.is_empty() && self.completed.is_empty();
-        !is_waiting || self.names.has_resolved()
+        !is_waiting || !self.names.resolved.is_empty()
     }
 
     /// Returns a completed request.

@@ -44,7 +44,8 @@ pub struct Names {
     queue: VecDeque<String>,
     /// Requesters and the names that they wait for.
     waiting: Vec<(usize, String)>,
-    resolved: VecDeque<(usize, Resolution)>,
+    /// Requesters and the results of their requests.
+    pub resolved: VecDeque<(usize, Resolution)>,
 }
 
 impl Names {
@@ -54,8 +55,8 @@ impl Names {
         Names { max_entries, entries: BTreeMap::new(), queue, waiting, resolved }
     }
 
-    /// Requests the addresses of a lower-case name or a numeric address. [`next_resolved`](Self::next_resolved) returns
-    /// them with the `requester`.
+    /// Requests the addresses of a lower-case name or a numeric address. [`resolved`](Self::resolved) has
+    /// them with the `requester`, at once or after a lookup.
     pub fn resolve(&mut self, name: &str, requester: usize, now: Duration) {
         if let Ok(address) = name.parse() {
             return self.resolved.push_back((requester, Ok([address].into())));
@@ -78,16 +79,6 @@ impl Names {
     pub fn cancel(&mut self, requester: usize) {
         self.resolved.retain(|(other, _)| *other != requester);
         self.waiting.retain(|(other, _)| *other != requester);
-    }
-
-    /// Returns a requester and the result of its request.
-    pub fn next_resolved(&mut self) -> Option<(usize, Resolution)> {
-        self.resolved.pop_front()
-    }
-
-    /// Returns whether [`next_resolved`](Self::next_resolved) has a result.
-    pub fn has_resolved(&self) -> bool {
-        !self.resolved.is_empty()
     }
 
     /// Returns whether [`next_lookup`](Self::next_lookup) may have a name.
@@ -143,7 +134,7 @@ mod tests {
     /// Requests a name and returns what is resolved at once.
     fn resolve(names: &mut Names, name: &str, now: Duration) -> Option<Resolution> {
         names.resolve(name, 7, now);
-        let resolved = names.next_resolved().map(|(requester, resolution)| {
+        let resolved = names.resolved.pop_front().map(|(requester, resolution)| {
             assert_eq!(requester, 7);
             resolution
         });
@@ -169,7 +160,7 @@ mod tests {
         assert_eq!(names.next_lookup().as_deref(), Some("a"));
         assert_eq!(names.next_lookup(), None);
         names.on_lookup("a", Ok(vec![address(1)]), NOW);
-        let found: Vec<_> = std::iter::from_fn(|| names.next_resolved()).map(|(requester, _)| requester).collect();
+        let found: Vec<_> = std::iter::from_fn(|| names.resolved.pop_front()).map(|(requester, _)| requester).collect();
         assert_eq!(found, [1, 3]);
         names.resolve("b", 4, NOW);
         names.cancel(4);
@@ -188,7 +179,7 @@ mod tests {
         names.resolve("a", 1, later);
         assert_eq!(names.next_lookup().as_deref(), Some("a"));
         names.on_lookup("a", Ok(vec![address(2)]), later);
-        assert_eq!(names.next_resolved(), Some((1, Ok([address(2)].into()))));
+        assert_eq!(names.resolved.pop_front(), Some((1, Ok([address(2)].into()))));
     }
 
     #[test]

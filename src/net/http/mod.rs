@@ -8,10 +8,11 @@ mod request;
 mod response;
 
 use thiserror::Error;
+use tungstenite::http::StatusCode;
 
 pub(in crate::net) use request::{Body, ChunkedBody, Extent, decimal, may_end};
 pub use request::{HEAD_LIMIT, MAX_HEADERS, MatchedRoute, Request, RequestReader};
-pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, SharedBody, StaticText, accepts_gzip};
+pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, SharedBody, StaticText, accepts_gzip, version_of};
 
 /// A message that cannot be answered by a service. The connection is closed after the response, because the start of
 /// the next request is unknown.
@@ -72,31 +73,7 @@ impl HttpError {
     }
 }
 
-/// Returns the standard reason phrase of `status`, or an empty string for a status not used here.
+/// Returns the standard reason phrase of `status`, or an empty string if it has none.
 pub fn reason_phrase(status: u16) -> &'static str {
-    match status {
-        100 => "Continue",
-        101 => "Switching Protocols",
-        200 => "OK",
-        204 => "No Content",
-        304 => "Not Modified",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        406 => "Not Acceptable",
-        408 => "Request Timeout",
-        413 => "Payload Too Large",
-        414 => "URI Too Long",
-        415 => "Unsupported Media Type",
-        426 => "Upgrade Required",
-        429 => "Too Many Requests",
-        431 => "Request Header Fields Too Large",
-        500 => "Internal Server Error",
-        501 => "Not Implemented",
-        503 => "Service Unavailable",
-        505 => "HTTP Version Not Supported",
-        _ => "",
-    }
+    StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use std::mem::{self, MaybeUninit};
 use std::ops::Range;
 
 use super::HttpError;
-use crate::net::buffers::RecvBuffer;
+use crate::net::socket::RecvBuffer;
 
 /// Bytes of request line and headers together. A longer request line is a 414, longer headers are a 431.
 pub const HEAD_LIMIT: usize = 8192;
@@ -81,10 +81,11 @@ pub struct MatchedRoute {
 ///
 /// It holds at most one head, one body and the bytes of one [`receive`](Self::receive), if
 /// [`next_request`](Self::next_request) is called until it returns `None` before more is received. Between requests it
-/// needs no memory: see [`acquire`](Self::acquire).
+/// needs no memory: its buffer may be lent.
 #[derive(Debug)]
 pub struct RequestReader {
-    buffer: RecvBuffer,
+    /// What was received of the next request, or of the protocol that the connection is upgraded to.
+    pub(in crate::net) buffer: RecvBuffer,
     stage: Stage,
     /// Chunks read since the last count.
     chunks: u32,
@@ -199,26 +200,6 @@ impl RequestReader {
     /// Returns whether an incomplete request has begun.
     pub fn is_partial(&self) -> bool {
         matches!(self.stage, Stage::Body { .. }) || !self.buffer.unread().is_empty()
-    }
-
-    /// Returns the allocated bytes.
-    pub fn held_bytes(&self) -> usize {
-        self.buffer.held_bytes()
-    }
-
-    /// Lends `storage` to a reader without memory, so that reading does not allocate.
-    pub fn acquire(&mut self, storage: &mut Vec<u8>) {
-        self.buffer.acquire(storage);
-    }
-
-    /// Returns lent storage. Unread bytes move to an allocation of their own of exactly their size.
-    pub fn release(&mut self, storage: &mut Vec<u8>) {
-        self.buffer.release(storage);
-    }
-
-    /// Returns the bytes after the last request, for the protocol that the connection is upgraded to.
-    pub fn remaining(&self) -> &[u8] {
-        self.buffer.unread()
     }
 
     /// Reads on until a request is complete.
@@ -689,10 +670,10 @@ mod tests {
         let mut at = 0;
         for cut in cuts.iter().copied().chain([bytes.len()]) {
             let cut = cut.clamp(at, bytes.len());
-            reader.acquire(&mut spare);
+            reader.buffer.acquire(&mut spare);
             reader.receive(&bytes[at..cut]);
             drain(&mut reader, &mut seen);
-            reader.release(&mut spare);
+            reader.buffer.release(&mut spare);
             at = cut;
         }
         seen
@@ -729,15 +710,15 @@ mod tests {
         for chunks in [None, Some([2, 3].as_slice())] {
             let mut spare = Vec::with_capacity(64);
             let mut reader = RequestReader::new(100);
-            reader.acquire(&mut spare);
+            reader.buffer.acquire(&mut spare);
             reader.receive(&[request_bytes("/first", body, chunks), next[..9].to_vec()].concat());
             assert!(reader.next_request().unwrap().is_some());
             for _ in 0..3 {
                 let request = reader.request().unwrap();
                 assert_eq!((request.path, request.body, request.headers().count()), ("/first", body, 3));
                 assert!(reader.is_partial());
-                reader.release(&mut spare);
-                reader.acquire(&mut spare);
+                reader.buffer.release(&mut spare);
+                reader.buffer.acquire(&mut spare);
             }
             reader.receive(&next[9..]);
             assert_eq!(reader.request().unwrap().path, "/first");
@@ -752,14 +733,14 @@ mod tests {
         for chunks in [None, Some([2, 3].as_slice())] {
             let mut spare = Vec::with_capacity(64);
             let mut reader = RequestReader::new(1 << 20);
-            reader.acquire(&mut spare);
+            reader.buffer.acquire(&mut spare);
             reader.receive(&[request_bytes("/first", &[b'a'; 100_000], chunks), next[..9].to_vec()].concat());
             assert_eq!(reader.next_request().unwrap().unwrap().body.len(), 100_000);
             for _ in 0..2 {
                 reader.drop_body();
-                reader.release(&mut spare);
-                assert!(reader.held_bytes() < 400, "{} bytes", reader.held_bytes());
-                reader.acquire(&mut spare);
+                reader.buffer.release(&mut spare);
+                assert!(reader.buffer.held_bytes() < 400, "{} bytes", reader.buffer.held_bytes());
+                reader.buffer.acquire(&mut spare);
                 let request = reader.request().unwrap();
                 assert_eq!((request.path, request.body, request.headers().count()), ("/first", &b""[..], 3));
             }
@@ -839,17 +820,17 @@ mod tests {
     fn a_reader_between_requests_holds_no_memory() {
         let mut reader = RequestReader::new(100);
         let mut spare = Vec::with_capacity(4096);
-        reader.acquire(&mut spare);
+        reader.buffer.acquire(&mut spare);
         reader.receive(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
         assert!(reader.next_request().unwrap().is_some());
         reader.finish_request();
-        reader.release(&mut spare);
-        assert_eq!((reader.held_bytes(), spare.capacity()), (0, 4096));
-        reader.acquire(&mut spare);
+        reader.buffer.release(&mut spare);
+        assert_eq!((reader.buffer.held_bytes(), spare.capacity()), (0, 4096));
+        reader.buffer.acquire(&mut spare);
         reader.receive(b"GET /");
         assert!(reader.next_request().unwrap().is_none());
-        reader.release(&mut spare);
-        assert!(reader.is_partial() && reader.held_bytes() < 64);
+        reader.buffer.release(&mut spare);
+        assert!(reader.is_partial() && reader.buffer.held_bytes() < 64);
         assert_eq!(spare.capacity(), 4096);
     }
 

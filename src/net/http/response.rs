@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use flate2::write::GzEncoder;
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
+use xxhash_rust::xxh3::xxh3_128;
 use zeroize::Zeroize;
 
 use super::{HttpError, Request, reason_phrase};
@@ -264,16 +265,17 @@ fn write_decimal(number: usize, out: &mut Vec<u8>) {
 pub struct StaticText {
     media_type: &'static str,
     plain: Cow<'static, str>,
-    /// ASCII text that identifies the version.
+    /// See [`version_of`].
     version: String,
     /// Compressed form, created on first use.
     gzipped: OnceLock<Vec<u8>>,
 }
 
 impl StaticText {
-    /// Returns a text with its media type. `version` consists of letters and digits and changes with the text.
-    pub fn new(media_type: &'static str, plain: impl Into<Cow<'static, str>>, version: String) -> StaticText {
-        StaticText { media_type, plain: plain.into(), version, gzipped: OnceLock::new() }
+    /// Returns a text with its media type.
+    pub fn new(media_type: &'static str, plain: impl Into<Cow<'static, str>>) -> StaticText {
+        let plain = plain.into();
+        StaticText { version: version_of(&plain), media_type, plain, gzipped: OnceLock::new() }
     }
 
     /// Returns the version.
@@ -317,6 +319,11 @@ impl StaticText {
             encoder.finish().unwrap_or_default()
         })
     }
+}
+
+/// Returns the version of a text: a hash in hex, which tells its versions apart.
+pub fn version_of(text: &str) -> String {
+    format!("{:032x}", xxh3_128(text.as_bytes()))
 }
 
 /// Returns whether the client already has the entity of a tag (RFC 9110 §13.1.2: weak comparison).
@@ -535,7 +542,7 @@ mod static_text_tests {
     use crate::net::http::RequestReader;
 
     fn ask(headers: &str) -> Response {
-        let text = StaticText::new("application/json", "{}".repeat(1000), "0a1b".to_owned());
+        let text = StaticText { version: "0a1b".to_owned(), ..StaticText::new("application/json", "{}".repeat(1000)) };
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
         let mut response = Response { compress: true, ..Response::new() };

@@ -8,7 +8,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::metrics::RollingWindow;
-use crate::net::limits::Limits;
 use crate::net::metrics::{TOP_CLIENTS, TopUsage};
 use crate::net::service::ListenerId;
 use crate::quota::{Owner, Quota};
@@ -119,7 +118,6 @@ impl ClientUsage {
 /// The clients of all connections. An item is a connection, by its slot.
 #[derive(Debug)]
 pub(super) struct ClientTable {
-    limits: Limits,
     /// Places and turns. A rejected connection has turns, but no place.
     pub places: Quota<usize>,
     /// Bytes in buffers.
@@ -133,9 +131,8 @@ pub(super) struct ClientTable {
 }
 
 impl ClientTable {
-    pub fn new(limits: Limits) -> ClientTable {
+    pub fn new() -> ClientTable {
         ClientTable {
-            limits,
             places: Quota::default(),
             buffers: Quota::default(),
             usage: BTreeMap::new(),
@@ -144,11 +141,6 @@ impl ClientTable {
             last_sweep: Duration::ZERO,
             hasher: RandomState::new(),
         }
-    }
-
-    /// Replaces the limits.
-    pub fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
     }
 
     /// Returns the usage record of a client, created if needed.
@@ -183,11 +175,6 @@ impl ClientTable {
         }
     }
 
-    /// Returns whether a client may have one more connection.
-    pub fn may_connect(&self, client: Owner) -> bool {
-        self.places.held_by_client(client) < self.limits.connections_per_client
-    }
-
     /// Returns whether a client is banned for its request rate.
     pub fn is_banned(&mut self, client: Owner, now: Duration) -> bool {
         now < self.usage(client, now).banned_until
@@ -203,9 +190,14 @@ impl ClientTable {
         is_admitted
     }
 
-    /// Counts a request and compares it with the rate limit.
-    pub fn count_request(&mut self, client: Owner, listener: ListenerId, now: Duration) -> RateLimit {
-        let limit = self.limits.requests_per_second;
+    /// Counts a request and compares it with the rate limit, if there is one.
+    pub fn count_request(
+        &mut self,
+        client: Owner,
+        listener: ListenerId,
+        limit: Option<usize>,
+        now: Duration,
+    ) -> RateLimit {
         let client_usage = self.usage(client, now);
         client_usage.last_active = now;
         let Some(limit) = limit.filter(|_| !client.is_local()) else { return RateLimit::Within };
@@ -316,6 +308,7 @@ mod tests {
     use super::*;
 
     const HTTP: ListenerId = ListenerId(0);
+    const LIMIT: Option<usize> = Some(50);
 
     /// Clients of networks of their own, as far as there are any.
     fn client(number: u32) -> Owner {
@@ -327,7 +320,7 @@ mod tests {
     }
 
     fn table() -> ClientTable {
-        ClientTable::new(Limits::default())
+        ClientTable::new()
     }
 
     /// Lets a connection of a client wait for a turn.
@@ -344,19 +337,19 @@ mod tests {
     fn the_fifty_first_request_within_a_second_is_refused_on_each_listener() {
         let (mut clients, client) = (table(), client(1));
         for request in 0..50 {
-            assert_eq!(clients.count_request(client, HTTP, at(5000 + request)), RateLimit::Within);
+            assert_eq!(clients.count_request(client, HTTP, LIMIT, at(5000 + request)), RateLimit::Within);
         }
-        assert_eq!(clients.count_request(client, HTTP, at(5999)), RateLimit::Exceeded);
-        assert_eq!(clients.count_request(client, ListenerId(1), at(5999)), RateLimit::Within);
+        assert_eq!(clients.count_request(client, HTTP, LIMIT, at(5999)), RateLimit::Exceeded);
+        assert_eq!(clients.count_request(client, ListenerId(1), LIMIT, at(5999)), RateLimit::Within);
         // The second request came at 5001, and the rejected one counts too.
-        assert_eq!(clients.count_request(client, HTTP, at(6000)), RateLimit::Exceeded);
-        assert_eq!(clients.count_request(client, HTTP, at(7000)), RateLimit::Within);
+        assert_eq!(clients.count_request(client, HTTP, LIMIT, at(6000)), RateLimit::Exceeded);
+        assert_eq!(clients.count_request(client, HTTP, LIMIT, at(7000)), RateLimit::Within);
     }
 
     #[test]
     fn a_client_far_over_its_rate_limit_is_banned_temporarily() {
         let (mut clients, client) = (table(), client(1));
-        let rates: Vec<RateLimit> = (0..600).map(|_| clients.count_request(client, HTTP, at(10))).collect();
+        let rates: Vec<RateLimit> = (0..600).map(|_| clients.count_request(client, HTTP, LIMIT, at(10))).collect();
         assert_eq!(rates.iter().filter(|rate| **rate == RateLimit::Exceeded).count(), 499);
         assert_eq!(rates.last(), Some(&RateLimit::Ban));
         assert!(clients.is_banned(client, at(5000)) && !clients.is_banned(client, at(5010)));
@@ -368,7 +361,7 @@ mod tests {
         let [local, remote] = [Owner::local, Owner::at].map(|of| of(Ipv4Addr::LOCALHOST.into()));
         let is_limited = |clients: &mut ClientTable, client| {
             clients.charge(client, 10 * WORK_PER_SECOND as u32, at(1));
-            let rate = (0..100).map(|_| clients.count_request(client, HTTP, at(1))).last();
+            let rate = (0..100).map(|_| clients.count_request(client, HTTP, LIMIT, at(1))).last();
             assert_eq!(rate == Some(RateLimit::Exceeded), clients.is_throttled(client, at(1)));
             rate == Some(RateLimit::Exceeded)
         };
@@ -383,8 +376,9 @@ mod tests {
         (1..3 * MAX_CLIENTS as u32).for_each(|number| clients.charge(client(number), 1, at(5000)));
         assert_eq!(clients.len(), MAX_CLIENTS);
         // Clients in the overflow buckets are rate-limited together.
-        let refused = (0..OVERFLOW_BUCKETS as u32 * 60)
-            .filter(|number| clients.count_request(client(1_000_000 + number), HTTP, at(5001)) != RateLimit::Within);
+        let refused = (0..OVERFLOW_BUCKETS as u32 * 60).filter(|number| {
+            clients.count_request(client(1_000_000 + number), HTTP, LIMIT, at(5001)) != RateLimit::Within
+        });
         assert!(refused.count() > 300);
         // Inactive clients are forgotten.
         clients.charge(client(5_000_000), 1, at(7000));
@@ -447,13 +441,13 @@ mod tests {
             let flood = client(1_000 + (number % 60_000) as u32);
             assert!(clients.charge_connection(flood, now));
             clients.places.hold(1, flood, 1, now);
-            let _ = clients.count_request(flood, HTTP, now);
+            let _ = clients.count_request(flood, HTTP, LIMIT, now);
             clients.remove(1, now);
             if number % 120 == 0 {
                 newcomers += 1;
-                let rate = clients.count_request(client(1_000_000 + newcomers), HTTP, now);
+                let rate = clients.count_request(client(1_000_000 + newcomers), HTTP, LIMIT, now);
                 refused += u32::from(rate != RateLimit::Within);
-                assert_eq!(clients.count_request(known, HTTP, now), RateLimit::Within);
+                assert_eq!(clients.count_request(known, HTTP, LIMIT, now), RateLimit::Within);
                 clients.remove_inactive(now);
             }
         }
@@ -505,8 +499,8 @@ mod tests {
                     // Each address is in a /64 of its own.
                     let address = IpAddr::V6(Ipv6Addr::from(first.wrapping_add(number << 64)));
                     let client = Owner::at(address);
-                    let _ = clients.count_request(client, HTTP, now);
-                    if stay && clients.may_connect(client) {
+                    let _ = clients.count_request(client, HTTP, LIMIT, now);
+                    if stay && clients.places.held_by_client(client) < 250 {
                         clients.places.hold(slots.next().unwrap(), client, 1, now);
                     }
                 }

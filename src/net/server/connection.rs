@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::client_table::TokenBucket;
-use crate::net::buffers::SendQueue;
 use crate::net::http::{Gzip, HttpError, Request, RequestReader, Response};
 use crate::net::limits::Limits;
 use crate::net::service::{Client, ConnectionId, Message, Progress};
+use crate::net::socket::SendQueue;
 use crate::net::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, Socket};
 use crate::net::websocket::{WsConnection, write_close, write_ping, write_text_head};
 use crate::quota::Owner;
@@ -145,15 +145,15 @@ impl Input {
     /// Lends the server's buffer for a turn.
     pub fn acquire(&mut self, storage: &mut Vec<u8>) {
         match &mut self.protocol {
-            Protocol::Http(reader) => reader.acquire(storage),
-            Protocol::WebSocket(websocket) => websocket.acquire(storage),
+            Protocol::Http(reader) => reader.buffer.acquire(storage),
+            Protocol::WebSocket(websocket) => websocket.buffer.acquire(storage),
         }
     }
 
     /// Returns the lent buffer.
     pub fn release(&mut self, storage: &mut Vec<u8>) {
         match &mut self.protocol {
-            Protocol::Http(reader) => reader.release(storage),
+            Protocol::Http(reader) => reader.buffer.release(storage),
             Protocol::WebSocket(websocket) => websocket.release(storage),
         }
     }
@@ -161,7 +161,7 @@ impl Input {
     /// Returns the allocated bytes, those of a response in progress included.
     pub fn held_bytes(&self) -> usize {
         let input = match &self.protocol {
-            Protocol::Http(reader) => reader.held_bytes(),
+            Protocol::Http(reader) => reader.buffer.held_bytes(),
             Protocol::WebSocket(websocket) => websocket.held_bytes(),
         };
         input + self.pending.as_ref().map_or(0, |pending| pending.response.body.capacity())

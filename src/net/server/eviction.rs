@@ -101,7 +101,7 @@ impl<S: Socket> Server<S> {
             return buffers.gives_way().map(|(_, slot)| slot);
         }
         let connection = self.slab.get(slot)?;
-        let is_exempt = connection.owner.is_local() || self.trusted_proxies.is_trusted(connection.peer);
+        let is_exempt = connection.owner.is_local() || self.limits.trusted_proxies.contains(connection.peer);
         let exceeds = !is_exempt && buffers.held_by_network(connection.owner) > max / NETWORK_PART;
         buffers.gives_way_beside(connection.owner).filter(|_| exceeds).map(|(_, slot)| slot)
     }

@@ -23,13 +23,12 @@ pub use eviction::MAX_REJECTED_CONNECTIONS;
 
 use self::client_table::{ClientTable, TokenBucket};
 use self::connection::{CLOSE_CODE_TOO_SLOW, Closing, Connection, Input, PendingResponse, Protocol, Timeout};
-use super::buffers::SharedBytesCounter;
 use super::fetch::{FetchId, FetchRequest, Fetcher};
 use super::http::{Gzip, HttpError};
-use super::limits::{IsTrustedProxy, Limits};
+use super::limits::Limits;
 use super::metrics::{Counters, Metrics, Stats};
-use super::service::TrustedProxies;
 use super::service::{Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service};
+use super::socket::SharedBytesCounter;
 use super::socket::{Readiness, Socket};
 use crate::quota::Owner;
 
@@ -47,12 +46,11 @@ pub type Clock = Box<dyn Fn() -> Duration>;
 pub struct Server<S> {
     pub(super) fetcher: Fetcher,
     pub(super) counters: Counters,
-    limits: Limits,
-    trusted_proxies: TrustedProxies,
+    pub(super) limits: Limits,
     clients: ClientTable,
     slab: Slab<Connection<S>>,
     /// Slots with output to flush.
-    dirty: VecDeque<usize>,
+    pub(super) dirty: VecDeque<usize>,
     /// Ended websockets and closed connections with a request in progress, not reported to the service yet.
     disconnected: Vec<ConnectionId>,
     /// Rejected connections, the oldest first; some may be gone.
@@ -85,15 +83,13 @@ pub struct Server<S> {
 }
 
 impl<S: Socket> Server<S> {
-    /// Returns a server without connections. `is_trusted` selects the proxies whose forwarding headers are believed;
-    /// `fetcher` makes requests to other servers.
-    pub fn new(limits: Limits, is_trusted: IsTrustedProxy, fetcher: Fetcher, clock: Clock) -> Self {
+    /// Returns a server without connections. `fetcher` makes requests to other servers.
+    pub fn new(limits: Limits, fetcher: Fetcher, clock: Clock) -> Self {
         Self {
             fetcher,
             counters: Counters::default(),
-            clients: ClientTable::new(limits.clone()),
+            clients: ClientTable::new(),
             limits,
-            trusted_proxies: TrustedProxies(is_trusted),
             slab: Slab::new(),
             dirty: VecDeque::new(),
             disconnected: Vec::new(),
@@ -124,21 +120,9 @@ impl<S: Socket> Server<S> {
         self.time = time;
     }
 
-    /// Replaces the limits and the trusted proxies. Open connections stay.
-    pub fn set_limits(&mut self, limits: Limits, is_trusted: IsTrustedProxy) {
-        self.trusted_proxies = TrustedProxies(is_trusted);
-        self.limits = limits;
-        self.clients.set_limits(self.limits.clone());
-    }
-
     /// Returns the pool that counts shared bytes for [`Limits::shared_bytes`].
     pub fn shared_bytes_counter(&self) -> SharedBytesCounter {
         self.shared_bytes.clone()
-    }
-
-    /// Returns the write timeout of clients.
-    pub(super) fn write_stall(&self) -> Duration {
-        self.limits.write_stall
     }
 
     /// Returns the current metrics.
@@ -158,7 +142,7 @@ impl<S: Socket> Server<S> {
         let owner = Owner::at(client.address);
         // A proxy has connections of many clients. One on this machine may be a proxy, trusted or not, or the operator.
         let is_this_machine = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(&client.address);
-        let is_shared = is_this_machine || self.trusted_proxies.is_trusted(client.address);
+        let is_shared = is_this_machine || self.limits.trusted_proxies.contains(client.address);
         let is_within_quota = self.clients.charge_connection(owner, now) && !self.clients.is_banned(owner, now);
         if !is_within_quota && !is_shared {
             // A reset leaves no state in the kernel.
@@ -166,7 +150,7 @@ impl<S: Socket> Server<S> {
             self.stats.reset += 1;
             return None;
         }
-        let is_admitted = is_shared || self.clients.may_connect(owner);
+        let is_admitted = is_shared || self.clients.places.held_by_client(owner) < self.limits.connections_per_client;
         let entry = self.slab.vacant_entry();
         let slot = entry.key();
         let id = ConnectionId::new(slot, self.next_serial);
@@ -265,11 +249,6 @@ impl<S: Socket> Server<S> {
             }
         }
         true
-    }
-
-    /// Returns the number of connections with output to flush.
-    pub fn unflushed(&self) -> usize {
-        self.dirty.len()
     }
 
     /// Queues a connection to be flushed.

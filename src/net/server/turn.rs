@@ -124,7 +124,7 @@ impl<S: Socket> Server<S> {
             }
             self.read_buffer[..count].zeroize();
             let is_wasted = connection.discarded_bytes > self.limits.discarded_bytes;
-            let (id, is_proxy) = (connection.id, self.trusted_proxies.is_trusted(connection.peer));
+            let (id, is_proxy) = (connection.id, self.limits.trusted_proxies.contains(connection.peer));
             self.charge_input(id, is_proxy, UNITS_PER_READ + (count / BYTES_PER_UNIT) as u32);
             if is_wasted {
                 return false;
@@ -176,7 +176,8 @@ impl<S: Socket> Server<S> {
         let Some(connection) = self.slab.get(slot) else { return Step::Waiting };
         let Some(request) = reader.request() else { return Step::Waiting };
         let (id, is_resumed) = (connection.id, connection.progress != Progress::Done);
-        let mut client = self.trusted_proxies.client(&request, connection.client.listener, connection.peer);
+        let mut client =
+            Client::of(&request, connection.client.listener, connection.peer, &self.limits.trusted_proxies);
         client.is_local = service.is_local(&client, &request);
         // A resumed request is not counted again in the client's rate.
         let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &client) };
@@ -219,7 +220,7 @@ impl<S: Socket> Server<S> {
         reader.finish_request();
         if is_upgrade {
             let mut websocket = WsConnection::new();
-            websocket.receive(reader.remaining());
+            websocket.receive(reader.buffer.unread());
             input.protocol = Protocol::WebSocket(websocket);
             return self.open(slot, service);
         }
@@ -227,7 +228,7 @@ impl<S: Socket> Server<S> {
         if must_close {
             connection.closing = Closing::AfterOutput;
         }
-        if self.trusted_proxies.is_trusted(connection.peer) {
+        if self.limits.trusted_proxies.contains(connection.peer) {
             // The next request of a proxy may be of another client.
             let proxy = Client::direct(connection.client.listener, connection.peer);
             self.set_client(slot, &proxy, Owner::at(proxy.address));
@@ -244,7 +245,7 @@ impl<S: Socket> Server<S> {
     ) -> Result<bool, HttpError> {
         let Some(connection) = self.slab.get(slot) else { return Ok(false) };
         let (id, listener) = (connection.id, connection.client.listener);
-        let is_proxy = self.trusted_proxies.is_trusted(connection.peer);
+        let is_proxy = self.limits.trusted_proxies.contains(connection.peer);
         let result = reader.advance(|method, path| service.route(listener, method, path));
         self.charge_input(id, is_proxy, reader.take_chunks().div_ceil(CHUNKS_PER_UNIT));
         let is_complete = result?;
@@ -277,7 +278,7 @@ impl<S: Socket> Server<S> {
         AccessLogEntry { request, client: connection.client, status, bytes: current.written, took }.log();
         self.counters.count_response(request.route, status, took);
         if response.is_secret {
-            connection.output.wipe_when_sent();
+            connection.output.is_secret = true;
             response.reset();
         }
         self.spare_response = Some(current);
@@ -342,7 +343,7 @@ impl<S: Socket> Server<S> {
     fn count_request(&mut self, slot: usize, client: &Client) -> RateLimit {
         let owner = Owner::of(client);
         self.set_client(slot, client, owner);
-        self.clients.count_request(owner, client.listener, self.time.monotonic)
+        self.clients.count_request(owner, client.listener, self.limits.requests_per_second, self.time.monotonic)
     }
 
     /// Charges received input. Input from a proxy counts against the turn's budget only.

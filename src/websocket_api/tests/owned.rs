@@ -196,7 +196,7 @@ fn a_failure_for_one_owner_does_not_block_the_others() {
 fn an_unconfirmed_transaction_publishes_no_owned_mosaics() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", &format!("/account/mosaic/owned/{A1}"));
-    bench.broker.on_transaction(Rc::new(with_mosaic(1)));
+    bench.broker.news.on_transaction(Rc::new(with_mosaic(1)));
     assert_eq!(bench.work(), NOTHING);
 }
 

@@ -185,10 +185,10 @@ fn rolled_back_transactions_are_published_before_the_new_blocks() {
     bench.subscribe(1, "a", "/unconfirmed");
     bench.subscribe(1, "a", "/blocks/new");
     bench.add_block(2, 0);
-    bench.broker.on_transaction(Rc::new(transfer(1)));
+    bench.broker.news.on_transaction(Rc::new(transfer(1)));
     bench.work_once(false, 1_000);
-    bench.broker.on_transaction(Rc::new(transfer(2)));
-    bench.broker.on_transaction(Rc::new(transfer(3)));
+    bench.broker.news.on_transaction(Rc::new(transfer(2)));
+    bench.broker.news.on_transaction(Rc::new(transfer(3)));
     let sent = bench.work();
     assert_eq!(topics(&sent), ["1 /unconfirmed", "1 /unconfirmed", "1 /unconfirmed", "1 /blocks/new"]);
 }
@@ -200,7 +200,7 @@ fn blocks_and_unconfirmed_transactions_are_published_alternately() {
     bench.subscribe(1, "a", "/blocks/new");
     (2..=4).for_each(|height| bench.add_block(height, 0));
     bench.slice(2);
-    (1..=4).for_each(|number| bench.broker.on_transaction(Rc::new(transfer(number))));
+    (1..=4).for_each(|number| bench.broker.news.on_transaction(Rc::new(transfer(number))));
     let sent: String =
         topics(&bench.work()).iter().map(|topic| if topic.contains("new") { 'b' } else { 'u' }).collect();
     assert_eq!(sent, "bububuu");

@@ -74,7 +74,7 @@ proptest! {
             }
             match then {
                 0 => { height += 1; bench.add_block(height, 2) }
-                1 => bench.broker.on_transaction(Rc::new(transfer(height as i32))),
+                1 => bench.broker.news.on_transaction(Rc::new(transfer(height as i32))),
                 2 => bench.slice(30),
                 3 => { bench.disconnect(socket); waiting.remove(&socket); }
                 _ => bench.slice(500),
