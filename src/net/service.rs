@@ -327,7 +327,9 @@ mod tests {
 
     fn whole(headers: &str, peer: &str) -> Client {
         let mut proxies = AddressRanges::default();
-        ["127.0.0.1", "10.0.0.9"].map(|proxy| proxies.add(proxy).unwrap());
+        for proxy in ["127.0.0.1", "10.0.0.9"] {
+            proxies.add(proxy).unwrap();
+        }
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
         Client::of(&reader.next_request().unwrap().unwrap(), ListenerId(0), ip(peer), &proxies)
