@@ -417,7 +417,7 @@ fn count_handled(bytes: &[u8], visitor: &ConnectionRecord) -> (usize, usize) {
         reader.finish_request();
         requests += 1;
         if visitor.answered.get(requests - 1).is_some_and(|answered| answered.is_upgraded) {
-            return (requests, messages(reader.remaining()));
+            return (requests, messages(reader.buffer.unread()));
         }
     }
     (requests, 0)

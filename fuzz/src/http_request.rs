@@ -56,17 +56,17 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Seen>, Option<HttpEr
     let mut storage = Vec::with_capacity(4096);
     let mut seen = Vec::new();
     for piece in pieces {
-        reader.acquire(&mut storage);
+        reader.buffer.acquire(&mut storage);
         reader.receive(piece);
         if let Err(error) = drain(&mut reader, &mut seen) {
             assert_eq!(reader.next_request().err(), Some(error), "an error stays");
             return (seen, Some(error));
         }
-        reader.release(&mut storage);
-        let unread = reader.remaining().len();
+        reader.buffer.release(&mut storage);
+        let unread = reader.buffer.unread().len();
         assert!(unread <= MAX_UNREAD, "{unread} bytes are unread");
-        assert!(reader.is_partial() || reader.held_bytes() == 0, "an idle reader holds nothing");
-        assert!(reader.held_bytes() <= 2 * (MAX_UNREAD + piece.len().max(MAX_PIECE)));
+        assert!(reader.is_partial() || reader.buffer.held_bytes() == 0, "an idle reader holds nothing");
+        assert!(reader.buffer.held_bytes() <= 2 * (MAX_UNREAD + piece.len().max(MAX_PIECE)));
     }
     (seen, None)
 }

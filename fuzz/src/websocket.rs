@@ -64,7 +64,7 @@ impl Server {
             reader.receive(piece);
             match self.requests(&mut reader) {
                 Stream::Http => self.reader = Some(reader),
-                Stream::Websocket => self.frames(reader.remaining(), &mut storage),
+                Stream::Websocket => self.frames(reader.buffer.unread(), &mut storage),
                 Stream::Over => break,
             }
         }
@@ -112,7 +112,7 @@ impl Server {
     }
 
     fn frames(&mut self, bytes: &[u8], storage: &mut Vec<u8>) {
-        self.websocket.acquire(storage);
+        self.websocket.buffer.acquire(storage);
         self.websocket.receive(bytes);
         while let Some(event) = self.websocket.next_event(&mut self.out) {
             self.events.push(match event {

@@ -178,7 +178,7 @@ fn set_notsent_lowat(_: &TcpStream, _: u32) {}
 ///
 /// Input may contain a private key, so all bytes are wiped when they are moved, taken or dropped.
 #[derive(Debug, Default)]
-pub(super) struct RecvBuffer {
+pub struct RecvBuffer {
     bytes: Vec<u8>,
     /// Offset of the first unread byte.
     start: usize,

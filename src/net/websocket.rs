@@ -81,7 +81,8 @@ pub enum WsEvent<'a> {
 /// The receiving half of a websocket. Between messages it holds no memory.
 #[derive(Debug, Default)]
 pub struct WsConnection {
-    pub(super) buffer: RecvBuffer,
+    /// What was received of the next frame.
+    pub buffer: RecvBuffer,
     /// Fragments of the incomplete message.
     message: Vec<u8>,
     /// Whether the incomplete message is text; `None` between messages.

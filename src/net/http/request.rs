@@ -85,7 +85,7 @@ pub struct MatchedRoute {
 #[derive(Debug)]
 pub struct RequestReader {
     /// What was received of the next request, or of the protocol that the connection is upgraded to.
-    pub(in crate::net) buffer: RecvBuffer,
+    pub buffer: RecvBuffer,
     stage: Stage,
     /// Chunks read since the last count.
     chunks: u32,
