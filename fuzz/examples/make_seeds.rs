@@ -635,9 +635,10 @@ fn stored_values(tiny: &Path) {
     let mut all = Vec::new();
     for table in (0..=u8::MAX).map_while(Table::from_number) {
         let mut entries = Vec::new();
-        let each = snapshot.for_each_prefix(table, &[], |key, value| {
+        for entry in snapshot.entries(table, &[]).expect("a table") {
+            let (key, value) = entry.expect("an entry");
             if value.len() > 3000 {
-                return Ok(true);
+                continue;
             }
             let own = key.get(known_bytes(table)..).unwrap_or(key);
             for (extra, value) in [(0, value), (own.len() as u8, own)] {
@@ -645,9 +646,10 @@ fn stored_values(tiny: &Path) {
                 entries.extend((value.len() as u16).to_le_bytes());
                 entries.extend(value);
             }
-            Ok(entries.len() < 1500)
-        });
-        each.expect("entries");
+            if entries.len() >= 1500 {
+                break;
+            }
+        }
         if !entries.is_empty() {
             all.extend_from_slice(&entries[..entries.len().min(300)]);
             seeds.add(table.name(), &entries);
