@@ -145,7 +145,7 @@ pub struct Subscriptions {
     /// Estimated memory of all subscriptions, in bytes.
     pub bytes: usize,
     last_serial: u64,
-    /// Number of the next generated id.
+    /// Number of the next id for a SUBSCRIBE without one.
     next_id: u64,
 }
 
@@ -182,13 +182,21 @@ impl Subscriptions {
     /// Adds a subscription that does not exist yet, with a generated id if it has none. An implicit one that has the same
     /// id gets another.
     pub fn add(&mut self, id: Option<&str>, destination: &Rc<str>, is_implicit: bool) {
-        let id = id.map_or_else(|| self.generate_id(), Rc::from);
+        let id = match id {
+            Some(id) => Rc::from(id),
+            None if is_implicit => self.free_id(0).1,
+            None => {
+                let (number, id) = self.free_id(self.next_id);
+                self.next_id = number + 1;
+                id
+            }
+        };
         let is_taken = |serial: &u64| self.all.get(serial).is_some_and(|one| one.is_implicit);
         let taken = serials(&self.by_id, &id).find(is_taken);
         let taken = taken.and_then(|serial| self.remove_one(serial));
         self.insert(id, Rc::clone(destination), is_implicit);
         if let Some(Subscription { destination, .. }) = taken {
-            let id = self.generate_id();
+            let id = self.free_id(0).1;
             self.insert(id, destination, true);
         }
     }
@@ -203,14 +211,14 @@ impl Subscriptions {
         self.all.insert(serial, Subscription { id, destination, is_implicit });
     }
 
-    /// Returns the first of the ids `sub-0`, `sub-1` and so on that was neither returned before nor is in use.
-    fn generate_id(&mut self) -> Rc<str> {
+    /// Returns the first of the ids `sub-0`, `sub-1` and so on, from a number on, that is not in use, with its number.
+    fn free_id(&self, mut number: u64) -> (u64, Rc<str>) {
         loop {
-            let id = Rc::from(format!("{GENERATED_PREFIX}{}", self.next_id));
-            self.next_id += 1;
+            let id = Rc::from(format!("{GENERATED_PREFIX}{number}"));
             if serials(&self.by_id, &id).next().is_none() {
-                return id;
+                return (number, id);
             }
+            number += 1;
         }
     }
 
@@ -503,12 +511,35 @@ mod tests {
     }
 
     #[test]
-    fn generated_ids_count_up_and_skip_those_in_use() {
+    fn ids_for_a_subscribe_without_one_count_up_and_skip_those_in_use() {
         let mut held = Subscriptions::default();
         add(&mut held, "sub-1", "/blocks");
-        assert_eq!([held.generate_id(), held.generate_id()], ["sub-0", "sub-2"].map(Rc::from));
+        for _ in 0..2 {
+            held.add(None, &text("/errors"), false);
+        }
+        assert_eq!(matches(&held, "/errors"), ["sub-0", "sub-2"]);
+        held.remove("sub-2");
         held.add(None, &text("/errors"), false);
-        assert_eq!(matches(&held, "/errors"), ["sub-3"]);
+        assert_eq!(matches(&held, "/errors"), ["sub-0", "sub-3"]);
+    }
+
+    #[test]
+    fn an_implicit_subscription_gets_the_lowest_id_that_is_not_in_use() {
+        let mut held = Subscriptions::default();
+        let [topic, other] = [text("/transactions/A"), text("/transactions/B")];
+        for id in ["sub-0", "sub-1", "sub-03", "sub-", "sub-+2", "sub-3"] {
+            add(&mut held, id, "/blocks");
+        }
+        held.add(None, &topic, true);
+        held.add(None, &other, true);
+        assert_eq!(
+            [&topic, &other].map(|topic| held.implicit_id_at(topic)),
+            ["sub-2", "sub-4"].map(|id| Some(text(id)))
+        );
+        held.remove("sub-2");
+        held.remove("sub-0");
+        held.add(None, &topic, true);
+        assert_eq!(held.implicit_id_at(&topic).as_deref(), Some("sub-0"));
     }
 
     #[test]

@@ -44,11 +44,11 @@ fn an_explicit_subscription_replaces_the_implicit_one() {
 }
 
 #[test]
-fn an_explicit_subscription_without_an_id_replaces_the_implicit_one() {
+fn an_explicit_subscription_without_an_id_gets_that_of_the_implicit_one_it_replaces() {
     let mut bench = Bench::default();
     bench.receive(1, &send("account/subscribe", A1));
     bench.receive(1, &format!("SUBSCRIBE\ndestination:/transactions/{A1}\n\n\0"));
-    assert_eq!(received(&mut bench, 2), ["1:sub-1"]);
+    assert_eq!(received(&mut bench, 2), ["1:sub-0"]);
 }
 
 #[test]
