@@ -304,7 +304,7 @@ impl NodeClient {
     }
 }
 
-/// Replaces control characters in a node's message, which could disturb the terminal, and cuts it to [`MAX_SHOWN`].
+/// Replaces control characters in a node's message, which could disturb the terminal, and cuts it to `MAX_SHOWN`.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SHOWN).collect()
 }
