@@ -345,8 +345,9 @@ fn harvests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     }))
 }
 
-/// `GET /account/importances`: all accounts that exist when it starts, written once for all clients. The count comes first, so that the list can be
-/// streamed in both formats; it fails if the chain loses some of the accounts meanwhile.
+/// `GET /account/importances`: all accounts that exist when it starts. The list is written once for all clients, and sent
+/// when it is whole; one that is too long to be kept is streamed to each. The count comes first, so that it can be streamed
+/// in both formats; it fails if the chain loses some of the accounts meanwhile.
 fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let count = AccountTotals::of(context.node.chain.snapshot)?.allocated as usize;
     let (mut after, mut left) = (None, count);

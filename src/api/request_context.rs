@@ -176,13 +176,15 @@ impl<'a> RequestContext<'a> {
     /// Responds with a body that is kept for all clients, or with 406 if the client accepts no format.
     pub fn send_shared(&mut self, body: Rc<SharedBody>) -> Result<(), ApiError> {
         match self.response.begin() {
-            Some(_) => {
-                self.node.budget.charge(cost::bytes(body.plain().len()));
-                self.response.response.shared_body = Some(body);
-            }
+            Some(_) => self.set_shared(body),
             None => self.response.container_error(406),
         }
         Ok(())
+    }
+
+    fn set_shared(&mut self, body: Rc<SharedBody>) {
+        self.node.budget.charge(cost::bytes(body.plain().len()));
+        self.response.response.shared_body = Some(body);
     }
 
     /// Responds with a stream of events. Proxies must not hold it back.
@@ -206,7 +208,9 @@ impl<'a> RequestContext<'a> {
             self.parsed_body = Some(body);
             return self.route.map_or(Ok(()), |route| (route.handler)(self));
         }
-        if progress != Progress::Done {
+        if let Some(body) = stream.take_shared() {
+            self.set_shared(body);
+        } else if progress != Progress::Done {
             self.pending = Some((stream, progress));
         } else if self.response.has_body() {
             self.response.end(format);

@@ -19,7 +19,6 @@ use super::error::ApiError;
 use super::request_context::{NodeContext, ParsedBody};
 use super::response::end_of_body;
 use super::{Format, View};
-use crate::budget::cost;
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
 use crate::codec::{Encoder, SPLICE_BYTE};
@@ -40,6 +39,11 @@ pub trait ResponseStream {
 
     /// Takes the body of the request, if this parses it and is done. The handler of the request comes next.
     fn take_body(&mut self) -> Option<ParsedBody> {
+        None
+    }
+
+    /// Takes the body that all clients share, if this waited for it and it is whole.
+    fn take_shared(&mut self) -> Option<Rc<SharedBody>> {
         None
     }
 
@@ -407,8 +411,6 @@ pub fn item_list<I: ItemSource<Item: View>>(mut items: I) -> impl ResponseStream
 pub const MAX_LIST_BYTES: usize = 16 << 20;
 /// Maximum number of elements of a kept list: about half of that memory.
 pub const MAX_LIST_ELEMENTS: usize = 48 << 10;
-/// Bytes of a kept list that are copied at a time.
-const LIST_STEP_BYTES: usize = 8 << 10;
 
 /// A list that is the same for all clients until the chain changes. It is written once, by the requests for it in turns.
 struct KeptList {
@@ -445,7 +447,7 @@ impl KeptLists {
         let current = self.lists.iter().rev().take(self.current);
         let mut usable = current.filter(|list| list.borrow().format == format && !list.borrow().has_failed);
         if let Some(list) = usable.next() {
-            return KeptListStream { list: Rc::downgrade(list), at: 0 };
+            return KeptListStream(Rc::downgrade(list));
         }
         while self.bytes() > MAX_LIST_BYTES / 2 {
             self.lists.pop_front();
@@ -453,7 +455,7 @@ impl KeptLists {
         let (rest, pool) = (Some(start()), self.pool.clone());
         let list = KeptList { format, bytes: Vec::new(), rest, whole: None, pool, has_failed: false };
         let list = Rc::new(RefCell::new(list));
-        let stream = KeptListStream { list: Rc::downgrade(&list), at: 0 };
+        let stream = KeptListStream(Rc::downgrade(&list));
         self.lists.push_back(list);
         self.current = (self.current + 1).min(self.lists.len());
         stream
@@ -471,57 +473,40 @@ impl KeptLists {
     }
 }
 
-/// A response with a kept list.
-pub struct KeptListStream {
-    list: Weak<RefCell<KeptList>>,
-    at: usize,
-}
+/// A request for a kept list that is not written to its end yet. It writes the list with the others that wait for it, and
+/// then all send the same bytes.
+pub struct KeptListStream(Weak<RefCell<KeptList>>);
 
 impl ResponseStream for KeptListStream {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        let list = self.list.upgrade().ok_or(CHANGED)?;
+        let list = self.0.upgrade().ok_or(CHANGED)?;
         let KeptList { format, bytes, rest, whole, pool, has_failed } = &mut *list.borrow_mut();
         if *has_failed {
             return Err(CHANGED);
         }
-        loop {
-            if let Some(unwritten) = rest
-                && bytes.len() < self.at + LIST_STEP_BYTES
-            {
-                let mut list_writer = BodyWriter { format: *format, body: bytes, json: &mut *writer.json };
-                let progress = unwritten.write_chunk(node, &mut list_writer);
-                *has_failed = progress.is_err();
-                if progress? == Progress::Done {
-                    *rest = None;
-                    bytes.extend_from_slice(end_of_body(*format));
-                    *whole = Some(Rc::new(SharedBody::new(std::mem::take(bytes), pool)));
-                }
-            }
-            // The end of the body is written by who writes the response.
-            let written = match whole {
-                Some(whole) => whole.plain().strip_suffix(end_of_body(*format)).unwrap_or_default(),
-                None => bytes,
-            };
-            let end = written.len().min(self.at + LIST_STEP_BYTES);
-            let next = written.get(self.at..end).unwrap_or_default();
-            writer.body.extend_from_slice(next);
-            node.budget.charge(cost::bytes(next.len()));
-            self.at = end;
-            if rest.is_none() && end == written.len() {
-                return Ok(Progress::Done);
-            }
-            if node.budget.is_exhausted() {
-                return Ok(Progress::Yield);
-            }
+        let Some(unwritten) = rest else { return Ok(Progress::Done) };
+        let mut list_writer = BodyWriter { format: *format, body: bytes, json: &mut *writer.json };
+        let progress = unwritten.write_chunk(node, &mut list_writer);
+        *has_failed = progress.is_err();
+        if progress? == Progress::Done {
+            *rest = None;
+            bytes.extend_from_slice(end_of_body(*format));
+            *whole = Some(Rc::new(SharedBody::new(std::mem::take(bytes), pool)));
+            return Ok(Progress::Done);
         }
+        Ok(Progress::Yield)
     }
 
     fn held_bytes(&self) -> usize {
         size_of::<Self>()
     }
 
+    fn take_shared(&mut self) -> Option<Rc<SharedBody>> {
+        self.0.upgrade()?.borrow().whole.clone()
+    }
+
     fn is_streamable(&self, _: Format) -> bool {
-        true
+        false
     }
 }
 

@@ -498,7 +498,7 @@ fn importances_are_written_once_for_all_clients_until_the_chain_changes() {
         let key = PublicKey([number.to_be_bytes().as_slice(), &[9; 30]].concat().try_into().unwrap());
         scene.fund_address(address_of(&key));
     });
-    let whole = TestRequest::new("GET /account/importances").send(&scene).body;
+    let whole = TestRequest::new("GET /account/importances").send(&scene).plain_body().to_vec();
     let mut api = Api::new(settings());
     let (one, alone) = importances(&mut api, &scene, 1, || {});
     assert_eq!(one, [(200, whole.clone())]);
