@@ -5,12 +5,12 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nisd::clock::System;
 use nisd::commands::devnet::Devnet;
 use nisd::commands::{self, Command, CommandError, CommandLine, Stop};
 use nisd::config::{Settings, load};
+use nisd::net::unix_millis;
 use nisd::{event_loop, logging};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -139,10 +139,6 @@ fn stop_on_signals() -> Result<Stop, CommandError> {
 
 /// The services of this machine.
 const SYSTEM: System = System { unix_millis, millis, sleep: thread::sleep, random };
-
-fn unix_millis() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
-}
 
 /// Milliseconds of a monotonic clock.
 fn millis() -> u64 {

@@ -68,6 +68,16 @@ impl Owner {
     }
 }
 
+/// Moves an entry of an order.
+fn reorder<T: Ord>(order: &mut BTreeSet<T>, before: Option<T>, after: Option<T>) {
+    if before != after {
+        if let Some(before) = before {
+            order.remove(&before);
+        }
+        order.extend(after);
+    }
+}
+
 /// What one network or client holds and has used, as its level orders it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
@@ -119,19 +129,9 @@ impl<K: Copy + Ord, M: Default> Level<K, M> {
         let stays = change(share, member, self.floor);
         let after = *share;
         let place = |share: Share| share.since.map(|since| (Reverse(share.held), since, key));
-        if place(before) != place(after) {
-            if let Some(place) = place(before) {
-                self.by_held.remove(&place);
-            }
-            self.by_held.extend(place(after));
-        }
+        reorder(&mut self.by_held, place(before), place(after));
         let turn = |share: Share| share.turn.map(|turn| (share.used, turn, key));
-        if turn(before) != turn(after) {
-            if let Some(turn) = turn(before) {
-                self.by_used.remove(&turn);
-            }
-            self.by_used.extend(turn(after));
-        }
+        reorder(&mut self.by_used, turn(before), turn(after));
         if !stays {
             self.members.remove(&key);
         }
@@ -170,19 +170,9 @@ impl<T: Copy + Ord> Items<T> {
     fn replace(&mut self, item: T, share: &mut Share, old: Option<Item>, new: Option<Item>) {
         share.held = share.held - old.map_or(0, |old| old.amount) + new.map_or(0, |new| new.amount);
         let place = |of: Option<Item>| of.map(|of| (Reverse(of.amount), of.since, item));
-        if place(old) != place(new) {
-            if let Some(place) = place(old) {
-                self.by_amount.remove(&place);
-            }
-            self.by_amount.extend(place(new));
-        }
+        reorder(&mut self.by_amount, place(old), place(new));
         let turn = |of: Option<Item>| of.and_then(|of| Some((of.turn?, item)));
-        if turn(old) != turn(new) {
-            if let Some(turn) = turn(old) {
-                self.waiting.remove(&turn);
-            }
-            self.waiting.extend(turn(new));
-        }
+        reorder(&mut self.waiting, turn(old), turn(new));
     }
 }
 

@@ -25,7 +25,6 @@ use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
 use crate::mempool::Mempool;
 use crate::model::{Address, Block, Hash256, Height, MosaicId, NamespaceId};
-use crate::net::has_proxy_header;
 use crate::net::http::{Request, SharedBody, StaticText};
 use crate::net::service::{Client, ConnectionId, ListenerId, Progress};
 use crate::peer::io::Now;
@@ -547,8 +546,8 @@ impl Settings {
     pub fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
         match &self.cookie {
             Some(cookie) => {
-                let is_sent = request.header(AUTHORIZATION).is_some_and(|value| cookie.is_in(value));
-                is_sent && self.may_be_local(client, request)
+                let is_sent = || request.header(AUTHORIZATION).is_some_and(|value| cookie.is_in(value));
+                self.may_be_local(client, request) && is_sent()
             }
             None => self.is_of_this_machine(client, request),
         }
@@ -557,7 +556,7 @@ impl Settings {
     /// Returns whether a request would have local access with the right secret: it comes from a local address, without
     /// headers of a proxy.
     fn may_be_local(&self, client: &Client, request: &Request<'_>) -> bool {
-        self.local.contains(client.address) && !has_proxy_header(request)
+        self.local.contains(client.address) && !request.has_proxy_header
     }
 
     /// Returns whether a request comes from a local address, from no proxy and from no foreign page, as far as it tells. A

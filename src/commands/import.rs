@@ -137,7 +137,7 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(tip.height), |imported| {
         fail_on_difference(match imported {
             Imported::Block(block) => comparison.verify_block(block)?,
-            Imported::Commit(_) => comparison.verify_indexes()?,
+            Imported::Commit => comparison.verify_indexes()?,
         })
     })?;
     if reached < tip.height {
@@ -161,7 +161,8 @@ fn checkpoint_height(state: &impl Read, checkpoint: Checkpoint) -> Result<Height
 }
 
 fn fail_on_difference(difference: Option<StoreDifference>) -> Result<(), CommandError> {
-    difference.map_or(Ok(()), |difference| Err(CommandError::Difference(difference)))
+    let advice = "roll back below that height, or rebuild the store with `nisd reindex`";
+    difference.map_or(Ok(()), |difference| Err(failed(format!("{difference}; {advice}"))))
 }
 
 /// Creates a folder for a scratch store, which takes less than half of the space of the store: inside the data folder,
@@ -182,8 +183,8 @@ fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
 pub enum Imported<'a> {
     /// This block was imported. It may not be committed yet.
     Block(&'a StoredHeader),
-    /// All blocks up to this height were committed.
-    Commit(Height),
+    /// All blocks so far were committed.
+    Commit,
 }
 
 /// Imports all blocks and shows progress: on standard error as a rewritten line on a terminal, else as log lines.
@@ -208,14 +209,15 @@ pub fn import_blocks(
             imported.map_or(Ok(()), |block| observe(Imported::Block(block)))?;
             if stop.load(Ordering::Relaxed) {
                 importer.commit()?;
-                return Err(CommandError::Stopped(importer.committed()));
+                let height = importer.committed();
+                return Err(failed(format!("stopped after height {height}; the same command continues from there")));
             }
             match step? {
                 ImportProgress::Done => return Ok(()),
                 ImportProgress::Committed { last, .. } => {
                     now = system.network_time(clock);
                     log::debug!("committed up to height {last}");
-                    observe(Imported::Commit(last))?;
+                    observe(Imported::Commit)?;
                 }
                 ImportProgress::Working | ImportProgress::Syncing => {
                     steps += 1;

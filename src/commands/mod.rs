@@ -34,7 +34,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use zeroize::Zeroizing;
 
-use crate::chain::{BrokenChain, CheckpointError, ImportError, RollbackError, StoreDifference};
+use crate::chain::{BrokenChain, CheckpointError, ImportError, RollbackError};
 use crate::clock::System;
 use crate::config::{ConfigError, NemesisError, Origin, Override};
 use crate::logging::eprint_line;
@@ -309,9 +309,6 @@ pub enum CommandError {
     /// The trusted checkpoint is not in the files.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The content of the store is wrong.
-    #[error("{0}; roll back below that height, or rebuild the store with `nisd reindex`")]
-    Difference(StoreDifference),
     /// The blocks of the store do not form a chain.
     #[error("{0}; restore the folder from a backup, or import the chain into an empty folder")]
     Broken(#[from] BrokenChain),
@@ -336,18 +333,12 @@ pub enum CommandError {
     /// This file cannot be read or written.
     #[error("{path}: {1}", path = .0.display())]
     File(PathBuf, io::Error),
-    /// Standard output cannot be written.
-    #[error("cannot write the output: {0}")]
-    Output(io::Error),
     /// A port cannot be opened.
     #[error("cannot listen on {}: {}; {}", .0, .1, listening_advice(.1))]
     Listen(SocketAddr, io::Error),
     /// The system denies a basic resource.
     #[error(transparent)]
     System(io::Error),
-    /// An import was stopped by a signal after this height.
-    #[error("stopped after height {0}; the same command continues from there")]
-    Stopped(Height),
     /// The chain does not have this height.
     #[error("there is no block at height {requested}; the chain is at height {tip}")]
     NoSuchHeight { requested: Height, tip: Height },
@@ -399,7 +390,7 @@ impl CommandError {
     fn output(error: io::Error) -> CommandError {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CommandError::Exit(EXIT_OK),
-            _ => CommandError::Output(error),
+            _ => failed(format!("cannot write the output: {error}")),
         }
     }
 }
@@ -439,7 +430,7 @@ fn node(url: &str) -> Result<NodeClient, CommandError> {
 }
 
 /// Returns random bytes.
-fn random_bytes<const N: usize>(system: System) -> Result<Zeroizing<[u8; N]>, CommandError> {
+pub fn random_bytes<const N: usize>(system: System) -> Result<Zeroizing<[u8; N]>, CommandError> {
     let mut bytes = Zeroizing::new([0; N]);
     (system.random)(bytes.as_mut_slice()).map_err(CommandError::Randomness)?;
     Ok(bytes)

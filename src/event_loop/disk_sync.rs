@@ -2,6 +2,7 @@
 //!
 //! If the helper cannot be started or has ended, the node waits for the disk itself and answers no client meanwhile.
 
+use std::fs::File;
 use std::io;
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,7 +10,33 @@ use std::time::Duration;
 use mio::{Registry, Token};
 
 use super::helper::{Helper, HelperEvent, Job};
-use crate::store::Store;
+use crate::store::{Store, SyncFile};
+
+/// The job of the helper. Its standard input is the data file of the store, its standard output the record of what is
+/// durable.
+pub static JOB: Job = Job {
+    argument: "helper-disk-sync",
+    purpose: "wait for the disk",
+    consequence: "the node does, and requests wait meanwhile",
+    start_interval: Duration::from_secs(60),
+    answer: sync,
+};
+
+/// Synchronises the file that a request names by one byte. The answer is a byte: 0, or the number of the system's error.
+fn sync(request: &[u8], [data, record]: &[File; 2]) -> Vec<u8> {
+    let result = match request {
+        [file] if *file == SyncFile::Data as u8 => data.sync_data(),
+        [file] if *file == SyncFile::Record as u8 => record.sync_data(),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    };
+    vec![result.map_or_else(|error| errno_byte(&error), |()| 0)]
+}
+
+/// Returns the number of an error as a byte; `EIO` if it has none that fits.
+fn errno_byte(error: &io::Error) -> u8 {
+    let number = error.raw_os_error().and_then(|number| u8::try_from(number).ok()).filter(|number| *number > 0);
+    number.unwrap_or(rustix::io::Errno::IO.raw_os_error() as u8)
+}
 
 /// Poll token of the helper.
 pub const TOKEN: Token = Token(1);
@@ -23,7 +50,7 @@ pub struct DiskSync<'a> {
 impl<'a> DiskSync<'a> {
     /// Starts the helper of a store.
     pub fn start(store: &'a Store, registry: &Registry, now: Duration) -> io::Result<DiskSync<'a>> {
-        let mut sync = DiskSync { store, helper: Helper::new(Job::DiskSync, TOKEN, registry)? };
+        let mut sync = DiskSync { store, helper: Helper::new(&JOB, TOKEN, registry)? };
         sync.try_start(now);
         Ok(sync)
     }

@@ -1,7 +1,7 @@
 //! Helper processes: they wait, so that the node does not.
 //!
 //! A helper is this program, started with an internal argument that names its job. Its standard error is a socket. The
-//! node writes a request of up to [`MAX_MESSAGE`] bytes, behind a byte with the length, and the helper answers it in the
+//! node writes a request of up to [`MAX_MESSAGE`] bytes, behind its length in two bytes, and the helper answers it in the
 //! same form; a helper has one request at a time. A helper decides nothing and ends when the node does, for whatever
 //! reason. It may die at any moment.
 
@@ -9,7 +9,6 @@ use std::error::Error;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::PathBuf;
@@ -23,46 +22,27 @@ use mio::{Interest, Registry, Token};
 use rustix::fs::FileType;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::resolver;
-use crate::store::SyncFile;
+use super::{disk_sync, resolver};
 
 /// Longest request and longest answer in bytes.
-pub const MAX_MESSAGE: usize = 255;
+pub const MAX_MESSAGE: usize = 1024;
+
 /// What a helper does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Job {
-    /// Synchronises the file that a request names by one byte. The answer is a byte: 0, or the number of the system's
-    /// error. Standard input is the data file of the store, standard output the record of what is durable.
-    DiskSync,
-    /// Looks up the host name that a request is. See [`resolver`] for the answer.
-    Resolver,
+pub struct Job {
+    /// The argument that makes a process a helper with this job.
+    pub argument: &'static str,
+    /// What the helper does, for people.
+    pub purpose: &'static str,
+    /// What follows if it cannot be started.
+    pub consequence: &'static str,
+    /// Minimum time between two starts.
+    pub start_interval: Duration,
+    /// Answers a request in the helper, given its standard input and output.
+    pub answer: fn(&[u8], &[File; 2]) -> Vec<u8>,
 }
 
-impl Job {
-    /// Returns the argument that makes a process a helper with this job.
-    fn argument(self) -> &'static str {
-        match self {
-            Job::DiskSync => "helper-disk-sync",
-            Job::Resolver => "helper-resolver",
-        }
-    }
-
-    /// Returns what the helper does, and what follows if it cannot be started.
-    fn purpose(self) -> (&'static str, &'static str) {
-        match self {
-            Job::DiskSync => ("wait for the disk", "the node does, and requests wait meanwhile"),
-            Job::Resolver => ("look up host names", "peers are reached by their addresses only"),
-        }
-    }
-
-    /// Returns the minimum time between two starts. A resolver that does not answer is replaced.
-    fn start_interval(self) -> Duration {
-        match self {
-            Job::DiskSync => Duration::from_secs(60),
-            Job::Resolver => Duration::from_secs(1),
-        }
-    }
-}
+/// All jobs.
+const JOBS: [&Job; 2] = [&disk_sync::JOB, &resolver::JOB];
 
 /// An event of a helper.
 #[derive(Debug, PartialEq, Eq)]
@@ -75,7 +55,7 @@ pub enum HelperEvent {
 
 /// A helper process, if it is running.
 pub struct Helper {
-    job: Job,
+    job: &'static Job,
     token: Token,
     registry: Registry,
     running: Option<Running>,
@@ -97,7 +77,7 @@ struct Running {
 
 impl Helper {
     /// Returns a helper that is not running. `token` is that of its socket.
-    pub fn new(job: Job, token: Token, registry: &Registry) -> io::Result<Helper> {
+    pub fn new(job: &'static Job, token: Token, registry: &Registry) -> io::Result<Helper> {
         let registry = registry.try_clone()?;
         let next_start = Duration::ZERO;
         Ok(Helper { job, token, registry, running: None, exiting: None, next_start, failure_logged: false })
@@ -122,7 +102,7 @@ impl Helper {
         if self.running.is_some() || self.exiting.is_some() || now < self.next_start {
             return false;
         }
-        self.next_start = now + self.job.start_interval();
+        self.next_start = now + self.job.start_interval;
         match files().and_then(|files| files.map(|files| self.spawn(files)).transpose()) {
             Ok(running) => {
                 self.running = running;
@@ -131,7 +111,7 @@ impl Helper {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.failure_logged, true) {
-                    let (purpose, consequence) = self.job.purpose();
+                    let Job { purpose, consequence, .. } = self.job;
                     log::warn!("no helper process can {purpose} ({error}): {consequence}");
                 }
                 false
@@ -143,7 +123,7 @@ impl Helper {
         let (ours, theirs) = BlockingStream::pair()?;
         ours.set_nonblocking(true)?;
         let mut command = Command::new(own_program()?);
-        command.arg(self.job.argument()).current_dir("/");
+        command.arg(self.job.argument).current_dir("/");
         command.stdin(input).stdout(output).stderr(OwnedFd::from(theirs));
         let child = command.spawn()?;
         // The command holds a copy of the helper's end of the socket; dropping it closes the copy.
@@ -169,13 +149,14 @@ impl Helper {
     pub fn next_event(&mut self) -> Option<HelperEvent> {
         let running = self.running.as_mut()?;
         let why = loop {
-            if let Some((length, answer)) = running.received.split_first()
-                && answer.len() >= usize::from(*length)
+            if let Some((length, answer)) = running.received.split_first_chunk()
+                && answer.len() >= usize::from(u16::from_le_bytes(*length))
             {
-                running.asked_at = None;
-                return Some(HelperEvent::Answer(running.received.drain(..=answer.len()).skip(1).collect()));
+                let answer = answer.to_vec();
+                (running.received, running.asked_at) = (Vec::new(), None);
+                return Some(HelperEvent::Answer(answer));
             }
-            let mut buffer = [0; MAX_MESSAGE + 1];
+            let mut buffer = [0; MAX_MESSAGE];
             match running.socket.read(&mut buffer) {
                 Ok(0) => break "has ended".to_owned(),
                 Ok(count) => running.received.extend_from_slice(&buffer[..count]),
@@ -203,8 +184,8 @@ fn own_program() -> io::Result<PathBuf> {
 }
 
 fn write_message(socket: &mut impl Write, message: &[u8]) -> io::Result<()> {
-    let length = u8::try_from(message.len()).map_err(|_| ErrorKind::InvalidInput)?;
-    socket.write_all(&[&[length], message].concat())
+    let length = u16::try_from(message.len()).map_err(|_| ErrorKind::InvalidInput)?;
+    socket.write_all(&[&length.to_le_bytes(), message].concat())
 }
 
 /// Runs a helper, if this process was started as one: its only argument is that of a job, and its standard error is a
@@ -212,59 +193,29 @@ fn write_message(socket: &mut impl Write, message: &[u8]) -> io::Result<()> {
 pub fn run_if_helper<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Option<ExitCode> {
     let mut arguments = arguments.into_iter().skip(1);
     let argument = arguments.next()?;
-    let job = [Job::DiskSync, Job::Resolver].into_iter().find(|job| argument.as_ref() == job.argument())?;
+    let job = JOBS.into_iter().find(|job| argument.as_ref() == job.argument)?;
     let is_socket = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
     let is_helper = arguments.next().is_none() && rustix::fs::fstat(io::stderr()).is_ok_and(is_socket);
     is_helper.then(|| serve(job).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
 }
 
-fn serve(job: Job) -> io::Result<()> {
+fn serve(job: &Job) -> io::Result<()> {
     // Signals are for the node: it stops after its last writes, and the helper stops with it.
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, ignored.clone())?;
     }
     let own = |stream: &dyn AsFd| stream.as_fd().try_clone_to_owned();
-    let (data, record) = (File::from(own(&io::stdin())?), File::from(own(&io::stdout())?));
+    let files = [File::from(own(&io::stdin())?), File::from(own(&io::stdout())?)];
     let mut node = BlockingStream::from(own(&io::stderr())?);
-    let (mut length, mut buffer) = ([0], [0; MAX_MESSAGE]);
+    let (mut length, mut buffer) = ([0; 2], [0; MAX_MESSAGE]);
     loop {
         match node.read_exact(&mut length) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             result => result?,
         }
-        let request = &mut buffer[..usize::from(length[0])];
+        let request = buffer.get_mut(..u16::from_le_bytes(length).into()).ok_or(ErrorKind::InvalidData)?;
         node.read_exact(request)?;
-        let answer = match job {
-            Job::DiskSync => {
-                let result = match request {
-                    [file] if *file == SyncFile::Data as u8 => data.sync_data(),
-                    [file] if *file == SyncFile::Record as u8 => record.sync_data(),
-                    _ => Err(ErrorKind::InvalidInput.into()),
-                };
-                vec![result.map_or_else(|error| errno_byte(&error), |()| 0)]
-            }
-            Job::Resolver => resolver::encode(&look_up(request)),
-        };
-        write_message(&mut node, &answer)?;
+        write_message(&mut node, &(job.answer)(request, &files))?;
     }
-}
-
-/// Looks up a name by the means of the system.
-fn look_up(name: &[u8]) -> Result<Vec<IpAddr>, String> {
-    let name = std::str::from_utf8(name).map_err(|error| error.to_string())?;
-    let addresses = (name, 0).to_socket_addrs().map_err(|error| error.to_string())?;
-    let mut found = Vec::new();
-    for address in addresses.map(|address| address.ip()) {
-        if !found.contains(&address) {
-            found.push(address);
-        }
-    }
-    Ok(found)
-}
-
-/// Returns the number of an error as a byte; `EIO` if it has none that fits.
-fn errno_byte(error: &io::Error) -> u8 {
-    let number = error.raw_os_error().and_then(|number| u8::try_from(number).ok()).filter(|number| *number > 0);
-    number.unwrap_or(rustix::io::Errno::IO.raw_os_error() as u8)
 }

@@ -24,7 +24,7 @@ use crate::clock::System;
 use crate::codec::block_file::BlockFile;
 use crate::commands::devnet::Devnet;
 use crate::commands::import::{open_with_nemesis, show, style};
-use crate::commands::{CommandError, Run};
+use crate::commands::{CommandError, Run, random_bytes};
 use crate::config::{LocalAccess, Settings};
 use crate::local_cookie::{CookieFile, FILE, LocalCookie};
 use crate::model::Height;
@@ -37,7 +37,6 @@ use crate::{commands, config};
 use mio::Token;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
-use zeroize::Zeroizing;
 
 /// Maximum poll timeout, so that the log is flushed and the clocks are compared.
 const POLL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -77,14 +76,14 @@ pub fn run(
     let files = commands::store::open_block_files(&command.import)?;
     let (store, nemesis) = open_with_nemesis(&settings, system)?;
     store.durability().time_commits(process::uptime);
-    let seed = random_bytes()?;
+    let seed = random_bytes(system)?;
     let (mut reactor, addresses) = settings::open(&settings)?;
     // The system may have chosen the ports.
     (settings.http.port, settings.websocket.port) = (addresses.http.port(), addresses.websocket.port());
     if settings.endpoint.protocol == "http" {
         settings.endpoint.port = addresses.http.port().into();
     }
-    let cookie = LocalCookie::new(addresses.http.port(), &*random_bytes()?);
+    let cookie = LocalCookie::new(addresses.http.port(), &*random_bytes(system)?);
     let _cookie_file = write_cookie(&settings, &cookie);
     let importer = prepare_import(&store, &settings, nemesis, files, &reactor)?;
     let disk = DiskSync::start(&store, reactor.registry(), reactor.time().monotonic).map_err(CommandError::System)?;
@@ -254,12 +253,6 @@ fn drain_connections(reactor: &mut Reactor, service: &mut impl Service) -> Resul
         reactor.poll(SHUTDOWN_GRACE / 20, service).map_err(CommandError::System)?;
     }
     Ok(())
-}
-
-fn random_bytes() -> Result<Zeroizing<[u8; 32]>, CommandError> {
-    let mut bytes = Zeroizing::new([0; 32]);
-    getrandom::fill(bytes.as_mut_slice()).map_err(|error| CommandError::System(error.into()))?;
-    Ok(bytes)
 }
 
 /// Writes the file with the secret of local requests; it is removed at the end of the program. Without it the node runs

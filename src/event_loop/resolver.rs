@@ -1,15 +1,13 @@
 //! The helpers that look up host names by the means of the system. They are started when they are needed.
-//!
-//! An answer begins with a byte: [`FOUND`], followed by each address as 16 bytes, or [`FAILED`], followed by a text.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::process::Stdio;
 use std::time::Duration;
 
 use mio::{Registry, Token};
 
-use super::helper::{Helper, HelperEvent, Job, MAX_MESSAGE};
+use super::helper::{Helper, HelperEvent, Job};
 use crate::net::fetch::{MAX_ADDRESSES, Names};
 
 /// Poll token of the first resolver; those of the others follow.
@@ -19,8 +17,34 @@ pub const MAX_RESOLVERS: usize = 4;
 /// Time after which a lookup has failed. Its helper is replaced.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-const FOUND: u8 = 0;
-const FAILED: u8 = 1;
+/// Characters of the reason for a failure that an answer has at most.
+const MAX_REASON: usize = 100;
+
+/// The job of a resolver. One that does not answer is replaced.
+pub static JOB: Job = Job {
+    argument: "helper-resolver",
+    purpose: "look up host names",
+    consequence: "peers are reached by their addresses only",
+    start_interval: Duration::from_secs(1),
+    answer: |name, _| serde_json::to_vec(&look_up(name)).unwrap_or_default(),
+};
+
+/// Result of a lookup: addresses, or the reason why there are none. The answer of a helper is the same as JSON.
+type Found = Result<Vec<IpAddr>, String>;
+
+/// Looks up a name by the means of the system.
+fn look_up(name: &[u8]) -> Found {
+    let shortened = |reason: String| reason.chars().take(MAX_REASON).collect::<String>();
+    let name = str::from_utf8(name).map_err(|error| error.to_string())?;
+    let addresses = (name, 0).to_socket_addrs().map_err(|error| shortened(error.to_string()))?;
+    let mut found = Vec::new();
+    for address in addresses.map(|address| address.ip().to_canonical()) {
+        if !found.contains(&address) && found.len() < MAX_ADDRESSES {
+            found.push(address);
+        }
+    }
+    Ok(found)
+}
 
 /// The helpers, and the names that they look up.
 pub struct Resolvers(Vec<(Helper, String)>);
@@ -28,7 +52,7 @@ pub struct Resolvers(Vec<(Helper, String)>);
 impl Resolvers {
     /// Returns helpers that are not running.
     pub fn new(registry: &Registry) -> io::Result<Resolvers> {
-        let helper = |index| Helper::new(Job::Resolver, Token(FIRST_TOKEN + index), registry);
+        let helper = |index| Helper::new(&JOB, Token(FIRST_TOKEN + index), registry);
         let helpers = (0..MAX_RESOLVERS).map(|index| Ok((helper(index)?, String::new())));
         Ok(Resolvers(helpers.collect::<io::Result<_>>()?))
     }
@@ -39,7 +63,9 @@ impl Resolvers {
             if !name.is_empty() {
                 let is_late = helper.asked_at().is_some_and(|asked_at| now >= asked_at + LOOKUP_TIMEOUT);
                 let result = match helper.next_event() {
-                    Some(HelperEvent::Answer(answer)) => decode(&answer),
+                    Some(HelperEvent::Answer(answer)) => {
+                        serde_json::from_slice(&answer).unwrap_or_else(|error| Err(error.to_string()))
+                    }
                     Some(HelperEvent::Ended(why)) => Err(format!("the helper process {why}")),
                     None if is_late => {
                         helper.end();
@@ -66,51 +92,25 @@ impl Resolvers {
     }
 }
 
-/// Encodes the result of a lookup.
-pub fn encode(result: &Result<Vec<IpAddr>, String>) -> Vec<u8> {
-    let mut answer = Vec::new();
-    match result {
-        Ok(addresses) => {
-            answer.push(FOUND);
-            for address in addresses.iter().take(MAX_ADDRESSES) {
-                let address = match address {
-                    IpAddr::V4(address) => address.to_ipv6_mapped(),
-                    IpAddr::V6(address) => *address,
-                };
-                answer.extend(address.octets());
-            }
-        }
-        Err(reason) => {
-            answer.push(FAILED);
-            answer.extend(reason.bytes().take(MAX_MESSAGE - 1));
-        }
-    }
-    answer
-}
-
-fn decode(answer: &[u8]) -> Result<Vec<IpAddr>, String> {
-    match answer.split_first() {
-        Some((&FOUND, addresses)) => {
-            let (addresses, _) = addresses.as_chunks::<16>();
-            Ok(addresses.iter().map(|bytes| Ipv6Addr::from(*bytes).to_canonical()).collect())
-        }
-        Some((_, reason)) => Err(String::from_utf8_lossy(reason).into_owned()),
-        None => Err("the answer is empty".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::helper::MAX_MESSAGE;
     use super::*;
 
     #[test]
-    fn results_of_lookups_are_encoded_within_a_message() {
-        let addresses: Vec<IpAddr> = vec![[1, 2, 3, 4].into(), "2001:db8::1".parse().unwrap()];
-        for result in [Ok(addresses), Ok(Vec::new()), Err("unknown".to_owned())] {
-            assert_eq!(decode(&encode(&result)), result);
+    fn an_answer_fits_a_message_and_is_read_back() {
+        let longest = "1111:1111:1111:1111:1111:1111:1111:1111".parse().unwrap();
+        for found in [Ok(vec![longest; MAX_ADDRESSES]), Ok(Vec::new()), Err("\u{7f}".repeat(MAX_REASON))] {
+            let answer = serde_json::to_vec(&found).unwrap();
+            assert!(answer.len() <= MAX_MESSAGE, "{}", answer.len());
+            assert_eq!(serde_json::from_slice::<Found>(&answer).unwrap(), found);
         }
-        let long = [encode(&Ok(vec![[1; 4].into(); 100])), encode(&Err("x".repeat(1_000)))];
-        assert!(long.iter().all(|answer| answer.len() <= MAX_MESSAGE));
-        assert!(decode(&[]).is_err());
+    }
+
+    #[test]
+    fn an_address_is_found_once() {
+        let file = || std::fs::File::open("/dev/null").unwrap();
+        let answer = (JOB.answer)(b"127.0.0.1", &[file(), file()]);
+        assert_eq!(serde_json::from_slice::<Found>(&answer).unwrap(), Ok(vec![[127, 0, 0, 1].into()]));
     }
 }

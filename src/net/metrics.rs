@@ -8,11 +8,11 @@
 //! could be private keys, no authentication headers.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::fetch::FetchStats;
 use super::http::Request;
-use super::service::Client;
 use crate::metrics::{Histogram, RollingWindow};
 
 /// Status codes with a counter of their own; all others share one.
@@ -177,37 +177,16 @@ const PUBLIC_PARAMETERS: [&str; 2] = ["publicKey", "hash"];
 /// Headers whose values are not logged.
 const SECRET_HEADERS: [&str; 3] = ["Authorization", "Proxy-Authorization", "Cookie"];
 
-/// A request and its outcome.
-pub(super) struct AccessLogEntry<'a> {
-    pub request: &'a Request<'a>,
-    pub client: Client,
-    pub status: u16,
-    /// Bytes of the response, head included.
-    pub bytes: usize,
-    /// Time since the request began, if it arrived in several reads, or else since it was complete; for a streaming
-    /// request, since it was last resumed.
-    pub took: Duration,
-}
-
-impl AccessLogEntry<'_> {
-    /// Writes the log lines, if their levels are enabled.
-    pub fn log(&self) {
-        if log::log_enabled!(log::Level::Debug) {
-            log::debug!("{self}");
-        }
-        if log::log_enabled!(log::Level::Trace) {
-            log::trace!("{}", Details(self.request));
-        }
-    }
-}
-
-impl fmt::Display for AccessLogEntry<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AccessLogEntry { request, client, status, bytes, took } = self;
-        let took = took.as_secs_f64() * 1e3;
-        let (method, path) = (Escaped(request.method.as_bytes()), Escaped(request.path.as_bytes()));
-        write!(f, "{} {method} {path} {status} {took:.3} ms {bytes} bytes", client.address)
-    }
+/// Logs a request and its response of so many `bytes`, head included. `took` is the time since the request began, if it
+/// arrived in several reads, or else since it was complete; for a streaming request, since it was last resumed.
+pub(super) fn log_response(request: &Request<'_>, client: IpAddr, status: u16, bytes: usize, took: Duration) {
+    log::debug!(
+        "{client} {} {} {status} {:.3} ms {bytes} bytes",
+        Escaped(request.method.as_bytes()),
+        Escaped(request.path.as_bytes()),
+        took.as_secs_f64() * 1e3
+    );
+    log::trace!("{}", Details(request));
 }
 
 /// Path, query and headers of a request.
@@ -292,6 +271,7 @@ mod access_log_tests {
             body: b"",
             keep_alive: true,
             is_http_10: false,
+            has_proxy_header: false,
             route: 0,
             header_lines,
         }

@@ -42,10 +42,8 @@ mod server;
 pub mod service;
 mod socket;
 
-pub use crate::quota::Owner as ClientKey;
 pub use limits::Limits;
 pub use metrics::Stats;
-pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor};
+pub use reactor::{EXTERNAL_TOKENS, ExternalReadiness, MAX_LISTENERS, Reactor, unix_millis};
 pub use server::{Clock, MAX_REJECTED_CONNECTIONS, Server};
-pub use service::has_proxy_header;
 pub use socket::{Readiness, SharedBytes, SharedBytesCounter, Socket};

@@ -76,7 +76,7 @@ impl Reactor {
     pub fn new(limits: Limits, fetch_limits: FetchLimits) -> io::Result<Self> {
         let fetcher = Fetcher::new(fetch_limits, FIRST_FETCH);
         let (now, sweep_interval) = (Instant::now(), limits.sweep_interval());
-        Ok(Self {
+        let mut reactor = Self {
             poll: Poll::new()?,
             events: Events::with_capacity(EVENTS_PER_POLL),
             listeners: Listeners::default(),
@@ -87,7 +87,9 @@ impl Reactor {
             polled_at: None,
             sweep_interval,
             next_sweep: now + sweep_interval,
-        })
+        };
+        reactor.set_time();
+        Ok(reactor)
     }
 
     /// Listens on `address`; its connections get the listener id `id`, which several addresses may share. Returns the bound
@@ -125,9 +127,9 @@ impl Reactor {
         self.server.shared_bytes_counter()
     }
 
-    /// Returns the current time.
+    /// Returns the time at which the last poll ended or the last tick began; before them, that of the reactor's creation.
     pub fn time(&self) -> LoopTime {
-        LoopTime { unix_millis: unix_millis(), monotonic: self.started.elapsed() }
+        self.server.time
     }
 
     /// Returns the current metrics.
@@ -138,8 +140,11 @@ impl Reactor {
     /// Waits until a socket is ready, the service wants a turn, a timer expires or `max_wait` is over, then handles
     /// everything ready and due.
     pub fn poll(&mut self, max_wait: Duration, service: &mut impl Service) -> io::Result<ExternalReadiness> {
-        self.count_iteration();
-        let timeout = self.poll_timeout(max_wait);
+        let now = Instant::now();
+        if let Some(polled_at) = self.polled_at.take() {
+            self.server.counters.count_iteration(now - polled_at, now - self.started);
+        }
+        let timeout = self.poll_timeout(now - self.started, max_wait);
         match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() == ErrorKind::Interrupted => self.events.clear(),
             result => result?,
@@ -185,24 +190,14 @@ impl Reactor {
 
     fn set_time(&mut self) {
         self.now = Instant::now();
-        let time = LoopTime { unix_millis: unix_millis(), monotonic: self.now - self.started };
-        self.server.set_time(time);
+        self.server.set_time(LoopTime { unix_millis: unix_millis(), monotonic: self.now - self.started });
     }
 
-    /// Counts the loop iteration that ends with the next poll.
-    fn count_iteration(&mut self) {
-        if let Some(polled_at) = self.polled_at.take() {
-            let now = Instant::now();
-            self.server.counters.count_iteration(now - polled_at, now - self.started);
-        }
-    }
-
-    fn poll_timeout(&self, max_wait: Duration) -> Duration {
+    fn poll_timeout(&self, now: Duration, max_wait: Duration) -> Duration {
         let fetcher = &self.server.fetcher;
         if self.server.has_work() || self.listeners.has_ready() || fetcher.has_work() {
             return Duration::ZERO;
         }
-        let now = self.started.elapsed();
         let is_idle = self.server.stats().connections == 0 && !self.listeners.has_failed;
         let sweep = (!is_idle).then_some(self.next_sweep - self.started);
         let timers = [sweep, fetcher.next_due(), self.server.wake_at(), self.server.next_refill()];
@@ -298,7 +293,8 @@ impl Reactor {
     }
 }
 
-fn unix_millis() -> i64 {
+/// Returns Unix time in milliseconds; 0 before its epoch.
+pub fn unix_millis() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
 }
 

@@ -80,7 +80,7 @@ impl Client {
     pub(super) fn of(request: &Request<'_>, listener: ListenerId, peer: IpAddr, proxies: &AddressRanges) -> Client {
         let is_proxy = proxies.contains(peer);
         let named = if is_proxy { last_untrusted(request, proxies) } else { None };
-        let (is_forwarded, address) = (is_proxy || has_proxy_header(request), named.unwrap_or(peer));
+        let (is_forwarded, address) = (is_proxy || request.has_proxy_header, named.unwrap_or(peer));
         Client { listener, address, is_forwarded, is_unidentified: is_forwarded && named.is_none(), is_local: false }
     }
 }
@@ -273,19 +273,6 @@ fn last_untrusted(request: &Request<'_>, proxies: &AddressRanges) -> Option<IpAd
         }
     }
     last
-}
-
-/// Returns whether a request has a header that proxies add.
-pub fn has_proxy_header(request: &Request<'_>) -> bool {
-    request.headers().any(|(name, _)| is_proxy_header(name))
-}
-
-/// Returns whether proxies add this header.
-fn is_proxy_header(name: &[u8]) -> bool {
-    const FAMILY: &[u8] = b"x-forwarded-";
-    let is_of_family = || name.get(..FAMILY.len()).is_some_and(|start| start.eq_ignore_ascii_case(FAMILY));
-    let names: [&[u8]; 3] = [b"forwarded", b"via", b"x-real-ip"];
-    names.iter().any(|header| name.eq_ignore_ascii_case(header)) || is_of_family()
 }
 
 /// Returns the value of `for` in an element of `Forwarded`.

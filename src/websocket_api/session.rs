@@ -10,8 +10,8 @@ use super::sockjs;
 use super::stomp::Decoder;
 use super::topics::Subscriptions;
 use crate::model::Address;
-use crate::net::ClientKey;
 use crate::net::service::{ConnectionId, Dropped, Effects, Message};
+use crate::quota::Owner;
 
 /// Estimated memory of an idle session, in bytes.
 pub const SESSION_BYTES: usize = 2 * 1024;
@@ -45,7 +45,7 @@ pub struct Session {
     /// When it must be looked at next.
     pub timer: Option<Duration>,
     /// The client whose usage it counts for.
-    pub client: ClientKey,
+    pub client: Owner,
     /// The bytes and patterns that are counted for it.
     pub counted: (usize, usize),
     /// When it was opened, until its first message.
@@ -76,7 +76,7 @@ impl Session {
         name: String,
         socket: ConnectionId,
         is_sockjs: bool,
-        client: ClientKey,
+        client: Owner,
         frame_bytes: usize,
         now: Duration,
     ) -> Self {
@@ -190,8 +190,8 @@ mod tests {
     use crate::websocket_api::testing::client;
 
     fn session() -> Session {
-        let client_key = ClientKey::of(&client("10.0.0.1"));
-        Session::new("1c884f9d".to_owned(), ConnectionId(7), false, client_key, 1_000, Duration::ZERO)
+        let owner = Owner::of(&client("10.0.0.1"));
+        Session::new("1c884f9d".to_owned(), ConnectionId(7), false, owner, 1_000, Duration::ZERO)
     }
 
     #[test]

@@ -12,10 +12,10 @@ use super::sockjs;
 use super::stomp::encoder;
 use super::topics::{self, Ended, Topics, is_pattern};
 use crate::model::{Address, Height, NetworkByte};
+use crate::net::SharedBytesCounter;
 use crate::net::service::{Client, ConnectionId, Effects, Message};
-use crate::net::{ClientKey, SharedBytesCounter};
 use crate::peer::io::Now;
-use crate::quota::Quota;
+use crate::quota::{Owner, Quota};
 
 /// Maximum length of a subscription id, in bytes; a longer one is rejected.
 const MAX_SUBSCRIPTION_ID_BYTES: usize = 256;
@@ -101,7 +101,7 @@ impl SessionTable {
         effects: &mut dyn Effects,
     ) -> Option<SessionId> {
         let (limits, now) = (self.limits, self.now.monotonic);
-        let client = ClientKey::of(client);
+        let client = Owner::of(client);
         if self.memory.held_by_client(client) + SESSION_BYTES > limits.client_bytes {
             return None;
         }

@@ -32,6 +32,8 @@ pub struct Request<'a> {
     pub keep_alive: bool,
     /// HTTP/1.0 rather than HTTP/1.1.
     pub is_http_10: bool,
+    /// It has a header that proxies add.
+    pub has_proxy_header: bool,
     /// Id of its route, as the service has found it.
     pub route: usize,
     pub(in crate::net) header_lines: &'a [u8],
@@ -161,6 +163,7 @@ impl RequestReader {
             body: &bytes[body.clone()],
             keep_alive: head.keep_alive,
             is_http_10: head.is_http_10,
+            has_proxy_header: head.has_proxy_header,
             route: *route,
             header_lines: &bytes[head.headers.clone()],
         })
@@ -261,6 +264,7 @@ pub(super) struct Head {
     pub body: Body,
     pub keep_alive: bool,
     pub is_http_10: bool,
+    pub has_proxy_header: bool,
     pub expects_continue: bool,
 }
 
@@ -296,6 +300,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
         body: fields.body()?,
         keep_alive: !fields.close && (version == 1 || fields.keep_alive),
         is_http_10: version == 0,
+        has_proxy_header: fields.has_proxy_header,
         expects_continue: fields.expects_continue && version == 1,
     }))
 }
@@ -373,12 +378,14 @@ struct Fields {
     keep_alive: bool,
     expects_continue: bool,
     has_host: bool,
+    has_proxy_header: bool,
 }
 
 impl Fields {
     fn of(headers: &[httparse::Header<'_>], is_http_10: bool) -> Result<Self, HttpError> {
         let mut fields = Self::default();
         for httparse::Header { name, value } in headers {
+            fields.has_proxy_header |= is_proxy_header(name);
             // Compares lengths first, which rejects most headers cheaply.
             match name.len() {
                 4 if name.eq_ignore_ascii_case("host") => once(&mut fields.has_host, "Duplicate Host")?,
@@ -420,6 +427,13 @@ impl Fields {
             (false, length) => Ok(Body::Sized(length.unwrap_or(0))),
         }
     }
+}
+
+/// Returns whether proxies add this header.
+fn is_proxy_header(name: &str) -> bool {
+    const FAMILY: &str = "x-forwarded-";
+    let is_of_family = || name.get(..FAMILY.len()).is_some_and(|start| start.eq_ignore_ascii_case(FAMILY));
+    ["forwarded", "via", "x-real-ip"].iter().any(|header| name.eq_ignore_ascii_case(header)) || is_of_family()
 }
 
 /// Records a header that may occur once.

@@ -185,7 +185,7 @@ impl ClientTable {
         let refill_at = self.usage(client, now).bucket.refill_at(WORK_PER_SECOND);
         let is_admitted = refill_at.is_none_or(|refill_at| refill_at <= now + MAX_ADMITTED_DEFICIT);
         if refill_at.is_none_or(|refill_at| refill_at <= now + MAX_CHARGED_DEFICIT) {
-            self.charge(client, if is_admitted { UNITS_PER_CONNECTION } else { UNITS_PER_RESET }, now);
+            self.charge_rate(client, if is_admitted { UNITS_PER_CONNECTION } else { UNITS_PER_RESET }, now);
         }
         is_admitted
     }
@@ -241,8 +241,14 @@ impl ClientTable {
         self.throttled.len()
     }
 
-    /// Charges work to the rate of a client. Its turns are charged when they end.
-    pub fn charge(&mut self, client: Owner, units: u32, now: Duration) {
+    /// Charges units of work to a client: to its turns `took` microseconds, if that is more.
+    pub fn charge(&mut self, client: Owner, units: u32, took: u32, now: Duration) {
+        self.charge_rate(client, units, now);
+        self.places.charge(client, units.max(took), now);
+    }
+
+    /// Charges units of work to the rate of a client.
+    fn charge_rate(&mut self, client: Owner, units: u32, now: Duration) {
         let usage = self.usage(client, now);
         usage.last_active = now;
         *usage.work.current_mut(now) += u64::from(units);
@@ -360,7 +366,7 @@ mod tests {
         let mut clients = table();
         let [local, remote] = [Owner::local, Owner::at].map(|of| of(Ipv4Addr::LOCALHOST.into()));
         let is_limited = |clients: &mut ClientTable, client| {
-            clients.charge(client, 10 * WORK_PER_SECOND as u32, at(1));
+            clients.charge_rate(client, 10 * WORK_PER_SECOND as u32, at(1));
             let rate = (0..100).map(|_| clients.count_request(client, HTTP, LIMIT, at(1))).last();
             assert_eq!(rate == Some(RateLimit::Exceeded), clients.is_throttled(client, at(1)));
             rate == Some(RateLimit::Exceeded)
@@ -372,8 +378,8 @@ mod tests {
     fn new_clients_share_overflow_buckets_when_the_client_table_is_full() {
         let mut clients = table();
         clients.places.hold(0, client(0), 1, at(5000));
-        clients.charge(client(0), 1, at(5000));
-        (1..3 * MAX_CLIENTS as u32).for_each(|number| clients.charge(client(number), 1, at(5000)));
+        clients.charge_rate(client(0), 1, at(5000));
+        (1..3 * MAX_CLIENTS as u32).for_each(|number| clients.charge_rate(client(number), 1, at(5000)));
         assert_eq!(clients.len(), MAX_CLIENTS);
         // Clients in the overflow buckets are rate-limited together.
         let refused = (0..OVERFLOW_BUCKETS as u32 * 60).filter(|number| {
@@ -381,14 +387,14 @@ mod tests {
         });
         assert!(refused.count() > 300);
         // Inactive clients are forgotten.
-        clients.charge(client(5_000_000), 1, at(7000));
+        clients.charge_rate(client(5_000_000), 1, at(7000));
         assert_eq!((clients.len(), clients.overflow.len()), (2, 0));
     }
 
     #[test]
     fn a_client_with_a_deficit_is_throttled_until_its_tokens_are_refilled() {
         let (mut clients, [heavy, light]) = (table(), [1, 2].map(client));
-        clients.charge(heavy, 3 * WORK_PER_SECOND as u32, at(0));
+        clients.charge_rate(heavy, 3 * WORK_PER_SECOND as u32, at(0));
         wait(&mut clients, heavy, 1);
         wait(&mut clients, light, 2);
         assert_eq!((next(&mut clients, 0), next(&mut clients, 0)), (Some(2), None));
@@ -401,7 +407,7 @@ mod tests {
     #[test]
     fn throttled_connections_of_a_client_continue_one_after_another() {
         let (mut clients, heavy) = (table(), client(1));
-        clients.charge(heavy, 2 * WORK_PER_SECOND as u32, at(0));
+        clients.charge_rate(heavy, 2 * WORK_PER_SECOND as u32, at(0));
         (0..100).for_each(|slot| wait(&mut clients, heavy, slot));
         assert_eq!((next(&mut clients, 0), clients.throttled_count()), (None, 100));
         let served = |clients: &mut ClientTable, millis| (0..100).filter(|_| next(clients, millis).is_some()).count();
@@ -458,11 +464,11 @@ mod tests {
     #[test]
     fn work_settled_by_waiting_is_not_charged_again() {
         let (mut clients, heavy) = (table(), client(1));
-        clients.charge(heavy, 11 * WORK_PER_SECOND as u32, at(0));
+        clients.charge_rate(heavy, 11 * WORK_PER_SECOND as u32, at(0));
         wait(&mut clients, heavy, 1);
         assert_eq!((next(&mut clients, 10_009), next(&mut clients, 10_010)), (None, Some(1)));
         // The units refilled during the pause, plus one.
-        clients.charge(heavy, 2_501, at(10_010));
+        clients.charge_rate(heavy, 2_501, at(10_010));
         wait(&mut clients, heavy, 1);
         assert_eq!((next(&mut clients, 10_020), next(&mut clients, 10_021)), (None, Some(1)));
     }
@@ -471,7 +477,7 @@ mod tests {
     fn top_clients_are_ordered_by_work_and_by_held_bytes() {
         let mut clients = table();
         for number in 1..=8 {
-            clients.charge(client(number), 3_000_000 * number, at(10));
+            clients.charge_rate(client(number), 3_000_000 * number, at(10));
             clients.buffers.hold(number as usize, client(number), 100 - number as usize, at(10));
         }
         let costliest = clients.top_clients(at(30_000));

@@ -59,17 +59,16 @@ pub struct Server<S> {
     unmuted: Vec<usize>,
     shared_bytes: SharedBytesCounter,
     stats: Stats,
-    time: LoopTime,
+    pub(super) time: LoopTime,
     /// For the durations of responses.
     clock: Clock,
     /// When the service wants its next turn.
     wake_at: Option<Duration>,
     is_draining: bool,
-    /// Units spent in the current turn of a connection, and those not charged to its owner yet.
+    /// The connection whose turn it is, the units spent in this turn, and those not charged to its owner yet.
+    current: Option<ConnectionId>,
     spent: u32,
     uncharged: u32,
-    /// The connection whose turn it is.
-    current: Option<usize>,
     /// Slot at which the next measurement begins.
     next_measured: usize,
     next_serial: u32,
@@ -101,9 +100,9 @@ impl<S: Socket> Server<S> {
             clock,
             wake_at: None,
             is_draining: false,
+            current: None,
             spent: 0,
             uncharged: 0,
-            current: None,
             next_measured: 0,
             next_serial: 1,
             spare_response: None,
@@ -179,10 +178,18 @@ impl<S: Socket> Server<S> {
         let before = std::mem::replace(&mut connection.owner, owner);
         if before != owner {
             let (place, seen, held) = (connection.has_place, connection.last_seen, connection.counted_bytes);
-            self.clients.places.charge(before, std::mem::take(&mut self.uncharged), now);
+            self.clients.charge(before, std::mem::take(&mut self.uncharged), 0, now);
             self.clients.places.hold(slot, owner, usize::from(place), seen);
             self.clients.buffers.hold(slot, owner, held, now);
         }
+    }
+
+    /// Charges units to a connection and its owner: to the owner's turns `took` microseconds, if that is more.
+    fn charge_owner(&mut self, slot: usize, units: u32, took: u32) {
+        let now = self.time.monotonic;
+        let Some(connection) = self.slab.get_mut(slot) else { return };
+        connection.bucket.take(units, SOCKET_WORK_PER_SECOND, now);
+        self.clients.charge(connection.owner, units, took, now);
     }
 
     /// Returns the socket of a connection.
@@ -475,17 +482,11 @@ impl<S: Socket> Effects for Server<S> {
     }
 
     fn charge(&mut self, connection: ConnectionId, units: u32) {
-        let now = self.time.monotonic;
         self.spent = self.spent.saturating_add(units);
-        if let Some(charged) = self.connection(connection) {
-            charged.bucket.take(units, SOCKET_WORK_PER_SECOND, now);
-            let owner = charged.owner;
-            self.clients.charge(owner, units, now);
-            if self.current == Some(connection.slot()) {
-                self.uncharged = self.uncharged.saturating_add(units);
-            } else {
-                self.clients.places.charge(owner, units, now);
-            }
+        if self.current == Some(connection) {
+            self.uncharged = self.uncharged.saturating_add(units);
+        } else if self.connection(connection).is_some() {
+            self.charge_owner(connection.slot(), units, 0);
         }
     }
 

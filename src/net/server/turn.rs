@@ -2,7 +2,7 @@
 //! is used up.
 
 use std::mem;
-use std::time::Duration;
+use std::net::IpAddr;
 
 use zeroize::Zeroize;
 
@@ -11,8 +11,8 @@ use super::client_table::RateLimit;
 use super::connection::{Closing, Input, PendingResponse, Protocol};
 use super::eviction::trim;
 use crate::net::http::{HttpError, Request, RequestReader};
-use crate::net::metrics::AccessLogEntry;
-use crate::net::service::{Client, ConnectionId, Effects, Event, Exchange, Progress, Service};
+use crate::net::metrics::log_response;
+use crate::net::service::{Client, Effects, Event, Exchange, Progress, Service};
 use crate::net::socket::Socket;
 use crate::net::websocket::{WsConnection, WsEvent};
 use crate::quota::Owner;
@@ -61,12 +61,14 @@ impl<S: Socket> Server<S> {
             self.unmuted.push(slot);
         }
         let Some(mut input) = connection.input.take() else { return true };
-        (self.spent, self.uncharged, self.current) = (0, 0, Some(slot));
+        (self.current, self.spent, self.uncharged) = (Some(connection.id), 0, 0);
         input.acquire(&mut self.spare_input);
         connection.output.acquire(&mut self.spare_output);
         let begun = (self.clock)();
         let stays_open = self.run(slot, &mut input, service);
-        self.end_turn(slot, begun);
+        let took = (self.clock)().saturating_sub(begun).as_micros();
+        self.current = None;
+        self.charge_owner(slot, self.uncharged, u32::try_from(took).unwrap_or(u32::MAX));
         input.release(&mut self.spare_input);
         trim(&mut self.spare_input);
         if stays_open && let Some(connection) = self.slab.get_mut(slot) {
@@ -76,16 +78,6 @@ impl<S: Socket> Server<S> {
             self.remove(slot);
         }
         true
-    }
-
-    /// Charges the owner of a connection for its turn: the work that was counted, or the time if that was more.
-    fn end_turn(&mut self, slot: usize, begun: Duration) {
-        self.current = None;
-        let took = (self.clock)().saturating_sub(begun).as_micros();
-        let cost = self.uncharged.max(u32::try_from(took).unwrap_or(u32::MAX));
-        if let Some(connection) = self.slab.get(slot) {
-            self.clients.places.charge(connection.owner, cost, self.time.monotonic);
-        }
     }
 
     /// Runs the turn of a connection. Returns whether it stays open.
@@ -124,8 +116,8 @@ impl<S: Socket> Server<S> {
             }
             self.read_buffer[..count].zeroize();
             let is_wasted = connection.discarded_bytes > self.limits.discarded_bytes;
-            let (id, is_proxy) = (connection.id, self.limits.trusted_proxies.contains(connection.peer));
-            self.charge_input(id, is_proxy, UNITS_PER_READ + (count / BYTES_PER_UNIT) as u32);
+            let peer = connection.peer;
+            self.charge_input(peer, UNITS_PER_READ + (count / BYTES_PER_UNIT) as u32);
             if is_wasted {
                 return false;
             }
@@ -244,10 +236,9 @@ impl<S: Socket> Server<S> {
         service: &impl Service,
     ) -> Result<bool, HttpError> {
         let Some(connection) = self.slab.get(slot) else { return Ok(false) };
-        let (id, listener) = (connection.id, connection.client.listener);
-        let is_proxy = self.limits.trusted_proxies.contains(connection.peer);
+        let (peer, listener) = (connection.peer, connection.client.listener);
         let result = reader.advance(|method, path| service.route(listener, method, path));
-        self.charge_input(id, is_proxy, reader.take_chunks().div_ceil(CHUNKS_PER_UNIT));
+        self.charge_input(peer, reader.take_chunks().div_ceil(CHUNKS_PER_UNIT));
         let is_complete = result?;
         if !is_complete && let Some(connection) = self.slab.get_mut(slot) {
             if reader.take_continue() {
@@ -275,7 +266,7 @@ impl<S: Socket> Server<S> {
         let response = &mut current.response;
         let is_upgrade = response.upgrade.take().is_some();
         let status = if is_upgrade { 101 } else { response.status };
-        AccessLogEntry { request, client: connection.client, status, bytes: current.written, took }.log();
+        log_response(request, connection.client.address, status, current.written, took);
         self.counters.count_response(request.route, status, took);
         if response.is_secret {
             connection.output.is_secret = true;
@@ -347,11 +338,10 @@ impl<S: Socket> Server<S> {
     }
 
     /// Charges received input. Input from a proxy counts against the turn's budget only.
-    fn charge_input(&mut self, id: ConnectionId, is_proxy: bool, units: u32) {
-        if is_proxy {
-            self.spent = self.spent.saturating_add(units);
-        } else {
-            self.charge(id, units);
+    fn charge_input(&mut self, peer: IpAddr, units: u32) {
+        self.spent = self.spent.saturating_add(units);
+        if !self.limits.trusted_proxies.contains(peer) {
+            self.uncharged = self.uncharged.saturating_add(units);
         }
     }
 }
