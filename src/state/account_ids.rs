@@ -40,21 +40,39 @@ fn entries(row: &[u8]) -> Result<&[Entry]> {
 /// Returns the id of an address and the row of its account, if it has one.
 pub(super) fn find<'a>(state: &'a impl Read, address: &Address) -> Result<Option<(AccountId, &'a [u8])>> {
     let raw = address.to_raw();
-    let (first, last) = (entry(&raw, AccountId(0)), entry(&raw, AccountId(u32::MAX)));
-    for row in state.entries_before(Table::AccountIds, &[], &next_key(&last))? {
+    let (first, end) = (entry(&raw, AccountId(0)), next_key(&entry(&raw, AccountId(u32::MAX))));
+    // The row of an account proves that it is the right one, so that only an unknown address needs complete rows.
+    if let Some((_, row)) = state.cursor(Table::AccountIds)?.unverified().seek_before(&end)?
+        && let Some(found) = find_in(state, entries(row)?, &raw)?
+    {
+        return Ok(Some(found));
+    }
+    for row in state.entries_before(Table::AccountIds, &[], &end)? {
         let (key, row) = row?;
-        let entries = entries(row)?;
-        let alike = entries.partition_point(|entry| *entry < first)..entries.partition_point(|entry| *entry <= last);
-        for entry in &entries[alike] {
-            let (id, _) = AccountId::split_key(&entry[PREFIX_BYTES..])?;
-            let account = state.get(Table::Accounts, &id.key())?.ok_or(DAMAGED)?;
-            if account.starts_with(&raw) {
-                return Ok(Some((id, account)));
-            }
+        if let Some(found) = find_in(state, entries(row)?, &raw)? {
+            return Ok(Some(found));
         }
         // Only if the row starts within the entries with these bytes, the one before it may have more of them.
         if !key.starts_with(&first[..PREFIX_BYTES]) {
             break;
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the id of an address and the row of its account, if one of the entries is that of the address.
+fn find_in<'a>(
+    state: &'a impl Read,
+    entries: &[Entry],
+    raw: &[u8; RAW_LENGTH],
+) -> Result<Option<(AccountId, &'a [u8])>> {
+    let [first, last] = [0, u32::MAX].map(|id| entry(raw, AccountId(id)));
+    let start = entries.partition_point(|entry| *entry < first);
+    for entry in entries[start..].iter().take_while(|entry| **entry <= last) {
+        let (id, _) = AccountId::split_key(&entry[PREFIX_BYTES..])?;
+        let account = state.get(Table::Accounts, &id.key())?.ok_or(DAMAGED)?;
+        if account.starts_with(raw) {
+            return Ok(Some((id, account)));
         }
     }
     Ok(None)

@@ -12,13 +12,14 @@
 //! commit, without reading other rows. A range that is too large is split; an empty one is merged into the one before
 //! it. The boundaries of ranges depend on the history of the store, their content does not.
 //!
-//! A reader compares a range with its checksum before it uses any of its rows, once per opening of the store
-//! ([`VerifiedRanges`]). A row that is not found in a verified range is truly absent, and a cursor over verified ranges
-//! has skipped nothing. A damaged range causes an error; all others stay readable. Rows of [`Table::Blocks`] are long and
-//! contain checksums of their parts. A block that is found is read without verifying its range, unless it can be
-//! undone: an earlier commit may have had another block at that height.
+//! A row that is found by its key proves itself by its own checksum. A range is compared with its checksum before the
+//! absence of a row is believed, and before a cursor passes its rows, once per opening of the store ([`VerifiedRanges`]):
+//! a row that is not found in a verified range is truly absent, and a cursor over verified ranges has skipped nothing. A
+//! damaged range causes an error; all others stay readable. That a row is outdated, because the disk lost a write that it
+//! had confirmed, only its range shows: the verification in the background finds it, and then no row of the table is used
+//! before its range is verified.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -29,7 +30,6 @@ use super::error::StoreError;
 use super::tables::Table;
 
 // Numbers of LMDB's cursor operations.
-pub const FIRST: u32 = 0;
 pub const LAST: u32 = 6;
 pub const NEXT: u32 = 8;
 pub const PREVIOUS: u32 = 12;
@@ -222,24 +222,36 @@ fn for_each_row<'a>(
 /// Start and end of each verified interval of keys; `None` is the end of the table.
 type Intervals = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
+/// What was verified of a table since the store was opened.
+#[derive(Default)]
+struct VerifiedTable {
+    intervals: RefCell<Intervals>,
+    /// Whether a verification has found damage.
+    is_damaged: Cell<bool>,
+}
+
 /// The key intervals of each table that were verified since the store was opened.
-pub struct VerifiedRanges([RefCell<Intervals>; Table::ALL.len()]);
+pub struct VerifiedRanges([VerifiedTable; Table::ALL.len()]);
 
 impl Default for VerifiedRanges {
     fn default() -> VerifiedRanges {
-        VerifiedRanges(Table::ALL.map(|_| RefCell::default()))
+        VerifiedRanges(Table::ALL.map(|_| VerifiedTable::default()))
     }
 }
 
 impl VerifiedRanges {
     /// Returns whether a whole table is verified.
     pub fn is_fully_verified(&self, table: Table) -> bool {
-        self.0[table as usize].borrow().first_key_value().is_some_and(|(first, end)| first.is_empty() && end.is_none())
+        self.0[table as usize]
+            .intervals
+            .borrow()
+            .first_key_value()
+            .is_some_and(|(first, end)| first.is_empty() && end.is_none())
     }
 
     /// Returns the first unverified key between `from` and `to`, or the end of the table.
     pub fn first_unverified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Option<Vec<u8>> {
-        let intervals = self.0[table as usize].borrow();
+        let intervals = self.0[table as usize].intervals.borrow();
         let (_, end) = intervals.range::<[u8], _>((Bound::Unbounded, Bound::Included(from))).next_back().unzip();
         match end {
             Some(None) => None,
@@ -250,7 +262,7 @@ impl VerifiedRanges {
 
     /// Marks a range as verified. Intervals that touch are joined.
     pub fn add(&self, table: Table, range: Range) {
-        let mut intervals = self.0[table as usize].borrow_mut();
+        let mut intervals = self.0[table as usize].intervals.borrow_mut();
         let Range { mut first, mut end, .. } = range;
         let touches = |end: &Option<Vec<u8>>, first: &[u8]| end.as_deref().is_none_or(|end| end >= first);
         let to_first = (Bound::Unbounded, Bound::Included(first.as_slice()));
@@ -269,9 +281,20 @@ impl VerifiedRanges {
         intervals.insert(first, end);
     }
 
+    /// Marks a table as damaged and unverified: from now on each range of it is verified before a row of it is used.
+    pub fn record_damage(&self, table: Table) {
+        self.0[table as usize].is_damaged.set(true);
+        self.invalidate(table);
+    }
+
+    /// Returns whether damage was found in a table.
+    pub fn is_damaged(&self, table: Table) -> bool {
+        self.0[table as usize].is_damaged.get()
+    }
+
     /// Marks a whole table as unverified.
-    pub fn invalidate(&self, table: Table) {
-        self.0[table as usize].borrow_mut().clear();
+    fn invalidate(&self, table: Table) {
+        self.0[table as usize].intervals.borrow_mut().clear();
     }
 }
 
@@ -658,7 +681,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_surplus_or_stale_row_is_reported_as_corruption_and_not_as_absent() {
+    fn a_lost_surplus_or_stale_row_is_reported_as_corruption_by_a_lookup_of_what_is_absent_a_walk_and_a_verification() {
         type Damage = fn(&mut lmdb::RwTransaction<'_>, lmdb::Database);
         // An earlier value of the row, with a valid checksum of its own.
         let old: Damage = |transaction, table| {
@@ -686,12 +709,16 @@ mod tests {
             let key = 500u16.to_be_bytes();
             let is_damage =
                 |error: StoreError| matches!(error, StoreError::Incomplete { table: Table::AccountIds, .. });
-            assert!(snapshot.get(Table::AccountIds, &key).is_err_and(is_damage), "{number}");
+            match snapshot.get(Table::AccountIds, &key) {
+                Ok(stale) => assert_eq!((number, stale), (3, Some(&[7; 300][..]))),
+                Err(error) => assert!(number < 3 && is_damage(error), "{number}"),
+            }
             assert!(snapshot.has_prefix(Table::AccountIds, &key).is_err(), "{number}");
             assert!(snapshot.entries(Table::AccountIds, &[]).unwrap().any(|entry| entry.is_err()), "{number}");
             let mut reverse = snapshot.entries_before(Table::AccountIds, &[], &[9]).unwrap();
             assert!(reverse.any(|entry| entry.is_err()), "{number}");
             assert!(snapshot.verify_all().is_err(), "{number}");
+            assert!(snapshot.get(Table::AccountIds, &key).is_err(), "{number}: known damage");
             // All other rows are readable.
             assert!(snapshot.get(Table::AccountIds, &3u16.to_be_bytes()).unwrap().is_some(), "{number}");
             assert!(snapshot.get(Table::Accounts, &key).unwrap().is_none(), "{number}");
@@ -768,8 +795,8 @@ mod tests {
         batch.commit().unwrap();
         let snapshot = store.snapshot().unwrap();
         assert_eq!(damages(&snapshot), 1);
-        assert!(snapshot.get(Table::AccountIds, &3u16.to_be_bytes()).is_err());
-        assert!(snapshot.get(Table::AccountIds, &990u16.to_be_bytes()).unwrap().is_some());
+        assert!(snapshot.has_prefix(Table::AccountIds, &3u16.to_be_bytes()).is_err());
+        assert!(snapshot.has_prefix(Table::AccountIds, &990u16.to_be_bytes()).unwrap());
     }
 
     #[test]
@@ -789,7 +816,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_block_that_the_disk_restores_is_detected() {
+    fn a_replaced_block_that_the_disk_restores_is_detected_by_a_verification() {
         let key = |height: u64| height.to_be_bytes();
         let (store, folder) = test_store();
         let mut batch = store.begin_write().unwrap();
@@ -804,15 +831,14 @@ mod tests {
         });
         let snapshot = store.snapshot().unwrap();
         let is_damage = |error: StoreError| matches!(error, StoreError::Incomplete { table: Table::Blocks, .. });
+        assert!(snapshot.verify_all().is_err_and(is_damage));
         assert!(snapshot.get(Table::Blocks, &key(8)).is_err_and(is_damage));
-        // A block that cannot be undone is read without the others of its range.
-        assert!(snapshot.get(Table::Blocks, &key(3)).unwrap().is_some());
         drop(snapshot);
         // The record names the state before the damage.
         std::fs::remove_file(folder.path().join("settled")).unwrap();
         let (store, _) =
             Store::open_existing(folder.path(), AccessMode::Exclusive, Options { map_size: 1 << 22 }).unwrap();
-        assert!(store.begin_write().unwrap().get(Table::Blocks, &key(8)).is_err_and(is_damage));
+        assert!(store.snapshot().unwrap().verify_all().is_err_and(is_damage));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Reading: single values, cursors in key order, and snapshots. Rows are verified before they are used.
+//! Reading: single values, cursors in key order, and snapshots. Each row is compared with its checksum before it is used;
+//! ranges of rows are, before the absence of a row is believed.
 
 use std::cell::{Cell, OnceCell};
 use std::ops::Bound;
@@ -8,7 +9,7 @@ use lmdb::{Cursor as _, InactiveTransaction, RoCursor, RoTransaction, Transactio
 
 use super::blocks::{block_in, block_key};
 use super::checksums::{
-    self, FIRST, LAST, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start, row_value,
+    self, LAST, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start, row_value,
 };
 use super::error::StoreError;
 use super::open::Store;
@@ -141,6 +142,12 @@ impl<'a> TableCursor<'a> {
     /// Returns the same cursor with changes on top, if there are any.
     pub(super) fn with_changes(self, changes: Option<&'a TableChanges>) -> TableCursor<'a> {
         TableCursor { changes, ..self }
+    }
+
+    /// Returns the same cursor without verification of ranges, so that it may pass lost rows without an error: for callers
+    /// to whom an entry proves that it is the one they want.
+    pub fn unverified(self) -> TableCursor<'a> {
+        TableCursor { verify: None, ..self }
     }
 
     /// Moves to the first entry whose key is not less than `key`.
@@ -298,7 +305,7 @@ pub(super) fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[
     if range.contains(key) { Ok(range) } else { Err(StoreError::Damaged("the checksums of ranges")) }
 }
 
-/// A transaction of LMDB, whose rows are compared with the checksums of their ranges before they are used.
+/// A transaction of LMDB, whose rows are compared with their checksums before they are used.
 pub trait Verify {
     /// Returns the store, which knows what is already verified.
     fn store(&self) -> &Store;
@@ -336,54 +343,39 @@ pub trait Verify {
         Ok(range)
     }
 
-    /// Verifies all unverified ranges from a key up to another key or to the end.
+    /// Verifies all unverified ranges from a key up to another key or to the end. Checksums of ranges have no ranges.
     fn ensure_verified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<(), StoreError> {
+        if table == Table::Checksums {
+            return Ok(());
+        }
         while let Some(key) = self.store().verified.first_unverified(table, from, to) {
             self.verify_range(table, &key)?;
         }
         Ok(())
     }
 
-    /// Verifies the range of a key, before a row is read by its key. A block that cannot be undone needs only its own
-    /// checksums: an earlier commit may have had another block at the height of one that can.
-    fn ensure_row_verified(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        match table {
-            Table::Checksums => Ok(()),
-            Table::Blocks if self.store().verified.is_fully_verified(table) => Ok(()),
-            Table::Blocks => match found(self.raw_cursor(Table::Undo)?.get(None, None, FIRST))? {
-                Some((first, _)) if first.is_none_or(|first| first <= key) => {
-                    self.ensure_verified(table, key, Some(key))
-                }
-                _ => Ok(()),
-            },
-            table => self.ensure_verified(table, key, Some(key)),
-        }
-    }
-
-    /// Returns the value of a row of verified ranges, after comparing it with its own checksum.
+    /// Returns the value of a row, after comparing it with its own checksum. Its range is verified only if the row is not
+    /// found, since it is absent if the range is complete, or if the table is known to be damaged.
     fn verified_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         check_stop(self.stop())?;
-        self.ensure_row_verified(table, key)?;
-        match self.raw_row(table, key)? {
-            Some(row) => row_value(table, key, row, true).map(Some),
-            // The range of a block was not verified above.
-            None if table == Table::Blocks => self.ensure_verified(table, key, Some(key)).map(|()| None),
-            None => Ok(None),
+        let row = self.raw_row(table, key)?;
+        if row.is_none() || self.store().verified.is_damaged(table) {
+            self.ensure_verified(table, key, Some(key))?;
         }
+        row.map(|row| row_value(table, key, row, true)).transpose()
     }
 
-    /// Returns the bytes of the block at a height ([`Read::block_bytes`]). Blocks that can be undone are in rows of their
-    /// own, whose ranges are verified; so are the rows that could hold a block that is not found.
+    /// Returns the bytes of the block at a height ([`Read::block_bytes`]). If it is not found, the rows that could hold it
+    /// are verified.
     fn verified_block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
         let (table, key) = (Table::Blocks, block_key(height));
         check_stop(self.stop())?;
-        self.ensure_row_verified(table, &key)?;
         let (last, block) = match found(self.raw_cursor(table)?.get(Some(&key), None, SET_RANGE))? {
             Some((Some(last), row)) => (Some(last), block_in(last, row_value(table, last, row, false)?, height)?),
             Some((None, _)) => return Err(StoreError::Damaged("an entry without a key")),
             None => (None, None),
         };
-        if block.is_none() {
+        if block.is_none() || self.store().verified.is_damaged(table) {
             self.ensure_verified(table, &key, last)?;
         }
         Ok(block)
@@ -444,7 +436,7 @@ impl Snapshot<'_> {
                 Err(error)
             }
         };
-        compared.inspect_err(|_| self.store.verified.invalidate(table))
+        compared.inspect_err(|_| self.store.verified.record_damage(table))
     }
 
     /// Returns the start of the next range after a key, even if checksums are damaged.
@@ -562,7 +554,7 @@ mod tests {
             }
             transaction.commit().unwrap();
             // The keys are verified, but not the whole table, of which a cursor would verify nothing.
-            store.verified.invalidate(TABLE);
+            store.verified.record_damage(TABLE);
             store.verified.add(TABLE, Range { first: Vec::new(), end: Some(b"z".to_vec()), sum: RangeSum::default() });
             let (snapshot, reader) = (store.snapshot().unwrap(), environment.begin_ro_txn().unwrap());
             let cursor = || TableCursor::new(TABLE, reader.open_ro_cursor(rows).unwrap(), None, Some(&snapshot));

@@ -7,7 +7,7 @@ use lmdb::{Cursor, RoCursor, RwTransaction, Transaction, WriteFlags};
 use smallvec::SmallVec;
 
 use super::checksums::{
-    ChangedRanges, MAX_RANGE_BYTES, NEXT, Range, RangeSum, SET_RANGE, append_checksum, found, split_range,
+    ChangedRanges, MAX_RANGE_BYTES, NEXT, Range, RangeSum, SET_RANGE, append_checksum, found, row_value, split_range,
     stored_length,
 };
 use super::error::StoreError;
@@ -170,7 +170,10 @@ impl WriteTxn<'_> {
     /// Writes a row that may come after all others. If it does, its page is filled before the next one is started;
     /// otherwise LMDB would leave every page half empty. Returns `false` if there is already a row with the key.
     fn append(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
-        self.ensure_row_verified(table, key)?;
+        let is_unverified = self.store.verified.first_unverified(table, key, Some(key)).is_some();
+        if is_unverified && self.verified_row(table, key)?.is_some() {
+            return Ok(false);
+        }
         if table.appends_at_end() {
             match self.write(table, key, value, WriteFlags::APPEND) {
                 Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {}
@@ -232,7 +235,9 @@ impl WriteTxn<'_> {
 
     /// Returns the sum of a stored row; zero if there is none.
     fn row_sum(&self, table: Table, key: &[u8]) -> Result<RangeSum, StoreError> {
-        Ok(self.raw_row(table, key)?.map_or(RangeSum::default(), |row| RangeSum::of_row(table, key, row)))
+        let Some(row) = self.raw_row(table, key)? else { return Ok(RangeSum::default()) };
+        row_value(table, key, row, true)?;
+        Ok(RangeSum::of_row(table, key, row))
     }
 
     /// Writes some of the changed checksums. Returns whether there may be more.
@@ -275,11 +280,9 @@ impl WriteTxn<'_> {
     }
 
     fn remove_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        self.ensure_row_verified(table, key)?;
         let before = self.row_sum(table, key)?;
         if before == RangeSum::default() {
-            // There is no such row.
-            return Ok(());
+            return self.ensure_verified(table, key, Some(key));
         }
         self.rows += 1;
         self.store.written(self.transaction.del(self.store.database(table)?, &key, None))?;

@@ -23,6 +23,7 @@ mod recalculation;
 mod scripted_peer;
 mod serving;
 mod slow_disk;
+mod slow_reads;
 mod subscribers;
 mod support;
 mod trust;
@@ -32,12 +33,17 @@ use std::process::ExitCode;
 /// A name, what is measured, and the function that measures it; it is handed further arguments.
 type Measurement = (&'static str, &'static str, fn(&[String]) -> ExitCode);
 
-const MEASUREMENTS: [Measurement; 16] = [
+const MEASUREMENTS: [Measurement; 17] = [
     ("import", "a whole import against verifying its signatures only", import::run),
     ("first_synchronisation", "block download from one and three peers against an import", first_synchronisation::run),
     ("progress", "blocks a minute alone and beside peers that prove nothing", progress::run),
     ("latency", "queries while blocks are imported at full speed", latency::run),
     ("slow_disk", "waiting time of clients while a disk takes 5, 50 and 200 ms", slow_disk::run),
+    (
+        "slow_reads",
+        "reads of cold accounts, and waiting time of clients while a disk reads slowly; needs root",
+        slow_reads::run,
+    ),
     ("importance", "importances of large graphs: time, longest step, memory", importance::run),
     ("recalculation", "the same within a node, and the waiting time of queries meanwhile", recalculation::run),
     ("trust", "trust calculation: time, longest step", trust::run),

@@ -1,5 +1,6 @@
 //! Damaged stores give no wrong answers, whatever the disk did to them: bits are flipped, pages swapped, duplicated,
-//! replaced by those of earlier commits, and zeroed; then everything is read.
+//! replaced by those of earlier commits, and zeroed; then everything is read. Only a page of an earlier commit may be
+//! believed, until the verification in the background has found it.
 //!
 //! LMDB trusts the pointers in its pages, so a damaged one may end the process with a signal. The stores are therefore
 //! checked in separate processes; where one ends, the next continues after that store.
@@ -18,7 +19,7 @@ use crate::common::{Random, from_environment, http, load_settings, print_notice,
 use nisd::codec::network_from_text;
 use nisd::config::Settings;
 use nisd::state;
-use nisd::store::{AccessMode, ChainIdentity, Options, Read, Store, Table, tip};
+use nisd::store::{AccessMode, ChainIdentity, Options, Read, Store, Table, VerifyPosition, tip};
 use tempfile::TempDir;
 
 const PAGE: usize = 4096;
@@ -70,18 +71,25 @@ impl Original {
         fs::write(self.folder.path().join("settled"), &self.durable_meta).expect("room");
     }
 
-    /// Returns the responses of a node on the store, and its dump.
-    fn answers(&self) -> Answers {
+    /// Returns the responses of a node on the store, and its dump; `is_verified` lets a verification of the whole store,
+    /// as a node makes it in the background, come first.
+    fn answers(&self, is_verified: bool) -> Answers {
         let mut bodies = vec![None; self.requests.len()];
         let identity = ChainIdentity::of(&self.settings.network);
-        if let Ok(store) = Store::open(self.folder.path(), &identity, OPTIONS)
-            && let Ok(mut node) = ReplayedNode::start(&store, &self.settings, NOW, Duration::ZERO)
+        let store = Store::open(self.folder.path(), &identity, OPTIONS).ok();
+        if let Some(store) = store.as_ref().filter(|_| is_verified) {
+            let (snapshot, mut position) = (store.snapshot().expect("a snapshot"), VerifyPosition::default());
+            while !matches!(snapshot.verify_next(&mut position), Ok(None)) {}
+        }
+        if let Some(store) = &store
+            && let Ok(mut node) = ReplayedNode::start(store, &self.settings, NOW, Duration::ZERO)
         {
             for (request, body) in self.requests.iter().zip(&mut bodies) {
                 let response = node.request(request, &mut |_, _| None);
                 *body = Some(response.body).filter(|_| response.status == 200);
             }
         }
+        drop(store);
         (bodies, self.dump())
     }
 
@@ -167,7 +175,7 @@ fn mutate(data: &mut [u8], number: u64) -> String {
 fn check_stores(numbers: std::ops::Range<u64>) {
     let original = Original::new();
     original.write_data(&original.data);
-    let expected = original.answers();
+    let expected = original.answers(false);
     assert!(expected.1.is_some(), "the store as it was has a dump");
     let answered = expected.0.iter().filter(|body| body.is_some()).count();
     assert!(answered * 10 > expected.0.len() * 7, "{answered} of {}", expected.0.len());
@@ -176,20 +184,27 @@ fn check_stores(numbers: std::ops::Range<u64>) {
         let damage = mutate(&mut data, number);
         println!("store {number} {damage}");
         original.write_data(&data);
-        let (bodies, dump) = original.answers();
-        let mut wrong = Vec::new();
-        for ((request, body), expected) in original.requests.iter().zip(&bodies).zip(&expected.0) {
-            if body.is_some() && body != expected {
-                wrong.push(String::from_utf8_lossy(request).lines().next().unwrap_or_default().to_owned());
-            }
+        let wrong_in = |(bodies, dump): &Answers| {
+            let differs = |(body, expected): (&Option<Vec<u8>>, &_)| body.is_some() && body != expected;
+            let requests = original.requests.iter().zip(bodies.iter().zip(&expected.0));
+            let wrong = requests.filter(|(_, bodies)| differs(*bodies)).map(|(request, _)| request.as_slice());
+            let first_lines =
+                wrong.map(|request| String::from_utf8_lossy(request).lines().next().unwrap_or("").to_owned());
+            let dump = (dump.is_some() && *dump != expected.1).then(|| "dump".to_owned());
+            first_lines.chain(dump).collect::<Vec<_>>()
+        };
+        let found = original.answers(false);
+        let mut wrong = wrong_in(&found);
+        let is_outdated = !wrong.is_empty();
+        if is_outdated {
+            wrong = wrong_in(&original.answers(true));
         }
-        if dump.is_some() && dump != expected.1 {
-            wrong.push("dump".to_owned());
-        }
+        let (bodies, dump) = found;
         let refused =
             bodies.iter().zip(&expected.0).filter(|(got, expected)| got.is_none() && expected.is_some()).count();
         match (wrong.is_empty(), refused, dump.is_some()) {
             (false, ..) => println!("end wrong {number}: {damage}: {}", wrong.join(", ")),
+            _ if is_outdated => println!("end outdated"),
             (true, 0, true) => println!("end unharmed"),
             (true, _, _) if refused == answered => println!("end refused"),
             _ => println!("end partly"),
@@ -248,5 +263,6 @@ fn a_corrupt_store_gives_no_wrong_answer_and_no_wrong_dump() {
     }
     print_notice(&format!("{count} damaged stores: {ends:?}"));
     assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(ends.get("outdated").is_none_or(|outdated| outdated * 100 < count), "pages of earlier commits are rare");
     assert!(ends.get("unharmed").is_some_and(|unharmed| unharmed * 10 < count * 9), "damage that shows");
 }
