@@ -747,7 +747,7 @@ mod tests {
     #[test]
     fn a_verification_that_is_led_back_goes_on_with_the_next_table() {
         for (next, expected) in [(&b"c"[..], b"c".to_vec()), (b"b", Vec::new()), (b"a", Vec::new())] {
-            let mut position = VerifyPosition { table: Table::AccountIds as u8, key: b"b".to_vec() };
+            let mut position = VerifyPosition::at(Table::AccountIds, b"b");
             let (table, key) = position.advance().unwrap();
             position.continue_at(table, &key, Some(next));
             let is_of_same_table = position.table == Table::AccountIds as u8;

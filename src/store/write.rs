@@ -17,8 +17,8 @@ use super::tables::Table;
 use crate::codec::ByteReader;
 use crate::model::Height;
 
-/// Longer values take overflow pages.
-const PAGE: usize = 4096;
+/// Size of a page of LMDB. Longer values take overflow pages.
+pub(super) const PAGE: usize = 4096;
 /// Checksums of ranges written in one step.
 const CHECKSUMS_PER_STEP: usize = 64;
 /// Collected rows written in one step.
