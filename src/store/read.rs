@@ -15,7 +15,7 @@ use super::checksums::{
 use super::error::StoreError;
 use super::open::Store;
 use super::tables::Table;
-use super::write::{PAGE, TableChanges};
+use super::write::{Key, PAGE, TableChanges};
 use crate::model::Height;
 
 /// A readable state: a snapshot, or a write transaction with its own changes.
@@ -46,8 +46,8 @@ pub trait Read {
     fn entries_from(&self, table: Table, prefix: &[u8], from: &[u8]) -> Result<Entries<'_>, StoreError> {
         Ok(Entries {
             cursor: self.cursor(table)?,
-            prefix: prefix.to_vec(),
-            start: Some(from.to_vec()),
+            prefix: Key::from_slice(prefix),
+            start: Some(Key::from_slice(from)),
             is_reverse: false,
         })
     }
@@ -93,9 +93,9 @@ pub type Entry<'a> = (&'a [u8], &'a [u8]);
 /// Entries of a table whose keys start with a prefix. The first other key ends them.
 pub struct Entries<'a> {
     cursor: TableCursor<'a>,
-    prefix: Vec<u8>,
+    prefix: Key,
     /// The key to start from, until the first entry is read.
-    start: Option<Vec<u8>>,
+    start: Option<Key>,
     is_reverse: bool,
 }
 

@@ -496,7 +496,7 @@ pub fn journals_equal_except(a: &[u8], b: &[u8], but_in: Table) -> bool {
 pub(super) type TableChanges = BTreeMap<Key, Option<Vec<u8>>>;
 
 /// A key. Most are short enough to lie in the map itself, where a search compares them without following a pointer.
-type Key = SmallVec<[u8; 32]>;
+pub(super) type Key = SmallVec<[u8; 32]>;
 
 /// The replaced change of a key; `None` if there was no change.
 type ReplacedChange = (Table, Key, Option<Option<Vec<u8>>>);
