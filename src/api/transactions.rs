@@ -203,7 +203,7 @@ fn reject(
         }
         result = ValidationResult::FailureSignatureNotVerifiable;
     }
-    context.response.send(&AnnounceResult { result, hash: transaction.hash(), inner_hash: None })
+    context.response.send(&AnnounceResult { result, hash: transaction.hash(), inner_hash: transaction.inner_hash })
 }
 
 /// `POST /transaction/prepare-announce`

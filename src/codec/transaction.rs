@@ -17,8 +17,8 @@ use crate::model::{Address, Amount, Body, Hash256, Mosaic, NetworkByte, Timestam
 
 const MAX_SUPPLY_DELTA: u64 = crate::model::mosaic::MAX_QUANTITY;
 
-/// An aggregate modification with a single null modification. NIS1 reads it and checks its signature before it rejects
-/// it.
+/// An aggregate modification with a single null modification, or a multisig transaction with one inside. NIS1 reads it and
+/// checks its signature before it rejects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NullModification {
     /// Network byte and entity version.
@@ -27,27 +27,37 @@ pub struct NullModification {
     pub signer: PublicKey,
     /// The bytes that the signature covers.
     pub signed_bytes: Vec<u8>,
+    /// Hash of the inner transaction, if it is a multisig transaction.
+    pub inner_hash: Option<Hash256>,
 }
 
 impl NullModification {
-    /// Reads it from the start of `bytes`; `None` if they are anything else.
+    /// Reads it from the start of `bytes`, which are not verifiable; `None` if they are anything else.
     pub fn from_bytes(bytes: &[u8], context: Context) -> Option<NullModification> {
-        /// Bytes before the modifications.
+        /// Bytes of a transaction before its body.
         const HEADER: usize = 60;
         /// A list with one element of length 0.
         const NULL: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
-        let (header, list) = bytes.split_at_checked(HEADER)?;
-        let rest = list.strip_prefix(&NULL)?;
+        // An inner transaction follows its length.
+        let start = if is_multisig(bytes)? { HEADER + 4 } else { 0 };
+        let replace = |bytes: &[u8], old: &[u8], new: &[u8]| {
+            let (before, list) = bytes.split_at_checked(start + HEADER)?;
+            let mut replaced = [before, new, list.strip_prefix(old)?].concat();
+            if let Some(length) = replaced.get_mut(HEADER..start).and_then(|length| length.first_chunk_mut()) {
+                let grown = i32::from_le_bytes(*length).checked_add(new.len() as i32 - old.len() as i32)?;
+                *length = grown.to_le_bytes();
+            }
+            Some(replaced)
+        };
         // A list with one valid element of 40 bytes, an addition of a key of 32 bytes, is substituted to read the rest.
         let fields = [1, 40, ModificationKind::Add.code(), 32].map(i32::to_le_bytes);
         let stand_in = [fields.as_flattened(), &[0; 32]].concat();
-        let filled = [header, &stand_in, rest].concat();
-        let read = Transaction::from_bytes(&filled, SigningForm::NonVerifiable, context).ok()?;
-        matches!(read.body, Body::AggregateModification(_)).then_some(())?;
-        let written = read.signed_bytes();
-        let (header, rest) = written.split_at_checked(HEADER)?;
-        let signed_bytes = [header, &NULL, rest.get(stand_in.len()..)?].concat();
-        Some(NullModification { version: read.version, signer: read.signer, signed_bytes })
+        let read = Transaction::from_bytes(&replace(bytes, &NULL, &stand_in)?, SigningForm::NonVerifiable, context);
+        let read = read.ok()?;
+        matches!(read.inner().unwrap_or(&read).body, Body::AggregateModification(_)).then_some(())?;
+        let signed_bytes = replace(&read.signed_bytes(), &stand_in, &NULL)?;
+        let inner_hash = read.inner().map(|_| Hash256(keccak256(&signed_bytes[start..])));
+        Some(NullModification { version: read.version, signer: read.signer, signed_bytes, inner_hash })
     }
 
     /// Returns the hash.

@@ -85,15 +85,19 @@ fn a_bad_announcement_gets_its_specified_error_text() {
     assert_eq!(reply.status_and_error(&scene), (400, message));
 }
 
-/// Announces an aggregate modification whose only modification is null, signed or not. It has version 2 and a relative
-/// change of the number of signatures.
-fn announce_null(network: NetworkByte, is_signed: bool, scene: &Scene) -> Response {
-    let version = wire_version(network, 2).to_le_bytes();
-    let [kind, key_bytes, change_bytes] = [0x1001i32, 32, 4].map(i32::to_le_bytes);
-    let signer = pair().public().0;
-    let header = [&kind, &version, &[1, 0, 0, 0], &key_bytes, signer.as_slice(), &[5; 4], &[0; 4], &[9, 0, 0, 0]];
-    let list = [[1, 0, 0, 0], [0; 4], change_bytes, [1, 0, 0, 0]].concat();
-    let data = [header.concat(), list].concat();
+/// Announces an aggregate modification whose only modification is null, alone or in a multisig transaction, signed or not.
+/// It has version 2 and a relative change of the number of signatures.
+fn announce_null(network: NetworkByte, is_nested: bool, is_signed: bool, scene: &Scene) -> Response {
+    let header = |kind: i32, version| {
+        let [kind, version, key_bytes] = [kind, wire_version(network, version), 32].map(i32::to_le_bytes);
+        let signer = pair().public().0;
+        [&kind, &version, &[1, 0, 0, 0], &key_bytes, signer.as_slice(), &[5; 4], &[0; 4], &[9, 0, 0, 0]].concat()
+    };
+    let list = [[1, 0, 0, 0], [0; 4], 4i32.to_le_bytes(), [1, 0, 0, 0]].concat();
+    let mut data = [header(0x1001, 2), list].concat();
+    if is_nested {
+        data = [header(0x1004, 1), (data.len() as u32).to_le_bytes().to_vec(), data].concat();
+    }
     let signature = if is_signed { pair().sign(&data) } else { Signature([0x33; 64]) };
     // Bytes after the transaction are ignored and not signed.
     let (data, signature) = (hex::encode([data, vec![7]].concat()), hex::encode(signature.0));
@@ -104,14 +108,18 @@ fn announce_null(network: NetworkByte, is_signed: bool, scene: &Scene) -> Respon
 #[test]
 fn the_signature_is_checked_before_a_null_modification() {
     let scene = Scene::new();
-    let reply = announce_null(NetworkByte::TESTNET, false, &scene);
-    assert!(text_of(&reply).contains("\"code\":8,"), "{}", text_of(&reply));
-    let reply = announce_null(NetworkByte::MAINNET, false, &scene);
-    assert!(text_of(&reply).contains("\"code\":20,"), "{}", text_of(&reply));
-    let expected = (500, "property modifications holds a null element".to_owned());
-    assert_eq!(failure_in(&announce_null(NetworkByte::TESTNET, true, &scene)), expected);
-    let unready = Scene { status: NodeStatus::Running, ..Scene::new() };
-    assert_eq!(announce_null(NetworkByte::TESTNET, false, &unready).status, 503);
+    for is_nested in [false, true] {
+        let announce = |network, is_signed| announce_null(network, is_nested, is_signed, &scene);
+        let reply = announce(NetworkByte::TESTNET, false);
+        assert!(text_of(&reply).contains("\"code\":8,"), "{}", text_of(&reply));
+        assert_eq!(text_of(&reply).contains("\"innerTransactionHash\":{\"data\""), is_nested, "{}", text_of(&reply));
+        let reply = announce(NetworkByte::MAINNET, false);
+        assert!(text_of(&reply).contains("\"code\":20,"), "{}", text_of(&reply));
+        let expected = (500, "property modifications holds a null element".to_owned());
+        assert_eq!(failure_in(&announce(NetworkByte::TESTNET, true)), expected);
+        let unready = Scene { status: NodeStatus::Running, ..Scene::new() };
+        assert_eq!(announce_null(NetworkByte::TESTNET, is_nested, false, &unready).status, 503);
+    }
 }
 
 #[test]
