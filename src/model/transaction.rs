@@ -390,7 +390,7 @@ impl Block {
     }
 }
 
-/// A trusted block, written `HEIGHT:HASH`.
+/// A block by height and hash, such as one that the operator trusts: `HEIGHT:HASH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Height of the block.

@@ -82,15 +82,6 @@ pub enum DownloadAnswer {
     Blocks(BlockList),
 }
 
-/// Height and hash of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockRef {
-    /// Height of the block.
-    pub height: Height,
-    /// Hash of the block.
-    pub hash: Hash256,
-}
-
 /// Result of [`BlockDownload::next`].
 #[derive(Debug)]
 pub enum NextBlock {
@@ -182,7 +173,7 @@ pub struct BlockDownload {
     /// Peer that claimed the chain up to `target`; another one becomes the sync peer if it is removed.
     pub claimed_by: Address,
     /// Our tip at the start of the download.
-    pub base: BlockRef,
+    pub base: Checkpoint,
     /// Last height of the sync peer's chain at the start of the download.
     pub target: Height,
     /// Request for a batch, after any height.
@@ -204,7 +195,7 @@ pub struct BlockDownload {
     /// Time of the last call of [`BlockDownload::next_request`].
     last_poll: Duration,
     /// The last block that was returned, or that was verified on the way to the checkpoint.
-    last: BlockRef,
+    last: Checkpoint,
     /// Since when the next block is missing.
     waiting_since: Option<Duration>,
     /// Time for which it may be missing until the download lets go of the chain.
@@ -227,7 +218,7 @@ impl BlockDownload {
     pub fn new(
         number: u64,
         sync_peer: Address,
-        (base, target): (BlockRef, Height),
+        (base, target): (Checkpoint, Height),
         max_hashes: u64,
         batch_request: ChainRequest,
         checkpoint: Option<Checkpoint>,
@@ -590,7 +581,7 @@ impl BlockDownload {
         if block.previous_hash != self.last.hash {
             return self.end(DownloadOutcome::SyncPeerMisbehaved(claimed_by));
         }
-        self.last = BlockRef { height: block.height, hash };
+        self.last = Checkpoint { height: block.height, hash };
         match &self.checkpoint {
             CheckpointState::Verifying(checkpoint, _)
                 if checkpoint.height == block.height && checkpoint.hash != hash =>

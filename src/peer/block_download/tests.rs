@@ -37,8 +37,8 @@ fn key() -> KeyPair {
     KeyPair::new(&PrivateKey::from_seed(&[7; 32]))
 }
 
-fn base() -> BlockRef {
-    BlockRef { height: Height(1), hash: Hash256([1; 32]) }
+fn base() -> Checkpoint {
+    Checkpoint { height: Height(1), hash: Hash256([1; 32]) }
 }
 
 fn download(target: u64, checkpoint: Option<Checkpoint>) -> BlockDownload {

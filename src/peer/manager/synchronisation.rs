@@ -24,11 +24,10 @@ use std::time::Duration;
 use super::requests::{Answer, RequestKind};
 use super::{Manager, PeerSettings, Phase, select};
 use crate::codec::Format;
-use crate::model::{Address, Height, Transaction};
+use crate::model::{Address, Checkpoint, Height, Transaction};
 use crate::net::fetch::FetchId;
 use crate::peer::block_download::{
-    BlockDownload, BlockRef, DownloadAnswer, DownloadOutcome, DownloadRequest, MAX_BATCH_TRANSACTIONS, NextBlock,
-    STALL_TIMEOUT,
+    BlockDownload, DownloadAnswer, DownloadOutcome, DownloadRequest, MAX_BATCH_TRANSACTIONS, NextBlock, STALL_TIMEOUT,
 };
 use crate::peer::chain_comparison::{ChainComparison, Downloads, Misbehavior, SyncOutcome};
 use crate::peer::io::{FetchedBlocks, LocalChain, Now, OwnTip};
@@ -326,7 +325,7 @@ impl Manager {
 
     /// Starts a block download from a sync peer.
     fn start_block_download(&mut self, sync_peer: Address, base: OwnTip, target: Height) {
-        let base = BlockRef { height: base.height, hash: base.hash };
+        let base = Checkpoint { height: base.height, hash: base.hash };
         let PeerSettings { format, chain, checkpoint, .. } = &self.settings;
         let transactions = match format {
             Format::Binary => MAX_BATCH_TRANSACTIONS,

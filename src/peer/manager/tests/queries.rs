@@ -1,6 +1,6 @@
 use crate::model::network::ChainParameters;
-use crate::model::{Address, Hash256, Height};
-use crate::peer::block_download::{BlockDownload, BlockRef};
+use crate::model::{Address, Checkpoint, Hash256, Height};
+use crate::peer::block_download::BlockDownload;
 use crate::peer::experiences::Experience;
 use crate::peer::experiences::LIFETIME;
 use crate::peer::manager::queries::{ASKED_HEIGHT_TIMEOUT, ASKED_HEIGHT_TTL};
@@ -320,7 +320,7 @@ fn listed_peers_of_one_network_count_once() {
 #[test]
 fn the_target_of_a_block_download_counts_after_its_first_valid_block() {
     let mut scene = heights(&[100], &[]);
-    let base = BlockRef { height: Height(100), hash: Hash256([1; 32]) };
+    let base = Checkpoint { height: Height(100), hash: Hash256([1; 32]) };
     let batch = ChainRequest::new(base.height, 10, 1_000, &ChainParameters::after_all_forks());
     let download = BlockDownload::new(1, address_of(0), (base, Height(5_000_000)), 400, batch, None);
     scene.manager.block_download = Some(download);

@@ -3,8 +3,8 @@ use std::time::Duration;
 use crate::codec::{SigningForm, Writable};
 use crate::crypto::Signature;
 use crate::model::network::ChainParameters;
-use crate::model::{Block, BlockKind, Hash256, Height, Timestamp};
-use crate::peer::block_download::{BlockDownload, BlockRef, DownloadOutcome};
+use crate::model::{Block, BlockKind, Checkpoint, Hash256, Height, Timestamp};
+use crate::peer::block_download::{BlockDownload, DownloadOutcome};
 use crate::peer::io::OwnTip;
 use crate::peer::manager::ListedPeer;
 use crate::peer::schedule::Task;
@@ -245,7 +245,7 @@ fn a_download_that_fails_backs_off_the_peer_that_claimed_the_chain_and_not_the_l
     for outcome in [DownloadOutcome::NoPeersLeft, DownloadOutcome::Stalled] {
         let mut scene = Scene::new(settings(&[0, 1]), 2);
         scene.run_seconds(60);
-        let base = BlockRef { height: Height(1), hash: Hash256([1; 32]) };
+        let base = Checkpoint { height: Height(1), hash: Hash256([1; 32]) };
         let batch = ChainRequest::new(base.height, 10, 1_000, &ChainParameters::after_all_forks());
         let retry_at = |scene: &Scene, peer| {
             scene.manager.table.get(&address_of(peer)).expect("a peer").sync_retry_at.saturating_sub(scene.now)
