@@ -14,10 +14,6 @@ use super::keys::{KeyPair, NotAPoint, PublicKey};
 const SALT_BYTES: usize = 32;
 const IV_BYTES: usize = 16;
 const BLOCK_BYTES: usize = 16;
-/// Bytes before the cipher text.
-const HEAD_BYTES: usize = SALT_BYTES + IV_BYTES;
-/// Salt, initialisation vector and the single block of an empty plain text.
-pub const MIN_PAYLOAD_BYTES: usize = HEAD_BYTES + BLOCK_BYTES;
 
 /// Why decryption cannot be attempted. NIS1 treats both cases as errors, unlike bad padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -57,15 +53,11 @@ pub fn encrypt(
 /// Decrypts `payload`. Returns `None` if it is too short or its padding is wrong, as nearly always with a wrong key.
 /// `own` may be either side of the conversation; `other` is the opposite one.
 pub fn decrypt(own: &KeyPair, other: &PublicKey, payload: &[u8]) -> Result<Option<Vec<u8>>, CipherError> {
-    if payload.len() < MIN_PAYLOAD_BYTES {
+    let Some((salt, rest)) = payload.split_first_chunk::<SALT_BYTES>() else { return Ok(None) };
+    let Some((iv, cipher_text)) = rest.split_first_chunk::<IV_BYTES>() else { return Ok(None) };
+    if cipher_text.len() < BLOCK_BYTES {
         return Ok(None);
     }
-    let Some((salt, rest)) = payload.split_first_chunk::<SALT_BYTES>() else {
-        return Ok(None);
-    };
-    let Some((iv, cipher_text)) = rest.split_first_chunk::<IV_BYTES>() else {
-        return Ok(None);
-    };
     if !cipher_text.len().is_multiple_of(BLOCK_BYTES) {
         return Err(CipherError::PartialBlock(cipher_text.len()));
     }
@@ -103,7 +95,7 @@ mod tests {
     #[test]
     fn a_payload_shorter_than_one_block_decrypts_to_nothing() {
         let whole = payload(b"");
-        assert_eq!(whole.len(), MIN_PAYLOAD_BYTES);
+        assert_eq!(whole.len(), SALT_BYTES + IV_BYTES + BLOCK_BYTES);
         for length in 0..whole.len() {
             let answer = decrypt(&pair(2), &pair(1).public(), &whole[..length]);
             assert_eq!(answer, Ok(None));

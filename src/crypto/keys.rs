@@ -99,8 +99,7 @@ impl PrivateKey {
         if sign_byte {
             text.push_str("00");
         }
-        let nibbles = self.magnitude.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        text.extend(nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)));
+        HEXLOWER.encode_append(&self.magnitude, &mut text);
         text
     }
 
@@ -166,13 +165,10 @@ pub struct NotAPoint;
 ///
 /// A signature with S out of range is false even if the key is not a point.
 pub fn verify(public: &PublicKey, data: &[u8], signature: &Signature) -> Result<bool, NotAPoint> {
-    if !passes_prechecks(public, signature) {
-        return Ok(false);
-    }
-    Ok(equation_holds(&decode(public)?, data, signature))
+    Verifier::default().verify(public, data, signature)
 }
 
-/// [`verify`] with a cache of decoded public keys.
+/// [`verify()`] with a cache of decoded public keys.
 ///
 /// Decoding a key is a noticeable part of a verification, and a few signers make up most of a chain. The cache is a
 /// table in which each key has one possible slot. A new key replaces the one in its slot. The table grows from
@@ -189,7 +185,7 @@ const MIN_SLOTS: usize = 16;
 const MAX_SLOTS: usize = 4096;
 
 impl Verifier {
-    /// Returns the same result as [`verify`].
+    /// Returns the same result as [`verify()`].
     pub fn verify(&mut self, public: &PublicKey, data: &[u8], signature: &Signature) -> Result<bool, NotAPoint> {
         if !passes_prechecks(public, signature) {
             return Ok(false);

@@ -2,7 +2,7 @@
 
 use super::input::Outlinks;
 use super::java_hash_map::{JavaHashMapOrder, Visit};
-use super::loops::{Csr, Cursor, GroupAccess, Loop};
+use super::loops::{Csr, GroupAccess, Loop};
 
 /// Factor applied to negative scores.
 const NEGATIVE_WEIGHT: f64 = 0.6;
@@ -16,7 +16,8 @@ pub struct Flows {
     pub outflows: Csr<(u32, f64)>,
     minimum: f64,
     stage: FlowStage,
-    received: Cursor,
+    /// Links passed of those that the present account has received.
+    received: usize,
     table: FlowTable,
 }
 
@@ -65,13 +66,13 @@ impl Flows {
         Flows { scores: Vec::with_capacity(accounts), outflows, minimum, table, ..Flows::default() }
     }
 
-    /// FlowStage: computes the flows. `hashes` are those of the addresses of all participants.
+    /// Stage: computes the flows. `hashes` are those of the addresses of all participants.
     pub fn step(&mut self, outlinks: &Outlinks, hashes: &[u32], work: &mut Loop) -> bool {
         loop {
             match self.stage {
                 FlowStage::Sent => {
                     let Some(run) = work.next_slice(&outlinks.sent) else {
-                        let is_done = work.cursor.at_end(&outlinks.sent);
+                        let is_done = work.has_passed(&outlinks.sent);
                         if is_done {
                             self.table = FlowTable::default();
                         }
@@ -85,13 +86,17 @@ impl Flows {
                     }
                 }
                 FlowStage::Received => {
-                    let Some(run) = self.received.next_slice(&outlinks.received, work) else { return false };
-                    for (party, weight) in run.items {
+                    // The scores of the accounts before are complete.
+                    let unread = &outlinks.received.group(self.scores.len())[self.received..];
+                    let next = work.charge_up_to(unread.len());
+                    for (party, weight) in &unread[..next] {
                         self.table.add(*party, -*weight, hashes);
                     }
-                    if run.ends {
-                        self.stage = FlowStage::Sum;
+                    self.received += next;
+                    if next < unread.len() {
+                        return false;
                     }
+                    (self.received, self.stage) = (0, FlowStage::Sum);
                 }
                 FlowStage::Sum => {
                     if !self.sum(outlinks.sent.groups(), work) {

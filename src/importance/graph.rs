@@ -21,7 +21,7 @@ pub fn multiply(matrix: &SparseMatrix, vector: &[f64], product: &mut [f64], work
     };
     loop {
         work.for_each_group(matrix, |row, items| product[row] = add(0.0, items));
-        let Some(run) = work.next_slice(matrix) else { return work.cursor.at_end(matrix) };
+        let Some(run) = work.next_slice(matrix) else { return work.has_passed(matrix) };
         let begun = if run.begins { 0.0 } else { product[run.group] };
         product[run.group] = add(begun, run.items);
     }
@@ -184,23 +184,22 @@ impl Graph {
         const NONE: u32 = u32::MAX;
         while work.at < self.nodes {
             let (senders, recipients) = (self.rows.group(work.at), self.columns.group(work.at));
-            let Merge { senders: mut passed_senders, recipients: mut passed_recipients, mut itself } = self.merge;
+            let merge = &mut self.merge;
             loop {
                 if !work.charge(1) {
-                    self.merge = Merge { senders: passed_senders, recipients: passed_recipients, itself };
                     return false;
                 }
-                let sender = senders.get(passed_senders).map_or(NONE, |entry| entry.0);
-                let recipient = recipients.get(passed_recipients).copied().unwrap_or(NONE);
-                let own = if itself { NONE } else { work.at as u32 };
+                let sender = senders.get(merge.senders).map_or(NONE, |entry| entry.0);
+                let recipient = recipients.get(merge.recipients).copied().unwrap_or(NONE);
+                let own = if merge.itself { NONE } else { work.at as u32 };
                 let next = sender.min(recipient).min(own);
                 if next == NONE {
                     break;
                 }
                 self.neighbours.items.push(next);
-                passed_senders += usize::from(sender == next);
-                passed_recipients += usize::from(recipient == next);
-                itself |= own == next;
+                merge.senders += usize::from(sender == next);
+                merge.recipients += usize::from(recipient == next);
+                merge.itself |= own == next;
             }
             self.neighbours.close_group();
             (self.merge, work.at) = (Merge::default(), work.at + 1);
@@ -263,7 +262,7 @@ impl Graph {
                 }
             };
         }
-        if !work.cursor.at_end(&self.neighbours) {
+        if !work.has_passed(&self.neighbours) {
             return false;
         }
         self.forest = Forest { above: vec![0; self.nodes], size: vec![0; self.nodes] };
@@ -332,7 +331,7 @@ impl Graph {
                 });
             }
         }
-        if !work.cursor.at_end(&self.neighbours) {
+        if !work.has_passed(&self.neighbours) {
             return false;
         }
         (self.neighbours, self.is_member) = (Csr::default(), Vec::new());
@@ -357,7 +356,7 @@ impl Graph {
                 self.reached.close_group();
             }
         }
-        work.cursor.at_end(&self.columns)
+        work.has_passed(&self.columns)
     }
 
     fn sort_proximity(&mut self, work: &mut Loop) -> bool {

@@ -25,8 +25,8 @@ pub struct Accounts {
     pub counted: u64,
     /// Those of them whose first height is the height of the calculation. The nemesis account is not included.
     new_accounts: u64,
-    /// The accounts in the order sorted so far.
-    order: Csr<u32>,
+    /// The accounts in the order sorted so far, as one group.
+    order: Vec<Vec<u32>>,
     sort: CountingSort<u32>,
     /// The accounts in their final order.
     pub sorted: SortedAccounts,
@@ -105,15 +105,12 @@ impl Accounts {
     pub fn begin_order(&mut self, work: &mut Loop) -> bool {
         let accounts = self.len();
         if work.at == 0 {
-            self.order = Csr::with_capacity(1, accounts);
+            self.order = vec![Vec::with_capacity(accounts)];
             self.sorted.index = vec![0; accounts];
             self.sorted.hashes = Vec::with_capacity(accounts);
             self.sorted.vested = Vec::with_capacity(accounts);
         }
-        self.order.items.extend(work.advance(accounts).map(|account| account as u32));
-        if work.at == accounts {
-            self.order.close_group();
-        }
+        self.order[0].extend(work.advance(accounts).map(|account| account as u32));
         work.at == accounts
     }
 
@@ -123,10 +120,7 @@ impl Accounts {
         let value = |account: usize| buckets.of(hashes[account], sort_heights[account]) >> (digit * DIGIT_BITS);
         let entry = |_, account: &u32| Some((value(*account as usize) as usize % (1 << DIGIT_BITS), *account));
         let Some(sorted) = sort.step(1 << DIGIT_BITS, order, entry, work) else { return false };
-        // What was sorted becomes one group again.
-        self.order = Csr::with_capacity(1, 0);
-        self.order.items = sorted.items;
-        self.order.close_group();
+        self.order = vec![sorted.items];
         true
     }
 
@@ -134,12 +128,13 @@ impl Accounts {
     pub fn sort_buckets(&mut self, buckets: &Buckets, work: &mut Loop) -> bool {
         let Accounts { addresses, hashes, vested, sort_heights, order, sorted, .. } = self;
         let bucket = |account: &u32| buckets.of(hashes[*account as usize], sort_heights[*account as usize]);
-        while let Some(first) = order.items.get(work.at) {
-            let length = order.items[work.at..].iter().take_while(|account| bucket(account) == bucket(first)).count();
+        let order = &mut order[0];
+        while let Some(first) = order.get(work.at) {
+            let length = order[work.at..].iter().take_while(|account| bucket(account) == bucket(first)).count();
             if !work.charge(length as u32) {
                 return false;
             }
-            let members = &mut order.items[work.at..][..length];
+            let members = &mut order[work.at..][..length];
             members.sort_unstable_by_key(|account| (sort_heights[*account as usize], addresses[*account as usize]));
             for account in members.iter().map(|account| *account as usize) {
                 sorted.index[account] = sorted.hashes.len() as u32;
@@ -148,7 +143,7 @@ impl Accounts {
             }
             work.at += length;
         }
-        self.order = Csr::default();
+        self.order = Vec::new();
         true
     }
 

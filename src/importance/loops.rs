@@ -12,8 +12,9 @@ pub struct Loop {
     budget: u32,
     /// Elements passed.
     pub at: usize,
-    /// Items of groups passed.
-    pub cursor: Cursor,
+    /// Groups passed, and items passed of the next one.
+    group: usize,
+    passed: usize,
     /// Running sum.
     pub sum: f64,
 }
@@ -63,29 +64,44 @@ impl Loop {
     /// Passes whole groups to `visit` while the budget suffices for them; one unit for each item, and one for an empty
     /// group. Afterwards [`Loop::next_slice`] returns a slice of the next group, if anything is left.
     pub fn for_each_group<G: GroupAccess>(&mut self, groups: &G, mut visit: impl FnMut(usize, &[G::Item])) {
-        if self.cursor.passed > 0 {
+        if self.passed > 0 {
             return;
         }
-        let (mut group, mut budget) = (self.cursor.group, self.budget as usize);
-        while group < groups.groups() {
-            let items = groups.group(group);
+        let mut budget = self.budget as usize;
+        while self.group < groups.groups() {
+            let items = groups.group(self.group);
             let cost = items.len().max(1);
             if cost > budget {
                 break;
             }
             budget -= cost;
-            visit(group, items);
-            group += 1;
+            visit(self.group, items);
+            self.group += 1;
         }
-        (self.cursor.group, self.budget) = (group, budget as u32);
+        self.budget = budget as u32;
     }
 
-    /// Returns the next slice of the items of groups ([`Cursor::next_slice`]).
+    /// Returns the next slice of the items of groups within the budget: one unit per item, and one for an empty group.
+    /// Returns `None` at the end or when the budget is spent.
     pub fn next_slice<'a, G: GroupAccess>(&mut self, groups: &'a G) -> Option<GroupSlice<'a, G::Item>> {
-        let mut cursor = self.cursor;
-        let slice = cursor.next_slice(groups, self);
-        self.cursor = cursor;
-        slice
+        if self.has_passed(groups) {
+            return None;
+        }
+        let (group, from) = (self.group, self.passed);
+        let all = groups.group(group);
+        let paid = self.charge_up_to((all.len() - from).max(1));
+        if paid == 0 {
+            return None;
+        }
+        let to = (from + paid).min(all.len());
+        let ends = to == all.len();
+        (self.group, self.passed) = if ends { (group + 1, 0) } else { (group, to) };
+        Some(GroupSlice { group, items: &all[from..to], begins: from == 0, ends })
+    }
+
+    /// Returns whether every group has been passed.
+    pub fn has_passed(&self, groups: &impl GroupAccess) -> bool {
+        self.group == groups.groups()
     }
 }
 
@@ -156,14 +172,6 @@ impl<T> Csr<T> {
     }
 }
 
-/// A position in groups that are being iterated.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cursor {
-    group: usize,
-    /// Items of the current group already passed.
-    passed: usize,
-}
-
 /// A slice of consecutive items of one group.
 #[derive(Debug)]
 pub struct GroupSlice<'a, T> {
@@ -175,35 +183,6 @@ pub struct GroupSlice<'a, T> {
     pub begins: bool,
     /// Whether the slice ends the group.
     pub ends: bool,
-}
-
-impl Cursor {
-    /// Returns the next slice within the budget: one unit per item, and one for an empty group. Returns `None` at the
-    /// end or when the budget is spent.
-    pub fn next_slice<'a, G: GroupAccess>(
-        &mut self,
-        groups: &'a G,
-        work: &mut Loop,
-    ) -> Option<GroupSlice<'a, G::Item>> {
-        if self.at_end(groups) {
-            return None;
-        }
-        let (group, from) = (self.group, self.passed);
-        let all = groups.group(group);
-        let paid = work.charge_up_to((all.len() - from).max(1));
-        if paid == 0 {
-            return None;
-        }
-        let to = (from + paid).min(all.len());
-        let ends = to == all.len();
-        *self = if ends { Cursor { group: group + 1, passed: 0 } } else { Cursor { group, passed: to } };
-        Some(GroupSlice { group, items: &all[from..to], begins: from == 0, ends })
-    }
-
-    /// Returns whether every group has been passed.
-    pub fn at_end(&self, groups: &impl GroupAccess) -> bool {
-        self.group == groups.groups()
-    }
 }
 
 /// A counting sort of items into other groups, in slices. Within a group, items keep the order of the source.
@@ -250,7 +229,7 @@ impl<T: Copy + Default> CountingSort<T> {
                     let Some(run) = work.next_slice(source) else { break };
                     count(run.group, run.items);
                 }
-                work.cursor.at_end(source).then_some(SortStage::Sum)
+                work.has_passed(source).then_some(SortStage::Sum)
             }
             SortStage::Sum => {
                 for group in work.advance(self.starts.len()).filter(|group| *group > 0) {
@@ -277,7 +256,7 @@ impl<T: Copy + Default> CountingSort<T> {
                     let Some(run) = work.next_slice(source) else { break };
                     place(run.group, run.items);
                 }
-                if !work.cursor.at_end(source) {
+                if !work.has_passed(source) {
                     return None;
                 }
                 self.starts.pop();
@@ -330,7 +309,7 @@ mod tests {
         let groups = sample();
         for units in 1..10 {
             let (mut work, mut passed, mut ends) = (Loop::default(), Vec::new(), Vec::new());
-            while !work.cursor.at_end(&groups) {
+            while !work.has_passed(&groups) {
                 work.begin_slice(units);
                 while let Some(run) = work.next_slice(&groups) {
                     ends.extend(run.ends.then_some(run.group));

@@ -50,7 +50,7 @@ pub struct CalculationParameters {
 }
 
 impl CalculationParameters {
-    /// Creates settings for a proof of importance at a height of the chain, with NIS1's limits within the graph.
+    /// Creates the parameters of a proof of importance at a height of the chain, with NIS1's limits within the graph.
     pub fn new(height: Height, blocks_per_day: u64, known_accounts: u64) -> CalculationParameters {
         let known_accounts = Some(known_accounts);
         CalculationParameters {
@@ -95,7 +95,7 @@ pub enum ImportanceError {
 /// A calculation: add all accounts, then all outlinks, and then call `step` until it is done.
 #[derive(Debug)]
 pub struct Calculation {
-    settings: CalculationParameters,
+    parameters: CalculationParameters,
     /// Number of the present stage.
     stage: usize,
     work: Loop,
@@ -125,11 +125,11 @@ const IMPORTANCE: &[Stage<Calculation>] = &[
     |all, work| all.outlinks.append_hashes(&mut all.accounts.sorted.hashes, work),
     |all, work| all.outlinks.sort_sent(&all.accounts.sorted.index, work),
     |all, work| all.outlinks.sort_received(all.accounts.len(), work),
-    |all, _| set(&mut all.flows, Flows::new(&all.outlinks, all.accounts.sorted.hashes.len(), all.settings.min_flow)),
+    |all, _| set(&mut all.flows, Flows::new(&all.outlinks, all.accounts.sorted.hashes.len(), all.parameters.min_flow)),
     |all, work| all.flows.step(&all.outlinks, &all.accounts.sorted.hashes, work),
     |all, _| set(&mut all.outlinks.sent, Csr::default()),
     |all, _| set(&mut all.outlinks.received, Csr::default()),
-    |all, _| set(&mut all.graph, Graph::new(std::mem::take(&mut all.flows.outflows), all.settings.similarity)),
+    |all, _| set(&mut all.graph, Graph::new(std::mem::take(&mut all.flows.outflows), all.parameters.similarity)),
     |all, work| all.graph.step(work),
     |all, _| set(&mut all.rank, PowerIteration::new(&all.graph, all.accounts.counted)),
     |all, work| all.rank.step(&all.graph, work),
@@ -141,7 +141,7 @@ const IMPORTANCE: &[Stage<Calculation>] = &[
     |all, work| all.scores.normalise(work),
     |all, work| {
         let (index, scores, ranks) = (&all.accounts.sorted.index, &all.scores.values, &all.rank.new);
-        all.results.collect(&all.accounts, all.settings.height, work, |account| {
+        all.results.collect(&all.accounts, all.parameters.height, work, |account| {
             let index = index[account] as usize;
             (scores[index], ranks[index])
         })
@@ -160,7 +160,7 @@ const STAKE: &[Stage<Calculation>] = &[
     |all, work| {
         let (vested, total) = (&all.accounts.vested, all.total_stake);
         let share = |account: usize| (vested[account] as i64 as f64 / total as f64, 0.0);
-        all.results.collect(&all.accounts, all.settings.height, work, share)
+        all.results.collect(&all.accounts, all.parameters.height, work, share)
     },
 ];
 
@@ -191,14 +191,14 @@ impl Importances {
 
 impl Calculation {
     /// Creates a calculation without input.
-    pub fn new(settings: CalculationParameters) -> Calculation {
-        let min_stake = if settings.proof_of_stake { Amount::ZERO } else { MIN_STAKE };
-        let expected = settings.expected_eligible.min(MAX_EXPECTED) as usize;
+    pub fn new(parameters: CalculationParameters) -> Calculation {
+        let min_stake = if parameters.proof_of_stake { Amount::ZERO } else { MIN_STAKE };
+        let expected = parameters.expected_eligible.min(MAX_EXPECTED) as usize;
         Calculation {
-            settings,
+            parameters,
             stage: 0,
             work: Loop::default(),
-            accounts: Accounts::new(min_stake, expected, settings.account_ids as usize),
+            accounts: Accounts::new(min_stake, expected, parameters.account_ids as usize),
             outlinks: Outlinks::default(),
             flows: Flows::default(),
             graph: Graph::default(),
@@ -210,11 +210,11 @@ impl Calculation {
     }
 
     fn stages(&self) -> &'static [Stage<Calculation>] {
-        if self.settings.proof_of_stake { STAKE } else { IMPORTANCE }
+        if self.parameters.proof_of_stake { STAKE } else { IMPORTANCE }
     }
 
     fn buckets(&self) -> Buckets {
-        self.accounts.buckets(self.settings.known_accounts, self.settings.height)
+        self.accounts.buckets(self.parameters.known_accounts, self.parameters.height)
     }
 
     fn accepts_input(&self) -> bool {
@@ -226,7 +226,7 @@ impl Calculation {
     /// calculation.
     pub fn add_account(&mut self, id: u32, address: Address, vested: Amount, first_height: Height) {
         assert!(self.accepts_input() && self.outlinks.is_empty(), "accounts must be added before outlinks");
-        self.accounts.add(id, address, vested, first_height, self.settings.height);
+        self.accounts.add(id, address, vested, first_height, self.parameters.height);
     }
 
     /// Sets the number of known accounts, those included whose balance is too low to be eligible and that are not added,
@@ -240,15 +240,15 @@ impl Calculation {
     /// window or with an ineligible sender are ignored, and all by a proof of stake.
     pub fn add_outlinks(&mut self, height: Height, outlinks: impl IntoIterator<Item = Outlink>) {
         assert!(self.accepts_input(), "outlinks must be added before the first step");
-        let decay = decay_between(height, self.settings.height, self.settings.blocks_per_day);
-        if let Some(decay) = decay.filter(|_| !self.settings.proof_of_stake) {
+        let decay = decay_between(height, self.parameters.height, self.parameters.blocks_per_day);
+        if let Some(decay) = decay.filter(|_| !self.parameters.proof_of_stake) {
             outlinks.into_iter().for_each(|outlink| self.outlinks.add(&mut self.accounts, &outlink, decay));
         }
     }
 
     /// Does about `budget` units of work, each about ten nanoseconds; returns whether work remains.
     pub fn step(&mut self, budget: u32) -> Result<bool, ImportanceError> {
-        if !self.settings.proof_of_stake && self.accounts.len() == 0 {
+        if !self.parameters.proof_of_stake && self.accounts.len() == 0 {
             return Err(ImportanceError::NoAccounts);
         }
         if self.outlinks.is_too_many() {

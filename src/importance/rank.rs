@@ -65,7 +65,7 @@ impl PowerIteration {
         self.steps.saturating_sub(1)
     }
 
-    /// RankStage: iterates until the vector converges. If it does not, `has_failed` is set.
+    /// Stage: iterates until the vector converges. If it does not, `has_failed` is set.
     pub fn step(&mut self, graph: &Graph, work: &mut Loop) -> bool {
         let nodes = self.new.len();
         let (is_done, next) = match self.stage {
@@ -135,7 +135,7 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// RankStage: combines outlink scores and vested balances, in micro-units.
+    /// Stage: combines outlink scores and vested balances, in micro-units.
     pub fn combine_stakes(&mut self, outlinks: &[f64], vested: &[f64], work: &mut Loop) -> bool {
         self.values.reserve_exact(vested.len() - self.values.len());
         for account in work.advance(vested.len()) {
@@ -148,7 +148,7 @@ impl Scores {
         work.at == vested.len()
     }
 
-    /// RankStage: combines the shares in these with the page ranks, and weighs them by the role in the graph.
+    /// Stage: combines the shares in these with the page ranks, and weighs them by the role in the graph.
     pub fn combine_ranks(&mut self, ranks: &[f64], weight: impl Fn(usize) -> f64, work: &mut Loop) -> bool {
         for account in work.advance(ranks.len()) {
             let share = normalised(self.values[account], self.divisor);
@@ -161,7 +161,7 @@ impl Scores {
         work.at == ranks.len()
     }
 
-    /// RankStage: divides the scores by their sum.
+    /// Stage: divides the scores by their sum.
     pub fn normalise(&mut self, work: &mut Loop) -> bool {
         for account in work.advance(self.values.len()) {
             self.values[account] = normalised(self.values[account], self.divisor);

@@ -141,12 +141,6 @@ impl Borrow<[u8]> for Address {
     }
 }
 
-impl AsRef<[u8]> for Address {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
 fn encode_base32(raw: &[u8; RAW_LENGTH]) -> [u8; ADDRESS_LENGTH] {
     let mut text = [0; ADDRESS_LENGTH];
     BASE32.encode_mut(raw, &mut text);

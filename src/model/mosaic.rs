@@ -82,9 +82,12 @@ impl NamespaceId {
 
 /// Returns whether `text` is a valid part of a namespace name, apart from its length.
 pub fn is_part(text: &str) -> bool {
-    let mut bytes = text.bytes();
-    let first = bytes.next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    first && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+    text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || matches!(c, '_' | '-'))
+}
+
+/// Returns whether a character is a letter or a digit of a name.
+fn is_letter(character: char) -> bool {
+    character.is_ascii_lowercase() || character.is_ascii_digit()
 }
 
 /// Maximum supply of a mosaic in its smallest units.
@@ -117,8 +120,8 @@ impl MosaicId {
 
     /// Parses the text form `namespace:name`.
     pub fn parse(text: &str) -> Result<MosaicId, NameError> {
-        let in_namespace = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-');
-        let is_namespace = |text: &str| !text.is_empty() && text.bytes().all(in_namespace);
+        let in_namespace = |c| is_letter(c) || matches!(c, '.' | '_' | '-');
+        let is_namespace = |text: &str| !text.is_empty() && text.chars().all(in_namespace);
         let parts = text.split_once(':').filter(|(namespace, name)| is_namespace(namespace) && is_mosaic_name(name));
         let (namespace, name) = parts.ok_or_else(|| NameError(format!("pattern '{text}' could not be parsed")))?;
         let namespace = NamespaceId::parse(namespace)?;
@@ -143,12 +146,8 @@ impl MosaicId {
 
 /// Returns whether a text is a mosaic name, apart from its length.
 fn is_mosaic_name(name: &str) -> bool {
-    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let starts_well = name.bytes().next().is_some_and(letter);
-    starts_well
-        && name
-            .split(' ')
-            .all(|word| !word.is_empty() && word.bytes().all(|b| letter(b) || matches!(b, b'\'' | b'_' | b'-')))
+    let in_word = |c| is_letter(c) || matches!(c, '\'' | '_' | '-');
+    name.starts_with(is_letter) && name.split(' ').all(|word| !word.is_empty() && word.chars().all(in_word))
 }
 
 /// A mosaic attached to a transfer. The amount of the transfer, in whole units of the native currency, multiplies the
