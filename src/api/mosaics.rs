@@ -210,7 +210,7 @@ fn newest_definition(chain: &ChainSnapshot<'_>, id: &MosaicId) -> Result<Option<
         return Ok(Some(MosaicDefinition::xem()));
     }
     let row = ListingIndex::DefinitionsOf(id).last(chain.snapshot)?;
-    row.map(|row| registry::definition_at(chain.snapshot, row)).transpose()
+    row.map(|row| Ok(registry::definition_at(chain.snapshot, row)?.1)).transpose()
 }
 
 /// Returns the supply in whole units of a mosaic that the state still has; `nem:xem` is included.
@@ -376,7 +376,7 @@ fn definition_page(rows: DefinitionRows, page: Page) -> impl ResponseStream {
         list.for_each_before(chain.snapshot, before, |id| {
             before = id;
             step.node.budget.charge(cost::DEFINITION);
-            let item = definition_at(chain.snapshot, id)?;
+            let (_, item) = definition_at(chain.snapshot, id)?;
             match &rows {
                 DefinitionRows::ByIn(creator, _)
                     if Address::from_public_key(&item.creator, chain.network.byte) != *creator =>

@@ -57,8 +57,8 @@ pub struct BlockExecution {
     is_trusted: bool,
     /// Its hash, if its signature is known to be valid.
     hash: Option<Hash256>,
-    /// Known once its height and signature are checked.
-    position: Option<ChainPosition>,
+    /// Its header without what follows from its execution. Known once its height and signature are checked.
+    header: Option<StoredHeader>,
     /// Whether its hit is checked too.
     is_proven: bool,
     stage: ExecutionStage,
@@ -91,16 +91,6 @@ enum ExecutionStage {
     Compacting(HashCompaction),
 }
 
-/// Values that follow from the position of a block in the chain.
-#[derive(Clone, Copy, Default)]
-struct ChainPosition {
-    hash: Hash256,
-    generation_hash: Hash256,
-    difficulty: u64,
-    /// Score of the chain up to and including the block.
-    score: i128,
-}
-
 impl BlockExecution {
     /// Starts a block. If it is trusted, no signatures and no proof are checked.
     pub fn new(block: Block, network: &Network, is_trusted: bool, known: Verified) -> BlockExecution {
@@ -109,13 +99,13 @@ impl BlockExecution {
             None => ExecutionStage::CheckingSignatures(SignatureCheck::new(&block, network, is_trusted)),
         };
         BlockExecution {
-            context: BlockContext::new(block.height, block.timestamp),
+            context: BlockContext::default(),
             encoded: known.encoded,
             block,
             hashes: known.transactions.unwrap_or_default(),
             is_trusted,
             hash: known.hash,
-            position: None,
+            header: None,
             is_proven: false,
             stage,
             applied: AppliedBlock::default(),
@@ -146,11 +136,11 @@ impl BlockExecution {
     /// Checks one signature. Returns whether all are checked.
     pub fn verify_step(&mut self, verifier: &mut Verifier) -> Result<bool, Rejection> {
         if let ExecutionStage::CheckingSignatures(check) = &mut self.stage {
-            let (checked, step) = (check.checked(&self.block), check.step(&self.block, verifier));
-            self.unfinished = checked.filter(|_| step.is_err());
-            if step? {
+            self.unfinished = check.next_transaction(&self.block);
+            if check.step(&self.block, verifier)? {
                 return Ok(false);
             }
+            self.unfinished = None;
             self.hashes = std::mem::take(&mut check.hashes);
             self.stage = ExecutionStage::Starting;
         }
@@ -159,6 +149,7 @@ impl BlockExecution {
 
     /// Checks height and signature of the block after `parent`, and its hit by a state that agrees with that of its
     /// parent up to the height `common`. If the hit depends on blocks above `common`, it is checked later, on top of them.
+    /// Returns the header without what follows from the execution of the block.
     pub fn prove(
         &mut self,
         state: &impl Read,
@@ -166,12 +157,12 @@ impl BlockExecution {
         common: Height,
         network: &Network,
         verifier: &mut Verifier,
-    ) -> Result<(), Rejection> {
-        let position = self.position.map_or_else(|| self.check_position(parent, network, verifier), Ok)?;
-        self.position = Some(position);
-        let Some(parent) = parent.tip.as_ref().filter(|_| !self.is_trusted) else {
+    ) -> Result<StoredHeader, Rejection> {
+        let header = self.header.map_or_else(|| self.check_header(parent, network, verifier), Ok)?;
+        self.header = Some(header);
+        let Some(parent) = parent.block.as_ref().filter(|_| !self.is_trusted) else {
             self.is_proven = true;
-            return Ok(());
+            return Ok(header);
         };
         // Links change at most once within the rewrite limit, and have no effect before it has passed.
         let height = self.block.height;
@@ -180,12 +171,10 @@ impl BlockExecution {
             let signer = Address::from_public_key(&self.block.signer, network.byte);
             let importance = harvesting_importance(state, &signer, height, network)?;
             let elapsed = self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
-            let target = proof::target(elapsed, importance, position.difficulty, &network.chain);
-            if !proof::is_hit(proof::hit(&position.generation_hash), &target) {
-                return Err(ValidationResult::FailureBlockNotHit.into());
-            }
+            let target = proof::target(elapsed, importance, header.difficulty, &network.chain);
+            require(proof::is_hit(proof::hit(&header.generation_hash), &target), ValidationResult::FailureBlockNotHit)?;
         }
-        Ok(())
+        Ok(header)
     }
 
     /// Does one step on top of `tip`. Returns the header once the block is stored.
@@ -196,92 +185,69 @@ impl BlockExecution {
         env: &mut ExecutionContext<'_>,
     ) -> Result<Option<StoredHeader>, Rejection> {
         let (network, count) = (env.network, self.block.transactions.len());
-        if !self.is_proven {
+        let Some(header) = self.header.filter(|_| self.is_proven) else {
             self.prove(txn, tip, tip.height(), network, env.verifier)?;
             return Ok(None);
-        }
-        if !self.is_verified() {
-            self.verify_step(env.verifier)?;
-            return Ok(None);
-        }
-        self.stage = match std::mem::replace(&mut self.stage, ExecutionStage::Starting) {
-            ExecutionStage::CheckingSignatures(check) => ExecutionStage::CheckingSignatures(check),
+        };
+        match &mut self.stage {
+            ExecutionStage::CheckingSignatures(_) => {
+                self.verify_step(env.verifier)?;
+            }
             ExecutionStage::Starting => {
                 self.context = apply::begin(&self.block, txn, network)?;
-                ExecutionStage::Executing(0)
+                self.stage = ExecutionStage::Executing(0);
             }
-            ExecutionStage::Executing(done) if done < count => {
-                self.execute(txn, done, env)?;
-                ExecutionStage::Executing(done + 1)
+            ExecutionStage::Executing(done) if *done < count => {
+                let index = *done;
+                self.execute(txn, index, env)?;
+                self.stage = ExecutionStage::Executing(index + 1);
             }
-            ExecutionStage::Executing(_) => {
-                let mut ledger = Ledger { txn, block: &mut self.context, network };
-                if self.block.height != Height::NEMESIS {
-                    let context = validation_context(&ledger, env);
-                    rules::check_block(&self.block, &self.hashes, &context)?;
-                }
-                self.applied = apply::credit_block(&mut ledger, &self.block, tip.tip.as_ref())?;
-                ExecutionStage::Expiring(ledger.expiry()?)
-            }
-            ExecutionStage::Expiring(mut expiry) => {
-                let mut ledger = Ledger { txn, block: &mut self.context, network };
-                let pruning = Pruning::due(self.block.height, self.block.timestamp, &network.chain);
-                match (expiry.step(&mut ledger)?, pruning) {
-                    (true, _) => ExecutionStage::Expiring(expiry),
-                    (false, Some(pruning)) => ExecutionStage::Pruning(pruning),
-                    (false, None) => ExecutionStage::Indexing(0, None),
+            ExecutionStage::Executing(_) => self.stage = ExecutionStage::Expiring(self.credit(txn, tip, env)?),
+            ExecutionStage::Expiring(expiry) => {
+                if !expiry.step(&mut Ledger { txn, block: &mut self.context, network })? {
+                    let pruning = Pruning::due(self.block.height, self.block.timestamp, &network.chain);
+                    self.stage = pruning.map_or(ExecutionStage::Indexing(0, None), ExecutionStage::Pruning);
                 }
             }
-            ExecutionStage::Pruning(mut pruning) => {
-                if pruning.step(txn)? {
-                    ExecutionStage::Pruning(pruning)
-                } else {
-                    ExecutionStage::Indexing(0, None)
+            ExecutionStage::Pruning(pruning) => {
+                if !pruning.step(txn)? {
+                    self.stage = ExecutionStage::Indexing(0, None);
                 }
             }
-            ExecutionStage::Indexing(done, Some(mut update)) => {
-                let is_more = update.step(txn, network.byte)?;
-                ExecutionStage::Indexing(done, is_more.then_some(update))
-            }
-            ExecutionStage::Indexing(done, None) if done < count => {
-                let mut ledger = Ledger { txn, block: &mut self.context, network };
-                let update = apply::index_transaction(&mut ledger, &self.block, &self.hashes, &self.applied, done)?;
-                ExecutionStage::Indexing(done + 1, update)
-            }
-            ExecutionStage::Indexing(..) => ExecutionStage::Flushing,
-            ExecutionStage::Flushing => {
-                if (Ledger { txn, block: &mut self.context, network }).flush_step()? {
-                    ExecutionStage::Flushing
-                } else {
-                    let context = BlockContext::new(self.block.height, self.block.timestamp);
-                    let changed = std::mem::replace(&mut self.context, context).changed_stakes;
-                    let (parent, block) = (tip.tip.as_ref().map(|parent| parent.hash), self.header().hash);
-                    env.stakes.follow(parent, block, changed);
-                    match due_after(self.block.height) {
-                        Some(due) => ExecutionStage::Recalculating(Box::new(Recalculation::new(due, block))),
-                        None => self.begin_compaction(txn, tip)?,
+            ExecutionStage::Indexing(done, pending) => match pending {
+                Some(update) => {
+                    if !update.step(txn, network.byte)? {
+                        *pending = None;
                     }
                 }
-            }
-            ExecutionStage::Recalculating(mut recalculation) => {
-                if recalculation.step(txn, network, env.stakes)? {
-                    ExecutionStage::Recalculating(recalculation)
-                } else {
-                    self.begin_compaction(txn, tip)?
+                None if *done < count => {
+                    let mut ledger = Ledger { txn, block: &mut self.context, network };
+                    *pending = apply::index_transaction(&mut ledger, &self.block, &self.hashes, &self.applied, *done)?;
+                    *done += 1;
+                }
+                None => self.stage = ExecutionStage::Flushing,
+            },
+            ExecutionStage::Flushing => {
+                if !(Ledger { txn, block: &mut self.context, network }).flush_step()? {
+                    let changed = std::mem::take(&mut self.context).changed_stakes;
+                    env.stakes.follow(tip.block.as_ref().map(|parent| parent.hash), header.hash, changed);
+                    self.stage = match due_after(self.block.height) {
+                        Some(due) => ExecutionStage::Recalculating(Box::new(Recalculation::new(due, header.hash))),
+                        None => self.begin_compaction(txn, tip)?,
+                    };
                 }
             }
-            ExecutionStage::Compacting(mut compaction) => {
-                if compaction.step(txn)? {
-                    ExecutionStage::Compacting(compaction)
-                } else {
-                    let header = self.header();
-                    let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
-                    let row = header.to_bytes(&self.block, encoded);
-                    apply::store(txn, &header, &row, env.retention, network.chain.rewrite_limit)?;
-                    return Ok(Some(header));
+            ExecutionStage::Recalculating(recalculation) => {
+                if !recalculation.step(txn, network, env.stakes)? {
+                    self.stage = self.begin_compaction(txn, tip)?;
                 }
             }
-        };
+            ExecutionStage::Compacting(compaction) => {
+                if !compaction.step(txn)? {
+                    return Ok(Some(self.store(txn, header, env)?));
+                }
+            }
+        }
         Ok(None)
     }
 
@@ -290,21 +256,21 @@ impl BlockExecution {
         let begun = txn.take_journal();
         txn.undo(&begun)?;
         self.stage = ExecutionStage::Starting;
-        let in_force = if tip.tip.is_some() { tip.height().next().importance_height() } else { Height(0) };
+        let in_force = if tip.block.is_some() { tip.height().next().importance_height() } else { Height(0) };
         state::delete_lists_above(txn, in_force)
     }
 
     /// Checks height and signature. The parent hash becomes the hash of the parent, whatever the block names.
-    fn check_position(
+    fn check_header(
         &mut self,
         parent: &ChainTip,
         network: &Network,
         verifier: &mut Verifier,
-    ) -> Result<ChainPosition, Rejection> {
+    ) -> Result<StoredHeader, Rejection> {
         require(self.block.height == parent.height().next(), ValidationResult::FailureBlockUnexpectedHeight)?;
         let difficulty = next_difficulty(&parent.window, network)?;
         let (mut generation_hash, mut score) = (network.generation_hash, 0);
-        if let Some(parent) = &parent.tip {
+        if let Some(parent) = &parent.block {
             self.block.previous_hash = parent.hash.into();
             generation_hash = proof::generation_hash(&parent.generation_hash, &self.block.signer);
             let elapsed = self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
@@ -316,14 +282,7 @@ impl BlockExecution {
             check_block_signature(&self.block, encoded, self.is_trusted, verifier)
         });
         require(good, ValidationResult::FailureBlockUnverifiable)?;
-        Ok(ChainPosition { hash, generation_hash, difficulty, score })
-    }
-
-    /// Returns the header that is stored with the block: before the proof and the execution without what follows from
-    /// them.
-    pub fn header(&self) -> StoredHeader {
-        let ChainPosition { hash, generation_hash, difficulty, score } = self.position.unwrap_or_default();
-        StoredHeader {
+        Ok(StoredHeader {
             height: self.block.height,
             hash,
             generation_hash,
@@ -331,10 +290,10 @@ impl BlockExecution {
             difficulty,
             score,
             total_fee: self.block.total_fee(),
-            beneficiary: self.applied.beneficiary,
-            ids: self.applied.ids,
-            previous_harvests: self.applied.previous_harvests,
-        }
+            beneficiary: None,
+            ids: (0, 0),
+            previous_harvests: [Height(0); 2],
+        })
     }
 
     fn execute(&mut self, txn: &mut WriteTxn<'_>, index: usize, env: &mut ExecutionContext<'_>) -> RuleResult {
@@ -351,7 +310,7 @@ impl BlockExecution {
                 for account in rules::participants(transaction, env.network.byte) {
                     ledger.account(&account)?;
                 }
-                effects = rules::check_transaction(transaction, &validation_context(&ledger, env))?;
+                effects = rules::check_transaction(transaction, &validation_context(&ledger, env.network, env.now))?;
             }
         }
         apply::apply_transaction(&mut ledger, transaction, &effects)?;
@@ -360,15 +319,49 @@ impl BlockExecution {
         Ok(())
     }
 
-    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<ExecutionStage, Rejection> {
+    /// Checks the block as a whole and credits it. Returns the leases that end with it.
+    fn credit(
+        &mut self,
+        txn: &mut WriteTxn<'_>,
+        tip: &ChainTip,
+        env: &ExecutionContext<'_>,
+    ) -> Result<Expiry, Rejection> {
+        let mut ledger = Ledger { txn, block: &mut self.context, network: env.network };
+        if self.block.height != Height::NEMESIS {
+            rules::check_block(&self.block, &self.hashes, &validation_context(&ledger, env.network, env.now))?;
+        }
+        self.applied = apply::credit_block(&mut ledger, &self.block, tip.block.as_ref())?;
+        Ok(ledger.expiry()?)
+    }
+
+    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<ExecutionStage, StoreError> {
         let hashes = self.hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
-        let final_height = tip.tip.as_ref().map_or(Ok(Height(0)), |tip| lowest_undoable(state, tip.height))?;
+        let final_height = tip.block.as_ref().map_or(Ok(Height(0)), |block| lowest_undoable(state, block.height))?;
         Ok(ExecutionStage::Compacting(HashCompaction::new(state, final_height, hashes)?))
+    }
+
+    /// Stores the block. Returns its whole header.
+    fn store(
+        &mut self,
+        txn: &mut WriteTxn<'_>,
+        header: StoredHeader,
+        env: &ExecutionContext<'_>,
+    ) -> Result<StoredHeader, StoreError> {
+        let AppliedBlock { beneficiary, ids, previous_harvests, .. } = self.applied;
+        let header = StoredHeader { beneficiary, ids, previous_harvests, ..header };
+        let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
+        let row = header.to_bytes(&self.block, encoded);
+        apply::store(txn, &header, &row, env.retention, env.network.chain.rewrite_limit)?;
+        Ok(header)
     }
 }
 
-fn validation_context<'a>(ledger: &'a Ledger<'_, impl Write>, env: &ExecutionContext<'a>) -> ValidationContext<'a> {
-    let ExecutionContext { network, now, .. } = *env;
+/// Returns the context for validating what a block in progress contains. `now` is network time.
+pub(super) fn validation_context<'a>(
+    ledger: &'a Ledger<'_, impl Write>,
+    network: &'a Network,
+    now: Timestamp,
+) -> ValidationContext<'a> {
     let (state, block, height) = (&*ledger.txn, Some(&*ledger.block), ledger.block.height);
     ValidationContext { state, block, network, height, now, purpose: Purpose::Block }
 }
@@ -383,7 +376,7 @@ pub fn harvesting_importance(
     network: &Network,
 ) -> Result<u64, StoreError> {
     let account = state::account(state, signer)?;
-    let harvester = account.forwarded(height, network.chain.rewrite_limit).unwrap_or(*signer);
+    let harvester = account.harvests_for(height, network.chain.rewrite_limit).unwrap_or(*signer);
     let list = height.importance_height();
     let Some(id) = AccountId::of(state, &harvester)? else { return Ok(0) };
     let importance = state::importance_in(state, list, id)?.filter(|found| found.height == list);
@@ -431,7 +424,7 @@ impl SignatureCheck {
     }
 
     /// Returns the index of the transaction whose signature, or one of whose cosignatures, is checked next.
-    pub fn checked(&self, block: &Block) -> Option<usize> {
+    pub fn next_transaction(&self, block: &Block) -> Option<usize> {
         let done = self.hashes.len();
         if self.pending_cosignature(block).is_some() { done.checked_sub(1) } else { Some(done) }
     }

@@ -23,8 +23,6 @@ const MAX_KEPT_BYTES: usize = 16 << 20;
 pub struct ImportOptions {
     /// Maximum changed rows of a batch. LMDB bounds the memory that they take.
     pub batch_rows: u32,
-    /// Maximum steps of a batch.
-    pub batch_steps: u32,
     /// Maximum blocks of a batch.
     pub batch_blocks: u32,
     /// Bytes of changes that a batch collects in memory before they are written in the order of their keys; it is
@@ -34,17 +32,22 @@ pub struct ImportOptions {
     pub stop_at: Option<Height>,
     /// Blocks below this height are trusted: their signatures and proofs are not checked.
     pub trusted_below: Height,
+    /// What is stored of the blocks. An import that keeps the state only cannot be continued later.
+    pub retention: Retention,
+    /// Whether blocks are kept in memory until they are committed, so that [`BlockImporter::retry`] imports them again.
+    pub can_retry: bool,
 }
 
 impl ImportOptions {
     /// Imports and checks everything. A batch takes some minutes, which is the most that a crash loses.
     pub const DEFAULT: ImportOptions = ImportOptions {
         batch_rows: 8_000_000,
-        batch_steps: 16_000_000,
         batch_blocks: 400_000,
         write_cache: 0,
         stop_at: None,
         trusted_below: Height(0),
+        retention: Retention::Chain,
+        can_retry: false,
     };
 }
 
@@ -121,6 +124,12 @@ pub enum BlockSource<'s> {
     Store(Height, &'s Snapshot<'s>),
 }
 
+impl<'s> From<Vec<BlockFile<'s>>> for BlockSource<'s> {
+    fn from(files: Vec<BlockFile<'s>>) -> BlockSource<'s> {
+        BlockSource::Files(BlockFiles::new(files))
+    }
+}
+
 impl BlockSource<'_> {
     /// Reads the bytes of the next block, which follows the one at `height`. Returns whether there is one.
     fn next(&mut self, block: &mut Vec<u8>, height: Height) -> Result<bool, ImportError> {
@@ -146,24 +155,21 @@ pub struct BlockImporter<'s> {
     /// The bytes of the nemesis block, until it is committed.
     nemesis: Vec<u8>,
     source: BlockSource<'s>,
-    options: ImportOptions,
-    retention: Retention,
+    /// The limits of batches may change while blocks are imported.
+    pub options: ImportOptions,
     verifier: Verifier,
     stakes: StakeCache,
     buffer: Vec<u8>,
-    /// Whether blocks are kept in memory until they are committed.
-    can_retry: bool,
-    /// Uncommitted blocks of the source, kept because the store may fail to commit them, and how many of them were read;
-    /// the others are to be read again before the source.
-    uncommitted: VecDeque<Vec<u8>>,
-    uncommitted_bytes: usize,
-    reread: usize,
+    /// The uncommitted blocks, kept because the store may fail to commit them, and their size.
+    kept: VecDeque<Vec<u8>>,
+    kept_bytes: usize,
+    /// Kept blocks that are to be read again, before the source.
+    unread: VecDeque<Vec<u8>>,
     batch: Option<WriteTxn<'s>>,
     first_of_batch: Option<Height>,
-    steps: u32,
     /// The batch is to be committed once the commit before it is durable.
     is_commit_due: bool,
-    head: ChainTip,
+    tip: ChainTip,
     seen: BTreeSet<Hash256>,
     committed: Height,
     /// The block in progress.
@@ -172,47 +178,33 @@ pub struct BlockImporter<'s> {
 }
 
 impl<'s> BlockImporter<'s> {
-    /// Continues the chain of a store with the blocks of files. An empty store starts with the nemesis block.
+    /// Continues the chain of a store with the blocks of a source. An empty store starts with the nemesis block.
     pub fn new(
         store: &'s Store,
         network: &'s Network,
         nemesis: Vec<u8>,
-        files: Vec<BlockFile<'s>>,
+        source: impl Into<BlockSource<'s>>,
         options: ImportOptions,
     ) -> Result<BlockImporter<'s>, StoreError> {
-        BlockImporter::from_source(store, network, nemesis, BlockSource::Files(BlockFiles::new(files)), options)
-    }
-
-    /// Like [`BlockImporter::new`], with blocks from any source.
-    pub fn from_source(
-        store: &'s Store,
-        network: &'s Network,
-        nemesis: Vec<u8>,
-        source: BlockSource<'s>,
-        options: ImportOptions,
-    ) -> Result<BlockImporter<'s>, StoreError> {
-        let head = ChainTip::load(&store.snapshot()?)?;
-        let committed = head.height();
-        let nemesis = if head.tip.is_none() { nemesis } else { Vec::new() };
+        let tip = ChainTip::load(&store.snapshot()?)?;
+        let committed = tip.height();
+        let nemesis = if tip.block.is_none() { nemesis } else { Vec::new() };
         Ok(BlockImporter {
             store,
             network,
             nemesis,
-            source,
+            source: source.into(),
             options,
-            retention: Retention::Chain,
             verifier: Verifier::default(),
             stakes: StakeCache::default(),
             buffer: Vec::new(),
-            can_retry: false,
-            uncommitted: VecDeque::new(),
-            uncommitted_bytes: 0,
-            reread: 0,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            unread: VecDeque::new(),
             batch: None,
             first_of_batch: None,
-            steps: 0,
             is_commit_due: false,
-            head,
+            tip,
             seen: BTreeSet::new(),
             committed,
             current: None,
@@ -220,20 +212,14 @@ impl<'s> BlockImporter<'s> {
         })
     }
 
-    /// Makes a scratch store hold little more than the state: the last blocks, and undo journals from a height on. Such
-    /// an import cannot be continued later.
-    pub fn retain_state_only(self, journals_from: Height) -> BlockImporter<'s> {
-        BlockImporter { retention: Retention::State(journals_from), ..self }
-    }
-
     /// Returns the last imported block, committed or not; `None` if there is none.
     pub fn tip(&self) -> Option<&StoredHeader> {
-        self.head.tip.as_ref()
+        self.tip.block.as_ref()
     }
 
     /// Returns the height of the last imported block, committed or not; 0 if there is none.
     pub fn height(&self) -> Height {
-        self.head.height()
+        self.tip.height()
     }
 
     /// Returns the height of the last committed block; 0 if there is none.
@@ -247,17 +233,6 @@ impl<'s> BlockImporter<'s> {
             BlockSource::Files(files) => files.progress(),
             BlockSource::Store(..) => None,
         }
-    }
-
-    /// Sets the maximum changed rows of a batch.
-    pub fn set_batch_rows(&mut self, rows: u32) {
-        self.options.batch_rows = rows;
-    }
-
-    /// Keeps blocks in memory until they are committed, so that [`BlockImporter::retry`] works. Must be called before the
-    /// first step.
-    pub fn allow_retry(&mut self) {
-        self.can_retry = true;
     }
 
     /// Returns whether the next step would read a block, so that one can be handed over instead.
@@ -276,7 +251,6 @@ impl<'s> BlockImporter<'s> {
     /// Does one piece of work; `now` is network time. After an error nothing more can be imported. The whole blocks
     /// before it are committed first, unless the store failed.
     pub fn step(&mut self, now: Timestamp) -> Result<ImportProgress, ImportError> {
-        self.steps += 1;
         let height = self.height().next();
         let result = if self.is_commit_due {
             self.commit_full().map_err(|error| ImportError::Store(self.height(), error))
@@ -352,17 +326,15 @@ impl<'s> BlockImporter<'s> {
     }
 
     fn commit_by(&mut self, commit: fn(WriteTxn<'s>) -> Result<(), StoreError>) -> Result<ImportProgress, StoreError> {
-        self.steps = 0;
         self.is_commit_due = false;
         let Some(mut batch) = self.batch.take() else { return Ok(ImportProgress::Working) };
         if let Some(block) = self.current.as_mut().filter(|block| block.is_verified()) {
-            block.restart(&mut batch, &self.head)?;
+            block.restart(&mut batch, &self.tip)?;
             self.seen.clear();
         }
         commit(batch)?;
-        let done = self.reread.saturating_sub(usize::from(self.current.is_some()));
-        self.uncommitted_bytes -= self.uncommitted.drain(..done).map(|block| block.len()).sum::<usize>();
-        self.reread -= done;
+        let committed = self.kept.len().saturating_sub(usize::from(self.current.is_some()));
+        self.kept_bytes -= self.kept.drain(..committed).map(|block| block.len()).sum::<usize>();
         let last = self.height();
         self.committed = last;
         self.nemesis = Vec::new();
@@ -370,18 +342,18 @@ impl<'s> BlockImporter<'s> {
         Ok(first.map_or(ImportProgress::Working, |first| ImportProgress::Committed { first, last }))
     }
 
-    /// Continues after a failure of the store. Uncommitted blocks are imported again, if [`BlockImporter::allow_retry`] was
-    /// called.
+    /// Continues after a failure of the store. Uncommitted blocks are imported again, if
+    /// [they are kept](ImportOptions::can_retry).
     pub fn retry(&mut self) -> Result<(), StoreError> {
-        self.head = ChainTip::load(&self.store.snapshot()?)?;
+        self.tip = ChainTip::load(&self.store.snapshot()?)?;
         self.batch = None;
         self.first_of_batch = None;
         self.current = None;
         self.failure = None;
-        self.steps = 0;
         self.is_commit_due = false;
         self.seen.clear();
-        self.reread = 0;
+        self.kept.append(&mut self.unread);
+        (self.unread, self.kept_bytes) = (std::mem::take(&mut self.kept), 0);
         Ok(())
     }
 
@@ -391,24 +363,20 @@ impl<'s> BlockImporter<'s> {
         if self.options.stop_at.is_some_and(|last| tip >= last) {
             return Ok(false);
         }
-        let block = match self.head.tip {
+        let block = match self.tip.block {
             None => nemesis_block(&self.nemesis, self.network),
             Some(_) => {
-                let kept = self.uncommitted.get(self.reread).cloned();
-                let is_kept = kept.is_some();
-                match kept {
-                    Some(kept) => self.buffer = kept,
+                match self.unread.pop_front() {
+                    Some(block) => self.buffer = block,
                     None if !self.source.next(&mut self.buffer, tip)? => return Ok(false),
                     None => {}
                 }
-                self.reread += usize::from(is_kept);
                 if let Some(height) = block_height(&self.buffer).filter(|height| *height <= tip) {
                     return self.check_known(height).map(|()| true);
                 }
-                if self.can_retry && !is_kept {
-                    self.uncommitted_bytes += self.buffer.len();
-                    self.uncommitted.push_back(self.buffer.clone());
-                    self.reread += 1;
+                if self.options.can_retry {
+                    self.kept_bytes += self.buffer.len();
+                    self.kept.push_back(self.buffer.clone());
                 }
                 read_block(&self.buffer, self.network)
             }
@@ -424,7 +392,7 @@ impl<'s> BlockImporter<'s> {
         if block.height != expected {
             return Err(Rejection::impossible(format!("it has height {} instead of {expected}", block.height)));
         }
-        if block.previous_hash != self.head.tip.as_ref().map_or(Hash256::default(), |parent| parent.hash) {
+        if block.previous_hash != self.tip.block.as_ref().map_or(Hash256::default(), |parent| parent.hash) {
             return Err(Rejection::impossible("it does not follow the block before it"));
         }
         let is_trusted = expected < self.options.trusted_below;
@@ -465,12 +433,12 @@ impl<'s> BlockImporter<'s> {
         let mut env = ExecutionContext {
             network: self.network,
             now,
-            retention: self.retention,
+            retention: self.options.retention,
             verifier: &mut self.verifier,
             stakes: &mut self.stakes,
             seen: &mut self.seen,
         };
-        let stored = match block.step(batch, &self.head, &mut env) {
+        let stored = match block.step(batch, &self.tip, &mut env) {
             Ok(Some(header)) => header,
             unfinished => {
                 // If the block was rejected, its changes of the batch are undone by the next commit.
@@ -481,13 +449,12 @@ impl<'s> BlockImporter<'s> {
         self.seen.clear();
         let first = *self.first_of_batch.get_or_insert(stored.height);
         let blocks = stored.height.0 - first.0 + 1;
-        self.is_commit_due = self.steps >= self.options.batch_steps
-            || self.uncommitted_bytes >= MAX_KEPT_BYTES
+        self.is_commit_due = self.kept_bytes >= MAX_KEPT_BYTES
             || blocks >= u64::from(self.options.batch_blocks)
             || batch.rows() >= self.options.batch_rows
             || self.options.write_cache > 0
                 && batch.collected_bytes().max(batch.overflow_bytes()) > self.options.write_cache;
-        self.head.push(stored);
+        self.tip.push(stored);
         Ok(ImportProgress::Working)
     }
 }

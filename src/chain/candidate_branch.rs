@@ -180,22 +180,22 @@ impl<'s> CandidateBranch<'s> {
         let (network, common, verifier) = (self.network, self.common, &mut self.verifier);
         match &mut self.stage {
             BranchStage::Starting => {
-                let head = ChainTip::load_at(txn, common)?;
+                let tip = ChainTip::load_at(txn, common)?;
                 // NIS1 checks before everything else that all difficulties are defined.
-                let mut window = head.window.clone();
+                let mut window = tip.window.clone();
                 for block in self.blocks.iter().map(|block| block.block()) {
                     let difficulty = next_difficulty(&window, network)?;
                     window.push(difficulty, block.timestamp);
                 }
                 let is_allowed = self.blocks.len() as u64 <= network.chain.max_blocks_per_sync();
                 require(is_allowed, ValidationResult::FailureMaxChainSizeExceeded)?;
-                self.stage = BranchStage::Proving(head, 0);
+                self.stage = BranchStage::Proving(tip, 0);
             }
-            BranchStage::Proving(head, proven) => match self.blocks.get_mut(*proven) {
+            BranchStage::Proving(tip, proven) => match self.blocks.get_mut(*proven) {
                 Some(block) => {
-                    block.prove(txn, head, common, network, verifier)?;
-                    head.push(block.header());
-                    self.scores.1 = (block.header().score - self.common_score) as i64;
+                    let header = block.prove(txn, tip, common, network, verifier)?;
+                    tip.push(header);
+                    self.scores.1 = (header.score - self.common_score) as i64;
                     *proven += 1;
                 }
                 None if is_better(self.scores.0, self.scores.1) => self.stage = BranchStage::Undoing,
@@ -217,12 +217,12 @@ impl<'s> CandidateBranch<'s> {
                 }
                 None => self.stage = BranchStage::Executing(ChainTip::load(txn)?),
             },
-            BranchStage::Executing(head) => {
+            BranchStage::Executing(tip) => {
                 let Some(block) = self.blocks.front_mut() else { return Ok(true) };
                 let (retention, seen) = (Retention::Chain, &mut self.seen);
                 let mut env = ExecutionContext { network, now, retention, verifier, stakes, seen };
-                if let Some(header) = block.step(txn, head, &mut env)? {
-                    head.push(header);
+                if let Some(header) = block.step(txn, tip, &mut env)? {
+                    tip.push(header);
                     self.blocks.pop_front();
                 }
             }
@@ -262,20 +262,19 @@ pub fn check_pushed(
     network: &Network,
     verifier: &mut Verifier,
 ) -> Result<Option<Hash256>, Rejection> {
-    if wire_network(block.version) != network.byte {
-        return Err(ValidationResult::FailureWrongNetwork.into());
-    }
+    require(wire_network(block.version) == network.byte, ValidationResult::FailureWrongNetwork)?;
     let last = tip(state)?.ok_or(StoreError::Empty)?;
     if block.previous_hash == last.hash {
         let (hash, good) = check_block_signature(block, transactions, false, verifier);
-        return if good { Ok(Some(hash)) } else { Err(ValidationResult::FailureSignatureNotVerifiable.into()) };
+        require(good, ValidationResult::FailureSignatureNotVerifiable)?;
+        return Ok(Some(hash));
     }
     let before = match last.height {
         Height::NEMESIS => Default::default(),
         height => stored_header(state, Height(height.0 - 1))?.map(|header| header.hash).unwrap_or_default(),
     };
-    let is_sibling = block.previous_hash == before;
-    if is_sibling { Ok(None) } else { Err(ValidationResult::FailureEntityUnusableOutOfSync.into()) }
+    require(block.previous_hash == before, ValidationResult::FailureEntityUnusableOutOfSync)?;
+    Ok(None)
 }
 
 /// Creates a branch of one block that a peer pushed, or that this node harvested. A block that is known or follows none of

@@ -15,7 +15,7 @@ const WINDOW: usize = 60;
 /// The tip of a chain, and the values that determine the next difficulty.
 pub struct ChainTip {
     /// The last block; `None` for an empty chain.
-    pub tip: Option<StoredHeader>,
+    pub block: Option<StoredHeader>,
     /// Difficulties and time stamps of the last blocks.
     pub window: DifficultyWindow,
 }
@@ -23,26 +23,26 @@ pub struct ChainTip {
 impl ChainTip {
     /// Loads the tip of the chain in a state.
     pub fn load(state: &impl Read) -> Result<ChainTip, StoreError> {
-        let tip = tip(state)?;
-        let window = DifficultyWindow::load(state, tip.as_ref().map_or(Height(0), |tip| tip.height))?;
-        Ok(ChainTip { tip, window })
+        let block = tip(state)?;
+        let window = DifficultyWindow::load(state, block.as_ref().map_or(Height(0), |block| block.height))?;
+        Ok(ChainTip { block, window })
     }
 
     /// Loads the tip as if the block at `height` were the last one.
     pub fn load_at(state: &impl Read, height: Height) -> Result<ChainTip, StoreError> {
-        let tip = stored_header(state, height)?;
-        Ok(ChainTip { tip, window: DifficultyWindow::load(state, height)? })
+        let block = stored_header(state, height)?;
+        Ok(ChainTip { block, window: DifficultyWindow::load(state, height)? })
     }
 
     /// Returns the height of the tip; 0 if the chain is empty.
     pub fn height(&self) -> Height {
-        self.tip.as_ref().map_or(Height(0), |tip| tip.height)
+        self.block.as_ref().map_or(Height(0), |block| block.height)
     }
 
     /// Advances the tip by one block.
     pub fn push(&mut self, block: StoredHeader) {
         self.window.push(block.difficulty, block.timestamp);
-        self.tip = Some(block);
+        self.block = Some(block);
     }
 }
 
@@ -51,9 +51,6 @@ impl ChainTip {
 pub struct DifficultyWindow(VecDeque<(u64, Timestamp)>);
 
 impl DifficultyWindow {
-    /// The least and the greatest difficulty.
-    pub const BOUNDS: [u64; 2] = [MIN as u64, MAX as u64];
-
     /// Loads the window that ends with the block at `height`; height 0 is before the first block.
     pub fn load(state: &impl Read, height: Height) -> Result<DifficultyWindow, StoreError> {
         let mut window = DifficultyWindow::default();
@@ -77,7 +74,7 @@ impl DifficultyWindow {
     /// Returns the difficulty of the next block. `None` if no time passed within the window (never in a valid chain).
     pub fn difficulty(&self, target_time: u32) -> Option<u64> {
         let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return Some(INITIAL) };
-        if self.0.len() < 2 {
+        if self.0.len() == 1 {
             return Some(INITIAL);
         }
         let count = self.0.len() as i64;

@@ -15,7 +15,7 @@ mod store_verifier;
 #[cfg(test)]
 mod tests;
 
-pub use apply::{RollbackError, rollback};
+pub use apply::{Retention, RollbackError, rollback};
 pub use block_execution::{SignatureCheck, Verified, check_block_signature, harvesting_importance};
 pub use block_importer::{
     BlockImporter, BlockSource, ImportError, ImportOptions, ImportProgress, authentic_nemesis_block, nemesis_block,

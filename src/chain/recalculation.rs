@@ -12,8 +12,9 @@ use crate::store::{Read, StoreError, Table, WriteTxn, block_key};
 
 /// Rows, outlinks or results processed in one step.
 const ENTRIES_PER_STEP: usize = 64;
-/// Kept accounts processed in one step.
+/// Kept accounts processed in one step, and how many of them cost as much as reading one.
 const KEPT_PER_STEP: usize = 512;
+const KEPT_PER_READ: usize = KEPT_PER_STEP / ENTRIES_PER_STEP;
 /// Maximum number of accounts kept between recalculations, about 8 MB. With more, each recalculation reads all of them.
 const MAX_KEPT: usize = 100_000;
 /// Maximum number of changes remembered between recalculations.
@@ -81,10 +82,8 @@ enum RecalculationStage {
     Starting,
     /// All candidate accounts are read from this number on.
     AllAccounts(Box<Calculation>, AccountId),
-    /// The accounts whose stakes have changed are read: those to read, and those read, with `None` for a lost stake.
-    ChangedAccounts(Box<Calculation>, vec::IntoIter<AccountId>, Vec<(AccountId, Option<Stake>)>),
-    /// They replace those kept, and all are passed to the calculation.
-    Merging(Box<Calculation>, Peekable<vec::IntoIter<(AccountId, Option<Stake>)>>, Peekable<vec::IntoIter<Stake>>),
+    /// The accounts whose stakes have changed are read and replace those kept, and all are passed to the calculation.
+    Merging(Box<Calculation>, Peekable<vec::IntoIter<AccountId>>, Peekable<vec::IntoIter<Stake>>),
     /// Outlinks are read from this height and index in the block on.
     Outlinks(Box<Calculation>, Height, usize),
     /// The calculation runs.
@@ -133,9 +132,6 @@ impl Recalculation {
             RecalculationStage::AllAccounts(calculation, from) => {
                 self.read_accounts(calculation, from, &mut context)?
             }
-            RecalculationStage::ChangedAccounts(calculation, unread, read) => {
-                read_changed(calculation, unread, read, &mut context)?
-            }
             RecalculationStage::Merging(calculation, changed, kept) => {
                 self.merge(calculation, changed, kept, &mut context)?
             }
@@ -166,7 +162,7 @@ impl Recalculation {
     }
 
     fn begin(&self, StepContext { txn, network, cache }: &mut StepContext<'_, '_>) -> NextStage {
-        let calculation = Box::new(Calculation::new(self.settings(txn, network)?));
+        let calculation = Box::new(Calculation::new(self.parameters(txn, network)?));
         // The cache is complete again once all accounts are read.
         if cache.tip.take() != Some(self.block) || network.chain.proof_of_stake {
             **cache = StakeCache::default();
@@ -175,10 +171,12 @@ impl Recalculation {
         let mut changed = std::mem::take(&mut cache.changed);
         changed.sort_unstable();
         changed.dedup();
-        Ok(RecalculationStage::ChangedAccounts(calculation, changed.into_iter(), Vec::new()))
+        let kept = std::mem::take(&mut cache.stakes);
+        cache.stakes.reserve_exact(kept.len() + changed.len());
+        Ok(RecalculationStage::Merging(calculation, changed.into_iter().peekable(), kept.into_iter().peekable()))
     }
 
-    fn settings(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<CalculationParameters, StoreError> {
+    fn parameters(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<CalculationParameters, StoreError> {
         let totals = AccountTotals::of(txn)?;
         // Accounts that existed before the block.
         let known = u64::from(totals.allocated - totals.new_at(self.height));
@@ -223,25 +221,31 @@ impl Recalculation {
         self.begin_outlinks(calculation, context)
     }
 
-    /// Passes the accounts to the calculation that the cache keeps or that have changed.
+    /// Passes the accounts to the calculation that the cache keeps, or that have changed and still have a stake.
     fn merge(
         &self,
         mut calculation: Box<Calculation>,
-        mut changed: Peekable<vec::IntoIter<(AccountId, Option<Stake>)>>,
+        mut changed: Peekable<vec::IntoIter<AccountId>>,
         mut kept: Peekable<vec::IntoIter<Stake>>,
         context: &mut StepContext<'_, '_>,
     ) -> NextStage {
-        for _ in 0..KEPT_PER_STEP {
-            let next = match (changed.peek(), kept.peek()) {
-                (None, None) => return self.begin_outlinks(calculation, context),
-                (Some((account, _)), Some(stake)) if stake.account < *account => kept.next(),
-                (None, Some(_)) => kept.next(),
-                (Some((account, _)), _) => {
-                    let _ = kept.next_if(|stake| stake.account == *account);
-                    changed.next().and_then(|(_, stake)| stake)
+        let mut budget = KEPT_PER_STEP;
+        while budget > 0 {
+            let next_kept = kept.peek().map(|stake| stake.account);
+            let stake = match changed.next_if(|account| next_kept.is_none_or(|kept| *account <= kept)) {
+                Some(account) => {
+                    budget = budget.saturating_sub(KEPT_PER_READ);
+                    let _ = kept.next_if(|stake| stake.account == account);
+                    let has_stake = context.txn.contains(Table::EligibleAccounts, &account.key())?;
+                    if has_stake { Stake::read(&*context.txn, account, context.network)? } else { None }
+                }
+                None if next_kept.is_none() => return self.begin_outlinks(calculation, context),
+                None => {
+                    budget -= 1;
+                    kept.next()
                 }
             };
-            if let Some(mut stake) = next {
+            if let Some(mut stake) = stake {
                 stake.add_to(&mut calculation, self.height, context.network);
                 context.cache.stakes.push(stake);
             }
@@ -296,42 +300,22 @@ impl Recalculation {
     }
 }
 
-/// Reads some of the accounts whose stakes have changed.
-fn read_changed(
-    calculation: Box<Calculation>,
-    mut unread: vec::IntoIter<AccountId>,
-    mut read: Vec<(AccountId, Option<Stake>)>,
-    StepContext { txn, network, cache }: &mut StepContext<'_, '_>,
-) -> NextStage {
-    for account in unread.by_ref().take(ENTRIES_PER_STEP) {
-        let has_stake = txn.contains(Table::EligibleAccounts, &account.key())?;
-        let stake = if has_stake { Stake::read(&**txn, account, network)? } else { None };
-        read.push((account, stake));
-    }
-    if unread.len() > 0 {
-        return Ok(RecalculationStage::ChangedAccounts(calculation, unread, read));
-    }
-    let kept = std::mem::take(&mut cache.stakes);
-    cache.stakes.reserve_exact(kept.len() + read.len());
-    Ok(RecalculationStage::Merging(calculation, read.into_iter().peekable(), kept.into_iter().peekable()))
-}
-
 fn read_outlinks(mut calculation: Box<Calculation>, height: Height, from: usize, txn: &WriteTxn<'_>) -> NextStage {
     let ids = AccountTotals::of(txn)?.allocated;
     let mut left = ENTRIES_PER_STEP;
     for entry in txn.entries_from(Table::Outlinks, &[], &block_key(height))? {
         let (key, row) = entry?;
         let found = key.try_into().map(u64::from_be_bytes).map(Height).map_err(|_| StoreError::Damaged("outlinks"))?;
-        let mut outlinks = Outlink::read_all(row)?.skip(if found == height { from } else { 0 });
-        if outlinks.clone().any(|outlink| outlink.sender.max(outlink.recipient).0 >= ids) {
+        let outlinks = Outlink::read_all(row)?;
+        if outlinks.iter().any(|outlink| outlink.sender.max(outlink.recipient).0 >= ids) {
             return Err(StoreError::Damaged("outlinks").into());
         }
-        let taken = outlinks.len().min(left);
-        calculation.add_outlinks(found, outlinks.by_ref().take(taken));
-        left -= taken;
-        if outlinks.len() > 0 {
-            let done = if found == height { from } else { 0 } + taken;
-            return Ok(RecalculationStage::Outlinks(calculation, found, done));
+        let start = if found == height { from.min(outlinks.len()) } else { 0 };
+        let end = outlinks.len().min(start + left);
+        left -= end - start;
+        calculation.add_outlinks(found, outlinks[start..end].iter().copied());
+        if end < outlinks.len() {
+            return Ok(RecalculationStage::Outlinks(calculation, found, end));
         }
         if left == 0 {
             return Ok(RecalculationStage::Outlinks(calculation, found.next(), 0));
@@ -360,17 +344,14 @@ impl Merge {
             self.last = self.previous.back().map(|entry| entry.account);
             self.list = self.last.map(|_| list);
         }
-        let new = self.results.peek().map(|result| result.account);
         let old = self.previous.front().map(|entry| entry.account);
-        if let (Some(new), Some(old)) = (new, old)
-            && new == old
-        {
+        let Some(new) = self.results.next_if(|result| old.is_none_or(|old| result.account <= old)) else {
+            return Ok(self.previous.pop_front());
+        };
+        if old == Some(new.account) {
             self.previous.pop_front();
         }
-        match (new, old) {
-            (Some(new), old) if old.is_none_or(|old| new <= old) => Ok(self.results.next()),
-            _ => Ok(self.previous.pop_front()),
-        }
+        Ok(Some(new))
     }
 }
 
@@ -421,10 +402,10 @@ mod tests {
         let mut batch = store.begin_write().unwrap();
         let counts = |txn: &WriteTxn<'_>, height| {
             let recalculation = Recalculation::new(Height(height), hash(height));
-            let settings = recalculation.settings(txn, &network()).unwrap();
-            assert_eq!((settings.height, settings.blocks_per_day), (Height(height), 1440));
+            let parameters = recalculation.parameters(txn, &network()).unwrap();
+            assert_eq!((parameters.height, parameters.blocks_per_day), (Height(height), 1440));
             let known = recalculation.known_accounts(txn, &network()).unwrap();
-            (settings.known_accounts, settings.expected_eligible, known)
+            (parameters.known_accounts, parameters.expected_eligible, known)
         };
         refer(&mut batch, 1, b"BC");
         // The nemesis account has a stake.

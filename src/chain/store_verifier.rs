@@ -117,18 +117,17 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
     /// Compares the state and the undo journals after all blocks were imported.
     pub fn verify_state(&self) -> Result<Option<StoreDifference>, StoreError> {
         let (ours, computed) = (self.ours, self.scratch.snapshot()?);
+        let different_entry = |table, from: &[u8]| {
+            let key = different_key(ours, &computed, table, from, |a, b| a == b);
+            key.map(|key| key.map(|key| StoreDifference::State(table, key)))
+        };
         if let Some((table, more)) = self.hashes.surplus(ours)? {
             return Ok(Some(StoreDifference::Rows(table, more)));
         }
         for table in Table::state().filter(|table| !matches!(table, Table::Hashes | Table::HashRuns)) {
-            let index = INDEXES.iter().position(|index| *index == table);
-            let difference = match index {
-                Some(index) => count(ours, table)?
-                    .checked_sub(self.index_rows[index])
-                    .filter(|more| *more > 0)
-                    .map(|more| StoreDifference::Rows(table, more)),
-                None => different_key(ours, &computed, table, &[], |a, b| a == b)?
-                    .map(|key| StoreDifference::State(table, key)),
+            let difference = match INDEXES.iter().position(|index| *index == table) {
+                Some(index) => surplus(table, count(ours, table)?, self.index_rows[index]),
+                None => different_entry(table, &[])?,
             };
             if difference.is_some() {
                 return Ok(difference);
@@ -140,8 +139,8 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
         // After a rollback a store has fewer old importance lists and undo journals, but those it has are the newest. A
         // store that keeps a history has more importance lists.
         let first = first_key(ours, Table::Importances)?.max(first_key(&computed, Table::Importances)?);
-        if let Some(key) = different_key(ours, &computed, Table::Importances, &first, |a, b| a == b)? {
-            return Ok(Some(StoreDifference::State(Table::Importances, key)));
+        if let Some(difference) = different_entry(Table::Importances, &first)? {
+            return Ok(Some(difference));
         }
         if state::last_recalculation(ours)? != state::last_recalculation(&computed)? {
             return Ok(Some(StoreDifference::State(Table::Importances, first)));
@@ -193,8 +192,7 @@ impl HistoryVerifier {
         for entry in ours.entries(Table::BalanceHistory, &[])? {
             rows += u64::from(history_height(entry?.0).is_some_and(|height| height >= self.from));
         }
-        let more = rows.checked_sub(self.balance_rows).filter(|more| *more > 0);
-        Ok(more.map(|more| StoreDifference::Rows(Table::BalanceHistory, more)))
+        Ok(surplus(Table::BalanceHistory, rows, self.balance_rows))
     }
 }
 
@@ -220,6 +218,11 @@ fn first_key(state: &impl Read, table: Table) -> Result<Vec<u8>, StoreError> {
 
 fn count(state: &impl Read, table: Table) -> Result<u64, StoreError> {
     state.entries(table, &[])?.try_fold(0, |count, entry| entry.map(|_| count + 1))
+}
+
+/// Returns a difference if a table has more rows than the blocks produce.
+fn surplus(table: Table, rows: u64, produced: u64) -> Option<StoreDifference> {
+    rows.checked_sub(produced).filter(|more| *more > 0).map(|more| StoreDifference::Rows(table, more))
 }
 
 /// Returns whether an entry depends on settings that a node is free to choose.

@@ -186,7 +186,7 @@ fn finish(importer: &mut BlockImporter<'_>) -> (Vec<ImportProgress>, usize) {
 }
 
 #[test]
-fn a_batch_ends_after_a_number_of_steps_blocks_rows_or_collected_bytes_and_the_next_one_waits_until_it_is_durable() {
+fn a_batch_ends_after_a_number_of_blocks_rows_or_collected_bytes_and_the_next_one_waits_until_it_is_durable() {
     use ImportProgress::{Committed, Done, Syncing};
     let reports = |options: ImportOptions| {
         let chain = Chain::new();
@@ -198,7 +198,6 @@ fn a_batch_ends_after_a_number_of_steps_blocks_rows_or_collected_bytes_and_the_n
     let [four, five, six] = [4, 5, 6].map(|height| Committed { first: Height(height), last: Height(height) });
     let one_by_one = [four, Syncing, five, Syncing, six, Done];
     assert_eq!(reports(TRUSTED), [Committed { first: Height(4), last: Height(6) }, Done]);
-    assert_eq!(reports(ImportOptions { batch_steps: 1, ..TRUSTED }), one_by_one);
     assert_eq!(reports(ImportOptions { batch_blocks: 1, ..TRUSTED }), one_by_one);
     assert_eq!(reports(ImportOptions { batch_rows: 1, ..TRUSTED }), one_by_one);
     assert_eq!(reports(ImportOptions { write_cache: 1, ..TRUSTED }), one_by_one);
@@ -234,7 +233,8 @@ fn a_commit_during_a_block_changes_neither_the_state_nor_the_undo_journals() {
 #[test]
 fn where_only_the_state_is_kept_undo_journals_are_stored_from_a_height_on() {
     let chain = Chain::new();
-    let mut importer = chain.importer(&chain.following(4)).retain_state_only(Height(6));
+    let options = ImportOptions { retention: Retention::State(Height(6)), ..TRUSTED };
+    let mut importer = chain.importer_with(options, &chain.following(4));
     finish(&mut importer);
     let kept = chain.store.snapshot().unwrap().keys_with_prefix(Table::Undo, &[]).unwrap();
     assert_eq!(kept, [6, 7].map(|height| block_key(Height(height)).to_vec()));
@@ -243,9 +243,8 @@ fn where_only_the_state_is_kept_undo_journals_are_stored_from_a_height_on() {
 #[test]
 fn uncommitted_blocks_are_imported_again_after_a_failure_of_the_store() {
     let chain = Chain::new();
-    let options = ImportOptions { batch_blocks: 2, ..TRUSTED };
+    let options = ImportOptions { batch_blocks: 2, can_retry: true, ..TRUSTED };
     let mut importer = chain.importer_with(options, &chain.following(6));
-    importer.allow_retry();
     while importer.height() < Height(9) {
         importer.step(NOW).unwrap();
     }
@@ -284,10 +283,8 @@ fn a_batch_ends_once_its_overflow_pages_fill_the_write_cache() {
 fn blocks_kept_for_a_retry_are_not_read_twice_without_one() {
     let [kept, not_kept] = [true, false].map(|can_retry| {
         let chain = Chain::new();
-        let mut importer = chain.importer(&chain.following(3));
-        if can_retry {
-            importer.allow_retry();
-        }
+        let options = ImportOptions { can_retry, ..TRUSTED };
+        let mut importer = chain.importer_with(options, &chain.following(3));
         finish(&mut importer).1
     });
     assert_eq!(kept, not_kept);
@@ -304,7 +301,7 @@ fn the_progress_of_files_is_in_bytes_and_that_of_a_store_is_unknown() {
     assert_eq!(importer.bytes(), Some((size, size)));
     let snapshot = chain.store.snapshot().unwrap();
     let source = BlockSource::Store(Height(6), &snapshot);
-    let importer = BlockImporter::from_source(&chain.store, &chain.network, Vec::new(), source, TRUSTED).unwrap();
+    let importer = BlockImporter::new(&chain.store, &chain.network, Vec::new(), source, TRUSTED).unwrap();
     assert_eq!(importer.bytes(), None);
 }
 
@@ -438,7 +435,7 @@ fn all_signatures_are_checked_in_their_order_and_the_first_wrong_one_names_its_t
         let (mut signatures, mut verifier) = (SignatureCheck::new(block, &network, is_trusted), Verifier::default());
         let mut steps = 0;
         loop {
-            let checked = signatures.checked(block);
+            let checked = signatures.next_transaction(block);
             match signatures.step(block, &mut verifier) {
                 Ok(true) => steps += 1,
                 Ok(false) => break Ok(steps),

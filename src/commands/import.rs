@@ -12,7 +12,7 @@ use super::reindex::open_or_rebuild;
 use super::store::{StoreArguments, open_block_files, open_existing, verify_rows};
 use super::{CommandError, Common, Stop, failed, height, in_file, print};
 use crate::chain::{
-    BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, StoreDifference,
+    BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, Retention, StoreDifference,
     StoreVerifier, authentic_nemesis_block,
 };
 use crate::clock::{NetworkClock, System};
@@ -129,9 +129,9 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
         return Err(BrokenChain::Missing(Height::NEMESIS).into());
     }
     let source = BlockSource::Store(Height::NEMESIS.next(), &snapshot);
-    let options = ImportOptions { write_cache: settings.write_cache, trusted_below, ..ImportOptions::DEFAULT };
-    let importer = BlockImporter::from_source(&scratch, &network, nemesis, source, options)?;
-    let importer = importer.retain_state_only(journals_from);
+    let (write_cache, retention) = (settings.write_cache, Retention::State(journals_from));
+    let options = ImportOptions { write_cache, trusted_below, retention, ..ImportOptions::DEFAULT };
+    let importer = BlockImporter::new(&scratch, &network, nemesis, source, options)?;
     let clock = NetworkClock::new(settings.node.clock, (system.millis)());
     // A read of the store ends the check early.
     let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(tip.height), |imported| {

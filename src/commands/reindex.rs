@@ -124,7 +124,7 @@ fn import_old_blocks(
     // The blocks were verified before: signatures and proofs are not checked again.
     let (write_cache, trusted_below) = (settings.write_cache, Height(u64::MAX));
     let options = ImportOptions { write_cache, stop_at: Some(last), trusted_below, ..ImportOptions::DEFAULT };
-    let importer = BlockImporter::from_source(&replacement.new, network, nemesis, source, options)?;
+    let importer = BlockImporter::new(&replacement.new, network, nemesis, source, options)?;
     let clock = NetworkClock::new(END_OF_TIME, (system.millis)());
     let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(last), |imported| {
         let Imported::Block(block) = imported else { return Ok(()) };

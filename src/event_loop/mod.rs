@@ -216,7 +216,7 @@ fn prepare_import<'s>(
     files: Vec<BlockFile<'static>>,
     reactor: &Reactor,
 ) -> Result<BlockImporter<'s>, CommandError> {
-    let options = ImportOptions { write_cache: settings.write_cache, ..ImportOptions::DEFAULT };
+    let options = ImportOptions { write_cache: settings.write_cache, can_retry: true, ..ImportOptions::DEFAULT };
     let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, options)?;
     let time = NetworkClock::new(settings.node.clock, 0).now(reactor.time().unix_millis, 0);
     while importer.height() < Height::NEMESIS

@@ -44,14 +44,13 @@ pub struct BlockProgress {
 
 impl<'s> Import<'s> {
     /// Creates an import of files, which begins with the program. It resumes after a failure of the store.
-    pub fn new(mut importer: BlockImporter<'s>) -> Import<'s> {
-        importer.allow_retry();
+    pub fn new(importer: BlockImporter<'s>) -> Import<'s> {
         Import::create(importer, None, Duration::ZERO)
     }
 
     fn create(mut importer: BlockImporter<'s>, target: Option<Height>, now: Duration) -> Import<'s> {
         let batch_size = BatchSize::new(now);
-        importer.set_batch_rows(batch_size.rows);
+        importer.options.batch_rows = batch_size.rows;
         let start = importer.committed();
         Import { importer, batch_size, has_committed: false, has_failed: false, target, is_complete: false, start }
     }
@@ -75,7 +74,7 @@ impl<'s> Import<'s> {
         } else if self.batch_size.is_overdue(now) {
             self.importer.request_commit();
         }
-        self.importer.set_batch_rows(self.batch_size.rows);
+        self.importer.options.batch_rows = self.batch_size.rows;
     }
 
     /// Imports blocks for one slice, or until the next block is needed. Anything but [`ImportProgress::Working`] ends

@@ -165,7 +165,7 @@ impl LocalChain for ChainReader<'_> {
             let Some(last) = state::last_recalculation(state)? else { return Ok(0.0) };
             let account = state::account(state, node)?;
             let height = tip(state)?.ok_or(StoreError::Empty)?.height;
-            let lender = account.forwarded(height, network.chain.rewrite_limit).unwrap_or(*node);
+            let lender = account.harvests_for(height, network.chain.rewrite_limit).unwrap_or(*node);
             let importance = state::importance(state, &lender)?.filter(|found| found.height == last.height);
             Ok(importance.map_or(0.0, |found| found.importance))
         };

@@ -62,13 +62,12 @@ fn balances_suffice<K: Ord + Copy>(
 
 /// T8: neither the signer nor another account of the transaction is a remote.
 pub fn no_remote_takes_part(subject: &TransactionContext<'_>) -> RuleResult {
-    let TransactionContext { transaction, signer, context } = subject;
-    require(is_usable(signer, context)?, FailureTransactionNotAllowedForRemote)?;
-    if matches!(transaction.body, Body::ImportanceTransfer(_)) {
-        return Ok(());
-    }
-    for other in &participants(transaction, context.network.byte)[1..] {
-        require(is_usable(other, context)?, FailureTransactionNotAllowedForRemote)?;
+    let TransactionContext { transaction, context, .. } = subject;
+    let accounts = participants(transaction, context.network.byte);
+    // An importance transfer names the account that is or becomes a remote.
+    let is_link = matches!(transaction.body, Body::ImportanceTransfer(_));
+    for account in accounts.iter().take(if is_link { 1 } else { usize::MAX }) {
+        require(is_usable(account, context)?, FailureTransactionNotAllowedForRemote)?;
     }
     Ok(())
 }

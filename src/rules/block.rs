@@ -48,7 +48,7 @@ pub fn is_not_too_large(block: &Block, context: &ValidationContext<'_>) -> RuleR
 pub fn no_self_signed_transaction(block: &Block, context: &ValidationContext<'_>) -> RuleResult {
     let network = context.network.byte;
     let signer = context.account(&Address::from_public_key(&block.signer, network))?;
-    let owner = signer.forwarded(context.height, context.chain().rewrite_limit);
+    let owner = signer.harvests_for(context.height, context.chain().rewrite_limit);
     let pays_itself = block.transactions.iter().any(|transaction| {
         let is_owner = |owner| transaction.signer_address(network) == owner;
         transaction.signer == block.signer || owner.is_some_and(is_owner)

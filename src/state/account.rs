@@ -135,7 +135,7 @@ impl Account {
     }
 
     /// Returns the account for which this one harvests at a height; `None` if it harvests for itself.
-    pub fn forwarded(&self, height: Height, rewrite_limit: u64) -> Option<Address> {
+    pub fn harvests_for(&self, height: Height, rewrite_limit: u64) -> Option<Address> {
         let status = self.remote_status(height, rewrite_limit);
         let is_in_effect = matches!(status, RemoteStatus::Remote(LinkPhase::Active | LinkPhase::Deactivating));
         self.active_link(height).filter(|_| is_in_effect).map(|link| link.linked_address)
@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn a_remote_harvests_for_its_owner_within_the_rewrite_limit_of_both_changes() {
         let remote = linked(LinkRole::Remote, &[(60, LinkMode::Activate), (500, LinkMode::Deactivate)]);
-        let forwards = |height| remote.forwarded(Height(height), 360).is_some();
+        let forwards = |height| remote.harvests_for(Height(height), 360).is_some();
         assert!(!forwards(419));
         assert!(forwards(420));
         assert!(forwards(859));

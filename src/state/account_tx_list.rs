@@ -135,22 +135,22 @@ fn account_entry_at(
     direction: Direction,
 ) -> Result<(u64, Option<TxLocation>)> {
     let row = state.get(Table::AccountTxLists, &block_key(location.height))?.ok_or(DAMAGED)?;
-    let find = || {
-        let mut input = entry_at(row, location.index)?;
-        let (id, parties) = (input.varint()?, input.varint()?);
-        for _ in 0..parties {
-            let (party, previous) = read_party(&mut input, location.height)?;
-            if party == party_code(account, direction) {
-                return Some((id, previous));
-            }
-        }
-        None
-    };
-    find().ok_or(DAMAGED)
+    let (id, parties) = read_entry(row, location).ok_or(DAMAGED)?;
+    let own = parties.into_iter().find(|(party, _)| *party == party_code(account, direction));
+    own.map(|(_, previous)| (id, previous)).ok_or(DAMAGED)
 }
 
-/// Reads the code of an affected account, and the location of its previous transaction.
-fn read_party(input: &mut ByteReader<'_>, height: Height) -> Option<(u64, Option<TxLocation>)> {
+/// Code of an account that a transaction affects, and the location of its previous transaction.
+type Party = (u64, Option<TxLocation>);
+
+/// Reads the id of a transaction and the accounts that it affects.
+fn read_entry(row: &[u8], location: TxLocation) -> Option<(u64, Vec<Party>)> {
+    let mut input = entry_at(row, location.index)?;
+    let (id, parties) = (input.varint()?, input.varint()?);
+    Some((id, (0..parties).map(|_| read_party(&mut input, location.height)).collect::<Option<_>>()?))
+}
+
+fn read_party(input: &mut ByteReader<'_>, height: Height) -> Option<Party> {
     let (party, back) = (input.varint()?, input.varint()?);
     if back == 0 {
         return Some((party, None));
@@ -247,18 +247,15 @@ impl AccountTxCursor {
 pub fn affected_in_block(state: &impl Read, height: Height) -> Result<Vec<(u64, Vec<AccountId>)>> {
     let Some(row) = state.get(Table::AccountTxLists, &block_key(height))? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    while let Some(mut input) = entry_at(row, found.len() as u32) {
-        let mut read = || {
-            let (id, parties) = (input.varint()?, input.varint()?);
-            let mut accounts = Vec::new();
-            for _ in 0..parties {
-                let (party, _) = read_party(&mut input, height)?;
-                accounts.push(AccountId(u32::try_from(party >> 1).ok()?));
-            }
-            accounts.dedup();
-            Some((id, accounts))
-        };
-        found.push(read().ok_or(DAMAGED)?);
+    for index in 0.. {
+        if entry_at(row, index).is_none() {
+            break;
+        }
+        let (id, parties) = read_entry(row, TxLocation { height, index }).ok_or(DAMAGED)?;
+        let account = |party: u64| u32::try_from(party >> 1).map(AccountId).map_err(|_| DAMAGED);
+        let mut accounts = parties.iter().map(|(party, _)| account(*party)).collect::<Result<Vec<_>>>()?;
+        accounts.dedup();
+        found.push((id, accounts));
     }
     Ok(found)
 }

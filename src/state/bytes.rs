@@ -167,33 +167,31 @@ impl Stored for Address {
 
 impl Stored for String {
     fn write(&self, out: &mut Vec<u8>) {
-        write_text(out, self);
+        (self.len() as u32).write(out);
+        out.extend_from_slice(self.as_bytes());
     }
 
     fn read(input: &mut ByteReader<'_>) -> Option<Self> {
-        read_text(input).map(str::to_owned)
+        std::str::from_utf8(input.sized()?).ok().map(str::to_owned)
     }
 }
 
-impl Stored for NamespaceId {
-    fn write(&self, out: &mut Vec<u8>) {
-        write_text(out, self.as_str());
-    }
+/// Stores a value as its text.
+macro_rules! stored_texts {
+    ($($type:ty),+) => {
+        $(impl Stored for $type {
+            fn write(&self, out: &mut Vec<u8>) {
+                self.to_string().write(out);
+            }
 
-    fn read(input: &mut ByteReader<'_>) -> Option<Self> {
-        NamespaceId::parse(read_text(input)?).ok()
-    }
+            fn read(input: &mut ByteReader<'_>) -> Option<Self> {
+                <$type>::parse(&String::read(input)?).ok()
+            }
+        })+
+    };
 }
 
-impl Stored for MosaicId {
-    fn write(&self, out: &mut Vec<u8>) {
-        write_text(out, &self.to_string());
-    }
-
-    fn read(input: &mut ByteReader<'_>) -> Option<Self> {
-        MosaicId::parse(read_text(input)?).ok()
-    }
-}
+stored_texts!(NamespaceId, MosaicId);
 
 impl Stored for MosaicProperties {
     fn write(&self, out: &mut Vec<u8>) {
@@ -205,13 +203,4 @@ impl Stored for MosaicProperties {
         let properties = MosaicProperties { divisibility, initial_supply, supply_mutable, transferable };
         (divisibility <= MAX_DIVISIBILITY).then_some(properties)
     }
-}
-
-fn write_text(out: &mut Vec<u8>, text: &str) {
-    (text.len() as u32).write(out);
-    out.extend_from_slice(text.as_bytes());
-}
-
-fn read_text<'a>(input: &mut ByteReader<'a>) -> Option<&'a str> {
-    std::str::from_utf8(input.sized()?).ok()
 }

@@ -154,7 +154,7 @@ impl<R: Read> Dump<'_, R> {
         for entry in self.state.entries(Table::Namespaces, &[])? {
             let (key, value) = entry?;
             let root = std::str::from_utf8(key).map_err(|_| StoreError::Damaged("a namespace"))?;
-            roots.push(self.namespace(root, &namespaces::parse_leases(value)?)?);
+            roots.push(self.namespace(root, &Lease::all_from_stored(value, "a namespace")?)?);
         }
         Ok(roots.into())
     }

@@ -9,7 +9,7 @@ use super::balance::VestedBalance;
 use super::bytes::{Stored, all_to_stored, stored};
 use crate::codec::ByteReader;
 use crate::model::{Address, Height};
-use crate::store::{Read, Result, StoreError, Table, WriteTxn};
+use crate::store::{Read, Result, StoreError, Table, WriteTxn, block_key};
 
 /// Entries per row: as many as fit into an LMDB page.
 const CHUNK: usize = 169;
@@ -39,10 +39,6 @@ pub struct RecalculationRecord {
     pub eligible: u64,
 }
 
-fn list_key(height: Height) -> [u8; 8] {
-    height.0.to_be_bytes()
-}
-
 /// Returns the height of the list of a row.
 fn list_of(key: &[u8]) -> Result<Height> {
     let height = key.first_chunk().ok_or(StoreError::Damaged("a recalculation's key"))?;
@@ -51,7 +47,7 @@ fn list_of(key: &[u8]) -> Result<Height> {
 
 /// Returns the key of a chunk: height and last account of the chunk, so that a seek for an account finds its chunk.
 fn chunk_key(height: Height, last: AccountId) -> Vec<u8> {
-    [list_key(height).as_slice(), &last.key()].concat()
+    [block_key(height).as_slice(), &last.key()].concat()
 }
 
 impl Stored for AccountImportance {
@@ -71,7 +67,7 @@ impl Stored for AccountImportance {
 pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecord>> {
     let Some((key, _)) = state.cursor(Table::Importances)?.last()? else { return Ok(None) };
     let height = list_of(key)?;
-    let Some(head) = state.get(Table::Importances, &list_key(height))? else { return Ok(None) };
+    let Some(head) = state.get(Table::Importances, &block_key(height))? else { return Ok(None) };
     let (accounts_counted, eligible) = <(u64, u64)>::from_stored(head, "a recalculation")?;
     Ok(Some(RecalculationRecord { height, accounts_counted, eligible }))
 }
@@ -90,7 +86,7 @@ pub fn importance_at(state: &impl Read, id: AccountId) -> Result<Option<AccountI
 /// Returns the same for the list of an earlier recalculation, if it is still stored.
 pub fn importance_in(state: &impl Read, list: Height, id: AccountId) -> Result<Option<AccountImportance>> {
     let chunk = state.cursor(Table::Importances)?.seek(&chunk_key(list, id))?;
-    let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(None) };
+    let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&block_key(list))) else { return Ok(None) };
     let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
     let found = entries.binary_search_by(|entry| entry[..4].cmp(&id.key()));
     let Ok(index) = found else { return Ok(None) };
@@ -99,16 +95,16 @@ pub fn importance_in(state: &impl Read, list: Height, id: AccountId) -> Result<O
 
 /// Returns the entries of the chunk of a list that contains, or would contain, the first account after `after`.
 pub fn chunk_after(state: &impl Read, list: Height, after: Option<AccountId>) -> Result<Vec<AccountImportance>> {
-    let mut key = list_key(list).to_vec();
+    let mut key = block_key(list).to_vec();
     key.extend(after.into_iter().flat_map(AccountId::key));
     // The extra byte puts the key after that of the account itself, or after the header of the list.
     key.push(0);
     let chunk = state.cursor(Table::Importances)?.seek(&key)?;
-    let Some((key, bytes)) = chunk.filter(|(key, _)| key.starts_with(&list_key(list))) else { return Ok(Vec::new()) };
+    let Some((key, bytes)) = chunk.filter(|(key, _)| key.starts_with(&block_key(list))) else { return Ok(Vec::new()) };
     let entries = AccountImportance::all_from_stored(bytes, "importances")?;
     // A caller that continues after the last entry must not get the same chunk again.
     match entries.last() {
-        Some(last) if key[list_key(list).len()..] != last.account.key() => {
+        Some(last) if key[block_key(list).len()..] != last.account.key() => {
             Err(StoreError::Damaged("a list of importances"))
         }
         _ => Ok(entries),
@@ -136,7 +132,7 @@ impl ImportanceListWriter {
     /// Starts a list. Rows that an interrupted recalculation left at its height are overwritten or deleted.
     pub fn begin(recalculation: RecalculationRecord, txn: &mut WriteTxn<'_>) -> Result<ImportanceListWriter> {
         let RecalculationRecord { height, accounts_counted, eligible } = recalculation;
-        txn.put_unjournaled(Table::Importances, &list_key(height), &(accounts_counted, eligible).to_stored())?;
+        txn.put_unjournaled(Table::Importances, &block_key(height), &(accounts_counted, eligible).to_stored())?;
         Ok(ImportanceListWriter { height, chunk: Vec::with_capacity(CHUNK) })
     }
 
@@ -161,7 +157,7 @@ impl ImportanceListWriter {
 
 /// Deletes the lists above a height, as their blocks are undone.
 pub fn delete_lists_above(txn: &mut WriteTxn<'_>, height: Height) -> Result<()> {
-    let lowest = list_key(height.next());
+    let lowest = block_key(height.next());
     loop {
         let last = txn.cursor(Table::Importances)?.last()?.map(|(key, _)| key.to_vec());
         match last.filter(|key| key.as_slice() >= lowest.as_slice()) {
@@ -177,7 +173,7 @@ pub fn deletable_below(state: &impl Read, lowest: Height) -> Result<Height> {
     let mut cursor = state.cursor(Table::Importances)?;
     let mut from = Height(0);
     for _ in 0..2 {
-        let Some((key, _)) = cursor.seek(&list_key(from))? else { return Ok(lowest) };
+        let Some((key, _)) = cursor.seek(&block_key(from))? else { return Ok(lowest) };
         from = list_of(key)?.next();
     }
     Ok(from.min(lowest))
@@ -186,7 +182,7 @@ pub fn deletable_below(state: &impl Read, lowest: Height) -> Result<Height> {
 /// Deletes at most one chunk of the lists below a height; returns whether more may exist.
 pub fn delete_lists_below(txn: &mut WriteTxn<'_>, height: Height) -> Result<bool> {
     let first = txn.cursor(Table::Importances)?.seek(&[])?.map(|(key, _)| key.to_vec());
-    let Some(key) = first.filter(|key| key.as_slice() < list_key(height).as_slice()) else { return Ok(false) };
+    let Some(key) = first.filter(|key| key.as_slice() < block_key(height).as_slice()) else { return Ok(false) };
     txn.delete_unjournaled(Table::Importances, &key)?;
     Ok(true)
 }
@@ -206,8 +202,6 @@ pub struct Outlink {
 
 stored!(Outlink { sender, recipient, weight, recipient_hash });
 
-const OUTLINK_BYTES: usize = 4 + 4 + 8 + 4;
-
 impl Outlink {
     /// Returns the weight of a transfer of `amount` micro-units by a sender with the balance `left` after it.
     pub fn weigh(amount: u64, left: &VestedBalance) -> u64 {
@@ -218,17 +212,8 @@ impl Outlink {
     }
 
     /// Reads the outlinks of one block.
-    pub fn read_all(row: &[u8]) -> Result<impl ExactSizeIterator<Item = Outlink> + Clone> {
-        let (all, []) = row.as_chunks::<OUTLINK_BYTES>() else { return Err(StoreError::Damaged("outlinks")) };
-        Ok(all.iter().map(|bytes| {
-            let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-            Outlink {
-                sender: AccountId(number(0)),
-                recipient: AccountId(number(4)),
-                weight: u64::from(number(8)) | u64::from(number(12)) << 32,
-                recipient_hash: number(16),
-            }
-        }))
+    pub fn read_all(row: &[u8]) -> Result<Vec<Outlink>> {
+        Outlink::all_from_stored(row, "outlinks")
     }
 }
 
@@ -251,7 +236,7 @@ mod tests {
         }
         while delete_lists_below(&mut batch, Height(360)).unwrap() {}
         let lists = batch.keys_with_prefix(Table::Importances, &[]).unwrap();
-        assert_eq!(lists, [718, 1077].map(|height| list_key(Height(height)).to_vec()));
+        assert_eq!(lists, [718, 1077].map(|height| block_key(Height(height)).to_vec()));
     }
 
     #[test]
@@ -305,7 +290,7 @@ mod tests {
             recipient_hash: number << 20,
         };
         let row: Vec<u8> = (0..3).flat_map(|number| outlink(number).to_stored()).collect();
-        let read: Vec<_> = Outlink::read_all(&row).unwrap().collect();
+        let read = Outlink::read_all(&row).unwrap();
         assert_eq!(read, [0, 1, 2].map(outlink));
         assert!(Outlink::read_all(&row[1..]).is_err());
     }

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::account::{Account, AccountId, AccountTotals, LinkRole, RemoteLink, is_cosignatory, is_multisig};
-use super::account_ids;
+use super::account::{
+    Account, AccountId, AccountTotals, LinkRole, RemoteLink, account_with_id, is_cosignatory, is_multisig,
+};
 use super::account_tx_list::{BlockTxLists, Direction, TxLocation, affected_accounts};
 use super::balance::{self, HistoryRange, VestedBalance};
 use super::bytes::Stored;
@@ -199,14 +200,6 @@ struct StagedAccount {
     replaced: Option<VestedBalance>,
 }
 
-impl LoadedAccount {
-    fn read(txn: &impl Write, address: &Address) -> Result<LoadedAccount> {
-        let stored = account_ids::find(txn, address)?;
-        let before = stored.map_or(Ok(Account::default()), |(_, row)| Account::from_row(row))?;
-        Ok(LoadedAccount { id: stored.map(|(id, _)| id), account: before.clone(), before })
-    }
-}
-
 impl BlockContext {
     /// Returns the current state of an account, if the block has read it.
     pub fn loaded_account(&self, address: &Address) -> Option<&Account> {
@@ -238,7 +231,10 @@ impl<W: Write> Ledger<'_, W> {
     fn load(&mut self, address: &Address) -> StateResult<&mut LoadedAccount> {
         match self.block.accounts.entry(*address) {
             Entry::Occupied(open) => Ok(open.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(LoadedAccount::read(self.txn, address)?)),
+            Entry::Vacant(place) => {
+                let (id, before) = account_with_id(self.txn, address)?;
+                Ok(place.insert(LoadedAccount { id, account: before.clone(), before }))
+            }
         }
     }
 
@@ -389,7 +385,7 @@ impl<W: Write> Ledger<'_, W> {
     /// ([`super::Pruning`]).
     pub fn harvest(&mut self, signer: &Address, fees: Amount) -> StateResult<(Address, [Height; 2])> {
         let (height, limit) = (self.block.height, self.network.chain.rewrite_limit);
-        let beneficiary = self.account(signer)?.forwarded(height, limit).unwrap_or(*signer);
+        let beneficiary = self.account(signer)?.harvests_for(height, limit).unwrap_or(*signer);
         self.credit(&beneficiary, fees.0)?;
         self.account(&beneficiary)?.harvested_blocks += 1;
         let of_signer = self.add_harvest(signer)?;

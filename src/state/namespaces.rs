@@ -110,12 +110,7 @@ impl NameCounters {
 
 /// Returns the leases of a root, oldest first; empty if there are none. There are few, because old ones are pruned.
 pub fn leases(state: &impl Read, root: &str) -> Result<Vec<Lease>> {
-    parse_leases(state.get(Table::Namespaces, root.as_bytes())?.unwrap_or_default())
-}
-
-/// Decodes the leases of a root.
-pub fn parse_leases(bytes: &[u8]) -> Result<Vec<Lease>> {
-    Lease::all_from_stored(bytes, "a namespace")
+    Lease::all_from_stored(state.get(Table::Namespaces, root.as_bytes())?.unwrap_or_default(), "a namespace")
 }
 
 fn owner_key(owner: &Address, root: &str) -> Vec<u8> {

@@ -37,13 +37,8 @@ impl Provision {
     }
 }
 
-/// Reads the definition with a row id.
-pub fn definition_at(state: &impl Read, row: u64) -> Result<MosaicDefinition> {
-    definition_and_height_at(state, row).map(|(_, definition)| definition)
-}
-
-/// Reads the same, with the height of its block.
-fn definition_and_height_at(state: &impl Read, row: u64) -> Result<(Height, MosaicDefinition)> {
+/// Reads the definition with a row id, and the height of its block.
+pub fn definition_at(state: &impl Read, row: u64) -> Result<(Height, MosaicDefinition)> {
     let bytes = state.get(Table::Definitions, &row.to_be_bytes())?.unwrap_or_default();
     Stored::from_stored(bytes, "a mosaic definition")
 }
@@ -246,40 +241,33 @@ pub fn record(
         Body::ProvisionNamespace(body) => {
             let name = body.name().map_err(Exception::argument)?;
             let provision = Provision { height, owner: transaction.signer_address(network), name };
-            Ok(Some(record_provision(txn, &provision, row)?))
+            return Ok(Some(record_provision(txn, &provision, row)?));
         }
         Body::MosaicDefinitionCreation(body) => {
             record_definition(txn, &body.definition, row, height, network)?;
-            Ok(None)
         }
-        Body::MosaicSupplyChange(body) => {
-            record_supply_change(txn, body, location)?;
-            Ok(None)
-        }
-        _ => Ok(None),
+        Body::MosaicSupplyChange(body) => record_supply_change(txn, body, location)?,
+        _ => {}
     }
+    Ok(None)
 }
 
 fn record_provision(txn: &mut impl Write, provision: &Provision, row: u64) -> Result<ListingUpdate> {
     let name = &provision.name;
     let own = ListingIndex::ProvisionsBy(&provision.owner, name.as_str());
+    let mut lease = None;
     if name.is_root() {
         ListingIndex::ProvisionsOf(name.as_str()).put(txn, row, true)?;
-    }
-    let update = match namespaces::leases(txn, name.as_str())?.pop().filter(|_| name.is_root()) {
-        Some(lease) => {
-            // If the previous lease has not ended, its provision is still listed, and it belongs to the same account.
-            if let Some(before) = own.last(txn)? {
-                ListingIndex::Roots.put(txn, before, false)?;
-            }
-            ListingIndex::Roots.put(txn, row, true)?;
-            ListingUpdate::new(name.as_str(), Some(lease), true)
+        // If the previous lease has not ended, its provision is still listed, and it belongs to the same account.
+        if let Some(before) = own.last(txn)? {
+            ListingIndex::Roots.put(txn, before, false)?;
         }
-        None => ListingUpdate::new(name.as_str(), None, true),
-    };
+        ListingIndex::Roots.put(txn, row, true)?;
+        lease = namespaces::leases(txn, name.as_str())?.pop();
+    }
     own.put(txn, row, true)?;
     txn.insert(Table::Provisions, &row.to_be_bytes(), &provision.to_stored())?;
-    Ok(update)
+    Ok(ListingUpdate::new(name.as_str(), lease, true))
 }
 
 fn record_definition(
@@ -353,7 +341,7 @@ impl ListingUpdate {
 }
 
 fn set_definition_listed(txn: &mut impl Write, row: u64, listed: bool, network: NetworkByte) -> Result<()> {
-    let creator = Address::from_public_key(&definition_at(txn, row)?.creator, network);
+    let creator = Address::from_public_key(&definition_at(txn, row)?.1.creator, network);
     ListingIndex::Definitions.put(txn, row, listed)?;
     ListingIndex::DefinitionsBy(&creator).put(txn, row, listed)
 }
@@ -419,7 +407,7 @@ impl SupplyQuery {
     pub fn new(state: &impl Read, id: &MosaicId, height: Height) -> Result<Option<SupplyQuery>> {
         let end = first_row_at(state, Table::Definitions, height.next())?;
         let Some(newest) = ListingIndex::DefinitionsOf(id).last_before(state, end)? else { return Ok(None) };
-        let (defined_at, definition) = definition_and_height_at(state, newest)?;
+        let (defined_at, definition) = definition_at(state, newest)?;
         let units = i64::try_from(definition.properties.initial_supply).unwrap_or(i64::MAX);
         let supply = HistoricalSupply { definition, units, expiration: None };
         let changes = Some((newest, changes_from(newest, Height(0))));
@@ -460,7 +448,7 @@ impl SupplyQuery {
     fn previous_definition(&self, state: &impl Read, row: u64) -> Result<Option<u64>> {
         let newest = &self.supply.definition;
         let Some(before) = ListingIndex::DefinitionsOf(&newest.id).last_before(state, row)? else { return Ok(None) };
-        let (_, older) = definition_and_height_at(state, before)?;
+        let (_, older) = definition_at(state, before)?;
         Ok(Some(before).filter(|_| older.creator == newest.creator && older.has_terms_of(newest)))
     }
 

@@ -135,7 +135,7 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
         let files = commands::store::open_block_files(&[all_forks("blocks.bin.gz")]).expect("blocks");
         let nemesis = settings.nemesis.read().expect("the nemesis block");
         // As in `nisd import`.
-        let options = ImportOptions { batch_steps: 100_000, batch_blocks: 5_000, ..ImportOptions::DEFAULT };
+        let options = ImportOptions { batch_rows: 50_000, batch_blocks: 5_000, ..ImportOptions::DEFAULT };
         let mut intake = BlockImporter::new(&store, &settings.network, nemesis, files, options).expect("an intake");
         loop {
             let begun = Instant::now();

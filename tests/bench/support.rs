@@ -52,7 +52,7 @@ pub fn import_timed(
     stop_at: Option<Height>,
 ) -> Vec<f64> {
     let nemesis = settings.nemesis.read().expect("the nemesis block");
-    let options = ImportOptions { batch_steps: 8_000, batch_blocks: 1_000, stop_at, ..ImportOptions::DEFAULT };
+    let options = ImportOptions { batch_rows: 4_000, batch_blocks: 1_000, stop_at, ..ImportOptions::DEFAULT };
     let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, options).expect("an importer");
     let mut steps = Vec::new();
     loop {

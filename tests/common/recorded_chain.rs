@@ -117,13 +117,13 @@ pub fn import_blocks<'s>(
     stop_at: Option<Height>,
 ) -> Result<(), ImportError> {
     let options = ImportOptions {
-        batch_steps: 20_000,
+        batch_rows: 10_000,
         batch_blocks: 1_000,
         write_cache: 1 << 20,
         stop_at,
         ..ImportOptions::DEFAULT
     };
-    let mut importer = BlockImporter::from_source(store, network, nemesis, source, options).expect("a store");
+    let mut importer = BlockImporter::new(store, network, nemesis, source, options).expect("a store");
     while importer.step(FAR_FUTURE)? != ImportProgress::Done {}
     Ok(())
 }

@@ -184,7 +184,7 @@ fn compare_supply(state: &impl Read, exchange: &Exchange, answer: &Value, rows: 
 fn supply_since(state: &impl Read, found: &HistoricalSupply, height: Height) -> i64 {
     let mut newest = None;
     let visited = ListingIndex::DefinitionsOf(&found.definition.id).for_each_before(state, u64::MAX, |row| {
-        newest = Some(row).filter(|row| definition_at(state, *row).expect("a definition") == found.definition);
+        newest = Some(row).filter(|row| definition_at(state, *row).expect("a definition").1 == found.definition);
         Ok(newest.is_none())
     });
     visited.expect("a store");

@@ -346,8 +346,8 @@ fn owners_and_remotes_may_sign_blocks_at_the_listed_heights() {
             assert_eq!(status.replace('(', "_").replace(')', ""), text(&case["status"]), "{case}");
             let other = if account == owner { remote } else { owner };
             let credited = (case["block_credited_to"] == "owner").then_some(other);
-            assert_eq!(state.forwarded(height, limit), credited, "{case}");
-            assert_eq!(state.forwarded(Height(999), limit), None);
+            assert_eq!(state.harvests_for(height, limit), credited, "{case}");
+            assert_eq!(state.harvests_for(Height(999), limit), None);
         }
     });
 }

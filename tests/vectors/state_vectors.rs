@@ -397,7 +397,7 @@ fn links_take_effect_and_end_as_listed() {
             let status = status_text(account.remote_status(height(&case["height"]), limit));
             assert_eq!(case["internalStatus"], status, "{case}");
             assert_eq!(case["remoteStatus"], interface_status(&status), "{case}");
-            let forwarded = account.forwarded(height(&case["height"]), limit);
+            let forwarded = account.harvests_for(height(&case["height"]), limit);
             let expected = Some(if own == bob { rem } else { bob }).filter(|_| case["forwardedTo"] == other);
             assert_eq!(forwarded, expected, "{case}");
         });

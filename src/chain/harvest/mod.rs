@@ -12,7 +12,7 @@ use std::rc::Rc;
 pub use unlocked::{UnlockResult, UnlockedAccounts};
 
 use super::apply::apply_transaction;
-use super::block_execution::harvesting_importance;
+use super::block_execution::{harvesting_importance, validation_context};
 use super::chain_tip::DifficultyWindow;
 use super::proof;
 use super::snapshot::ChainSnapshot;
@@ -135,7 +135,7 @@ impl HarvestRound {
         }
         let Some((_, address)) = self.hits.pop() else { return Ok(HarvestProgress::Done(None)) };
         let (height, limit) = (self.height(), chain.network.chain.rewrite_limit);
-        let owner = state::account(chain.snapshot, &address)?.forwarded(height, limit).unwrap_or(address);
+        let owner = state::account(chain.snapshot, &address)?.harvests_for(height, limit).unwrap_or(address);
         self.current = Some((address, TxSelection::new(unconfirmed(), &owner, height, self.timestamp, chain.network)));
         Ok(HarvestProgress::Working)
     }
@@ -267,9 +267,7 @@ impl TxSelection {
         // Each transaction has its own context: its accounts are written at once, or dropped if it fails.
         let mut block = BlockContext::new(height, now);
         let mut ledger = Ledger { txn: &mut overlay, block: &mut block, network };
-        let (state, context_block, purpose) = (&*ledger.txn, Some(&*ledger.block), Purpose::Block);
-        let context = ValidationContext { state, block: context_block, network, height, now, purpose };
-        let effects = check_transaction(&transaction, &context)?;
+        let effects = check_transaction(&transaction, &validation_context(&ledger, network, now))?;
         let conflict_keys = self.content.conflict_keys(std::slice::from_ref(&*transaction))?;
         let count = self.count + transaction.self_and_children().count();
         if count > network.chain.max_transactions_per_block as usize {

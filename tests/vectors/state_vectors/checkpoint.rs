@@ -61,7 +61,7 @@ fn account_value(run: &Run<'_, '_>, dumped: &Value) -> (String, Value) {
     let address = address_of(run, &dumped["address"]);
     let account = state::account(&run.txn, &address).unwrap();
     let (next, limit) = (Height(run.height() + 1), run.scenario.network.chain.rewrite_limit);
-    let forwarded = account.forwarded(next, limit).unwrap_or(address);
+    let forwarded = account.harvests_for(next, limit).unwrap_or(address);
     let latest =
         account.links.last().filter(|link| link.role == LinkRole::Remote).map_or(address, |link| link.linked_address);
     let status = text(&dumped["remoteStatus"]).to_lowercase().replace('_', "-");
