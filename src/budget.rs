@@ -100,7 +100,7 @@ pub mod cost {
 
     /// Bytes of JSON of the slowest kind that are read for a unit.
     pub const JSON_BYTES_PER_UNIT: usize = 40;
-    /// Decoding a transaction from JSON that was read.
+    /// Decoding a transaction of a pushed list.
     pub const DECODING: u32 = 8;
 
     /// Reading `count` bytes of JSON of the slowest kind.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use nisd::api::routes::Access;
-use nisd::api::{self, Api, ClockState, EventFeed, NodeContext, NodeDescription, NodeStatus, ROUTES};
+use nisd::api::{self, Api, ClockState, EventFeed, NodeContext, NodeStatus, ROUTES};
 use nisd::budget::Budget;
 use nisd::chain::harvest::UnlockedAccounts;
 use nisd::chain::{ChainSnapshot, ReorgLog, rollback};
@@ -405,7 +405,7 @@ impl<'g> Harness<'g> {
         let (mut reply, mut body, mut is_resumed) = (Response::new(), Vec::new(), false);
         let (connection, is_rejected) = (ConnectionId(1), flags & RATE_LIMITED != 0);
         let (mut mempool, mut unlocked) = (Mempool::default(), UnlockedAccounts::new(1));
-        let (description, reorgs, mut events) = (description(), ReorgLog::default(), EventFeed::default());
+        let (info, reorgs, mut events) = (node_info(), ReorgLog::default(), EventFeed::default());
         let (keys, mut randomness) = (KeyPair::new(&PrivateKey::from_seed(&[7; 32])), Randomness::new(&[5; 32]));
         for _ in 0..MAX_STEPS {
             let mut exchange = Exchange {
@@ -425,12 +425,12 @@ impl<'g> Harness<'g> {
                 mempool: &mut mempool,
                 unlocked: &mut unlocked,
                 peers: None,
-                description: &description,
+                info: &info,
+                started: Timestamp(0),
                 keys: &keys,
                 reorgs: &reorgs,
                 events: &mut events,
                 randomness: &mut randomness,
-                request_body: request.body,
                 budget: Budget::new(units),
             };
             let taken = api.answer(&mut exchange, context).progress;
@@ -458,13 +458,12 @@ struct Answer {
     body: Vec<u8>,
 }
 
-pub(crate) fn description() -> NodeDescription {
-    let info = NodeInfo {
+pub(crate) fn node_info() -> NodeInfo {
+    NodeInfo {
         identity: Identity { key: PublicKey([7; 32]), name: Some("fuzz".to_owned()) },
         endpoint: Endpoint::http("127.0.0.1", 7890),
         meta_data: MetaData::default(),
-    };
-    NodeDescription { info, started: Timestamp(0) }
+    }
 }
 
 /// Normalises a path: no parameters, nothing escaped or doubled, no slash or extension at the end.

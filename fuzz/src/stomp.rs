@@ -22,7 +22,7 @@ use nisd::store::Store;
 use nisd::websocket_api::stomp::{DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, allows_body, encoder};
 use nisd::websocket_api::{Broker, BrokerUsage, Limits};
 
-use crate::interface::description;
+use crate::interface::node_info;
 use crate::tiny;
 
 /// Separates the records of an input: each is a byte that selects the session and events, and the message.
@@ -258,12 +258,12 @@ impl Conversation {
                 mempool: &mut Mempool::default(),
                 unlocked: &mut UnlockedAccounts::new(1),
                 peers: None,
-                description: &description(),
+                info: &node_info(),
+                started: Timestamp(0),
                 keys: &KeyPair::new(&PrivateKey::from_seed(&[7; 32])),
                 reorgs: &ReorgLog::default(),
                 events: &mut EventFeed::default(),
                 randomness: &mut Randomness::new(&[5; 32]),
-                request_body: &[],
                 budget: Budget::new(SLICE),
             };
             self.broker.work(true, node, &mut self.client);

@@ -72,9 +72,7 @@ impl HistoryPoints {
         while self.start <= self.end.min(chain.height) {
             let known = history.range;
             let entry = history.at(chain.snapshot, self.start, &chain.network.chain)?.ok_or_else(|| {
-                ApiError::Argument(
-                    format!("the historical account data of this node begins at height {}", known.from).into(),
-                )
+                ApiError::new(400, format!("the historical account data of this node begins at height {}", known.from))
             })?;
             step.push(&HistoryPoint { height: self.start, address: *address, entry });
             self.start = self.start.plus(self.step);

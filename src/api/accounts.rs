@@ -31,7 +31,7 @@ pub const ROUTES: &[Route] = &[
 const CHUNK: usize = 32;
 
 /// Accounts were removed by a reorg while they were listed.
-pub(super) const CHANGED: ApiError = ApiError::Unavailable("the accounts have changed while they were listed");
+pub(super) const CHANGED: ApiError = ApiError::unavailable("the accounts have changed while they were listed");
 
 /// An account.
 #[derive(Clone, Debug, PartialEq)]

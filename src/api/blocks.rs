@@ -26,7 +26,7 @@ pub const ROUTES: &[Route] = &[
 /// Maximum number of blocks in a response for explorers.
 const MAX_BLOCKS: u64 = 10;
 /// A reorg replaced the block meanwhile.
-pub(super) const REPLACED: ApiError = ApiError::Unavailable("the block was replaced while it was shown");
+pub(super) const REPLACED: ApiError = ApiError::unavailable("the block was replaced while it was shown");
 
 /// `GET /chain/height`
 fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
@@ -76,7 +76,7 @@ fn block_by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.send_stream(list_stream(move |step| {
         while found.is_none() {
             if next.0 < lowest {
-                return Err(ApiError::NotFound(format!("no block from height {lowest} on has the hash {hash}")));
+                return Err(ApiError::new(404, format!("no block from height {lowest} on has the hash {hash}")));
             }
             if step.must_pause() {
                 return Ok(());
@@ -95,7 +95,7 @@ fn block_by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 fn explorer_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let height = context.body()?;
     if !context.node.chain.has_block(height) {
-        return Err(ApiError::Internal(format!("there is no block at height {height}").into()));
+        return Err(ApiError::new(500, format!("there is no block at height {height}")));
     }
     let mut block = ExplorerBlock::new(height);
     context.send_stream(list_stream(move |step| block.write(step)))

@@ -34,7 +34,7 @@ const WARN_INTERVAL: Duration = Duration::from_secs(60);
 pub const MAX_PATH: usize = 128;
 
 /// History of incoming requests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RequestHistory {
     /// Excluded paths.
     pub excluded_paths: Vec<String>,
@@ -52,14 +52,7 @@ pub struct RequestHistory {
 impl RequestHistory {
     /// Creates an empty history that excludes these paths, ignoring case.
     pub fn new(excluded_paths: Vec<String>) -> RequestHistory {
-        RequestHistory {
-            excluded_paths,
-            recorded: 0,
-            latest: VecDeque::new(),
-            outstanding: Vec::new(),
-            has_current: false,
-            next_rewritten_warning: Duration::ZERO,
-        }
+        RequestHistory { excluded_paths, ..RequestHistory::default() }
     }
 
     /// Logs, at most once a minute, that a rejected transaction was signed in another form. Returns whether it was

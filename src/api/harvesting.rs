@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::routes::{Route, get, post};
 use super::{ApiError, RequestContext, View};
 use crate::budget::cost;
-use crate::chain::harvest::UnlockResult;
+use crate::chain::harvest::{UnlockResult, UnlockedAccounts};
 use crate::codec::wipe::Wiped;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
@@ -59,16 +59,11 @@ impl View for NewKey<'_> {
     }
 }
 
-/// Number of accounts that harvest on this node, and the limit; there is none if it is negative.
-struct UnlockedInfo {
-    max: i32,
-    count: i32,
-}
-
-impl View for UnlockedInfo {
+/// Number of accounts that harvest on this node, and the limit.
+impl View for UnlockedAccounts {
     fn write(&self, sink: &mut impl Encoder) {
-        sink.i32("num-unlocked", self.count);
-        sink.i32("max-unlocked", self.max);
+        sink.i32("num-unlocked", self.count() as i32);
+        sink.i32("max-unlocked", self.limit);
     }
 }
 
@@ -132,9 +127,7 @@ fn send_unlocked(context: &mut RequestContext<'_>, address: &Address) -> Result<
 
 /// `POST /account/unlocked/info`
 fn unlocked_info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let unlocked = &context.node.unlocked;
-    let info = UnlockedInfo { max: unlocked.limit, count: unlocked.count() as i32 };
-    context.response.send(&info)
+    context.response.send(context.node.unlocked)
 }
 
 /// Returns the key pair of the private key in the body and its address, if the client may send it. A client without
@@ -151,7 +144,7 @@ fn authorised_key(context: &mut RequestContext<'_>) -> Result<(Box<KeyPair>, Add
     let allowed = &context.settings.allowed_harvesters;
     if !allowed.is_empty() && !allowed.contains(&address) {
         let text = format!("blocking private key request with non-configured address {address}");
-        return Err(ApiError::Unauthorized(text));
+        return Err(ApiError::new(401, text));
     }
     Ok((pair, address))
 }

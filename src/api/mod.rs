@@ -44,9 +44,9 @@ pub use events::{EventFeed, MempoolEvent};
 pub use explorer::Explorer;
 pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of};
 pub use namespaces::RentedNamespaces;
-pub use node::{BootRequest, ClockState, NodeDescription, NodeStatus, OPENAPI, RequestResult, ResultKind};
+pub use node::{BootRequest, ClockState, NodeStatus, OPENAPI, RequestResult, ResultKind};
 pub use request_context::{Command, Features, NodeContext, Page, RequestContext, Settings};
-pub use response::MAX_CACHED_BYTES;
+pub use response::{MAX_CACHED_BYTES, container_error};
 pub use routes::ROUTES;
 pub use streams::MAX_LIST_BYTES;
 pub use transaction_status::TransactionStatus;
@@ -188,7 +188,7 @@ impl Api {
         });
         let progress = stored.unwrap_or_else(|error| {
             context.response.failure(&error);
-            if error.status() == 401 && context.settings.cookie.is_some() {
+            if error.status == 401 && context.settings.cookie.is_some() {
                 context.response.response.header("WWW-Authenticate", local_cookie::SCHEME);
             }
             Progress::Done
@@ -284,7 +284,7 @@ fn respond_without_route(context: &mut RequestContext<'_>) -> Result<(), ApiErro
             }
         }
         Ok(Some(_)) => {
-            return Err(ApiError::Internal(format!("Request method '{}' not supported", request.method).into()));
+            return Err(ApiError::new(500, format!("Request method '{}' not supported", request.method)));
         }
     }
     Ok(())

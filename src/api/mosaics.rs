@@ -172,14 +172,14 @@ fn send_definition(
     found: Option<MosaicDefinition>,
 ) -> Result<(), ApiError> {
     let kind = "org.nem.core.model.mosaic.MosaicDefinition";
-    let unknown = || ApiError::NotFound(format!("invalid mosaic definition '{id}' ({kind})"));
+    let unknown = || ApiError::new(404, format!("invalid mosaic definition '{id}' ({kind})"));
     context.response.send(&found.ok_or_else(unknown)?)
 }
 
 /// `GET /mosaic/definition/page`
 fn definitions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let page = context.page()?;
-    context.send_stream(definition_page(DefinitionRows::All, page))
+    context.send_stream(definition_page(None, None, page))
 }
 
 /// `GET /namespace/mosaic/definition/page`: the page parameters are not parsed if the namespace is not active.
@@ -189,19 +189,17 @@ fn in_namespace(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         return send_empty_list(context);
     }
     let page = context.page()?;
-    context.send_stream(definition_page(DefinitionRows::In(namespace), page))
+    context.send_stream(definition_page(None, Some(namespace), page))
 }
 
 /// `GET /account/mosaic/definition/page`
 fn by_creator(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (creator, parent) = (context.address()?, context.parent()?);
     let page = context.page()?;
-    let rows = match parent {
-        None => DefinitionRows::By(creator),
-        Some(namespace) if !is_active(&context.node.chain, &namespace)? => return send_empty_list(context),
-        Some(namespace) => DefinitionRows::ByIn(creator, namespace),
-    };
-    context.send_stream(definition_page(rows, page))
+    match &parent {
+        Some(namespace) if !is_active(&context.node.chain, namespace)? => send_empty_list(context),
+        _ => context.send_stream(definition_page(Some(creator), parent, page)),
+    }
 }
 
 /// Returns the newest definition of a mosaic, which may have expired; the built-in `nem:xem` is included.
@@ -349,42 +347,31 @@ fn expired(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     }))
 }
 
-/// Newest definitions of mosaics. Except for `In` and `ByIn`, only active ones are listed.
-enum DefinitionRows {
-    /// Of all mosaics.
-    All,
-    /// Of the mosaics in exactly this namespace.
-    In(NamespaceId),
-    /// Of the mosaics of a creator, without ids.
-    By(Address),
-    /// Of a creator's mosaics in exactly this namespace, without ids. A namespace has few creators: its owners so far.
-    ByIn(Address, NamespaceId),
-}
-
-/// A page of definitions, newest first.
-fn definition_page(rows: DefinitionRows, page: Page) -> impl ResponseStream {
+/// A page of the newest definitions of mosaics, newest first: of all active ones; of a creator's active ones; or of all in
+/// exactly one namespace, whether of all creators or of one. The definitions of a creator have no ids. A namespace has few
+/// creators: its owners so far.
+fn definition_page(creator: Option<Address>, namespace: Option<NamespaceId>, page: Page) -> impl ResponseStream {
     let (mut before, mut left) = (page.before, page.size);
     list_stream(move |step| {
-        let list = match &rows {
-            DefinitionRows::All => ListingIndex::Definitions,
-            DefinitionRows::By(creator) => ListingIndex::DefinitionsBy(creator),
-            DefinitionRows::In(namespace) | DefinitionRows::ByIn(_, namespace) => {
-                ListingIndex::DefinitionsIn(namespace.as_str())
-            }
+        let list = match (&creator, &namespace) {
+            (_, Some(namespace)) => ListingIndex::DefinitionsIn(namespace.as_str()),
+            (Some(creator), None) => ListingIndex::DefinitionsBy(creator),
+            (None, None) => ListingIndex::Definitions,
         };
         let chain = step.node.chain;
         list.for_each_before(chain.snapshot, before, |id| {
             before = id;
             step.node.budget.charge(cost::DEFINITION);
             let (_, item) = definition_at(chain.snapshot, id)?;
-            match &rows {
-                DefinitionRows::ByIn(creator, _)
-                    if Address::from_public_key(&item.creator, chain.network.byte) != *creator =>
-                {
-                    return Ok(step.should_continue(left));
+            match creator {
+                None => step.push(&Numbered { label: "mosaic", id, item }),
+                Some(creator) => {
+                    let is_of = || Address::from_public_key(&item.creator, chain.network.byte) == creator;
+                    if namespace.is_some() && !is_of() {
+                        return Ok(step.should_continue(left));
+                    }
+                    step.push(&item);
                 }
-                DefinitionRows::All | DefinitionRows::In(_) => step.push(&Numbered { label: "mosaic", id, item }),
-                DefinitionRows::By(_) | DefinitionRows::ByIn(..) => step.push(&item),
             }
             left -= 1;
             Ok(step.should_continue(left))

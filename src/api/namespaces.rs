@@ -85,7 +85,7 @@ pub fn is_active(chain: &ChainSnapshot<'_>, name: &NamespaceId) -> Result<bool, 
 /// `GET /namespace`
 fn by_name(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let name = context.namespace()?;
-    let missing = || ApiError::NotFound(format!("invalid namespace '{name}' (org.nem.core.model.namespace.Namespace)"));
+    let missing = || ApiError::new(404, format!("invalid namespace '{name}' (org.nem.core.model.namespace.Namespace)"));
     let namespace = Namespace::active(&context.node.chain, &name)?.ok_or_else(missing)?;
     context.response.send(&namespace)
 }

@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use super::routes::{Route, get, post};
-use super::{ApiError, Command, RequestContext, View};
+use super::{ApiError, Command, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::PrivateKey;
 use crate::model::Timestamp;
 use crate::net::http::StaticText;
-use crate::peer::wire::{CommunicationTimeStamps, Endpoint, NodeInfo};
+use crate::peer::wire::{CommunicationTimeStamps, Endpoint};
 use crate::rules::ValidationResult;
 
 /// Routes.
@@ -56,42 +56,22 @@ impl View for RequestResult {
     }
 }
 
-/// Description of the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeDescription {
-    /// Node information that peers see.
-    pub info: NodeInfo,
-    /// Network time of its start.
-    pub started: Timestamp,
-}
-
-/// Status of the node.
+/// Status of the node, with its code on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeStatus {
     /// Not booted.
-    Running,
+    Running = 3,
     /// Boot in progress.
-    Booting,
+    Booting = 4,
     /// Booted, not synchronised.
-    Booted,
+    Booted = 5,
     /// Booted, and no sync peer reports a greater height.
-    Synchronized,
+    Synchronized = 6,
     /// Booted, but no other node is active.
-    NoRemoteNode,
+    NoRemoteNode = 7,
 }
 
 impl NodeStatus {
-    /// Returns the code on the wire.
-    pub fn code(self) -> i32 {
-        match self {
-            NodeStatus::Running => 3,
-            NodeStatus::Booting => 4,
-            NodeStatus::Booted => 5,
-            NodeStatus::Synchronized => 6,
-            NodeStatus::NoRemoteNode => 7,
-        }
-    }
-
     /// Returns whether the node has joined its network.
     pub fn is_joined(self) -> bool {
         !matches!(self, NodeStatus::Running | NodeStatus::Booting)
@@ -99,23 +79,18 @@ impl NodeStatus {
 }
 
 /// The node and its program.
-#[derive(Clone, Copy, Debug)]
-pub struct ExtendedInfo<'a> {
-    /// The node.
-    pub node: &'a NodeDescription,
-    /// Network time.
-    pub now: Timestamp,
-}
+struct ExtendedInfo<'a, 'n>(&'a NodeContext<'n>);
 
-impl View for ExtendedInfo<'_> {
+impl View for ExtendedInfo<'_, '_> {
     fn write(&self, sink: &mut impl Encoder) {
-        sink.object("node", |sink| self.node.info.write(sink));
+        let NodeContext { info, started, chain, .. } = self.0;
+        sink.object("node", |sink| info.write(sink));
         sink.object("nisInfo", |sink| {
             sink.string("application", Some(env!("CARGO_PKG_NAME")));
             sink.string("version", Some(env!("CARGO_PKG_VERSION")));
             sink.string("signer", None);
-            sink.i32("startTime", self.node.started.0);
-            sink.i32("currentTime", self.now.0);
+            sink.i32("startTime", started.0);
+            sink.i32("currentTime", chain.now.0);
         });
     }
 }
@@ -131,24 +106,17 @@ pub struct ClockState {
     pub is_unreliable: bool,
 }
 
-/// The node's clock and its reliability.
-#[derive(Clone, Copy, Debug)]
-pub struct NodeClock {
-    /// Network time.
-    pub time: Timestamp,
-    /// Reliability.
-    pub state: ClockState,
-}
+/// The network time and the reliability of the node's clock.
+struct NodeClock(Timestamp, ClockState);
 
 impl View for NodeClock {
     fn write(&self, sink: &mut impl Encoder) {
-        sink.i32("networkTime", self.time.0);
-        sink.i32("chainAheadSeconds", self.state.chain_ahead);
-        sink.i64("clockJumps", i64::from(self.state.jumps));
-        sink.string(
-            "harvesting",
-            Some(if self.state.is_unreliable { "waits for the clock" } else { "follows the clock" }),
-        );
+        let NodeClock(time, ClockState { chain_ahead, jumps, is_unreliable }) = *self;
+        sink.i32("networkTime", time.0);
+        sink.i32("chainAheadSeconds", chain_ahead);
+        sink.i64("clockJumps", i64::from(jumps));
+        let harvesting = if is_unreliable { "waits for the clock" } else { "follows the clock" };
+        sink.string("harvesting", Some(harvesting));
     }
 }
 
@@ -199,21 +167,19 @@ fn shut_down(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// `GET /node/info`
 fn info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.node.require_joined()?;
-    let NodeDescription { info, .. } = context.node.description;
-    context.response.send(info)
+    context.response.send(&context.node.info)
 }
 
 /// `GET /node/extended-info`
 fn extended_info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.node.require_joined()?;
-    let (node, now) = (context.node.description, context.node.chain.now);
-    context.response.send(&ExtendedInfo { node, now })
+    context.response.send(&ExtendedInfo(&context.node))
 }
 
 /// `GET /node/clock`, which NIS1 does not have: whether the clock is reliable.
 fn clock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let (time, state) = (context.node.chain.now, context.node.clock);
-    context.response.send(&NodeClock { time, state })
+    let NodeContext { chain, clock, .. } = context.node;
+    context.response.send(&NodeClock(chain.now, clock))
 }
 
 /// Returns the network time. Both times are equal, as a request is answered when it arrives.
@@ -234,7 +200,7 @@ fn heartbeat(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `GET /status`
 fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let code = context.node.status.code();
+    let code = context.node.status as i32;
     context.response.send(&RequestResult { kind: ResultKind::Status, code, message: "status" })
 }
 

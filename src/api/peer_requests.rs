@@ -7,24 +7,22 @@ use std::vec;
 use super::blocks::{BlockBody, REPLACED, chain_score};
 use super::mempool::{Bare, TRANSACTION_BYTES, list_of};
 use super::node::time_stamps;
+use super::peers::WaitsForPeers;
 use super::routes::{BodyLimit, Route, post};
 use super::streams::{BodyWriter, DataListHead, ListSize, ResponseStream, list_stream};
 use super::transactions::{Data, submit};
-use super::{ApiError, Command, Format, NodeContext, RequestContext, View};
+use super::{ApiError, Command, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
-use crate::codec::binary::{BinaryDecoder, BinaryEncoder};
-use crate::codec::json::JsonDecoder;
-use crate::codec::lenient_json::Value;
-use crate::codec::{Context, Decoder, ReadError, Readable};
+use crate::codec::binary::BinaryEncoder;
 use crate::crypto::Signature;
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Hash256, Height, Transaction};
-use crate::net::service::{ConnectionId, Progress};
+use crate::net::service::Progress;
 use crate::peer::Pusher;
 use crate::peer::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Challenge, Endpoint, NodeExperiences,
-    NodeInfo, Score, SecureEntity, ShortIds, SignOfLife, json_member,
+    AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Challenge, Endpoint, List,
+    NodeExperiences, NodeInfo, Score, SecureEntity, ShortIds, SignOfLife,
 };
 use crate::rules::require;
 use crate::store::{block_row, stored_header};
@@ -98,8 +96,8 @@ fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /node/info`
 fn info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let node = context.node.description.info.clone();
-    send_signed(context, &node)
+    let info = context.node.info;
+    send_signed(context, &info)
 }
 
 /// `POST /node/peer-list/active`
@@ -113,7 +111,7 @@ fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let mut random = || context.node.randomness.next_u64();
     let experiences = match &context.node.peers {
         Some(peers) => peers.experiences(&mut random),
-        None => NodeExperiences { node: context.node.description.info.clone(), experiences: Vec::new() },
+        None => NodeExperiences { node: context.node.info.clone(), experiences: Vec::new() },
     };
     send_signed(context, &experiences)
 }
@@ -148,11 +146,11 @@ fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.send_stream(list_stream(move |step| {
         step.open(&AuthenticatedResponse { entity: DataListHead, signature });
         let chain = step.node.chain;
-        LastWritten::check(last, &chain)?;
+        require_in_chain(last, &chain)?;
         while next <= end {
             let block = stored_header(chain.snapshot, next)?.ok_or(REPLACED)?;
             step.push(&Data(&block.hash.0));
-            last = Some(LastWritten { height: next, hash: block.hash });
+            last = Some((next, block.hash));
             next = next.next();
             step.node.budget.charge(cost::HEADER);
             if !step.should_continue((end.0 + 1).saturating_sub(next.0) as usize) {
@@ -173,7 +171,7 @@ fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let mut counter = TransactionCounter::new(request.after, limits);
     let mut block = BlockBody::new(counter.first, None);
     context.send_stream(list_stream(move |step| {
-        LastWritten::check(counter.last, &step.node.chain)?;
+        require_in_chain(counter.last, &step.node.chain)?;
         counter.count(step.node)?;
         // The budget may end with the last block to count: the next step finds that counting is complete.
         if !counter.is_done {
@@ -227,47 +225,21 @@ fn handle_sign_of_life(context: &mut RequestContext<'_>, node: &NodeInfo) -> Res
     let (connection, from, now) = (context.connection, context.client.address, context.node.now);
     let Some(peers) = &mut context.node.peers else { return Ok(()) };
     match peers.on_sign_of_life(node, from, connection, now) {
-        Some(answer) => answer.map_err(|reason| ApiError::Internal(reason.into())),
-        None => context.run_stream(Box::new(VerifiedSignOfLife(connection))),
+        Some(answer) => answer.map_err(|reason| ApiError::new(500, reason)),
+        None => context.run_stream(Box::new(WaitsForPeers(connection, |_, _| ()))),
     }
 }
 
-/// A response that waits until the sender of a sign of life on this connection is verified.
-struct VerifiedSignOfLife(ConnectionId);
-
-impl ResponseStream for VerifiedSignOfLife {
-    fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        match node.peers.as_deref_mut().and_then(|peers| peers.take_answer(self.0)) {
-            None => Ok(Progress::Suspended),
-            Some(answer) => answer.map(|()| Progress::Done).map_err(|reason| ApiError::Internal(reason.into())),
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        size_of::<VerifiedSignOfLife>()
+/// Fails if the last written block of a range left the chain: a response that mixes two branches would make the peer treat
+/// this node as malicious.
+fn require_in_chain(last: Option<(Height, Hash256)>, chain: &ChainSnapshot<'_>) -> Result<(), ApiError> {
+    let Some((height, hash)) = last else { return Ok(()) };
+    match stored_header(chain.snapshot, height)? {
+        Some(block) if block.hash == hash => Ok(()),
+        _ => Err(REPLACED),
     }
 }
 
-/// The last written block of a range, to detect that it left the chain: a response that mixes two branches would make
-/// the peer treat this node as malicious.
-#[derive(Clone, Copy)]
-struct LastWritten {
-    height: Height,
-    hash: Hash256,
-}
-
-impl LastWritten {
-    fn check(this: Option<LastWritten>, chain: &ChainSnapshot<'_>) -> Result<(), ApiError> {
-        let Some(LastWritten { height, hash }) = this else { return Ok(()) };
-        match stored_header(chain.snapshot, height)? {
-            Some(block) if block.hash == hash => Ok(()),
-            _ => Err(REPLACED),
-        }
-    }
-}
-
-/// Approximate memory in bytes of a pushed transaction that is parsed from JSON.
-const JSON_TRANSACTION_BYTES: usize = 2 * TRANSACTION_BYTES;
 /// Blocks per query after the first one.
 const NEXT_QUERY: u64 = 100;
 
@@ -286,7 +258,7 @@ struct TransactionCounter {
     /// Bytes of the counted blocks in the binary format, with their length prefixes.
     bytes: usize,
     /// The last counted block.
-    last: Option<LastWritten>,
+    last: Option<(Height, Hash256)>,
     /// Counting is complete; `next` is the first block that is left out.
     is_done: bool,
 }
@@ -328,7 +300,7 @@ impl TransactionCounter {
             self.total = self.plain;
         }
         self.bytes += BinaryEncoder::LENGTH_BYTES + row.bytes();
-        self.last = Some(LastWritten { height: self.next, hash: row.header.hash });
+        self.last = Some((self.next, row.header.hash));
         self.next = self.next.next();
         Ok(())
     }
@@ -355,68 +327,18 @@ fn submit_pushed(pushed: Pushed, from: IpAddr, node: &mut NodeContext<'_>) -> Re
     Ok(())
 }
 
-/// Pushed transactions that are still to be decoded and submitted, one after another.
+/// Pushed transactions that are still to be submitted, one after another.
 struct Submission {
-    pushed: PushedList,
+    pushed: vec::IntoIter<Pushed>,
     /// Address of the client.
     from: IpAddr,
 }
 
-enum PushedList {
-    /// `left` transactions from a position of the body on.
-    Binary {
-        at: usize,
-        left: usize,
-    },
-    Json(vec::IntoIter<Value>),
-}
-
-impl PushedList {
-    fn of_binary(body: &[u8], context: Context) -> Result<PushedList, ReadError> {
-        let mut source = BinaryDecoder::new(body, context);
-        let left = match source.need_i32("data")? {
-            -1 => return Err(ReadError::Missing("data")),
-            count => usize::try_from(count).unwrap_or(0),
-        };
-        Ok(PushedList::Binary { at: body.len() - source.remaining().len(), left })
-    }
-
-    /// Returns the number of transactions that are left, as announced by the sender.
-    fn left(&self) -> usize {
-        match self {
-            PushedList::Binary { left, .. } => *left,
-            PushedList::Json(values) => values.len(),
-        }
-    }
-
-    /// Decodes the next transaction.
-    fn next(&mut self, node: &mut NodeContext<'_>) -> Option<Result<Pushed, ReadError>> {
-        let context = node.chain.context();
-        match self {
-            PushedList::Binary { left: 0, .. } => None,
-            PushedList::Binary { at, left } => {
-                let rest = node.request_body.get(*at..).unwrap_or_default();
-                let mut source = BinaryDecoder::new(rest, context);
-                let read = source.need_object("data", Pushed::read);
-                let length = rest.len() - source.remaining().len();
-                node.budget.charge(cost::bytes(length));
-                (*at, *left) = (*at + length, *left - 1);
-                Some(read)
-            }
-            PushedList::Json(values) => {
-                let value = values.next()?;
-                node.budget.charge(cost::DECODING);
-                Some(JsonDecoder::new(&value, context).and_then(|mut source| Pushed::read(&mut source)))
-            }
-        }
-    }
-}
-
 impl ResponseStream for Submission {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        while let Some(pushed) = self.pushed.next(node) {
-            submit_pushed(pushed?, self.from, node)?;
-            if node.budget.is_exhausted() && self.pushed.left() > 0 {
+        while let Some(pushed) = self.pushed.next() {
+            submit_pushed(pushed, self.from, node)?;
+            if node.budget.is_exhausted() && self.pushed.len() > 0 {
                 return Ok(Progress::Yield);
             }
         }
@@ -424,8 +346,7 @@ impl ResponseStream for Submission {
     }
 
     fn held_bytes(&self) -> usize {
-        let values = if let PushedList::Json(values) = &self.pushed { values.len() } else { 0 };
-        size_of::<Submission>() + values * JSON_TRANSACTION_BYTES
+        self.pushed.len() * TRANSACTION_BYTES
     }
 }
 
@@ -437,19 +358,9 @@ fn push_transaction(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /push/transactions`
 fn push_transactions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let pushed = match context.raw_body()? {
-        (Format::Binary, body) => PushedList::of_binary(body, context.node.chain.context())?,
-        (Format::Json, _) => {
-            let mut value = context.json_body()?;
-            // Fails unless it is an object.
-            JsonDecoder::new(&value, context.node.chain.context())?;
-            match json_member(&mut value, "data") {
-                Some(Value::Array(values)) => PushedList::Json(std::mem::take(values).into_iter()),
-                _ => return Err(ReadError::Missing("data").into()),
-            }
-        }
-    };
-    let from = context.client.address;
+    let List(pushed) = context.body()?;
+    context.node.budget.charge(cost::DECODING.saturating_mul(pushed.len() as u32));
+    let (pushed, from) = (pushed.into_iter(), context.client.address);
     context.run_stream(Box::new(Submission { pushed, from }))
 }
 

@@ -65,25 +65,24 @@ fn max_chain_height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     };
     match height {
         Some(height) => context.response.send(&height),
-        None => context.send_stream(HeightOfPeers(connection)),
+        None => context.send_stream(WaitsForPeers(connection, |peers, writer| writer.write(&peers.asked_height()))),
     }
 }
 
-/// A response that waits until the peers have reported their heights for its connection.
-struct HeightOfPeers(ConnectionId);
+/// A response that waits until the peers have answered what its connection asked of them, and what writes it then.
+pub(super) struct WaitsForPeers(pub ConnectionId, pub fn(&Manager, &mut BodyWriter<'_>));
 
-impl ResponseStream for HeightOfPeers {
+impl ResponseStream for WaitsForPeers {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
         let Some(peers) = &mut node.peers else { return Ok(Progress::Done) };
-        if peers.take_answer(self.0).is_none() {
-            return Ok(Progress::Suspended);
-        }
-        writer.write(&peers.asked_height());
+        let Some(answer) = peers.take_answer(self.0) else { return Ok(Progress::Suspended) };
+        answer.map_err(|reason| ApiError::new(500, reason))?;
+        (self.1)(peers, writer);
         Ok(Progress::Done)
     }
 
     fn held_bytes(&self) -> usize {
-        size_of::<HeightOfPeers>()
+        size_of::<Self>()
     }
 }
 
@@ -114,12 +113,12 @@ struct PeersReport<'a, 'n> {
 
 impl View for PeersReport<'_, '_> {
     fn write(&self, sink: &mut impl Encoder) {
-        let NodeContext { chain, status, description, .. } = self.node;
+        let NodeContext { chain, status, info, .. } = self.node;
         let peers = self.node.peers.as_deref();
-        let address = Address::from_public_key(&description.info.identity.key, chain.network.byte);
-        sink.i32("status", status.code());
+        let address = Address::from_public_key(&info.identity.key, chain.network.byte);
+        sink.i32("status", *status as i32);
         sink.string("address", Some(address.as_str()));
-        sink.object("node", |sink| description.info.write(sink));
+        sink.object("node", |sink| info.write(sink));
         sink.u64("height", chain.height.0);
         sink.object("score", |sink| Score(self.score).write(sink));
         // Number of rounds in which no peer has reported this node's own address.

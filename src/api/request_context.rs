@@ -7,15 +7,15 @@ use std::rc::Rc;
 
 use super::debug::RequestHistory;
 use super::events::EventFeed;
-use super::explorer::{Explorer, PageAccess};
+use super::explorer::Explorer;
 use super::response::{CacheKey, ResponseWriter, body_format};
 use super::routes::{Access, Caching, Route};
 use super::streams::{BodyWriter, KeptLists, ResponseStream};
-use super::{ApiError, BootRequest, ClockState, Format, NodeDescription, NodeStatus, routes};
+use super::{ApiError, BootRequest, ClockState, Format, NodeStatus, routes};
 use crate::budget::{Budget, cost};
 use crate::chain::harvest::UnlockedAccounts;
 use crate::chain::{ChainSnapshot, ReorgLog};
-use crate::codec::lenient_json::{Parser, Value};
+use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
 use crate::codec::text::{parse_i32, parse_i64};
 use crate::codec::wipe::Wiped;
 use crate::codec::{self, ReadError, Readable};
@@ -24,11 +24,11 @@ use crate::crypto::{KeyPair, PublicKey, Randomness};
 use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
 use crate::mempool::Mempool;
-use crate::model::{Address, Block, Hash256, Height, MosaicId, NamespaceId};
+use crate::model::{Address, Block, Hash256, Height, MosaicId, NamespaceId, Timestamp};
 use crate::net::http::{Request, SharedBody, StaticText};
 use crate::net::service::{Client, ConnectionId, ListenerId, Progress};
 use crate::peer::io::Now;
-use crate::peer::wire::{NodeList, limits};
+use crate::peer::wire::{NodeInfo, NodeList, limits};
 use crate::peer::{Manager, Pusher};
 use crate::state::{self, HashEntry};
 use crate::store::StoreError;
@@ -66,8 +66,10 @@ pub struct NodeContext<'a> {
     pub unlocked: &'a mut UnlockedAccounts,
     /// The peers; `None` if this node does not join its network. The node carries out the actions that they yield.
     pub peers: Option<&'a mut Manager>,
-    /// Description of this node.
-    pub description: &'a NodeDescription,
+    /// What peers see of this node.
+    pub info: &'a NodeInfo,
+    /// Network time of its start.
+    pub started: Timestamp,
     /// Keys of this node's identity.
     pub keys: &'a KeyPair,
     /// Reorgs since the start.
@@ -76,8 +78,6 @@ pub struct NodeContext<'a> {
     pub events: &'a mut EventFeed,
     /// Source of random numbers.
     pub randomness: &'a mut Randomness,
-    /// Body of the request, which a stream may read in steps.
-    pub request_body: &'a [u8],
     /// Budget of the step.
     pub budget: Budget,
 }
@@ -163,20 +163,16 @@ pub struct RequestContext<'a> {
 impl<'a> RequestContext<'a> {
     /// Responds with an object that can take more than one step, or with 406 if the client accepts neither format.
     pub fn send_stream(&mut self, stream: impl ResponseStream + 'static) -> Result<(), ApiError> {
-        match self.response.begin() {
-            Some(_) => self.run_stream(Box::new(stream)),
-            None => {
-                self.response.container_error(406);
-                Ok(())
-            }
+        if self.response.begin().is_none() {
+            return Ok(());
         }
+        self.run_stream(Box::new(stream))
     }
 
     /// Responds with a body that is kept for all clients, or with 406 if the client accepts no format.
     pub fn send_shared(&mut self, body: Rc<SharedBody>) -> Result<(), ApiError> {
-        match self.response.begin() {
-            Some(_) => self.set_shared(body),
-            None => self.response.container_error(406),
+        if self.response.begin().is_some() {
+            self.set_shared(body);
         }
         Ok(())
     }
@@ -193,10 +189,7 @@ impl<'a> RequestContext<'a> {
         response.header("Content-Type", "text/event-stream");
         response.header("Cache-Control", "no-store");
         response.header("X-Accel-Buffering", "no");
-        match self.request.method {
-            "HEAD" => Ok(()),
-            _ => self.run_stream(Box::new(stream)),
-        }
+        if self.request.method == "HEAD" { Ok(()) } else { self.run_stream(Box::new(stream)) }
     }
 
     /// Starts or continues a response that can take more than one step. It has no body unless the stream writes one.
@@ -221,9 +214,7 @@ impl<'a> RequestContext<'a> {
     /// the text.
     pub fn send_static(&mut self, text: &StaticText) -> Result<(), ApiError> {
         match self.response.accept.format {
-            Some(Format::Json) => {
-                text.send("no-cache", self.request, self.response.response);
-            }
+            Some(Format::Json) => text.send("no-cache", self.request, self.response.response),
             _ => self.response.container_error(406),
         }
         self.node.budget.charge(cost::bytes(self.response.response.body.len()));
@@ -246,14 +237,14 @@ impl<'a> RequestContext<'a> {
         self.request_history.record(self.path, self.client.address, self.node.chain.now);
     }
 
-    /// Returns what the requests of a page may have that is requested itself.
-    pub(super) fn page_access(&self) -> PageAccess {
+    /// Returns the access of the client on any listener, which the requests of a page have too that it requests.
+    pub(super) fn access(&self) -> Access {
         if self.client.is_local {
-            PageAccess::Local
+            Access::Local
         } else if self.settings.is_of_this_machine(&self.client, self.request) {
-            PageAccess::Metrics
+            Access::Metrics
         } else {
-            PageAccess::Public
+            Access::Public
         }
     }
 
@@ -267,11 +258,7 @@ impl<'a> RequestContext<'a> {
         match access {
             Access::Public => true,
             Access::Local => self.client.is_local,
-            Access::Metrics => {
-                self.is_at_metrics_listener()
-                    || self.client.is_local
-                    || self.settings.is_of_this_machine(&self.client, self.request)
-            }
+            Access::Metrics => self.is_at_metrics_listener() || self.access() != Access::Public,
         }
     }
 
@@ -280,20 +267,20 @@ impl<'a> RequestContext<'a> {
         let is_missing = self.request.header(AUTHORIZATION).is_none();
         let may_be_local = self.settings.may_be_local(&self.client, self.request);
         if self.settings.cookie.is_none() || !may_be_local {
-            return ApiError::Unauthorized(text);
+            return ApiError::new(401, text);
         }
-        ApiError::Unauthorized(if is_missing { LOCAL_ACCESS_NEEDS_SECRET } else { WRONG_SECRET }.to_owned())
+        ApiError::new(401, if is_missing { LOCAL_ACCESS_NEEDS_SECRET } else { WRONG_SECRET })
     }
 
     /// Returns the body and its format.
-    pub fn raw_body(&self) -> Result<(Format, &'a [u8]), ApiError> {
+    fn raw_body(&self) -> Result<(Format, &'a [u8]), ApiError> {
         let content_type = self.request.header("Content-Type").filter(|value| !value.is_empty());
         let body = self.request.body;
         let missing = ApiError::internal("Required request body is missing");
         if body.is_empty() && content_type.is_none() {
             return Err(missing);
         }
-        let format = body_format(content_type).map_err(ApiError::Internal)?;
+        let format = body_format(content_type)?;
         match format {
             _ if body.is_empty() => Err(missing),
             Format::Json if body.len() > JSON_LIMIT => {
@@ -312,26 +299,18 @@ impl<'a> RequestContext<'a> {
         Some(BodyParser { parser, parsed: None })
     }
 
-    /// Returns the body of a request, which is JSON.
-    pub fn json_body(&mut self) -> Result<Wiped<Value>, ApiError> {
-        if let Some(parsed) = self.parsed_body.take() {
-            return Ok(parsed?);
-        }
-        let (_, body) = self.raw_body()?;
-        self.node.budget.charge(cost::json(body.len()));
-        Ok(codec::parse(body)?)
-    }
-
-    /// Parses the body.
+    /// Reads the body.
     pub fn body<T: Readable>(&mut self) -> Result<T, ApiError> {
         let context = self.node.chain.context();
-        match self.raw_body()? {
-            (Format::Json, _) => Ok(codec::read_json(&*self.json_body()?, context)?),
-            (Format::Binary, body) => {
-                self.node.budget.charge(cost::bytes(body.len()));
-                Ok(Format::Binary.read(body, context)?)
-            }
+        if let Some(parsed) = self.parsed_body.take() {
+            return Ok(codec::read_json(&*parsed?, context)?);
         }
+        let (format, body) = self.raw_body()?;
+        self.node.budget.charge(match format {
+            Format::Json => cost::json(body.len()),
+            Format::Binary => cost::bytes(body.len()),
+        });
+        Ok(format.read(body, context)?)
     }
 
     /// Returns a query parameter.
@@ -349,7 +328,7 @@ impl<'a> RequestContext<'a> {
     pub fn public_key(&self) -> Result<PublicKey, ApiError> {
         let bytes = self.hex("publicKey")?;
         let key = PublicKey::try_from(bytes.as_slice());
-        key.map_err(|error| ApiError::Argument(error.to_string().into()))
+        key.map_err(|error| ApiError::new(400, error.to_string()))
     }
 
     /// Returns a required parameter in hex.
@@ -368,23 +347,22 @@ impl<'a> RequestContext<'a> {
     }
 
     fn required(&self, name: &'static str) -> Result<Cow<'a, str>, ApiError> {
-        self.parameter(name)?.ok_or_else(|| ApiError::Internal(format!("the parameter {name} is missing").into()))
+        self.parameter(name)?.ok_or_else(|| ApiError::new(500, format!("the parameter {name} is missing")))
     }
 
     /// Returns the parameter `namespace`.
     pub fn namespace(&self) -> Result<NamespaceId, ApiError> {
-        parse_namespace(&self.required("namespace")?)
+        Ok(NamespaceId::parse(&self.required("namespace")?)?)
     }
 
     /// Returns the parameter `parent`, a namespace; an empty one counts as missing.
     pub fn parent(&self) -> Result<Option<NamespaceId>, ApiError> {
-        self.unless_empty("parent")?.map(|text| parse_namespace(&text)).transpose()
+        Ok(self.unless_empty("parent")?.map(|text| NamespaceId::parse(&text)).transpose()?)
     }
 
     /// Returns the parameter `mosaicId`.
     pub fn mosaic_id(&self) -> Result<MosaicId, ApiError> {
-        let id = MosaicId::parse(&self.required("mosaicId")?);
-        id.map_err(|error| ApiError::Argument(error.to_string().into()))
+        Ok(MosaicId::parse(&self.required("mosaicId")?)?)
     }
 
     /// Returns the page that the parameters `id` and `pageSize` select.
@@ -402,14 +380,14 @@ impl<'a> RequestContext<'a> {
     /// Returns the parameter `height`; the maximum height if it is missing or empty.
     pub fn height(&self) -> Result<Height, ApiError> {
         let Some(text) = self.unless_empty("height")? else { return Ok(Height(i64::MAX.unsigned_abs())) };
-        positive_height(parse_i64(&text).ok_or_else(|| not_a_number(&text))?)
+        positive_height(parse_i64(&text)?)
     }
 
     /// Returns a required parameter that is a number. A missing one is a 400, unlike elsewhere.
     pub fn number(&self, name: &'static str) -> Result<i64, ApiError> {
         let text = self.parameter(name)?;
-        let text = text.ok_or_else(|| ApiError::Argument(format!("the parameter {name} is missing").into()))?;
-        parse_i64(&text).ok_or_else(|| not_a_number(&text))
+        let text = text.ok_or_else(|| ApiError::new(400, format!("the parameter {name} is missing")))?;
+        Ok(parse_i64(&text)?)
     }
 
     /// Returns the address of a public key.
@@ -429,10 +407,8 @@ pub(super) struct BodyParser {
 
 impl ResponseStream for BodyParser {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        let before = self.parser.parsed();
-        let parsed = self.parser.advance(node.budget.left() as usize * cost::JSON_BYTES_PER_UNIT);
-        node.budget.charge(cost::json(self.parser.parsed() - before));
-        let Some(parsed) = parsed.transpose() else { return Ok(Progress::Yield) };
+        let parsed = parse_on(&mut self.parser, &mut node.budget).transpose();
+        let Some(parsed) = parsed else { return Ok(Progress::Yield) };
         self.parsed = Some(parsed.map(Wiped).map_err(codec::not_json));
         Ok(Progress::Done)
     }
@@ -450,19 +426,23 @@ impl ResponseStream for BodyParser {
     }
 }
 
+/// Parses a body within the budget. Returns its value once it is complete.
+pub fn parse_on(parser: &mut Parser, budget: &mut Budget) -> Result<Option<Value>, LenientJsonError> {
+    let before = parser.parsed();
+    let parsed = parser.advance(budget.left() as usize * cost::JSON_BYTES_PER_UNIT);
+    budget.charge(cost::json(parser.parsed() - before));
+    parsed
+}
+
 /// Parses a page from an id and a size.
 pub fn parse_page(id: Option<&str>, size: Option<&str>) -> Result<Page, ApiError> {
     let before = match id {
         // Ids start at 1.
-        Some(text) => u64::try_from(parse_i64(text).ok_or_else(|| not_a_number(text))?).unwrap_or(0),
+        Some(text) => u64::try_from(parse_i64(text)?).unwrap_or(0),
         None => u64::MAX,
     };
     let size = size.map_or(Ok(DEFAULT_PAGE), page_size)?;
     Ok(Page { before, size: size.clamp(MIN_PAGE, MAX_PAGE).unsigned_abs().into() })
-}
-
-fn parse_namespace(text: &str) -> Result<NamespaceId, ApiError> {
-    NamespaceId::parse(text).map_err(|error| ApiError::Argument(error.to_string().into()))
 }
 
 /// Converts a height that a client sent.
@@ -471,13 +451,9 @@ pub fn positive_height(number: i64) -> Result<Height, ApiError> {
     height.map(Height).ok_or(ApiError::argument("height must be positive"))
 }
 
-fn not_a_number(text: &str) -> ApiError {
-    ReadError::NotANumber(text.to_owned()).into()
-}
-
 fn page_size(text: &str) -> Result<i16, ApiError> {
-    let number = parse_i32(text).ok_or_else(|| not_a_number(text))?;
-    let too_large = |_| ApiError::Argument(format!("Value out of range. Value:\"{text}\" Radix:10").into());
+    let number = parse_i32(text)?;
+    let too_large = |_| ApiError::new(400, format!("Value out of range. Value:\"{text}\" Radix:10"));
     number.try_into().map_err(too_large)
 }
 

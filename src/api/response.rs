@@ -36,6 +36,16 @@ pub(super) struct ResponseWriter<'a> {
     pub now: Timestamp,
 }
 
+/// Writes an error of the web container: always JSON, without a message.
+pub fn container_error(response: &mut Response, status: u16, now: Timestamp) {
+    response.status = status;
+    response.header(CONTENT_TYPE, Format::Json.media_type());
+    response.header("Cache-Control", NO_CACHE);
+    let object = ErrorBody::new(status, None, now);
+    response.body.extend(JsonEncoder::document(|sink| object.write(sink)));
+    response.body.extend_from_slice(end_of_body(Format::Json));
+}
+
 /// Writes a successful response of a given content type, whatever the client accepts.
 pub(super) fn typed_text(response: &mut Response, content_type: &'static str, text: &str) {
     response.header(CONTENT_TYPE, content_type);
@@ -53,9 +63,8 @@ impl ResponseWriter<'_> {
 
     /// Responds with an object, or with 406 if the client accepts neither format.
     pub fn send(&mut self, view: &impl View) -> Result<(), ApiError> {
-        match self.begin() {
-            Some(format) => self.body(format, view),
-            None => self.container_error(406),
+        if let Some(format) = self.begin() {
+            self.body(format, view);
         }
         Ok(())
     }
@@ -70,11 +79,13 @@ impl ResponseWriter<'_> {
         Ok(())
     }
 
-    /// Writes the head of a successful response; `None` if the client accepts neither format.
+    /// Writes the head of a successful response and returns its format, or responds with 406 if the client accepts neither.
     pub fn begin(&mut self) -> Option<Format> {
-        let format = self.accept.format?;
-        self.head(200, format);
-        Some(format)
+        match self.accept.format {
+            Some(format) => self.head(200, format),
+            None => self.container_error(406),
+        }
+        self.accept.format
     }
 
     /// Returns the writer of the body.
@@ -109,11 +120,10 @@ impl ResponseWriter<'_> {
         }
         self.response.reset();
         self.common_headers();
-        let status = error.status();
-        let object = ErrorBody::new(status, Some(error.message()), self.now);
+        let object = ErrorBody::new(error.status, Some(&error.message), self.now);
         match self.accept.format {
             Some(format) => {
-                self.head(status, format);
+                self.head(error.status, format);
                 self.body(format, &object);
             }
             None => self.container_error(500),
@@ -126,13 +136,9 @@ impl ResponseWriter<'_> {
         self.container_error(429);
     }
 
-    /// Writes an error of the web container: always JSON, without a message.
+    /// Writes an error of the web container in place of an object.
     pub fn container_error(&mut self, status: u16) {
-        self.response.status = status;
-        self.response.header(CONTENT_TYPE, Format::Json.media_type());
-        self.response.header("Cache-Control", NO_CACHE);
-        let object = ErrorBody::new(status, None, self.now);
-        self.body(Format::Json, &object);
+        container_error(self.response, status, self.now);
     }
 
     fn head(&mut self, status: u16, format: Format) {
@@ -150,18 +156,8 @@ impl ResponseWriter<'_> {
 }
 
 impl Format {
-    fn of(kind: &str, subtype: &str) -> Option<Format> {
-        if !kind.eq_ignore_ascii_case("application") {
-            return None;
-        }
-        [Format::Json, Format::Binary].into_iter().find(|format| subtype.eq_ignore_ascii_case(format.subtype()))
-    }
-
-    fn subtype(self) -> &'static str {
-        match self {
-            Format::Json => "json",
-            Format::Binary => "binary",
-        }
+    fn of(media_type: &str) -> Option<Format> {
+        [Format::Json, Format::Binary].into_iter().find(|format| media_type.eq_ignore_ascii_case(format.media_type()))
     }
 }
 
@@ -240,20 +236,18 @@ struct Range<'a> {
 impl<'a> Range<'a> {
     fn parse(text: &'a str) -> Option<Range<'a>> {
         let mut parts = text.split(';').map(str::trim);
-        let (kind, subtype) = match parts.next()? {
-            "*" => ("*", "*"),
-            name => name.split_once('/')?,
-        };
+        let name = parts.next()?;
+        let (kind, subtype) = if name == "*" { ("*", "*") } else { name.split_once('/')? };
         if !is_token(kind) || !is_token(subtype) {
             return None;
         }
-        let (format, exactness) = match (kind, subtype) {
+        let (format, specificity) = match (kind, subtype) {
             ("*", "*") => (Some(Format::Json), 0),
             ("*", _) => return None,
             (kind, "*") => (kind.eq_ignore_ascii_case("application").then_some(Format::Json), 1),
-            (kind, subtype) => (Format::of(kind, subtype), 2),
+            _ => (Format::of(name), 2),
         };
-        let mut range = Range { format, specificity: exactness, quality: 1.0, charset: None };
+        let mut range = Range { format, specificity, quality: 1.0, charset: None };
         for parameter in parts.filter(|part| !part.is_empty()) {
             range.parameter(parameter)?;
         }
@@ -276,17 +270,13 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Returns the format of a request body, or the error text for the client.
-pub fn body_format(content_type: Option<&str>) -> Result<Format, Cow<'static, str>> {
-    let content_type = match content_type {
-        None | Some("") => return Err("Content type 'application/octet-stream' not supported".into()),
-        Some("application/json") => return Ok(Format::Json),
-        Some(other) => other,
-    };
-    let invalid = |problem: &str| Err(format!("Invalid mime type \"{content_type}\": {problem}").into());
+/// Returns the format of a request body.
+pub fn body_format(content_type: Option<&str>) -> Result<Format, ApiError> {
+    let content_type = content_type.filter(|named| !named.is_empty()).unwrap_or("application/octet-stream");
+    let invalid = |problem: &str| Err(ApiError::new(500, format!("Invalid mime type \"{content_type}\": {problem}")));
     let mut parts = content_type.split(';').map(str::trim);
     let full = parts.next().unwrap_or_default();
-    let Some((kind, subtype)) = full.split_once('/') else { return invalid("does not contain '/'") };
+    let Some((_, subtype)) = full.split_once('/') else { return invalid("does not contain '/'") };
     if subtype.is_empty() {
         return invalid("does not contain subtype after '/'");
     }
@@ -297,7 +287,8 @@ pub fn body_format(content_type: Option<&str>) -> Result<Format, Cow<'static, st
             return invalid(&format!("unsupported charset '{charset}'"));
         }
     }
-    Format::of(kind, subtype).ok_or_else(|| format!("Content type '{content_type}' not supported").into())
+    let not_supported = || ApiError::new(500, format!("Content type '{content_type}' not supported"));
+    Format::of(full).ok_or_else(not_supported)
 }
 
 /// Returns the media type of a bare text response: the one that the client accepts first, whatever it is.
@@ -384,19 +375,15 @@ impl ResponseCache {
         self.bodies.get(key.0.as_slice()).cloned()
     }
 
-    /// Keeps a copy of a body, unless it is too long.
+    /// Keeps a copy of a body, unless it is too long or one is kept already.
     pub fn insert(&mut self, key: CacheKey, body: &[u8]) {
-        if body.len() > MAX_BODY_BYTES {
+        if body.len() > MAX_BODY_BYTES || self.bodies.contains_key(key.0.as_slice()) {
             return;
         }
         let key: Rc<[u8]> = key.0.into();
         self.bytes += entry_bytes(&key, body.len());
         self.keys.push_back(key.clone());
-        if let Some(replaced) = self.bodies.insert(key.clone(), Rc::new(SharedBody::new(body.to_vec(), &self.pool))) {
-            // Its key is in the queue already.
-            self.keys.pop_back();
-            self.bytes -= entry_bytes(&key, replaced.plain().len());
-        }
+        self.bodies.insert(key, Rc::new(SharedBody::new(body.to_vec(), &self.pool)));
         while self.bytes > MAX_CACHED_BYTES {
             let Some(oldest) = self.keys.pop_front() else { break };
             if let Some(body) = self.bodies.remove(&oldest) {
@@ -474,9 +461,9 @@ mod tests {
                 "Invalid mime type \"application/json;charset=foo\": unsupported charset 'foo'",
             ),
         ] {
-            assert_eq!(body_format(Some(content_type)), Err(text.into()));
+            assert_eq!(body_format(Some(content_type)), Err(ApiError::internal(text)));
         }
-        assert_eq!(body_format(None), Err("Content type 'application/octet-stream' not supported".into()));
+        assert_eq!(body_format(None), Err(ApiError::internal("Content type 'application/octet-stream' not supported")));
         for json in ["application/json", "APPLICATION/JSON", "application/json;charset=iso-8859-1"] {
             assert_eq!(body_format(Some(json)), Ok(Format::Json));
         }
@@ -561,8 +548,8 @@ mod cache_tests {
             assert_eq!(body(&cache, &key), Some(vec![number]));
         }
         let before = cache.bytes();
-        cache.insert(get("/a?b=1"), b"longer");
-        assert_eq!((body(&cache, &get("/a?b=1")), cache.bytes()), (Some(b"longer".to_vec()), before + 10));
+        cache.insert(get("/a?b=1"), b"the same, made again");
+        assert_eq!((body(&cache, &get("/a?b=1")), cache.bytes()), (Some(vec![0]), before));
         cache.clear();
         assert_eq!((body(&cache, &get("/a?b=1")), cache.bytes()), (None, 0));
     }

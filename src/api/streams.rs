@@ -515,7 +515,7 @@ pub const MAX_ACTIVE_PER_CLIENT: usize = 32;
 /// Maximum memory of all streams in bytes. Beyond it the largest of the client that holds most gives way, with 503.
 pub const MAX_PENDING_BYTES: usize = 64 << 20;
 
-const EVICTED: ApiError = ApiError::Unavailable("the long answers being written take too much memory");
+const EVICTED: ApiError = ApiError::unavailable("the long answers being written take too much memory");
 
 /// The streams in progress.
 #[derive(Default)]

@@ -87,20 +87,9 @@ impl TransactionStatus {
 impl View for TransactionStatus {
     fn write(&self, sink: &mut impl Encoder) {
         sink.bytes("hash", Some(&self.hash.0));
-        let word = match &self.status {
-            Status::Unconfirmed { .. } => "unconfirmed",
-            Status::Confirmed { .. } => "confirmed",
-            Status::Ended(record) => match record.fate {
-                Fate::Rejected(_) => "rejected",
-                Fate::Expired => "expired",
-                Fate::Evicted => "evicted",
-                Fate::Replaced(..) => "replaced",
-            },
-            Status::Unknown { .. } => "unknown",
-        };
-        sink.string("status", Some(word));
         match &self.status {
             Status::Unconfirmed { since, deadline, signatures } => {
+                sink.string("status", Some("unconfirmed"));
                 sink.i32("since", since.0);
                 sink.i32("deadline", deadline.0);
                 if let Some(signatures) = signatures {
@@ -108,18 +97,21 @@ impl View for TransactionStatus {
                 }
             }
             Status::Confirmed { height, index, block, confirmations } => {
+                sink.string("status", Some("confirmed"));
                 sink.u64("height", height.0);
                 sink.i32("index", *index as i32);
                 sink.bytes("blockHash", Some(&block.0));
                 sink.u64("confirmations", *confirmations);
             }
             Status::Ended(FateRecord { fate, at }) => {
-                sink.i32("since", at.0);
-                let result = match fate {
-                    Fate::Rejected(result) | Fate::Replaced(result, _) => *result,
-                    Fate::Expired => ValidationResult::FailurePastDeadline,
-                    Fate::Evicted => ValidationResult::FailureTransactionCacheTooFull,
+                let (word, result) = match fate {
+                    Fate::Rejected(result) => ("rejected", *result),
+                    Fate::Replaced(result, _) => ("replaced", *result),
+                    Fate::Expired => ("expired", ValidationResult::FailurePastDeadline),
+                    Fate::Evicted => ("evicted", ValidationResult::FailureTransactionCacheTooFull),
                 };
+                sink.string("status", Some(word));
+                sink.i32("since", at.0);
                 sink.i32("code", result.code());
                 sink.string("message", Some(result.name()));
                 sink.string("reason", Some(&result.explanation()));
@@ -132,7 +124,10 @@ impl View for TransactionStatus {
                     });
                 }
             }
-            Status::Unknown { known_since } => sink.i32("knownSince", known_since.0),
+            Status::Unknown { known_since } => {
+                sink.string("status", Some("unknown"));
+                sink.i32("knownSince", known_since.0);
+            }
         }
     }
 }

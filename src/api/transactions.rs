@@ -198,7 +198,7 @@ fn reject(
         context.node.require_joined()?;
         context.node.budget.charge(cost::ANNOUNCEMENT);
         let is_signed = verify(&transaction.signer, &transaction.signed_bytes, signature);
-        if is_signed.map_err(|error| ApiError::Argument(error.to_string().into()))? {
+        if is_signed.map_err(|error| ApiError::new(400, error.to_string()))? {
             return Err(error.into());
         }
         result = ValidationResult::FailureSignatureNotVerifiable;

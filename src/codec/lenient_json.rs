@@ -13,6 +13,7 @@
 //! It takes linear time (times the logarithm of the number of keys of one object) and linear memory. The caller limits
 //! the length of the text.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use zeroize::Zeroize;
@@ -74,42 +75,19 @@ impl Wipe for Value {
 }
 
 /// Why a text is not lenient JSON. Offsets are in bytes of the text after UTF-8 repair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LenientJsonError {
-    /// The text starts with U+FEFF.
-    #[error("the JSON text must not start with a byte order mark")]
-    ByteOrderMark,
-    /// The text ends before the first value does, or holds none.
-    #[error("the JSON text ends too early")]
-    UnexpectedEnd,
-    /// A character that is not allowed here.
-    #[error("unexpected {character:?} in JSON at byte {offset}")]
-    Unexpected {
-        /// The character.
-        character: char,
-        /// Offset of the character.
-        offset: usize,
-    },
-    /// `\u` or `\x` without its hex digits.
-    #[error("an escape in JSON lacks hex digits at byte {offset}")]
-    BadEscape {
-        /// Offset at which the digits should start.
-        offset: usize,
-    },
-    /// Containers are nested deeper than [`MAX_DEPTH`].
-    #[error("JSON is nested deeper than {} at byte {offset}", MAX_DEPTH)]
-    TooDeep {
-        /// Offset of the first container that is too deep.
-        offset: usize,
-    },
-}
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LenientJsonError(Cow<'static, str>);
+
+/// The text ends before the first value does, or holds none.
+const UNEXPECTED_END: LenientJsonError = LenientJsonError(Cow::Borrowed("the JSON text ends too early"));
 
 /// Parses the first value in `text`, which is decoded as UTF-8 with malformed sequences repaired.
 ///
 /// No copy of a part of the text stays in freed memory: everything that does not become part of the result is erased.
 pub fn parse(text: &[u8]) -> Result<Value, LenientJsonError> {
     let value = Parser::new(text)?.advance(usize::MAX)?;
-    value.ok_or(LenientJsonError::UnexpectedEnd)
+    value.ok_or(UNEXPECTED_END)
 }
 
 /// A parser that can pause after any value or bracket.
@@ -124,7 +102,7 @@ impl Parser {
     pub fn new(text: &[u8]) -> Result<Parser, LenientJsonError> {
         let text = Wiped(repair_utf8(text).into_owned());
         if text.starts_with('\u{feff}') {
-            return Err(LenientJsonError::ByteOrderMark);
+            return Err(LenientJsonError("the JSON text must not start with a byte order mark".into()));
         }
         Ok(Parser { text, position: 0, containers: Containers::default() })
     }
@@ -203,7 +181,8 @@ impl Containers {
 
     fn open(&mut self, closing: u8, tokens: &mut Tokens<'_>) -> Result<Option<Value>, LenientJsonError> {
         if self.open.len() == MAX_DEPTH {
-            return Err(LenientJsonError::TooDeep { offset: tokens.position });
+            let text = format!("JSON is nested deeper than {MAX_DEPTH} at byte {}", tokens.position);
+            return Err(LenientJsonError(text.into()));
         }
         tokens.position += 1;
         self.open.push(OpenContainer { closing, first_value: self.values.len(), first_key: self.keys.len() });
@@ -272,7 +251,7 @@ impl<'a> Tokens<'a> {
 
     fn peek(&self) -> Result<u8, LenientJsonError> {
         let next = self.text.as_bytes().get(self.position).copied();
-        next.ok_or(LenientJsonError::UnexpectedEnd)
+        next.ok_or(UNEXPECTED_END)
     }
 
     /// Skips any number of the ASCII characters in `these`.
@@ -282,10 +261,9 @@ impl<'a> Tokens<'a> {
     }
 
     fn unexpected(&self) -> LenientJsonError {
-        match self.remaining().chars().next() {
-            Some(character) => LenientJsonError::Unexpected { character, offset: self.position },
-            None => LenientJsonError::UnexpectedEnd,
-        }
+        self.remaining().chars().next().map_or(UNEXPECTED_END, |character| {
+            LenientJsonError(format!("unexpected {character:?} in JSON at byte {}", self.position).into())
+        })
     }
 
     /// Reads the text up to one of the ASCII characters in `ends` or to the end, trimmed.
@@ -322,7 +300,7 @@ impl<'a> Tokens<'a> {
     fn text_to(&mut self, quote: u8) -> Result<&'a str, LenientJsonError> {
         let rest = self.remaining();
         let stop = rest.bytes().position(|byte| byte == quote || byte == b'\\');
-        let run = stop.and_then(|stop| rest.get(..stop)).ok_or(LenientJsonError::UnexpectedEnd)?;
+        let run = stop.and_then(|stop| rest.get(..stop)).ok_or(UNEXPECTED_END)?;
         self.position += run.len();
         Ok(run)
     }
@@ -330,7 +308,7 @@ impl<'a> Tokens<'a> {
     /// Reads an escape after its backslash.
     fn escape(&mut self, text: &mut Utf16Builder) -> Result<(), LenientJsonError> {
         let mut rest = self.remaining().chars();
-        let character = rest.next().ok_or(LenientJsonError::UnexpectedEnd)?;
+        let character = rest.next().ok_or(UNEXPECTED_END)?;
         self.position += character.len_utf8();
         match character {
             't' => text.push_str("\t"),
@@ -352,7 +330,8 @@ impl<'a> Tokens<'a> {
         // The parser of the standard library would also accept a sign.
         let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let unit = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
-        let unit = unit.ok_or(LenientJsonError::BadEscape { offset: self.position })?;
+        let wrong = || LenientJsonError(format!("an escape in JSON lacks hex digits at byte {}", self.position).into());
+        let unit = unit.ok_or_else(wrong)?;
         self.position += count;
         Ok(unit)
     }
@@ -509,7 +488,7 @@ mod tests {
     }
 
     fn unexpected(character: char, offset: usize) -> LenientJsonError {
-        LenientJsonError::Unexpected { character, offset }
+        LenientJsonError(format!("unexpected {character:?} in JSON at byte {offset}").into())
     }
 
     #[test]
@@ -572,7 +551,7 @@ mod tests {
         assert_eq!(read(r#""\ud83d\ude00""#), string("😀"));
         for short in [r#""\u12""#, r#""\x1""#, r#""\u+123""#, r#""\u00é""#] {
             let error = parse(short.as_bytes());
-            assert_eq!(error, Err(LenientJsonError::BadEscape { offset: 3 }));
+            assert_eq!(error.unwrap_err().to_string(), "an escape in JSON lacks hex digits at byte 3");
         }
     }
 
@@ -584,7 +563,7 @@ mod tests {
     #[test]
     fn an_incomplete_value_is_rejected() {
         for cut in ["", " ", "{", "[", "{\"a", "{a", "{a:", "{\"a\":1", "[1", "[1,", "'a", "'\\"] {
-            assert_eq!(parse(cut.as_bytes()), Err(LenientJsonError::UnexpectedEnd), "{cut}");
+            assert_eq!(parse(cut.as_bytes()), Err(UNEXPECTED_END), "{cut}");
         }
         for (text, character, offset) in [
             ("}", '}', 0),
@@ -600,20 +579,21 @@ mod tests {
         ] {
             // An unquoted `1}` is a string, so the array has no end.
             let expected = match text {
-                "[1}" => LenientJsonError::UnexpectedEnd,
+                "[1}" => UNEXPECTED_END,
                 _ => unexpected(character, offset),
             };
             assert_eq!(parse(text.as_bytes()), Err(expected), "{text}");
         }
         let marked = parse("\u{feff}{}".as_bytes());
-        assert_eq!(marked, Err(LenientJsonError::ByteOrderMark));
+        assert_eq!(marked.unwrap_err().to_string(), "the JSON text must not start with a byte order mark");
     }
 
     #[test]
     fn nesting_is_read_up_to_the_limit_and_rejected_beyond() {
         let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
-        assert_eq!(parse(nested(MAX_DEPTH + 1).as_bytes()), Err(LenientJsonError::TooDeep { offset: MAX_DEPTH }));
+        let too_deep = parse(nested(MAX_DEPTH + 1).as_bytes()).unwrap_err().to_string();
+        assert_eq!(too_deep, "JSON is nested deeper than 400 at byte 400");
         assert!(parse("{a:".repeat(1 << 18).as_bytes()).is_err());
     }
 

@@ -57,19 +57,12 @@ pub fn read_definition<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicDefin
 fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties, ReadError> {
     // The last of several properties with one name counts; other names are dropped.
     let find = |name: &str| list.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    let bad_number = |text: &str| ReadError::NotANumber(text.to_owned());
-    let divisibility = match find("divisibility") {
-        Some(text) => parse_i32(text).ok_or_else(|| bad_number(text))?,
-        None => 0,
-    };
+    let divisibility = find("divisibility").map_or(Ok(0), parse_i32)?;
     let divisibility = u8::try_from(divisibility).ok().filter(|d| *d <= MAX_DIVISIBILITY);
     let divisibility = divisibility.ok_or_else(|| {
         ReadError::Argument(format!("divisibility must be between 0 and {MAX_DIVISIBILITY} inclusive"))
     })?;
-    let initial_supply = match find("initialSupply") {
-        Some(text) => parse_i64(text).ok_or_else(|| bad_number(text))?,
-        None => 1000,
-    };
+    let initial_supply = find("initialSupply").map_or(Ok(1000), parse_i64)?;
     let initial_supply =
         u64::try_from(initial_supply).map_err(|_| ReadError::Negative(Measure::Quantity, initial_supply))?;
     let properties = MosaicProperties {

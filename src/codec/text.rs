@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::Write;
 
+use super::ReadError;
+
 /// Decodes `bytes` as UTF-8, replacing malformed sequences by U+FFFD.
 ///
 /// Each maximal ill-formed prefix gets one replacement. A surrogate encoded in UTF-8, with or without its last byte, is
@@ -178,23 +180,22 @@ fn digit(character: char) -> Option<i64> {
 }
 
 /// Parses a 64-bit integer as NIS1's text properties allow it: with a sign, leading zeros, and digits of any script of
-/// the Basic Multilingual Plane. Returns `None` if the text is not one.
-pub fn parse_i64(text: &str) -> Option<i64> {
+/// the Basic Multilingual Plane. Fails with [`ReadError::NotANumber`].
+pub fn parse_i64(text: &str) -> Result<i64, ReadError> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
-    if digits.is_empty() {
-        return None;
-    }
     // Summed as a negative number, so that the smallest integer does not overflow.
-    let negated = digits.chars().try_fold(0i64, |sum, c| sum.checked_mul(10)?.checked_sub(digit(c)?))?;
-    if negative { Some(negated) } else { negated.checked_neg() }
+    let add = |sum: i64, character| sum.checked_mul(10)?.checked_sub(digit(character)?);
+    let negated = digits.chars().try_fold(0, add).filter(|_| !digits.is_empty());
+    let number = if negative { negated } else { negated.and_then(i64::checked_neg) };
+    number.ok_or_else(|| ReadError::NotANumber(text.to_owned()))
 }
 
-/// Parses a 32-bit integer as [`parse_i64`] does. Returns `None` if the text is not one.
-pub fn parse_i32(text: &str) -> Option<i32> {
-    parse_i64(text)?.try_into().ok()
+/// Parses a 32-bit integer as [`parse_i64`] does.
+pub fn parse_i32(text: &str) -> Result<i32, ReadError> {
+    parse_i64(text)?.try_into().map_err(|_| ReadError::NotANumber(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -321,14 +322,14 @@ mod tests {
 
     #[test]
     fn signs_leading_zeros_and_other_scripts_are_read() {
-        assert_eq!(parse_i64("+007"), Some(7));
-        assert_eq!(parse_i64("-0"), Some(0));
-        assert_eq!(parse_i64("٣٤"), Some(34));
-        assert_eq!(parse_i64("-9223372036854775808"), Some(i64::MIN));
-        assert_eq!(parse_i64("9223372036854775808"), None);
-        assert_eq!(parse_i32("2147483648"), None);
+        assert_eq!(parse_i64("+007"), Ok(7));
+        assert_eq!(parse_i64("-0"), Ok(0));
+        assert_eq!(parse_i64("٣٤"), Ok(34));
+        assert_eq!(parse_i64("-9223372036854775808"), Ok(i64::MIN));
+        assert!(parse_i64("9223372036854775808").is_err());
+        assert_eq!(parse_i32("2147483648"), Err(ReadError::NotANumber("2147483648".to_owned())));
         for bad in ["", "+", "-", " 1", "1 ", "x", "0x1", "1.0"] {
-            assert_eq!(parse_i64(bad), None, "{bad}");
+            assert_eq!(parse_i64(bad), Err(ReadError::NotANumber(bad.to_owned())), "{bad}");
         }
     }
 }

@@ -303,7 +303,7 @@ fn read_importance_transfer<'a, S: Decoder<'a>>(source: &mut S) -> Result<Import
 }
 
 fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<AggregateModification, ReadError> {
-    let modifications = source.need_list("modifications", |source| {
+    let mut modifications = source.need_list("modifications", |source| {
         let kind = ModificationKind::from_code(source.need_i32("modificationType")?)
             .ok_or_else(|| ReadError::Argument("invalid mode".to_owned()))?;
         Ok(Modification { kind, cosignatory: source.public_key("cosignatoryAccount")? })
@@ -319,18 +319,13 @@ fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result
         return Err(ReadError::Argument(text.to_owned()));
     }
     let Context { network, trusted, .. } = *source.context();
-    Ok(AggregateModification {
-        modifications: if trusted { modifications } else { sort_modifications(modifications, network) },
-        min_cosignatories_change: change,
-    })
-}
-
-/// Sorts stably by kind, then by address.
-fn sort_modifications(mut modifications: Vec<Modification>, network: NetworkByte) -> Vec<Modification> {
-    modifications.sort_by_cached_key(|modification| {
-        (modification.kind, Address::from_public_key(&modification.cosignatory, network))
-    });
-    modifications
+    if !trusted {
+        // The sort is stable.
+        modifications.sort_by_cached_key(|modification| {
+            (modification.kind, Address::from_public_key(&modification.cosignatory, network))
+        });
+    }
+    Ok(AggregateModification { modifications, min_cosignatories_change: change })
 }
 
 fn read_multisig<'a, S: Decoder<'a>>(

@@ -2,17 +2,20 @@
 
 use std::rc::Rc;
 
-use crate::api::{BootRequest, NodeDescription};
+use crate::api::BootRequest;
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::{Address, Timestamp};
 use crate::peer::wire::{self, Endpoint, MetaData, NodeInfo};
 
-/// The node's key, its public description, and whether it has joined its network.
+/// The node's key, what others see of it, and whether it has joined its network.
 pub struct Identity {
     /// Signs the node's messages.
     pub keys: Rc<KeyPair>,
-    pub description: NodeDescription,
+    /// What peers see of the node.
+    pub info: NodeInfo,
+    /// Network time of its start.
+    pub started: Timestamp,
     pub is_booted: bool,
 }
 
@@ -36,16 +39,15 @@ impl Identity {
                 network_id: MetaData::network_id_of(settings.network.byte),
             },
         };
-        let description = NodeDescription { info, started: now };
         let is_booted = settings.node.auto_boot || settings.node.boot_key.is_some();
-        Identity { keys: Rc::new(keys), description, is_booted }
+        Identity { keys: Rc::new(keys), info, started: now, is_booted }
     }
 
     /// Joins the network with the identity of the request.
     pub fn boot(&mut self, request: BootRequest) {
         let BootRequest { private_key, name, endpoint, application } = request;
         self.keys = Rc::new(KeyPair::new(&private_key));
-        let NodeInfo { identity, endpoint: own_endpoint, meta_data } = &mut self.description.info;
+        let NodeInfo { identity, endpoint: own_endpoint, meta_data } = &mut self.info;
         *identity = wire::Identity { key: self.keys.public(), name };
         *own_endpoint = endpoint;
         meta_data.application = application;
@@ -54,8 +56,8 @@ impl Identity {
 
     /// Adopts the endpoint at which peers see this node.
     pub fn adopt_endpoint(&mut self, seen: &Endpoint) {
-        if *seen != self.description.info.endpoint {
-            self.description.info.endpoint = seen.clone();
+        if *seen != self.info.endpoint {
+            self.info.endpoint = seen.clone();
         }
     }
 }

@@ -83,7 +83,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Version of the program and name of the network; always 1.", ""),
         Metric("nisd_uptime_seconds", "s", |s| s.now.monotonic.into(),
             "Time since the start.", ""),
-        Metric("nisd_status", "code", |s| s.node.status().code().into(),
+        Metric("nisd_status", "code", |s| (s.node.status() as i32).into(),
             "State of the node, as in /status; 6 is synchronised.",
             "3 is running, 4 joining, 5 joined, 7 without active peers."),
         Metric("nisd_height", "blocks", |s| s.node.height.0.into(),

@@ -44,7 +44,7 @@ impl Node<'_> {
             return;
         }
         let listed = std::mem::take(&mut self.listed);
-        let local = self.identity.description.info.clone();
+        let local = self.identity.info.clone();
         let settings = super::peer_settings(self.settings, listed);
         let mut randomness = Randomness::new(&self.randomness.next_bytes());
         let random = Box::new(move || randomness.next_u64());

@@ -34,7 +34,7 @@ impl Node<'_> {
         }
         let status = self.status();
         let budget = Budget::new(UNITS_PER_SLICE);
-        let answer = self.with_context(request.body, budget, now, |api, _, node| api.answer(&mut exchange, node));
+        let answer = self.with_context(budget, now, |api, _, node| api.answer(&mut exchange, node));
         let progress = match answer {
             Ok(answer) => {
                 let done = answer.command.map_or(Ok(0), |command| self.carry_out(command, &mut exchange, now, effects));
@@ -92,7 +92,7 @@ impl Node<'_> {
         let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
         harvester.unlock_configured(Some(&request.private_key), &chain)?;
         identity.boot(request);
-        log::info!("joined the network as {}", identity.description.info.identity.key);
+        log::info!("joined the network as {}", identity.info.identity.key);
         Ok(())
     }
 
@@ -124,7 +124,6 @@ impl Node<'_> {
     /// read.
     pub(super) fn with_context<T>(
         &mut self,
-        request_body: &[u8],
         budget: Budget,
         now: Now,
         run: impl FnOnce(&mut Api, &mut Broker, NodeContext<'_>) -> T,
@@ -155,12 +154,12 @@ impl Node<'_> {
             mempool,
             unlocked: &mut harvester.unlocked,
             peers: peers.as_mut(),
-            description: &identity.description,
+            info: &identity.info,
+            started: identity.started,
             keys: &identity.keys,
             reorgs,
             events,
             randomness,
-            request_body,
             budget,
         };
         Ok(run(api, broker, context))

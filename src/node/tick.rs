@@ -224,7 +224,7 @@ impl Node<'_> {
         if !self.broker.has_work(is_mempool_current) {
             return Ok(());
         }
-        self.with_context(&[], Budget::new(budget), now, |_, broker, node| {
+        self.with_context(Budget::new(budget), now, |_, broker, node| {
             broker.work(is_mempool_current, node, effects);
         })
     }

@@ -21,10 +21,6 @@ use crate::peer::io::Now;
 const PAYLOAD_BYTES_PER_UNIT: usize = 50;
 /// Close code for a binary message where only text is allowed.
 const CANNOT_ACCEPT: u16 = 1003;
-/// Close code for a malformed message.
-const BAD_DATA: u16 = 1007;
-/// Close code for a message whose first string is null; NIS1 fails on it.
-const SERVER_ERROR: u16 = 1011;
 
 /// Number of queued transactions at which announcements have to wait.
 const BACKPRESSURE_ARRIVALS: usize = 1_000;
@@ -99,28 +95,24 @@ impl Broker {
         self.table.now = now;
         let Some(id) = self.table.session_of(socket) else { return Progress::Done };
         let Some(session) = self.table.session(id) else { return Progress::Done };
-        if !session.is_sockjs {
-            if message.is_empty() {
-                return Progress::Done;
-            }
-            self.feed(id, message);
-            return self.handle_frames(id, effects);
-        }
-        if !is_text {
+        let is_sockjs = session.is_sockjs;
+        if is_sockjs && !is_text {
             self.table.close(id, (CANNOT_ACCEPT, "Binary messages not supported"), true, effects);
             return Progress::Done;
         }
-        effects.charge(socket, u32::try_from(message.len() / PAYLOAD_BYTES_PER_UNIT).unwrap_or(u32::MAX));
-        match sockjs::read_message(message) {
-            Ok(stream) => {
-                self.feed(id, &stream);
-                return self.handle_frames(id, effects);
-            }
-            Err(sockjs::PayloadError::Empty) => {}
-            Err(sockjs::PayloadError::Null) => self.table.close(id, (SERVER_ERROR, ""), true, effects),
-            Err(sockjs::PayloadError::Broken) => self.table.close(id, (BAD_DATA, ""), false, effects),
+        if message.is_empty() {
+            return Progress::Done;
         }
-        Progress::Done
+        if is_sockjs {
+            effects.charge(socket, u32::try_from(message.len() / PAYLOAD_BYTES_PER_UNIT).unwrap_or(u32::MAX));
+            match sockjs::read_message(message) {
+                Ok(stream) => self.feed(id, &stream),
+                Err(code) => self.table.close(id, (code, ""), code == sockjs::SERVER_ERROR, effects),
+            }
+        } else {
+            self.feed(id, message);
+        }
+        self.handle_frames(id, effects)
     }
 
     /// Feeds received bytes into a session's decoder.
@@ -143,7 +135,7 @@ impl Broker {
     pub fn on_disconnect(&mut self, connection: ConnectionId, now: Duration) {
         self.table.now.monotonic = now;
         if let Some(id) = self.table.on_disconnect(connection) {
-            self.queries.remove(id);
+            self.queries.backlogged.remove(&id);
         }
     }
 
@@ -156,7 +148,8 @@ impl Broker {
 
     /// Returns when [`on_timer`](Self::on_timer) must be called next, unless another event comes first.
     pub fn next_due(&self) -> Option<Duration> {
-        self.queries.next_due().into_iter().chain(self.table.next_due()).min()
+        let retry = (!self.queries.backlogged.is_empty()).then_some(self.queries.retry_at);
+        retry.into_iter().chain(self.table.next_due()).min()
     }
 
     /// Handles a chain update, visible and durable, that keeps blocks up to `common` and ends at `last`. The new blocks
@@ -336,16 +329,6 @@ impl QueryQueue {
         }
     }
 
-    /// Forgets a removed session.
-    pub fn remove(&mut self, session: SessionId) {
-        self.backlogged.remove(&session);
-    }
-
-    /// Returns when to try the sessions with a full send queue again.
-    pub fn next_due(&self) -> Option<Duration> {
-        (!self.backlogged.is_empty()).then_some(self.retry_at)
-    }
-
     /// Makes the sessions that had a full send queue or waited for the mempool wait for their turn again, if it is
     /// time.
     pub fn on_timer(&mut self, table: &mut SessionTable) {
@@ -398,7 +381,7 @@ impl QueryQueue {
         let Some(mut job) = session.answer.take() else { return };
         let is_done = job.work(context);
         if let Some(error) = job.failure.take_if(|_| is_done) {
-            context.table.send_query_error(id, error.message(), context.effects);
+            context.table.send_query_error(id, &error.message, context.effects);
         }
         let Some(session) = context.table.session_mut(id) else { return };
         session.answer = (!is_done).then_some(job);

@@ -14,11 +14,10 @@ use crate::api::{
     Page, RentedNamespaces, TransactionMeta, TransactionPair, TransactionStatus, View, supply_of, transfer_page,
 };
 use crate::codec::json::JsonEncoder;
-use crate::codec::limits;
-use crate::codec::text::{truncate_utf16, write_json_string};
 use crate::model::{Address, Hash256, Height, MosaicDefinition, Timestamp, Transaction};
 use crate::net::service::Progress;
 use crate::net::{SharedBytes, SharedBytesCounter};
+use crate::peer::wire::ErrorBody;
 
 /// Bytes of JSON written per work unit.
 const BYTES_PER_UNIT: usize = 256;
@@ -186,7 +185,7 @@ impl Item {
             Item::TransactionOf(_, pair) => pair.content(pool),
             Item::NodeInfo => {
                 node.require_joined()?;
-                Content::view(&node.description.info, pool)
+                Content::view(&node.info, pool)
             }
             Item::Status(hash) => Content::view(&TransactionStatus::look_up(*hash, node)?, pool),
             Item::OfAccount(topic, address) => {
@@ -248,7 +247,7 @@ impl Content {
 
     /// Creates the body for a failed query; a long text is cut.
     pub fn error(message: &str, time: Timestamp, pool: &SharedBytesCounter) -> Content {
-        Content::of(error_text(message, time), pool)
+        Content::view(&ErrorBody::new(400, Some(message), time), pool)
     }
 
     /// Returns the variant for a raw websocket session.
@@ -284,13 +283,6 @@ fn share(mut json: Vec<u8>, pool: &SharedBytesCounter) -> SharedBytes {
     pool.share(json)
 }
 
-fn error_text(message: &str, time: Timestamp) -> Vec<u8> {
-    let mut text = format!("{{\"timeStamp\":{},\"error\":\"Bad Request\",\"message\":", time.0).into_bytes();
-    write_json_string(&mut text, &truncate_utf16(message, limits::MAX_TEXT_UTF16));
-    text.extend_from_slice(b",\"status\":400}");
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,18 +295,22 @@ mod tests {
         assert_eq!(&content.for_session(true)[..], b"7\r\n\0");
     }
 
+    fn error_text(message: &str, time: Timestamp) -> String {
+        let content = Content::error(message, time, &SharedBytesCounter::default());
+        String::from_utf8(content.default_body.to_vec()).unwrap()
+    }
+
     #[test]
     fn the_body_of_an_error_is_that_of_the_example() {
         let body = error_text("address must be valid", Timestamp(367_575_434));
         let text = "{\"timeStamp\":367575434,\"error\":\"Bad Request\",\
-                    \"message\":\"address must be valid\",\"status\":400}";
-        assert_eq!(String::from_utf8(body).unwrap(), text);
-        assert_eq!(text.len() + 2, 94);
+                    \"message\":\"address must be valid\",\"status\":400}\r\n\0";
+        assert_eq!((body.as_str(), body.len()), (text, 94 + 1));
     }
 
     #[test]
     fn the_text_of_an_error_is_truncated_to_128_characters() {
-        let body = String::from_utf8(error_text(&"x/".repeat(99), Timestamp(0))).unwrap();
+        let body = error_text(&"x/".repeat(99), Timestamp(0));
         assert!(body.contains(&format!("\"{}\"", "x\\/".repeat(64))));
     }
 }

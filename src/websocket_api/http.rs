@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::broker::Broker;
+use crate::api::container_error;
 use crate::model::Timestamp;
 use crate::net::http::{Request, Response};
 use crate::net::service::Exchange;
@@ -14,12 +15,8 @@ const BASE: &str = "/w/messages";
 const NO_CACHE: &str = "no-store, no-cache, must-revalidate, max-age=0";
 /// Content type of plain text.
 const TEXT: &str = "text/plain;charset=utf-8";
-/// `Cache-Control` of JSON errors.
-const ERROR_CACHE: &str = "must-revalidate,no-cache,no-store";
-/// One year in seconds: how long a response to OPTIONS may be cached.
-const ONE_YEAR_SECONDS: u64 = 31_536_000;
-/// The network's epoch, 2015-03-29 00:06:25 UTC, in Unix seconds.
-const EPOCH_UNIX_SECONDS: u64 = 1_427_587_585;
+/// How long a response to OPTIONS may be cached: a year.
+const ONE_YEAR: Duration = Duration::from_secs(31_536_000);
 
 /// The page that browsers load into a hidden frame.
 const IFRAME: &str = include_str!("iframe.html").trim_ascii_end();
@@ -49,7 +46,7 @@ pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) ->
     if *is_rate_limited {
         // This response has none of the common headers.
         handler.response.header("DoSFilter", "unavailable");
-        handler.json_error(429, "Too Many Requests");
+        container_error(handler.response, 429, time);
         return None;
     }
     handler.common_headers();
@@ -71,7 +68,7 @@ impl<'a> RequestHandler<'_, 'a> {
         // A trailing slash is tolerated after any path.
         let path = request.path.strip_suffix('/').unwrap_or(request.path);
         let Some(below) = path.strip_prefix(BASE).filter(|below| below.is_empty() || below.starts_with('/')) else {
-            self.json_error(404, "Not Found");
+            container_error(self.response, 404, self.time);
             return None;
         };
         match below.strip_prefix('/') {
@@ -151,9 +148,9 @@ impl<'a> RequestHandler<'_, 'a> {
 
     /// Answers OPTIONS: an empty response that may be cached for a year.
     fn options(&mut self) {
-        let expires = EPOCH_UNIX_SECONDS + u64::from(self.time.0.unsigned_abs()) + ONE_YEAR_SECONDS;
-        self.response.header("Cache-Control", format!("public, max-age={ONE_YEAR_SECONDS}"));
-        self.response.header("Expires", httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(expires)));
+        let now = UNIX_EPOCH + Duration::from_millis(self.time.to_unix_millis().unsigned_abs());
+        self.response.header("Cache-Control", format!("public, max-age={}", ONE_YEAR.as_secs()));
+        self.response.header("Expires", httpdate::fmt_http_date(now + ONE_YEAR));
         self.response.status = 204;
     }
 
@@ -168,13 +165,6 @@ impl<'a> RequestHandler<'_, 'a> {
     fn method_not_allowed(&mut self, allow: &'static str) {
         self.response.header("Allow", allow);
         self.response.status = 405;
-    }
-
-    fn json_error(&mut self, status: u16, error: &str) {
-        let time = self.time.0;
-        let body = format!("{{\"timeStamp\":{time},\"error\":\"{error}\",\"message\":null,\"status\":{status}}}\r\n");
-        self.respond("application/json", Some(ERROR_CACHE), &body);
-        self.response.status = status;
     }
 }
 
@@ -204,6 +194,7 @@ mod tests {
     use crate::websocket_api::testing::client;
     use std::borrow::Cow;
 
+    const ERROR_CACHE: &str = "must-revalidate,no-cache,no-store";
     const UPGRADE: [(&str, &str); 4] = [
         ("Upgrade", "websocket"),
         ("Connection", "Upgrade"),

@@ -42,6 +42,7 @@ pub struct PublishContext<'a> {
 }
 
 /// A resumable job that publishes a sequence of messages.
+#[derive(Default)]
 pub struct PublishJob {
     /// The only recipient, if it is subscribed; all subscribers if `None`.
     only: Option<SessionId>,
@@ -63,14 +64,7 @@ impl PublishJob {
             Item::Height(height) | Item::Block(height) => Some(height),
             _ => None,
         };
-        PublishJob {
-            only,
-            block,
-            queue: VecDeque::from([item]),
-            accounts: BTreeSet::new(),
-            delivery: None,
-            failure: None,
-        }
+        PublishJob { only, block, queue: VecDeque::from([item]), ..PublishJob::default() }
     }
 
     /// Publishes within the budget. Returns true when everything is published.
@@ -107,7 +101,7 @@ impl PublishJob {
 
     fn record_failure(&mut self, error: ApiError) {
         if self.only.is_none() {
-            log::warn!("a message cannot be published: {}", error.message());
+            log::warn!("a message cannot be published: {}", error.message);
         } else if self.failure.is_none() {
             self.failure = Some(error);
         }

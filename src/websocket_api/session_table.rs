@@ -10,7 +10,7 @@ use super::publish_job::PublishJob;
 use super::session::{CloseReason, REGISTRATION_BYTES, SESSION_BYTES, Session, SessionId};
 use super::sockjs;
 use super::stomp::encoder;
-use super::topics::{self, Ended, Topics, is_pattern};
+use super::topics::{self, Subscription, Topics, is_pattern};
 use crate::model::{Address, Height, NetworkByte};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{Client, ConnectionId, Effects, Message};
@@ -336,9 +336,9 @@ impl SessionTable {
     }
 
     /// Updates index, registrations and usage after the end of subscriptions.
-    fn on_unsubscribed(&mut self, id: SessionId, ended: Vec<Ended>) -> usize {
+    fn on_unsubscribed(&mut self, id: SessionId, ended: Vec<Subscription>) -> usize {
         let Some(session) = self.sessions.get_mut(&id) else { return 0 };
-        for (destination, is_implicit) in &ended {
+        for Subscription { destination, is_implicit, .. } in &ended {
             if session.subscriptions.count_at(destination) == 0 {
                 self.topics.remove(destination, id);
             }

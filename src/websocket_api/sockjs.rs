@@ -39,38 +39,27 @@ pub const MAX_STRINGS: usize = 4_096;
 /// Maximum size of one message of the client as JSON, in bytes.
 pub const MAX_BYTES: usize = 64 * 1024;
 
-/// Why a message of the client is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PayloadError {
-    /// The message is empty.
-    #[error("Payload expected.")]
-    Empty,
-    /// Its first string is null.
-    #[error("Broken JSON encoding.")]
-    Null,
-    /// It is not an array of strings, is an empty array, or exceeds [`MAX_STRINGS`] or [`MAX_BYTES`].
-    #[error("Broken JSON encoding.")]
-    Broken,
-}
+/// Close code for a malformed message: it is not an array of strings, is an empty array, or exceeds [`MAX_STRINGS`] or
+/// [`MAX_BYTES`].
+pub const BAD_DATA: u16 = 1007;
+/// Close code for a message whose first string is null; NIS1 fails on it.
+pub const SERVER_ERROR: u16 = 1011;
 
-/// Concatenates the strings of a message.
-pub fn read_message(message: &[u8]) -> Result<Vec<u8>, PayloadError> {
-    if message.is_empty() {
-        return Err(PayloadError::Empty);
-    }
+/// Concatenates the strings of a message. Fails with [`BAD_DATA`] or [`SERVER_ERROR`].
+pub fn read_message(message: &[u8]) -> Result<Vec<u8>, u16> {
     if message.len() > MAX_BYTES {
-        return Err(PayloadError::Broken);
+        return Err(BAD_DATA);
     }
-    let Ok(Value::Array(values)) = lenient_json::parse(message) else { return Err(PayloadError::Broken) };
+    let Ok(Value::Array(values)) = lenient_json::parse(message) else { return Err(BAD_DATA) };
     if values.is_empty() || values.len() > MAX_STRINGS {
-        return Err(PayloadError::Broken);
+        return Err(BAD_DATA);
     }
     if values.first() == Some(&Value::Null) {
-        return Err(PayloadError::Null);
+        return Err(SERVER_ERROR);
     }
     let mut stream = Vec::with_capacity(message.len());
     for value in values {
-        let Value::String(piece) = value else { return Err(PayloadError::Broken) };
+        let Value::String(piece) = value else { return Err(BAD_DATA) };
         stream.extend_from_slice(piece.as_bytes());
     }
     Ok(stream)
@@ -138,14 +127,14 @@ mod tests {
         assert_eq!(read_message(br#"["a\u0000", "b"]"#), Ok(b"a\0b".to_vec()));
         assert_eq!(read_message(b"['a']"), Ok(b"a".to_vec()));
         assert_eq!(read_message(br#"[""]"#), Ok(Vec::new()));
-        assert_eq!(read_message(b""), Err(PayloadError::Empty));
+        assert_eq!(read_message(b""), Err(BAD_DATA));
         for broken in
             ["{}", "[]", "[1]", "[\"a\",null]", "[[\"a\"]]", "[\"a\",1]", "xx", "\"a\"", "[\"CONNECT\\n\\n\\u0000"]
         {
-            assert_eq!(read_message(broken.as_bytes()), Err(PayloadError::Broken), "{broken}");
+            assert_eq!(read_message(broken.as_bytes()), Err(BAD_DATA), "{broken}");
         }
         for null in ["[null]", "[null,\"a\"]"] {
-            assert_eq!(read_message(null.as_bytes()), Err(PayloadError::Null), "{null}");
+            assert_eq!(read_message(null.as_bytes()), Err(SERVER_ERROR), "{null}");
         }
         let many = |count: usize| format!("[{}\"\"]", "\"\",".repeat(count - 1));
         assert!(

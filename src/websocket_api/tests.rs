@@ -99,7 +99,7 @@ impl Bench {
     fn work_once(&mut self, is_mempool_current: bool, budget: u32) {
         let Bench { broker, effects, scene, node } = self;
         let snapshot = scene.store.snapshot().unwrap();
-        let node = node.context(scene.view(&snapshot, None), scene.status, &[], budget);
+        let node = node.context(scene.view(&snapshot, None), scene.status, budget);
         broker.work(is_mempool_current, node, effects);
     }
 

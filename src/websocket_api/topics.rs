@@ -118,20 +118,13 @@ pub fn bytes_of(id_bytes: usize, destination: &str) -> usize {
 
 /// A subscription; the pair of id and destination is unique within its session.
 #[derive(Debug)]
-struct Subscription {
+pub struct Subscription {
     id: Rc<str>,
-    destination: Rc<str>,
-    is_implicit: bool,
+    /// Topic or pattern.
+    pub destination: Rc<str>,
+    /// Whether it was created by `account/subscribe`, not by SUBSCRIBE.
+    pub is_implicit: bool,
 }
-
-impl Subscription {
-    fn ended(self) -> Ended {
-        (self.destination, self.is_implicit)
-    }
-}
-
-/// An ended subscription: its topic or pattern, and whether it was created by `account/subscribe`, not by SUBSCRIBE.
-pub type Ended = (Rc<str>, bool);
 
 /// The subscriptions of one session.
 #[derive(Debug, Default)]
@@ -231,17 +224,17 @@ impl Subscriptions {
         Some(removed)
     }
 
-    /// Removes all subscriptions with this id.
-    pub fn remove(&mut self, id: &str) -> Vec<Ended> {
+    /// Removes and returns all subscriptions with this id.
+    pub fn remove(&mut self, id: &str) -> Vec<Subscription> {
         let ended: Vec<u64> = serials(&self.by_id, &Rc::from(id)).collect();
-        ended.into_iter().filter_map(|serial| self.remove_one(serial)).map(Subscription::ended).collect()
+        ended.into_iter().filter_map(|serial| self.remove_one(serial)).collect()
     }
 
-    /// Removes all subscriptions.
-    pub fn remove_all(&mut self) -> Vec<Ended> {
+    /// Removes and returns all subscriptions.
+    pub fn remove_all(&mut self) -> Vec<Subscription> {
         let Self { last_serial, next_id, .. } = *self;
         let before = std::mem::replace(self, Self { last_serial, next_id, ..Self::default() });
-        before.all.into_values().map(Subscription::ended).collect()
+        before.all.into_values().collect()
     }
 
     /// Returns whether any subscription matches `topic`.
@@ -549,9 +542,12 @@ mod tests {
         held.add(None, &topic, true);
         add(&mut held, "sub-0", "/blocks");
         assert_eq!((matches(&held, &topic), matches(&held, "/blocks")), (vec!["sub-1".into()], vec!["sub-0".into()]));
-        assert_eq!(held.remove("sub-0"), [(text("/blocks"), false)]);
+        let removed = |held: &mut Subscriptions, id| {
+            held.remove(id).into_iter().map(|one| (one.destination, one.is_implicit)).collect::<Vec<_>>()
+        };
+        assert_eq!(removed(&mut held, "sub-0"), [(text("/blocks"), false)]);
         assert_eq!(held.implicit_id_at(&topic).as_deref(), Some("sub-1"));
-        assert_eq!(held.remove("sub-1"), [(topic, true)]);
+        assert_eq!(removed(&mut held, "sub-1"), [(topic, true)]);
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::exchange::read_file;
 use crate::common::recorded_chain::{Chain, tip_of};
 use crate::common::{print_notice, recorded};
-use nisd::api::{Api, ClockState, EventFeed, Features, NodeContext, NodeDescription, NodeStatus, Settings};
+use nisd::api::{Api, ClockState, EventFeed, Features, NodeContext, NodeStatus, Settings};
 use nisd::budget::Budget;
 use nisd::chain::harvest::UnlockedAccounts;
 use nisd::chain::{ChainSnapshot, ReorgLog};
@@ -24,14 +24,11 @@ const NOW: Now = Now { monotonic: Duration::ZERO, network: Timestamp(3240), netw
 /// More units than any response takes.
 const UNLIMITED: u32 = u32::MAX;
 
-fn description() -> NodeDescription {
-    NodeDescription {
-        info: NodeInfo {
-            identity: Identity { key: PublicKey([1; 32]), name: Some("node".to_owned()) },
-            endpoint: Endpoint::http("127.0.0.1", 7890),
-            meta_data: MetaData::default(),
-        },
-        started: NOW.network,
+fn node_info() -> NodeInfo {
+    NodeInfo {
+        identity: Identity { key: PublicKey([1; 32]), name: Some("node".to_owned()) },
+        endpoint: Endpoint::http("127.0.0.1", 7890),
+        meta_data: MetaData::default(),
     }
 }
 
@@ -69,12 +66,12 @@ fn answer(
             mempool: &mut Mempool::default(),
             unlocked: &mut UnlockedAccounts::new(0),
             peers: None,
-            description: &description(),
+            info: &node_info(),
+            started: NOW.network,
             keys: &KeyPair::new(&PrivateKey::from_seed(&[9; 32])),
             reorgs: &ReorgLog::default(),
             events: &mut EventFeed::default(),
             randomness: &mut Randomness::new(&[5; 32]),
-            request_body: request.body,
             budget: Budget::new(units),
         };
         let (connection, is_resumed) = (ConnectionId(1), steps > 0);

@@ -101,8 +101,8 @@ pub struct EventFeed {
     chain_changes: u64,
     changes: VecDeque<Rc<MempoolChange>>,
     change_bytes: usize,
-    /// Number of the first of `changes`.
-    first_change: u64,
+    /// Number of the first change that is known.
+    pub first_change: u64,
     /// In the order in which they go on: that of a hash table would differ from run to run.
     waiting: BTreeMap<ConnectionId, WaitingStream>,
     /// Number of those that tell the mempool.
@@ -239,10 +239,10 @@ impl EventFeed {
         self.first_change + self.changes.len() as u64
     }
 
-    /// Returns a change; the error means that it is no longer known.
-    pub fn change(&self, number: u64) -> Result<Option<Rc<MempoolChange>>, ForgottenChange> {
-        let index = number.checked_sub(self.first_change).ok_or(ForgottenChange)?;
-        Ok(usize::try_from(index).ok().and_then(|index| self.changes.get(index)).cloned())
+    /// Returns a change, unless it is still to come. It is known if its number is at least that of the first one.
+    pub fn change(&self, number: u64) -> Option<Rc<MempoolChange>> {
+        let index = usize::try_from(number.checked_sub(self.first_change)?).ok()?;
+        self.changes.get(index).cloned()
     }
 
     /// Returns whether a stream that tells the mempool is open.
@@ -250,10 +250,6 @@ impl EventFeed {
         self.mempool_streams > 0
     }
 }
-
-/// A change of the mempool is no longer known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ForgottenChange;
 
 /// Streams.
 impl EventFeed {

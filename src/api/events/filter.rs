@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::request_context::parse_on;
 use super::feed::FeedBlock;
 use super::{ApiError, MAX_ADDRESSES};
 use crate::budget::{Budget, cost};
@@ -37,9 +38,7 @@ impl AddressReader {
     /// Reads on within the budget. Returns the addresses, ascending, once all are valid.
     pub fn advance(&mut self, network: NetworkByte, budget: &mut Budget) -> Result<Option<Box<[Address]>>, ApiError> {
         if let Some(parser) = &mut self.body {
-            let (before, bytes) = (parser.parsed(), budget.left() as usize * cost::JSON_BYTES_PER_UNIT);
-            let parsed = parser.advance(bytes).map_err(|error| bad_body(Some(error)))?;
-            budget.charge(cost::json(parser.parsed() - before));
+            let parsed = parse_on(parser, budget).map_err(|error| bad_body(Some(error)))?;
             let Some(mut value) = parsed else { return Ok(None) };
             let Some(Value::Array(names)) = json_member(&mut value, "addresses") else { return Err(bad_body(None)) };
             (self.body, self.names) = (None, std::mem::take(names));
@@ -52,7 +51,7 @@ impl AddressReader {
         while let Some(name) = self.names.pop() {
             budget.charge(cost::ADDRESS);
             let Value::String(name) = name else { return Err(bad_body(None)) };
-            let bad = || ApiError::Argument(format!("{name:.80} is not an address of this network").into());
+            let bad = || ApiError::new(400, format!("{name:.80} is not an address of this network"));
             self.valid.insert(Address::parse(&name.replace('-', ""), network).ok_or_else(bad)?);
             if budget.is_exhausted() {
                 return Ok(None);
@@ -72,7 +71,7 @@ impl AddressReader {
 
 fn bad_body(error: Option<LenientJsonError>) -> ApiError {
     let reason = error.map_or_else(String::new, |error| format!(": {error}"));
-    ApiError::Argument(format!("the body must be {{\"addresses\": [\"...\"]}}{reason}").into())
+    ApiError::new(400, format!("the body must be {{\"addresses\": [\"...\"]}}{reason}"))
 }
 
 /// Kinds of events that a client chooses. All others are always told.

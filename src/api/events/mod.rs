@@ -69,7 +69,7 @@ fn start(context: &mut RequestContext<'_>, addresses: Option<AddressReader>) -> 
 
 fn confirmations(context: &RequestContext<'_>) -> Result<u64, ApiError> {
     let Some(text) = context.parameter("confirmations")? else { return Ok(1) };
-    let number = parse_i64(&text).filter(|number| (0..=MAX_CONFIRMATIONS).contains(number));
+    let number = parse_i64(&text).ok().filter(|number| (0..=MAX_CONFIRMATIONS).contains(number));
     let number = number.ok_or(ApiError::argument("confirmations must be a number from 0 to 1000000"))?;
     Ok(number.unsigned_abs())
 }
@@ -86,6 +86,6 @@ fn start_of(context: &RequestContext<'_>) -> Result<Start, ApiError> {
         return Ok(Start::After(place));
     }
     let Some(text) = context.parameter("from")? else { return Ok(Start::Now) };
-    let height = parse_i64(&text).ok_or(ApiError::argument("from must be the height of a block"))?;
+    let height = parse_i64(&text).map_err(|_| ApiError::argument("from must be the height of a block"))?;
     Ok(Start::From(positive_height(height)?))
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::streams::{BodyWriter, ResponseStream};
-use super::super::transaction_status::{Signatures, TransactionStatus, signatures_of};
-use super::super::transactions::{TransactionMeta, TransactionPair, write_hash};
+use super::super::transaction_status::{TransactionStatus, signatures_of};
+use super::super::transactions::{DAMAGED, TransactionMeta, TransactionPair, write_hash};
 use super::super::{ApiError, NodeContext, NodeStatus, View};
 use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, MempoolEvent};
 use super::filter::{AddressReader, Filter, Kinds};
@@ -33,7 +33,6 @@ const OLD_ROW: u32 = 20;
 const FOREIGN: ApiError =
     ApiError::argument("the id is of no block of this chain; begin again with from= and a height");
 const ABOVE: ApiError = ApiError::argument("from must not be above the next block");
-const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
 
 /// Status of a node that is behind.
 const SYNCHRONISING: &str = "synchronising";
@@ -106,29 +105,17 @@ fn write_event(out: &mut Vec<u8>, kind: &str, place: &Place, head: &[u8], rest: 
     out.extend_from_slice(b"\n\n");
 }
 
-fn write_view(out: &mut Vec<u8>, kind: &str, place: &Place, view: &impl View) {
-    write_event(out, kind, place, &text(view), b"");
-}
-
 /// Appends a transaction that has confirmations.
 fn write_transaction(out: &mut Vec<u8>, place: &Place, confirmations: u64, text: &[u8]) {
     let head = format!("{{\"confirmations\":{confirmations},");
     write_event(out, "transaction", place, head.as_bytes(), text.get(1..).unwrap_or_default());
 }
 
-fn text(view: &impl View) -> Vec<u8> {
-    JsonEncoder::document(|sink| view.write(sink))
-}
-
 /// Returns the data of a transaction of a block, which all streams share.
 fn transaction_text(of: &FeedBlock, index: u32) -> Option<Rc<[u8]>> {
     let (id, transaction) = of.block.transactions.get(index as usize)?;
     let cell = of.texts.get(index as usize)?;
-    let make = || {
-        let event =
-            TransactionEvent { header: &of.block.header, index, id: *id, hash: transaction.hash(), transaction };
-        Rc::from(text(&event))
-    };
+    let make = || text_of(transaction, *id, transaction.hash(), index, &of.block.header).into();
     Some(Rc::clone(cell.get_or_init(make)))
 }
 
@@ -209,7 +196,13 @@ impl EventStream {
         self.status = status;
         let reported = node.peers.as_deref().and_then(Manager::network_height).filter(|_| status == SYNCHRONISING);
         let network_height = reported.into_iter().chain([own, told]).max().unwrap_or(own);
-        write_view(out, "synchronising", &self.place, &SyncState { height: own, network_height, status });
+        let text = JsonEncoder::document(|sink| {
+            sink.u64("height", own.0);
+            sink.u64("networkHeight", network_height.0);
+            sink.u64("behind", network_height.0.saturating_sub(own.0));
+            sink.string("status", Some(status));
+        });
+        write_event(out, "synchronising", &self.place, &text, b"");
     }
 
     /// Takes the place where the stream begins.
@@ -313,7 +306,7 @@ impl EventStream {
         let common = told.map_or(common, |told| common.min(told));
         self.place.rollback = Some(common);
         if told != Some(common) {
-            write_view(out, "rollback", &self.place, &Rollback { height: common, is_listed: true });
+            write_event(out, "rollback", &self.place, &rollback(common, true), b"");
         }
         let indexes = self.filter.indexes(of);
         node.budget.charge(cost::HEADER + cost::SKIP * indexes.len() as u32);
@@ -349,7 +342,7 @@ impl EventStream {
     ) -> Result<(), ApiError> {
         let height = self.place.rollback.map_or(height, |told| height.min(told));
         self.place = Place::after(height, &node.chain)?;
-        write_view(out, "rollback", &self.place, &Rollback { height, is_listed: false });
+        write_event(out, "rollback", &self.place, &rollback(height, false), b"");
         Ok(())
     }
 
@@ -363,7 +356,7 @@ impl EventStream {
             node.budget.charge(cost::HEADER);
             self.place = Place { height, next: 0, block: Rc::clone(&of.name), rollback: None };
             if self.filter.kinds.blocks {
-                write_view(out, "block", &self.place, &BlockEvent { block: &of, confirmations });
+                write_event(out, "block", &self.place, &block_text(&of, confirmations), b"");
             }
         }
         let indexes = self.filter.indexes(&of);
@@ -434,9 +427,8 @@ impl EventStream {
         }
         self.place.next = location.index + 1;
         if self.filter.kinds.transactions && self.filter.moves_mosaic(&transaction) {
-            let (hash, index) = (raw.hash(&transaction), location.index);
-            let event = TransactionEvent { header: &header, index, id, hash, transaction: &transaction };
-            write_transaction(out, &self.place, chain.height.0 - location.height.0 + 1, &text(&event));
+            let text = text_of(&transaction, id, raw.hash(&transaction), location.index, &header);
+            write_transaction(out, &self.place, chain.height.0 - location.height.0 + 1, &text);
         }
         Ok(())
     }
@@ -472,14 +464,14 @@ impl EventStream {
                         }
                     }
                 },
-                MempoolPlace::Changes(number) => match node.events.change(number) {
-                    Err(_) => self.mempool = MempoolPlace::Start,
-                    Ok(None) => return Ok(false),
-                    Ok(Some(change)) => {
-                        self.mempool = MempoolPlace::Changes(number + 1);
-                        self.tell_change(&change, node, out)?;
-                    }
-                },
+                MempoolPlace::Changes(number) if number < node.events.first_change => {
+                    self.mempool = MempoolPlace::Start;
+                }
+                MempoolPlace::Changes(number) => {
+                    let Some(change) = node.events.change(number) else { return Ok(false) };
+                    self.mempool = MempoolPlace::Changes(number + 1);
+                    self.tell_change(&change, node, out)?;
+                }
             }
         }
     }
@@ -505,9 +497,9 @@ impl EventStream {
         let entry = node.mempool.by_hash(&change.hashes.own).filter(|entry| entry.id == change.id);
         let (kind, text) = match (change.event, change.text.get(), entry) {
             (MempoolEvent::Left(fate), ..) => {
-                let text =
-                    change.text.get_or_init(|| Rc::from(text(&TransactionStatus::ended(change.hashes.own, fate))));
-                ("left", Rc::clone(text))
+                let status = TransactionStatus::ended(change.hashes.own, fate);
+                let make = || JsonEncoder::document(|sink| status.write(sink)).into();
+                ("left", Rc::clone(change.text.get_or_init(make)))
             }
             // It has been confirmed meanwhile, or its end or its return follows.
             (_, _, None) => return Ok(()),
@@ -527,53 +519,19 @@ impl EventStream {
     }
 }
 
-/// Returns the data of a transaction of the mempool.
-fn unconfirmed_text(entry: &MempoolEntry, node: &NodeContext<'_>) -> Result<Rc<[u8]>, StoreError> {
-    let signatures = signatures_of(entry, node)?;
-    Ok(Rc::from(text(&UnconfirmedEvent { entry, signatures })))
+/// Returns the data of `rollback`: everything told above a height is undone, and the undone transactions follow or not.
+fn rollback(height: Height, is_listed: bool) -> Vec<u8> {
+    JsonEncoder::document(|sink| {
+        sink.u64("height", height.0);
+        sink.string("transactions", Some(if is_listed { "listed" } else { "unknown" }));
+    })
 }
 
-/// Data of `synchronising`.
-struct SyncState {
-    height: Height,
-    /// The largest height that peers report, or the own one.
-    network_height: Height,
-    status: &'static str,
-}
-
-impl View for SyncState {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.u64("height", self.height.0);
-        sink.u64("networkHeight", self.network_height.0);
-        sink.u64("behind", self.network_height.0.saturating_sub(self.height.0));
-        sink.string("status", Some(self.status));
-    }
-}
-
-/// Data of `rollback`: everything told above a height is undone.
-struct Rollback {
-    height: Height,
-    /// Whether the undone transactions follow.
-    is_listed: bool,
-}
-
-impl View for Rollback {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.u64("height", self.height.0);
-        sink.string("transactions", Some(if self.is_listed { "listed" } else { "unknown" }));
-    }
-}
-
-/// Data of `block`.
-struct BlockEvent<'a> {
-    block: &'a FeedBlock,
-    confirmations: u64,
-}
-
-impl View for BlockEvent<'_> {
-    fn write(&self, sink: &mut impl Encoder) {
-        let block = &self.block.block;
-        sink.u64("confirmations", self.confirmations);
+/// Returns the data of `block`.
+fn block_text(of: &FeedBlock, confirmations: u64) -> Vec<u8> {
+    let block = &of.block;
+    JsonEncoder::document(|sink| {
+        sink.u64("confirmations", confirmations);
         sink.u64("height", block.header.height.0);
         sink.bytes("hash", Some(&block.header.hash.0));
         sink.i32("timeStamp", block.header.timestamp.0);
@@ -581,49 +539,38 @@ impl View for BlockEvent<'_> {
         sink.string("harvester", Some(block.harvester.as_str()));
         sink.u64("totalFee", block.header.total_fee.0);
         sink.i32("transactions", block.transactions.len() as i32);
-    }
+    })
 }
 
-/// Data of `transaction` and `undone`, without the confirmations.
-struct TransactionEvent<'a> {
-    header: &'a StoredHeader,
-    index: u32,
-    id: u64,
-    hash: Hash256,
-    transaction: &'a Transaction,
-}
-
-impl View for TransactionEvent<'_> {
-    fn write(&self, sink: &mut impl Encoder) {
-        let TransactionEvent { header, transaction, .. } = *self;
+/// Returns the data of `transaction` and `undone`, without the confirmations: a transaction with its id and hash, and its
+/// index in the block with a header.
+fn text_of(transaction: &Transaction, id: u64, hash: Hash256, index: u32, header: &StoredHeader) -> Vec<u8> {
+    let inner_hash = transaction.inner().map(Transaction::hash);
+    let meta = TransactionMeta { height: header.height, id, hash, inner_hash };
+    JsonEncoder::document(|sink| {
         sink.u64("height", header.height.0);
-        sink.i32("index", self.index as i32);
+        sink.i32("index", index as i32);
         sink.bytes("blockHash", Some(&header.hash.0));
         sink.i32("timeStamp", header.timestamp.0);
-        let inner_hash = transaction.inner().map(Transaction::hash);
-        let meta = TransactionMeta { height: header.height, id: self.id, hash: self.hash, inner_hash };
         TransactionPair { transaction, meta }.write(sink);
-    }
+    })
 }
 
-/// Data of `unconfirmed`.
-struct UnconfirmedEvent<'a> {
-    entry: &'a MempoolEntry,
-    signatures: Option<Signatures>,
-}
-
-impl View for UnconfirmedEvent<'_> {
-    fn write(&self, sink: &mut impl Encoder) {
-        let MempoolEntry { transaction, hashes, since, .. } = self.entry;
+/// Returns the data of `unconfirmed`.
+fn unconfirmed_text(entry: &MempoolEntry, node: &NodeContext<'_>) -> Result<Rc<[u8]>, StoreError> {
+    let signatures = signatures_of(entry, node)?;
+    let MempoolEntry { transaction, hashes, since, .. } = entry;
+    let text = JsonEncoder::document(|sink| {
         sink.object("meta", |sink| {
             sink.hash("hash", &hashes.own.0);
-            write_hash(sink, "innerHash", self.entry.inner_hash());
+            write_hash(sink, "innerHash", entry.inner_hash());
         });
         sink.i32("since", since.0);
         sink.i32("deadline", transaction.deadline.0);
-        if let Some(signatures) = &self.signatures {
+        if let Some(signatures) = &signatures {
             sink.object("multisig", |sink| signatures.write(sink));
         }
         sink.object("transaction", |sink| transaction.write(sink));
-    }
+    });
+    Ok(Rc::from(text))
 }

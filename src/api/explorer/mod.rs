@@ -7,7 +7,7 @@ mod tests;
 
 use std::sync::LazyLock;
 
-use super::routes::{Route, get};
+use super::routes::{Access, Route, get};
 use super::{ApiError, RequestContext};
 use crate::budget::cost;
 use crate::net::http::{Request, Response, StaticText, version_of};
@@ -76,7 +76,7 @@ pub(super) fn routed_path(path: &str) -> &str {
 
 /// `GET /explorer`, its files, and `/`
 fn page(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let access = context.page_access();
+    let access = context.access();
     let settings = context.settings;
     let explorer = settings.explorer.as_ref();
     let (request, response) = (context.request, &mut *context.response.response);
@@ -104,19 +104,9 @@ pub struct Settings {
 /// The page, ready to send.
 pub struct Explorer {
     websocket_port: u16,
-    /// The page for each [`PageAccess`].
+    /// The page for each [`Access`] that its requests may have. With that to the metrics they may have local access too, if
+    /// the person at the page has the secret.
     index: [StaticText; 3],
-}
-
-/// What the requests of a page may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageAccess {
-    /// What is public.
-    Public,
-    /// The metrics, too; and what is for local clients, if the person at the page has the secret.
-    Metrics,
-    /// What is for local clients, too.
-    Local,
 }
 
 impl Explorer {
@@ -128,13 +118,13 @@ impl Explorer {
             .replace("{websocket-port}", &settings.websocket_port.to_string())
             .replace("{network-byte}", &settings.network_byte.to_string())
             .replace("{target-seconds}", &settings.target_seconds.to_string());
-        let index = ["public", "metrics", "local"];
+        let index = ["public", "local", "metrics"];
         let index = index.map(|access| StaticText::new(HTML, page.replace("{access}", access)));
         Explorer { websocket_port: settings.websocket_port, index }
     }
 
     /// Answers a GET for the page or a file of it, whose path has no context path; returns whether it is one.
-    fn answer(&self, request: &Request<'_>, path: &str, access: PageAccess, response: &mut Response) -> bool {
+    fn answer(&self, request: &Request<'_>, path: &str, access: Access, response: &mut Response) -> bool {
         let below = path.strip_prefix(PATH);
         let mut redirect = |status, location| {
             response.reset();

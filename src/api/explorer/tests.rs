@@ -5,7 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use super::{Explorer, INDEX, PAGE_FILES, PageAccess, SOURCES, Settings, host_name};
+use super::super::routes::Access;
+use super::{Explorer, INDEX, PAGE_FILES, SOURCES, Settings, host_name};
 use crate::api::tests::scene::{self, Scene, TestRequest, text_of};
 use crate::api::{self, Api};
 use crate::net::http::{RequestReader, Response};
@@ -25,7 +26,7 @@ fn answer(explorer: &Explorer, lines: &str) -> Option<Response> {
     reader.receive(format!("{first} HTTP/1.1\r\n{headers}\r\n\r\n").as_bytes());
     let request = reader.next_request().unwrap().unwrap();
     let mut reply = Response::new();
-    explorer.answer(&request, request.path, PageAccess::Public, &mut reply).then_some(reply)
+    explorer.answer(&request, request.path, Access::Public, &mut reply).then_some(reply)
 }
 
 fn header<'r>(response: &'r Response, name: &str) -> Option<&'r str> {
@@ -50,7 +51,7 @@ fn a_local_client_gets_a_page_that_asks_for_more() {
     let mut reader = RequestReader::new(0);
     reader.receive(b"GET /explorer HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let request = reader.next_request().unwrap().unwrap();
-    let pages = [PageAccess::Public, PageAccess::Metrics, PageAccess::Local].map(|access| {
+    let pages = [Access::Public, Access::Metrics, Access::Local].map(|access| {
         let mut reply = Response::new();
         assert!(explorer.answer(&request, request.path, access, &mut reply));
         (String::from_utf8(reply.body.clone()).unwrap(), header(&reply, "ETag").unwrap().to_owned())

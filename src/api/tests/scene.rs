@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::api::{Api, ClockState, Command, EventFeed, Features, NodeContext, NodeDescription, NodeStatus, Settings};
+use crate::api::{Api, ClockState, Command, EventFeed, Features, NodeContext, NodeStatus, Settings};
 use crate::budget::Budget;
 use crate::chain::harvest::{UnlockResult, UnlockedAccounts};
 use crate::chain::{ChainSnapshot, ConfirmedBlock, ReorgLog, apply};
@@ -408,7 +408,7 @@ pub struct TestNode {
     pub mempool: Mempool,
     pub unlocked: UnlockedAccounts,
     pub peers: Option<Manager>,
-    pub description: NodeDescription,
+    pub info: NodeInfo,
     pub keys: KeyPair,
     pub reorgs: ReorgLog,
     pub events: EventFeed,
@@ -425,7 +425,7 @@ impl Default for TestNode {
             mempool: Mempool::default(),
             unlocked: UnlockedAccounts::new(1),
             peers: None,
-            description: description(),
+            info: node_info(),
             keys: KeyPair::new(&PrivateKey::from_seed(&[7; 32])),
             reorgs: ReorgLog::default(),
             events: EventFeed::default(),
@@ -438,13 +438,7 @@ impl Default for TestNode {
 }
 
 impl TestNode {
-    pub fn context<'a>(
-        &'a mut self,
-        chain: ChainSnapshot<'a>,
-        status: NodeStatus,
-        request_body: &'a [u8],
-        units: u32,
-    ) -> NodeContext<'a> {
+    pub fn context<'a>(&'a mut self, chain: ChainSnapshot<'a>, status: NodeStatus, units: u32) -> NodeContext<'a> {
         NodeContext {
             chain,
             status,
@@ -454,12 +448,12 @@ impl TestNode {
             mempool: &mut self.mempool,
             unlocked: &mut self.unlocked,
             peers: self.peers.as_mut(),
-            description: &self.description,
+            info: &self.info,
+            started: Timestamp(3000),
             keys: &self.keys,
             reorgs: &self.reorgs,
             events: &mut self.events,
             randomness: &mut self.randomness,
-            request_body,
             budget: Budget::new(units),
         }
     }
@@ -475,8 +469,8 @@ impl TestNode {
 const FEATURES: Features =
     Features { transaction_hash_lookup: true, historical_account_data: false, track_expired_mosaics: false };
 
-fn description() -> NodeDescription {
-    let info = NodeInfo {
+fn node_info() -> NodeInfo {
+    NodeInfo {
         identity: Identity { key: key(1), name: Some("n/".to_owned()) },
         endpoint: Endpoint::http("127.0.0.1", 7890),
         meta_data: MetaData {
@@ -486,8 +480,7 @@ fn description() -> NodeDescription {
             features: FEATURES.bits() as i32,
             network_id: MetaData::network_id_of(NETWORK),
         },
-    };
-    NodeDescription { info, started: Timestamp(3000) }
+    }
 }
 
 pub fn settings() -> Settings {
@@ -584,7 +577,7 @@ impl<'a> TestRequest<'a> {
         let request = reader.advance(route).ok().and_then(|_| reader.request())?;
         client.is_local = api.settings.is_local(&client, &request);
         let snapshot = scene.store.snapshot().unwrap();
-        let context = node.context(scene.view(&snapshot, height), scene.status, request.body, units);
+        let context = node.context(scene.view(&snapshot, height), scene.status, units);
         if !is_resumed && !self.may_be_cached {
             api.chain_changed();
         }

@@ -155,7 +155,7 @@ impl World {
 
     fn status(&mut self, hash: Hash256) -> Value {
         let text = self.with(|node, chain| {
-            let mut context = node.context(chain, crate::api::NodeStatus::Synchronized, b"", PLENTY);
+            let mut context = node.context(chain, crate::api::NodeStatus::Synchronized, PLENTY);
             let status = TransactionStatus::look_up(hash, &mut context).unwrap();
             JsonEncoder::document(|sink| status.write(sink))
         });

@@ -260,7 +260,7 @@ fn an_account_that_signs_for_thousands_is_written_in_steps() {
     assert_eq!(binary.chunks, 1, "its lengths are known only at the end");
     let at_once = scene.with_view(|view| {
         let mut node = TestNode::default();
-        let mut context = node.context(*view, scene.status, &[], PLENTY);
+        let mut context = node.context(*view, scene.status, PLENTY);
         let mut account = AccountBody::new(&mut context, address(1)).unwrap().into_stream();
         let (mut body, mut json) = (Vec::new(), JsonEncoder::default());
         let mut writer = BodyWriter { format: Format::Json, body: &mut body, json: &mut json };
