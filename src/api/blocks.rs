@@ -6,7 +6,7 @@ use super::streams::{ListSize, ListStep, ResponseStream, list_stream};
 use super::{ApiError, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::{BlockCursor, RawTransaction};
-use crate::codec::{self, Encoder, SigningForm};
+use crate::codec::{self, Encoder};
 use crate::crypto::Signature;
 use crate::model::{Address, Block, Hash256, Height, Transaction};
 use crate::peer::wire::{AuthenticatedResponse, Score};
@@ -210,18 +210,14 @@ impl View for ExplorerBlockHead<'_> {
 }
 
 /// A transaction of a block with its hash, and the hash of the inner transaction of a multisig transaction.
-struct ExplorerEntry<'a> {
-    transaction: &'a Transaction,
-    hash: Hash256,
-    inner_hash: Option<Hash256>,
-}
+struct ExplorerEntry<'a>(&'a Transaction);
 
 impl View for ExplorerEntry<'_> {
     fn write(&self, sink: &mut impl Encoder) {
-        sink.object("tx", |sink| codec::transaction::write(sink, self.transaction, SigningForm::Verifiable));
-        sink.bytes("hash", Some(&self.hash.0));
-        if let Some(hash) = &self.inner_hash {
-            sink.bytes("innerHash", Some(&hash.0));
+        sink.object("tx", |sink| self.0.write(sink));
+        sink.bytes("hash", Some(&self.0.hash().0));
+        if let Some(inner) = self.0.inner() {
+            sink.bytes("innerHash", Some(&inner.hash().0));
         }
     }
 }
@@ -277,10 +273,8 @@ impl ExplorerBlock {
 fn write_entry(raw: &RawTransaction<'_>, with_hashes: bool, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
     step.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
     if with_hashes {
-        let transaction = &raw.read()?;
-        let inner_hash = transaction.inner().map(Transaction::hash);
         step.node.budget.charge(cost::HASH);
-        step.push(&ExplorerEntry { transaction, hash: transaction.hash(), inner_hash });
+        step.push(&ExplorerEntry(&raw.read()?));
     } else {
         match step.format() {
             Format::Binary => step.push_binary(raw.bytes),

@@ -84,20 +84,12 @@ impl From<ReadError> for ApiError {
     }
 }
 
-impl From<Exception> for ApiError {
-    fn from(exception: Exception) -> ApiError {
-        match exception {
-            Exception::Argument(text) => ApiError::new(400, text),
-            Exception::Other(text) => ApiError::new(500, text),
-        }
-    }
-}
-
 impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> ApiError {
         match rejection {
             Rejection::Result(result) => ApiError::argument(result.name()),
-            Rejection::Exception(exception) => exception.into(),
+            Rejection::Exception(Exception::Argument(text)) => ApiError::new(400, text),
+            Rejection::Exception(Exception::Other(text)) => ApiError::new(500, text),
             Rejection::TooDeep => ApiError::new(500, rejection.to_string()),
             Rejection::Store(error) => error.into(),
         }

@@ -18,15 +18,6 @@ use crate::peer::wire::AuthenticatedResponse;
 pub const ROUTES: &[Route] =
     &[get("/account/unconfirmedTransactions", of_account), get("/mempool/transactions", all).local()];
 
-/// An unconfirmed transaction alone, as peers send it.
-pub(super) struct Bare(pub Rc<Transaction>);
-
-impl View for Bare {
-    fn write(&self, sink: &mut impl Encoder) {
-        self.0.write(sink);
-    }
-}
-
 /// An unconfirmed transaction: as NIS1 shows it, or with its hashes.
 struct Unconfirmed {
     transaction: Rc<Transaction>,

@@ -9,10 +9,12 @@
 //! | `routes` | the route table |
 //! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers, views and streams |
 //! | `request_context` | what a handler receives: parameters of the request, the node, the response |
+//! | `access` | who may use a route, and the settings of the interface |
 //! | [`streams`] | streamed responses, and those in progress by connection |
 //! | [`events`] | the stream of events, and what all such streams share |
 //! | `response` | writing of views, media types, and responses that are kept until the chain changes |
 
+mod access;
 mod account_history;
 mod accounts;
 mod blocks;
@@ -37,6 +39,7 @@ mod transaction_status;
 mod transactions;
 mod transfers;
 
+pub use access::{Features, Settings};
 pub use accounts::{AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigInfo};
 pub use blocks::BlockBody;
 pub use error::ApiError;
@@ -45,7 +48,7 @@ pub use explorer::Explorer;
 pub use mosaics::{DefinitionAndSupply, OwnedDefinitions, OwnedMosaics, supply_of};
 pub use namespaces::RentedNamespaces;
 pub use node::{BootRequest, ClockState, NodeStatus, OPENAPI, RequestResult, ResultKind};
-pub use request_context::{Command, Features, NodeContext, Page, RequestContext, Settings};
+pub use request_context::{Command, NodeContext, Page, RequestContext};
 pub use response::{MAX_CACHED_BYTES, container_error};
 pub use routes::ROUTES;
 pub use streams::MAX_LIST_BYTES;
@@ -328,6 +331,6 @@ fn store_stream(
 }
 
 /// Returns whether a request is a CORS preflight.
-fn is_preflight(request: &Request<'_>) -> bool {
+pub fn is_preflight(request: &Request<'_>) -> bool {
     request.header("Origin").is_some() && request.header("Access-Control-Request-Method").is_some()
 }

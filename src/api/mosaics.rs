@@ -11,7 +11,7 @@ use super::streams::{ItemSource, ListStep, ResponseStream, item_list, list_of_ea
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
-use crate::codec::mosaic::{read_mosaic_id, write_definition, write_mosaic, write_mosaic_id};
+use crate::codec::mosaic::{read_mosaic_id, write_mosaic_id};
 use crate::codec::{Decoder, Encoder, Measure, ReadError, Readable, limits};
 use crate::model::mosaic::MAX_DESCRIPTION_UNITS;
 use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, NamespaceId};
@@ -44,18 +44,6 @@ const ID_BYTES: usize = 160;
 const CHUNK: usize = 32;
 /// Maximum number of different accounts in a batch. A larger batch is a 400 with a message that says so.
 pub const MAX_BATCH_ACCOUNTS: usize = 512;
-
-impl View for Mosaic {
-    fn write(&self, sink: &mut impl Encoder) {
-        write_mosaic(sink, self);
-    }
-}
-
-impl View for MosaicDefinition {
-    fn write(&self, sink: &mut impl Encoder) {
-        write_definition(sink, self);
-    }
-}
 
 /// Supply of a mosaic in whole units.
 struct MosaicSupply<'a> {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::vec;
 
 use super::blocks::{BlockBody, REPLACED, chain_score};
-use super::mempool::{Bare, TRANSACTION_BYTES, list_of};
+use super::mempool::{TRANSACTION_BYTES, list_of};
 use super::node::time_stamps;
 use super::peers::WaitsForPeers;
 use super::routes::{BodyLimit, Route, post};
@@ -199,7 +199,7 @@ fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let signature = sign(context, &challenge)?;
     let transactions = context.node.mempool.unknown_to(&known.into_iter().collect());
     context.node.budget.charge(cost::listed(transactions.len()));
-    context.send_stream(list_of(transactions.into_iter().map(Bare).collect(), Some(signature)))
+    context.send_stream(list_of(transactions, Some(signature)))
 }
 
 /// `POST /node/sign-of-life`

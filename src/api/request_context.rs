@@ -1,17 +1,15 @@
 //! What handlers receive: the request ([`RequestContext`]), with its parameters and its response, and the node
-//! ([`NodeContext`]); and the settings of the interface ([`Settings`]), which decide who has local access.
+//! ([`NodeContext`]).
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::rc::Rc;
 
 use super::debug::RequestHistory;
 use super::events::EventFeed;
-use super::explorer::Explorer;
 use super::response::{CacheKey, ResponseWriter, body_format};
-use super::routes::{Access, Caching, Route};
+use super::routes::{Caching, Route};
 use super::streams::{BodyWriter, KeptLists, ResponseStream};
-use super::{ApiError, BootRequest, ClockState, Format, NodeStatus, routes};
+use super::{ApiError, BootRequest, ClockState, Format, NodeStatus, Settings, routes};
 use crate::budget::{Budget, cost};
 use crate::chain::harvest::UnlockedAccounts;
 use crate::chain::{ChainSnapshot, ReorgLog};
@@ -21,12 +19,10 @@ use crate::codec::wipe::Wiped;
 use crate::codec::{self, ReadError, Readable};
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, Randomness};
-use crate::ip::LocalAddresses;
-use crate::local_cookie::LocalCookie;
 use crate::mempool::Mempool;
 use crate::model::{Address, Block, Hash256, Height, MosaicId, NamespaceId, Timestamp};
 use crate::net::http::{Request, SharedBody, StaticText};
-use crate::net::service::{Client, ConnectionId, ListenerId, Progress};
+use crate::net::service::{Client, ConnectionId, Progress};
 use crate::peer::io::Now;
 use crate::peer::wire::{NodeInfo, NodeList, limits};
 use crate::peer::{Manager, Pusher};
@@ -41,12 +37,6 @@ const DEFAULT_PAGE: i16 = 25;
 const JSON_LIMIT: usize = limits::PUSHED_JSON;
 /// Size of a JSON body in bytes up to which it is parsed at once.
 const SMALL_JSON: usize = 2 << 10;
-
-/// Errors of requests without local access. A client sees 128 characters.
-const LOCAL_ACCESS_NEEDS_SECRET: &str =
-    "send the content of the file local-cookie in the node's data folder as the header Authorization: Bearer CONTENT";
-const WRONG_SECRET: &str =
-    "the header Authorization has not the content of local-cookie in the node's data folder; it is new at each start";
 
 /// The node as one step of a response sees and changes it, on the last commit.
 pub struct NodeContext<'a> {
@@ -204,7 +194,7 @@ impl<'a> RequestContext<'a> {
             self.set_shared(body);
         } else if progress != Progress::Done {
             self.pending = Some((stream, progress));
-        } else if self.response.has_body() {
+        } else if !self.response.response.body.is_empty() || self.response.response.is_streaming {
             self.response.end(format);
         }
         Ok(())
@@ -235,41 +225,6 @@ impl<'a> RequestContext<'a> {
     /// Records the request for the operator.
     pub(super) fn record(&mut self) {
         self.request_history.record(self.path, self.client.address, self.node.chain.now);
-    }
-
-    /// Returns the access of the client on any listener, which the requests of a page have too that it requests.
-    pub(super) fn access(&self) -> Access {
-        if self.client.is_local {
-            Access::Local
-        } else if self.settings.is_of_this_machine(&self.client, self.request) {
-            Access::Metrics
-        } else {
-            Access::Public
-        }
-    }
-
-    /// Returns whether the request arrived at the metrics listener.
-    pub fn is_at_metrics_listener(&self) -> bool {
-        self.client.listener == self.settings.metrics_listener
-    }
-
-    /// Returns whether the client may use a route with this access.
-    pub fn may_use(&self, access: Access) -> bool {
-        match access {
-            Access::Public => true,
-            Access::Local => self.client.is_local,
-            Access::Metrics => self.is_at_metrics_listener() || self.access() != Access::Public,
-        }
-    }
-
-    /// Returns the error for a request without local access: what to send, if it can have local access, or else the text.
-    pub fn unauthorized(&self, text: String) -> ApiError {
-        let is_missing = self.request.header(AUTHORIZATION).is_none();
-        let may_be_local = self.settings.may_be_local(&self.client, self.request);
-        if self.settings.cookie.is_none() || !may_be_local {
-            return ApiError::new(401, text);
-        }
-        ApiError::new(401, if is_missing { LOCAL_ACCESS_NEEDS_SECRET } else { WRONG_SECRET })
     }
 
     /// Returns the body and its format.
@@ -407,7 +362,7 @@ pub(super) struct BodyParser {
 
 impl ResponseStream for BodyParser {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        let parsed = parse_on(&mut self.parser, &mut node.budget).transpose();
+        let parsed = parse_step(&mut self.parser, &mut node.budget).transpose();
         let Some(parsed) = parsed else { return Ok(Progress::Yield) };
         self.parsed = Some(parsed.map(Wiped).map_err(codec::not_json));
         Ok(Progress::Done)
@@ -427,7 +382,7 @@ impl ResponseStream for BodyParser {
 }
 
 /// Parses a body within the budget. Returns its value once it is complete.
-pub fn parse_on(parser: &mut Parser, budget: &mut Budget) -> Result<Option<Value>, LenientJsonError> {
+pub fn parse_step(parser: &mut Parser, budget: &mut Budget) -> Result<Option<Value>, LenientJsonError> {
     let before = parser.parsed();
     let parsed = parser.advance(budget.left() as usize * cost::JSON_BYTES_PER_UNIT);
     budget.charge(cost::json(parser.parsed() - before));
@@ -455,170 +410,4 @@ fn page_size(text: &str) -> Result<i16, ApiError> {
     let number = parse_i32(text)?;
     let too_large = |_| ApiError::new(400, format!("Value out of range. Value:\"{text}\" Radix:10"));
     number.try_into().map_err(too_large)
-}
-
-/// Optional parts of the interface (`nis.optionalFeatures`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Features {
-    /// `TRANSACTION_HASH_LOOKUP`.
-    pub transaction_hash_lookup: bool,
-    /// `HISTORICAL_ACCOUNT_DATA`.
-    pub historical_account_data: bool,
-    /// `TRACK_EXPIRED_MOSAICS`.
-    pub track_expired_mosaics: bool,
-}
-
-impl Features {
-    /// Returns the feature bits of the node's metadata.
-    pub fn bits(self) -> u32 {
-        u32::from(self.transaction_hash_lookup)
-            | u32::from(self.historical_account_data) << 1
-            | u32::from(self.track_expired_mosaics) << 2
-    }
-}
-
-/// Settings of the HTTP interface. The default is for tests, which name what they need.
-#[derive(Default)]
-pub struct Settings {
-    /// Prefix of all paths (`nem.apiContext`): empty, or begins with `/` and does not end with it.
-    pub context_path: String,
-    /// Optional parts.
-    pub features: Features,
-    /// Clients that may be local: the loopback addresses and `nis.additionalLocalIps`.
-    pub local: LocalAddresses,
-    /// The secret of local requests; without one the address suffices, as in NIS1 (`nisd.localAccess`).
-    pub cookie: Option<LocalCookie>,
-    /// Names and addresses of this machine besides the loopback ones. A browser that names one of them addresses this
-    /// node on purpose. IPv6 addresses have no brackets.
-    pub host_names: Vec<String>,
-    /// Origins such as `http://127.0.0.1:3000` whose pages have local access (`nisd.localOrigins`), besides its own.
-    pub local_origins: Vec<String>,
-    /// Accounts whose private keys requests may contain (`nis.allowedHarvesterAddresses`); empty allows all.
-    pub allowed_harvesters: Vec<Address>,
-    /// Paths that `/debug/connections/incoming` excludes (`nem.nonAuditedApiPaths`).
-    pub unaudited_paths: Vec<String>,
-    /// Maximum size in bytes of a body in which a peer pushes a block or a list, derived from the chain parameters.
-    pub max_pushed_bytes: usize,
-    /// Listener on which any client may request the metrics, and nothing else.
-    pub metrics_listener: ListenerId,
-    /// The page `/explorer`, if it is served.
-    pub explorer: Option<Explorer>,
-}
-
-impl Settings {
-    /// Strips the context path, which the metrics listener does not have. A path outside of it yields an empty path, which
-    /// no route has.
-    pub fn inner_path<'p>(&self, listener: ListenerId, path: &'p str) -> &'p str {
-        if listener == self.metrics_listener {
-            return path;
-        }
-        let inner = path.strip_prefix(self.context_path.as_str());
-        inner.filter(|inner| inner.starts_with('/')).unwrap_or_default()
-    }
-
-    /// Returns whether a request has local access: it carries the secret, or none is needed. A browser's page has not: it does
-    /// not know the secret, and may not send it to a foreign origin, as `Access-Control-Allow-Headers` does not name
-    /// `Authorization`.
-    pub fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
-        match &self.cookie {
-            Some(cookie) => {
-                let is_sent = || request.header(AUTHORIZATION).is_some_and(|value| cookie.is_in(value));
-                self.may_be_local(client, request) && is_sent()
-            }
-            None => self.is_of_this_machine(client, request),
-        }
-    }
-
-    /// Returns whether a request would have local access with the right secret: it comes from a local address, without
-    /// headers of a proxy.
-    fn may_be_local(&self, client: &Client, request: &Request<'_>) -> bool {
-        self.local.contains(client.address) && !request.has_proxy_header
-    }
-
-    /// Returns whether a request comes from a local address, from no proxy and from no foreign page, as far as it tells. A
-    /// proxy that adds no header cannot be told from a client of this machine, nor can its clients.
-    fn is_of_this_machine(&self, client: &Client, request: &Request<'_>) -> bool {
-        !client.is_forwarded
-            && self.local.contains(client.address)
-            && all(request, "Host", |host| names_this_machine(host, self))
-            && has_trusted_origin(request, self)
-    }
-}
-
-/// The header with the secret.
-const AUTHORIZATION: &str = "Authorization";
-
-fn has_trusted_origin(request: &Request<'_>, settings: &Settings) -> bool {
-    // `none`: the user typed the address.
-    let is_same_site = all(request, "Sec-Fetch-Site", |site| matches!(site, "same-origin" | "none"));
-    let is_trusted = |origin: &str| {
-        settings.local_origins.iter().any(|named| named.eq_ignore_ascii_case(origin))
-            || is_same_site && is_own_origin(origin, request)
-    };
-    all(request, "Origin", is_trusted)
-        && all(request, "Referer", |page| origin_of(page).is_some_and(is_trusted))
-        && (has(request, "Origin") || has(request, "Referer") || is_same_site && !may_be_browser_page(request))
-}
-
-/// Returns whether a request that names no page may come from a page in a browser: a page can suppress `Referer`, and
-/// only recent browsers send `Sec-Fetch-Site`, and only to loopback hosts.
-fn may_be_browser_page(request: &Request<'_>) -> bool {
-    let is_browser = request.header("User-Agent").is_some_and(|agent| agent.starts_with("Mozilla/"));
-    is_browser && !has(request, "Sec-Fetch-Site")
-}
-
-fn has(request: &Request<'_>, name: &str) -> bool {
-    request.headers().any(|(header, _)| header.eq_ignore_ascii_case(name.as_bytes()))
-}
-
-/// Returns whether a condition holds for every value of a header. A value that is not text fails.
-fn all(request: &Request<'_>, name: &str, condition: impl Fn(&str) -> bool) -> bool {
-    request
-        .headers()
-        .filter(|(header, _)| header.eq_ignore_ascii_case(name.as_bytes()))
-        .all(|(_, value)| std::str::from_utf8(value).is_ok_and(&condition))
-}
-
-fn names_this_machine(authority: &str, settings: &Settings) -> bool {
-    let host = host_of(authority);
-    is_own_host(host, settings) || address_of(host).is_some_and(|address| settings.local.contains(address))
-}
-
-/// Returns whether an origin such as `http://localhost:7890` is this interface, as the request names it. A browser
-/// sends `null` for an origin that it hides.
-fn is_own_origin(origin: &str, request: &Request<'_>) -> bool {
-    let authority = origin.strip_prefix("http://");
-    authority.zip(request.header("Host")).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
-}
-
-/// Returns the origin of a page.
-fn origin_of(page: &str) -> Option<&str> {
-    let authority = page.find("://")? + "://".len();
-    let length = page[authority..].find(['/', '?', '#']).unwrap_or(page.len() - authority);
-    Some(&page[..authority + length])
-}
-
-/// Returns whether a host is the loopback or one of the names of this machine.
-fn is_own_host(host: &str, settings: &Settings) -> bool {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let address = address_of(host);
-    host.eq_ignore_ascii_case("localhost")
-        || address.is_some_and(|address| address.is_loopback())
-        || settings.host_names.iter().any(|name| match (address, address_of(name)) {
-            (Some(sent), Some(known)) => sent == known,
-            _ => !host.is_empty() && name.eq_ignore_ascii_case(host),
-        })
-}
-
-/// Returns the host in `host:port`, an IPv6 address without its brackets.
-fn host_of(authority: &str) -> &str {
-    let authority = authority.trim();
-    match authority.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(host, _)| host),
-        None => authority.split_once(':').map_or(authority, |(host, _)| host),
-    }
-}
-
-fn address_of(host: &str) -> Option<IpAddr> {
-    host.parse().ok().map(|address: IpAddr| address.to_canonical())
 }

@@ -93,11 +93,6 @@ impl ResponseWriter<'_> {
         BodyWriter { format, body: &mut self.response.body, json: self.json }
     }
 
-    /// Returns whether there is a body. A response that only signals success has none.
-    pub fn has_body(&self) -> bool {
-        !self.response.body.is_empty() || self.response.is_streaming
-    }
-
     pub fn end(&mut self, format: Format) {
         self.response.body.extend_from_slice(end_of_body(format));
     }
@@ -187,7 +182,8 @@ impl<'a> Accept<'a> {
         for text in accept.split(',') {
             let Some(range) = Range::parse(text) else { return Accept::NONE };
             let Some(format) = range.format else { continue };
-            if best.is_none_or(|(best, _)| range.is_preferred_to(&best)) {
+            let rank = |range: &Range<'_>| (range.quality, range.specificity);
+            if best.is_none_or(|(best, _)| rank(&range) > rank(&best)) {
                 best = Some((range, format));
             }
         }
@@ -263,10 +259,6 @@ impl<'a> Range<'a> {
             self.charset = Some(is_charset(charset).then_some(charset)?);
         }
         Some(())
-    }
-
-    fn is_preferred_to(&self, other: &Range<'_>) -> bool {
-        (self.quality, self.specificity) > (other.quality, other.specificity)
     }
 }
 

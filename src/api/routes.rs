@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+pub use super::access::Access;
 use super::{ApiError, RequestContext};
 use super::{
     account_history, accounts, blocks, debug, events, explorer, harvesting, mempool, mosaics, namespaces, node,
@@ -40,17 +41,6 @@ impl BodyLimit {
 
 /// Handler of a route.
 pub type Handler = fn(&mut RequestContext<'_>) -> Result<(), ApiError>;
-
-/// Access to a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Anyone.
-    Public,
-    /// Clients on this machine, or at addresses that count as local.
-    Local,
-    /// Local clients, and any client of the metrics listener.
-    Metrics,
-}
 
 /// What the responses of a route depend on, and so how long they are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -571,15 +571,16 @@ impl PendingStreams {
         self.steps += 1;
         let of_client = self.clients.entry(client).or_default();
         let state = match progress {
-            Progress::Yield if of_client.active < MAX_ACTIVE_PER_CLIENT => StreamState::Active,
-            Progress::Yield => StreamState::Queued,
+            Progress::Yield if of_client.active < MAX_ACTIVE_PER_CLIENT => {
+                of_client.active += 1;
+                StreamState::Active
+            }
+            Progress::Yield => {
+                of_client.queued.insert((self.steps, connection));
+                StreamState::Queued
+            }
             Progress::Done | Progress::Suspended | Progress::Streaming => StreamState::Suspended,
         };
-        match state {
-            StreamState::Active => of_client.active += 1,
-            StreamState::Queued => _ = of_client.queued.insert((self.steps, connection)),
-            StreamState::Suspended => {}
-        }
         self.memory.hold(connection, client, bytes, self.time());
         self.streams.insert(connection, PendingStream { stream: Some(rest), client, step: self.steps, state });
         self.evict();

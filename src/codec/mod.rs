@@ -14,6 +14,7 @@ pub mod transaction;
 pub mod wipe;
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 pub use binary::{ByteReader, write_varint};
 
@@ -53,6 +54,12 @@ pub trait Writable {
 impl<T: Writable> Writable for &T {
     fn write(&self, sink: &mut impl Encoder) {
         (*self).write(sink);
+    }
+}
+
+impl<T: Writable> Writable for Rc<T> {
+    fn write(&self, sink: &mut impl Encoder) {
+        (**self).write(sink);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Mosaic ids, attachments, definitions and levies on the wire.
 
 use super::text::{parse_i32, parse_i64};
-use super::{Decoder, Encoder, Measure, ReadError, limits};
+use super::{Decoder, Encoder, Measure, ReadError, Writable, limits};
 use crate::model::mosaic::{LevyKind, MAX_DIVISIBILITY};
 use crate::model::{Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
 
@@ -34,10 +34,11 @@ pub fn read_mosaic<'a, S: Decoder<'a>>(source: &mut S) -> Result<Mosaic, ReadErr
     Ok(Mosaic { id, quantity: source.quantity("quantity")? })
 }
 
-/// Writes an attached mosaic.
-pub fn write_mosaic(sink: &mut impl Encoder, mosaic: &Mosaic) {
-    sink.object("mosaicId", |sink| write_mosaic_id(sink, &mosaic.id));
-    sink.u64("quantity", mosaic.quantity);
+impl Writable for Mosaic {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object("mosaicId", |sink| write_mosaic_id(sink, &self.id));
+        sink.u64("quantity", self.quantity);
+    }
 }
 
 /// Reads a definition and normalises its properties.
@@ -90,24 +91,25 @@ fn read_flag(text: Option<&str>, default: bool) -> Result<bool, ReadError> {
     }
 }
 
-/// Writes a definition.
-pub fn write_definition(sink: &mut impl Encoder, definition: &MosaicDefinition) {
-    let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
-    let properties = &definition.properties;
-    sink.bytes("creator", Some(&definition.creator.0));
-    sink.object("id", |sink| write_mosaic_id(sink, &definition.id));
-    sink.string("description", Some(&definition.description));
-    let list = [
-        ("divisibility", properties.divisibility.to_string()),
-        ("initialSupply", properties.initial_supply.to_string()),
-        ("supplyMutable", flag(properties.supply_mutable)),
-        ("transferable", flag(properties.transferable)),
-    ];
-    sink.list("properties", &list, |sink, (name, value)| {
-        sink.string("name", Some(name));
-        sink.string("value", Some(value));
-    });
-    sink.optional("levy", definition.levy.as_ref(), write_levy);
+impl Writable for MosaicDefinition {
+    fn write(&self, sink: &mut impl Encoder) {
+        let flag = |value: bool| if value { "true" } else { "false" }.to_owned();
+        let properties = &self.properties;
+        sink.bytes("creator", Some(&self.creator.0));
+        sink.object("id", |sink| write_mosaic_id(sink, &self.id));
+        sink.string("description", Some(&self.description));
+        let list = [
+            ("divisibility", properties.divisibility.to_string()),
+            ("initialSupply", properties.initial_supply.to_string()),
+            ("supplyMutable", flag(properties.supply_mutable)),
+            ("transferable", flag(properties.transferable)),
+        ];
+        sink.list("properties", &list, |sink, (name, value)| {
+            sink.string("name", Some(name));
+            sink.string("value", Some(value));
+        });
+        sink.optional("levy", self.levy.as_ref(), write_levy);
+    }
 }
 
 fn read_levy<'a, S: Decoder<'a>>(source: &mut S) -> Result<Levy, ReadError> {

@@ -1,9 +1,7 @@
 //! Transactions on the wire.
 
 use super::binary::{BinaryDecoder, BinaryEncoder};
-use super::mosaic::{
-    read_definition, read_mosaic, read_mosaic_id, read_namespace, write_definition, write_mosaic, write_mosaic_id,
-};
+use super::mosaic::{read_definition, read_mosaic, read_mosaic_id, read_namespace, write_mosaic_id};
 use super::{ByteReader, Context, Decoder, Encoder, Measure, ReadError, Readable, SigningForm, Writable, limits};
 use crate::crypto::PublicKey;
 use crate::crypto::hash::{keccak256, keccak256_parts};
@@ -181,7 +179,7 @@ fn write_body(sink: &mut impl Encoder, transaction: &Transaction, form: SigningF
             sink.string("parent", body.parent.as_ref().map(|parent| parent.as_str()));
         }
         Body::MosaicDefinitionCreation(body) => {
-            sink.object("mosaicDefinition", |sink| write_definition(sink, &body.definition));
+            sink.object("mosaicDefinition", |sink| body.definition.write(sink));
             sink.string("creationFeeSink", Some(body.creation_fee_sink.as_str()));
             sink.u64("creationFee", body.creation_fee.0);
         }
@@ -202,7 +200,7 @@ fn write_transfer(sink: &mut impl Encoder, body: &Transfer, newer: bool) {
         sink.bytes("payload", Some(message.payload.as_slice()).filter(|payload| !payload.is_empty()));
     });
     if newer {
-        sink.list("mosaics", &body.mosaics, write_mosaic);
+        sink.list("mosaics", &body.mosaics, |sink, mosaic| mosaic.write(sink));
     }
 }
 

@@ -8,6 +8,7 @@ use super::session::{SessionId, trim};
 use super::stomp::{DecodeError, Frame, encoder};
 use super::topics;
 use crate::codec::lenient_json::{self, Value};
+use crate::codec::limits::MAX_TEXT_UTF16;
 use crate::codec::text::{is_blank, truncate_utf16};
 use crate::model::{Address, NetworkByte};
 use crate::net::service::{Effects, Progress};
@@ -223,8 +224,6 @@ fn units(count: usize, per_unit: usize) -> u32 {
     u32::try_from(count / per_unit).unwrap_or(u32::MAX)
 }
 
-/// Maximum length of a text that is read or described, in UTF-16 code units; longer ones are cut.
-const MAX_STRING_UNITS: usize = 128;
 /// Maximum length of a payload, in bytes. Wallets send 54.
 const MAX_PAYLOAD_BYTES: usize = 4 * 1024;
 
@@ -274,12 +273,12 @@ fn account_of(payload: &[u8]) -> Result<String, QueryError> {
         _ => Some(String::from_utf8_lossy(payload)),
     };
     if let Some(text) = described {
-        return Err(format!("unexpected data: {}", truncate_utf16(&text, MAX_STRING_UNITS)).into());
+        return Err(format!("unexpected data: {}", truncate_utf16(&text, MAX_TEXT_UTF16)).into());
     }
     match value.get("account") {
         None | Some(Value::Null) => Err(MISSING),
         Some(Value::String(text)) if is_blank(text) => Err(MISSING),
-        Some(Value::String(text)) => Ok(truncate_utf16(text, MAX_STRING_UNITS).to_uppercase()),
+        Some(Value::String(text)) => Ok(truncate_utf16(text, MAX_TEXT_UTF16).to_uppercase()),
         Some(_) => Err("property account has an incompatible value".into()),
     }
 }
@@ -392,7 +391,7 @@ mod tests {
     fn a_large_unexpected_value_has_a_short_description() {
         let payload = format!("[{}", "['aaaaaaaa',1],".repeat(280) + "]");
         let error = account_of(payload.as_bytes()).unwrap_err();
-        assert!(error.to_string().len() < 2 * MAX_STRING_UNITS);
+        assert!(error.to_string().len() < 2 * MAX_TEXT_UTF16);
     }
 
     #[test]

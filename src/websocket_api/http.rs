@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::broker::Broker;
-use crate::api::container_error;
+use crate::api::{container_error, is_preflight};
 use crate::model::Timestamp;
 use crate::net::http::{Request, Response};
 use crate::net::service::Exchange;
@@ -73,7 +73,7 @@ impl<'a> RequestHandler<'_, 'a> {
         };
         match below.strip_prefix('/') {
             None => self.respond(TEXT, None, "Welcome to SockJS!\n"),
-            Some(_) if self.is_preflight() => {}
+            Some(_) if request.method == "OPTIONS" && is_preflight(request) => {}
             Some("info") => self.info(entropy),
             Some("websocket") => _ = self.upgrade(),
             Some(below) if is_iframe(below) => self.iframe(),
@@ -98,12 +98,6 @@ impl<'a> RequestHandler<'_, 'a> {
         }
         self.response.header("Access-Control-Allow-Headers", "Content-Type");
         self.response.header("Allow", "GET, HEAD, POST, OPTIONS");
-    }
-
-    fn is_preflight(&self) -> bool {
-        self.request.method == "OPTIONS"
-            && self.request.header("Origin").is_some()
-            && self.request.header("Access-Control-Request-Method").is_some()
     }
 
     fn info(&mut self, entropy: i32) {

@@ -170,22 +170,18 @@ impl Decoder {
     /// Returns the next complete frame, or `None` if more input is needed. An error drops the buffer, that is, the
     /// current frame and the rest of the message.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, DecodeError> {
-        match self.find_frame() {
-            Ok(Some((head, body))) => {
-                let headers = self.start + head.headers..body.start;
-                self.start = body.end + 1;
-                (self.line, self.scan, self.head) = (self.start, self.start, None);
-                Ok(Some(self.frame(head.command, headers, body)))
-            }
-            Ok(None) => {
-                self.compact();
-                Ok(None)
-            }
-            Err(error) => {
-                self.clear();
-                Err(error)
-            }
+        let found = self.find_frame();
+        if found.is_err() {
+            self.clear();
         }
+        let Some((head, body)) = found? else {
+            self.compact();
+            return Ok(None);
+        };
+        let headers = self.start + head.headers..body.start;
+        self.start = body.end + 1;
+        (self.line, self.scan, self.head) = (self.start, self.start, None);
+        Ok(Some(self.frame(head.command, headers, body)))
     }
 
     /// Bytes buffered for an incomplete frame.

@@ -8,7 +8,7 @@ use nisd::api::{
 };
 use nisd::codec::binary::{BinaryDecoder, BinaryEncoder};
 use nisd::codec::json::{JsonDecoder, JsonEncoder};
-use nisd::codec::{Context, Decoder, Encoder, ReadError, SigningForm, block, lenient_json, mosaic, transaction};
+use nisd::codec::{Context, Decoder, Encoder, ReadError, SigningForm, block, lenient_json, transaction};
 use nisd::crypto::Verifier;
 use nisd::crypto::hash::keccak256;
 use nisd::model::network::NAMESPACE_SINK;
@@ -268,7 +268,7 @@ fn write_entity(name: &str, file: &Value) -> Option<Written> {
         }
         "mosaic" => {
             let mosaic = Mosaic { id: MosaicId::xem(), quantity: 12 };
-            written!(|sink| mosaic::write_mosaic(sink, &mosaic))
+            written!(|sink| mosaic.write(sink))
         }
         "unconfirmed-meta-data" => written!(|sink| sink.bytes("data", None)),
         _ => return None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::request_context::parse_on;
+use super::super::request_context::parse_step;
 use super::feed::FeedBlock;
 use super::{ApiError, MAX_ADDRESSES};
 use crate::budget::{Budget, cost};
@@ -38,7 +38,7 @@ impl AddressReader {
     /// Reads on within the budget. Returns the addresses, ascending, once all are valid.
     pub fn advance(&mut self, network: NetworkByte, budget: &mut Budget) -> Result<Option<Box<[Address]>>, ApiError> {
         if let Some(parser) = &mut self.body {
-            let parsed = parse_on(parser, budget).map_err(|error| bad_body(Some(error)))?;
+            let parsed = parse_step(parser, budget).map_err(|error| bad_body(Some(error)))?;
             let Some(mut value) = parsed else { return Ok(None) };
             let Some(Value::Array(names)) = json_member(&mut value, "addresses") else { return Err(bad_body(None)) };
             (self.body, self.names) = (None, std::mem::take(names));

@@ -306,7 +306,7 @@ impl EventStream {
         let common = told.map_or(common, |told| common.min(told));
         self.place.rollback = Some(common);
         if told != Some(common) {
-            write_event(out, "rollback", &self.place, &rollback(common, true), b"");
+            write_event(out, "rollback", &self.place, &rollback_text(common, true), b"");
         }
         let indexes = self.filter.indexes(of);
         node.budget.charge(cost::HEADER + cost::SKIP * indexes.len() as u32);
@@ -342,7 +342,7 @@ impl EventStream {
     ) -> Result<(), ApiError> {
         let height = self.place.rollback.map_or(height, |told| height.min(told));
         self.place = Place::after(height, &node.chain)?;
-        write_event(out, "rollback", &self.place, &rollback(height, false), b"");
+        write_event(out, "rollback", &self.place, &rollback_text(height, false), b"");
         Ok(())
     }
 
@@ -520,7 +520,7 @@ impl EventStream {
 }
 
 /// Returns the data of `rollback`: everything told above a height is undone, and the undone transactions follow or not.
-fn rollback(height: Height, is_listed: bool) -> Vec<u8> {
+fn rollback_text(height: Height, is_listed: bool) -> Vec<u8> {
     JsonEncoder::document(|sink| {
         sink.u64("height", height.0);
         sink.string("transactions", Some(if is_listed { "listed" } else { "unknown" }));

@@ -7,7 +7,8 @@ mod tests;
 
 use std::sync::LazyLock;
 
-use super::routes::{Access, Route, get};
+use super::access::Access;
+use super::routes::{Route, get};
 use super::{ApiError, RequestContext};
 use crate::budget::cost;
 use crate::net::http::{Request, Response, StaticText, version_of};

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use super::super::routes::Access;
+use super::super::access::Access;
 use super::{Explorer, INDEX, PAGE_FILES, SOURCES, Settings, host_name};
 use crate::api::tests::scene::{self, Scene, TestRequest, text_of};
 use crate::api::{self, Api};
