@@ -171,7 +171,6 @@ pub struct BlockImporter<'s> {
     is_commit_due: bool,
     tip: ChainTip,
     seen: BTreeSet<Hash256>,
-    committed: Height,
     /// The block in progress.
     current: Option<Box<BlockExecution>>,
     failure: Option<ImportError>,
@@ -187,7 +186,6 @@ impl<'s> BlockImporter<'s> {
         options: ImportOptions,
     ) -> Result<BlockImporter<'s>, StoreError> {
         let tip = ChainTip::load(&store.snapshot()?)?;
-        let committed = tip.height();
         let nemesis = if tip.block.is_none() { nemesis } else { Vec::new() };
         Ok(BlockImporter {
             store,
@@ -206,7 +204,6 @@ impl<'s> BlockImporter<'s> {
             is_commit_due: false,
             tip,
             seen: BTreeSet::new(),
-            committed,
             current: None,
             failure: None,
         })
@@ -224,7 +221,7 @@ impl<'s> BlockImporter<'s> {
 
     /// Returns the height of the last committed block; 0 if there is none.
     pub fn committed(&self) -> Height {
-        self.committed
+        self.first_of_batch.map_or(self.height(), |first| Height(first.0 - 1))
     }
 
     /// Returns the bytes read from the files, and their total size, if that is known.
@@ -298,7 +295,7 @@ impl<'s> BlockImporter<'s> {
     /// Commits the whole blocks imported so far and waits until they are durable. A block in progress starts again
     /// afterwards.
     pub fn commit(&mut self) -> Result<ImportProgress, StoreError> {
-        let progress = self.commit_by(WriteTxn::commit)?;
+        let progress = self.commit_batch()?;
         self.store.durability().sync()?;
         Ok(progress)
     }
@@ -317,7 +314,7 @@ impl<'s> BlockImporter<'s> {
             return Ok(ImportProgress::Syncing);
         }
         let has_more = self.batch.as_mut().map_or(Ok(false), WriteTxn::prepare_commit_step)?;
-        if has_more { Ok(ImportProgress::Working) } else { self.commit_by(WriteTxn::commit_deferred_sync) }
+        if has_more { Ok(ImportProgress::Working) } else { self.commit_batch() }
     }
 
     /// Makes all commits durable. Returns whether they are.
@@ -325,20 +322,18 @@ impl<'s> BlockImporter<'s> {
         self.store.durability().poll_sync().map_err(|error| ImportError::Store(self.height(), error))
     }
 
-    fn commit_by(&mut self, commit: fn(WriteTxn<'s>) -> Result<(), StoreError>) -> Result<ImportProgress, StoreError> {
+    fn commit_batch(&mut self) -> Result<ImportProgress, StoreError> {
         self.is_commit_due = false;
         let Some(mut batch) = self.batch.take() else { return Ok(ImportProgress::Working) };
         if let Some(block) = self.current.as_mut().filter(|block| block.is_verified()) {
             block.restart(&mut batch, &self.tip)?;
             self.seen.clear();
         }
-        commit(batch)?;
+        batch.commit_deferred_sync()?;
         let committed = self.kept.len().saturating_sub(usize::from(self.current.is_some()));
         self.kept_bytes -= self.kept.drain(..committed).map(|block| block.len()).sum::<usize>();
-        let last = self.height();
-        self.committed = last;
         self.nemesis = Vec::new();
-        let first = self.first_of_batch.take();
+        let (first, last) = (self.first_of_batch.take(), self.height());
         Ok(first.map_or(ImportProgress::Working, |first| ImportProgress::Committed { first, last }))
     }
 
