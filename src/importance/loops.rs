@@ -99,6 +99,17 @@ impl Loop {
         Some(GroupSlice { group, items: &all[from..to], begins: from == 0, ends })
     }
 
+    /// Passes the items of all groups to `visit` as far as the budget suffices, those of a group possibly in parts. Returns
+    /// whether all are passed.
+    fn for_each_part<G: GroupAccess>(&mut self, groups: &G, mut visit: impl FnMut(usize, &[G::Item])) -> bool {
+        self.for_each_group(groups, &mut visit);
+        while let Some(slice) = self.next_slice(groups) {
+            visit(slice.group, slice.items);
+            self.for_each_group(groups, &mut visit);
+        }
+        self.has_passed(groups)
+    }
+
     /// Returns whether every group has been passed.
     pub fn has_passed(&self, groups: &impl GroupAccess) -> bool {
         self.group == groups.groups()
@@ -219,17 +230,12 @@ impl<T: Copy + Default> CountingSort<T> {
                 if self.starts.is_empty() {
                     self.starts = vec![0; groups + 2];
                 }
-                let mut count = |group: usize, items: &[S::Item]| {
+                let is_done = work.for_each_part(source, |group, items| {
                     for (group, _) in items.iter().filter_map(|item| entry(group, item)) {
                         self.starts[group + 2] += 1;
                     }
-                };
-                loop {
-                    work.for_each_group(source, &mut count);
-                    let Some(run) = work.next_slice(source) else { break };
-                    count(run.group, run.items);
-                }
-                work.has_passed(source).then_some(SortStage::Sum)
+                });
+                is_done.then_some(SortStage::Sum)
             }
             SortStage::Sum => {
                 for group in work.advance(self.starts.len()).filter(|group| *group > 0) {
@@ -244,19 +250,14 @@ impl<T: Copy + Default> CountingSort<T> {
                 (work.at == total).then_some(SortStage::Place)
             }
             SortStage::Place => {
-                let mut place = |group: usize, items: &[S::Item]| {
+                let is_done = work.for_each_part(source, |group, items| {
                     for (group, item) in items.iter().filter_map(|item| entry(group, item)) {
                         let place = &mut self.starts[group + 1];
                         self.items[*place as usize] = item;
                         *place += 1;
                     }
-                };
-                loop {
-                    work.for_each_group(source, &mut place);
-                    let Some(run) = work.next_slice(source) else { break };
-                    place(run.group, run.items);
-                }
-                if !work.has_passed(source) {
+                });
+                if !is_done {
                     return None;
                 }
                 self.starts.pop();
