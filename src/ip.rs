@@ -184,13 +184,13 @@ impl LocalAddresses {
     /// Returns whether a client is local. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, caller: IpAddr) -> bool {
         let caller = caller.to_canonical();
-        let parts = match caller {
-            IpAddr::V4(address) => address.octets().map(u16::from).to_vec(),
-            IpAddr::V6(address) => address.segments().to_vec(),
-        };
-        let is_match = |pattern: &Vec<Part>| {
-            let mut pairs = pattern.iter().zip(&parts);
+        let fits = |pattern: &[Part], parts: &[u16]| {
+            let mut pairs = pattern.iter().zip(parts);
             pattern.len() == parts.len() && pairs.all(|(part, own)| part.is_none_or(|part| part == *own))
+        };
+        let is_match = |pattern: &Vec<Part>| match caller {
+            IpAddr::V4(address) => fits(pattern, &address.octets().map(u16::from)),
+            IpAddr::V6(address) => fits(pattern, &address.segments()),
         };
         caller == Ipv4Addr::LOCALHOST
             || caller == Ipv6Addr::LOCALHOST

@@ -107,7 +107,7 @@ impl ProgressMeter {
         let blocks = standing.height.saturating_sub(self.start.height);
         let mut line =
             format!("height {}: {} blocks in {}", Thousands(standing.height), Thousands(blocks), Time(passed));
-        if let Some(rate) = Rate::of(blocks, passed) {
+        if let Some(rate) = rate(blocks, passed) {
             let _ = write!(line, ", {rate}");
         }
         match self.style {
@@ -148,7 +148,7 @@ impl ProgressMeter {
             Some(format!("{} left", Time(u64::try_from(left).unwrap_or(u64::MAX))))
         });
         let percent = work.and_then(percent).map(|percent| format!("{percent} %"));
-        let rate = Rate::of(standing.height.saturating_sub(from.height), passed).map(|rate| rate.to_string());
+        let rate = rate(standing.height.saturating_sub(from.height), passed);
         [Some(height), percent, rate, left].into_iter().flatten().collect()
     }
 }
@@ -172,23 +172,13 @@ fn fit(mut parts: Vec<String>, width: usize) -> String {
     }
 }
 
-/// Blocks per second, in tenths.
-struct Rate(u64);
-
-impl Rate {
-    fn of(blocks: u64, millis: u64) -> Option<Rate> {
-        let tenths = (u128::from(blocks) * 10_000).checked_div(u128::from(millis))?;
-        Some(Rate(u64::try_from(tenths).unwrap_or(u64::MAX)))
-    }
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0..100 => write!(f, "{}.{} blocks/s", self.0 / 10, self.0 % 10),
-            tenths => write!(f, "{} blocks/s", Thousands(tenths / 10)),
-        }
-    }
+/// Formats blocks per second; `None` if no time has passed.
+fn rate(blocks: u64, millis: u64) -> Option<String> {
+    let tenths = (u128::from(blocks) * 10_000).checked_div(u128::from(millis))?;
+    Some(match u64::try_from(tenths).unwrap_or(u64::MAX) {
+        tenths @ 0..100 => format!("{}.{} blocks/s", tenths / 10, tenths % 10),
+        tenths => format!("{} blocks/s", Thousands(tenths / 10)),
+    })
 }
 
 /// A number with commas between thousands.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::store::{ProgressReporter, StoreArguments, check_same_network, open_existing, stored_network, verify_rows};
-use super::{CommandError, Stop, folder, in_file, print, usage};
+use super::{CommandError, Stop, folder, in_file, in_store, print, store_options, usage};
 use crate::clock::System;
 use crate::config::Settings;
 use crate::model::{Network, utc};
@@ -37,9 +37,8 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
         Some(_) => command.folder.join(name((system.unix_millis)())),
         None => command.folder.clone(),
     };
-    let failed = |error| CommandError::Open(folder.clone(), error);
     let (store, network) = open_existing(&command.store, settings, AccessMode::Shared, stop)?;
-    let options = Options { map_size: settings.node.map_size };
+    let options = store_options(settings);
     if command.keep.is_some() {
         // Removed first: they may be what filled the disk.
         let (_, interrupted) = copies(&command.folder);
@@ -50,12 +49,12 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
     }
     let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
     let size = store::size(data).map_err(in_file(data))?;
-    let copy = StoreBackup::begin(&store, size, &folder).map_err(failed)?;
+    let copy = StoreBackup::begin(&store, size, &folder).map_err(in_store(&folder))?;
     log::info!("copying the store at height {}; nodes keep running", tip.height);
     let mut progress = ProgressReporter::new(system, "copied", size);
     let bytes = copy.write(&mut |bytes| progress.report(bytes))?;
     let (height, digest) = {
-        let copy = copy.open(options).map_err(failed)?;
+        let copy = copy.open(options).map_err(in_store(&folder))?;
         let snapshot = copy.snapshot()?;
         verify_rows(&snapshot, bytes, system)?;
         // A node may have gone on before the pages were copied.
@@ -74,13 +73,12 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
 /// Rejects the target folder if it holds the store itself or a store of another network. Any other earlier copy may be
 /// replaced, also one of another version or a damaged one.
 fn check_replaceable(data: &Path, folder: &Path, network: &Network, options: Options) -> Result<(), CommandError> {
-    let failed = |error| CommandError::Open(folder.to_owned(), error);
     let whole = |path: &Path| fs::canonicalize(path).map_err(in_file(path));
     if whole(data)? == whole(folder)? {
         return Err(usage("the copy must go to another folder than that of the store"));
     }
     match store::stored_network(folder, options).and_then(|text| stored_network(&text)) {
-        Ok(stored) => check_same_network(&stored, Some(network)).map_err(failed),
+        Ok(stored) => check_same_network(&stored, Some(network)).map_err(in_store(folder)),
         Err(error) => {
             log::warn!("replacing the earlier copy in {}, which cannot be read: {error}", folder.display());
             Ok(())

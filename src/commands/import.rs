@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::reindex::open_or_rebuild;
 use super::store::{StoreArguments, open_block_files, open_existing, verify_rows};
-use super::{CommandError, Common, Stop, failed, height, in_file, print};
+use super::{CommandError, Common, Stop, failed, height, in_file, print, store_options};
 use crate::chain::{
     BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, Retention, StoreDifference,
     StoreVerifier, authentic_nemesis_block,
@@ -21,7 +21,7 @@ use crate::logging;
 use crate::model::{Checkpoint, Height};
 use crate::progress::{Progress, ProgressMeter, Style};
 use crate::state;
-use crate::store::{self, AccessMode, Options, Read, Store, StoreError, StoredHeader};
+use crate::store::{self, AccessMode, Read, Store, StoreError, StoredHeader};
 
 /// Import steps between two clock readings.
 const STEPS_PER_CLOCK_READ: u64 = 256;
@@ -121,7 +121,7 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
         None => Height(0),
     };
     let folder = scratch_folder(&command.store.data)?;
-    let scratch = Store::scratch(folder.path(), Options { map_size: settings.node.map_size })?;
+    let scratch = Store::scratch(folder.path(), store_options(settings))?;
     let journals_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
     let mut comparison = StoreVerifier::new(&snapshot, &scratch, journals_from, network.chain.history_from)?;
     let mut nemesis = Vec::new();

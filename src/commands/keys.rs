@@ -85,31 +85,28 @@ pub(super) fn load_key(path: &Path) -> Result<PrivateKey, CommandError> {
 
 /// Runs `nisd key`.
 pub fn key(command: &KeyCommand, system: System) -> Result<(), CommandError> {
-    let (key, network) = match command {
-        KeyCommand::New { network, .. } => (PrivateKey::from_seed(&*random_bytes(system)?), *network),
-        KeyCommand::Inspect { file, network, .. } => (load_key(file)?, *network),
+    let (key, network, show_private) = match command {
+        KeyCommand::New { output, network } => {
+            (PrivateKey::from_seed(&*random_bytes(system)?), network, output.is_none())
+        }
+        KeyCommand::Inspect { file, show_private, network } => (load_key(file)?, network, *show_private),
     };
-    let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), network));
-    match command {
-        KeyCommand::New { output: Some(path), .. } => {
+    let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), *network));
+    if let KeyCommand::New { output, .. } = command {
+        if let Some(path) = output {
             key_file::write(path, &key).map_err(in_key_file(path))?;
             text.push_str(&format!("key file     {}\n", path.display()));
-        }
-        KeyCommand::New { output: None, .. } => {
+        } else {
             print_note("the private key is shown only now and stored nowhere; anyone who sees it controls the account");
-            push_private_line(&mut text, &key);
         }
-        KeyCommand::Inspect { show_private: true, .. } => push_private_line(&mut text, &key),
-        KeyCommand::Inspect { show_private: false, .. } => {}
+    }
+    if show_private {
+        // `key_lines` has reserved the capacity, so growth leaves no copy of the key behind.
+        text.push_str("private key  ");
+        text.push_str(&key.printed());
+        text.push('\n');
     }
     print(&text)
-}
-
-/// Appends the private key. [`key_lines`] has reserved the capacity, so growth leaves no copy of the key behind.
-fn push_private_line(text: &mut String, key: &PrivateKey) {
-    text.push_str("private key  ");
-    text.push_str(&key.printed());
-    text.push('\n');
 }
 
 /// Formats the public key and its addresses on one network, or on the three known ones.

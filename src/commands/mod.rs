@@ -36,10 +36,10 @@ use zeroize::Zeroizing;
 
 use crate::chain::{BrokenChain, CheckpointError, ImportError, RollbackError};
 use crate::clock::System;
-use crate::config::{ConfigError, NemesisError, Origin, Override};
+use crate::config::{ConfigError, NemesisError, Origin, Override, Settings};
 use crate::logging::eprint_line;
 use crate::model::Height;
-use crate::store::StoreError;
+use crate::store::{Options, StoreError};
 use crate::wallet::{NodeClient, NodeError};
 
 /// Returns the examples and notes below the help of a command.
@@ -406,6 +406,16 @@ fn failed(text: impl Into<String>) -> CommandError {
 /// Returns the error of reading or writing a file.
 fn in_file(path: &Path) -> impl FnOnce(io::Error) -> CommandError {
     move |error| CommandError::File(path.to_owned(), error)
+}
+
+/// Returns the error of opening a store in a folder.
+fn in_store(folder: &Path) -> impl FnOnce(StoreError) -> CommandError {
+    move |error| CommandError::Open(folder.to_owned(), error)
+}
+
+/// Returns how stores are opened.
+fn store_options(settings: &Settings) -> Options {
+    Options { map_size: settings.node.map_size }
 }
 
 /// Flag that is set when the command must stop.

@@ -6,13 +6,13 @@ use clap::Args;
 
 use super::import::{Imported, import_blocks};
 use super::store::{StoreArguments, check_same_network, open_existing, open_store, stored_network};
-use super::{CommandError, Stop, height};
+use super::{CommandError, Stop, height, in_store, store_options};
 use crate::chain::{self, BlockImporter, BlockSource, BrokenChain, ImportOptions};
 use crate::clock::{ClockMode, NetworkClock, System};
 use crate::config::Settings;
 use crate::model::{Hash256, Height, Network, Timestamp};
 use crate::state::{self, HistoryRange};
-use crate::store::{self, AccessMode, ChainIdentity, Options, Read, SCHEMA, Store, StoreError, StoreRebuild, Table};
+use crate::store::{self, AccessMode, ChainIdentity, Read, SCHEMA, Store, StoreError, StoreRebuild, Table};
 
 /// The clock does not matter to blocks that were verified before.
 const END_OF_TIME: ClockMode = ClockMode::Still(Timestamp(i32::MAX));
@@ -40,8 +40,7 @@ pub fn rebuild_if_outdated(
     settings: &Settings,
     system: System,
 ) -> Result<(), CommandError> {
-    let options = Options { map_size: settings.node.map_size };
-    match store::older_schema(folder, options) {
+    match store::older_schema(folder, store_options(settings)) {
         Ok(Some(schema)) => {
             log::warn!(
                 "the store in {} was written by an older version of nisd (schema {schema}, this program has {SCHEMA})",
@@ -61,7 +60,7 @@ pub fn rebuild_if_outdated(
 
 fn in_folder(error: CommandError, folder: &Path) -> CommandError {
     match error {
-        CommandError::Store(error) => CommandError::Open(folder.to_owned(), error),
+        CommandError::Store(error) => in_store(folder)(error),
         other => other,
     }
 }
@@ -79,8 +78,8 @@ fn rebuild(
         // Parameters that a node may change are those of the settings.
         Ok(configured.cloned().unwrap_or(network))
     };
-    let options = Options { map_size: settings.node.map_size };
-    let replacement = StoreRebuild::open(folder, |text| Ok(ChainIdentity::of(&network(text)?)), options)?;
+    let identity = |text: &str| Ok(ChainIdentity::of(&network(text)?));
+    let replacement = StoreRebuild::open(folder, identity, store_options(settings))?;
     let network = network(&replacement.network)?;
     log_required_space(folder, &replacement)?;
     let tip = store::tip(&replacement.old.snapshot()?)?.map(|block| (block.height, block.hash));
@@ -242,7 +241,7 @@ mod tests {
     }
 
     fn open(folder: &Path) -> Result<(Store, String), StoreError> {
-        Store::open_existing(folder, AccessMode::Exclusive, Options { map_size: 1 << 26 })
+        Store::open_existing(folder, AccessMode::Exclusive, store::Options { map_size: 1 << 26 })
     }
 
     fn digest(folder: &Path) -> Hash256 {

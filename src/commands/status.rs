@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 
 use super::peers::{duration, node_of};
 use super::store::stored_network;
-use super::{CommandError, Common, Stop, failed, print};
+use super::{CommandError, Common, Stop, failed, in_store, print, store_options};
 use crate::clock::{NetworkClock, System};
 use crate::config::Settings;
 use crate::metrics::{Sample, Scrape};
 use crate::progress::Thousands;
-use crate::store::{self, AccessMode, Options, Store, StoreError};
+use crate::store::{self, AccessMode, Store, StoreError};
 use crate::wallet::{NodeClient, NodeError};
 
 /// Time between two queries of the node on a terminal.
@@ -95,8 +95,8 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
 /// Reads metrics from the store of the settings.
 fn store_metrics(settings: &Settings, system: System) -> Result<Scrape, CommandError> {
     let folder = &settings.data;
-    let opened = Store::open_existing(folder, AccessMode::Shared, Options { map_size: settings.node.map_size });
-    let (store, network) = opened.map_err(|error| CommandError::Open(folder.clone(), error))?;
+    let opened = Store::open_existing(folder, AccessMode::Shared, store_options(settings));
+    let (store, network) = opened.map_err(in_store(folder))?;
     let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
     let network = stored_network(&network)?;
     let now = system.network_time(&NetworkClock::new(settings.node.clock, (system.millis)()));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{CommandError, Common, Stop, folder, height, in_file, print, usage};
+use super::{CommandError, Common, Stop, folder, height, in_file, in_store, print, store_options, usage};
 use crate::chain::{BrokenChain, HashChain};
 use crate::clock::System;
 use crate::codec::block_file::{self, BlockFile};
@@ -14,7 +14,7 @@ use crate::codec::network_from_text;
 use crate::config::Settings;
 use crate::model::{Height, Network};
 use crate::state;
-use crate::store::{self, AccessMode, ChainIdentity, Options, Read, Snapshot, Store, StoreError, VerifyPosition};
+use crate::store::{self, AccessMode, ChainIdentity, Read, Snapshot, Store, StoreError, VerifyPosition};
 
 /// Damaged ranges of rows that a command lists. With more of them, no row on that disk can be trusted.
 const MAX_REPORTED_RANGES: u64 = 1_000;
@@ -77,11 +77,9 @@ pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, Co
     paths.iter().map(open).collect()
 }
 
-/// Opens the store of the settings, or creates it.
+/// Opens the store of the settings in a folder, or creates it.
 pub fn open_store(settings: &Settings, folder: &Path) -> Result<Store, CommandError> {
-    let options = Options { map_size: settings.node.map_size };
-    let opened = Store::open(folder, &ChainIdentity::of(&settings.network), options);
-    opened.map_err(|error| CommandError::Open(folder.to_owned(), error))
+    Store::open(folder, &ChainIdentity::of(&settings.network), store_options(settings)).map_err(in_store(folder))
 }
 
 /// Opens an existing store, with the network recorded in it. Reads end with an error once `stop` is set.
@@ -91,14 +89,15 @@ pub(super) fn open_existing(
     access: AccessMode,
     stop: Stop,
 ) -> Result<(Store, Network), CommandError> {
-    let failed = |error| CommandError::Open(store.data.clone(), error);
-    let options = Options { map_size: settings.node.map_size };
-    let (mut opened, text) = Store::open_existing(&store.data, access, options).map_err(failed)?;
-    let network = stored_network(&text).map_err(failed)?;
-    let configured = store.config.is_some().then_some(&settings.network);
-    check_same_network(&network, configured).map_err(failed)?;
-    opened.set_interrupt_flag(stop);
-    Ok((opened, network))
+    let open = || {
+        let (mut opened, text) = Store::open_existing(&store.data, access, store_options(settings))?;
+        let network = stored_network(&text)?;
+        let configured = store.config.is_some().then_some(&settings.network);
+        check_same_network(&network, configured)?;
+        opened.set_interrupt_flag(stop);
+        Ok((opened, network))
+    };
+    open().map_err(in_store(&store.data))
 }
 
 /// Returns the network that a store describes.

@@ -10,9 +10,13 @@ pub use self::helper::run_if_helper;
 pub use self::process::{forbid_core_dumps, memory_limit, uptime};
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use mio::Token;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook_mio::v1_0::Signals;
 
 use self::disk_sync::DiskSync;
 use self::process::SystemdNotifier;
@@ -34,9 +38,6 @@ use crate::node::{BlockProgress, Import, MAX_SAVED_BYTES, Node, Start};
 use crate::progress::{Progress, ProgressMeter};
 use crate::store::Store;
 use crate::{commands, config};
-use mio::Token;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook_mio::v1_0::Signals;
 
 /// Maximum poll timeout, so that the log is flushed and the clocks are compared.
 const POLL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -330,10 +331,9 @@ impl SavedPeersFile {
     fn write(&mut self, text: &[u8], is_last: bool) {
         let unfinished = self.path.with_extension("new");
         let write = || -> io::Result<()> {
-            let mut file = File::create(&unfinished)?;
-            file.write_all(text)?;
+            fs::write(&unfinished, text)?;
             if is_last {
-                file.sync_all()?;
+                File::open(&unfinished)?.sync_all()?;
             }
             fs::rename(&unfinished, &self.path)
         };

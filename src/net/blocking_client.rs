@@ -75,12 +75,11 @@ impl BlockingClient {
             }
             headers += &format!("Last-Event-ID: {id}\r\n");
         }
-        let stream = self.send(method, target, &headers, body.unwrap_or_default())?;
-        Ok(ResponseStream { stream, reader: ResponseReader::new(BODY_LIMIT) })
+        self.send(method, target, &headers, body.unwrap_or_default())
     }
 
     /// Connects and sends a request. `headers` are complete lines in addition to the usual ones.
-    fn send(&self, method: Method, target: &str, headers: &str, body: &[u8]) -> Result<TcpStream, FetchError> {
+    fn send(&self, method: Method, target: &str, headers: &str, body: &[u8]) -> Result<ResponseStream, FetchError> {
         let mut head = request_head(&self.endpoint, method, target, JSON, body.len(), false)?;
         head.truncate(head.len() - END_OF_HEAD.len());
         let mut stream = connect(&self.endpoint)?;
@@ -90,38 +89,30 @@ impl BlockingClient {
         let authorization = authorization.as_ref().map_or("", |line| line.as_str());
         let request = Zeroizing::new([&head, headers.as_bytes(), authorization.as_bytes(), END_OF_HEAD, body].concat());
         stream.set_write_timeout(Some(self.timeout)).map_err(FetchError::Broken)?;
-        stream.write_all(&request).map_err(|error| self.broken(error))?;
-        Ok(stream)
+        stream.write_all(&request).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => FetchError::TimedOut(self.timeout),
+            _ => FetchError::Broken(error),
+        })?;
+        Ok(ResponseStream { stream, reader: ResponseReader::new(BODY_LIMIT) })
     }
 
     fn exchange(&self, method: Method, target: &str, body: &[u8]) -> Result<Response, FetchError> {
         let end = Instant::now() + self.timeout;
         let mut stream = self.send(method, target, "", body)?;
-        let mut reader = ResponseReader::new(BODY_LIMIT);
-        let mut chunk = [0; READ_BYTES];
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(FetchError::TimedOut(self.timeout));
             }
-            stream.set_read_timeout(Some(left)).map_err(FetchError::Broken)?;
-            let received = match stream.read(&mut chunk) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => chunk.get(..result.map_err(|error| self.broken(error))?).unwrap_or_default(),
-            };
-            if received.is_empty() {
-                return reader.close();
+            match stream.receive(left)? {
+                Some(received) if received.is_empty() => return stream.reader.close(),
+                Some(received) => {
+                    if let Some(complete) = stream.reader.receive(&received)? {
+                        return Ok(complete.response);
+                    }
+                }
+                None => {}
             }
-            if let Some(complete) = reader.receive(received)? {
-                return Ok(complete.response);
-            }
-        }
-    }
-
-    fn broken(&self, error: io::Error) -> FetchError {
-        match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => FetchError::TimedOut(self.timeout),
-            _ => FetchError::Broken(error),
         }
     }
 }
@@ -146,21 +137,28 @@ pub enum StreamPart {
 }
 
 impl ResponseStream {
+    /// Reads once, waiting for at most `time`. Returns the received bytes, none at the end of the connection; `None` if
+    /// nothing has arrived, or a signal came.
+    fn receive(&mut self, time: Duration) -> Result<Option<Vec<u8>>, FetchError> {
+        self.stream.set_read_timeout(Some(time)).map_err(FetchError::Broken)?;
+        let mut received = vec![0; READ_BYTES];
+        match self.stream.read(&mut received) {
+            Ok(count) => {
+                received.truncate(count);
+                Ok(Some(received))
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(None),
+                _ => Err(FetchError::Broken(error)),
+            },
+        }
+    }
+
     /// Waits for at most `time` for something to arrive, or until a signal comes.
     pub fn read(&mut self, time: Duration) -> Result<StreamPart, FetchError> {
-        self.stream.set_read_timeout(Some(time)).map_err(FetchError::Broken)?;
-        let mut chunk = [0; READ_BYTES];
-        let received = match self.stream.read(&mut chunk) {
-            Ok(count) => chunk.get(..count).unwrap_or_default(),
-            Err(error) => match error.kind() {
-                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    return Ok(StreamPart::Nothing);
-                }
-                _ => return Err(FetchError::Broken(error)),
-            },
-        };
+        let Some(received) = self.receive(time)? else { return Ok(StreamPart::Nothing) };
         let complete = if !received.is_empty() {
-            self.reader.receive(received)?.map(|complete| complete.response)
+            self.reader.receive(&received)?.map(|complete| complete.response)
         } else if self.reader.status() == Some(200) {
             // The server need not have completed the body.
             return Ok(StreamPart::End(self.reader.take_body()));

@@ -100,8 +100,12 @@ impl Reactor {
             let message = format!("at most {MAX_LISTENERS} listeners are allowed");
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
+        let mut socket = listening_socket(address, self.server.limits.write_stall)?;
         let token = Token(EXTERNAL_TOKENS + index);
-        self.listeners.open(id, address, self.poll.registry(), token, self.server.limits.write_stall)
+        self.poll.registry().register(&mut socket, token, Interest::READABLE)?;
+        let address = socket.local_addr()?;
+        self.listeners.all.push(Listener { socket, address, id, is_ready: false });
+        Ok(address)
     }
 
     /// Replaces the limits. Open connections stay.
@@ -195,7 +199,7 @@ impl Reactor {
 
     fn poll_timeout(&self, now: Duration, max_wait: Duration) -> Duration {
         let fetcher = &self.server.fetcher;
-        if self.server.has_work() || self.listeners.has_ready() || fetcher.has_work() {
+        if self.server.has_work() || self.listeners.all.iter().any(|listener| listener.is_ready) || fetcher.has_work() {
             return Duration::ZERO;
         }
         let is_idle = self.server.stats().connections == 0 && !self.listeners.has_failed;
@@ -321,39 +325,6 @@ struct Listeners {
 }
 
 impl Listeners {
-    /// Opens a listener. The kernel drops a client that acknowledges nothing for `write_stall`. Returns the bound
-    /// address, with the port that the system chose if it was 0.
-    pub fn open(
-        &mut self,
-        id: ListenerId,
-        address: SocketAddr,
-        registry: &Registry,
-        token: Token,
-        write_stall: Duration,
-    ) -> io::Result<SocketAddr> {
-        let mut socket = TcpListener::bind(address)?;
-        // Connections inherit these from their listener.
-        let options = SockRef::from(&socket);
-        options.set_tcp_nodelay(true)?;
-        options.set_send_buffer_size(SEND_BUFFER)?;
-        options.set_recv_buffer_size(RECEIVE_BUFFER)?;
-        if let Err(error) = limit_unsent(&options, write_stall) {
-            log::info!(
-                "the system cannot limit unsent data of a connection other than by the size of its buffer: {error}"
-            );
-        }
-        // Listening again only changes the length of the queue.
-        rustix::net::listen(&socket, ACCEPT_QUEUE)?;
-        registry.register(&mut socket, token, Interest::READABLE)?;
-        let address = socket.local_addr()?;
-        self.all.push(Listener { socket, address, id, is_ready: false });
-        Ok(address)
-    }
-
-    pub fn has_ready(&self) -> bool {
-        self.all.iter().any(|listener| listener.is_ready)
-    }
-
     /// Retries after a failure to accept.
     pub fn retry_failed(&mut self) {
         if std::mem::take(&mut self.has_failed) {
@@ -386,6 +357,22 @@ impl Listeners {
         }
         None
     }
+}
+
+/// Opens a listening socket. The kernel drops a client that acknowledges nothing for `write_stall`.
+fn listening_socket(address: SocketAddr, write_stall: Duration) -> io::Result<TcpListener> {
+    let socket = TcpListener::bind(address)?;
+    // Connections inherit these from their listener.
+    let options = SockRef::from(&socket);
+    options.set_tcp_nodelay(true)?;
+    options.set_send_buffer_size(SEND_BUFFER)?;
+    options.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    if let Err(error) = limit_unsent(&options, write_stall) {
+        log::info!("the system cannot limit unsent data of a connection other than by the size of its buffer: {error}");
+    }
+    // Listening again only changes the length of the queue.
+    rustix::net::listen(&socket, ACCEPT_QUEUE)?;
+    Ok(socket)
 }
 
 /// Limits unsent bytes in the kernel, and the time for which it keeps unacknowledged ones, also after the socket is

@@ -317,10 +317,8 @@ pub fn write_text_head(length: usize, out: &mut Vec<u8>) {
 /// Appends a close frame to `out`. A reason that does not fit a control frame is truncated.
 pub fn write_close(code: u16, reason: &str, out: &mut Vec<u8>) {
     let fitting = reason.floor_char_boundary(CONTROL_LIMIT - 2);
-    let mut payload = [0; CONTROL_LIMIT];
-    payload[..2].copy_from_slice(&code.to_be_bytes());
-    payload[2..2 + fitting].copy_from_slice(&reason.as_bytes()[..fitting]);
-    write_frame(OpCode::Control(Control::Close), &payload[..2 + fitting], out);
+    let payload = [&code.to_be_bytes(), &reason.as_bytes()[..fitting]].concat();
+    write_frame(OpCode::Control(Control::Close), &payload, out);
 }
 
 /// Appends an empty ping to `out`.

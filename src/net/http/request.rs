@@ -619,14 +619,10 @@ fn line_at(bytes: &[u8], at: usize, limit: usize, too_long: HttpError) -> Result
     let rest = &bytes[at..];
     let window = &rest[..rest.len().min(limit.saturating_add(2))];
     match window.iter().position(|byte| *byte == b'\n') {
-        Some(end) if end > 0 && window[end - 1] == b'\r' => {
-            let line = &window[..end - 1];
-            if line.contains(&b'\r') {
-                return Err(BAD_CHUNK);
-            }
-            Ok(Some(line))
-        }
-        Some(_) => Err(BAD_CHUNK),
+        Some(end) => match window[..end].strip_suffix(b"\r") {
+            Some(line) if !line.contains(&b'\r') => Ok(Some(line)),
+            _ => Err(BAD_CHUNK),
+        },
         None if window.len() < limit.saturating_add(2) => Ok(None),
         None => Err(too_long),
     }
@@ -634,18 +630,13 @@ fn line_at(bytes: &[u8], at: usize, limit: usize, too_long: HttpError) -> Result
 
 /// Parses a chunk-size line: hex digits, then nothing or an extension. Returns the size and the bytes of the extension.
 fn chunk_size(line: &[u8]) -> Option<(usize, usize)> {
-    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
-    let digits = &line[..digits.count()];
-    let extension = line[digits.len()..].trim_ascii_start();
-    if !(extension.is_empty() || extension[0] == b';') {
+    let (digits, rest) = line.split_at(line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count());
+    if digits.is_empty() || !matches!(rest.trim_ascii_start(), [] | [b';', ..]) {
         return None;
     }
-    let text = std::str::from_utf8(digits).ok()?;
-    if text.is_empty() {
-        return None;
-    }
+    let digits = std::str::from_utf8(digits).ok()?;
     // A number that does not fit exceeds any limit.
-    Some((usize::from_str_radix(text, 16).unwrap_or(usize::MAX), line.len() - digits.len()))
+    Some((usize::from_str_radix(digits, 16).unwrap_or(usize::MAX), rest.len()))
 }
 
 #[cfg(test)]

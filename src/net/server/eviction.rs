@@ -100,10 +100,15 @@ impl<S: Socket> Server<S> {
         if buffers.total() > max {
             return buffers.gives_way().map(|(_, slot)| slot);
         }
+        if buffers.total() <= max / NETWORK_PART {
+            return None;
+        }
         let connection = self.slab.get(slot)?;
         let is_exempt = connection.owner.is_local() || self.limits.trusted_proxies.contains(connection.peer);
-        let exceeds = !is_exempt && buffers.held_by_network(connection.owner) > max / NETWORK_PART;
-        buffers.gives_way_beside(connection.owner).filter(|_| exceeds).map(|(_, slot)| slot)
+        if is_exempt || buffers.held_by_network(connection.owner) <= max / NETWORK_PART {
+            return None;
+        }
+        buffers.gives_way_beside(connection.owner).map(|(_, slot)| slot)
     }
 
     /// Closes a connection whose client holds too much.
@@ -221,8 +226,7 @@ impl<S: Socket> Server<S> {
 fn update_kernel_bytes<S: Socket>(connection: &mut Connection<S>, stats: &mut Stats) {
     let held = connection.kernel_bytes();
     let before = std::mem::replace(&mut connection.counted_kernel_bytes, held);
-    stats.kernel_bytes = stats.kernel_bytes.saturating_add(held);
-    stats.kernel_bytes = stats.kernel_bytes.saturating_sub(before);
+    stats.kernel_bytes = stats.kernel_bytes.saturating_add(held).saturating_sub(before);
 }
 
 /// Frees a spare buffer that became unusually large.

@@ -171,10 +171,11 @@ impl<S: Socket> Server<S> {
     }
 
     /// Attributes a connection to a client: a proxy forwards requests of many.
-    fn set_client(&mut self, slot: usize, client: &Client, owner: Owner) {
+    fn set_client(&mut self, slot: usize, client: Client) {
         let now = self.time.monotonic;
-        let Some(connection) = self.slab.get_mut(slot) else { return };
-        connection.client = *client;
+        let Some(connection) = self.slab.get_mut(slot).filter(|connection| connection.client != client) else { return };
+        connection.client = client;
+        let owner = Owner::of(&client);
         let before = std::mem::replace(&mut connection.owner, owner);
         if before != owner {
             let (place, seen, held) = (connection.has_place, connection.last_seen, connection.counted_bytes);

@@ -15,7 +15,6 @@ use crate::net::metrics::log_response;
 use crate::net::service::{Client, Effects, Event, Exchange, Progress, Service};
 use crate::net::socket::Socket;
 use crate::net::websocket::{WsConnection, WsEvent};
-use crate::quota::Owner;
 
 /// Units of work per turn of a connection.
 const TURN_BUDGET: u32 = 100;
@@ -168,11 +167,9 @@ impl<S: Socket> Server<S> {
         let Some(connection) = self.slab.get(slot) else { return Step::Waiting };
         let Some(request) = reader.request() else { return Step::Waiting };
         let (id, is_resumed) = (connection.id, connection.progress != Progress::Done);
-        let mut client =
-            Client::of(&request, connection.client.listener, connection.peer, &self.limits.trusted_proxies);
-        client.is_local = service.is_local(&client, &request);
         // A resumed request is not counted again in the client's rate.
-        let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &client) };
+        let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &request, service) };
+        let Some(client) = self.slab.get(slot).map(|connection| connection.client) else { return Step::Waiting };
         let mut current = pending.take().unwrap_or_else(|| self.new_response());
         if current.has_begun {
             current.response.body = mem::take(&mut self.spare_body);
@@ -223,7 +220,7 @@ impl<S: Socket> Server<S> {
         if self.limits.trusted_proxies.contains(connection.peer) {
             // The next request of a proxy may be of another client.
             let proxy = Client::direct(connection.client.listener, connection.peer);
-            self.set_client(slot, &proxy, Owner::at(proxy.address));
+            self.set_client(slot, proxy);
         }
         Step::Handled
     }
@@ -331,10 +328,15 @@ impl<S: Socket> Server<S> {
     }
 
     /// Attributes a connection to the client of a request, and counts the request.
-    fn count_request(&mut self, slot: usize, client: &Client) -> RateLimit {
-        let owner = Owner::of(client);
-        self.set_client(slot, client, owner);
-        self.clients.count_request(owner, client.listener, self.limits.requests_per_second, self.time.monotonic)
+    fn count_request(&mut self, slot: usize, request: &Request<'_>, service: &impl Service) -> RateLimit {
+        let Some(connection) = self.slab.get(slot) else { return RateLimit::Within };
+        let listener = connection.client.listener;
+        let mut client = Client::of(request, listener, connection.peer, &self.limits.trusted_proxies);
+        client.is_local = service.is_local(&client, request);
+        self.set_client(slot, client);
+        let Some(connection) = self.slab.get(slot) else { return RateLimit::Within };
+        let limit = self.limits.requests_per_second;
+        self.clients.count_request(connection.owner, listener, limit, self.time.monotonic)
     }
 
     /// Charges received input. Input from a proxy counts against the turn's budget only.
