@@ -41,9 +41,6 @@ thread_local! {
     static QUEUE: RefCell<LineQueue<StderrWriter>> = RefCell::new(LineQueue::new(StderrWriter::new()));
 }
 
-/// Returns Unix time in milliseconds. Passed in, since only the program's outermost part reads clocks.
-pub type UnixMillis = fn() -> i64;
-
 /// Format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
@@ -57,8 +54,8 @@ pub enum Style {
     Json,
 }
 
-/// Installs the log. Fails if called a second time.
-pub fn init(level: LevelFilter, now: UnixMillis, style: Style) -> Result<(), SetLoggerError> {
+/// Installs the log. `now` returns Unix time in milliseconds. Fails if called a second time.
+pub fn init(level: LevelFilter, now: fn() -> i64, style: Style) -> Result<(), SetLoggerError> {
     log::set_boxed_logger(Box::new(Logger { now, style }))?;
     log::set_max_level(level);
     Ok(())
@@ -92,7 +89,7 @@ fn with_queue<T>(act: impl FnOnce(&mut LineQueue<StderrWriter>) -> T) -> Option<
 }
 
 struct Logger {
-    now: UnixMillis,
+    now: fn() -> i64,
     style: Style,
 }
 

@@ -55,8 +55,8 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(at: u64, standing: &Progress) -> Sample {
-        Sample { at, height: standing.height, work: standing.work().map_or(0, |(done, _)| done) }
+    fn new(at: u64, progress: &Progress) -> Sample {
+        Sample { at, height: progress.height, work: progress.work().map_or(0, |(done, _)| done) }
     }
 }
 
@@ -74,8 +74,8 @@ pub struct ProgressMeter {
 
 impl ProgressMeter {
     /// Creates a meter for an operation that starts at time `now`.
-    pub fn new(style: Style, now: u64, standing: &Progress) -> ProgressMeter {
-        let start = Sample::new(now, standing);
+    pub fn new(style: Style, now: u64, progress: &Progress) -> ProgressMeter {
+        let start = Sample::new(now, progress);
         ProgressMeter { style, start, recent: VecDeque::from([start]), last_line: now, written: 0 }
     }
 
@@ -83,7 +83,7 @@ impl ProgressMeter {
     ///
     /// For a terminal the text starts with a carriage return, has no line end, and covers the previous one; for a log
     /// it is a plain line without line end.
-    pub fn report(&mut self, now: u64, standing: &Progress) -> Option<String> {
+    pub fn report(&mut self, now: u64, progress: &Progress) -> Option<String> {
         let interval = match self.style {
             Style::Terminal { .. } => TERMINAL_INTERVAL,
             Style::Log => LOG_INTERVAL,
@@ -92,8 +92,8 @@ impl ProgressMeter {
             return None;
         }
         self.last_line = now;
-        let line = self.line(now, standing);
-        self.sample(now, standing);
+        let line = self.line(now, progress);
+        self.sample(now, progress);
         Some(match self.style {
             Style::Terminal { width } => self.rewrite(&fit(line, width.max(MIN_WIDTH) - 1)),
             Style::Log => fit(line, usize::MAX),
@@ -102,11 +102,11 @@ impl ProgressMeter {
 
     /// Returns the last line, when the operation ends or stops: blocks, time and rate of the whole operation. On a
     /// terminal it ends the rewritten line.
-    pub fn finish(&mut self, now: u64, standing: &Progress) -> String {
+    pub fn finish(&mut self, now: u64, progress: &Progress) -> String {
         let passed = now.saturating_sub(self.start.at);
-        let blocks = standing.height.saturating_sub(self.start.height);
+        let blocks = progress.height.saturating_sub(self.start.height);
         let mut line =
-            format!("height {}: {} blocks in {}", Thousands(standing.height), Thousands(blocks), Time(passed));
+            format!("height {}: {} blocks in {}", Thousands(progress.height), Thousands(blocks), Time(passed));
         if let Some(rate) = rate(blocks, passed) {
             let _ = write!(line, ", {rate}");
         }
@@ -123,32 +123,32 @@ impl ProgressMeter {
         text
     }
 
-    fn sample(&mut self, now: u64, standing: &Progress) {
+    fn sample(&mut self, now: u64, progress: &Progress) {
         if self.recent.back().is_some_and(|last| now < last.at.saturating_add(SAMPLE_INTERVAL)) {
             return;
         }
         if self.recent.len() == MAX_SAMPLES {
             self.recent.pop_front();
         }
-        self.recent.push_back(Sample::new(now, standing));
+        self.recent.push_back(Sample::new(now, progress));
     }
 
     /// Returns the parts of the line: height, percentage, rate and time left, as far as they are known.
-    fn line(&self, now: u64, standing: &Progress) -> Vec<String> {
+    fn line(&self, now: u64, progress: &Progress) -> Vec<String> {
         let from = self.recent.front().unwrap_or(&self.start);
         let passed = now.saturating_sub(from.at);
-        let mut height = format!("height {}", Thousands(standing.height));
-        if let Some(target) = standing.target {
+        let mut height = format!("height {}", Thousands(progress.height));
+        if let Some(target) = progress.target {
             let _ = write!(height, " of {}", Thousands(target));
         }
-        let work = standing.work();
+        let work = progress.work();
         let left = work.and_then(|(done, all)| {
             let speed = done.checked_sub(from.work).filter(|speed| *speed > 0)?;
             let left = u128::from(all.saturating_sub(done)) * u128::from(passed) / u128::from(speed);
             Some(format!("{} left", Time(u64::try_from(left).unwrap_or(u64::MAX))))
         });
         let percent = work.and_then(percent).map(|percent| format!("{percent} %"));
-        let rate = rate(standing.height.saturating_sub(from.height), passed);
+        let rate = rate(progress.height.saturating_sub(from.height), passed);
         [Some(height), percent, rate, left].into_iter().flatten().collect()
     }
 }

@@ -232,7 +232,7 @@ fn write_new(files: &[NamedFile], folder: &Path) -> Result<Vec<PathBuf>, Command
 ///
 /// Its time stamp should be the current time: after an older one, blocks come too fast at first, then too slowly. Where
 /// balances vest over time, an account may occur only once.
-pub fn nemesis_block(signer: &KeyPair, time: Timestamp, network: NetworkByte, grants: &[(Address, Amount)]) -> Block {
+fn nemesis_block(signer: &KeyPair, time: Timestamp, network: NetworkByte, grants: &[(Address, Amount)]) -> Block {
     let transactions = grants.iter().map(|grant| transfer(signer, time, network, *grant)).collect();
     let mut block = Block {
         kind: BlockKind::Nemesis,
@@ -267,12 +267,12 @@ fn transfer(signer: &KeyPair, time: Timestamp, network: NetworkByte, grant: (Add
 }
 
 /// Returns a generation hash for a new network. Any value works, but two networks should not share one.
-pub fn generation_hash(signer: &KeyPair, time: Timestamp) -> Hash256 {
+fn generation_hash(signer: &KeyPair, time: Timestamp) -> Hash256 {
     Hash256(keccak256_parts(&[&signer.public().0, &time.0.to_le_bytes()]))
 }
 
 /// Total supply in whole XEM: the supply of `nem:xem` in the protocol.
-pub const SUPPLY: u64 = 8_999_999_999;
+const SUPPLY: u64 = 8_999_999_999;
 /// Maximum initial balance of the harvester, in whole XEM.
 const LARGEST_STAKE: u64 = 8_000_000_000;
 /// Maximum of stake, in whole XEM, times block time, in seconds: above it even the greatest difficulty cannot slow
@@ -335,7 +335,7 @@ impl Role {
 
 /// Creates a key from 32 random bytes. Its top bit is cleared, so that it is always printed with 64 digits: NIS1 puts
 /// `00` before other keys, which some software does not accept.
-pub fn key_from_seed(mut seed: Zeroizing<[u8; 32]>) -> PrivateKey {
+fn key_from_seed(mut seed: Zeroizing<[u8; 32]>) -> PrivateKey {
     seed[31] &= 0x7f;
     PrivateKey::from_seed(&seed)
 }
@@ -553,10 +553,7 @@ fn account_key(folder: &Path, role: Role, fresh: bool, system: System) -> Result
 }
 
 fn new_key(role: Role, fresh: bool, system: System) -> Result<PrivateKey, CommandError> {
-    if !fresh {
-        return Ok(role.demo_key());
-    }
-    Ok(key_from_seed(random_bytes(system)?))
+    Ok(if fresh { key_from_seed(random_bytes(system)?) } else { role.demo_key() })
 }
 
 fn has_keys(folder: &Path) -> CommandError {

@@ -327,8 +327,8 @@ pub enum CommandError {
     /// The command has said everything; the program ends with this exit code.
     #[error("exit code {0}")]
     Exit(u8),
-    /// The system provides no randomness for keys.
-    #[error("the system provides no random numbers for keys: {0}")]
+    /// The system provides no randomness.
+    #[error("the system provides no random numbers: {0}")]
     Randomness(io::Error),
     /// This file cannot be read or written.
     #[error("{path}: {1}", path = .0.display())]

@@ -86,7 +86,7 @@ pub fn run(
     }
     let cookie = LocalCookie::new(addresses.http.port(), &*random_bytes(system)?);
     let _cookie_file = write_cookie(&settings, &cookie);
-    let importer = prepare_import(&store, &settings, nemesis, files, &reactor)?;
+    let importer = prepare_import(&store, &settings, nemesis, files, system)?;
     let disk = DiskSync::start(&store, reactor.registry(), reactor.time().monotonic).map_err(CommandError::System)?;
     let resolvers = Resolvers::new(reactor.registry()).map_err(CommandError::System)?;
     let mut context = RunContext {
@@ -215,11 +215,11 @@ fn prepare_import<'s>(
     settings: &'s Settings,
     nemesis: Vec<u8>,
     files: Vec<BlockFile<'static>>,
-    reactor: &Reactor,
+    system: System,
 ) -> Result<BlockImporter<'s>, CommandError> {
     let options = ImportOptions { write_cache: settings.write_cache, can_retry: true, ..ImportOptions::DEFAULT };
     let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, options)?;
-    let time = NetworkClock::new(settings.node.clock, 0).now(reactor.time().unix_millis, 0);
+    let time = system.network_time(&NetworkClock::new(settings.node.clock, (system.millis)()));
     while importer.height() < Height::NEMESIS
         && importer.step(time).map_err(CommandError::Import)? != ImportProgress::Done
     {}

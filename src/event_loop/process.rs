@@ -78,7 +78,7 @@ fn bytes(status: &str, name: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// File descriptors reserved for the store, the log, listeners, DNS, and connections that are being rejected; at most half of
+/// File descriptors reserved for the store, the log, listeners, helpers, and connections that are being rejected; at most half of
 /// all.
 const RESERVE: usize = 64 + MAX_REJECTED_CONNECTIONS;
 /// Divisor for the share of descriptors reserved for requests to other servers.

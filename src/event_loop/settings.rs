@@ -35,7 +35,7 @@ pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), CommandError> {
     let mut reactor = reactor.map_err(CommandError::System)?;
     let (http, websocket) = (&settings.http, &settings.websocket);
     if let Some(address) = http.metrics {
-        let address = reactor.listen(node::METRICS, address).map_err(|error| CommandError::Listen(address, error))?;
+        let address = listen(&mut reactor, node::METRICS, Bind::One(address.ip()), address.port())?;
         log::info!("metrics for all clients on http://{address}/metrics");
     }
     let addresses = Addresses {

@@ -19,10 +19,10 @@
 //! ```
 //!
 //! A connection between requests, or a websocket between messages, holds no buffer: it borrows the reactor's buffers
-//! while it is processed. A [`quota`](crate::quota) decides whose connection is served next, each with a budget of work, and whose gives way
-//! when connections, buffers or kernel memory are short (`server::eviction`). Each connection and each read is charged even
-//! if no request results (`server::client_table`). Kernel memory per connection is limited by options of the listening
-//! socket (`socket`) and counted.
+//! while it is processed. A [`quota`](crate::quota) decides whose connection is served next, each with a budget of work,
+//! and whose gives way when connections, buffers or kernel memory are short (`server::eviction`). Each connection and each
+//! read is charged even if no request results (`server::client_table`). Kernel memory per connection is limited by options
+//! of the listening socket (`socket`) and counted.
 //!
 //! The connections of a client that has exceeded its work quota are reset on arrival. Rejected alternatives: not
 //! accepting delays all other clients, because the accept queue is shared; there is no listening socket per client; a

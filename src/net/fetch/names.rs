@@ -1,4 +1,4 @@
-//! Addresses of host names: a cache, and the names that somebody else looks up in the system meanwhile.
+//! Addresses of host names: a cache, and the names to look up.
 //!
 //! Lookups wait, so the event loop takes the names from [`Names::next_lookup`] and returns the addresses with
 //! [`Names::on_lookup`]. Addresses are used until a connection to them fails, and are then looked up again if they are

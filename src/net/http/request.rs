@@ -347,9 +347,11 @@ fn split_target(method: &str, target: &str, start: usize) -> Result<(Range<usize
     let path_at = if target.starts_with('/') || (target == "*" && method == "OPTIONS") {
         0
     } else {
-        let authority = authority_start(target).ok_or(HttpError::Malformed("Bad URI"))?;
-        let length = target[authority..].find(['/', '?']);
-        length.map_or(target.len(), |length| authority + length)
+        // The absolute form: http://host/path.
+        let begins = |scheme: &&str| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+        let scheme = ["http://", "https://"].into_iter().find(begins).ok_or(HttpError::Malformed("Bad URI"))?;
+        let length = target[scheme.len()..].find(['/', '?']);
+        length.map_or(target.len(), |length| scheme.len() + length)
     };
     let end = start + target.len();
     Ok(match target[path_at..].find('?') {
@@ -358,14 +360,6 @@ fn split_target(method: &str, target: &str, start: usize) -> Result<(Range<usize
             (start + path_at..mark, Some(mark + 1..end))
         }
         None => (start + path_at..end, None),
-    })
-}
-
-/// Returns where the authority of an absolute-form target (`http://host/path`) begins.
-fn authority_start(target: &str) -> Option<usize> {
-    ["http://", "https://"].into_iter().find_map(|scheme| {
-        let prefix = target.get(..scheme.len())?;
-        prefix.eq_ignore_ascii_case(scheme).then_some(scheme.len())
     })
 }
 

@@ -66,8 +66,8 @@ pub(super) struct PendingResponse {
     pub has_begun: bool,
     /// Bytes written.
     pub written: usize,
-    /// The connection must be closed after it.
-    close: bool,
+    /// The connection must be closed after it, as the request or the protocol says.
+    pub close: bool,
 }
 
 /// All times are monotonic.
@@ -176,8 +176,8 @@ impl PendingResponse {
     }
 
     /// Writes a complete response, or the body so far as a chunk if the response is streamed, with the head before the
-    /// first chunk. Returns whether the connection must be closed after the response.
-    pub fn write(&mut self, request: &Request<'_>, is_complete: bool, gzip: &mut Gzip, output: &mut SendQueue) -> bool {
+    /// first chunk.
+    pub fn write(&mut self, request: &Request<'_>, is_complete: bool, gzip: &mut Gzip, output: &mut SendQueue) {
         let before = output.pending();
         let out = output.queue();
         if self.response.is_streaming {
@@ -193,7 +193,6 @@ impl PendingResponse {
             }
         }
         self.written += output.pending() - before;
-        self.close || self.response.close
     }
 }
 

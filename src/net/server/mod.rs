@@ -69,6 +69,8 @@ pub struct Server<S> {
     current: Option<ConnectionId>,
     spent: u32,
     uncharged: u32,
+    /// When the last turn ended.
+    pub(super) turn_ended: Duration,
     /// Slot at which the next measurement begins.
     next_measured: usize,
     next_serial: u32,
@@ -103,6 +105,7 @@ impl<S: Socket> Server<S> {
             current: None,
             spent: 0,
             uncharged: 0,
+            turn_ended: Duration::ZERO,
             next_measured: 0,
             next_serial: 1,
             spare_response: None,

@@ -65,7 +65,8 @@ impl<S: Socket> Server<S> {
         connection.output.acquire(&mut self.spare_output);
         let begun = (self.clock)();
         let stays_open = self.run(slot, &mut input, service);
-        let took = (self.clock)().saturating_sub(begun).as_micros();
+        self.turn_ended = (self.clock)();
+        let took = self.turn_ended.saturating_sub(begun).as_micros();
         self.current = None;
         self.charge_owner(slot, self.uncharged, u32::try_from(took).unwrap_or(u32::MAX));
         input.release(&mut self.spare_input);
@@ -191,7 +192,7 @@ impl<S: Socket> Server<S> {
         let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
         connection.progress = progress;
         let is_complete = progress == Progress::Done;
-        let must_close = current.write(&request, is_complete, &mut self.gzip, &mut connection.output);
+        current.write(&request, is_complete, &mut self.gzip, &mut connection.output);
         if !is_complete {
             if current.has_begun {
                 // Between turns the body is empty; its memory serves other streams.
@@ -212,15 +213,6 @@ impl<S: Socket> Server<S> {
             websocket.receive(reader.buffer.unread());
             input.protocol = Protocol::WebSocket(websocket);
             return self.open(slot, service);
-        }
-        let Some(connection) = self.slab.get_mut(slot) else { return Step::Waiting };
-        if must_close {
-            connection.closing = Closing::AfterOutput;
-        }
-        if self.limits.trusted_proxies.contains(connection.peer) {
-            // The next request of a proxy may be of another client.
-            let proxy = Client::direct(connection.client.listener, connection.peer);
-            self.set_client(slot, proxy);
         }
         Step::Handled
     }
@@ -262,6 +254,9 @@ impl<S: Socket> Server<S> {
         let took = (self.clock)().saturating_sub(since);
         let response = &mut current.response;
         let is_upgrade = response.upgrade.take().is_some();
+        if !is_upgrade && (current.close || response.close) {
+            connection.closing = Closing::AfterOutput;
+        }
         let status = if is_upgrade { 101 } else { response.status };
         log_response(request, connection.client.address, status, current.written, took);
         self.counters.count_response(request.route, status, took);
@@ -270,6 +265,11 @@ impl<S: Socket> Server<S> {
             response.reset();
         }
         self.spare_response = Some(current);
+        if !is_upgrade && self.limits.trusted_proxies.contains(connection.peer) {
+            // The next request of a proxy may be of another client.
+            let proxy = Client::direct(connection.client.listener, connection.peer);
+            self.set_client(slot, proxy);
+        }
         is_upgrade
     }
 
