@@ -9,7 +9,7 @@
 //! key is alive, not where. A listed peer stays at its configured endpoint for good. Any other moves only after it
 //! has been unreachable for [`MOVE_DELAY`], and counts as unknown at its new endpoint.
 //!
-//! **TableLimits.** An unknown peer fills a slot only by answering at an address of its own. The table is limited in all,
+//! **Limits.** An unknown peer fills a slot only by answering at an address of its own. The table is limited in all,
 //! per address and per network ([`TableLimits`]); when an address or a network is full, only a failed peer of it is evicted.
 //! Private addresses share one limit whatever their network, since one machine may run a whole network of nodes.
 //!
@@ -63,7 +63,7 @@ pub const MAX_DROPPED: usize = 50;
 /// Maximum number of characters of a failure reason, and of a peer's text that is kept or logged.
 pub const MAX_REASON: usize = 128;
 
-/// TableLimits of the table.
+/// Limits of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableLimits {
     /// Peers in all, including listed ones.
@@ -230,10 +230,8 @@ pub struct PeerEntry {
     immediate_probe: Option<(IpAddr, Duration)>,
     /// Whether it has delivered a block that was valid and new.
     pub has_delivered: bool,
-    /// Time until which other sync peers are preferred.
-    pub sync_retry_at: Duration,
-    /// Failed synchronisations since it last delivered blocks, or since [`SYNC_BACKOFF`] has long been over.
-    sync_failures: u32,
+    /// Backoff from it as a sync peer.
+    pub sync_backoff: SyncBackoff,
     /// Time of the next query for its fork point, while its chain is worse than ours.
     pub fork_query_at: Option<Duration>,
     /// Time when its chain was last seen to have forked further back than the rewrite limit.
@@ -256,14 +254,10 @@ impl PeerEntry {
         PeerEntry { info, state, ..PeerEntry::default() }
     }
 
-    /// Records that a synchronisation with it has failed: other sync peers are preferred for a time that doubles.
-    pub fn record_sync_failure(&mut self, now: Duration) {
-        let (first, most) = SYNC_BACKOFF;
-        if now > self.sync_retry_at + most {
-            self.sync_failures = 0;
-        }
-        self.sync_retry_at = self.sync_retry_at.max(now + backoff(first, self.sync_failures, most));
-        self.sync_failures = self.sync_failures.saturating_add(1);
+    /// Returns its network, if its failures as a sync peer count for the network: a public one, unless it is listed or has
+    /// delivered a block.
+    fn answerable_network(&self) -> Option<IpAddr> {
+        self.ip.filter(|ip| !self.is_listed && !self.has_delivered && !is_private(*ip)).map(site)
     }
 
     /// Returns the time of the next retry, if the last contact failed.
@@ -313,6 +307,28 @@ impl PeerEntry {
 
 /// Time for which other sync peers are preferred after a failed synchronisation, and its maximum; it doubles.
 const SYNC_BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
+/// Maximum number of networks with a backoff.
+pub const MAX_NETWORK_BACKOFFS: usize = 1_000;
+
+/// Backoff from a sync peer, or from all of a network that have delivered nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SyncBackoff {
+    /// Time until which other sync peers are preferred.
+    pub retry_at: Duration,
+    /// Failed synchronisations since the last delivery of blocks, or since [`SYNC_BACKOFF`] has long been over.
+    failures: u32,
+}
+
+impl SyncBackoff {
+    fn record_failure(&mut self, now: Duration) {
+        let (first, most) = SYNC_BACKOFF;
+        if now > self.retry_at + most {
+            self.failures = 0;
+        }
+        self.retry_at = self.retry_at.max(now + backoff(first, self.failures, most));
+        self.failures = self.failures.saturating_add(1);
+    }
+}
 
 /// Peer that was dropped from the table.
 #[derive(Clone, Debug)]
@@ -401,6 +417,8 @@ pub struct PeerTable {
     /// The peers with a known address that are not listed: the unproven and the proven ones.
     unproven: Quota<Address>,
     proven: Quota<Address>,
+    /// Backoffs by network, so that another peer of a network does not start afresh.
+    network_backoffs: BTreeMap<IpAddr, SyncBackoff>,
     dropped: VecDeque<Dropped>,
 }
 
@@ -414,6 +432,7 @@ impl PeerTable {
             listed: BTreeSet::new(),
             unproven: Quota::default(),
             proven: Quota::default(),
+            network_backoffs: BTreeMap::new(),
             dropped: VecDeque::new(),
         }
     }
@@ -475,9 +494,10 @@ impl PeerTable {
             known.introduced_at = Some(now);
         }
         self.reserve_slot(node, ip, now)?;
-        match self.entries.get_mut(&node) {
-            Some(known) => (known.info, known.ip) = (info, Some(ip)),
-            None => drop(self.entries.insert(node, PeerEntry::new_introduced(info, ip, now))),
+        if let Some(known) = self.entries.get_mut(&node) {
+            (known.info, known.ip) = (info, Some(ip));
+        } else {
+            self.entries.insert(node, PeerEntry::new_introduced(info, ip, now));
         }
         self.update_quotas(node, now);
         self.make_room(now);
@@ -544,9 +564,33 @@ impl PeerTable {
     /// Records that a peer has delivered a block that was valid and new.
     pub fn record_delivery(&mut self, node: &Address, now: Duration) {
         if let Some(node) = self.entries.get_mut(node) {
-            (node.has_delivered, node.sync_failures) = (true, 0);
+            (node.has_delivered, node.sync_backoff.failures) = (true, 0);
         }
         self.update_quotas(*node, now);
+    }
+
+    /// Prefers other sync peers until a time; after a failed synchronisation for a time that doubles with each, also to all of
+    /// its network that are neither listed nor have delivered a block.
+    pub fn back_off_from_sync_peer(&mut self, node: &Address, until: Duration, has_failed: bool, now: Duration) {
+        let Some(peer) = self.entries.get_mut(node) else { return };
+        peer.sync_backoff.retry_at = peer.sync_backoff.retry_at.max(until);
+        if !has_failed {
+            return;
+        }
+        peer.sync_backoff.record_failure(now);
+        let Some(network) = peer.answerable_network() else { return };
+        self.network_backoffs.entry(network).or_default().record_failure(now);
+        if self.network_backoffs.len() > MAX_NETWORK_BACKOFFS {
+            let others = self.network_backoffs.iter().filter(|(other, _)| **other != network);
+            let first = others.min_by_key(|(_, backoff)| backoff.retry_at).map(|(other, _)| *other);
+            first.and_then(|first| self.network_backoffs.remove(&first));
+        }
+    }
+
+    /// Returns the time until which other sync peers are preferred to one of the table.
+    pub fn sync_retry_at(&self, peer: &PeerEntry) -> Duration {
+        let of_network = peer.answerable_network().and_then(|network| self.network_backoffs.get(&network));
+        peer.sync_backoff.retry_at.max(of_network.map_or(Duration::ZERO, |backoff| backoff.retry_at))
     }
 
     /// Records a failed contact. Ignores unknown peers.
@@ -567,7 +611,9 @@ impl PeerTable {
             MAX_PINGS_PER_NETWORK,
         );
         for node in &due {
-            self.entries.get_mut(node).into_iter().for_each(|node| node.pinged_at = now);
+            if let Some(node) = self.entries.get_mut(node) {
+                node.pinged_at = now;
+            }
         }
         due
     }
@@ -642,7 +688,9 @@ impl PeerTable {
         let silent = self.entries.iter_mut().filter(|(_, node)| is_silent(node));
         let was_candidate = |node: &mut PeerEntry| std::mem::replace(&mut node.is_prune_candidate, true);
         let gone: Vec<_> = silent.filter_map(|(address, node)| was_candidate(node).then_some(*address)).collect();
-        gone.into_iter().for_each(|node| self.drop_peer(node, DropReason::Unresponsive, now));
+        for node in gone {
+            self.drop_peer(node, DropReason::Unresponsive, now);
+        }
     }
 
     /// Returns the entry of a peer.
@@ -681,9 +729,11 @@ impl PeerTable {
     }
 
     /// Returns the usage of the table, and of the fullest group of each kind.
-    pub fn usage(&self) -> [LimitUsage; 6] {
+    pub fn usage(&self) -> [LimitUsage; 7] {
         let mut groups = BTreeMap::<Group, usize>::new();
-        self.addresses().flat_map(|(_, ip)| Group::of(ip)).for_each(|group| *groups.entry(group).or_default() += 1);
+        for group in self.addresses().flat_map(|(_, ip)| Group::of(ip)) {
+            *groups.entry(group).or_default() += 1;
+        }
         let fullest = |is_one: fn(&Group) -> bool| {
             groups.iter().filter(|(group, _)| is_one(group)).map(|(_, count)| *count).max().unwrap_or(0)
         };
@@ -694,6 +744,7 @@ impl PeerTable {
             LimitUsage::new("peers of one address", fullest(|group| matches!(group, Group::Host(_))), per_address),
             LimitUsage::new("peers of one network", fullest(|group| matches!(group, Group::Network(_))), per_network),
             LimitUsage::new("peers of private networks", fullest(|group| matches!(group, Group::Private)), private),
+            LimitUsage::new("networks with a backoff", self.network_backoffs.len(), MAX_NETWORK_BACKOFFS),
             LimitUsage::new("dropped peers", self.dropped.len(), MAX_DROPPED),
         ]
     }

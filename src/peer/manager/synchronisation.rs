@@ -3,8 +3,9 @@
 //! [`FOREGROUND_TIME`]: up to [`MAX_BACKGROUND`] slow ones go on beside others.
 //!
 //! Only what a peer sends lowers its experience, never that it is unreachable. But a peer that brought nothing is not
-//! chosen next if there is another, and one that failed not for a time that doubles with each failure, up to an hour. Every
-//! second synchronisation is with a peer that has delivered blocks, so that others in any number cannot keep it out. After
+//! chosen next if there is another, and one that failed not for a time that doubles with each failure, up to an hour; nor is
+//! any other of its network that is neither listed nor has delivered a block, so that many addresses of one network do not
+//! help. Every second synchronisation is with a peer that has delivered blocks, so that others in any number cannot keep it out. After
 //! a failed block request fewer transactions are requested: the answer may have been larger than we accept, or than the
 //! peer can send in time.
 //!
@@ -95,7 +96,8 @@ impl Manager {
         for needs_proven in [self.wants_proven, false] {
             for backoff in [Duration::ZERO, MIN_BACKOFF, Duration::MAX] {
                 let at = self.now.monotonic.saturating_add(backoff);
-                let may_be_asked = |peer: &PeerEntry| at >= peer.sync_retry_at && (peer.has_delivered || !needs_proven);
+                let may_be_asked =
+                    |peer: &PeerEntry| at >= self.table.sync_retry_at(peer) && (peer.has_delivered || !needs_proven);
                 let is_eligible =
                     |node: &Address| self.table.get(node).is_some_and(may_be_asked) && !busy.contains(node);
                 let drawn = self.selector.one_of(is_eligible, &mut self.random);
@@ -181,12 +183,7 @@ impl Manager {
         let wasted = self.now.monotonic.saturating_sub(started_at);
         let backoff = if has_failed || wasted > SLOW { BACKOFF_FACTOR * wasted } else { Duration::ZERO };
         let until = self.now.monotonic + backoff + MIN_BACKOFF;
-        if let Some(peer) = self.table.get_mut(&sync_peer) {
-            peer.sync_retry_at = peer.sync_retry_at.max(until);
-            if has_failed {
-                peer.record_sync_failure(self.now.monotonic);
-            }
-        }
+        self.table.back_off_from_sync_peer(&sync_peer, until, has_failed, self.now.monotonic);
     }
 
     fn process_answer(

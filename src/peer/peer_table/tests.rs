@@ -458,6 +458,47 @@ fn a_newcomer_enters_a_full_table_for_an_unproven_peer_of_the_most_crowded_netwo
 }
 
 #[test]
+fn failures_as_a_sync_peer_count_for_a_network_except_for_its_listed_peers_and_those_that_delivered_blocks() {
+    let mut nodes = table();
+    nodes.add_listed(address(1), named(""), seconds(0)).expect("space");
+    for node in 1..8 {
+        let host = if node == 7 { "9.9.9.7".to_owned() } else { format!("8.8.8.{node}") };
+        nodes.record_introduction(address(node), ip(&host), named(""), seconds(0)).expect("space");
+    }
+    nodes.record_delivery(&address(2), seconds(0));
+    // Each failure is that of another peer.
+    for (node, passed) in [(3, 5), (4, 10), (5, 20)] {
+        nodes.back_off_from_sync_peer(&address(node), seconds(0), true, seconds(0));
+        let retry_at = |node| nodes.sync_retry_at(nodes.get(&address(node)).expect("a peer"));
+        assert_eq!([1, 2, 7].map(retry_at), [seconds(0); 3]);
+        assert_eq!([3, 4, 5, 6].map(retry_at), [seconds(passed); 4]);
+    }
+    // Those that are exempt answer for themselves alone, and so does whoever brought nothing without a failure.
+    for (node, has_failed) in [(1, true), (2, true), (7, false)] {
+        nodes.back_off_from_sync_peer(&address(node), seconds(1), has_failed, seconds(0));
+    }
+    let retry_at = |node| nodes.sync_retry_at(nodes.get(&address(node)).expect("a peer"));
+    assert_eq!([1, 2, 6, 7].map(retry_at), [5, 5, 20, 1].map(seconds));
+    // A peer that delivers a block leaves its network's backoff behind.
+    nodes.record_delivery(&address(6), seconds(2));
+    let retry_at = |node| nodes.sync_retry_at(nodes.get(&address(node)).expect("a peer"));
+    assert_eq!([3, 6].map(retry_at), [20, 0].map(seconds));
+}
+
+#[test]
+fn the_backoff_of_a_network_that_ends_first_is_forgotten_for_another() {
+    let mut nodes = table();
+    for network in 0..MAX_NETWORK_BACKOFFS + 10 {
+        let now = seconds(network as u64);
+        nodes.record_introduction(address(network), elsewhere(network), named(""), now).expect("space");
+        nodes.back_off_from_sync_peer(&address(network), now, true, now);
+    }
+    assert_eq!(nodes.network_backoffs.len(), MAX_NETWORK_BACKOFFS);
+    assert!(!nodes.network_backoffs.contains_key(&site(elsewhere(9))));
+    assert!(nodes.network_backoffs.contains_key(&site(elsewhere(10))));
+}
+
+#[test]
 fn peers_that_have_delivered_blocks_or_answered_for_a_day_keep_half_of_the_table() {
     let mut nodes = table();
     let day = PROVEN_AFTER.as_secs();

@@ -248,7 +248,7 @@ fn a_download_that_fails_backs_off_the_peer_that_claimed_the_chain_and_not_the_l
         let base = Checkpoint { height: Height(1), hash: Hash256([1; 32]) };
         let batch = ChainRequest::new(base.height, 10, 1_000, &ChainParameters::after_all_forks());
         let retry_at = |scene: &Scene, peer| {
-            scene.manager.table.get(&address_of(peer)).expect("a peer").sync_retry_at.saturating_sub(scene.now)
+            scene.manager.table.get(&address_of(peer)).expect("a peer").sync_backoff.retry_at.saturating_sub(scene.now)
         };
         let before = retry_at(&scene, 1);
         for backoff in [5, 10, 20] {
