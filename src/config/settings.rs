@@ -13,7 +13,7 @@ use super::network::{self, AFTER_ALL_FORKS, FORK_KEYS, Identity, is_known};
 use super::properties::{self, MAX_FILE_BYTES};
 use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, Reader, quoted, redact_key};
 use super::table::{
-    self, DefaultValue, Group, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, WebsocketSettings,
+    self, DefaultValue, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, WebsocketSettings,
 };
 use crate::ip::{Scope, scope};
 use crate::model::{Hash256, Height, Network, NetworkByte};
@@ -289,8 +289,7 @@ const MAX_UNKNOWN: usize = 20;
 /// Unknown keys only cause warnings, as NIS1 does not reject them either. Unknown keys with this node's own prefix or
 /// on the command line become problems.
 fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Diagnostic> {
-    let (mut notices, mut ignored) = (Vec::new(), Vec::new());
-    let (mut unknown, mut rejected) = (0usize, 0usize);
+    let (mut notices, mut ignored, mut unknown, mut rejected) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (name, origin) in layers.keys() {
         let is_flag = matches!(origin, Origin::Flag(_));
         match table::find(name) {
@@ -301,22 +300,16 @@ fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Diagnostic> {
             ))),
             Some(_) => {}
             None if table::ignored(name).is_some() => ignored.push(name),
-            None if is_flag || has_prefix(name, &["nisd."]) => {
-                rejected += 1;
-                if rejected <= MAX_UNKNOWN {
-                    problems.push(unknown_problem(name, origin));
-                }
-            }
-            None => {
-                unknown += 1;
-                if unknown <= MAX_UNKNOWN {
-                    let (key, hint) = (redact_key(name), hint(name));
-                    notices.push(Diagnostic::warn(format!("{origin}: {key} is unknown and has no effect{hint}")));
-                }
-            }
+            None if is_flag || has_prefix(name, &["nisd."]) => rejected.push((name, origin)),
+            None => unknown.push((name, origin)),
         }
     }
-    if let Some(more @ 1..) = unknown.checked_sub(MAX_UNKNOWN) {
+    problems.extend(rejected.into_iter().take(MAX_UNKNOWN).map(|(name, origin)| unknown_problem(name, origin)));
+    for (name, origin) in unknown.iter().take(MAX_UNKNOWN) {
+        let (key, hint) = (redact_key(name), hint(name));
+        notices.push(Diagnostic::warn(format!("{origin}: {key} is unknown and has no effect{hint}")));
+    }
+    if let Some(more @ 1..) = unknown.len().checked_sub(MAX_UNKNOWN) {
         notices.push(Diagnostic::warn(format!("{more} more keys are unknown and have no effect")));
     }
     let is_known = |key: &str| table::find(key).is_some() || table::ignored(key).is_some();

@@ -71,15 +71,6 @@ pub struct Section {
     pub keys: &'static [Key],
 }
 
-/// Settings that are read and reloaded together.
-pub(super) trait Group: Sized {
-    /// Reads every setting of the group, so that all problems are found.
-    fn read(reader: &mut Reader<'_>) -> Option<Self>;
-
-    /// Takes over those settings that change while a node runs.
-    fn reload(&mut self, new: Self);
-}
-
 /// Defines [`SECTIONS`], and a struct with a field for each setting of the sections of a group.
 ///
 /// An entry is `field: type = key, when, kind, default, meaning`. A change takes effect [`LIVE`] or [`AT_START`]. The default
@@ -102,13 +93,15 @@ macro_rules! settings {
                 pub $field: field_type!($type $(, $optional)? $(, $derived)?),
             )*)* }
 
-            impl Group for $group {
-                fn read(reader: &mut Reader<'_>) -> Option<Self> {
+            impl $group {
+                /// Reads every setting of the group, so that all problems are found. `None` after a problem was recorded.
+                pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
                     $($(let $field = reader.read::<$type>($name, &$kind);)*)*
                     Some($group { $($($field: field_value!($field $(, $optional)? $(, $derived)?),)*)* })
                 }
 
-                fn reload(&mut self, new: Self) {
+                /// Takes over those settings that change while a node runs.
+                pub fn reload(&mut self, new: Self) {
                     $($(if $when {
                         self.$field = new.$field;
                     })*)*

@@ -83,7 +83,9 @@ impl Fates {
 
     /// Records the fate of a transaction that had been accepted.
     pub fn drop(&mut self, hashes: &Hashes, fate: Fate, at: Timestamp) {
-        hashes.all().for_each(|hash| self.accepted.insert(*hash, FateRecord { fate, at }));
+        for hash in hashes.all() {
+            self.accepted.insert(*hash, FateRecord { fate, at });
+        }
         self.changed.extend(hashes.all());
     }
 

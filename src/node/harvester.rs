@@ -89,28 +89,29 @@ impl<'s> Harvester<'s> {
         self.round.is_some()
     }
 
-    /// Performs one step. `running` is the time since the start; `unconfirmed` returns the candidate transactions.
+    /// Performs one step. `now` is the time since the start; `unconfirmed` returns the candidate transactions.
     /// Returns a harvested block, which is to be added to the chain.
     pub fn step(
         &mut self,
-        running: Duration,
+        now: Duration,
         confirmed: &ChainSnapshot<'_>,
         unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
     ) -> Result<Option<Harvested>, StoreError> {
         let Some(mut round) = self.round.take() else {
-            if running >= self.next_round {
-                self.next_round = running + ROUND_INTERVAL;
+            if now >= self.next_round {
+                self.next_round = now + ROUND_INTERVAL;
                 self.round = HarvestRound::begin(&mut self.unlocked, confirmed)?.map(Box::new);
             }
             return Ok(None);
         };
         let progress = round.step(&self.unlocked, unconfirmed, confirmed)?;
-        self.next_round = running + ROUND_INTERVAL;
-        if let HarvestProgress::Done(harvested) = progress {
-            return Ok(harvested);
-        }
-        if let HarvestProgress::Discarded(address, error) = progress {
-            log::warn!("the block harvested by {address} is invalid: {error}");
+        self.next_round = now + ROUND_INTERVAL;
+        match progress {
+            HarvestProgress::Done(harvested) => return Ok(harvested),
+            HarvestProgress::Discarded(address, error) => {
+                log::warn!("the block harvested by {address} is invalid: {error}");
+            }
+            HarvestProgress::Working => {}
         }
         self.round = Some(round);
         Ok(None)

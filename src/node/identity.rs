@@ -6,7 +6,7 @@ use crate::api::BootRequest;
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::{Address, Timestamp};
-use crate::peer::wire::{self, Endpoint, MetaData, NodeInfo};
+use crate::peer::wire::{self, MetaData, NodeInfo};
 
 /// The node's key, what others see of it, and whether it has joined its network.
 pub struct Identity {
@@ -52,12 +52,5 @@ impl Identity {
         *own_endpoint = endpoint;
         meta_data.application = application;
         self.is_booted = true;
-    }
-
-    /// Adopts the endpoint at which peers see this node.
-    pub fn adopt_endpoint(&mut self, seen: &Endpoint) {
-        if *seen != self.info.endpoint {
-            self.info.endpoint = seen.clone();
-        }
     }
 }

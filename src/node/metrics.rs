@@ -89,7 +89,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
         Metric("nisd_height", "blocks", |s| s.node.height.0.into(),
             "Height of the last block.", ""),
         Metric("nisd_blocks_behind", "blocks", |s| {
-            let network = s.node.peers.as_ref().and_then(Manager::network_height);
+            let network = s.node.peers.as_ref().and_then(|peers| peers.height_check.network_height());
             network.map(|height| height.0.saturating_sub(s.node.height.0)).into()
         },
             "How many blocks half of the peers are ahead, by their reported heights.", ""),
@@ -258,23 +258,19 @@ impl Node<'_> {
     /// Returns the usage of every collection that outsiders can grow and that has its own limit: of the mempool, the
     /// block processor and the peer layer.
     pub fn limit_usage(&self) -> Vec<LimitUsage> {
-        let pool = &self.mempool;
-        let mut loads = vec![
-            LimitUsage::new("unconfirmed transactions", pool.len(), mempool::max_transactions(&self.network.chain)),
-            LimitUsage::new("bytes of the mempool", pool.bytes(), mempool::MAX_BYTES),
-            LimitUsage::new("fates of transactions", pool.fates.count(), 2 * mempool::MAX_FATES),
-            LimitUsage::new(
-                "bytes of blocks and changes for event streams",
-                self.events.bytes(),
-                api::events::MAX_BYTES,
-            ),
+        let Node { mempool, events, .. } = self;
+        let mut usage = vec![
+            LimitUsage::new("unconfirmed transactions", mempool.len(), mempool::max_transactions(&self.network.chain)),
+            LimitUsage::new("bytes of the mempool", mempool.bytes(), mempool::MAX_BYTES),
+            LimitUsage::new("fates of transactions", mempool.fates.count(), 2 * mempool::MAX_FATES),
+            LimitUsage::new("bytes of blocks and changes for events", events.bytes(), api::events::MAX_BYTES),
             LimitUsage::new("bytes of cached responses", self.api.cache.bytes(), api::MAX_CACHED_BYTES),
             LimitUsage::new("bytes of kept lists", self.api.kept_lists.bytes(), api::MAX_LIST_BYTES),
-            LimitUsage::new("cached results of transactions", pool.remembered_results(), mempool::MAX_RESULTS),
+            LimitUsage::new("cached results of transactions", mempool.remembered_results(), mempool::MAX_RESULTS),
         ];
-        loads.extend(self.block_processor.limit_usage());
-        loads.extend(self.peers.as_ref().into_iter().flat_map(Manager::usage));
-        loads
+        usage.extend(self.block_processor.limit_usage());
+        usage.extend(self.peers.as_ref().into_iter().flat_map(Manager::usage));
+        usage
     }
 }
 

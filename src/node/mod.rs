@@ -295,7 +295,7 @@ impl<'s> Node<'s> {
         match &self.peers {
             _ if !self.identity.is_booted => NodeStatus::Running,
             _ if !self.has_joined() => NodeStatus::Booting,
-            Some(peers) if peers.has_active_node() && peers.is_synchronised() => NodeStatus::Synchronized,
+            Some(peers) if peers.has_active_node() && peers.height_check.is_synchronised() => NodeStatus::Synchronized,
             Some(peers) if peers.has_active_node() => NodeStatus::Booted,
             _ => NodeStatus::NoRemoteNode,
         }

@@ -49,7 +49,7 @@ impl Node<'_> {
         let mut randomness = Randomness::new(&self.randomness.next_bytes());
         let random = Box::new(move || randomness.next_u64());
         let mut peers = Manager::new(local, Rc::clone(&self.identity.keys), settings, random, now);
-        peers.add_saved_peers(self.saved.peers());
+        peers.add_saved_peers(&self.saved.saved);
         self.peers = Some(peers);
         self.with_peers(now, effects, |peers, chain| peers.tick(now, TRUST_ROWS_PER_TICK, chain));
     }
@@ -73,7 +73,7 @@ impl Node<'_> {
                 self.block_processor.pull(blocks);
             }
             self.clock.shift(std::mem::take(&mut peers.clock_shift));
-            self.identity.adopt_endpoint(&peers.local.endpoint);
+            self.identity.info.endpoint.clone_from(&peers.local.endpoint);
         }
         if let Err(error) = self.add_remote_transactions(now) {
             self.read_backoff.record_failure(&error, now.monotonic);

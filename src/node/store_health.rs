@@ -21,21 +21,21 @@ pub struct StoreBackoff {
 }
 
 impl StoreBackoff {
-    /// Records a failure at `running`, the time since the start. The first failure is logged, unless it ends the process,
+    /// Records a failure `now`, the time since the start. The first failure is logged, unless it ends the process,
     /// which then tells it.
-    pub fn record_failure(&mut self, error: &StoreError, running: Duration) {
+    pub fn record_failure(&mut self, error: &StoreError, now: Duration) {
         if !self.is_failing() && !error.ends_process() {
             log::error!("{error}; the node serves what it can, and retries");
         }
-        if running >= self.retry_at {
+        if now >= self.retry_at {
             self.pause = (2 * self.pause).clamp(MIN_PAUSE, MAX_PAUSE);
-            self.retry_at = running + self.pause;
+            self.retry_at = now + self.pause;
         }
     }
 
-    /// Records that nothing failed at `running`. Ends the backoff if nothing has failed for long enough.
-    pub fn record_no_failure(&mut self, running: Duration) {
-        if running >= self.retry_at + QUIET_PERIOD {
+    /// Records that nothing failed at `now`. Ends the backoff if nothing has failed for long enough.
+    pub fn record_no_failure(&mut self, now: Duration) {
+        if now >= self.retry_at + QUIET_PERIOD {
             self.record_success();
         }
     }
@@ -78,19 +78,19 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Creates the verification of a node that starts at `running`.
-    pub fn new(running: Duration) -> Verification {
+    /// Creates the verification of a node that starts at `now`.
+    pub fn new(now: Duration) -> Verification {
         let position = VerifyPosition::default();
-        Verification { position, due: running + INITIAL_DELAY, damaged: 0, damaged_last_pass: 0, passes: 0 }
+        Verification { position, due: now + INITIAL_DELAY, damaged: 0, damaged_last_pass: 0, passes: 0 }
     }
 
     /// Reads the next page if it is due, and verifies its range once all of it is read. Damage is logged and counted; it is
     /// not an error.
-    pub fn work(&mut self, reader: &SnapshotCache<'_>, running: Duration) -> Result<(), StoreError> {
-        if running < self.due {
+    pub fn work(&mut self, reader: &SnapshotCache<'_>, now: Duration) -> Result<(), StoreError> {
+        if now < self.due {
             return Ok(());
         }
-        self.due = running + PAGE_INTERVAL;
+        self.due = now + PAGE_INTERVAL;
         let snapshot = reader.snapshot()?;
         // A range that cannot be read is found to be damaged below.
         if snapshot.read_ahead(&mut self.position).unwrap_or(false) {
@@ -104,7 +104,7 @@ impl Verification {
                 }
                 self.damaged_last_pass = std::mem::take(&mut self.damaged);
                 self.passes += 1;
-                self.due = running + PASS_INTERVAL;
+                self.due = now + PASS_INTERVAL;
             }
             Err(error) => {
                 self.damaged += 1;

@@ -9,7 +9,6 @@ use crate::chain::{ChainUpdate, Reorg, ReplacedBlock};
 use crate::clock::ClockMode;
 use crate::model::{Address, Timestamp};
 use crate::net::service::LoopTime;
-use crate::peer::Manager;
 use crate::peer::io::Now;
 
 /// How many seconds the tip may be ahead of the clock, as the rules of the network allow for blocks.
@@ -17,7 +16,8 @@ const MAX_AHEAD: i32 = 10;
 /// Minimum interval between warnings about the clock or about a chain that is ahead of it.
 const CLOCK_WARNING_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Minimum interval between warnings about peers whose chain cannot be followed.
+/// Interval between checks for peers whose chain cannot be followed, and minimum interval between warnings about them.
+const SPLIT_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const SPLIT_WARNING_INTERVAL: Duration = Duration::from_secs(600);
 /// Maximum number of addresses named in one line.
 const MAX_NAMED: usize = 5;
@@ -98,14 +98,13 @@ impl Node<'_> {
 
     /// Records a chain update, and logs the blocks that it replaced.
     pub(super) fn note_reorg(&mut self, chain_update: &ChainUpdate, time: Timestamp) {
-        let byte = self.network.byte;
-        let harvester = &self.harvester;
-        let is_own = |ReplacedBlock { hash, signer, .. }: &ReplacedBlock| {
-            harvester.has_harvested(hash) || harvester.unlocked.contains(&Address::from_public_key(signer, byte))
+        let (harvester, byte) = (&self.harvester, self.network.byte);
+        let signed_by = |replaced: &ReplacedBlock| Address::from_public_key(&replaced.signer, byte);
+        let is_own = |replaced: &ReplacedBlock| {
+            harvester.has_harvested(&replaced.hash) || harvester.unlocked.contains(&signed_by(replaced))
         };
         let Some(reorg) = Reorg::of(chain_update, time, is_own) else { return };
-        let harvester = |replaced: &ReplacedBlock| Address::from_public_key(&replaced.signer, byte);
-        let mut harvesters: Vec<_> = reorg.replaced.iter().map(harvester).collect();
+        let mut harvesters: Vec<_> = reorg.replaced.iter().map(signed_by).collect();
         harvesters.sort_unstable();
         harvesters.dedup();
         log::info!(
@@ -131,12 +130,9 @@ impl Node<'_> {
         if now.monotonic < self.warn_at.split {
             return;
         }
-        let Some(split) = self.peers.as_ref().map(|peers: &Manager| peers.split_peers(now.monotonic)) else {
-            return;
-        };
-        // The check runs only at this interval.
-        const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-        self.warn_at.split = now.monotonic + CHECK_INTERVAL;
+        let Some(peers) = &self.peers else { return };
+        let split = peers.split_peers(now.monotonic);
+        self.warn_at.split = now.monotonic + SPLIT_CHECK_INTERVAL;
         if split.nodes.is_empty() {
             return;
         }

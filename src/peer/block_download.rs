@@ -276,7 +276,9 @@ impl BlockDownload {
     /// Adds newly selected download peers, as far as there is space.
     pub fn add_peers(&mut self, nodes: Vec<Address>, now: Duration) {
         self.select_at = now + SELECT_INTERVAL;
-        nodes.into_iter().for_each(|node| self.add_peer(node));
+        for node in nodes {
+            self.add_peer(node);
+        }
     }
 
     /// Adds a peer, unless it is known, removed or there is no space.
@@ -435,8 +437,9 @@ impl BlockDownload {
         if !self.end_request(request) {
             return;
         }
-        let peer = self.peers.iter_mut().find(|peer| peer.node == request.peer);
-        peer.into_iter().for_each(|peer| peer.failures = 0);
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.node == request.peer) {
+            peer.failures = 0;
+        }
         match received {
             DownloadAnswer::Hashes(hashes)
                 if request.query == Query::HashesFrom(self.next_hash_height) && request.peer == self.sync_peer =>

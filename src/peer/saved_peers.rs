@@ -121,7 +121,8 @@ pub fn write(peers: &[SavedPeer]) -> Vec<u8> {
 /// The saved peers and their write schedule.
 #[derive(Debug, Default)]
 pub struct SavedPeers {
-    saved: Vec<SavedPeer>,
+    /// The peers, latest answer first.
+    pub saved: Vec<SavedPeer>,
     /// Keys and endpoints of the last write, in order of key.
     written: Vec<(PublicKey, Endpoint)>,
     written_at: Option<Duration>,
@@ -134,11 +135,6 @@ impl SavedPeers {
         let saved = read(text);
         let written = endpoints_by_key(&saved);
         SavedPeers { saved, written, ..SavedPeers::default() }
-    }
-
-    /// Returns the peers, latest answer first.
-    pub fn peers(&self) -> &[SavedPeer] {
-        &self.saved
     }
 
     /// Returns the text if a write is due: the first at once, later ones after a minute if keys or endpoints have
@@ -249,7 +245,7 @@ mod tests {
         for (behaviour, waits) in [(Behaviour::Good, 0), (Behaviour::Unreachable, 60)] {
             let mut scene = Scene::new(settings(&[]), 2);
             scene.simulated_peers.iter_mut().for_each(|other| other.behaviour = behaviour.clone());
-            scene.manager.add_saved_peers(SavedPeers::read(&text).peers());
+            scene.manager.add_saved_peers(&SavedPeers::read(&text).saved);
             scene.run_seconds(1);
             assert_eq!(scene.asked("/node/info"), [1, 0], "those that have answered last first");
             let until = scene.manager.harvesting_blocked_until.as_secs();
@@ -277,7 +273,7 @@ mod tests {
             saved.to_write(&scene.manager, scene.now(), true);
             scene.run_seconds(1_000);
         }
-        let found: Vec<_> = saved.peers().iter().map(|peer| peer.info.endpoint.clone()).collect();
+        let found: Vec<_> = saved.saved.iter().map(|peer| peer.info.endpoint.clone()).collect();
         assert_eq!(found, [0, 1].map(|number| info(number).endpoint));
     }
 

@@ -124,7 +124,8 @@ impl Timer {
 /// Tasks of a node that has joined its network.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    timers: Vec<Timer>,
+    /// The timers in the order of [`Task`].
+    pub timers: Vec<Timer>,
 }
 
 /// Time from joining to the first foraging.
@@ -188,11 +189,6 @@ impl Schedule {
             *due = now.min(*due);
         }
     }
-
-    /// Returns the timers in the order of [`Task`].
-    pub fn timers(&self) -> &[Timer] {
-        &self.timers
-    }
 }
 
 #[cfg(test)]
@@ -236,19 +232,19 @@ mod tests {
         let mut schedule = Schedule::new(START, |task| task == Task::Foraging);
         assert_eq!(schedule.begin(millis(60_000), Timestamp(60)), Some(Task::Foraging));
         assert_eq!((schedule.next_due(), schedule.begin(millis(90_000), Timestamp(90))), (None, None));
-        assert!(schedule.timers()[0].is_executing);
+        assert!(schedule.timers[0].is_executing);
         schedule.end(Task::Foraging, true, millis(90_000), Timestamp(90));
         assert_eq!(schedule.next_due(), Some(millis(91_000)));
         // A task that was not started does not end.
         schedule.end(Task::Foraging, true, millis(95_000), Timestamp(95));
         schedule.end(Task::Refresh, true, millis(95_000), Timestamp(95));
-        assert_eq!((schedule.next_due(), schedule.timers()[0].successes), (Some(millis(91_000)), 1));
+        assert_eq!((schedule.next_due(), schedule.timers[0].successes), (Some(millis(91_000)), 1));
     }
 
     #[test]
     fn runs_are_counted_and_measured() {
         let mut schedule = Schedule::new(START, |task| task == Task::Foraging);
-        assert_eq!(schedule.timers()[0].last_delay, Duration::from_secs(5));
+        assert_eq!(schedule.timers[0].last_delay, Duration::from_secs(5));
         let mut time = 1_000;
         for (seconds, was_successful) in [(5, true), (2, false), (0, true), (-7, true)] {
             let due = schedule.next_due().expect("a moment");
@@ -256,7 +252,7 @@ mod tests {
             time += seconds;
             schedule.end(Task::Foraging, was_successful, due, Timestamp(time));
         }
-        let timer = &schedule.timers()[0];
+        let timer = &schedule.timers[0];
         assert_eq!((timer.executions, timer.successes, timer.failures), (4, 3, 1));
         // A clock that is set back yields no negative duration.
         assert_eq!((timer.last_seconds, timer.average_seconds(), timer.last_start), (0, 1, Timestamp(1_007)));

@@ -17,7 +17,6 @@ use crate::codec::json::JsonEncoder;
 use crate::mempool::MempoolEntry;
 use crate::model::{Address, Hash256, Height, Transaction};
 use crate::net::service::{ConnectionId, Progress};
-use crate::peer::Manager;
 use crate::state::{self, AccountTxCursor, Direction, TxLocation};
 use crate::store::{StoreError, StoredHeader, stored_header};
 
@@ -194,7 +193,8 @@ impl EventStream {
             return;
         }
         self.status = status;
-        let reported = node.peers.as_deref().and_then(Manager::network_height).filter(|_| status == SYNCHRONISING);
+        let reported = node.peers.as_deref().and_then(|peers| peers.height_check.network_height());
+        let reported = reported.filter(|_| status == SYNCHRONISING);
         let network_height = reported.into_iter().chain([own, told]).max().unwrap_or(own);
         let text = JsonEncoder::document(|sink| {
             sink.u64("height", own.0);

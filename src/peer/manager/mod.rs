@@ -45,7 +45,7 @@ use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource};
 use super::peer_table::{self, PeerEntry, PeerTable, State, TableLimits};
 use super::schedule::{Schedule, Task, Timer};
 use super::time_sync::{ClockAnswer, MAX_ROUNDS, TimeSync};
-use super::trust::{MAX_MEMBERS, Members, Selector, Trust, TrustValues};
+use super::trust::{MAX_MEMBERS, Members, Selector, Trust};
 use super::wire::{
     Endpoint, ExperienceEntry, ExperiencePair, NodeCollection, NodeExperiences, NodeInfo, NodeList, TransactionList,
 };
@@ -53,7 +53,7 @@ use crate::codec::{Context, Format};
 use crate::crypto::{KeyPair, PublicKey};
 use crate::ip::Scope;
 use crate::model::network::ChainParameters;
-use crate::model::{Address, Checkpoint, Height, Network};
+use crate::model::{Address, Checkpoint, Network};
 use crate::net::fetch::FetchId;
 use crate::net::service::ConnectionId;
 use crate::quota::Quota;
@@ -173,7 +173,8 @@ pub struct Manager {
     /// Listed peers without a known key.
     pub unidentified: Vec<UnidentifiedPeer>,
     experiences: Experiences,
-    trust: Trust,
+    /// Trust in peers.
+    pub trust: Trust,
     /// Selects peers for queries and broadcasts; rebuilt after each refresh and each trust calculation.
     selector: Selector,
     /// Requests to peers.
@@ -207,7 +208,8 @@ pub struct Manager {
     selected_clocks: BTreeSet<Address>,
     /// Offset of network time.
     pub time_sync: TimeSync,
-    height_check: HeightCheck,
+    /// Whether this node has the height of its network, and which that is.
+    pub height_check: HeightCheck,
     height_query: HeightQuery,
 }
 
@@ -486,17 +488,6 @@ impl Manager {
         matches!(self.phase, Phase::Running(_))
     }
 
-    /// Returns whether the last height checks found this node synchronised.
-    pub fn is_synchronised(&self) -> bool {
-        self.height_check.is_synchronised()
-    }
-
-    /// Returns the height of the network: the credible one of the last check, or that of a block download whose first
-    /// block was valid.
-    pub fn network_height(&self) -> Option<Height> {
-        self.height_check.network_height()
-    }
-
     /// Returns whether any peer is active.
     pub fn has_active_node(&self) -> bool {
         self.table.in_state(State::Active).next().is_some()
@@ -556,14 +547,9 @@ impl Manager {
     /// Returns the recurring tasks; empty before joining.
     pub fn timers(&self) -> &[Timer] {
         match &self.phase {
-            Phase::Running(schedule) => schedule.timers(),
+            Phase::Running(schedule) => &schedule.timers,
             Phase::Joining(_) => &[],
         }
-    }
-
-    /// Returns the trust in the nodes that took part in the last calculation.
-    pub fn trust(&self) -> &TrustValues {
-        self.trust.values()
     }
 
     /// Returns this node's experience with a peer.

@@ -56,12 +56,13 @@ impl HeightCheck {
             if own >= largest.unwrap_or(Height::NEMESIS) { MAX_FAILURES } else { self.failures_left.saturating_sub(1) };
     }
 
-    /// Returns the height of the network, as far as it is credible.
+    /// Returns the height of the network: the credible one of the last check, or that of a block download whose first
+    /// block was valid.
     pub fn network_height(self) -> Option<Height> {
         self.credible.into_iter().chain(self.target).max()
     }
 
-    /// Returns whether this node has the chain that its peers have.
+    /// Returns whether the last checks found that this node has the chain that its peers have.
     pub fn is_synchronised(self) -> bool {
         self.failures_left > 0 && self.target.is_none()
     }

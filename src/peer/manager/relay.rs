@@ -78,9 +78,9 @@ impl Manager {
 
     fn push(&mut self, message: &Message<'_>) {
         let request = message.request(self.settings.format);
-        for sync_peer in self.select_peers() {
-            if !self.queue_message(&sync_peer.endpoint, &request, RequestKind::Push) {
-                log::debug!("no space in the request queue: {} is not sent {}", sync_peer.endpoint, request.target);
+        for peer in self.select_peers() {
+            if !self.queue_message(&peer.endpoint, &request, RequestKind::Push) {
+                log::debug!("no space in the request queue: {} is not sent {}", peer.endpoint, request.target);
             }
         }
     }
@@ -93,14 +93,10 @@ impl Manager {
         let mut receivers = self.select_peers();
         let drawn: Vec<_> = receivers.iter().map(|node| self.address_of(node)).collect();
         let more = MAX_SIGNS_OF_LIFE.saturating_sub(drawn.len());
-        receivers.extend(self.infos(self.table.due_for_sign_of_life(
-            &drawn,
-            self.now.monotonic,
-            more,
-            MAX_SIGNS_OF_LIFE_PER_NETWORK,
-        )));
+        let (now, share) = (self.now.monotonic, MAX_SIGNS_OF_LIFE_PER_NETWORK);
+        receivers.extend(self.infos(self.table.due_for_sign_of_life(&drawn, now, more, share)));
         for node in receivers {
-            let (address, now) = (self.address_of(&node), self.now.monotonic);
+            let address = self.address_of(&node);
             if self.queue_message(&node.endpoint, &request, RequestKind::SignOfLife)
                 && let Some(peer) = self.table.get_mut(&address)
             {

@@ -22,18 +22,18 @@ fn pairs(numbers: impl IntoIterator<Item = usize>) -> Vec<ExperiencePair> {
 fn a_node_counts_as_synchronised_until_peers_were_higher_four_times() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.run_seconds(2);
-    assert!(scene.manager.is_synchronised());
+    assert!(scene.manager.height_check.is_synchronised());
     scene.simulated_peers.iter_mut().for_each(|peer| peer.height = 2);
     scene.run_seconds(100);
-    assert!(scene.manager.is_synchronised());
+    assert!(scene.manager.height_check.is_synchronised());
     scene.run_seconds(30);
-    assert!(!scene.manager.is_synchronised());
+    assert!(!scene.manager.height_check.is_synchronised());
     let heights: Vec<_> = scene.manager.table.iter().map(|(node, peer)| (*node, peer.height)).collect();
     assert!([0, 1].iter().all(|peer| heights.contains(&(address_of(*peer), Some(Height(2))))));
     scene.simulated_peers[0].height = 1;
     scene.simulated_peers[1].behaviour = Behaviour::Garbage;
     scene.run_seconds(30);
-    assert!(scene.manager.is_synchronised(), "the only height that is told is no higher");
+    assert!(scene.manager.height_check.is_synchronised(), "the only height that is told is no higher");
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn only_the_median_of_listed_peers_makes_a_node_believe_that_it_is_behind() {
         let mut scene = heights(listed, strangers);
         let expected = (Some(Height(network)).filter(|height| height.0 > 0), is_synchronised);
         assert_eq!(
-            (scene.manager.network_height(), scene.manager.is_synchronised()),
+            (scene.manager.height_check.network_height(), scene.manager.height_check.is_synchronised()),
             expected,
             "{listed:?} {strangers:?}"
         );
@@ -314,7 +314,10 @@ fn listed_peers_of_one_network_count_once() {
     let listed = listed.collect();
     scene.manager.add_listed_peers(listed);
     scene.run_seconds(200);
-    assert_eq!((scene.manager.network_height(), scene.manager.is_synchronised()), (Some(Height(1)), true));
+    assert_eq!(
+        (scene.manager.height_check.network_height(), scene.manager.height_check.is_synchronised()),
+        (Some(Height(1)), true)
+    );
 }
 
 #[test]
@@ -327,7 +330,7 @@ fn the_target_of_a_block_download_counts_after_its_first_valid_block() {
     let state = |scene: &mut Scene, height| {
         scene.fake.tip.as_mut().expect("a tip").height = Height(height);
         scene.tick();
-        (scene.manager.network_height().expect("a height").0, scene.manager.is_synchronised())
+        (scene.manager.height_check.network_height().expect("a height").0, scene.manager.height_check.is_synchronised())
     };
     assert_eq!(state(&mut scene, 100), (100, true), "a promise is nothing");
     assert_eq!(state(&mut scene, 101), (5_000_000, false));

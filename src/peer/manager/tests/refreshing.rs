@@ -298,7 +298,7 @@ fn tasks_start_after_the_first_refresh_at_their_offsets() {
         (3_800, "/transactions/unconfirmed"),
     ];
     assert_eq!(questions, expected.map(|(at, path)| (at, path.to_owned())));
-    assert!(scene.manager.is_synchronised() && scene.manager.has_active_node());
+    assert!(scene.manager.height_check.is_synchronised() && scene.manager.has_active_node());
 }
 
 #[test]
