@@ -87,7 +87,7 @@ fn all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 }
 
 /// Approximate memory in bytes of a transaction that the mempool does not hold.
-pub(super) const TRANSACTION_BYTES: usize = 2048;
+const TRANSACTION_BYTES: usize = 2048;
 
 /// A list of unconfirmed transactions, signed for a peer if there is a signature.
 pub(super) fn list_of<T: View + 'static>(transactions: Vec<T>, signature: Option<Signature>) -> impl ResponseStream {

@@ -2,10 +2,9 @@
 //! A push with a valid signature of its sender succeeds, whatever the validation result.
 
 use std::net::IpAddr;
-use std::vec;
 
 use super::blocks::{BlockBody, REPLACED, chain_score};
-use super::mempool::{TRANSACTION_BYTES, list_of};
+use super::mempool::list_of;
 use super::node::time_stamps;
 use super::peers::WaitsForPeers;
 use super::routes::{BodyLimit, Route, post};
@@ -21,7 +20,7 @@ use crate::model::{Block, Hash256, Height, Transaction};
 use crate::net::service::Progress;
 use crate::peer::Pusher;
 use crate::peer::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Challenge, Endpoint, List,
+    AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Challenge, Endpoint, LazyList,
     NodeExperiences, NodeInfo, Score, SecureEntity, ShortIds, SignOfLife,
 };
 use crate::rules::require;
@@ -327,18 +326,19 @@ fn submit_pushed(pushed: Pushed, from: IpAddr, node: &mut NodeContext<'_>) -> Re
     Ok(())
 }
 
-/// Pushed transactions that are still to be submitted, one after another.
+/// Pushed transactions that are still to be decoded and submitted, one after another.
 struct Submission {
-    pushed: vec::IntoIter<Pushed>,
+    pushed: LazyList<Pushed>,
     /// Address of the client.
     from: IpAddr,
 }
 
 impl ResponseStream for Submission {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        while let Some(pushed) = self.pushed.next() {
-            submit_pushed(pushed, self.from, node)?;
-            if node.budget.is_exhausted() && self.pushed.len() > 0 {
+        while let Some(pushed) = self.pushed.next(node.chain.context()) {
+            node.budget.charge(cost::DECODING);
+            submit_pushed(pushed?, self.from, node)?;
+            if node.budget.is_exhausted() && self.pushed.left() > 0 {
                 return Ok(Progress::Yield);
             }
         }
@@ -346,7 +346,7 @@ impl ResponseStream for Submission {
     }
 
     fn held_bytes(&self) -> usize {
-        self.pushed.len() * TRANSACTION_BYTES
+        self.pushed.held_bytes()
     }
 }
 
@@ -358,9 +358,7 @@ fn push_transaction(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /push/transactions`
 fn push_transactions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let List(pushed) = context.body()?;
-    context.node.budget.charge(cost::DECODING.saturating_mul(pushed.len() as u32));
-    let (pushed, from) = (pushed.into_iter(), context.client.address);
+    let (pushed, from) = (context.body_list()?, context.client.address);
     context.run_stream(Box::new(Submission { pushed, from }))
 }
 

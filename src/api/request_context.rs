@@ -13,6 +13,7 @@ use super::{ApiError, BootRequest, ClockState, Format, NodeStatus, Settings, rou
 use crate::budget::{Budget, cost};
 use crate::chain::harvest::UnlockedAccounts;
 use crate::chain::{ChainSnapshot, ReorgLog};
+use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
 use crate::codec::text::{parse_i32, parse_i64};
 use crate::codec::wipe::Wiped;
@@ -24,7 +25,7 @@ use crate::model::{Address, Block, Hash256, Height, MosaicId, NamespaceId, Times
 use crate::net::http::{Request, SharedBody, StaticText};
 use crate::net::service::{Client, ConnectionId, Progress};
 use crate::peer::io::Now;
-use crate::peer::wire::{NodeInfo, NodeList, limits};
+use crate::peer::wire::{LazyList, NodeInfo, NodeList, limits};
 use crate::peer::{Manager, Pusher};
 use crate::state::{self, HashEntry};
 use crate::store::StoreError;
@@ -252,6 +253,23 @@ impl<'a> RequestContext<'a> {
         // The handler reports a body that cannot even begin to be parsed.
         let parser = if is_large { Parser::new(body).ok()? } else { return None };
         Some(BodyParser { parser, parsed: None })
+    }
+
+    /// Opens the list `data` of the body, whose elements are decoded one by one.
+    pub fn body_list<T: Readable>(&mut self) -> Result<LazyList<T>, ApiError> {
+        let context = self.node.chain.context();
+        let (format, body) = self.raw_body()?;
+        if format == Format::Binary {
+            return Ok(LazyList::of_binary(body.to_vec(), context, false)?);
+        }
+        let parsed = self.parsed_body.take().unwrap_or_else(|| {
+            self.node.budget.charge(cost::json(body.len()));
+            codec::parse(body)
+        });
+        let value = parsed?;
+        // Fails unless it is an object.
+        JsonDecoder::new(&value, context)?;
+        Ok(LazyList::of_json(value, body.len(), false)?)
     }
 
     /// Reads the body.

@@ -4,7 +4,7 @@
 //! | Part | Content |
 //! |---|---|
 //! | [`Role`] | accounts, balances and demo keys |
-//! | [`nemesis_block`] | the first block |
+//! | `nemesis_block` | the first block |
 //! | [`Devnet`] | the folder of the network: settings, keys and nemesis block beside the store |
 //!
 //! Time and randomness are passed in as [`System`].

@@ -165,12 +165,12 @@ impl AnswerContext {
         match self.format {
             Format::Binary => {
                 self.check_signer(&mut BinaryDecoder::new(&body, self.context))?;
-                Ok(LazyList::of_binary(body, self.context)?)
+                Ok(LazyList::of_binary(body, self.context, true)?)
             }
             Format::Json => {
                 let value = codec::parse(&body)?;
                 self.check_signer(&mut JsonDecoder::new(&value, self.context)?)?;
-                Ok(LazyList::of_json(value)?)
+                Ok(LazyList::of_json(value, body.len(), true)?)
             }
         }
     }

@@ -148,7 +148,7 @@ impl Readable for ShortIds {
     }
 }
 
-/// List in an answer, decoded one element at a time to spread the work.
+/// List of a peer, decoded one element at a time to spread the work.
 pub struct LazyList<T> {
     undecoded: Undecoded,
     kind: PhantomData<T>,
@@ -176,15 +176,23 @@ enum Undecoded {
         left: usize,
     },
     /// JSON is parsed as a whole.
-    Json(vec::IntoIter<Value>),
+    Json {
+        values: vec::IntoIter<Value>,
+        /// Approximate bytes of memory of all values.
+        bytes: usize,
+    },
 }
+
+/// Bytes of memory that the values of a byte of JSON take at most.
+const BYTES_PER_JSON_BYTE: usize = 3;
 
 impl<T: Readable> LazyList<T> {
     fn of(undecoded: Undecoded) -> LazyList<T> {
         LazyList { undecoded, kind: PhantomData }
     }
 
-    pub(super) fn of_binary(body: Vec<u8>, context: Context) -> Result<LazyList<T>, ReadError> {
+    /// Opens the list `data` of a message, or of its `entity` if that is signed.
+    pub fn of_binary(body: Vec<u8>, context: Context, is_signed: bool) -> Result<LazyList<T>, ReadError> {
         /// Number of elements of a list.
         struct ElementCount(usize);
         impl Readable for ElementCount {
@@ -198,24 +206,32 @@ impl<T: Readable> LazyList<T> {
         /// Bytes of a length or count.
         const NUMBER: usize = 4;
         let mut source = BinaryDecoder::new(&body, context);
-        let ElementCount(left) = source.need_object("entity", ElementCount::read)?;
-        let end = body.len() - source.remaining().len();
-        Ok(LazyList::of(Undecoded::Binary { at: 2 * NUMBER, end, left, body }))
+        let (ElementCount(left), at, end);
+        if is_signed {
+            ElementCount(left) = source.need_object("entity", ElementCount::read)?;
+            (at, end) = (2 * NUMBER, body.len() - source.remaining().len());
+        } else {
+            ElementCount(left) = ElementCount::read(&mut source)?;
+            (at, end) = (NUMBER, body.len());
+        }
+        Ok(LazyList::of(Undecoded::Binary { at, end, left, body }))
     }
 
-    pub(super) fn of_json(mut value: Wiped<Value>) -> Result<LazyList<T>, ReadError> {
-        let data = json_member(&mut value, "entity").and_then(|entity| json_member(entity, "data"));
-        let Some(Value::Array(values)) = data else {
+    /// Like [`LazyList::of_binary`], for JSON of this `length` that was parsed.
+    pub fn of_json(mut value: Wiped<Value>, length: usize, is_signed: bool) -> Result<LazyList<T>, ReadError> {
+        let holder = if is_signed { json_member(&mut value, "entity") } else { Some(&mut value.0) };
+        let Some(Value::Array(values)) = holder.and_then(|holder| json_member(holder, "data")) else {
             return Err(ReadError::Missing("data"));
         };
-        Ok(LazyList::of(Undecoded::Json(std::mem::take(values).into_iter())))
+        let values = std::mem::take(values).into_iter();
+        Ok(LazyList::of(Undecoded::Json { values, bytes: length * BYTES_PER_JSON_BYTE }))
     }
 
     /// Returns the number of elements not yet decoded, as announced by the sender: there may be fewer.
     pub fn left(&self) -> usize {
         match &self.undecoded {
             Undecoded::Binary { left, .. } => *left,
-            Undecoded::Json(values) => values.len(),
+            Undecoded::Json { values, .. } => values.len(),
         }
     }
 
@@ -223,14 +239,14 @@ impl<T: Readable> LazyList<T> {
     pub fn held_bytes(&self) -> usize {
         match &self.undecoded {
             Undecoded::Binary { body, .. } => body.len(),
-            Undecoded::Json(values) => values.len() * size_of::<Value>(),
+            Undecoded::Json { bytes, .. } => *bytes,
         }
     }
 
     /// Decodes the next element; `None` after the last one. After an error nothing more is returned.
     pub fn next(&mut self, context: Context) -> Option<Result<T, ReadError>> {
         let read = match &mut self.undecoded {
-            Undecoded::Json(values) => {
+            Undecoded::Json { values, .. } => {
                 let value = values.next()?;
                 JsonDecoder::new(&value, context).and_then(|mut source| T::read(&mut source))
             }
@@ -244,7 +260,7 @@ impl<T: Readable> LazyList<T> {
             }
         };
         if read.is_err() {
-            self.undecoded = Undecoded::Json(Vec::new().into_iter());
+            self.undecoded = Undecoded::Json { values: Vec::new().into_iter(), bytes: 0 };
         }
         Some(read)
     }
