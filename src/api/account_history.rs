@@ -13,7 +13,7 @@ use crate::state::{AccountHistory, HistoryEntry};
 /// Routes.
 pub const ROUTES: &[Route] = &[
     get("/account/historical/get", history).cached(),
-    post("/account/historical/get/batch", histories).with_bodies(BodyLimit::Large),
+    post("/account/historical/get/batch", histories).with_bodies(BodyLimit::Large).reading_store(),
 ];
 
 /// Maximum number of heights of a request, for all accounts together.

@@ -21,7 +21,7 @@ pub const ROUTES: &[Route] = &[
     get("/account/get/from-public-key", by_public_key).cached_with_account_status(),
     get("/account/get/forwarded", forwarded).cached_with_account_status(),
     get("/account/get/forwarded/from-public-key", forwarded_by_public_key).cached_with_account_status(),
-    post("/account/get/batch", batch).with_bodies(BodyLimit::Large),
+    post("/account/get/batch", batch).with_bodies(BodyLimit::Large).reading_store(),
     get("/account/status", status).cached_with_account_status(),
     get("/account/harvests", harvests).cached(),
     get("/account/importances", importances),

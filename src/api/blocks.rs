@@ -19,8 +19,8 @@ pub const ROUTES: &[Route] = &[
     get("/chain/last-block", last_block).cached(),
     post("/block/at/public", block_at).cached(),
     get("/block/get", block_by_hash).cached(),
-    post("/local/block/at", explorer_block).local(),
-    post("/local/chain/blocks-after", explorer_blocks).local(),
+    post("/local/block/at", explorer_block).local().reading_store(),
+    post("/local/chain/blocks-after", explorer_blocks).local().reading_store(),
 ];
 
 /// Maximum number of blocks in a response for explorers.

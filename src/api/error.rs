@@ -25,6 +25,8 @@ impl ApiError {
     pub const NOT_BOOTED: ApiError = ApiError::unavailable(ErrorBody::NOT_BOOTED);
     /// The node has already joined the network.
     pub const ALREADY_BOOTED: ApiError = ApiError::unavailable(ErrorBody::ALREADY_BOOTED);
+    /// Too many requests wait for the disk.
+    pub const TOO_MUCH_TO_READ: ApiError = ApiError::unavailable("too many requests wait for the disk");
     /// A text is not an address of the network.
     pub const BAD_ADDRESS: ApiError = ApiError::argument("address must be valid");
 

@@ -27,13 +27,15 @@ pub const ROUTES: &[Route] = &[
     get("/mosaic/definition/page", definitions).cached(),
     get("/mosaic/holders", holders).cached(),
     get("/mosaic/supply", supply).cached(),
-    post("/mosaic/supply/batch", supplies).with_bodies(BodyLimit::Large),
-    get("/local/mosaic/definition/supply", supply_at).local(),
+    post("/mosaic/supply/batch", supplies).with_bodies(BodyLimit::Large).reading_store(),
+    get("/local/mosaic/definition/supply", supply_at).local().reading_store(),
     get("/local/mosaics/expired", expired).local(),
     get("/account/mosaic/definition/page", by_creator).cached(),
     get("/account/mosaic/owned", owned).cached(),
     get("/account/mosaic/owned/definition", owned_definitions).cached(),
-    post("/account/mosaic/owned/definition/batch", owned_definitions_of_all).with_bodies(BodyLimit::Large),
+    post("/account/mosaic/owned/definition/batch", owned_definitions_of_all)
+        .with_bodies(BodyLimit::Large)
+        .reading_store(),
 ];
 
 const NO_LEASE: ApiError =

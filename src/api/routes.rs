@@ -65,6 +65,8 @@ pub struct Route {
     pub access: Access,
     /// Whether it waits until the mempool is up to date with the chain.
     pub needs_mempool: bool,
+    /// Whether it reads rows of the store that may not be in memory. A request then waits until they are.
+    pub reads_store: bool,
     /// What its responses depend on, and so how long they are kept.
     pub caching: Caching,
     /// Whether a client gets the response whatever it accepts.
@@ -78,8 +80,18 @@ pub struct Route {
 /// Creates a public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
     let (access, body_limit) = (Access::Public, BodyLimit::Small);
-    let (needs_mempool, caching, takes_any_accept) = (false, Caching::Never, false);
-    Route { method: Method::Get, path, access, needs_mempool, caching, takes_any_accept, body_limit, handler }
+    let (needs_mempool, reads_store, caching, takes_any_accept) = (false, false, Caching::Never, false);
+    Route {
+        method: Method::Get,
+        path,
+        access,
+        needs_mempool,
+        reads_store,
+        caching,
+        takes_any_accept,
+        body_limit,
+        handler,
+    }
 }
 
 /// Creates a public POST route.
@@ -103,14 +115,20 @@ impl Route {
         Route { needs_mempool: true, ..self }
     }
 
+    /// Makes requests wait until their rows are in memory. Routes whose responses are kept do so too. Not for requests with
+    /// private keys, which no other process should see.
+    pub const fn reading_store(self) -> Route {
+        Route { reads_store: true, ..self }
+    }
+
     /// Marks the responses of a public route as depending on nothing but the chain and the request.
     pub const fn cached(self) -> Route {
-        Route { caching: Caching::Chain, ..self }
+        Route { caching: Caching::Chain, reads_store: true, ..self }
     }
 
     /// Marks the responses of a public route as depending also on the status of accounts on this node.
     pub const fn cached_with_account_status(self) -> Route {
-        Route { caching: Caching::AccountStatus, ..self }
+        Route { caching: Caching::AccountStatus, reads_store: true, ..self }
     }
 
     /// Answers a client whatever it accepts.

@@ -18,7 +18,7 @@ use crate::store::StoreError;
 /// Routes.
 pub const ROUTES: &[Route] = &[
     get("/transaction/get", by_hash).cached(),
-    post("/transaction/announce", announce).with_bodies(BodyLimit::Large).needing_mempool(),
+    post("/transaction/announce", announce).with_bodies(BodyLimit::Large).reading_store().needing_mempool(),
     post("/transaction/prepare-announce", prepare_announce).with_bodies(BodyLimit::Large).local().needing_mempool(),
     post("/transaction/prepare", prepare).with_bodies(BodyLimit::Large).local(),
 ];

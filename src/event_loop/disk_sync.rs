@@ -19,7 +19,7 @@ pub static JOB: Job = Job {
     purpose: "wait for the disk",
     consequence: "the node does, and requests wait meanwhile",
     start_interval: Duration::from_secs(60),
-    answer: sync,
+    begin: |files| Box::new(move |request| sync(request, &files)),
 };
 
 /// Synchronises the file that a request names by one byte. The answer is a byte: 0, or the number of the system's error.

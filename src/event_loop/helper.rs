@@ -1,9 +1,8 @@
 //! Helper processes: they wait, so that the node does not.
 //!
 //! A helper is this program, started with an internal argument that names its job. Its standard error is a socket. The
-//! node writes a request of up to [`MAX_MESSAGE`] bytes, behind its length in two bytes, and the helper answers it in the
-//! same form; a helper has one request at a time. A helper decides nothing and ends when the node does, for whatever
-//! reason. It may die at any moment.
+//! node writes a request, behind its length in two bytes, and the helper answers it in the same form; a helper has one
+//! request at a time. A helper decides nothing and ends when the node does, for whatever reason. It may die at any moment.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -22,10 +21,15 @@ use mio::{Interest, Registry, Token};
 use rustix::fs::FileType;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{disk_sync, resolver};
+use super::{disk_sync, reader, resolver};
 
-/// Longest request and longest answer in bytes.
-pub const MAX_MESSAGE: usize = 1024;
+/// Longest request in bytes: that of a [`reader`], with the path of the store.
+pub const MAX_REQUEST: usize = u16::MAX as usize;
+/// Longest answer in bytes.
+pub const MAX_ANSWER: usize = 1024;
+
+/// What answers the requests to a helper.
+pub type Answerer = Box<dyn FnMut(&[u8]) -> Vec<u8>>;
 
 /// What a helper does.
 pub struct Job {
@@ -37,12 +41,12 @@ pub struct Job {
     pub consequence: &'static str,
     /// Minimum time between two starts.
     pub start_interval: Duration,
-    /// Answers a request in the helper, given its standard input and output.
-    pub answer: fn(&[u8], &[File; 2]) -> Vec<u8>,
+    /// Begins the job in the helper, given its standard input and output. Returns what answers its requests.
+    pub begin: fn([File; 2]) -> Answerer,
 }
 
 /// All jobs.
-const JOBS: [&Job; 2] = [&disk_sync::JOB, &resolver::JOB];
+const JOBS: [&Job; 3] = [&disk_sync::JOB, &resolver::JOB, &reader::JOB];
 
 /// An event of a helper.
 #[derive(Debug, PartialEq, Eq)]
@@ -133,7 +137,7 @@ impl Helper {
         Ok(Running { child, socket, received: Vec::new(), asked_at: None })
     }
 
-    /// Writes a request of at most [`MAX_MESSAGE`] bytes; the helper must be running and idle. The error says why the
+    /// Writes a request of at most [`MAX_REQUEST`] bytes; the helper must be running and idle. The error says why the
     /// helper has ended.
     pub fn ask(&mut self, request: &[u8], now: Duration) -> Result<(), String> {
         let Some(running) = &mut self.running else { return Err("is not running".to_owned()) };
@@ -156,7 +160,7 @@ impl Helper {
                 (running.received, running.asked_at) = (Vec::new(), None);
                 return Some(HelperEvent::Answer(answer));
             }
-            let mut buffer = [0; MAX_MESSAGE];
+            let mut buffer = [0; MAX_ANSWER];
             match running.socket.read(&mut buffer) {
                 Ok(0) => break "has ended".to_owned(),
                 Ok(count) => running.received.extend_from_slice(&buffer[..count]),
@@ -208,7 +212,8 @@ fn serve(job: &Job) -> io::Result<()> {
     let own = |stream: &dyn AsFd| stream.as_fd().try_clone_to_owned();
     let files = [File::from(own(&io::stdin())?), File::from(own(&io::stdout())?)];
     let mut node = BlockingStream::from(own(&io::stderr())?);
-    let (mut length, mut buffer) = ([0; 2], [0; MAX_MESSAGE]);
+    let (mut length, mut buffer) = ([0; 2], [0; MAX_REQUEST]);
+    let mut answer = (job.begin)(files);
     loop {
         match node.read_exact(&mut length) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
@@ -216,6 +221,6 @@ fn serve(job: &Job) -> io::Result<()> {
         }
         let request = buffer.get_mut(..u16::from_le_bytes(length).into()).ok_or(ErrorKind::InvalidData)?;
         node.read_exact(request)?;
-        write_message(&mut node, &(job.answer)(request, &files))?;
+        write_message(&mut node, &answer(request))?;
     }
 }

@@ -3,6 +3,7 @@
 mod disk_sync;
 mod helper;
 mod process;
+mod reader;
 mod resolver;
 mod settings;
 
@@ -20,6 +21,7 @@ use signal_hook_mio::v1_0::Signals;
 
 use self::disk_sync::DiskSync;
 use self::process::SystemdNotifier;
+use self::reader::Readers;
 use self::resolver::Resolvers;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
 use crate::chain::{BlockImporter, ImportOptions, ImportProgress};
@@ -56,6 +58,7 @@ struct RunContext<'a> {
     active: ActiveSettings<'a>,
     disk: DiskSync<'a>,
     resolvers: Resolvers,
+    readers: Readers,
     saved_peers: SavedPeersFile,
     /// Progress that is shown, and how.
     progress: Option<(BlockProgress, ProgressMeter)>,
@@ -89,12 +92,15 @@ pub fn run(
     let importer = prepare_import(&store, &settings, nemesis, files, system)?;
     let disk = DiskSync::start(&store, reactor.registry(), reactor.time().monotonic).map_err(CommandError::System)?;
     let resolvers = Resolvers::new(reactor.registry()).map_err(CommandError::System)?;
+    let readers =
+        Readers::new(settings.node.readers, &settings.data, reactor.registry()).map_err(CommandError::System)?;
     let mut context = RunContext {
         signals: signals(&reactor)?,
         systemd: SystemdNotifier::from_env(),
         active: ActiveSettings::new(&settings, listed, cookie, reread),
         disk,
         resolvers,
+        readers,
         saved_peers: SavedPeersFile::of(&settings.data),
         progress: None,
     };
@@ -108,7 +114,10 @@ pub fn run(
         saved: context.saved_peers.read(),
     };
     let mut node = Node::new(&store, &settings, start)?;
-    node.memory = process::memory;
+    (node.memory, node.reads_from_disk) = (process::memory, process::reads_from_disk);
+    if settings.node.readers > 0 {
+        node.read_ahead.enable(process::memory_limit(), reactor.time().monotonic);
+    }
     log_startup(&settings, devnet.as_ref(), &addresses, &node);
     run_loop(&mut reactor, &mut node, &mut context)?;
     log::info!("stopping");
@@ -145,6 +154,8 @@ fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext
         if ready.is_ready(disk_sync::TOKEN) {
             context.disk.read_answers();
         }
+        let now = reactor.time().monotonic;
+        context.readers.work(&mut node.read_ahead, now);
         elapsed = reactor.tick(node, units, elapsed);
         let now = reactor.time().monotonic;
         context.disk.request_sync(now);

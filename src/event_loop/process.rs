@@ -43,6 +43,14 @@ pub fn memory() -> Memory {
     Memory { resident: bytes(&status, "VmRSS:"), private: bytes(&status, "RssAnon:") }
 }
 
+/// Returns how often this process has waited for a page from the disk; 0 if the system does not tell.
+pub fn reads_from_disk() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program, which may contain anything, is in parentheses.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(9).find_map(|faults| faults.parse().ok()).unwrap_or(0)
+}
+
 /// Returns the bytes of memory that this process may use: those of the machine, or fewer if its control group (`MemoryMax=`
 /// of systemd, a container) is limited. 0 if the system gives no information.
 pub fn memory_limit() -> u64 {

@@ -26,7 +26,7 @@ pub static JOB: Job = Job {
     purpose: "look up host names",
     consequence: "peers are reached by their addresses only",
     start_interval: Duration::from_secs(1),
-    answer: |name, _| serde_json::to_vec(&look_up(name)).unwrap_or_default(),
+    begin: |_| Box::new(|name| serde_json::to_vec(&look_up(name)).unwrap_or_default()),
 };
 
 /// Result of a lookup: addresses, or the reason why there are none. The answer of a helper is the same as JSON.
@@ -94,7 +94,7 @@ impl Resolvers {
 
 #[cfg(test)]
 mod tests {
-    use super::super::helper::MAX_MESSAGE;
+    use super::super::helper::MAX_ANSWER;
     use super::*;
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         let longest = "1111:1111:1111:1111:1111:1111:1111:1111".parse().unwrap();
         for found in [Ok(vec![longest; MAX_ADDRESSES]), Ok(Vec::new()), Err("\u{7f}".repeat(MAX_REASON))] {
             let answer = serde_json::to_vec(&found).unwrap();
-            assert!(answer.len() <= MAX_MESSAGE, "{}", answer.len());
+            assert!(answer.len() <= MAX_ANSWER, "{}", answer.len());
             assert_eq!(serde_json::from_slice::<Found>(&answer).unwrap(), found);
         }
     }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn an_address_is_found_once() {
         let file = || std::fs::File::open("/dev/null").unwrap();
-        let answer = (JOB.answer)(b"127.0.0.1", &[file(), file()]);
+        let answer = (JOB.begin)([file(), file()])(b"127.0.0.1");
         assert_eq!(serde_json::from_slice::<Found>(&answer).unwrap(), Ok(vec![[127, 0, 0, 1].into()]));
     }
 }

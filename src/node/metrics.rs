@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use super::Node;
+use super::{Node, read_ahead};
 use crate::api::routes::Method;
 use crate::api::{self, ROUTES, routes};
 use crate::mempool;
@@ -222,6 +222,9 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Damaged ranges of rows; requests that need them get an error.", "All others get their answer."),
         Metric("nisd_store_verifications_total", "", |s| s.node.verification.passes.into(),
             "Complete verifications of the store against its checksums.", ""),
+        Metric("nisd_requests_read_ahead_total", "", |s| s.node.read_ahead.total.into(),
+            "Requests that waited until a helper process had read their rows from the disk.",
+            "Only while the store is not in memory."),
         Metric("nisd_memory_resident_bytes", "bytes", |s| s.memory.resident.into(),
             "Memory of the process, mapped files included.",
             "The parts of the store that the system holds for it count too."),
@@ -266,6 +269,11 @@ impl Node<'_> {
             LimitUsage::new("bytes of blocks and changes for events", events.bytes(), api::events::MAX_BYTES),
             LimitUsage::new("bytes of cached responses", self.api.cache.bytes(), api::MAX_CACHED_BYTES),
             LimitUsage::new("bytes of kept lists", self.api.kept_lists.bytes(), api::MAX_LIST_BYTES),
+            LimitUsage::new(
+                "bytes of requests that wait for the disk",
+                self.read_ahead.waiting_bytes(),
+                read_ahead::MAX_WAITING_BYTES,
+            ),
             LimitUsage::new("cached results of transactions", mempool.remembered_results(), mempool::MAX_RESULTS),
         ];
         usage.extend(self.block_processor.limit_usage());

@@ -21,6 +21,7 @@ mod identity;
 mod import;
 mod metrics;
 mod peers;
+mod read_ahead;
 mod requests;
 mod store_health;
 mod tick;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 pub use self::import::{BlockProgress, Import};
 pub use self::metrics::{Memory, metrics_documentation};
+pub use self::read_ahead::{AheadRequest, ReadAhead, SMALL_STORE};
 pub use crate::peer::ListedPeer;
 pub use crate::peer::saved_peers::MAX_BYTES as MAX_SAVED_BYTES;
 
@@ -153,7 +155,11 @@ pub struct Node<'s> {
     shutdown_at: Option<Duration>,
     /// The metrics are to be written to the log at the next tick.
     pub must_log_metrics: bool,
-    /// Returns the memory usage of the process for the metrics; only the event loop can determine it.
+    /// Requests that wait until their rows are in memory.
+    pub read_ahead: ReadAhead,
+    /// Returns how often the process has waited for a page from the disk, and its memory usage for the metrics; only the
+    /// event loop can determine them.
+    pub reads_from_disk: fn() -> u64,
     pub memory: fn() -> Memory,
     /// Released at the start of each tick, so that the store can reuse old pages.
     reader: SnapshotCache<'s>,
@@ -209,6 +215,8 @@ impl<'s> Node<'s> {
             randomness,
             shutdown_at: None,
             must_log_metrics: false,
+            read_ahead: ReadAhead::default(),
+            reads_from_disk: || 0,
             memory: Memory::default,
             reader: SnapshotCache::new(store),
         })

@@ -2,13 +2,15 @@
 
 use super::peers::carry_out_actions;
 use super::{Node, SHUTDOWN_GRACE, UNITS_PER_SLICE, WEBSOCKET};
-use crate::api::{Api, ApiError, BootRequest, Command, NodeContext, routes};
+use crate::api::routes::{self, Access};
+use crate::api::{Api, ApiError, BootRequest, Command, NodeContext};
 use crate::budget::Budget;
 use crate::chain::ChainSnapshot;
 use crate::model::Block;
 use crate::net::service::{ConnectionId, Effects, Exchange, Progress};
 use crate::peer::Pusher;
 use crate::peer::io::Now;
+use crate::quota::Owner;
 use crate::rules::Rejection;
 use crate::store::StoreError;
 use crate::websocket_api::Broker;
@@ -30,6 +32,18 @@ impl Node<'_> {
             && routes::by_id(request.route).is_some_and(|route| route.needs_mempool)
         {
             self.waiting_for_mempool.insert(connection);
+            return Progress::Suspended;
+        }
+        if self.read_ahead.has_given_way(connection) {
+            self.api.fail(&mut exchange, &ApiError::TOO_MUCH_TO_READ, now.network);
+            return Progress::Done;
+        }
+        if !exchange.is_resumed
+            && !exchange.is_rate_limited
+            && routes::by_id(request.route)
+                .is_some_and(|route| route.reads_store && (route.access == Access::Public || client.is_local))
+            && self.read_ahead.parks(connection, Owner::of(&client), request, now.monotonic)
+        {
             return Progress::Suspended;
         }
         let status = self.status();
@@ -175,6 +189,7 @@ impl Node<'_> {
     /// Handles a closed connection.
     pub(super) fn on_disconnect(&mut self, connection: ConnectionId, now: Now, effects: &mut dyn Effects) {
         self.waiting_for_mempool.remove(&connection);
+        self.read_ahead.remove(connection, now.monotonic);
         self.api.on_disconnect(connection);
         self.events.remove(connection);
         self.resume_due(effects);

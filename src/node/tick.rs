@@ -28,6 +28,10 @@ impl Node<'_> {
         }
         self.check_clock(time);
         let now = self.now(time);
+        self.read_ahead.look(self.reader.store(), self.reads_from_disk, now.monotonic);
+        for connection in self.read_ahead.take_finished() {
+            effects.resume(connection);
+        }
         let is_idle = self.is_idle(now);
         if let Some(import) = &mut self.import {
             import.observe_slice(last_tick, is_idle, now.monotonic);

@@ -275,6 +275,16 @@ impl Store {
         Ok((Store { readers, lock, ..Store::new(environment, databases, durability) }, network))
     }
 
+    /// Opens a store that another process may change meanwhile, only to bring its rows into memory: nothing is locked, so
+    /// that no page is kept for this process, and what it reads may be wrong. Also returns the text of its identity.
+    pub fn open_to_read_ahead(folder: &Path, options: Options) -> Result<(Store, String), StoreError> {
+        let (environment, stored) = open_unlocked(folder, options)?;
+        let (schema, network) = stored.ok_or(StoreError::Empty)?;
+        check_schema(&schema)?;
+        let databases = open_tables(&environment)?;
+        Ok((Store::new(environment, databases, Durability::none(folder)), network))
+    }
+
     /// Makes reads fail with [`StoreError::Interrupted`] once the flag is set. A process killed in the middle of a read
     /// would keep its reader slot, and old pages with it, until all processes have closed the store.
     pub fn set_interrupt_flag(&mut self, flag: Arc<AtomicBool>) {
@@ -303,14 +313,19 @@ impl Store {
         self.databases[table as usize].ok_or(A_TABLE_IS_MISSING)
     }
 
+    /// Returns the bytes of the file up to its last used page.
+    pub fn used_bytes(&self) -> u64 {
+        let pages = self.environment.info().map_or(0, |info| info.last_pgno() as u64 + 1);
+        pages * self.environment.stat().map_or(0, |stat| u64::from(stat.page_size()))
+    }
+
     /// Returns the present metrics. Costs a few system calls.
     pub fn metrics(&self) -> Result<StoreMetrics, StoreError> {
         let (info, folder) = (self.environment.info()?, &self.folder);
-        let page_bytes = u64::from(self.environment.stat()?.page_size());
         Ok(StoreMetrics {
             bytes: size(folder).ok(),
             map_bytes: info.map_size() as u64,
-            used_bytes: (info.last_pgno() as u64 + 1) * page_bytes,
+            used_bytes: self.used_bytes(),
             free_bytes: free_bytes(folder).ok(),
             readers: self.readers.as_ref().and_then(|list| list.count(info.max_readers()).ok()),
             commit_times: self.durability.commit_times(),

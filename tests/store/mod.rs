@@ -4,5 +4,6 @@ mod backup;
 mod corrupt_stores;
 mod full_disk;
 mod power_cuts;
+mod readers;
 mod reindex;
 mod slow_disk;

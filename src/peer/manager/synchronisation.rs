@@ -3,11 +3,11 @@
 //! [`FOREGROUND_TIME`]: up to [`MAX_BACKGROUND`] slow ones go on beside others.
 //!
 //! Only what a peer sends lowers its experience, never that it is unreachable. But a peer that brought nothing is not
-//! chosen next if there is another, and one that failed not for a time that doubles with each failure, up to an hour; nor is
-//! any other of its network that is neither listed nor has delivered a block, so that many addresses of one network do not
-//! help. Every second synchronisation is with a peer that has delivered blocks, so that others in any number cannot keep it out. After
-//! a failed block request fewer transactions are requested: the answer may have been larger than we accept, or than the
-//! peer can send in time.
+//! chosen next if there is another, and one that failed not for a time that doubles with each failure, up to an hour; nor
+//! is any other of its network that is neither listed nor has delivered a block, so that many addresses of one network do
+//! not help. Every second synchronisation is with a peer that has delivered blocks, so that others in any number cannot
+//! keep it out. After a failed block request fewer transactions are requested: the answer may have been larger than we
+//! accept, or than the peer can send in time.
 //!
 //! A chain that is far ahead is downloaded from several peers ([`BlockDownload`]), once the first blocks of it have come
 //! from its peer and were valid, or, with a trusted checkpoint, if it claims to reach that: until then it is only a claim.
