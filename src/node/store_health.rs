@@ -58,6 +58,8 @@ impl StoreBackoff {
 const INITIAL_DELAY: Duration = Duration::from_secs(10);
 /// Pause between two pages that are read: a slow disk has time for others, and a store of 10 GiB takes about two days.
 const PAGE_INTERVAL: Duration = Duration::from_millis(50);
+/// Pause after a page in terms of the time that it took: a slow disk reads for others nearly all the time.
+const PAUSES_PER_PAGE: u32 = 50;
 /// Pause between two passes over all ranges.
 const PASS_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 /// Maximum number of damaged ranges that one pass logs individually.
@@ -67,8 +69,10 @@ const MAX_NAMED: u64 = 8;
 #[derive(Debug)]
 pub struct Verification {
     position: VerifyPosition,
-    /// When the next range is due.
+    /// When the next page is due.
     pub due: Duration,
+    /// When the last page was read, unless it was before the last tick.
+    read_at: Option<Duration>,
     /// Damaged ranges found in the current pass.
     damaged: u64,
     /// Damaged ranges found in the last complete pass.
@@ -81,15 +85,20 @@ impl Verification {
     /// Creates the verification of a node that starts at `now`.
     pub fn new(now: Duration) -> Verification {
         let position = VerifyPosition::default();
-        Verification { position, due: now + INITIAL_DELAY, damaged: 0, damaged_last_pass: 0, passes: 0 }
+        let due = now + INITIAL_DELAY;
+        Verification { position, due, read_at: None, damaged: 0, damaged_last_pass: 0, passes: 0 }
     }
 
     /// Reads the next page if it is due, and verifies its range once all of it is read. Damage is logged and counted; it is
-    /// not an error.
-    pub fn work(&mut self, reader: &SnapshotCache<'_>, now: Duration) -> Result<(), StoreError> {
+    /// not an error. `last_tick` is how long the last tick took.
+    pub fn work(&mut self, reader: &SnapshotCache<'_>, last_tick: Duration, now: Duration) -> Result<(), StoreError> {
+        if let Some(read_at) = self.read_at.take() {
+            self.due = self.due.max(read_at + PAUSES_PER_PAGE * last_tick);
+        }
         if now < self.due {
             return Ok(());
         }
+        self.read_at = Some(now);
         self.due = now + PAGE_INTERVAL;
         let snapshot = reader.snapshot()?;
         // A range that cannot be read is found to be damaged below.
@@ -156,15 +165,29 @@ mod tests {
         let mut steps = 0;
         while verification.passes == 0 {
             let due = verification.due;
-            verification.work(&reader, due - Duration::from_millis(1)).unwrap();
+            verification.work(&reader, Duration::ZERO, due - Duration::from_millis(1)).unwrap();
             assert_eq!(verification.due, due, "nothing is done before it is due");
-            verification.work(&reader, due).unwrap();
+            verification.work(&reader, Duration::ZERO, due).unwrap();
             steps += 1;
         }
         // 13 rows are a page.
         assert!((Table::ALL.len() + 900 / 15..Table::ALL.len() + 900 / 11).contains(&steps), "{steps}");
         assert_eq!(verification.damaged_ranges(), 0);
         assert!(verification.due > PASS_INTERVAL);
+    }
+
+    #[test]
+    fn a_page_that_took_long_delays_the_next_one() {
+        let (store, _folder) = test_store();
+        let (reader, mut verification) = (SnapshotCache::new(&store), Verification::new(Duration::ZERO));
+        let (first, slow) = (verification.due, Duration::from_millis(10));
+        verification.work(&reader, Duration::ZERO, first).unwrap();
+        assert_eq!(verification.due, first + PAGE_INTERVAL);
+        verification.work(&reader, slow, first + slow).unwrap();
+        assert_eq!(verification.due, first + 50 * slow);
+        // Ticks that read nothing do not count.
+        verification.work(&reader, 10 * slow, first + 2 * slow).unwrap();
+        assert_eq!(verification.due, first + 50 * slow);
     }
 
     #[test]
@@ -180,7 +203,7 @@ mod tests {
         let (reader, mut verification) = (SnapshotCache::new(&store), Verification::new(Duration::ZERO));
         while verification.passes == 0 {
             let due = verification.due;
-            verification.work(&reader, due).unwrap();
+            verification.work(&reader, Duration::ZERO, due).unwrap();
         }
         assert_eq!(verification.damaged_ranges(), 1);
     }

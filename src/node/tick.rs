@@ -46,7 +46,7 @@ impl Node<'_> {
                 Err(error) => self.read_backoff.record_failure(&error, now.monotonic),
                 Ok(()) => self.read_backoff.record_no_failure(now.monotonic),
             }
-            if let Err(error) = self.verification.work(&self.reader, now.monotonic) {
+            if let Err(error) = self.verification.work(&self.reader, last_tick, now.monotonic) {
                 self.read_backoff.record_failure(&error, now.monotonic);
             }
         }
