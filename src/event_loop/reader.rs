@@ -42,7 +42,7 @@ pub static JOB: Job = Job {
 const FIRST_TOKEN: usize = 6;
 /// Maximum number of readers.
 pub const MAX_READERS: usize = 8;
-/// Time after which a reader is replaced, and its request answered without it.
+/// Time after which a reader is replaced, and its request given to another one.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Steps after which a reader leaves the rest of a long answer.
 const MAX_STEPS: usize = 1_000;
@@ -73,16 +73,16 @@ impl Readers {
             let result = match helper.next_event() {
                 Some(HelperEvent::Answer(answer)) => Some(answer.try_into().ok().map(u32::from_le_bytes)),
                 Some(HelperEvent::Ended(_)) => Some(None),
-                None if is_late => {
-                    helper.end();
-                    Some(None)
-                }
                 None => None,
             };
             if let Some(reads) = result
                 && let Some(connection) = reading.take()
             {
                 ahead.finish(connection, reads, now);
+            }
+            if is_late && let Some(connection) = reading.take() {
+                helper.end();
+                ahead.postpone(connection, now);
             }
             if reading.is_some() || !ahead.has_waiting() {
                 continue;

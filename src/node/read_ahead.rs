@@ -31,9 +31,13 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// most gives way, with 503.
 pub const MAX_REQUEST_BYTES: usize = 60 << 10;
 pub const MAX_WAITING_BYTES: usize = 4 << 20;
+/// Helpers that one after another may take too long for a request, which then gets 503. Each goes on where the last ended.
+const MAX_TRIES: u32 = 6;
 /// Units of work that a read from the disk counts, and a request without any.
 const UNITS_PER_READ: u32 = 1_000;
 const UNITS_PER_REQUEST: u32 = 50;
+/// Units of work that a request counts for which a helper takes too long.
+const UNITS_PER_TIMEOUT: u32 = 50_000;
 
 /// A request to be read ahead.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,6 +46,13 @@ pub struct AheadRequest {
     pub connection: ConnectionId,
     /// The request in the form of HTTP.
     pub bytes: Vec<u8>,
+}
+
+/// A request that a helper reads.
+struct Reading {
+    owner: Owner,
+    /// The request; nothing if its client is gone.
+    bytes: Vec<u8>,
 }
 
 /// The waiting requests.
@@ -57,8 +68,9 @@ pub struct ReadAhead {
     seen_reads: u64,
     places: Quota<ConnectionId>,
     waiting: BTreeMap<ConnectionId, Vec<u8>>,
-    /// Those that a helper is reading, with the hash of the request.
-    reading: BTreeMap<ConnectionId, (Owner, u64)>,
+    reading: BTreeMap<ConnectionId, Reading>,
+    /// How many helpers have taken too long for a request.
+    timeouts: BTreeMap<ConnectionId, u32>,
     finished: BTreeSet<ConnectionId>,
     gave_way: BTreeSet<ConnectionId>,
     warm: BTreeMap<u64, Duration>,
@@ -133,14 +145,16 @@ impl ReadAhead {
         let (owner, connection) = self.places.next(now)?;
         self.places.release(connection, now);
         let bytes = self.waiting.remove(&connection)?;
-        self.reading.insert(connection, (owner, xxh3_64(&bytes)));
+        self.reading.insert(connection, Reading { owner, bytes: bytes.clone() });
         Some(AheadRequest { connection, bytes })
     }
 
     /// Takes the result of a helper: the number of its reads from the disk, or nothing if it failed. The request is answered
     /// in any case.
     pub fn finish(&mut self, connection: ConnectionId, reads: Option<u32>, now: Duration) {
-        let Some((owner, hash)) = self.reading.remove(&connection) else { return };
+        let Some(Reading { owner, bytes }) = self.reading.remove(&connection) else { return };
+        let hash = xxh3_64(&bytes);
+        self.timeouts.remove(&connection);
         self.finished.insert(connection);
         self.total += 1;
         let Some(reads) = reads else { return };
@@ -157,6 +171,27 @@ impl ReadAhead {
             if self.warm.get(&hash) == Some(&since) {
                 self.warm.remove(&hash);
             }
+        }
+    }
+
+    /// Lets a request wait again for which a helper took too long: answered now, it could keep everybody waiting for what is
+    /// not in memory yet.
+    pub fn postpone(&mut self, connection: ConnectionId, now: Duration) {
+        let Some(Reading { owner, bytes }) = self.reading.remove(&connection) else { return };
+        self.places.charge(owner, UNITS_PER_TIMEOUT, now);
+        if bytes.is_empty() {
+            return;
+        }
+        let timeouts = self.timeouts.entry(connection).or_default();
+        *timeouts += 1;
+        if *timeouts == MAX_TRIES {
+            self.timeouts.remove(&connection);
+            self.gave_way.insert(connection);
+            self.finished.insert(connection);
+        } else {
+            self.places.hold(connection, owner, bytes.len(), now);
+            self.places.wait(connection, now);
+            self.waiting.insert(connection, bytes);
         }
     }
 
@@ -177,6 +212,10 @@ impl ReadAhead {
         if self.waiting.remove(&connection).is_some() {
             self.places.release(connection, now);
         }
+        if let Some(reading) = self.reading.get_mut(&connection) {
+            reading.bytes.clear();
+        }
+        self.timeouts.remove(&connection);
         self.finished.remove(&connection);
         self.gave_way.remove(&connection);
     }
@@ -322,6 +361,27 @@ mod tests {
         ahead.remove(taken, START);
         ahead.finish(taken, Some(1), START);
         assert_eq!(ahead.take_finished(), BTreeSet::from([taken]), "resuming a closed connection has no effect");
+    }
+
+    #[test]
+    fn a_request_for_which_helpers_take_too_long_is_charged_waits_again_and_gets_503_in_the_end() {
+        let mut ahead = enabled();
+        assert!(parks(&mut ahead, 1, 1, 1, START));
+        for timeout in 1..=MAX_TRIES {
+            let next = ahead.next(START).unwrap();
+            assert!(next.bytes.starts_with(b"GET /account/get?address=1 "));
+            ahead.postpone(next.connection, START);
+            assert_eq!(ahead.has_waiting(), timeout < MAX_TRIES);
+        }
+        assert!(ahead.take_finished().contains(&ConnectionId(1)) && ahead.has_given_way(ConnectionId(1)));
+        // Another client comes first.
+        assert!(parks(&mut ahead, 2, 1, 2, START) && parks(&mut ahead, 3, 2, 3, START));
+        assert_eq!(ahead.next(START).unwrap().connection, ConnectionId(3));
+        // Nobody waits for the request of a client that is gone.
+        ahead.remove(ConnectionId(3), START);
+        ahead.postpone(ConnectionId(3), START);
+        assert_eq!(ahead.next(START).unwrap().connection, ConnectionId(2));
+        assert!(ahead.next(START).is_none() && ahead.timeouts.is_empty());
     }
 
     #[test]
