@@ -14,7 +14,7 @@ use crate::store::{StoreError, StoredHeader, stored_header};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    get("/chain/height", height),
+    get("/chain/height", height).while_loading(),
     get("/chain/score", score),
     get("/chain/last-block", last_block).cached(),
     post("/block/at/public", block_at).cached(),

@@ -50,6 +50,11 @@ impl ApiError {
         ApiError { status: 503, message: Cow::Borrowed(text) }
     }
 
+    /// Creates the 503 of a node whose store is rebuilt, at a height of the target.
+    pub fn loading(height: Height, target: Height) -> ApiError {
+        ApiError::new(503, format!("{}: the store is rebuilt, height {height} of {target}", ErrorBody::LOADING_CHAIN))
+    }
+
     /// Creates the error for a hash that no top-level transaction of a block has.
     pub fn no_transaction(hash: &Hash256) -> ApiError {
         ApiError::new(404, format!("transaction not found in the db '{hash}' (class org.nem.core.crypto.Hash)"))

@@ -261,6 +261,9 @@ fn begin(
         return Err(context.unauthorized(format!("remote {peer} attempted to call local {path}")));
     }
     context.record();
+    if !route.answers_while_loading {
+        context.node.require_loaded()?;
+    }
     let key = context.cache_key(route);
     if let Some(body) = key.as_ref().and_then(|key| cache.get(key)) {
         return context.send_shared(body).map(|()| None);

@@ -7,7 +7,7 @@ use super::{ApiError, Command, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::PrivateKey;
-use crate::model::Timestamp;
+use crate::model::{Height, Timestamp};
 use crate::net::http::StaticText;
 use crate::peer::wire::{CommunicationTimeStamps, Endpoint};
 use crate::rules::ValidationResult;
@@ -19,11 +19,11 @@ pub const ROUTES: &[Route] = &[
     get("/node/clock", clock),
     get("/time-sync/network-time", network_time),
     get("/heartbeat", heartbeat),
-    get("/status", status),
-    get("/openapi.json", openapi),
-    get("/metrics", metrics).metrics(),
+    get("/status", status).while_loading(),
+    get("/openapi.json", openapi).while_loading(),
+    get("/metrics", metrics).metrics().while_loading(),
     post("/node/boot", boot).local(),
-    get("/shutdown", shut_down).local(),
+    get("/shutdown", shut_down).local().while_loading(),
 ];
 
 /// Result of a check or an action.
@@ -56,25 +56,39 @@ impl View for RequestResult {
     }
 }
 
-/// Status of the node, with its code on the wire.
+/// Status of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeStatus {
+    /// Its store is rebuilt up to this height.
+    Loading(Height),
     /// Not booted.
-    Running = 3,
+    Running,
     /// Boot in progress.
-    Booting = 4,
+    Booting,
     /// Booted, not synchronised.
-    Booted = 5,
+    Booted,
     /// Booted, and no sync peer reports a greater height.
-    Synchronized = 6,
+    Synchronized,
     /// Booted, but no other node is active.
-    NoRemoteNode = 7,
+    NoRemoteNode,
 }
 
 impl NodeStatus {
+    /// Returns the code on the wire.
+    pub fn code(self) -> i32 {
+        match self {
+            NodeStatus::Running => 3,
+            NodeStatus::Booting => 4,
+            NodeStatus::Booted => 5,
+            NodeStatus::Synchronized => 6,
+            NodeStatus::NoRemoteNode => 7,
+            NodeStatus::Loading(_) => 8,
+        }
+    }
+
     /// Returns whether the node has joined its network.
     pub fn is_joined(self) -> bool {
-        !matches!(self, NodeStatus::Running | NodeStatus::Booting)
+        !matches!(self, NodeStatus::Loading(_) | NodeStatus::Running | NodeStatus::Booting)
     }
 }
 
@@ -200,7 +214,7 @@ fn heartbeat(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `GET /status`
 fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let code = context.node.status as i32;
+    let code = context.node.status.code();
     context.response.send(&RequestResult { kind: ResultKind::Status, code, message: "status" })
 }
 

@@ -116,7 +116,7 @@ impl View for PeersReport<'_, '_> {
         let NodeContext { chain, status, info, .. } = self.node;
         let peers = self.node.peers.as_deref();
         let address = Address::from_public_key(&info.identity.key, chain.network.byte);
-        sink.i32("status", *status as i32);
+        sink.i32("status", status.code());
         sink.string("address", Some(address.as_str()));
         sink.object("node", |sink| info.write(sink));
         sink.u64("height", chain.height.0);

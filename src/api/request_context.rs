@@ -74,6 +74,14 @@ pub struct NodeContext<'a> {
 }
 
 impl NodeContext<'_> {
+    /// Fails while the store is rebuilt, with the progress.
+    pub fn require_loaded(&self) -> Result<(), ApiError> {
+        match self.status {
+            NodeStatus::Loading(target) => Err(ApiError::loading(self.chain.height, target)),
+            _ => Ok(()),
+        }
+    }
+
     /// Fails unless the node has joined its network.
     pub fn require_joined(&self) -> Result<(), ApiError> {
         if self.status.is_joined() { Ok(()) } else { Err(ApiError::NOT_BOOTED) }

@@ -73,6 +73,8 @@ pub struct Route {
     pub takes_any_accept: bool,
     /// Maximum body size.
     pub body_limit: BodyLimit,
+    /// Whether it answers while the store is rebuilt.
+    pub answers_while_loading: bool,
     /// Handler.
     pub handler: Handler,
 }
@@ -90,6 +92,7 @@ pub const fn get(path: &'static str, handler: Handler) -> Route {
         caching,
         takes_any_accept,
         body_limit,
+        answers_while_loading: false,
         handler,
     }
 }
@@ -134,6 +137,11 @@ impl Route {
     /// Answers a client whatever it accepts.
     pub const fn with_any_accept(self) -> Route {
         Route { takes_any_accept: true, ..self }
+    }
+
+    /// Answers also while the store is rebuilt.
+    pub const fn while_loading(self) -> Route {
+        Route { answers_while_loading: true, ..self }
     }
 
     /// Raises the body limit.

@@ -75,6 +75,9 @@ pub enum ImportError {
     /// The store failed at this height; the block there may be valid.
     #[error("at height {0}: {1}")]
     Store(Height, StoreError),
+    /// The block at this height cannot be read from the store that it comes from.
+    #[error("at height {0}: {1}")]
+    Source(Height, StoreError),
     /// A file cannot be read further after this height.
     #[error("after height {0}: {1}")]
     File(Height, BlockFileError),
@@ -137,7 +140,7 @@ impl BlockSource<'_> {
             BlockSource::Files(files) => files.next(block).map_err(|error| ImportError::File(height, error)),
             BlockSource::Store(next, snapshot) => {
                 let found = read_block_bytes(*snapshot, *next, block);
-                let found = found.map_err(|error| ImportError::Store(height.next(), error))?;
+                let found = found.map_err(|error| ImportError::Source(height.next(), error))?;
                 if found {
                     *next = next.next();
                 }
@@ -230,6 +233,11 @@ impl<'s> BlockImporter<'s> {
             BlockSource::Files(files) => files.progress(),
             BlockSource::Store(..) => None,
         }
+    }
+
+    /// Returns the height at which a rebuild ends: its blocks are those of another store.
+    pub fn rebuild_target(&self) -> Option<Height> {
+        self.options.stop_at.filter(|_| matches!(self.source, BlockSource::Store(..)))
     }
 
     /// Returns whether the next step would read a block, so that one can be handed over instead.
@@ -337,8 +345,8 @@ impl<'s> BlockImporter<'s> {
         Ok(first.map_or(ImportProgress::Working, |first| ImportProgress::Committed { first, last }))
     }
 
-    /// Continues after a failure of the store. Uncommitted blocks are imported again, if
-    /// [they are kept](ImportOptions::can_retry).
+    /// Continues after a failure of the store. Uncommitted blocks are imported again, if they are those of another store or
+    /// [are kept](ImportOptions::can_retry).
     pub fn retry(&mut self) -> Result<(), StoreError> {
         self.tip = ChainTip::load(&self.store.snapshot()?)?;
         self.batch = None;
@@ -347,6 +355,9 @@ impl<'s> BlockImporter<'s> {
         self.failure = None;
         self.is_commit_due = false;
         self.seen.clear();
+        if let BlockSource::Store(next, _) = &mut self.source {
+            *next = self.tip.height().next();
+        }
         self.kept.append(&mut self.unread);
         (self.unread, self.kept_bytes) = (std::mem::take(&mut self.kept), 0);
         Ok(())

@@ -65,7 +65,8 @@ pub struct Check {
 /// `nisd import`.
 pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let files = open_block_files(&command.blocks)?;
-    let (store, nemesis) = open_with_nemesis(settings, system)?;
+    let nemesis = nemesis_of(settings)?;
+    let store = open_or_rebuild(settings, system)?;
     if let Some(checkpoint) = command.trust_below {
         // The files must lead to the checkpoint before anything is imported.
         let files = open_block_files(&command.blocks)?;
@@ -87,9 +88,9 @@ pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop)
     Ok(())
 }
 
-/// Opens the store to import blocks, or creates it, and returns it with the nemesis block, which is verified before a store
-/// is created for it. A store that exists needs no file of its nemesis block; the block is empty without it.
-pub fn open_with_nemesis(settings: &Settings, system: System) -> Result<(Store, Vec<u8>), CommandError> {
+/// Returns the nemesis block of the settings, which is verified before a store is created for it. A store that exists
+/// needs no file of its nemesis block; the block is empty without it.
+pub fn nemesis_of(settings: &Settings) -> Result<Vec<u8>, CommandError> {
     let has_store = store::exists(&settings.data);
     let nemesis = match settings.nemesis.read() {
         Err(NemesisError { error, .. }) if has_store && error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -103,7 +104,7 @@ pub fn open_with_nemesis(settings: &Settings, system: System) -> Result<(Store, 
             failed(format!("{}: {error}; {advice}", path.display()))
         })?;
     }
-    Ok((open_or_rebuild(settings, system)?, nemesis))
+    Ok(nemesis)
 }
 
 /// `nisd check`.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::import::{Imported, import_blocks};
+use super::import::import_blocks;
 use super::store::{StoreArguments, check_same_network, open_existing, open_store, stored_network};
 use super::{CommandError, Stop, height, in_store, store_options};
 use crate::chain::{self, BlockImporter, BlockSource, BrokenChain, ImportOptions};
@@ -14,13 +14,10 @@ use crate::model::{Hash256, Height, Network, Timestamp};
 use crate::state::{self, HistoryRange};
 use crate::store::{self, AccessMode, ChainIdentity, Read, SCHEMA, Store, StoreError, StoreRebuild, Table};
 
-/// The clock does not matter to blocks that were verified before.
-const END_OF_TIME: ClockMode = ClockMode::Still(Timestamp(i32::MAX));
-
 /// Runs `nisd reindex`.
 pub fn reindex(command: &StoreArguments, settings: &Settings, system: System) -> Result<(), CommandError> {
     let configured = command.config.is_some().then_some(&settings.network);
-    let rebuilt = rebuild(&command.data, configured, settings, system);
+    let rebuilt = Rebuild::begin(&command.data, configured, settings).and_then(|rebuild| rebuild.run(settings, system));
     let told = rebuilt.and_then(|(store, network)| Ok(log_history(&store, &network)?));
     told.map_err(|error| in_folder(error, &command.data))
 }
@@ -28,34 +25,25 @@ pub fn reindex(command: &StoreArguments, settings: &Settings, system: System) ->
 /// Opens the store of the settings for writing, or creates it. A store of an older version is rebuilt first.
 pub fn open_or_rebuild(settings: &Settings, system: System) -> Result<Store, CommandError> {
     rebuild_if_outdated(&settings.data, Some(&settings.network), settings, system)?;
+    open_current(settings)
+}
+
+/// Opens the store of the settings for writing, or creates it. It is not of an older version.
+pub fn open_current(settings: &Settings) -> Result<Store, CommandError> {
     let store = open_store(settings, &settings.data)?;
     log_history(&store, &settings.network)?;
     Ok(store)
 }
 
 /// Rebuilds the store in a folder if it is of an older version.
-pub fn rebuild_if_outdated(
+fn rebuild_if_outdated(
     folder: &Path,
     configured: Option<&Network>,
     settings: &Settings,
     system: System,
 ) -> Result<(), CommandError> {
-    match store::older_schema(folder, store_options(settings)) {
-        Ok(Some(schema)) => {
-            log::warn!(
-                "the store in {} was written by an older version of nisd (schema {schema}, this program has {SCHEMA})",
-                folder.display()
-            );
-            rebuild(folder, configured, settings, system).map(drop).map_err(|error| in_folder(error, folder))
-        }
-        // Opening the store reports whatever is wrong with it.
-        _ => {
-            if store::is_rebuild_pending(folder) {
-                log::info!("`nisd reindex` is incomplete in {}; it resumes when it is called again", folder.display());
-            }
-            Ok(())
-        }
-    }
+    let Some(rebuild) = Rebuild::begin_if_outdated(folder, configured, settings)? else { return Ok(()) };
+    rebuild.run(settings, system).map(drop).map_err(|error| in_folder(error, folder))
 }
 
 fn in_folder(error: CommandError, folder: &Path) -> CommandError {
@@ -65,30 +53,107 @@ fn in_folder(error: CommandError, folder: &Path) -> CommandError {
     }
 }
 
-/// Builds a new store from the blocks of the store in a folder, and replaces it.
-fn rebuild(
-    folder: &Path,
-    configured: Option<&Network>,
-    settings: &Settings,
-    system: System,
-) -> Result<(Store, Network), CommandError> {
-    let network = |remembered: &str| -> Result<Network, StoreError> {
-        let network = stored_network(remembered)?;
-        check_same_network(&network, configured)?;
-        // Parameters that a node may change are those of the settings.
-        Ok(configured.cloned().unwrap_or(network))
-    };
-    let identity = |text: &str| Ok(ChainIdentity::of(&network(text)?));
-    let replacement = StoreRebuild::open(folder, identity, store_options(settings))?;
-    let network = network(&replacement.network)?;
-    log_required_space(folder, &replacement)?;
-    let tip = store::tip(&replacement.old.snapshot()?)?.map(|block| (block.height, block.hash));
-    if let Some(last) = tip {
-        import_old_blocks(&replacement, &network, last, settings, system)?;
+/// A rebuild: a new store beside the store in a folder, which is built from the blocks of that and then replaces it.
+pub struct Rebuild {
+    replacement: StoreRebuild,
+    network: Network,
+    /// Height and hash of the last block, if there is one.
+    tip: Option<(Height, Hash256)>,
+}
+
+impl Rebuild {
+    /// Begins or resumes the rebuild of the store in a folder if it is of an older version.
+    pub fn begin_if_outdated(
+        folder: &Path,
+        configured: Option<&Network>,
+        settings: &Settings,
+    ) -> Result<Option<Rebuild>, CommandError> {
+        match store::older_schema(folder, store_options(settings)) {
+            Ok(Some(schema)) => {
+                log::warn!(
+                    "the store in {} was written by an older version of nisd (schema {schema}, this program has \
+                     {SCHEMA})",
+                    folder.display()
+                );
+                Rebuild::begin(folder, configured, settings).map(Some).map_err(|error| in_folder(error, folder))
+            }
+            // Opening the store reports whatever is wrong with it.
+            _ => {
+                if store::is_rebuild_pending(folder) {
+                    let folder = folder.display();
+                    log::info!("`nisd reindex` is incomplete in {folder}; it resumes when it is called again");
+                }
+                Ok(None)
+            }
+        }
     }
-    let store = replacement.install()?;
-    log::info!("the store is rebuilt; the chain is at height {}", tip.map_or(0, |(height, _)| height.0));
-    Ok((store, network))
+
+    /// Begins or resumes the rebuild of the store in a folder.
+    fn begin(folder: &Path, configured: Option<&Network>, settings: &Settings) -> Result<Rebuild, CommandError> {
+        let network = |remembered: &str| -> Result<Network, StoreError> {
+            let network = stored_network(remembered)?;
+            check_same_network(&network, configured)?;
+            // Parameters that a node may change are those of the settings.
+            Ok(configured.cloned().unwrap_or(network))
+        };
+        let identity = |text: &str| Ok(ChainIdentity::of(&network(text)?));
+        let replacement = StoreRebuild::open(folder, identity, store_options(settings))?;
+        let network = network(&replacement.network)?;
+        log_required_space(folder, &replacement)?;
+        let tip = store::tip(&replacement.old.snapshot()?)?.map(|block| (block.height, block.hash));
+        Ok(Rebuild { replacement, network, tip })
+    }
+
+    /// Builds the new store and installs it.
+    fn run(self, settings: &Settings, system: System) -> Result<(Store, Network), CommandError> {
+        self.with_importer(settings, |importer, _| {
+            // The clock does not matter to blocks that were verified before.
+            let clock = NetworkClock::new(ClockMode::Still(Timestamp::MAX), (system.millis)());
+            let last = importer.rebuild_target();
+            import_blocks(importer, &clock, system, &Stop::default(), last, |_| Ok(())).map(drop)
+        })?;
+        self.install()
+    }
+
+    /// Calls `import` with what imports the blocks of the old store into the new one, and with the new store; not if there
+    /// is no block.
+    pub fn with_importer<T>(
+        &self,
+        settings: &Settings,
+        import: impl for<'s> FnOnce(BlockImporter<'s>, &'s Store) -> Result<T, CommandError>,
+    ) -> Result<Option<T>, CommandError> {
+        let Rebuild { replacement, network, tip } = self;
+        let Some((last, _)) = *tip else { return Ok(None) };
+        let blocks = replacement.old.snapshot()?;
+        let reached = store::tip(&replacement.new.snapshot()?)?.map_or(Height::NEMESIS, |block| block.height);
+        let mut nemesis = Vec::new();
+        if !store::read_block_bytes(&blocks, Height::NEMESIS, &mut nemesis)? {
+            return Err(BrokenChain::Missing(Height::NEMESIS).into());
+        }
+        let source = BlockSource::Store(reached.next(), &blocks);
+        // The blocks were verified before: signatures and proofs are not checked again.
+        let (write_cache, trusted_below) = (settings.write_cache, Height(u64::MAX));
+        let options = ImportOptions { write_cache, stop_at: Some(last), trusted_below, ..ImportOptions::DEFAULT };
+        let importer = BlockImporter::new(&replacement.new, network, nemesis, source, options)?;
+        import(importer, &replacement.new).map(Some)
+    }
+
+    /// Replaces the old store by the new one, if that has all blocks. Each names its parent by its hash, so the last one
+    /// stands for all.
+    pub fn install(self) -> Result<(Store, Network), CommandError> {
+        let Rebuild { replacement, network, tip } = self;
+        let reached = store::tip(&replacement.new.snapshot()?)?.map(|block| (block.height, block.hash));
+        if reached != tip {
+            let [reached, last] = [reached, tip].map(|tip| tip.map_or(Height(0), |(height, _)| height));
+            let is_short = reached < last;
+            return Err(
+                if is_short { BrokenChain::Missing(reached.next()) } else { BrokenChain::WrongBlock(last) }.into()
+            );
+        }
+        let store = replacement.install()?;
+        log::info!("the store is rebuilt; the chain is at height {}", tip.map_or(0, |(height, _)| height.0));
+        Ok((store, network))
+    }
 }
 
 fn log_required_space(folder: &Path, replacement: &StoreRebuild) -> Result<(), StoreError> {
@@ -103,39 +168,6 @@ fn log_required_space(folder: &Path, replacement: &StoreRebuild) -> Result<(), S
         folder.display()
     );
     Ok(())
-}
-
-/// Imports all blocks of the old store into the new one, from the tip of the new one on.
-fn import_old_blocks(
-    replacement: &StoreRebuild,
-    network: &Network,
-    (last, hash): (Height, Hash256),
-    settings: &Settings,
-    system: System,
-) -> Result<(), CommandError> {
-    let blocks = replacement.old.snapshot()?;
-    let reached = store::tip(&replacement.new.snapshot()?)?.map_or(Height::NEMESIS, |block| block.height);
-    let mut nemesis = Vec::new();
-    if !store::read_block_bytes(&blocks, Height::NEMESIS, &mut nemesis)? {
-        return Err(BrokenChain::Missing(Height::NEMESIS).into());
-    }
-    let source = BlockSource::Store(reached.next(), &blocks);
-    // The blocks were verified before: signatures and proofs are not checked again.
-    let (write_cache, trusted_below) = (settings.write_cache, Height(u64::MAX));
-    let options = ImportOptions { write_cache, stop_at: Some(last), trusted_below, ..ImportOptions::DEFAULT };
-    let importer = BlockImporter::new(&replacement.new, network, nemesis, source, options)?;
-    let clock = NetworkClock::new(END_OF_TIME, (system.millis)());
-    let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(last), |imported| {
-        let Imported::Block(block) = imported else { return Ok(()) };
-        let is_same = store::block_row(&blocks, block.height)?.is_some_and(|stored| stored.header.hash == block.hash);
-        if is_same { Ok(()) } else { Err(BrokenChain::WrongBlock(block.height).into()) }
-    })?;
-    let reached_hash = store::tip(&replacement.new.snapshot()?)?.map(|block| block.hash);
-    if (reached, reached_hash) == (last, Some(hash)) {
-        Ok(())
-    } else {
-        Err(BrokenChain::Missing(reached.next()).into())
-    }
 }
 
 /// `nisd rollback`.

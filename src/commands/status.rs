@@ -253,13 +253,16 @@ type Row = fn(&StatusReport) -> Option<String>;
 const ROWS: [(&str, Row); 14] = [
     ("Chain", |v| {
         let age = v.value("nisd_last_block_age_seconds")?;
-        let age = format!("height {}, last block {} ago", number(v.value("nisd_height")?), duration(age as u64));
+        let target = v.if_any("nisd_rebuild_target_height", |height| format!(" of {}", number(height)));
+        let height = number(v.value("nisd_height")?);
+        let age = format!("height {height}{target}, last block {} ago", duration(age as u64));
         let state = match v.value("nisd_status").map(|code| code as i32) {
             Some(3) => ", has not joined its network",
             Some(4) => ", joining its network",
             Some(5) => ", joined, not synchronised",
             Some(6) => ", synchronised",
             Some(7) => ", without active peers",
+            Some(8) => ", rebuilding the store",
             _ => "",
         };
         let behind = v.if_any("nisd_blocks_behind", |blocks| format!(", {} behind", plural(blocks, "block")));

@@ -27,9 +27,9 @@ use self::settings::{ActiveSettings, Addresses, SettingsReader};
 use crate::chain::{BlockImporter, ImportOptions, ImportProgress};
 use crate::clock::NetworkClock;
 use crate::clock::System;
-use crate::codec::block_file::BlockFile;
 use crate::commands::devnet::Devnet;
-use crate::commands::import::{open_with_nemesis, show, style};
+use crate::commands::import::{nemesis_of, show, style};
+use crate::commands::reindex::{Rebuild, open_current};
 use crate::commands::{CommandError, Run, random_bytes};
 use crate::config::{LocalAccess, Settings};
 use crate::local_cookie::{CookieFile, FILE, LocalCookie};
@@ -51,17 +51,17 @@ const PEERS_FILE: &str = "known-peers";
 
 const SIGNALS: Token = Token(0);
 
-/// The operator's side of a running node: signals, systemd, settings, disk helper and peers file.
+/// The operator's side of a running node: signals, systemd, settings, helpers and peers file.
 struct RunContext<'a> {
     signals: Signals,
     systemd: SystemdNotifier,
     active: ActiveSettings<'a>,
-    disk: DiskSync<'a>,
     resolvers: Resolvers,
     readers: Readers,
     saved_peers: SavedPeersFile,
     /// Progress that is shown, and how.
     progress: Option<(BlockProgress, ProgressMeter)>,
+    system: System,
 }
 
 /// Runs `nisd run`, also on a private network of nisd. `reread` reads the settings again on a reload.
@@ -78,9 +78,9 @@ pub fn run(
     }
     // Checked first: the files must exist before a store is created for this chain.
     let files = commands::store::open_block_files(&command.import)?;
-    let (store, nemesis) = open_with_nemesis(&settings, system)?;
-    store.durability().time_commits(process::uptime);
-    let seed = random_bytes(system)?;
+    let nemesis = nemesis_of(&settings)?;
+    let rebuild = Rebuild::begin_if_outdated(&settings.data, Some(&settings.network), &settings)?;
+    let current = if rebuild.is_none() { Some(open_current(&settings)?) } else { None };
     let (mut reactor, addresses) = settings::open(&settings)?;
     // The system may have chosen the ports.
     (settings.http.port, settings.websocket.port) = (addresses.http.port(), addresses.websocket.port());
@@ -89,8 +89,6 @@ pub fn run(
     }
     let cookie = LocalCookie::new(addresses.http.port(), &*random_bytes(system)?);
     let _cookie_file = write_cookie(&settings, &cookie);
-    let importer = prepare_import(&store, &settings, nemesis, files, system)?;
-    let disk = DiskSync::start(&store, reactor.registry(), reactor.time().monotonic).map_err(CommandError::System)?;
     let resolvers = Resolvers::new(reactor.registry()).map_err(CommandError::System)?;
     let readers =
         Readers::new(settings.node.readers, &settings.data, reactor.registry()).map_err(CommandError::System)?;
@@ -98,14 +96,55 @@ pub fn run(
         signals: signals(&reactor)?,
         systemd: SystemdNotifier::from_env(),
         active: ActiveSettings::new(&settings, listed, cookie, reread),
-        disk,
         resolvers,
         readers,
         saved_peers: SavedPeersFile::of(&settings.data),
         progress: None,
+        system,
     };
+    if let Some(rebuild) = rebuild {
+        log_rebuild(&addresses);
+        let end = rebuild.with_importer(&settings, |importer, store| {
+            run_node(store, &settings, importer, &mut reactor, &mut context, |_| {})
+        })?;
+        if end == Some(End::Stopped) {
+            log::info!("the rebuild of the store is incomplete; the next start continues it");
+            return Ok(());
+        }
+        rebuild.install()?;
+    }
+    let store = current.map_or_else(|| open_current(&settings), Ok)?;
+    let options = ImportOptions { write_cache: settings.write_cache, can_retry: true, ..ImportOptions::DEFAULT };
+    let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
+    let log = |node: &Node<'_>| log_startup(&settings, devnet.as_ref(), &addresses, node);
+    run_node(&store, &settings, importer, &mut reactor, &mut context, log).map(drop)
+}
+
+/// Why a node has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// A signal or a client has stopped it.
+    Stopped,
+    /// It ran for the rebuild of its store, which is complete.
+    Rebuilt,
+}
+
+/// Runs a node on a store, which first imports blocks. Calls `log_start` when it is ready to run.
+fn run_node<'s>(
+    store: &'s Store,
+    settings: &'s Settings,
+    mut importer: BlockImporter<'s>,
+    reactor: &mut Reactor,
+    context: &mut RunContext<'_>,
+    log_start: impl FnOnce(&Node<'_>),
+) -> Result<End, CommandError> {
+    store.durability().time_commits(process::uptime);
+    import_nemesis_block(&mut importer, settings, context.system)?;
+    let now = reactor.time();
+    let mut disk = DiskSync::start(store, reactor.registry(), now.monotonic).map_err(CommandError::System)?;
+    let seed = random_bytes(context.system)?;
     let start = Start {
-        now: reactor.time(),
+        now,
         seed: &seed,
         local: context.active.local(),
         shared: reactor.shared_bytes_counter(),
@@ -113,22 +152,27 @@ pub fn run(
         listed: context.active.listed.clone(),
         saved: context.saved_peers.read(),
     };
-    let mut node = Node::new(&store, &settings, start)?;
+    let mut node = Node::new(store, settings, start)?;
+    // They may have been reloaded while the store was rebuilt.
+    node.reload(&context.active.settings, context.active.local(), Vec::new());
     (node.memory, node.reads_from_disk) = (process::memory, process::reads_from_disk);
     if settings.node.readers > 0 {
-        node.read_ahead.enable(process::memory_limit(), reactor.time().monotonic);
+        node.read_ahead.enable(process::memory_limit(), now.monotonic);
     }
-    log_startup(&settings, devnet.as_ref(), &addresses, &node);
-    run_loop(&mut reactor, &mut node, &mut context)?;
+    log_start(&node);
+    if run_loop(reactor, &mut node, &mut disk, context)? == End::Rebuilt {
+        return Ok(End::Rebuilt);
+    }
     log::info!("stopping");
     context.systemd.notify_stopping();
     if let Some(text) = node.peers_to_save(reactor.time(), true) {
         context.saved_peers.write(&text, true);
     }
     // The node waits for the disk itself from now on.
-    drop(context);
+    drop(disk);
     node.stop()?;
-    drain_connections(&mut reactor, &mut node)
+    drain_connections(reactor, &mut node)?;
+    Ok(End::Stopped)
 }
 
 /// Registers the signals that the program handles.
@@ -141,8 +185,13 @@ fn signals(reactor: &Reactor) -> Result<Signals, CommandError> {
     register().map_err(CommandError::System)
 }
 
-/// Runs the loop until a signal or a client stops the node.
-fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext<'_>) -> Result<(), CommandError> {
+/// Runs the loop until a signal or a client stops the node, or its store is rebuilt.
+fn run_loop(
+    reactor: &mut Reactor,
+    node: &mut Node<'_>,
+    disk: &mut DiskSync<'_>,
+    context: &mut RunContext<'_>,
+) -> Result<End, CommandError> {
     let mut units = INITIAL_UNITS;
     let poll_timeout = context.systemd.max_interval().map_or(POLL_TIMEOUT, |interval| interval.min(POLL_TIMEOUT));
     // A node that needs no peer's answer first joins its network before it answers any client.
@@ -152,13 +201,13 @@ fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext
         context.systemd.notify_alive(reactor.time().monotonic, || node.status_line());
         let ready = reactor.poll(poll_timeout, node).map_err(CommandError::System)?;
         if ready.is_ready(disk_sync::TOKEN) {
-            context.disk.read_answers();
+            disk.read_answers();
         }
         let now = reactor.time().monotonic;
         context.readers.work(&mut node.read_ahead, now);
         elapsed = reactor.tick(node, units, elapsed);
         let now = reactor.time().monotonic;
-        context.disk.request_sync(now);
+        disk.request_sync(now);
         context.resolvers.work(reactor.names(), now);
         if reactor.has_work() {
             units = next_units(units, elapsed);
@@ -171,9 +220,15 @@ fn run_loop(reactor: &mut Reactor, node: &mut Node<'_>, context: &mut RunContext
         if let Some(failure) = node.store_failure() {
             return Err(failure.into());
         }
+        if let Some(failure) = node.rebuild_failure.take() {
+            return Err(failure.into());
+        }
         let is_stopped = ready.is_ready(SIGNALS) && context.handle_signals(reactor, node);
         if is_stopped || node.is_shutdown_due(reactor.time()) {
-            return Ok(());
+            return Ok(End::Stopped);
+        }
+        if node.is_rebuilt() {
+            return Ok(End::Rebuilt);
         }
     }
 }
@@ -220,22 +275,28 @@ impl RunContext<'_> {
     }
 }
 
-/// Prepares the import of block files. The nemesis block is committed here, before any client is answered.
-fn prepare_import<'s>(
-    store: &'s Store,
-    settings: &'s Settings,
-    nemesis: Vec<u8>,
-    files: Vec<BlockFile<'static>>,
+/// Imports and commits the nemesis block if the store has none, before any client is answered.
+fn import_nemesis_block(
+    importer: &mut BlockImporter<'_>,
+    settings: &Settings,
     system: System,
-) -> Result<BlockImporter<'s>, CommandError> {
-    let options = ImportOptions { write_cache: settings.write_cache, can_retry: true, ..ImportOptions::DEFAULT };
-    let mut importer = BlockImporter::new(store, &settings.network, nemesis, files, options)?;
+) -> Result<(), CommandError> {
     let time = system.network_time(&NetworkClock::new(settings.node.clock, (system.millis)()));
     while importer.height() < Height::NEMESIS
         && importer.step(time).map_err(CommandError::Import)? != ImportProgress::Done
     {}
     importer.commit()?;
-    Ok(importer)
+    Ok(())
+}
+
+/// Logs what runs where while the store is rebuilt.
+fn log_rebuild(addresses: &Addresses) {
+    log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
+    log::info!(
+        "until the store is rebuilt, http://{}/status returns 8, and other routes 503 with the height that it has \
+         reached; `nisd status` shows the same",
+        addresses.http
+    );
 }
 
 /// Logs what runs where.

@@ -62,6 +62,9 @@ pub struct Timestamp(pub i32);
 pub const EPOCH_UNIX_MILLIS: i64 = 1_427_587_585_000;
 
 impl Timestamp {
+    /// The last time stamp.
+    pub const MAX: Timestamp = Timestamp(i32::MAX);
+
     /// Returns the time stamp nearest to a Unix time, with halves rounded up.
     pub fn from_unix_millis(millis: i64) -> Timestamp {
         let seconds = (millis - EPOCH_UNIX_MILLIS + 500).div_euclid(1000);

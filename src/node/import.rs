@@ -49,10 +49,18 @@ impl<'s> Import<'s> {
     }
 
     fn create(mut importer: BlockImporter<'s>, target: Option<Height>, now: Duration) -> Import<'s> {
-        let batch_size = BatchSize::new(now);
+        let mut batch_size = BatchSize::new(now);
+        if importer.rebuild_target().is_some() {
+            batch_size.max_idle_time = BatchSize::MAX_COMMIT_TIME_REBUILD;
+        }
         importer.options.batch_rows = batch_size.rows;
         let start = importer.committed();
         Import { importer, batch_size, has_committed: false, has_failed: false, target, is_complete: false, start }
+    }
+
+    /// Returns the height at which the rebuild of a store ends, if this is one.
+    pub(super) fn rebuild_target(&self) -> Option<Height> {
+        self.importer.rebuild_target()
     }
 
     /// Returns whether the blocks come from peers.
@@ -145,7 +153,7 @@ impl<'s> Node<'s> {
     /// Returns the progress of the import, or of the download before its first block.
     pub fn block_progress(&self) -> Option<BlockProgress> {
         if let Some(Import { importer, target, start, .. }) = &self.import {
-            let (height, target) = (importer.committed().0, target.map(|target| target.0));
+            let (height, target) = (importer.committed().0, target.or(self.rebuild_target).map(|target| target.0));
             let bytes = importer.bytes().filter(|_| target.is_none());
             return Some(BlockProgress { start: Some(*start), progress: Progress { height, target, bytes } });
         }
@@ -227,7 +235,9 @@ impl<'s> Node<'s> {
     /// Processes the blocks at hand. Returns whether there is more to do now.
     fn run_import(&mut self, budget: &mut Budget, now: Now) -> Result<bool, StoreError> {
         let Some(import) = &mut self.import else { return Ok(false) };
-        let (is_download, result) = (import.is_download(), import.work(now.network, budget));
+        // The clock does not matter to the blocks of a rebuild, which were verified before.
+        let time = self.rebuild_target.map_or(now.network, |_| Timestamp::MAX);
+        let (is_download, result) = (import.is_download(), import.work(time, budget));
         match result {
             Ok(ImportProgress::Working) => return Ok(import.needs_block()),
             Ok(ImportProgress::Syncing) => {}
@@ -260,6 +270,8 @@ impl<'s> Node<'s> {
                 self.import = None;
                 if is_download {
                     self.end_download(Some(&error.to_string()), now);
+                } else if self.rebuild_target.is_some() {
+                    self.rebuild_failure = Some(error);
                 } else {
                     // The node continues with the chain as it is, since that may be what the operator needs most.
                     log::error!("the import has stopped: {error}");
@@ -284,6 +296,8 @@ impl<'s> Node<'s> {
 struct BatchSize {
     rows: u32,
     is_idle: bool,
+    /// Maximum duration of a commit while the node is idle.
+    max_idle_time: Duration,
     /// Time of the last commit, or of the beginning of the import, since the start of the program.
     last_commit: Duration,
 }
@@ -295,16 +309,23 @@ impl BatchSize {
     /// Maximum duration of a commit while clients are active, and while the node is idle.
     const MAX_COMMIT_TIME: Duration = Duration::from_millis(5);
     const MAX_COMMIT_TIME_IDLE: Duration = Duration::from_millis(30);
+    /// The same while a store is rebuilt, when clients want nothing but its progress.
+    const MAX_COMMIT_TIME_REBUILD: Duration = Duration::from_millis(300);
 
     /// Returns the size of the first batch of an import that begins `now`.
     fn new(now: Duration) -> BatchSize {
-        BatchSize { rows: BatchSize::INITIAL_ROWS, is_idle: false, last_commit: now }
+        BatchSize {
+            rows: BatchSize::INITIAL_ROWS,
+            is_idle: false,
+            max_idle_time: BatchSize::MAX_COMMIT_TIME_IDLE,
+            last_commit: now,
+        }
     }
 
     /// Records whether the node is idle.
     fn set_idle(&mut self, is_idle: bool) {
         if std::mem::replace(&mut self.is_idle, is_idle) && !is_idle {
-            let part = f64::from(self.rows) * Self::MAX_COMMIT_TIME.div_duration_f64(Self::MAX_COMMIT_TIME_IDLE);
+            let part = f64::from(self.rows) * Self::MAX_COMMIT_TIME.div_duration_f64(self.max_idle_time);
             self.set(part as u32);
         }
     }
@@ -317,7 +338,7 @@ impl BatchSize {
     /// Records how long a commit took that has ended `now`.
     fn observe_commit(&mut self, time: Duration, now: Duration) {
         self.last_commit = now;
-        let limit = if self.is_idle { Self::MAX_COMMIT_TIME_IDLE } else { Self::MAX_COMMIT_TIME };
+        let limit = if self.is_idle { self.max_idle_time } else { Self::MAX_COMMIT_TIME };
         self.set(match time {
             _ if time > limit => self.rows - self.rows / 4,
             _ if time < limit * 2 / 3 => self.rows + self.rows / 8,

@@ -83,11 +83,14 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Version of the program and name of the network; always 1.", ""),
         Metric("nisd_uptime_seconds", "s", |s| s.now.monotonic.into(),
             "Time since the start.", ""),
-        Metric("nisd_status", "code", |s| (s.node.status() as i32).into(),
+        Metric("nisd_status", "code", |s| s.node.status().code().into(),
             "State of the node, as in /status; 6 is synchronised.",
-            "3 is running, 4 joining, 5 joined, 7 without active peers."),
+            "3 is running, 4 joining, 5 joined, 7 without active peers, 8 rebuilding its store."),
         Metric("nisd_height", "blocks", |s| s.node.height.0.into(),
             "Height of the last block.", ""),
+        Metric("nisd_rebuild_target_height", "blocks", |s| s.node.rebuild_target.map(|height| height.0).into(),
+            "Height at which the rebuild of the store ends; only while it is rebuilt.",
+            "`nisd_height` is the height that it has reached."),
         Metric("nisd_blocks_behind", "blocks", |s| {
             let network = s.node.peers.as_ref().and_then(|peers| peers.height_check.network_height());
             network.map(|height| height.0.saturating_sub(s.node.height.0)).into()

@@ -42,7 +42,7 @@ use self::identity::Identity;
 use self::store_health::{StoreBackoff, Verification};
 use self::warnings::{ClockMonitor, WarningTimes};
 use crate::api::{self, Api, EventFeed, Explorer, NodeStatus, explorer};
-use crate::chain::{ChainSnapshot, ConfirmedBlock, ReorgLog};
+use crate::chain::{ChainSnapshot, ConfirmedBlock, ImportError, ReorgLog};
 use crate::clock::NetworkClock;
 use crate::codec::Format;
 use crate::config::Settings;
@@ -132,8 +132,12 @@ pub struct Node<'s> {
     saved: SavedPeers,
     /// Blocks that this node accepted or harvested, to be relayed.
     relay_queue: Vec<Block>,
-    /// The import of blocks from files, or of a download whose first block has arrived.
+    /// The import of blocks from files or of a rebuild, or of a download whose first block has arrived.
     import: Option<Import<'s>>,
+    /// Height at which the rebuild of the store ends, if the node runs for that alone.
+    rebuild_target: Option<Height>,
+    /// Why the rebuild has failed.
+    pub rebuild_failure: Option<ImportError>,
     /// The last block of an import that is committed and not yet shown, since it may not be durable.
     imported: Option<Height>,
     /// Since when the next block of a download is missing.
@@ -172,7 +176,9 @@ impl<'s> Node<'s> {
         let clock = NetworkClock::new(settings.node.clock, now.monotonic.as_millis() as u64);
         let time = clock.now(now.unix_millis, now.monotonic.as_millis() as u64);
         let mut randomness = Randomness::new(seed);
-        let identity = Identity::new(settings, PrivateKey::from_seed(&randomness.next_bytes()), time);
+        let rebuild_target = import.as_ref().and_then(Import::rebuild_target);
+        let mut identity = Identity::new(settings, PrivateKey::from_seed(&randomness.next_bytes()), time);
+        identity.is_booted &= rebuild_target.is_none();
         let snapshot = store.snapshot()?;
         let tip = tip(&snapshot)?.ok_or(StoreError::Empty)?;
         let network = &settings.network;
@@ -203,6 +209,8 @@ impl<'s> Node<'s> {
             saved: SavedPeers::read(&saved),
             relay_queue: Vec::new(),
             import,
+            rebuild_target,
+            rebuild_failure: None,
             imported: None,
             missing_since: None,
             waiting_for_mempool: BTreeSet::new(),
@@ -237,6 +245,11 @@ impl<'s> Node<'s> {
         &self.clock
     }
 
+    /// Returns whether the node runs for the rebuild of its store, and the new store is complete and durable.
+    pub fn is_rebuilt(&self) -> bool {
+        self.rebuild_target.is_some() && self.rebuild_failure.is_none() && self.import.is_none()
+    }
+
     /// Applies changed settings, local rights, and new peers of the operator's list.
     pub fn reload(&mut self, settings: &Settings, local: LocalRights, listed: Vec<ListedPeer>) {
         self.api.change(api_settings(settings, local));
@@ -250,6 +263,9 @@ impl<'s> Node<'s> {
     /// Returns a one-line status for the operator.
     pub fn status_line(&self) -> String {
         let activity = match (self.import.as_ref().filter(|import| !import.is_download()), self.status()) {
+            (_, NodeStatus::Loading(target)) => {
+                return format!("height {} of {target}, rebuilding the store", self.height);
+            }
             (Some(_), _) => "importing blocks from files",
             (None, NodeStatus::Running) => "not booted",
             (None, NodeStatus::Booting) => "joining its network",
@@ -300,6 +316,9 @@ impl<'s> Node<'s> {
     }
 
     fn status(&self) -> NodeStatus {
+        if let Some(target) = self.rebuild_target {
+            return NodeStatus::Loading(target);
+        }
         match &self.peers {
             _ if !self.identity.is_booted => NodeStatus::Running,
             _ if !self.has_joined() => NodeStatus::Booting,

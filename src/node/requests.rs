@@ -3,7 +3,7 @@
 use super::peers::carry_out_actions;
 use super::{Node, SHUTDOWN_GRACE, UNITS_PER_SLICE, WEBSOCKET};
 use crate::api::routes::{self, Access};
-use crate::api::{Api, ApiError, BootRequest, Command, NodeContext};
+use crate::api::{Api, ApiError, BootRequest, Command, NodeContext, NodeStatus};
 use crate::budget::Budget;
 use crate::chain::ChainSnapshot;
 use crate::model::Block;
@@ -19,6 +19,12 @@ impl Node<'_> {
     /// Answers a request, or starts to.
     pub(super) fn request(&mut self, mut exchange: Exchange<'_>, now: Now, effects: &mut dyn Effects) -> Progress {
         let Exchange { connection, client, request, .. } = exchange;
+        if client.listener == WEBSOCKET
+            && let NodeStatus::Loading(target) = self.status()
+        {
+            self.api.fail(&mut exchange, &ApiError::loading(self.height, target), now.network);
+            return Progress::Done;
+        }
         if client.listener == WEBSOCKET {
             // It only keeps clients from using an answer twice.
             let entropy = self.randomness.next_u64() as i32;
@@ -28,6 +34,7 @@ impl Node<'_> {
         // A transaction is validated against the whole mempool, and one of a replaced block may be on its way back into
         // it. While the mempool is updated after a chain change, only requests about these wait.
         if !self.can_accept_announcements()
+            && self.rebuild_target.is_none()
             && !exchange.is_rate_limited
             && routes::by_id(request.route).is_some_and(|route| route.needs_mempool)
         {
@@ -39,6 +46,7 @@ impl Node<'_> {
             return Progress::Done;
         }
         if !exchange.is_resumed
+            && self.rebuild_target.is_none()
             && !exchange.is_rate_limited
             && routes::by_id(request.route)
                 .is_some_and(|route| route.reads_store && (route.access == Access::Public || client.is_local))

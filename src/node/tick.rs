@@ -32,7 +32,7 @@ impl Node<'_> {
         for connection in self.read_ahead.take_finished() {
             effects.resume(connection);
         }
-        let is_idle = self.is_idle(now);
+        let is_idle = self.rebuild_target.is_some() || self.is_idle(now);
         if let Some(import) = &mut self.import {
             import.observe_slice(last_tick, is_idle, now.monotonic);
         }

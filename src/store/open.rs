@@ -15,7 +15,7 @@ use super::checksums::{VerifiedRanges, found, verify};
 use super::durability::{self, BootId, Durability};
 use super::error::StoreError;
 use super::files::{self, DATA_FILE, FileFault, LockTable, exists, free_bytes, size};
-use super::read::{TableCursor, Verify as _, stored_range};
+use super::read::{TableCursor, stored_range};
 use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
 use crate::metrics::Histogram;
 
@@ -206,8 +206,7 @@ impl Store {
     }
 
     /// Opens the store in a folder, of this version or an older one, to build another from its blocks. It is locked
-    /// against changes. The blocks are compared with their checksums, so that none is missing or of an earlier commit.
-    /// Also returns the text of its identity.
+    /// against changes. Also returns the text of its identity.
     pub(super) fn open_for_rebuild(folder: &Path, options: Options) -> Result<(Store, String), StoreError> {
         let lock = Some(FolderLock::of_existing(folder)?);
         let (environment, stored) = open_unlocked(folder, options)?;
@@ -217,10 +216,7 @@ impl Store {
             Err(error) => return Err(error),
         }
         let databases = open_tables(&environment)?;
-        let store = Store { lock, ..Store::new(environment, databases, Durability::none(folder)) };
-        log::info!("comparing the blocks in {} with their checksums", folder.display());
-        store.snapshot()?.ensure_verified(Table::Blocks, &[], None)?;
-        Ok((store, network))
+        Ok((Store { lock, ..Store::new(environment, databases, Durability::none(folder)) }, network))
     }
 
     /// Returns the same store after its files were moved to another folder that is locked.

@@ -13,6 +13,9 @@
 //! that, and LMDB would take the id of the last transaction from there. For the same reason the new store stays open
 //! throughout: a process that opens the folder at that moment finds a lock table in use.
 //!
+//! That the old store's last block is the last one, the checksum of its range shows; that no block before it is missing
+//! or of an earlier commit, the hash in the block after it.
+//!
 //! Of the old store only the network (the rows of `meta`), the blocks and their checksums are read. The format of
 //! everything else may change freely between versions.
 

@@ -16,7 +16,7 @@ use nisd::net::http::{Gzip, RequestReader, Response};
 use nisd::net::service::{
     Client, ConnectionId, Dropped, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
 };
-use nisd::node::{HTTP, ListedPeer, LocalRights, Node, Start, WEBSOCKET};
+use nisd::node::{HTTP, Import, ListedPeer, LocalRights, Node, Start, WEBSOCKET};
 use nisd::peer::LimitUsage;
 use nisd::store::{Store, StoreError};
 use sha2::{Digest, Sha256};
@@ -166,12 +166,24 @@ impl<'s> SimulatedNode<'s> {
         known: Option<Vec<ListedPeer>>,
         kept: Vec<u8>,
     ) -> Result<SimulatedNode<'s>, StoreError> {
+        SimulatedNode::importing(store, settings, clock, seed, known, kept, None)
+    }
+
+    /// Like [`SimulatedNode::new`], with an import of blocks.
+    pub fn importing(
+        store: &'s Store,
+        settings: &'s Settings,
+        clock: WallClock,
+        seed: [u8; 32],
+        known: Option<Vec<ListedPeer>>,
+        saved: Vec<u8>,
+        import: Option<Import<'s>>,
+    ) -> Result<SimulatedNode<'s>, StoreError> {
         let now = LoopTime { unix_millis: clock.started, monotonic: Duration::ZERO };
         let local = LocalRights { addresses: settings.http.local.clone(), cookie: None };
         let shared = SharedBytesCounter::default();
         let outgoing_requests = known.is_some().then(VecDeque::new);
-        let start =
-            Start { now, seed: &seed, local, shared, import: None, listed: known.unwrap_or_default(), saved: kept };
+        let start = Start { now, seed: &seed, local, shared, import, listed: known.unwrap_or_default(), saved };
         let node = Node::new(store, settings, start)?;
         let recorder = EffectRecorder {
             now,
@@ -330,6 +342,11 @@ impl<'s> SimulatedNode<'s> {
     /// Sets the uptime.
     pub fn set_running(&mut self, running: Duration) {
         self.set_time(running);
+    }
+
+    /// Returns whether the node has rebuilt its store.
+    pub fn is_rebuilt(&self) -> bool {
+        self.node.is_rebuilt()
     }
 
     /// Gives the node one tick; `last_tick` is the duration of the previous one.

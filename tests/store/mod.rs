@@ -5,5 +5,6 @@ mod corrupt_stores;
 mod full_disk;
 mod power_cuts;
 mod readers;
+mod rebuilding;
 mod reindex;
 mod slow_disk;

@@ -180,6 +180,7 @@ impl EventStream {
     fn tell_status(&mut self, node: &NodeContext<'_>, out: &mut Vec<u8>) {
         let (own, told) = (node.chain.height, self.place.height);
         let status = match node.status {
+            NodeStatus::Loading(_) => "loading",
             NodeStatus::Running => "not booted",
             NodeStatus::Booting => "booting",
             // Another node has told more than this one has.

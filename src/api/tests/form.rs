@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 
 use super::scene::*;
-use crate::api::{Api, Features, NodeStatus, Settings, routes};
+use crate::api::routes::Method;
+use crate::api::{Api, Features, NodeStatus, ROUTES, Settings, routes};
+use crate::model::Height;
 use crate::net::http::Response;
 use crate::net::service::{ListenerId, Progress};
 use crate::peer::wire::Challenge;
@@ -78,6 +80,30 @@ fn a_node_that_is_not_booted_reports_its_time_but_no_identity() {
         );
     }
     assert_eq!(TestRequest::new("GET /time-sync/network-time").send(&scene).status, 200);
+}
+
+#[test]
+fn while_the_store_is_rebuilt_every_route_but_a_few_answers_503_with_the_progress() {
+    let scene = Scene { status: NodeStatus::Loading(Height(99)), ..Scene::new() };
+    let (loading, mut open) = ("NIS_ILLEGAL_STATE_LOADING_CHAIN: the store is rebuilt, height 1 of 99", Vec::new());
+    let mut api = Api::new(Settings { explorer: None, ..settings() });
+    for route in ROUTES.iter() {
+        let method = if route.method == Method::Get { "GET" } else { "POST" };
+        let line = format!("{method} {}", route.path);
+        let response = TestRequest::new(&line).send_to(&mut api, &scene);
+        match response.status {
+            503 => assert_eq!(failure_in(&response), (503, loading.to_owned()), "{line}"),
+            _ => open.push(route.path),
+        }
+    }
+    open.sort_unstable();
+    assert_eq!(open, ["/chain/height", "/explorer", "/metrics", "/openapi.json", "/shutdown", "/status"]);
+    let status = r#"{"code":8,"type":4,"message":"status"}"#;
+    assert_eq!(TestRequest::new("GET /status").status_and_body(&scene), (200, format!("{status}\r\n")));
+    assert_eq!(TestRequest::new("GET /chain/height").status_and_body(&scene).1, "{\"height\":1}\r\n");
+    // As in NIS1, an unknown path is unknown, and local access is missing.
+    assert_eq!(TestRequest::new("GET /unknown").send(&scene).status, 404);
+    assert_eq!(TestRequest::new("GET /local/peers").from([8, 8, 8, 8]).send(&scene).status, 401);
 }
 
 #[test]

@@ -440,7 +440,7 @@ impl ErrorBody {
     pub const NOT_BOOTED: &'static str = "NIS_ILLEGAL_STATE_NOT_BOOTED";
     /// Message of a node that is told to join a network it has already joined.
     pub const ALREADY_BOOTED: &'static str = "NIS_ILLEGAL_STATE_ALREADY_BOOTED";
-    /// Message of a node that is still loading its chain.
+    /// Message of a node that is still loading its chain. A node of this program adds its progress.
     pub const LOADING_CHAIN: &'static str = "NIS_ILLEGAL_STATE_LOADING_CHAIN";
 
     /// Creates the body for a status.
@@ -455,8 +455,8 @@ impl ErrorBody {
 
     /// Returns whether a healthy node sent it that is still starting.
     pub fn is_starting(&self) -> bool {
-        let starting = [Some(Self::NOT_BOOTED), Some(Self::LOADING_CHAIN)];
-        self.status == 503 && starting.contains(&self.message.as_deref())
+        let is_starting = |message: &str| message == Self::NOT_BOOTED || message.starts_with(Self::LOADING_CHAIN);
+        self.status == 503 && self.message.as_deref().is_some_and(is_starting)
     }
 }
 
@@ -578,6 +578,7 @@ mod tests {
         for (status, message, is_starting) in [
             (503, Some(ErrorBody::NOT_BOOTED), true),
             (503, Some(ErrorBody::LOADING_CHAIN), true),
+            (503, Some("NIS_ILLEGAL_STATE_LOADING_CHAIN: the store is rebuilt, height 1 of 2"), true),
             (503, Some(ErrorBody::ALREADY_BOOTED), false),
             (503, None, false),
             (500, Some(ErrorBody::NOT_BOOTED), false),
