@@ -66,7 +66,12 @@ const OUTSIDE_WORDS: &[&str] = &[
 
 /// Returns every source file by its path below `src`.
 fn sources() -> BTreeMap<String, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    sources_of("src")
+}
+
+/// Returns every source file by its path below a folder of the project.
+fn sources_of(folder: &str) -> BTreeMap<String, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut found = BTreeMap::new();
     let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {
@@ -75,7 +80,7 @@ fn sources() -> BTreeMap<String, String> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(&root).expect("below src").to_str().expect("a name").to_owned();
+                let name = path.strip_prefix(&root).expect("below the folder").to_str().expect("a name").to_owned();
                 found.insert(name, fs::read_to_string(&path).expect("a source file"));
             }
         }
@@ -234,6 +239,22 @@ fn net_does_not_depend_on_nem() {
         }
         let mut words = code.split(|c: char| !c.is_ascii_alphanumeric());
         assert!(!words.any(|word| word == "xem"), "{file} names xem");
+    }
+}
+
+/// `cargo test` leaves a test out only because of what it costs.
+#[test]
+fn every_ignored_test_says_why_it_is_slow() {
+    for folder in ["src", "tests"] {
+        for (file, text) in sources_of(folder) {
+            // This file speaks of it.
+            if file == "architecture.rs" {
+                continue;
+            }
+            for (_, reason) in text.match_indices("#[ignore").map(|(at, head)| text[at..].split_at(head.len())) {
+                assert!(reason.starts_with(" = \"slow: "), "{file}: {:.40}", reason);
+            }
+        }
     }
 }
 

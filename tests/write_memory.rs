@@ -1,7 +1,7 @@
 //! Memory use of write transactions. These are the only tests of their binary and run one after another, so that
 //! nothing else affects the measurements.
 //!
-//! `BATCHES=2000 TMPDIR=/dev/shm cargo test --test write_memory -- --nocapture` runs that many.
+//! `BATCHES=2000 TMPDIR=/dev/shm cargo test --test write_memory -- --ignored --nocapture` runs that many.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -55,6 +55,7 @@ fn value(number: u64) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "slow: writes hundreds of megabytes"]
 fn a_write_transaction_of_any_size_takes_bounded_memory_and_is_discarded_on_drop() {
     on_store(4 << 30, write_and_discard);
 }
@@ -92,6 +93,7 @@ fn write_and_discard(store: &Store) {
 }
 
 #[test]
+#[ignore = "slow: writes hundreds of megabytes"]
 fn write_transactions_spilled_before_their_commit_release_their_memory() {
     on_store(1 << 30, spill_repeatedly);
 }

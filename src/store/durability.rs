@@ -802,6 +802,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
+        #[ignore = "slow: computes for long"]
         fn a_power_cut_leaves_the_durable_state_whatever_pages_were_written(seed in any::<[u8; 32]>()) {
             let rng = &mut TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &seed);
             let folder = tempfile::tempdir().unwrap();
@@ -1120,6 +1121,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "slow: computes for long"]
     fn records_that_fail_up_to_four_times_in_a_row_lose_nothing_and_are_never_ignored() {
         let series = (2..=4u32).flat_map(|count| (0..3usize.pow(count)).map(move |number| (count, number)));
         for (count, number) in series {

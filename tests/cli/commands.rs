@@ -612,6 +612,7 @@ fn empty_or_checked(place: &DataFolder, tables: impl Iterator<Item = Table>) -> 
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_check_finds_a_flipped_bit_in_every_table() {
     let tables = Table::ALL.into_iter().filter(|table| *table != Table::Meta);
     let place = DataFolder::new();

@@ -82,6 +82,7 @@ fn balance(client: &mut Client, address: &str) -> u64 {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn the_first_run_creates_a_network_shows_its_accounts_and_harvests() {
     let place = DevnetFolder::new();
     let node = place.start(&[]);
@@ -123,6 +124,7 @@ fn harvester_key(place: &DevnetFolder) -> String {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_private_network_continues_where_it_stopped_even_with_its_exported_settings() {
     let place = DevnetFolder::new();
     place.create_fast(&[]);
@@ -160,6 +162,7 @@ fn fresh_keys_differ_each_time_and_demo_keys_are_constant() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn the_rules_are_fixed_when_the_network_is_created() {
     let place = DevnetFolder::new();
     let rules = "nis.blockChainFeatures=PROOF_OF_IMPORTANCE|WB_TIME_BASED_VESTING";
@@ -211,6 +214,7 @@ fn an_interrupted_creation_is_completed_with_the_existing_keys() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn another_node_joins_with_the_exported_settings() {
     let place = DevnetFolder::new();
     place.create_fast(&[]);
@@ -321,6 +325,7 @@ fn a_network_with_demo_keys_listens_only_on_this_machine_by_default() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn the_status_of_a_payment_is_published_and_told_on_the_command_line() {
     let place = DevnetFolder::new();
     place.create_fast(&[]);
@@ -352,6 +357,7 @@ fn the_status_of_a_payment_is_published_and_told_on_the_command_line() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_payment_is_published_as_unconfirmed_and_as_confirmed() {
     let place = DevnetFolder::new();
     place.create_fast(&[]);

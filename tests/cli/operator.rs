@@ -36,6 +36,7 @@ fn rows(ended: &CommandOutput) -> Vec<Vec<String>> {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn two_nodes_show_each_other_as_peers() {
     let genesis = new_network();
     let first = Node::on_fast_network(&genesis, 1, &[("nis.bootName", "alice")], &[]);
@@ -123,6 +124,7 @@ fn metric(client: &mut Client, name: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn lost_harvested_blocks_are_reported_even_if_their_account_is_locked() {
     let shares = [1, 2].map(|number| (address(&key_pair(number)), Amount::whole(TOTAL / 2)));
     let genesis = Genesis::new(now(), &shares);

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, args, new_network, run, wait_for};
 use crate::common::http::{Client, get};
-use crate::common::print_notice;
 use crate::common::private_network::{Genesis, private_key};
+use crate::common::skip;
 use tempfile::TempDir;
 
 /// Maximum wait.
@@ -90,6 +90,7 @@ impl Systemd {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn systemd_is_notified_of_readiness_liveness_status_and_stopping() {
     let installation = Installation::new();
     let systemd = Systemd::at(installation.folder.path());
@@ -106,6 +107,7 @@ fn systemd_is_notified_of_readiness_liveness_status_and_stopping() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_full_notify_socket_does_not_delay_the_node() {
     let installation = Installation::new();
     let systemd = Systemd::at(installation.folder.path());
@@ -135,6 +137,7 @@ fn send_requests(node: SocketAddr, stop: Arc<AtomicBool>) -> thread::JoinHandle<
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_reload_of_the_settings_loses_no_request() {
     let installation = Installation::new();
     let node = installation.start(&[]);
@@ -198,7 +201,7 @@ fn systemd_accepts_the_unit_and_rates_its_exposure_low() {
         command.current_dir(folder).args(arguments).arg("./nisd.service").output()
     };
     let Ok(verified) = analyze(&["verify"]) else {
-        return print_notice("SKIPPED: systemd-analyze is not there, so that the unit is not verified");
+        return skip("systemd-analyze is not installed, so that the unit is not verified");
     };
     assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
     let threshold = format!("--threshold={MAX_EXPOSURE}");

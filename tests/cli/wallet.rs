@@ -507,6 +507,7 @@ fn a_transaction_without_a_valid_signature_is_not_announced() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn waiting_ends_when_the_transaction_is_confirmed() {
     let asked = Mutex::new(0);
     let node = MockNode::start(move |request| {
@@ -538,6 +539,7 @@ fn status_response(request: &SeenRequest, status: Value) -> Option<MockResponse>
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn waiting_ends_with_the_reason_when_the_transaction_fails() {
     let asked = Mutex::new(0);
     let node = MockNode::start(move |request| {
@@ -614,6 +616,7 @@ fn a_node_that_does_not_tell_statuses_is_asked_for_the_transaction() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn waiting_for_a_status_shows_what_changes_until_the_end() {
     let asked = Mutex::new(0);
     let node = MockNode::start(move |request| {
@@ -781,6 +784,7 @@ fn server(serve: impl Fn(TcpStream) + Send + 'static) -> Endpoint {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_slow_response_is_awaited_up_to_a_timeout() {
     let step = Duration::from_millis(20);
     let slow = server(move |mut stream| {

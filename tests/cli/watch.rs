@@ -130,6 +130,7 @@ fn done(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_watch_resumes_at_the_event_whose_command_failed_and_after_a_lost_connection() {
     let folder = TempDir::new().unwrap();
     let first = [synchronising("0.z"), payment("1.0.a", "transaction", 1), payment("1.1.a", "transaction", 2)].concat();
@@ -198,6 +199,7 @@ fn a_watch_prints_json_lines_and_ends_at_a_signal_with_its_state_saved() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_watch_explains_what_it_cannot_follow() {
     let folder = TempDir::new().unwrap();
     let failure = |status: &str, message: &str| {

@@ -75,7 +75,8 @@ pub fn open_maybe_compressed(path: &Path) -> Box<dyn Read> {
 }
 
 /// Returns the path of a file of the folder that `NISD_SHARED` names, or of `../shared`: data of other projects, which
-/// is no part of this one. Prints a notice and returns `None` where it is absent.
+/// is no part of this one. Skips the test and returns `None` where it is absent.
+#[track_caller]
 pub fn shared(path: &str) -> Option<PathBuf> {
     let root = std::env::var_os("NISD_SHARED").map(PathBuf::from);
     let root = root.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared"));
@@ -83,8 +84,16 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     if found.exists() {
         return Some(found);
     }
-    print_notice(&format!("SKIPPED: {path} is not beside this project"));
+    skip(&format!("{path} is not beside this project"));
     None
+}
+
+/// Says that a test is skipped, because of what this machine lacks. Where `CI` is set nothing may be lacking: there it
+/// fails.
+#[track_caller]
+pub fn skip(lacking: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{lacking}; where CI is set, no test is skipped");
+    print_notice(&format!("SKIPPED: {lacking}"));
 }
 
 /// Prints a text past the test harness, which captures normal output.

@@ -160,7 +160,7 @@ pub struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// Creates a disk without delay; prints a notice and returns `None` where there is no compiler.
+    /// Creates a disk without delay; skips the test and returns `None` where there is no compiler.
     pub fn new() -> Option<SlowDisk> {
         let disk = SlowDisk { folder: tempfile::tempdir().expect("a folder") };
         let source = disk.path("disk.c");
@@ -168,7 +168,7 @@ impl SlowDisk {
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-o"]).arg(disk.path("disk.so")).arg(source).arg("-ldl");
         if !cfg!(target_os = "linux") || !compiler.status().is_ok_and(|status| status.success()) {
-            super::print_notice("SKIPPED: no slow disk can be made here");
+            super::skip("no slow disk can be made here");
             return None;
         }
         disk.set_millis(0);

@@ -59,6 +59,7 @@ fn streams(node: &Node) -> usize {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn each_block_is_told_as_it_comes_until_the_client_leaves() {
     let node = Node::on_fast_network(&new_network(), 1, &[], &[]);
     let mut stream = Stream::open(&node, "kinds=block", "");

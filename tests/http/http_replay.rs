@@ -151,11 +151,13 @@ fn requests_on_tiny_are_answered_as_recorded() {
 }
 
 #[test]
+#[ignore = "slow: a whole recorded chain"]
 fn requests_on_all_forks_are_answered_as_recorded() {
     replay_chain("all-forks", "all-forks.jsonl.gz", 241_500);
 }
 
 #[test]
+#[ignore = "slow: a whole recorded chain"]
 fn requests_on_one_year_are_answered_as_recorded() {
     replay_chain("one-year", "one-year.jsonl.gz", 38_109_500);
 }

@@ -123,11 +123,13 @@ fn requests_on_tiny_have_the_same_response_in_steps() {
 }
 
 #[test]
+#[ignore = "slow: a whole recorded chain"]
 fn requests_on_all_forks_have_the_same_response_in_steps() {
     replay("all-forks", "all-forks.jsonl.gz");
 }
 
 #[test]
+#[ignore = "slow: a whole recorded chain"]
 fn requests_on_one_year_have_the_same_response_in_steps() {
     replay("one-year", "one-year.jsonl.gz");
 }

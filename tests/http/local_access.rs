@@ -10,8 +10,8 @@ use crate::common::daemon::{Node, Process, args, closed_port, new_network, nisd,
 use crate::common::http::{
     Client, Response, authorization, cookie_file, get_with, post_with, receive_request, response,
 };
-use crate::common::print_notice;
 use crate::common::private_network::private_key;
+use crate::common::skip;
 use crate::common::websocket::upgrade_request;
 use nisd::api::ROUTES;
 use nisd::api::routes::{Access, Method, Route};
@@ -139,7 +139,7 @@ impl Proxy {
     fn start(name: &str, arguments: &[&str], configuration: &str, node: SocketAddr) -> Option<Proxy> {
         let paths = ["/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin"].map(Path::new);
         let Some(path) = paths.into_iter().map(|folder| folder.join(name)).find(|path| path.exists()) else {
-            print_notice(&format!("SKIPPED: {name} is not installed"));
+            skip(&format!("{name} is not installed"));
             return None;
         };
         let (folder, address) = (tempfile::tempdir().expect("a folder"), closed_port());
@@ -203,6 +203,7 @@ fn proxies(node: SocketAddr) -> impl Iterator<Item = Proxy> {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_proxy_in_its_simplest_form_opens_no_local_route() {
     let plain = node(&["nem.useDosFilter=false"]);
     let trusted = node(&["nem.useDosFilter=false", "nisd.trustedProxies=127.0.0.1"]);
@@ -247,6 +248,7 @@ fn the_documented_proxies_name_their_clients_and_pass_websockets_on() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn clients_of_a_proxy_in_its_simplest_form_have_one_rate_together_and_the_operator_another() {
     let node = node(&[]);
     for proxy in proxies(node.http) {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::daemon::{Node, args, closed_port, new_network, nisd, open_terminal, run, wait_for};
 use crate::common::http::{Client, authorization, get, get_with};
-use crate::common::print_notice;
+use crate::common::skip;
 use crate::common::websocket::Socket;
 use nisd::metrics::Scrape;
 use rustix::termios::{LocalModes, tcgetattr};
@@ -159,6 +159,7 @@ fn requests_are_counted_and_clients_cannot_add_metric_names() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn metrics_cover_the_chain_and_the_peers() {
     let genesis = new_network();
     let first = Node::on_fast_network(&genesis, 1, &[], &[]);
@@ -229,6 +230,7 @@ fn the_status_is_read_from_the_node_or_otherwise_from_its_store() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_status_on_a_terminal_refreshes_until_q_and_restores_the_terminal() {
     let node = node(&[]);
     let (mut screen, terminal) = open_terminal();
@@ -251,12 +253,12 @@ fn a_status_on_a_terminal_refreshes_until_q_and_restores_the_terminal() {
     assert_eq!(tcgetattr(&terminal).expect("modes").local_modes, before);
 }
 
-/// Runs Prometheus' `promtool`; prints a notice and returns `None` where it is not installed.
+/// Runs Prometheus' `promtool`; skips the test and returns `None` where it is not installed.
 fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     let mut command = Command::new("promtool");
     let command = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let Ok(mut tool) = command.spawn() else {
-        print_notice("SKIPPED: promtool is not there; Debian's package is called prometheus");
+        skip("promtool is not installed; Debian's package is called prometheus");
         return None;
     };
     tool.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");

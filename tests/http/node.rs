@@ -76,6 +76,7 @@ fn requests_sent_at_once_are_answered_in_order_and_errors_keep_the_connection() 
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn new_blocks_are_published_in_the_form_of_each_session_and_available_at_once() {
     let node = fast_node();
     let mut bare = Socket::connected(node.websocket);
@@ -105,6 +106,7 @@ fn new_blocks_are_published_in_the_form_of_each_session_and_available_at_once() 
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_node_is_booted_harvests_and_shuts_down_by_requests() {
     // The clock is a day ahead of the last block, so the first attempt to harvest hits.
     let node = Node::on_tiny(TIP, &["--clock", "100000+", "--set", "nis.shouldAutoBoot=false"]);
@@ -129,6 +131,7 @@ fn a_node_is_booted_harvests_and_shuts_down_by_requests() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_transaction_is_always_unconfirmed_or_confirmed() {
     let node = fast_node();
     let mut client = Client::connect(node.http);
@@ -146,6 +149,7 @@ fn a_transaction_is_always_unconfirmed_or_confirmed() {
 
 /// A transaction whose deadline passes is no longer shown.
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn an_unconfirmed_transaction_expires_at_its_deadline() {
     let node = Node::on_tiny(TIP, &["--clock", "7200+"]);
     let mut client = Client::connect(node.http);
@@ -157,6 +161,7 @@ fn an_unconfirmed_transaction_expires_at_its_deadline() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn an_unlocked_account_harvests_announced_transactions() {
     let mut node = Node::on_tiny(TIP, &["--clock", "100000+"]);
     let mut socket = Socket::connected(node.websocket);
@@ -228,6 +233,7 @@ fn with_few_file_descriptors_each_new_client_is_answered_beside_idle_connections
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn the_clock_can_be_stopped_and_set_with_a_loud_warning() {
     let [still, running, real] =
         [["--clock", "3240"].as_slice(), &["--clock", "3240+"], &[]].map(|clock| Node::on_tiny(2, clock));
@@ -246,6 +252,7 @@ fn the_clock_can_be_stopped_and_set_with_a_loud_warning() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_stopped_node_closes_websockets_and_loses_no_block() {
     std::thread::scope(|scope| ["TERM", "INT"].into_iter().for_each(|signal| _ = scope.spawn(move || stop(signal))));
 }

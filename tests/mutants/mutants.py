@@ -18,6 +18,9 @@ SCRATCH = pathlib.Path("/dev/shm" if os.path.isdir("/dev/shm") else OUT) / f"nis
 JOBS = int(os.environ.get("MUTANTS_JOBS", os.cpu_count()))
 # Maximum seconds of tests per mutation; the report names mutations with further tests.
 SECONDS = float(os.environ.get("MUTANTS_SECONDS", 60))
+# Whether the slow tests run, which `cargo test` ignores.
+SLOW = "MUTANTS_SLOW" in os.environ
+KILLED = ("killed", "timed out")
 LAYERS = ["rules", "state", "chain", "store"]
 PROGRAMS = ["all"]
 # Tests that run several nodes for minutes.
@@ -266,7 +269,7 @@ def weave():
 
 def run(program, tests, seconds, **environment):
     """Runs tests of a program; returns "passed", "failed" or "timed out"."""
-    command = [program, "--exact", "--test-threads", "1", *tests]
+    command = [program, "--exact", "--include-ignored", "--test-threads", "1", *tests]
     folder = SCRATCH / str(threading.get_ident())
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -287,6 +290,11 @@ def run(program, tests, seconds, **environment):
             child.wait()
 
 
+def list_tests(program, which):
+    listing = subprocess.run([program, "--list", "--format", "terse", which], cwd=TREE, capture_output=True, text=True).stdout
+    return re.findall(r"^(.*): test$", listing, re.M)
+
+
 def cover():
     programs = json.loads((OUT / "programs.json").read_text())
     path = OUT / "cover.jsonl"
@@ -295,9 +303,9 @@ def cover():
     for name, program in sorted(programs.items(), key=lambda item: ["nisd", *PROGRAMS, item[0]].index(item[0])):
         if name not in ["nisd", *PROGRAMS]:
             continue
-        listing = subprocess.run([program, "--list", "--format", "terse"], cwd=TREE, capture_output=True, text=True).stdout
-        for test in re.findall(r"^(.*): test$", listing, re.M):
-            if (name, test) not in known and not LEFT_OUT.search(test):
+        slow = set(list_tests(program, "--ignored"))
+        for test in list_tests(program, "--include-ignored"):
+            if (name, test) not in known and not LEFT_OUT.search(test) and (SLOW or test not in slow):
                 work.append((name, test))
     lock = threading.Lock()
 
@@ -333,7 +341,15 @@ def try_all():
                 reaching[number].append(record)
     path = OUT / "results.jsonl"
     known = results()
-    is_open = lambda result: not result or (result["outcome"] == "partly" and result["limit"] < SECONDS)
+    had_slow = lambda result: result.get("slow", False)
+
+    def is_open(result):
+        if not result:
+            return True
+        if SLOW and not had_slow(result):
+            return result["outcome"] not in KILLED
+        return result["outcome"] == "partly" and result["limit"] < SECONDS
+
     chosen = [m for m in mutants if m["woven"] and is_open(known.get(m["number"]))]
     random.Random(1).shuffle(chosen)
     lock = threading.Lock()
@@ -351,7 +367,8 @@ def try_all():
         tests = sorted(reaching[mutant["number"]], key=rank)
         outcome, spent, left = "survived", 0.0, len(tests)
         # Tests within the limit of an earlier run have passed.
-        tried = known.get(mutant["number"], {"limit": 0})["limit"]
+        earlier = known.get(mutant["number"])
+        tried = earlier["limit"] if earlier and had_slow(earlier) == SLOW else 0
         begin = time.monotonic()
         while tests:
             # A few short tests of one program at a time.
@@ -377,7 +394,7 @@ def try_all():
             outcome = "unreached"
         with lock, open(path, "a") as file:
             record = {"number": mutant["number"], "name": mutant["name"], "line": mutant["span"]["start"]["line"]}
-            record |= {"outcome": outcome, "seconds": round(time.monotonic() - begin, 2), "limit": SECONDS, "unrun": len(tests)}
+            record |= {"outcome": outcome, "seconds": round(time.monotonic() - begin, 2), "limit": SECONDS, "slow": SLOW, "unrun": len(tests)}
             file.write(json.dumps(record) + "\n")
 
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
@@ -391,14 +408,22 @@ def results():
     return {record["number"]: record for record in map(json.loads, lines)}
 
 
+def print_sorted(records):
+    for record in sorted(records, key=lambda r: (r["name"].split(":")[0], r["line"])):
+        file, change = record["name"].split(": ", 1)
+        print(f"{record['outcome']:9} {record['number']:5} {file}:{record['line']}: {change}")
+
+
 def report():
     records = list(results().values())
     print(dict(collections.Counter(r["outcome"] for r in records)))
     reasons = (ROOT / "tests" / "mutants" / "survivors.md").read_text()
-    unexplained = [r for r in records if r["outcome"] not in ("killed", "timed out") and f"`{r['name']}`" not in reasons]
-    for record in sorted(unexplained, key=lambda r: (r["name"].split(":")[0], r["line"])):
-        file, change = record["name"].split(": ", 1)
-        print(f"{record['outcome']:9} {record['number']:5} {file}:{record['line']}: {change}")
+    unexplained = [r for r in records if r["outcome"] not in KILLED and f"`{r['name']}`" not in reasons]
+    print_sorted(unexplained)
+    only_slow = [r for r in records if r["outcome"] in KILLED and r.get("slow")]
+    if only_slow:
+        print("killed by slow tests alone:")
+        print_sorted(only_slow)
     sys.exit(bool(unexplained))
 
 

@@ -56,6 +56,7 @@ fn wait_for_height(node: &Node, least: u64) {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_new_node_downloads_the_chain_despite_kills_and_a_shorter_peer() {
     let chain = Chain::open();
     chain.import("first", TIP);
@@ -88,6 +89,7 @@ fn a_new_node_downloads_the_chain_despite_kills_and_a_shorter_peer() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn downloaded_blocks_are_imported_only_if_they_lead_to_the_checkpoint() {
     let chain = Chain::open();
     chain.import("first", TIP);

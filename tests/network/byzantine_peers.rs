@@ -232,6 +232,7 @@ fn messages_if<const N: usize>(all: [(bool, &str); N]) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn byzantine_peers_do_not_keep_a_node_from_the_honest_chain_or_its_clients() {
     let honest = HonestNode::start();
     // So that there is something to lie about.

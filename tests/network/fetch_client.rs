@@ -277,6 +277,7 @@ fn servers() -> (Vec<(&'static str, Expected, Endpoint)>, Vec<Socket>) {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_thousand_requests_to_fifty_servers_end_within_their_limits() {
     let (servers, _sockets) = servers();
     let limits = FetchLimits::default();

@@ -110,6 +110,7 @@ fn lists(store: &Store) -> BTreeSet<u64> {
 }
 
 #[test]
+#[ignore = "slow: a whole recorded chain"]
 fn importances_are_kept_from_the_configured_height_and_pruned_gradually() {
     let mut chain = Chain::open("all-forks");
     let folder = tempfile::tempdir().expect("a folder");

@@ -10,11 +10,13 @@ macro_rules! for_each_chain {
             }
 
             #[test]
+            #[ignore = "slow: a whole recorded chain"]
             fn all_forks() {
                 super::$check("all-forks");
             }
 
             #[test]
+            #[ignore = "slow: a whole recorded chain"]
             fn one_year() {
                 super::$check("one-year");
             }

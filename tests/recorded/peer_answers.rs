@@ -296,6 +296,7 @@ fn check(name: &'static str, nodes: &[&'static str], expected: [usize; 5]) {
 }
 
 #[test]
+#[ignore = "slow: a whole recorded chain"]
 fn recorded_bootstrap_requests_are_answered_as_recorded() {
     check("bootstrap", &["A", "B", "C"], [1793, 1784, 139, 1, 6]);
 }

@@ -33,6 +33,7 @@ const CHECKS: [(&str, Check); 3] = [
 ];
 
 #[test]
+#[ignore = "slow: a whole recorded chain"]
 fn every_pushed_block_synchronised_block_and_branch_gets_the_recorded_result() {
     let mut cases: BTreeMap<String, BTreeMap<u64, Vec<(Check, Value)>>> = BTreeMap::new();
     for (file, check) in CHECKS {

@@ -132,6 +132,7 @@ fn on_all_processors(first: u64, count: u64, variable: &str, test: impl Fn(u64) 
 }
 
 #[test]
+#[ignore = "slow: a long simulation"]
 fn networks_converge_despite_all_faults() {
     if let Some(seed) = from_environment("NISD_SEED") {
         node_log::open();
@@ -159,6 +160,7 @@ fn networks_converge_despite_all_faults() {
 /// `NISD_BOOKS_SEED=…` repeats one network exactly, with `NISD_LOG=1` printing the logs of its nodes and what its clients
 /// read; `NISD_BOOKS_SEEDS=…` sets the number of networks, and `NISD_BOOKS_FIRST_SEED=…` the first of them.
 #[test]
+#[ignore = "slow: a long simulation"]
 fn clients_that_read_only_the_events_keep_books_that_are_always_right() {
     if let Some(seed) = from_environment("NISD_BOOKS_SEED") {
         node_log::open();
@@ -182,6 +184,7 @@ fn clients_that_read_only_the_events_keep_books_that_are_always_right() {
 }
 
 #[test]
+#[ignore = "slow: a long simulation"]
 fn wallets_in_a_partitioned_network_get_every_message_once() {
     for seed in 1..=3 {
         let counts = simulate_partition(seed);
@@ -193,6 +196,7 @@ fn wallets_in_a_partitioned_network_get_every_message_once() {
 
 /// `NISD_RESTART_SEEDS=…` sets the number of networks.
 #[test]
+#[ignore = "slow: a long simulation"]
 fn three_nodes_restarted_in_turn_for_an_hour_have_one_chain() {
     let count = from_environment("NISD_RESTART_SEEDS").unwrap_or(3);
     let (mut starts, mut undone) = (0, 0);
@@ -216,6 +220,7 @@ fn a_node_with_known_peers_harvests_nothing_for_a_minute_if_none_answers() {
 /// `NISD_PROGRESS_SEED=…` repeats the networks of a seed, with `NISD_LOG=1` printing the logs of their nodes;
 /// `NISD_PROGRESS_SEEDS=…` sets the number of seeds, and `NISD_PROGRESS_FIRST_SEED=…` the first of them.
 #[test]
+#[ignore = "slow: a long simulation"]
 fn byzantine_peers_that_prove_nothing_delay_nothing() {
     let check = |seed: u64| {
         let alone = simulate_progress(seed, 0);

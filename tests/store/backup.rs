@@ -40,6 +40,7 @@ fn a_backup_reports_its_state_and_can_replace_the_store() {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn repeated_backups_replace_the_previous_one_or_are_kept_beside_it() {
     let (tiny, folder) = (ChainFiles::of("tiny"), DataFolder::new());
     let (data, copy, copies) = (folder.path(), folder.beside("copy"), folder.beside("copies"));
@@ -121,6 +122,7 @@ fn the_store_of_another_network_is_not_replaced() {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn backups_during_an_import_are_stores_of_one_commit_despite_kills() {
     let (chain, folder) = (ChainFiles::of("all-forks"), DataFolder::new());
     let (data, copy, whole) = (folder.path(), folder.beside("copy"), folder.beside("whole"));

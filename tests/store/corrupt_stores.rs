@@ -5,7 +5,7 @@
 //! LMDB trusts the pointers in its pages, so a damaged one may end the process with a signal. The stores are therefore
 //! checked in separate processes; where one ends, the next continues after that store.
 //!
-//! `MUTATIONS=5000 cargo test --test all corrupt_stores` checks that many stores and prints how they ended.
+//! `MUTATIONS=5000 cargo test --test all corrupt_stores -- --include-ignored` checks that many stores and prints how they ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -221,6 +221,7 @@ fn worker() {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_corrupt_store_gives_no_wrong_answer_and_no_wrong_dump() {
     let count = from_environment("MUTATIONS").unwrap_or(MUTATIONS);
     let first: u64 = from_environment("FIRST_MUTATION").unwrap_or(0);

@@ -12,8 +12,8 @@ use crate::common::daemon::{Node, Process, nisd, wait_for};
 use crate::common::data_folder::{ChainFiles, DataFolder, hasty_network, text};
 use crate::common::http::Client;
 use crate::common::node_network::announcement;
-use crate::common::print_notice;
 use crate::common::private_network::{address, key_pair, now, transfer};
+use crate::common::skip;
 use nisd::model::Amount;
 use tempfile::TempDir;
 
@@ -50,7 +50,7 @@ impl Disk {
         let may_mount =
             Command::new("unshare").args(["-rm", "sh", "-c", "mount -t tmpfs -o size=1m nisd /mnt"]).status();
         if !may_mount.is_ok_and(|status| status.success()) {
-            print_notice("skipped: no disk can be mounted here");
+            skip("no disk can be mounted here");
             return None;
         }
         let disk = Disk { folder: tempfile::tempdir().expect("a folder") };
@@ -92,6 +92,7 @@ fn count(node: &Node, words: &str) -> usize {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn an_import_waits_for_space_on_a_full_disk_and_continues() {
     let Some(disk) = Disk::new() else { return };
     let (tiny, data) = (ChainFiles::of("tiny"), disk.data());
@@ -123,6 +124,7 @@ fn an_import_waits_for_space_on_a_full_disk_and_continues() {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_harvester_waits_for_space_on_a_full_disk_and_loses_no_transaction() {
     const SENDERS: u64 = 40;
     let Some(disk) = Disk::new() else { return };
@@ -188,6 +190,7 @@ for command in digest check; do "$1" $command --data "$2"; done
 "#;
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_store_on_a_read_only_or_full_disk_can_be_read() {
     let Some(disk) = Disk::new() else { return };
     let read_only = "mount -o remount,ro \"$DISK\"\n";
@@ -203,6 +206,7 @@ fn a_store_on_a_read_only_or_full_disk_can_be_read() {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_reindex_reports_the_needed_space_and_does_not_start_with_less() {
     let Some(disk) = Disk::new() else { return };
     let script = r#"
@@ -218,6 +222,7 @@ mount -o remount,size=64m "$DISK"
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_disk_that_fills_up_during_a_reindex_ends_it_and_the_next_one_succeeds() {
     let Some(disk) = Disk::new() else { return };
     // There is just enough space, and something else uses it once the new store exists.
@@ -238,6 +243,7 @@ rm "$DISK/filler"
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_small_address_space_gives_a_smaller_map_with_a_warning() {
     let (tiny, folder) = (ChainFiles::of("tiny"), DataFolder::new());
     let limited = |kib: u32| {

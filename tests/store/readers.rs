@@ -93,6 +93,7 @@ fn signal(process: u32, name: &str) {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn answers_are_the_same_with_readers_and_without() {
     let store = LargeStore::new();
     let queries = store.queries();
@@ -119,6 +120,7 @@ fn answers_are_the_same_with_readers_and_without() {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn nobody_waits_for_a_reader_that_is_killed_and_only_its_client_for_one_that_is_stopped() {
     let store = LargeStore::new();
     let node = store.start(READERS);

@@ -86,6 +86,7 @@ fn corrupt(place: &DataFolder, table: Table) {
 const FILES: [&str; 4] = ["data.mdb", "lock.mdb", "nisd.lock", "settled"];
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_reindexed_store_has_the_same_digest_and_answers() {
     let place = full();
     let (before, told) = (outputs(&place), answers(&place));
@@ -104,6 +105,7 @@ fn a_reindexed_store_has_the_same_digest_and_answers() {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_reindex_repairs_a_corrupt_state() {
     let place = full();
     let digest = place.digest();
@@ -139,6 +141,7 @@ fn a_corrupt_block_is_named_and_the_old_store_stays() {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn an_interrupted_reindex_is_continued_from_any_state() {
     let place = full();
     let digest = place.digest();
@@ -172,6 +175,7 @@ fn an_interrupted_reindex_is_continued_from_any_state() {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_reader_during_a_reindex_keeps_its_snapshot_and_later_ones_read_the_new_store() {
     let place = full();
     let digest = place.digest();
@@ -218,6 +222,7 @@ fn limited(place: &DataFolder, kib: u64) -> CommandOutput {
 }
 
 #[test]
+#[ignore = "slow: a program on a real disk"]
 fn a_failed_write_ends_the_reindex_and_a_second_call_completes_it() {
     let place = full();
     let digest = place.digest();

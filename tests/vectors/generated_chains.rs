@@ -42,6 +42,7 @@ fn assert_is_imported(plan: &Plan, files: &Files, folder: &Path) {
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn a_generated_chain_of_all_kinds_in_which_namespaces_expire_is_valid() {
     let (folder, plan) = (tempfile::tempdir().expect("a folder"), plan(4_300, 3, 1));
     let (files, statistics) = generate(&plan, folder.path());
@@ -69,6 +70,7 @@ fn a_generated_chain_of_all_kinds_in_which_namespaces_expire_is_valid() {
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn a_generated_chain_of_plain_payments_by_proof_of_stake_is_valid() {
     let folder = tempfile::tempdir().expect("a folder");
     let plan = Plan { stake: true, plain: true, gzip: true, ..plan(400, 10, 1) };
@@ -79,6 +81,7 @@ fn a_generated_chain_of_plain_payments_by_proof_of_stake_is_valid() {
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn a_small_chain_of_the_shape_of_the_public_networks_is_valid() {
     let (folder, plan) = (tempfile::tempdir().expect("a folder"), Plan::mainnet(3_000));
     let (files, statistics) = generate(&plan, folder.path());

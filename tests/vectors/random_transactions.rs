@@ -22,6 +22,7 @@ fn run_without_differences(plan: &Plan) -> Statistics {
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn every_rule_rejects_violations_with_its_result_and_valid_blocks_give_the_right_state() {
     let blocks = BLOCKS * from_environment("NISD_CASES").unwrap_or(1);
     let seed = from_environment("NISD_SEED");
@@ -36,6 +37,7 @@ fn every_rule_rejects_violations_with_its_result_and_valid_blocks_give_the_right
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn written_files_are_reproducible_and_replay_with_the_same_results() {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str| {

@@ -323,11 +323,13 @@ fn replay_file(name: &str) {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn valid_and_invalid_handshakes_and_frames_are_answered_as_recorded() {
     replay_file("frames.jsonl.gz");
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn topics_and_requests_are_answered_as_recorded() {
     replay_file("topics.jsonl.gz");
 }
@@ -339,6 +341,7 @@ fn plain_http_is_answered_as_recorded() {
 
 /// The recording waits for 300 seconds, this test for the minimum setting, and for all sessions at once.
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn silent_sessions_are_closed_as_recorded() {
     let all = conversations(&read_file(&recorded("websocket").join("idle.jsonl.gz")));
     let node = start(CLOCK, &["nisd.websocketIdleTimeout=10"]);

@@ -164,6 +164,7 @@ fn honest(last: u64) -> Behaviour {
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn blocks_are_delivered_in_order_from_one_or_several_peers() {
     for (nodes, seed) in (1..=4).flat_map(|nodes| (0..10).map(move |seed| (nodes, seed))) {
         let mut scene = Scene::new((0..nodes).map(|_| honest(500)).collect(), 500, None, seed);
@@ -175,6 +176,7 @@ fn blocks_are_delivered_in_order_from_one_or_several_peers() {
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn failing_silent_or_short_peers_do_not_delay_the_download() {
     for seed in 0..20 {
         let nodes = vec![honest(500), Behaviour::Failing, Behaviour::Silent, honest(100), honest(500)];
@@ -195,6 +197,7 @@ fn another_sync_peer_takes_over_when_the_first_is_gone() {
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn a_sync_peer_without_the_blocks_of_its_hashes_never_gets_other_peers_penalized() {
     for seed in 0..20 {
         let sync_peer = Behaviour::Byzantine(chain(300, 100, 3), Vec::new());
@@ -307,6 +310,7 @@ fn blocks_below_a_verified_checkpoint_cannot_be_replaced() {
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn buffered_blocks_are_limited_however_slowly_they_are_consumed() {
     let blocks = chain(60_000, 0, 0);
     let bytes: usize = blocks.iter().map(|block| block.to_bytes(crate::codec::SigningForm::Verifiable).len()).sum();

