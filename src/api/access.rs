@@ -229,3 +229,6 @@ fn host_of(authority: &str) -> &str {
 fn address_of(host: &str) -> Option<IpAddr> {
     host.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
+
+#[cfg(test)]
+mod tests;

@@ -283,3 +283,6 @@ fn write_entry(raw: &RawTransaction<'_>, with_hashes: bool, step: &mut ListStep<
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -155,3 +155,6 @@ fn is_remote(context: &RequestContext<'_>, address: &Address) -> Result<bool, Ap
     let status = account.remote_status(chain.height, chain.network.chain.rewrite_limit);
     Ok(matches!(status, RemoteStatus::Remote(_)))
 }
+
+#[cfg(test)]
+mod tests;

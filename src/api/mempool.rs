@@ -111,3 +111,6 @@ pub(super) fn list_of<T: View + 'static>(transactions: Vec<T>, signature: Option
     });
     list.holding(held_bytes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -238,3 +238,6 @@ pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
 });
 
 static DOCUMENT: LazyLock<StaticText> = LazyLock::new(|| StaticText::new("application/json", OPENAPI.as_str()));
+
+#[cfg(test)]
+mod tests;

@@ -227,3 +227,6 @@ impl View for ReorgsReport<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -437,3 +437,6 @@ fn page_size(text: &str) -> Result<i16, ApiError> {
     let too_large = |_| ApiError::new(400, format!("Value out of range. Value:\"{text}\" Radix:10"));
     number.try_into().map_err(too_large)
 }
+
+#[cfg(test)]
+mod tests;

@@ -673,7 +673,7 @@ impl PendingStreams {
 }
 
 #[cfg(test)]
-mod tests {
+mod writer_tests {
     use super::*;
 
     /// An object around a list of heights, with a field before and after the list.
@@ -917,3 +917,6 @@ mod pending_tests {
         assert_eq!(unfinished.streams.values().filter(|kept| kept.stream.is_some()).count(), 56);
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -193,3 +193,6 @@ pub(super) fn signatures_of(entry: &MempoolEntry, node: &NodeContext<'_>) -> Res
     let required = if needed == 0 { cosignatories.len() } else { needed };
     Ok(Some(Signatures { signed, missing, required }))
 }
+
+#[cfg(test)]
+mod tests;

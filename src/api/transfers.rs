@@ -183,3 +183,6 @@ fn decrypted(
     }
     Ok(transaction)
 }
+
+#[cfg(test)]
+mod tests;

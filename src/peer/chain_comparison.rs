@@ -251,7 +251,7 @@ mod tests {
     use crate::crypto::{KeyPair, PrivateKey, Signature};
     use crate::model::{BlockKind, Network, Timestamp};
     use crate::peer::io::StoreUnreadable;
-    use crate::peer::testing::FakeIo;
+    use crate::peer::tests::FakeIo;
     use crate::peer::wire::{AnswerError, AuthenticatedResponse, Challenge, List};
 
     /// Returns a host whose chain has these blocks and a score of 10 for each; its store is unreadable without any.

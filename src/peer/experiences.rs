@@ -197,7 +197,7 @@ impl Experiences {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::testing::{address, seeded};
+    use crate::peer::tests::{address, seeded};
 
     const NOW: Duration = Duration::from_secs(1_000_000);
 

@@ -128,7 +128,7 @@ impl<F: FnMut() -> u64> RandomSource for F {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::testing::seeded;
+    use crate::peer::tests::seeded;
 
     #[test]
     fn fractions_lie_from_0_up_to_1_without_it() {

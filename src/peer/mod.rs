@@ -29,7 +29,7 @@ pub mod trust;
 pub mod wire;
 
 #[cfg(test)]
-pub(crate) mod testing;
+pub(crate) mod tests;
 
 pub use manager::probes::UnidentifiedPeer;
 pub use manager::requests::RequestRecord;

@@ -174,7 +174,7 @@ fn endpoints_by_key(saved: &[SavedPeer]) -> Vec<(PublicKey, Endpoint)> {
 mod tests {
     use super::*;
     use crate::peer::peer_table::State;
-    use crate::peer::testing::*;
+    use crate::peer::tests::*;
 
     fn peer(number: usize, answered: i32) -> SavedPeer {
         let info = NodeInfo { meta_data: MetaData::default(), ..info(number) };

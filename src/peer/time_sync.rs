@@ -281,7 +281,7 @@ fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
-    use crate::peer::testing::{address, seeded};
+    use crate::peer::tests::{address, seeded};
 
     /// Returns the sample of a clock that is ahead by `offset`.
     fn sample(offset: i64) -> Sample {

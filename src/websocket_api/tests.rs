@@ -19,7 +19,7 @@ use proptest::prelude::*;
 
 use super::testing::{A1, A2, NETWORK, Recorder, Sent, TIME, address, client, multisig, transfer, transfers};
 use super::{Broker, BrokerUsage, Limits};
-use crate::api::tests::scene::{Scene, TestNode, acceptable, pair};
+use crate::api::tests::{Scene, TestNode, acceptable, pair};
 use crate::model::{Address, Hash256, Height, Transaction};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{ConnectionId, Progress};

@@ -89,3 +89,6 @@ fn start_of(context: &RequestContext<'_>) -> Result<Start, ApiError> {
     let height = parse_i64(&text).map_err(|_| ApiError::argument("from must be the height of a block"))?;
     Ok(Start::From(positive_height(height)?))
 }
+
+#[cfg(test)]
+mod tests;

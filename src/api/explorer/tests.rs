@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::super::access::Access;
 use super::{Explorer, INDEX, PAGE_FILES, SOURCES, Settings, host_name};
-use crate::api::tests::scene::{self, Scene, TestRequest, text_of};
+use crate::api::tests::{self as scene, Scene, TestRequest, text_of};
 use crate::api::{self, Api};
 use crate::net::http::{RequestReader, Response};
 

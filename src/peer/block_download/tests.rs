@@ -6,7 +6,7 @@ use crate::codec::Format;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::{BlockKind, Network, Timestamp};
 use crate::peer::io::RandomSource;
-use crate::peer::testing::{address, seeded};
+use crate::peer::tests::{address, seeded};
 use crate::peer::wire::{AnswerContext, AuthenticatedResponse, Challenge, List};
 
 /// Maximum number of hashes in an answer.

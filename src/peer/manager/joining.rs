@@ -296,3 +296,6 @@ impl Manager {
         asked.map(|(address, node)| (*address, Probe::of(&node.info, ProbeReason::Selected))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -469,3 +469,6 @@ impl Manager {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

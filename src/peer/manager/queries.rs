@@ -284,7 +284,7 @@ impl Manager {
 }
 
 #[cfg(test)]
-mod tests {
+mod height_tests {
     use super::*;
 
     #[test]
@@ -320,3 +320,6 @@ mod tests {
         assert!(check.is_synchronised());
     }
 }
+
+#[cfg(test)]
+mod tests;

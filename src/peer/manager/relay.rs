@@ -106,3 +106,6 @@ impl Manager {
         self.end_task(Task::Broadcast, true);
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

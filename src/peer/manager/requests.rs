@@ -474,3 +474,6 @@ impl Manager {
         Some(read)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -137,3 +137,6 @@ fn with_host(endpoint: &Endpoint, ip: IpAddr) -> Endpoint {
     };
     Endpoint { host, ..endpoint.clone() }
 }
+
+#[cfg(test)]
+mod tests;

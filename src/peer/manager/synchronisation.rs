@@ -542,3 +542,6 @@ impl Manager {
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

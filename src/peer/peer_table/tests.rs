@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::peer::testing::address;
+use crate::peer::tests::address;
 
 const LOCAL: usize = 999_999;
 
@@ -11,7 +11,7 @@ fn table() -> PeerTable {
 
 /// Returns a description with this name.
 fn named(name: &str) -> NodeInfo {
-    let mut info = crate::peer::testing::info(0);
+    let mut info = crate::peer::tests::info(0);
     info.identity.name = Some(name.to_owned());
     info
 }

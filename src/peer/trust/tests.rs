@@ -11,8 +11,8 @@ use crate::peer::experiences::Experience;
 use crate::peer::peer_table::PeerError;
 use crate::peer::peer_table::State;
 use crate::peer::peer_table::{PeerTable, TableLimits};
-use crate::peer::testing::info;
-use crate::peer::testing::{address, seeded};
+use crate::peer::tests::info;
+use crate::peer::tests::{address, seeded};
 
 const SECOND: Duration = Duration::from_secs(1);
 const NOW: Duration = Duration::from_secs(100_000);

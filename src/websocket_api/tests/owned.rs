@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::NodeStatus;
-use crate::api::tests::scene::{define, definition as mosaic_of, rent};
+use crate::api::tests::{define, definition as mosaic_of, rent};
 use crate::model::transaction::{
     MosaicDefinitionCreation, MosaicSupplyChange, Multisig, ProvisionNamespace, SupplyChangeKind,
 };
@@ -86,7 +86,7 @@ fn with_owner() -> (Bench, String) {
     let mosaics = ["a:b", "a:c"].into_iter().zip(3..).map(|(id, number)| define(mosaic_of(id, None), number));
     let transactions = [rent(1, "a", 1), rent(1, "x", 2)].into_iter().chain(mosaics).collect();
     bench.put_block(2, transactions);
-    (bench, crate::api::tests::scene::address(1).to_string())
+    (bench, crate::api::tests::address(1).to_string())
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn an_unconfirmed_transaction_publishes_no_owned_mosaics() {
 #[test]
 fn recent_transactions_are_sent_before_unconfirmed_ones() {
     let mut bench = Bench::default();
-    let account = crate::api::tests::scene::address(2).to_string();
+    let account = crate::api::tests::address(2).to_string();
     let recent = format!("/recenttransactions/{account}");
     [recent.as_str(), "/unconfirmed"].iter().for_each(|topic| bench.subscribe(1, topic, topic));
     bench.add_to_mempool(1);
@@ -232,7 +232,7 @@ fn node_info_is_available_once_the_node_is_booted() {
 fn with_long_answer() -> Bench {
     let mut bench = Bench::default();
     [1, 2].iter().for_each(|socket| drop(bench.receive(*socket, "\n")));
-    let owner = crate::api::tests::scene::address(1);
+    let owner = crate::api::tests::address(1);
     bench.subscribe(1, "a", &AccountTopic::Mosaics.of(&owner));
     bench.subscribe(2, "a", &format!("/account/{A1}"));
     let mosaics = (1..=500).map(|number| define(mosaic_of(&format!("a:m{number:03}"), None), number));

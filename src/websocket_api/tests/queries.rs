@@ -9,7 +9,7 @@ fn sender() -> String {
 }
 
 fn recipient() -> String {
-    crate::api::tests::scene::address(2).to_string()
+    crate::api::tests::address(2).to_string()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What became of transactions, on `/status/<HASH>`.
 
 use super::*;
-use crate::api::tests::scene::{Fate, Mempool};
+use crate::api::tests::{Fate, Mempool};
 
 fn topic(hash: &Hash256) -> String {
     format!("/status/{hash}")

@@ -1,7 +1,7 @@
 //! Tests of the objects of chain and state.
 
-use super::scene::*;
 use crate::api::Api;
+use crate::api::tests::*;
 use crate::crypto::Signature;
 use crate::model::transaction::{LinkMode, TransactionKind};
 use crate::model::{Height, Transaction};

@@ -1,9 +1,9 @@
 //! Tests of streamed responses.
 
-use super::scene::*;
 use crate::api::routes::{Method, ROUTES};
 use crate::api::streams::MAX_ACTIVE_PER_CLIENT;
 use crate::api::streams::{BodyWriter, ResponseStream};
+use crate::api::tests::*;
 use crate::api::{AccountBody, Api, Format, STREAM_THRESHOLD_BYTES};
 use crate::codec::json::JsonEncoder;
 use crate::crypto::{PublicKey, Signature};

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-use super::super::probes::{MAX_GOSSIP_PROBES, MAX_PROBES_PER_LIST};
 use crate::ip::Scope;
 use crate::model::NetworkByte;
+use crate::peer::manager::probes::{MAX_GOSSIP_PROBES, MAX_PROBES_PER_LIST};
 use crate::peer::manager::{ListedPeer, PeerSettings};
 use crate::peer::peer_table::State;
 use crate::peer::schedule::Task;
-use crate::peer::testing::*;
+use crate::peer::tests::*;
 use crate::peer::wire::{Endpoint, ErrorBody, MetaData, NodeInfo, Version};
 
 /// Returns a scene after the first refresh, whose first `listed` peers are listed.

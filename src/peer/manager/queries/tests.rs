@@ -6,7 +6,7 @@ use crate::peer::experiences::LIFETIME;
 use crate::peer::manager::queries::{ASKED_HEIGHT_TIMEOUT, ASKED_HEIGHT_TTL};
 use crate::peer::manager::{ListedPeer, PeerSettings};
 use crate::peer::schedule::{Task, Timer};
-use crate::peer::testing::*;
+use crate::peer::tests::*;
 use crate::peer::wire::{ChainRequest, Endpoint, ExperiencePair, NodeInfo};
 
 fn timer(scene: &Scene, task: Task) -> &Timer {

@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-use super::super::relay::{MAX_BUFFERED, max_buffered_bytes};
-use super::super::requests::MAX_PUSHES_PER_TARGET;
 use crate::codec::Context;
 use crate::model::network::ChainParameters;
 use crate::model::transaction::{Message, MessageKind, Transfer};
 use crate::model::{Amount, Block, BlockKind, Body, Hash256, Height, Network, Timestamp, Transaction};
 use crate::peer::manager::PeerSettings;
-use crate::peer::testing::*;
+use crate::peer::manager::relay::{MAX_BUFFERED, max_buffered_bytes};
+use crate::peer::manager::requests::MAX_PUSHES_PER_TARGET;
+use crate::peer::tests::*;
 use crate::peer::wire::{Endpoint, List, NodeInfo, SecureEntity, limits};
 
 pub fn transaction(number: usize, message_bytes: usize) -> Transaction {

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use super::super::joining::{FIRST_BACKOFF, MAX_BACKOFF};
+use crate::peer::manager::joining::{FIRST_BACKOFF, MAX_BACKOFF};
 use crate::peer::manager::{IpDetection, ListedPeer, PeerSettings, UnidentifiedPeer};
 use crate::peer::schedule::Task;
-use crate::peer::testing::*;
+use crate::peer::tests::*;
 use crate::peer::wire::{Endpoint, NodeInfo};
 
 fn mode(ip_detection: IpDetection, known: &[usize]) -> PeerSettings {

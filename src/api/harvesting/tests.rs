@@ -1,6 +1,6 @@
 //! Tests that private keys leave no copy in memory, whatever the result of the request.
 
-use super::scene::*;
+use crate::api::tests::*;
 use crate::codec::wipe::erased_log;
 use crate::model::transaction::wire_version;
 

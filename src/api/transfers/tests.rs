@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::scene::*;
+use crate::api::tests::*;
 use crate::api::{Api, Settings};
 use crate::chain::rollback;
 use crate::crypto::cipher::encrypt;
@@ -330,7 +330,7 @@ fn page_parameters_beside_a_key_are_strings() {
 fn a_streamed_page_continues_on_the_present_chain_after_a_reorg() {
     let history = History::new(30, 7);
     let line = format!("GET /account/transfers/all?address={}&pageSize=100", address(1));
-    let undone = super::streams::in_steps(&TestRequest::new(&line), &history.scene, |step| {
+    let undone = crate::api::streams::tests::in_steps(&TestRequest::new(&line), &history.scene, |step| {
         if step == 1 {
             let mut batch = history.scene.store.begin_write().unwrap();
             rollback(&mut batch, Height(5)).unwrap();

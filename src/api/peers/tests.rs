@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::scene::*;
+use crate::api::tests::*;
 use crate::api::{Api, NodeStatus, Settings};
 use crate::codec::Format;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
@@ -15,7 +15,7 @@ use crate::model::{Network, Transaction};
 use crate::net::http::Response;
 use crate::net::service::{ConnectionId, ListenerId, Progress};
 use crate::peer::io::{Action, Now};
-use crate::peer::testing::{FakeIo, unreachable};
+use crate::peer::tests::{FakeIo, unreachable};
 use crate::peer::wire::{Endpoint, Identity, List, MetaData, NodeInfo, SecureEntity, limits};
 use crate::peer::{IpDetection, ListedPeer, Manager, PeerSettings};
 

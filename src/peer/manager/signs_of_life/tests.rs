@@ -2,13 +2,13 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::super::probes::MAX_PINGS;
-use super::super::signs_of_life::{EVICTION_AGE, MAX_SIGN_PROBES};
 use crate::model::NetworkByte;
+use crate::peer::manager::probes::MAX_PINGS;
+use crate::peer::manager::signs_of_life::{EVICTION_AGE, MAX_SIGN_PROBES};
 use crate::peer::manager::{ListedPeer, PeerSettings, Pusher};
 use crate::peer::peer_table::State;
-use crate::peer::testing::seeded;
-use crate::peer::testing::*;
+use crate::peer::tests::seeded;
+use crate::peer::tests::*;
 use crate::peer::wire::{Endpoint, MetaData, NodeInfo};
 
 /// Returns a node that has joined a network without knowing any peer.

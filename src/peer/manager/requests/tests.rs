@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use super::super::requests::*;
 use crate::codec::Format;
 use crate::peer::io::Now;
-use crate::peer::testing::*;
+use crate::peer::manager::requests::*;
+use crate::peer::tests::*;
 use crate::peer::wire::{Endpoint, Message};
 
 fn request(host: usize, purpose: RequestKind, bytes: usize) -> Request {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::scene::*;
+use crate::api::tests::*;
 use crate::api::{TransactionStatus, View};
 use crate::budget::Budget;
 use crate::chain::{ChainSnapshot, rollback};

@@ -2,8 +2,8 @@
 
 use crate::ip::LocalAddresses;
 
-use super::scene::*;
 use crate::api::routes::{Access, Method};
+use crate::api::tests::*;
 use crate::api::{Api, NodeStatus, ROUTES, Settings};
 use crate::crypto::{PublicKey, Signature, verify};
 use crate::model::transaction::{LinkMode, wire_version};

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::scene::*;
 use crate::api::Api;
+use crate::api::tests::*;
 use crate::crypto::Signature;
 use crate::model::{Timestamp, Transaction};
 use crate::store::{Table, Write as _};

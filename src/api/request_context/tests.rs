@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
-use super::scene::*;
 use crate::api::routes::Method;
+use crate::api::tests::*;
 use crate::api::{Api, Features, NodeStatus, ROUTES, Settings, routes};
 use crate::model::Height;
 use crate::net::http::Response;

@@ -1,6 +1,6 @@
 //! Tests of the routes for explorers, exchanges and operators.
 
-use super::scene::*;
+use crate::api::tests::*;
 use crate::api::{Api, Command, Features, NodeStatus, Settings};
 use crate::mempool::Mempool;
 use crate::model::transaction::LinkMode;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::scene::*;
+use crate::api::tests::*;
 use crate::api::{Api, EventFeed, MempoolEvent};
 use crate::budget::Budget;
 use crate::crypto::Signature;
