@@ -242,6 +242,14 @@ fn net_does_not_depend_on_nem() {
     }
 }
 
+/// Unit tests are at the end of the file that they test, or in the file `tests.rs` of its module; everything else is in
+/// the folder `tests`.
+#[test]
+fn unit_tests_are_inline_or_in_a_file_called_tests() {
+    let is_elsewhere = |file: &&String| file.contains("/tests/") || file.contains("testing");
+    assert_eq!(sources().keys().filter(is_elsewhere).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
 /// `cargo test` leaves a test out only because of what it costs.
 #[test]
 fn every_ignored_test_says_why_it_is_slow() {

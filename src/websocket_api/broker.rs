@@ -391,3 +391,6 @@ impl QueryQueue {
         context.table.update_memory(id, context.effects);
     }
 }
+
+#[cfg(test)]
+mod tests;

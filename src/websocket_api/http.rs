@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::net::http::RequestReader;
     use crate::net::service::ConnectionId;
-    use crate::websocket_api::testing::client;
+    use crate::websocket_api::tests::client;
     use std::borrow::Cow;
 
     const ERROR_CACHE: &str = "must-revalidate,no-cache,no-store";

@@ -28,8 +28,6 @@ mod session_table;
 pub mod sockjs;
 pub mod stomp;
 #[cfg(test)]
-mod testing;
-#[cfg(test)]
 mod tests;
 mod topics;
 

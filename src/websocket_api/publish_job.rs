@@ -452,3 +452,6 @@ fn levy_recipient(mosaic: &MosaicId, context: &PublishContext<'_>) -> Result<Opt
     let definition = state::mosaic_definition(context.node.chain.snapshot, mosaic)?;
     Ok(definition.and_then(|definition| definition.levy).map(|levy| levy.recipient))
 }
+
+#[cfg(test)]
+mod tests;

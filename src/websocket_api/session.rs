@@ -187,7 +187,7 @@ pub type CloseReason = (u16, &'static str);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::websocket_api::testing::client;
+    use crate::websocket_api::tests::client;
 
     fn session() -> Session {
         let owner = Owner::of(&client("10.0.0.1"));

@@ -526,9 +526,9 @@ fn release_address(registered: &mut BTreeMap<Address, u32>, address: &Address) {
 }
 
 #[cfg(test)]
-mod tests {
+mod table_tests {
     use super::*;
-    use crate::websocket_api::testing::{NETWORK, Recorder, client};
+    use crate::websocket_api::tests::{NETWORK, Recorder, client};
 
     const LOCAL: &str = "127.0.0.1";
     const A: &str = "10.0.0.1";
@@ -612,3 +612,6 @@ mod tests {
         assert_eq!(table.places.total(), 50);
     }
 }
+
+#[cfg(test)]
+mod tests;

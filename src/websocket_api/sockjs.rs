@@ -66,7 +66,7 @@ pub fn read_message(message: &[u8]) -> Result<Vec<u8>, u16> {
 }
 
 #[cfg(test)]
-mod tests {
+mod payload_tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -161,3 +161,6 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -339,7 +339,7 @@ impl Topics {
 }
 
 #[cfg(test)]
-mod tests {
+mod topic_tests {
     use super::*;
     use proptest::prelude::*;
 
@@ -581,3 +581,6 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,101 @@
-//! Consistency of the accounting under arbitrary input.
+use crate::websocket_api::tests::*;
 
-use super::*;
+// Memory accounting per client and session.
+
+#[test]
+fn a_client_over_its_memory_quota_is_rejected_and_others_are_not() {
+    let mut bench = Bench::new(Limits { client_bytes: 6_000, ..Limits::default() });
+    bench.open(3, "10.0.0.1");
+    let mut rejected = 0;
+    for n in 0..50 {
+        let subscribe = format!("SUBSCRIBE\nid:{n}\ndestination:/blocks/{n}\n\n\0");
+        let out = bench.receive(1 + 2 * (n % 2), &subscribe);
+        rejected += out.iter().filter(|text| text.contains("this address take too much memory")).count();
+    }
+    assert!((40..50).contains(&rejected), "{rejected}");
+    bench.open(4, "10.0.0.1");
+    assert_eq!(bench.effects.drain(), ["4 close 1013"]);
+    bench.subscribe(2, "a", "/blocks");
+}
+
+#[test]
+fn ipv6_clients_are_networks() {
+    let mut bench = Bench::empty(Limits { client_bytes: 5_000, ..Limits::default() });
+    bench.open(1, "2001:db8::1");
+    bench.open(2, "2001:db8::2");
+    bench.open(3, "2001:db8::3");
+    assert_eq!(bench.effects.drain(), ["3 close 1013"]);
+    bench.open(4, "2001:db8:0:1::3");
+    assert_eq!(bench.effects.drain(), NOTHING);
+}
+
+#[test]
+fn a_session_has_a_limit_of_its_own() {
+    let mut bench = Bench::new(Limits { session_bytes: 4_000, ..Limits::default() });
+    (0..5).for_each(|n| bench.subscribe(1, &n.to_string(), "/blocks"));
+    assert!(bench.receive(1, "SUBSCRIBE\nid:x\ndestination:/blocks\n\n\0")[0].contains("session takes too much"));
+}
+
+#[test]
+fn a_session_of_the_largest_client_is_evicted_when_memory_is_full() {
+    let mut bench = Bench::new(Limits { total_bytes: 16_000, ..Limits::default() });
+    bench.open(3, "10.0.0.1");
+    for n in 0..12 {
+        bench.subscribe(1, &n.to_string(), &format!("/blocks/{n}"));
+        bench.subscribe(3, &n.to_string(), &format!("/blocks/{n}"));
+    }
+    (0..4).for_each(|n| bench.subscribe(2, &n.to_string(), &format!("/blocks/{n}")));
+    let mut out = Vec::new();
+    for socket in 4..8 {
+        bench.open(socket, &format!("10.0.1.{socket}"));
+        out.extend(bench.receive(socket, "SUBSCRIBE\nid:a\ndestination:/blocks\nreceipt:1\n\n\0"));
+    }
+    let closed: Vec<_> = out.iter().filter(|text| text.contains("close")).collect();
+    assert!(closed.iter().all(|text| ["1 close 1002", "3 close 1002"].contains(&text.as_str())), "{out:?}");
+    assert!(!closed.is_empty() && out.iter().any(|text| text.contains("ERROR\nmessage:The node is short of memory")));
+    assert_eq!(out.iter().filter(|text| text.contains("RECEIPT")).count(), 4);
+    assert!(bench.broker.usage().session_bytes <= 16_000);
+}
+
+#[test]
+fn a_session_of_the_largest_client_is_evicted_when_patterns_are_full() {
+    let mut bench = Bench::new(Limits { patterns: 4, ..Limits::default() });
+    bench.subscribe(2, "a", "/errors*");
+    (0..3).for_each(|n| bench.subscribe(1, &n.to_string(), &format!("/blocks/{n}*")));
+    bench.subscribe(2, "b", "/errors*");
+    bench.open(3, "10.0.0.3");
+    let out = bench.receive(3, "SUBSCRIBE\nid:a\ndestination:/node*\n\n\0");
+    assert_eq!(out[1..], ["1 close 1002"]);
+    assert_eq!(bench.broker.usage().patterns, 2);
+}
+
+#[test]
+fn unfinished_frames_count_towards_the_quota_of_their_client() {
+    let mut bench = Bench::new(Limits { client_bytes: 90_000, ..Limits::default() });
+    bench.open(3, "10.0.0.1");
+    let part = "x".repeat(60_000);
+    assert_eq!(bench.receive(1, &part), NOTHING);
+    assert_eq!(bench.receive(2, &part), NOTHING);
+    assert_eq!(bench.receive(3, &part)[1..], ["3 close 1002"]);
+    let before = bench.broker.usage().session_bytes;
+    assert_eq!(bench.receive(1, "\n\n").len(), 1, "no command");
+    assert!(bench.broker.usage().session_bytes + 50_000 < before);
+}
+
+#[test]
+fn an_unfinished_answer_counts_as_memory_of_its_session_until_it_is_sent() {
+    let mut bench = Bench::default();
+    bench.put_block(7, transfers(500));
+    bench.subscribe(1, "a", "/blocks");
+    let before = bench.broker.usage().session_bytes;
+    bench.receive(1, &send("block/last", ""));
+    bench.slice(300);
+    assert!(bench.broker.usage().session_bytes > before + 16 * 1024);
+    assert_eq!(bench.work().len(), 1);
+    assert_eq!(bench.broker.usage().session_bytes, before);
+}
+
+// Consistency of the accounting under arbitrary input.
 
 /// Fragments, many of which are valid frames.
 fn piece() -> impl Strategy<Value = Vec<u8>> {

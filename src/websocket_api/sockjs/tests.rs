@@ -1,8 +1,7 @@
 //! SockJS sessions.
-
-use super::*;
 use crate::net::http::{RequestReader, Response};
 use crate::net::service::Exchange;
+use crate::websocket_api::tests::*;
 
 const CONNECT: &str = r#"["CONNECT\naccept-version:1.1\n\n\u0000"]"#;
 const CONNECTED: &str = r#"a["CONNECTED\nversion:1.1\nheart-beat:0,0\n\n\u0000"]"#;
