@@ -266,6 +266,96 @@ fn every_ignored_test_says_why_it_is_slow() {
     }
 }
 
+/// Returns the pages for people, by their paths: the README and the topics and notes of `nisd help`.
+fn pages() -> BTreeMap<String, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["src/help", "src/help/commands"].map(|folder| fs::read_dir(root.join(folder)).expect("a folder"));
+    let files = folders.into_iter().flatten().map(|entry| entry.expect("an entry").path());
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md" || extension == "txt");
+    let read = |path: PathBuf| {
+        let name = path.strip_prefix(root).expect("below the root").display().to_string();
+        (name, fs::read_to_string(path).expect("a page"))
+    };
+    files.filter(is_page).chain([root.join("README.md")]).map(read).collect()
+}
+
+/// Returns the length of the mark of a list's item, such as `- ` or `2. `, with what is before it; `None` for another line.
+fn item_indent(line: &str) -> Option<usize> {
+    let rest = line.trim_start();
+    let mark = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_item = rest.starts_with("- ") || mark.len() < rest.len() && mark.starts_with(". ");
+    is_item.then(|| line.len() - mark.len() + 2)
+}
+
+/// Wraps a paragraph. Its further lines are indented like the text of its first one.
+fn wrap(paragraph: &[&str], width: usize) -> String {
+    let begin = paragraph[0].len() - paragraph[0].trim_start().len();
+    let indent = item_indent(paragraph[0]).unwrap_or(begin);
+    let mut words = paragraph.iter().flat_map(|line| line.split_whitespace());
+    let mut lines = vec![" ".repeat(begin) + words.next().unwrap_or_default()];
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => *line += &format!(" {word}"),
+            _ => lines.push(" ".repeat(indent) + word),
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn lines_of_pages_are_at_most_120_characters_wide_except_in_tables_and_code() {
+    const WIDTH: usize = 120;
+    let mut wide = Vec::new();
+    for (name, text) in pages() {
+        let (mut paragraph, mut is_code): (Vec<&str>, _) = (Vec::new(), false);
+        for line in text.lines().chain([""]) {
+            is_code ^= line.trim_start().starts_with("```");
+            let is_prose = !is_code && !line.trim_start().starts_with(['|', '#', '`']) && !line.starts_with("    ");
+            let is_prose = is_prose || !paragraph.is_empty() && line.starts_with('`');
+            if !is_prose || line.trim().is_empty() || item_indent(line).is_some() {
+                if paragraph.iter().any(|line| line.chars().count() > WIDTH) {
+                    wide.push(format!("{name}: write\n{}", wrap(&paragraph, WIDTH)));
+                }
+                paragraph.clear();
+            }
+            paragraph.extend((is_prose && !line.trim().is_empty()).then_some(line));
+        }
+    }
+    assert!(wide.is_empty(), "\n{}", wide.join("\n"));
+    for (paragraph, expected) in [
+        (["- one two", "  three four"], "- one two\n  three four"),
+        (["12. one", "    two three"], "12. one two\n    three"),
+        (["  one two", "  three"], "  one two\n  three"),
+    ] {
+        assert_eq!(wrap(&paragraph, 13), expected);
+    }
+}
+
+#[test]
+fn pages_name_existing_files_of_the_project() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut missing, mut count) = (Vec::new(), 0);
+    for (name, text) in pages() {
+        for path in text.split('`').filter(|word| !word.contains([' ', '\n'])) {
+            // A package has no folder of the fuzzer.
+            let is_in = |folder: &&str| path.starts_with(*folder) && root.join(folder).exists();
+            if ["src/", "tests/", "fuzz/", ".ci/"].iter().any(|folder| is_in(&folder)) {
+                count += 1;
+                missing.extend((!root.join(path).exists()).then(|| format!("{name}: {path} does not exist")));
+            }
+        }
+    }
+    assert!(count > 40, "{count}");
+    assert!(missing.is_empty(), "\n{}", missing.join("\n"));
+}
+
+#[test]
+fn the_newest_changes_are_those_of_the_version_of_the_program() {
+    let pages = pages();
+    let versions = pages["src/help/changes.md"].lines().filter_map(|line| line.strip_prefix("## "));
+    assert_eq!(versions.collect::<Vec<_>>()[0], env!("CARGO_PKG_VERSION"));
+}
+
 /// The drawings of the help topic `architecture`: what happens, and the files that take part, in order.
 #[test]
 fn the_drawings_of_the_architecture_name_existing_files_and_are_short() {

@@ -1,5 +1,6 @@
 //! `nisd help`, `nisd man` and `nisd completions`: help of the program, of a command, or on a topic.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -21,8 +22,8 @@ struct Topic {
     name: &'static str,
     /// Summary in one line.
     summary: &'static str,
-    /// The text of its file in `src/help/`.
-    file: &'static str,
+    /// Reads its file in `src/help/`.
+    read: fn() -> Cow<'static, str>,
     /// Extension of the file: `md` for pages for people, another for files for other programs.
     extension: &'static str,
 }
@@ -31,18 +32,29 @@ impl Topic {
     fn text(&self) -> String {
         // The metrics of the node stand below the topic's own text.
         let rest = if self.name == "metrics" { metrics_documentation() } else { String::new() };
-        self.file.to_owned() + &rest
+        (self.read)().into_owned() + &rest
     }
+}
+
+/// Returns a page of `src/help/`. It is part of the program, except in a build for development, which reads the file: an
+/// edit of a page compiles nothing.
+#[cfg(not(debug_assertions))]
+macro_rules! page {
+    ($file:expr) => {
+        Cow::Borrowed(include_str!(concat!("../help/", $file)))
+    };
+}
+#[cfg(debug_assertions)]
+macro_rules! page {
+    ($file:expr) => {{
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/help/", $file);
+        fs::read_to_string(path).unwrap_or_else(|error| format!("{path} cannot be read: {error}\n")).into()
+    }};
 }
 
 macro_rules! topic {
     ($name:literal, $extension:literal, $summary:literal) => {
-        Topic {
-            name: $name,
-            summary: $summary,
-            file: include_str!(concat!("../help/", $name, ".", $extension)),
-            extension: $extension,
-        }
+        Topic { name: $name, summary: $summary, read: || page!(concat!($name, ".", $extension)), extension: $extension }
     };
 }
 
@@ -58,6 +70,7 @@ const TOPICS: &[Topic] = &[
     topic!("coming-from-nis1", "md", "Differences, for operators and for client authors"),
     topic!("changes", "md", "What is new in each version, for operators and for client authors"),
     topic!("wallet", "md", "Keys, transactions and notarised files on the command line"),
+    topic!("contributing", "md", "Your first change: build, test, where each thing goes"),
     topic!("architecture", "md", "How it is built, tested and measured"),
     topic!("metrics", "md", "The meaning of the metrics of GET /metrics and nisd status"),
     topic!("alerts", "yml", "Alert rules for Prometheus, with advice"),
@@ -167,6 +180,7 @@ mod tests {
         for topic in TOPICS {
             assert!(text.contains(&format!("  {:<16}  {}\n", topic.name, topic.summary)), "{text}");
             assert_eq!(help(topic.name).unwrap(), topic.text());
+            assert!(!topic.text().contains("cannot be read: "), "{}", topic.name);
         }
         assert!(text.contains("nisd run --network mainnet"), "{text}");
     }

@@ -1,5 +1,6 @@
 //! Every setting of `nisd`, defined once. The structs of the settings, `nisd settings`, the checks, the reader and the
-//! reload come from this table: a new setting is one entry here, and the place that uses its field.
+//! reload come from this table: a new setting is one entry here, and the place that uses its field. A layer above this one
+//! (`net`, `peer`, `api`) does not know the table: `node` and `event_loop` hand it the value.
 //!
 //! Keys that start with `nem.` and `nis.` are NIS1's, with its shipped values as defaults; keys that start with `nisd.`
 //! are this node's own.

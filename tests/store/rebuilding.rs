@@ -164,6 +164,7 @@ fn until_ready(node: SocketAddr, height: u64) {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn the_ports_are_open_while_a_store_is_rebuilt_and_answer_with_its_progress() {
     const TARGET: u64 = 2_500;
     let chain = ChainFiles::of("all-forks");
@@ -194,6 +195,7 @@ fn the_ports_are_open_while_a_store_is_rebuilt_and_answer_with_its_progress() {
 }
 
 #[test]
+#[ignore = "slow: a program on the real clock"]
 fn a_rebuild_that_is_stopped_or_killed_in_the_middle_goes_on_at_the_next_start() {
     const TARGET: u64 = 2_500;
     let chain = ChainFiles::of("all-forks");
