@@ -180,7 +180,7 @@ mod tests {
         for topic in TOPICS {
             assert!(text.contains(&format!("  {:<16}  {}\n", topic.name, topic.summary)), "{text}");
             assert_eq!(help(topic.name).unwrap(), topic.text());
-            assert!(!topic.text().contains("cannot be read: "), "{}", topic.name);
+            assert!(!topic.text().starts_with(env!("CARGO_MANIFEST_DIR")), "{}", topic.text());
         }
         assert!(text.contains("nisd run --network mainnet"), "{text}");
     }
