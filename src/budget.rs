@@ -1,22 +1,58 @@
 //! The work budget of a step, in units of about a microsecond, and the costs of work.
 
+use std::time::Duration;
+
+/// Time after which a step ends, whatever its budget: it has waited for the disk, and others wait for the loop.
+const MAX_STEP: Duration = Duration::from_millis(1);
+/// Units between two looks at the clock.
+const UNITS_PER_LOOK: u32 = 20;
+
+/// Returns the monotonic time; the difference of two counts.
+pub type Clock = fn() -> Duration;
+
 /// A number of units to spend in one step, and the units spent. A piece of work starts as long as units are left and is
 /// then done as a whole, so the budget can be overrun a little.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Budget {
     units: u32,
     used: u32,
+    clock: Clock,
+    /// When nothing is left, whatever the units.
+    end: Duration,
+    /// The units spent at the last look at the clock.
+    looked_at: u32,
 }
 
 impl Budget {
-    /// Creates a budget of `units`.
+    /// Creates a budget of `units` for a time in which nothing waits for the disk.
     pub fn new(units: u32) -> Budget {
-        Budget { units, used: 0 }
+        Budget::timed(units, || Duration::ZERO)
+    }
+
+    /// Creates a budget of `units` that also ends [`MAX_STEP`] after the present time of the `clock`.
+    pub fn timed(units: u32, clock: Clock) -> Budget {
+        Budget { units, used: 0, clock, end: clock() + MAX_STEP, looked_at: 0 }
+    }
+
+    /// Creates a budget of `units` that ends when this one does.
+    pub fn part(self, units: u32) -> Budget {
+        Budget { units, used: 0, looked_at: 0, ..self }
     }
 
     /// Charges units.
     pub fn charge(&mut self, units: u32) {
         self.used = self.used.saturating_add(units);
+        if self.used - self.looked_at >= UNITS_PER_LOOK {
+            self.looked_at = self.used;
+            if self.is_late() {
+                self.units = 0;
+            }
+        }
+    }
+
+    /// Returns whether the time is over.
+    pub fn is_late(&self) -> bool {
+        (self.clock)() > self.end
     }
 
     /// Returns the units left.
@@ -106,5 +142,34 @@ pub mod cost {
     /// Reading `count` bytes of JSON of the slowest kind.
     pub fn json(count: usize) -> u32 {
         u32::try_from(count / JSON_BYTES_PER_UNIT).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local!(static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) });
+
+    #[test]
+    fn a_budget_ends_with_its_units_or_with_its_time() {
+        let mut budget = Budget::timed(1_000, || NOW.get());
+        budget.charge(UNITS_PER_LOOK);
+        assert_eq!((budget.left(), budget.used(), budget.is_late()), (1_000 - UNITS_PER_LOOK, UNITS_PER_LOOK, false));
+        let mut part = budget.part(2_000);
+        NOW.set(MAX_STEP + Duration::from_micros(1));
+        assert!(budget.is_late() && !part.is_exhausted(), "nobody has looked at the clock yet");
+        part.charge(UNITS_PER_LOOK - 1);
+        assert!(!part.is_exhausted());
+        part.charge(1);
+        assert!(part.is_exhausted());
+        assert_eq!(part.used(), UNITS_PER_LOOK);
+        let mut untimed = Budget::new(100);
+        untimed.charge(99);
+        assert_eq!(untimed.left(), 1);
+        untimed.charge(u32::MAX);
+        assert!(untimed.is_exhausted());
     }
 }

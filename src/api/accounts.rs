@@ -24,7 +24,7 @@ pub const ROUTES: &[Route] = &[
     post("/account/get/batch", batch).with_bodies(BodyLimit::Large).reading_store(),
     get("/account/status", status).cached_with_account_status(),
     get("/account/harvests", harvests).cached(),
-    get("/account/importances", importances),
+    get("/account/importances", importances).reading_store(),
 ];
 
 /// Accounts fetched at a time.

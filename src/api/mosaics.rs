@@ -29,7 +29,7 @@ pub const ROUTES: &[Route] = &[
     get("/mosaic/supply", supply).cached(),
     post("/mosaic/supply/batch", supplies).with_bodies(BodyLimit::Large).reading_store(),
     get("/local/mosaic/definition/supply", supply_at).local().reading_store(),
-    get("/local/mosaics/expired", expired).local(),
+    get("/local/mosaics/expired", expired).local().reading_store(),
     get("/account/mosaic/definition/page", by_creator).cached(),
     get("/account/mosaic/owned", owned).cached(),
     get("/account/mosaic/owned/definition", owned_definitions).cached(),

@@ -20,7 +20,7 @@ pub const ROUTES: &[Route] = &[
     get("/transaction/get", by_hash).cached(),
     post("/transaction/announce", announce).with_bodies(BodyLimit::Large).reading_store().needing_mempool(),
     post("/transaction/prepare-announce", prepare_announce).with_bodies(BodyLimit::Large).local().needing_mempool(),
-    post("/transaction/prepare", prepare).with_bodies(BodyLimit::Large).local(),
+    post("/transaction/prepare", prepare).with_bodies(BodyLimit::Large).local().reading_store(),
 ];
 
 pub(super) const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");

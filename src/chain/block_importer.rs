@@ -245,6 +245,21 @@ impl<'s> BlockImporter<'s> {
         self.current.is_none() && !self.is_commit_due && self.failure.is_none()
     }
 
+    /// Returns the block of the source that comes after `index` others, if it can be read and the chain does not have it.
+    pub fn peek(&mut self, index: usize) -> Option<Block> {
+        while self.unread.len() <= index {
+            let mut block = Vec::new();
+            // Where the source ends or cannot be read, it tells that again when its turn has come.
+            if !self.source.next(&mut block, self.height()).ok()? {
+                return None;
+            }
+            self.unread.push_back(block);
+        }
+        let block = &self.unread[index];
+        block_height(block).filter(|height| *height > self.height())?;
+        read_block(block, self.network).ok()
+    }
+
     /// Starts a block that follows the tip, instead of one of the source. [`BlockImporter::retry`] does not repeat it.
     pub fn submit_block(&mut self, block: Block) {
         let height = self.height().next();

@@ -150,6 +150,17 @@ impl<'s> CandidateBranch<'s> {
         self.outcome.is_some()
     }
 
+    /// Returns the blocks that are going to be executed, once they are proven.
+    pub fn proven_blocks(&self) -> Option<impl Iterator<Item = &Block>> {
+        let are_proven = matches!(self.stage, BranchStage::Undoing | BranchStage::Verifying(_));
+        are_proven.then(|| self.blocks.iter().map(|block| block.block()))
+    }
+
+    /// Returns how many blocks are left, if the next step executes one.
+    pub fn left_to_execute(&self) -> Option<usize> {
+        matches!(self.stage, BranchStage::Executing(_)).then_some(self.blocks.len())
+    }
+
     /// Does one piece of work; `now` is network time, and `stakes` are those of our chain. Must not be called while the
     /// store waits for the disk ([`Durability::waits_for_disk`](crate::store::Durability::waits_for_disk)). Returns the
     /// outcome once it is durable; nothing is left to do then. Fails only if the store does. Then a branch that

@@ -8,6 +8,7 @@ mod chain_tip;
 pub mod harvest;
 mod hash_chain;
 pub mod proof;
+mod read_rows;
 mod recalculation;
 mod reorgs;
 mod snapshot;
@@ -23,6 +24,7 @@ pub use block_importer::{
 pub use candidate_branch::{BranchOutcome, CandidateBranch, ChainUpdate, check_pushed, is_better, pushed_branch};
 pub use chain_tip::DifficultyWindow;
 pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
+pub use read_rows::read_rows_of;
 pub use recalculation::{Recalculation, StakeCache, due_after};
 pub use reorgs::{MAX_REORGS, MAX_REPLACED, Reorg, ReorgLog, ReplacedBlock};
 pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, ConfirmedBlock, RawTransaction};

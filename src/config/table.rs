@@ -220,7 +220,7 @@ settings! {
             write_cache: usize = "nisd.writeCache", AT_START, size("1M", "16G"), derived "a 32nd of the memory, 16M to 512M",
                 "Memory in which imports and the first synchronisation collect changed rows; with more of it, fewer pages are written";
             readers: usize = "nisd.readers", AT_START, integer(0, 8), default "4",
-                "Helper processes that read ahead what a request needs of a store that is not in memory, so that a slow disk keeps nobody else waiting; 0: none. They are started when they are needed";
+                "Helper processes that read ahead what requests and blocks need of a store that is not in memory, so that a slow disk keeps nobody else waiting; 0: none. They are started when they are needed";
             log_level: LevelFilter = "nisd.logLevel", LIVE, LOG_LEVEL, default "info",
                 "Log level (--log)";
             logs_json: bool = "nisd.logFormat", AT_START, LOG_FORMAT, default "text",

@@ -1,7 +1,7 @@
 //! Helper processes: they wait, so that the node does not.
 //!
 //! A helper is this program, started with an internal argument that names its job. Its standard error is a socket. The
-//! node writes a request, behind its length in two bytes, and the helper answers it in the same form; a helper has one
+//! node writes a request, behind its length in four bytes, and the helper answers it in the same form; a helper has one
 //! request at a time. A helper decides nothing and ends when the node does, for whatever reason. It may die at any moment.
 
 use std::error::Error;
@@ -23,8 +23,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{disk_sync, reader, resolver};
 
-/// Longest request in bytes: that of a [`reader`], with the path of the store.
-pub const MAX_REQUEST: usize = u16::MAX as usize;
+/// Longest request in bytes: that of a [`reader`], with the path of the store. It fits into the buffer of a socket.
+pub const MAX_REQUEST: usize = 100 << 10;
 /// Longest answer in bytes.
 pub const MAX_ANSWER: usize = 1024;
 
@@ -154,7 +154,7 @@ impl Helper {
         let running = self.running.as_mut()?;
         let why = loop {
             if let Some((length, answer)) = running.received.split_first_chunk()
-                && answer.len() >= usize::from(u16::from_le_bytes(*length))
+                && answer.len() >= u32::from_le_bytes(*length) as usize
             {
                 let answer = answer.to_vec();
                 (running.received, running.asked_at) = (Vec::new(), None);
@@ -188,7 +188,7 @@ fn own_program() -> io::Result<PathBuf> {
 }
 
 fn write_message(socket: &mut impl Write, message: &[u8]) -> io::Result<()> {
-    let length = u16::try_from(message.len()).map_err(|_| ErrorKind::InvalidInput)?;
+    let length = u32::try_from(message.len()).map_err(|_| ErrorKind::InvalidInput)?;
     socket.write_all(&[&length.to_le_bytes(), message].concat())
 }
 
@@ -212,14 +212,14 @@ fn serve(job: &Job) -> io::Result<()> {
     let own = |stream: &dyn AsFd| stream.as_fd().try_clone_to_owned();
     let files = [File::from(own(&io::stdin())?), File::from(own(&io::stdout())?)];
     let mut node = BlockingStream::from(own(&io::stderr())?);
-    let (mut length, mut buffer) = ([0; 2], [0; MAX_REQUEST]);
+    let (mut length, mut buffer) = ([0; 4], vec![0; MAX_REQUEST]);
     let mut answer = (job.begin)(files);
     loop {
         match node.read_exact(&mut length) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             result => result?,
         }
-        let request = buffer.get_mut(..u16::from_le_bytes(length).into()).ok_or(ErrorKind::InvalidData)?;
+        let request = buffer.get_mut(..u32::from_le_bytes(length) as usize).ok_or(ErrorKind::InvalidData)?;
         node.read_exact(request)?;
         write_message(&mut node, &answer(request))?;
     }

@@ -156,6 +156,7 @@ fn run_node<'s>(
     // They may have been reloaded while the store was rebuilt.
     node.reload(&context.active.settings, context.active.local(), Vec::new());
     (node.memory, node.reads_from_disk) = (process::memory, process::reads_from_disk);
+    node.monotonic = process::uptime;
     if settings.node.readers > 0 {
         node.read_ahead.enable(process::memory_limit(), now.monotonic);
     }

@@ -1,8 +1,8 @@
-//! The helpers that read ahead: each answers requests on the last commit and throws the answers away, so that their rows
-//! are in memory when the node answers them. They are started when they are needed.
+//! The helpers that read ahead: each answers requests, executes blocks and verifies ranges on the last commit and throws
+//! the results away, so that their rows are in memory when the node does the same. They are started when they are needed.
 //!
-//! A request is the path of the store, a zero byte, and the request of the client. The answer is the number of reads from
-//! the disk that it took, in four bytes.
+//! A request to a helper is the path of the store, a zero byte, the number of an [`AheadKind`], and what that needs. The
+//! answer is two bytes: whether all was read in the time for one request, and whether the disk was read.
 
 use std::fs;
 use std::io;
@@ -15,16 +15,18 @@ use mio::{Registry, Token};
 
 use super::helper::{Helper, HelperEvent, Job};
 use super::process;
-use crate::codec::network_from_text;
+use crate::chain::read_rows_of;
+use crate::codec::{Context, network_from_text};
 use crate::config::{self, Origin, Override, Settings};
+use crate::model::Block;
 use crate::net::SharedBytesCounter;
 use crate::net::fetch::{FetchId, FetchRequest};
 use crate::net::http::{RequestReader, Response};
 use crate::net::service::{
     Client, ConnectionId, Dropped, Effects, Event, Exchange, LoopTime, Message, Progress, Service,
 };
-use crate::node::{AheadRequest, HTTP, LocalRights, Node, ReadAhead, Start};
-use crate::store::{Options, Store};
+use crate::node::{AheadKind, AheadWork, HTTP, LocalRights, Node, ReadAhead, Start, Waiting};
+use crate::store::{Options, Store, Table, VerifyPosition};
 
 /// The job of a reader.
 pub static JOB: Job = Job {
@@ -34,7 +36,7 @@ pub static JOB: Job = Job {
     start_interval: Duration::from_secs(1),
     begin: |_| {
         let mut opened = None;
-        Box::new(move |request| read(&mut opened, request).unwrap_or(0).to_le_bytes().to_vec())
+        Box::new(move |request| read(&mut opened, request).unwrap_or_default().map(u8::from).to_vec())
     },
 };
 
@@ -44,12 +46,14 @@ const FIRST_TOKEN: usize = 6;
 pub const MAX_READERS: usize = 8;
 /// Time after which a reader is replaced, and its request given to another one.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which a reader leaves the rest for later, so that others have their turn.
+const SLICE: Duration = Duration::from_millis(100);
 /// Steps after which a reader leaves the rest of a long answer.
 const MAX_STEPS: usize = 1_000;
 
-/// The readers of a node, with the connection whose request each reads.
+/// The readers of a node, with what each works for.
 pub struct Readers {
-    helpers: Vec<(Helper, Option<ConnectionId>)>,
+    helpers: Vec<(Helper, Option<Waiting>)>,
     /// Path of the store and a zero byte.
     prefix: Vec<u8>,
 }
@@ -63,38 +67,40 @@ impl Readers {
         Ok(Readers { helpers, prefix })
     }
 
-    /// Takes the results of the readers and gives them the next requests. `now` is the time since the start of the program.
+    /// Takes the results of the readers and gives them the next work. `now` is the time since the start of the program.
     pub fn work(&mut self, ahead: &mut ReadAhead, now: Duration) {
         for (helper, reading) in &mut self.helpers {
             if reading.is_none() && !ahead.has_waiting() {
                 continue;
             }
-            let is_late = helper.asked_at().is_some_and(|asked_at| now >= asked_at + READ_TIMEOUT);
-            let result = match helper.next_event() {
-                Some(HelperEvent::Answer(answer)) => Some(answer.try_into().ok().map(u32::from_le_bytes)),
+            let took = helper.asked_at().map_or(Duration::ZERO, |asked_at| now.saturating_sub(asked_at));
+            let result: Option<Option<[u8; 2]>> = match helper.next_event() {
+                Some(HelperEvent::Answer(answer)) => Some(answer.try_into().ok()),
                 Some(HelperEvent::Ended(_)) => Some(None),
                 None => None,
             };
-            if let Some(reads) = result
-                && let Some(connection) = reading.take()
-            {
-                ahead.finish(connection, reads, now);
-            }
-            if is_late && let Some(connection) = reading.take() {
-                helper.end();
-                ahead.postpone(connection, now);
+            match (result, reading.take()) {
+                (Some(Some([0, _])), Some(waiting)) => ahead.postpone(waiting, took, now),
+                (Some(done), Some(waiting)) => {
+                    ahead.finish(waiting, done.map(|[_, has_read]| has_read != 0), took, now);
+                }
+                (None, Some(waiting)) if took >= READ_TIMEOUT => {
+                    helper.end();
+                    ahead.postpone(waiting, took, now);
+                }
+                (_, waiting) => *reading = waiting,
             }
             if reading.is_some() || !ahead.has_waiting() {
                 continue;
             }
             helper.start(|| Ok(Some([Stdio::null(), Stdio::null()])), now);
             if helper.is_running()
-                && let Some(AheadRequest { connection, bytes }) = ahead.next(now)
+                && let Some((waiting, AheadWork { kind, bytes })) = ahead.next(now)
             {
-                *reading = Some(connection);
-                if helper.ask(&[&self.prefix, bytes.as_slice()].concat(), now).is_err() {
+                *reading = Some(waiting);
+                if helper.ask(&[self.prefix.as_slice(), &[kind as u8], &bytes].concat(), now).is_err() {
                     *reading = None;
-                    ahead.finish(connection, None, now);
+                    ahead.finish(waiting, None, Duration::ZERO, now);
                 }
             }
         }
@@ -111,17 +117,31 @@ struct Opened {
     settings: Settings,
 }
 
-/// Answers a request and throws the answer away. Returns the number of reads from the disk.
-fn read(opened: &mut Option<Opened>, request: &[u8]) -> Option<u32> {
+/// Reads what is needed for a request to this helper. Returns whether that was all, and whether the disk was read.
+fn read(opened: &mut Option<Opened>, request: &[u8]) -> Option<[bool; 2]> {
     let end = request.iter().position(|byte| *byte == 0)?;
-    let (folder, request) = (Path::new(std::ffi::OsStr::from_bytes(&request[..end])), &request[end + 1..]);
-    let before = process::reads_from_disk();
+    let folder = Path::new(std::ffi::OsStr::from_bytes(&request[..end]));
+    let (kind, bytes) = request[end + 1..].split_first()?;
+    let (before, deadline) = (process::reads_from_disk(), process::uptime() + SLICE);
     if opened.as_ref().is_none_or(|opened| opened.folder != folder) {
         *opened = Some(open(folder)?);
     }
     let Opened { store, settings, .. } = opened.as_ref()?;
-    answer(store, settings, request)?;
-    Some(u32::try_from(process::reads_from_disk() - before).unwrap_or(u32::MAX))
+    let is_over = || process::uptime() >= deadline;
+    let is_done = match *kind {
+        kind if kind == AheadKind::Request as u8 => answer(store, settings, bytes, is_over)?,
+        kind if kind == AheadKind::Block as u8 => {
+            let block = Block::from_bytes(bytes, Context::of(&settings.network)).ok()?;
+            read_rows_of(&block, &store.snapshot().ok()?, &settings.network, is_over)
+        }
+        _ => {
+            let (table, key) = bytes.split_first()?;
+            // A damaged range is read too.
+            let _ = store.snapshot().ok()?.verify_next(&mut VerifyPosition::at(Table::from_number(*table)?, key));
+            true
+        }
+    };
+    Some([is_done, process::reads_from_disk() > before])
 }
 
 /// Opens a store that another process may change: nothing is locked, so that a reader that is stopped or killed keeps no
@@ -138,13 +158,15 @@ fn open(folder: &Path) -> Option<Opened> {
     Some(Opened { folder: folder.to_owned(), store, settings })
 }
 
-fn answer(store: &Store, settings: &Settings, request: &[u8]) -> Option<()> {
+/// Answers a request and throws the answer away. Returns whether it was answered before the time was over.
+fn answer(store: &Store, settings: &Settings, request: &[u8], is_over: impl Fn() -> bool) -> Option<bool> {
     let unix_millis = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_millis() as i64;
     let now = LoopTime { unix_millis, monotonic: process::uptime() };
     let local = LocalRights { addresses: settings.http.local.clone(), cookie: None };
     let shared = SharedBytesCounter::default();
     let start = Start { now, seed: &[0; 32], local, shared, import: None, listed: Vec::new(), saved: Vec::new() };
     let mut node = Node::new(store, settings, start).ok()?;
+    (node.monotonic, node.counts_as_joined) = (process::uptime, true);
     let mut reader = RequestReader::new(0);
     reader.receive(request);
     reader.advance(|method, path| node.route(HTTP, method, path)).ok().filter(|is_whole| *is_whole)?;
@@ -166,8 +188,12 @@ fn answer(store: &Store, settings: &Settings, request: &[u8]) -> Option<()> {
         if response.is_streaming {
             response.body.clear();
         }
+        if is_over() {
+            // Its client reads the rest of a stream at its own pace.
+            return Some(response.is_streaming);
+        }
     }
-    Some(())
+    Some(true)
 }
 
 /// Nothing that a handler does in a reader has an effect.

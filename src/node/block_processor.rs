@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::read_ahead::{AheadTicket, ReadAhead};
 use crate::chain::ChainSnapshot;
 use crate::chain::harvest::Harvested;
 use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, StakeCache, Verified, check_pushed, pushed_branch};
@@ -106,6 +107,10 @@ pub struct BlockProcessor<'s> {
     is_cut: bool,
     /// The candidate branch in validation, and its source.
     validating: Option<(Box<CandidateBranch<'s>>, BlockOrigin)>,
+    /// What is read ahead for each block of the branch, once they are proven; nothing if it is in memory.
+    ahead: Vec<Option<AheadTicket>>,
+    /// Whether the branch waits for that.
+    is_reading: bool,
     recent_results: RecentResults,
     verifier: Verifier,
     stakes: StakeCache,
@@ -123,6 +128,8 @@ impl<'s> BlockProcessor<'s> {
             decoding: None,
             is_cut: false,
             validating: None,
+            ahead: Vec::new(),
+            is_reading: false,
             recent_results: RecentResults::with_ttl(RESULT_TTL),
             verifier: Verifier::default(),
             stakes: StakeCache::default(),
@@ -140,7 +147,28 @@ impl<'s> BlockProcessor<'s> {
 
     /// Returns whether there are blocks to process; `now` is network time.
     pub fn has_work(&self, now: Timestamp) -> bool {
-        self.validating.is_some() || self.decoding.is_some() || self.next_pushed(now).is_some()
+        let has_blocks = self.validating.is_some() || self.decoding.is_some() || self.next_pushed(now).is_some();
+        has_blocks && !self.is_reading
+    }
+
+    /// Reads ahead what the execution of the branch in validation needs, from the proofs of its blocks on. It waits before a
+    /// block until that is in memory. `now` is the time since the start.
+    pub fn read_ahead(&mut self, ahead: &mut ReadAhead, now: Duration) {
+        self.is_reading = false;
+        match &self.validating {
+            // What a harvested block contains was read when it entered the mempool.
+            Some((_, BlockOrigin::Harvested(_))) => {}
+            Some((branch, _)) => {
+                if self.ahead.is_empty()
+                    && let Some(blocks) = branch.proven_blocks()
+                {
+                    self.ahead.extend(blocks.map(|block| ahead.read_block(block, now)));
+                }
+                let next = branch.left_to_execute().and_then(|left| self.ahead.iter().nth_back(left.checked_sub(1)?));
+                self.is_reading = next.copied().flatten().is_some_and(|ticket| ahead.is_reading(ticket));
+            }
+            None => self.ahead.drain(..).flatten().for_each(|ticket| ahead.cancel(ticket)),
+        }
     }
 
     /// Returns the number of the first pushed block whose time has come.

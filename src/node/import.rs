@@ -1,7 +1,9 @@
 //! Block import while the node runs: from files, or as peers deliver the blocks of a chain that is far ahead.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::read_ahead::{AheadTicket, ReadAhead};
 use super::{Node, UNITS_PER_STEP};
 use crate::budget::Budget;
 use crate::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress};
@@ -16,6 +18,8 @@ use crate::store::{StoreError, tip};
 const COMMIT_AFTER: Duration = Duration::from_millis(500);
 /// Active clients see the imported blocks after this time.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum number of blocks whose rows are read ahead while earlier ones are executed.
+const MAX_BLOCKS_AHEAD: usize = 64;
 
 /// A block import and its batch size.
 pub struct Import<'s> {
@@ -31,6 +35,12 @@ pub struct Import<'s> {
     is_complete: bool,
     /// Height before the first imported block.
     start: Height,
+    /// The next blocks of a download, in front of them the next.
+    queue: VecDeque<Box<Block>>,
+    /// What is read ahead for the next blocks, of a download or of files; nothing if it is in memory.
+    ahead: VecDeque<Option<AheadTicket>>,
+    /// Whether the next block waits for that.
+    is_reading: bool,
 }
 
 /// Progress of an import or a download.
@@ -55,7 +65,18 @@ impl<'s> Import<'s> {
         }
         importer.options.batch_rows = batch_size.rows;
         let start = importer.committed();
-        Import { importer, batch_size, has_committed: false, has_failed: false, target, is_complete: false, start }
+        Import {
+            importer,
+            batch_size,
+            has_committed: false,
+            has_failed: false,
+            target,
+            is_complete: false,
+            start,
+            queue: VecDeque::new(),
+            ahead: VecDeque::new(),
+            is_reading: false,
+        }
     }
 
     /// Returns the height at which the rebuild of a store ends, if this is one.
@@ -66,6 +87,11 @@ impl<'s> Import<'s> {
     /// Returns whether the blocks come from peers.
     pub fn is_download(&self) -> bool {
         self.target.is_some()
+    }
+
+    /// Returns whether the blocks come from files.
+    fn reads_files(&self) -> bool {
+        !self.is_download() && self.rebuild_target().is_none()
     }
 
     /// Returns whether the next block of the download is needed.
@@ -87,13 +113,18 @@ impl<'s> Import<'s> {
 
     /// Imports blocks for one slice, or until the next block is needed. Anything but [`ImportProgress::Working`] ends
     /// the slice. After a failure of the store the next slice imports uncommitted blocks of files again.
-    fn work(&mut self, time: Timestamp, budget: &mut Budget) -> Result<ImportProgress, ImportError> {
+    fn work(&mut self, now: Now, budget: &mut Budget, ahead: &mut ReadAhead) -> Result<ImportProgress, ImportError> {
         if self.has_failed {
             self.importer.retry().map_err(|error| ImportError::Store(self.importer.height(), error))?;
+            self.ahead.drain(..).flatten().for_each(|ticket| ahead.cancel(ticket));
             self.has_failed = false;
         }
+        let time = now.network;
         while !budget.is_exhausted() && !self.needs_block() {
             budget.charge(UNITS_PER_STEP);
+            if self.reads_files() && self.importer.accepts_block() && !self.takes_next(ahead, now.monotonic) {
+                break;
+            }
             let step = self.importer.step(time);
             self.has_committed = matches!(step, Ok(ImportProgress::Committed { .. }));
             self.has_failed = matches!(step, Err(ImportError::Store(..)));
@@ -102,6 +133,38 @@ impl<'s> Import<'s> {
             }
         }
         Ok(ImportProgress::Working)
+    }
+
+    /// Reads ahead what the next blocks of files need. Returns whether the next one can be executed, and takes it then.
+    fn takes_next(&mut self, ahead: &mut ReadAhead, now: Duration) -> bool {
+        while self.ahead.len() < MAX_BLOCKS_AHEAD
+            && ahead.has_room(now)
+            && let Some(block) = self.importer.peek(self.ahead.len())
+        {
+            self.ahead.push_back(ahead.read_block(&block, now));
+        }
+        self.take_ticket(ahead)
+    }
+
+    /// Returns whether what the next block needs was read ahead, and takes its ticket then.
+    fn take_ticket(&mut self, ahead: &ReadAhead) -> bool {
+        let next = self.ahead.front().copied().flatten();
+        self.is_reading = next.is_some_and(|ticket| ahead.is_reading(ticket));
+        if !self.is_reading {
+            self.ahead.pop_front();
+        }
+        !self.is_reading
+    }
+
+    /// Takes the next block of a download, if what it needs was read ahead. Returns whether there was one.
+    fn submit_next(&mut self, ahead: &ReadAhead) -> bool {
+        if self.queue.is_empty() || !self.take_ticket(ahead) {
+            return false;
+        }
+        self.queue.pop_front().is_some_and(|block| {
+            self.importer.submit_block(*block);
+            true
+        })
     }
 
     /// Commits what is imported so far.
@@ -144,6 +207,8 @@ impl<'s> Node<'s> {
     /// Returns when the import has work even if no block arrives. A download without an import has its own timers.
     pub(super) fn import_due(&self) -> Duration {
         match (&self.import, self.missing_since) {
+            // A tick follows when a helper is done.
+            (Some(import), _) if import.is_reading => Duration::MAX,
             (Some(import), Some(since)) if import.is_download() => since + COMMIT_AFTER,
             (None, Some(_)) => Duration::MAX,
             _ => Duration::ZERO,
@@ -180,37 +245,54 @@ impl<'s> Node<'s> {
     /// Takes the next block of the download, if it has arrived. Returns whether there is more to do now.
     fn take_next_block(&mut self, budget: &mut Budget, now: Now) -> Result<bool, StoreError> {
         budget.charge(UNITS_PER_STEP);
-        let next = self.peers.as_mut().and_then(|peers| peers.next_block(now));
+        let queued = self.import.as_ref().map_or(0, |import| import.queue.len());
+        let can_queue = queued == 0 || queued < MAX_BLOCKS_AHEAD && self.read_ahead.has_room(now.monotonic);
+        let next = if can_queue { self.peers.as_mut().and_then(|peers| peers.next_block(now)) } else { None };
         if !matches!(next, Some(NextBlock::Waiting)) {
             self.missing_since = None;
         }
-        match (next, &mut self.import) {
-            (Some(NextBlock::Block(block)), Some(import)) => import.importer.submit_block(*block),
-            (Some(NextBlock::Block(block)), None) => self.start_download_import(*block, now)?,
-            (Some(NextBlock::Working), _) => {}
-            (Some(NextBlock::Waiting), import) => {
-                let since = *self.missing_since.get_or_insert(now.monotonic);
-                let Some(import) = import else { return Ok(false) };
-                let download = self.peers.as_ref().and_then(|peers| peers.block_download.as_ref());
-                if download.is_none_or(|download| download.is_late(now.monotonic)) {
-                    // Others may change the chain until the next block arrives.
-                    import.is_complete = true;
-                    return Ok(true);
+        let is_working = matches!(next, Some(NextBlock::Block(_) | NextBlock::Working));
+        let Some(import) = &mut self.import else {
+            match next {
+                Some(NextBlock::Block(block)) => self.start_download_import(*block, now)?,
+                Some(NextBlock::Working) => {}
+                Some(NextBlock::Waiting) => {
+                    self.missing_since.get_or_insert(now.monotonic);
+                    return Ok(false);
                 }
-                let is_due = now.monotonic >= since + COMMIT_AFTER;
-                if is_due {
-                    // The imported blocks are committed while none arrives.
-                    self.missing_since = Some(now.monotonic);
+                Some(NextBlock::Ended) | None => {
+                    self.end_download(None, now);
+                    return Ok(false);
                 }
-                return Ok(is_due && import.importer.request_commit());
             }
-            (Some(NextBlock::Ended) | None, Some(import)) => import.is_complete = true,
-            (Some(NextBlock::Ended) | None, None) => {
-                self.end_download(None, now);
-                return Ok(false);
-            }
+            return Ok(true);
+        };
+        if let Some(NextBlock::Block(block)) = next {
+            import.ahead.push_back(self.read_ahead.read_block(&block, now.monotonic));
+            import.queue.push_back(block);
+        } else if import.queue.is_empty() && !is_working {
+            return self.miss_block(matches!(next, Some(NextBlock::Waiting)), now);
         }
-        Ok(true)
+        Ok(import.submit_next(&self.read_ahead) || is_working)
+    }
+
+    /// Handles that all blocks are imported that have arrived, and that the next one is awaited or that there is none. Returns
+    /// whether there is more to do now.
+    fn miss_block(&mut self, is_awaited: bool, now: Now) -> Result<bool, StoreError> {
+        let Some(import) = &mut self.import else { return Ok(false) };
+        let download = self.peers.as_ref().and_then(|peers| peers.block_download.as_ref());
+        if !is_awaited || download.is_none_or(|download| download.is_late(now.monotonic)) {
+            // Others may change the chain until the next block arrives.
+            import.is_complete = true;
+            return Ok(true);
+        }
+        let since = *self.missing_since.get_or_insert(now.monotonic);
+        let is_due = now.monotonic >= since + COMMIT_AFTER;
+        if is_due {
+            // The imported blocks are committed while none arrives.
+            self.missing_since = Some(now.monotonic);
+        }
+        Ok(is_due && import.importer.request_commit())
     }
 
     /// Starts the import of a download with its first block.
@@ -236,8 +318,9 @@ impl<'s> Node<'s> {
     fn run_import(&mut self, budget: &mut Budget, now: Now) -> Result<bool, StoreError> {
         let Some(import) = &mut self.import else { return Ok(false) };
         // The clock does not matter to the blocks of a rebuild, which were verified before.
-        let time = self.rebuild_target.map_or(now.network, |_| Timestamp::MAX);
-        let (is_download, result) = (import.is_download(), import.work(time, budget));
+        let network = self.rebuild_target.map_or(now.network, |_| Timestamp::MAX);
+        let is_download = import.is_download();
+        let result = import.work(Now { network, ..now }, budget, &mut self.read_ahead);
         match result {
             Ok(ImportProgress::Working) => return Ok(import.needs_block()),
             Ok(ImportProgress::Syncing) => {}

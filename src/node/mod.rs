@@ -32,7 +32,7 @@ use std::time::Duration;
 
 pub use self::import::{BlockProgress, Import};
 pub use self::metrics::{Memory, metrics_documentation};
-pub use self::read_ahead::{AheadRequest, ReadAhead, SMALL_STORE};
+pub use self::read_ahead::{AheadKind, AheadWork, ReadAhead, SMALL_STORE, Waiting};
 pub use crate::peer::ListedPeer;
 pub use crate::peer::saved_peers::MAX_BYTES as MAX_SAVED_BYTES;
 
@@ -42,6 +42,7 @@ use self::identity::Identity;
 use self::store_health::{StoreBackoff, Verification};
 use self::warnings::{ClockMonitor, WarningTimes};
 use crate::api::{self, Api, EventFeed, Explorer, NodeStatus, explorer};
+use crate::budget::{Budget, Clock};
 use crate::chain::{ChainSnapshot, ConfirmedBlock, ImportError, ReorgLog};
 use crate::clock::NetworkClock;
 use crate::codec::Format;
@@ -165,6 +166,12 @@ pub struct Node<'s> {
     /// event loop can determine them.
     pub reads_from_disk: fn() -> u64,
     pub memory: fn() -> Memory,
+    /// Returns the monotonic time, which ends what takes long.
+    pub monotonic: Clock,
+    /// Whether requests of peers are answered before the node has joined its network: its answers are thrown away.
+    pub counts_as_joined: bool,
+    /// The next part of a tick.
+    tick_part: usize,
     /// Released at the start of each tick, so that the store can reuse old pages.
     reader: SnapshotCache<'s>,
 }
@@ -226,6 +233,9 @@ impl<'s> Node<'s> {
             read_ahead: ReadAhead::default(),
             reads_from_disk: || 0,
             memory: Memory::default,
+            monotonic: || Duration::ZERO,
+            counts_as_joined: false,
+            tick_part: 0,
             reader: SnapshotCache::new(store),
         })
     }
@@ -293,6 +303,11 @@ impl<'s> Node<'s> {
         self.shutdown_at.is_some_and(|end| now.monotonic >= end)
     }
 
+    /// Returns a budget of a step that begins now.
+    fn budget(&self, units: u32) -> Budget {
+        Budget::timed(units, self.monotonic)
+    }
+
     /// The current time, network time included.
     fn now(&self, LoopTime { unix_millis, monotonic }: LoopTime) -> Now {
         let millis = monotonic.as_millis() as u64;
@@ -320,6 +335,7 @@ impl<'s> Node<'s> {
             return NodeStatus::Loading(target);
         }
         match &self.peers {
+            _ if self.counts_as_joined => NodeStatus::Synchronized,
             _ if !self.identity.is_booted => NodeStatus::Running,
             _ if !self.has_joined() => NodeStatus::Booting,
             Some(peers) if peers.has_active_node() && peers.height_check.is_synchronised() => NodeStatus::Synchronized,

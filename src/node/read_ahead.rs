@@ -1,22 +1,27 @@
-//! Requests that wait while helper processes read from the disk what they need.
+//! What waits while helper processes read from the disk what it needs.
 //!
 //! A read of a row that is not in memory stops the only thread of the node. So a request that reads the store waits, while
 //! the store is *cold*, until a helper has answered the same request on a snapshot of its own and thrown the answer away:
-//! then its rows are in memory. A helper decides nothing. The store is cold after the start, while reads from the disk are
+//! then its rows are in memory. A block waits in the same way until a helper has executed its transactions, and a range of
+//! rows before it is verified. A helper decides nothing. The store is cold after the start, while reads from the disk are
 //! seen, and always if it is larger than the memory; never while it is small. A request that was read ahead a moment ago
 //! does not wait again.
 //!
-//! Helpers are shared as everything is, by a [`Quota`]: a client with a thousand cold requests waits in its own line.
+//! Helpers are shared as everything is, by a [`Quota`]: a client with a thousand cold requests waits in its own line. A
+//! helper works for a moment on each and then on the next, so a newcomer waits for no more than that; what it has read is in
+//! memory when it comes back. Half of the helpers' time is the node's, if it needs that much.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::codec::SigningForm;
+use crate::model::Block;
 use crate::net::http::Request;
 use crate::net::service::ConnectionId;
 use crate::quota::{Owner, Quota};
-use crate::store::Store;
+use crate::store::{Store, Table};
 
 /// How long the store counts as cold after the start and after a read from the disk.
 const COLD_FOR: Duration = Duration::from_secs(60);
@@ -29,33 +34,63 @@ const MAX_WARM: usize = 4_096;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum size of a request that is read ahead, and of all that wait. Beyond that the largest of the client that holds
 /// most gives way, with 503.
-pub const MAX_REQUEST_BYTES: usize = 60 << 10;
+pub const MAX_REQUEST_BYTES: usize = 80 << 10;
 pub const MAX_WAITING_BYTES: usize = 4 << 20;
-/// Helpers that one after another may take too long for a request, which then gets 503. Each goes on where the last ended.
-const MAX_TRIES: u32 = 6;
-/// Units of work that a read from the disk counts, and a request without any.
-const UNITS_PER_READ: u32 = 1_000;
+/// Maximum bytes of the transactions of a block that are read ahead together.
+const MAX_PART_BYTES: usize = 64 << 10;
+/// Time that helpers spend on one request or block at most. The request then gets 503, the block is executed.
+const MAX_READING_TIME: Duration = Duration::from_secs(60);
+/// Minimum units of work that a request counts.
 const UNITS_PER_REQUEST: u32 = 50;
-/// Units of work that a request counts for which a helper takes too long.
-const UNITS_PER_TIMEOUT: u32 = 50_000;
+/// Time of a helper for one unit, and the most that it counts.
+const TIME_PER_UNIT: Duration = Duration::from_micros(100);
+const MAX_UNITS: u32 = 50_000;
 
-/// A request to be read ahead.
-#[derive(Debug, PartialEq, Eq)]
-pub struct AheadRequest {
-    /// The waiting connection.
-    pub connection: ConnectionId,
-    /// The request in the form of HTTP.
+/// Who waits for a helper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waiting {
+    /// The client of a connection.
+    Client(ConnectionId),
+    /// The node itself, for the work with this number.
+    Node(u64),
+}
+
+/// What a helper reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AheadKind {
+    /// What answers a request in the form of HTTP.
+    Request = 0,
+    /// What the execution of a block needs.
+    Block = 1,
+    /// The rows of a range: its table in one byte, and a key.
+    Range = 2,
+}
+
+/// Work for a helper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AheadWork {
+    /// What it reads.
+    pub kind: AheadKind,
+    /// The request, the block or the range; empty if its client is gone.
     pub bytes: Vec<u8>,
 }
 
-/// A request that a helper reads.
-struct Reading {
-    owner: Owner,
-    /// The request; nothing if its client is gone.
-    bytes: Vec<u8>,
+/// Work of the node that is read ahead: the numbers of its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AheadTicket {
+    first: u64,
+    last: u64,
 }
 
-/// The waiting requests.
+/// What a helper reads at present, and for whom.
+struct Reading {
+    /// The client; none for the node.
+    owner: Option<Owner>,
+    work: AheadWork,
+}
+
+/// What waits for helpers.
 #[derive(Default)]
 pub struct ReadAhead {
     /// Bytes of memory; 0 if there are no helpers.
@@ -67,10 +102,16 @@ pub struct ReadAhead {
     /// Reads from the disk by this process when it last looked.
     seen_reads: u64,
     places: Quota<ConnectionId>,
-    waiting: BTreeMap<ConnectionId, Vec<u8>>,
-    reading: BTreeMap<ConnectionId, Reading>,
-    /// How many helpers have taken too long for a request.
-    timeouts: BTreeMap<ConnectionId, u32>,
+    requests: BTreeMap<ConnectionId, Vec<u8>>,
+    /// Work of the node, in its order.
+    own: BTreeMap<u64, AheadWork>,
+    /// The number of the last work of the node.
+    last_own: u64,
+    /// Whether the last that a helper got was for the node.
+    was_own: bool,
+    reading: BTreeMap<Waiting, Reading>,
+    /// Time spent on what is not finished.
+    spent: BTreeMap<Waiting, Duration>,
     finished: BTreeSet<ConnectionId>,
     gave_way: BTreeSet<ConnectionId>,
     warm: BTreeMap<u64, Duration>,
@@ -117,51 +158,127 @@ impl ReadAhead {
         if is_warm || bytes.len() > MAX_REQUEST_BYTES {
             return false;
         }
-        self.places.hold(connection, owner, bytes.len(), now);
-        self.places.wait(connection, now);
-        self.waiting.insert(connection, bytes);
+        self.wait(connection, owner, bytes, now);
         while self.places.total() > MAX_WAITING_BYTES
             && let Some((_, loser)) = self.places.gives_way()
         {
             self.remove(loser, now);
-            self.gave_way.insert(loser);
-            self.finished.insert(loser);
+            self.reject(loser);
         }
         true
     }
 
-    /// Returns whether a request that has waited gave way to others.
+    fn wait(&mut self, connection: ConnectionId, owner: Owner, request: Vec<u8>, now: Duration) {
+        self.places.hold(connection, owner, request.len(), now);
+        self.places.wait(connection, now);
+        self.requests.insert(connection, request);
+    }
+
+    /// Lets a request be answered with 503.
+    fn reject(&mut self, connection: ConnectionId) {
+        self.gave_way.insert(connection);
+        self.finished.insert(connection);
+    }
+
+    /// Returns whether a request that has waited is not to be answered: others came first, or it takes too long.
     pub fn has_given_way(&mut self, connection: ConnectionId) -> bool {
         self.gave_way.remove(&connection)
     }
 
-    /// Returns whether requests wait for a helper.
+    /// Reads ahead what the execution of a block needs, in parts; nothing while everything is in memory.
+    pub fn read_block(&mut self, block: &Block, now: Duration) -> Option<AheadTicket> {
+        if !self.is_cold(now) {
+            return None;
+        }
+        let first = self.last_own + 1;
+        let mut part = Block { transactions: Vec::new(), ..block.clone() };
+        let mut bytes = 0;
+        for transaction in &block.transactions {
+            let more = transaction.to_bytes(SigningForm::Verifiable).len();
+            if bytes > 0 && bytes + more > MAX_PART_BYTES {
+                self.add_own(AheadKind::Block, part.to_bytes(SigningForm::Verifiable));
+                part.transactions.clear();
+                bytes = 0;
+            }
+            bytes += more;
+            part.transactions.push(transaction.clone());
+        }
+        self.add_own(AheadKind::Block, part.to_bytes(SigningForm::Verifiable));
+        Some(AheadTicket { first, last: self.last_own })
+    }
+
+    /// Reads ahead the range of a key; nothing while everything is in memory.
+    pub fn read_range(&mut self, table: Table, key: &[u8], now: Duration) -> Option<AheadTicket> {
+        if !self.is_cold(now) {
+            return None;
+        }
+        self.add_own(AheadKind::Range, [&[table as u8], key].concat());
+        Some(AheadTicket { first: self.last_own, last: self.last_own })
+    }
+
+    fn add_own(&mut self, kind: AheadKind, bytes: Vec<u8>) {
+        self.last_own += 1;
+        self.own.insert(self.last_own, AheadWork { kind, bytes });
+    }
+
+    /// Returns whether more work of the node may wait; there is none while everything is in memory.
+    pub fn has_room(&self, now: Duration) -> bool {
+        self.is_cold(now) && self.own.values().map(|work| work.bytes.len()).sum::<usize>() < MAX_WAITING_BYTES
+    }
+
+    /// Returns whether work of the node is still being read ahead.
+    pub fn is_reading(&self, ticket: AheadTicket) -> bool {
+        let numbers = ticket.first..=ticket.last;
+        let (first, last) = (Waiting::Node(ticket.first), Waiting::Node(ticket.last));
+        self.own.range(numbers).next().is_some() || self.reading.range(first..=last).next().is_some()
+    }
+
+    /// Forgets work of the node that is no longer needed.
+    pub fn cancel(&mut self, ticket: AheadTicket) {
+        for number in ticket.first..=ticket.last {
+            self.own.remove(&number);
+            self.spent.remove(&Waiting::Node(number));
+        }
+    }
+
+    /// Returns whether anything waits for a helper.
     pub fn has_waiting(&self) -> bool {
-        self.places.has_waiting()
+        !self.own.is_empty() || self.places.has_waiting()
     }
 
-    /// Takes the next request for a helper.
-    pub fn next(&mut self, now: Duration) -> Option<AheadRequest> {
-        let (owner, connection) = self.places.next(now)?;
-        self.places.release(connection, now);
-        let bytes = self.waiting.remove(&connection)?;
-        self.reading.insert(connection, Reading { owner, bytes: bytes.clone() });
-        Some(AheadRequest { connection, bytes })
+    /// Takes the next work for a helper.
+    pub fn next(&mut self, now: Duration) -> Option<(Waiting, AheadWork)> {
+        let is_own = !(self.own.is_empty() || self.was_own && self.places.has_waiting());
+        self.was_own = is_own;
+        let (waiting, owner, work) = if is_own {
+            let (number, work) = self.own.pop_first()?;
+            (Waiting::Node(number), None, work)
+        } else {
+            let (owner, connection) = self.places.next(now)?;
+            self.places.release(connection, now);
+            let bytes = self.requests.remove(&connection)?;
+            (Waiting::Client(connection), Some(owner), AheadWork { kind: AheadKind::Request, bytes })
+        };
+        self.reading.insert(waiting, Reading { owner, work: work.clone() });
+        Some((waiting, work))
     }
 
-    /// Takes the result of a helper: the number of its reads from the disk, or nothing if it failed. The request is answered
-    /// in any case.
-    pub fn finish(&mut self, connection: ConnectionId, reads: Option<u32>, now: Duration) {
-        let Some(Reading { owner, bytes }) = self.reading.remove(&connection) else { return };
-        let hash = xxh3_64(&bytes);
-        self.timeouts.remove(&connection);
-        self.finished.insert(connection);
-        self.total += 1;
-        let Some(reads) = reads else { return };
-        if reads > 0 {
+    /// Takes the result of a helper: whether it has read from the disk, or nothing if it failed, and the time it `took`. What
+    /// waits goes on in any case.
+    pub fn finish(&mut self, waiting: Waiting, has_read: Option<bool>, took: Duration, now: Duration) {
+        self.spent.remove(&waiting);
+        let Some(Reading { owner, work }) = self.reading.remove(&waiting) else { return };
+        if has_read == Some(true) {
             self.cold_until = now + COLD_FOR;
         }
-        self.places.charge(owner, UNITS_PER_REQUEST.saturating_add(reads.saturating_mul(UNITS_PER_READ)), now);
+        let (Waiting::Client(connection), Some(owner)) = (waiting, owner) else { return };
+        self.finished.insert(connection);
+        self.total += 1;
+        self.charge(owner, took, now);
+        if has_read.is_none() {
+            return;
+        }
+        let hash = xxh3_64(&work.bytes);
         self.warm.insert(hash, now);
         self.warmed.push_back((now, hash));
         while let Some((since, hash)) = self.warmed.front().copied()
@@ -174,31 +291,35 @@ impl ReadAhead {
         }
     }
 
-    /// Lets a request wait again for which a helper took too long: answered now, it could keep everybody waiting for what is
-    /// not in memory yet.
-    pub fn postpone(&mut self, connection: ConnectionId, now: Duration) {
-        let Some(Reading { owner, bytes }) = self.reading.remove(&connection) else { return };
-        self.places.charge(owner, UNITS_PER_TIMEOUT, now);
-        if bytes.is_empty() {
-            return;
-        }
-        let timeouts = self.timeouts.entry(connection).or_default();
-        *timeouts += 1;
-        if *timeouts == MAX_TRIES {
-            self.timeouts.remove(&connection);
-            self.gave_way.insert(connection);
-            self.finished.insert(connection);
-        } else {
-            self.places.hold(connection, owner, bytes.len(), now);
-            self.places.wait(connection, now);
-            self.waiting.insert(connection, bytes);
-        }
+    fn charge(&mut self, owner: Owner, took: Duration, now: Duration) {
+        let units = took.div_duration_f64(TIME_PER_UNIT) as u32;
+        self.places.charge(owner, units.clamp(UNITS_PER_REQUEST, MAX_UNITS), now);
     }
 
-    /// Answers all waiting requests without reading ahead: no helper can be started.
+    /// Lets wait again what a helper has not finished in the time that it `took`: executed now, it could keep everybody
+    /// waiting for what is not in memory yet.
+    pub fn postpone(&mut self, waiting: Waiting, took: Duration, now: Duration) {
+        self.cold_until = now + COLD_FOR;
+        let Some(Reading { owner, work }) = self.reading.remove(&waiting) else { return };
+        if let Some(owner) = owner {
+            self.charge(owner, took, now);
+        }
+        let spent = self.spent.remove(&waiting).unwrap_or_default() + took;
+        let is_over = spent >= MAX_READING_TIME;
+        match (waiting, owner) {
+            _ if work.bytes.is_empty() => return,
+            (Waiting::Client(connection), _) if is_over => return self.reject(connection),
+            (Waiting::Client(connection), Some(owner)) => self.wait(connection, owner, work.bytes, now),
+            (Waiting::Node(number), _) if !is_over => drop(self.own.insert(number, work)),
+            _ => return,
+        }
+        self.spent.insert(waiting, spent);
+    }
+
+    /// Lets everything go on without reading ahead: no helper can be started.
     pub fn give_up(&mut self, now: Duration) {
-        while let Some(AheadRequest { connection, .. }) = self.next(now) {
-            self.finish(connection, None, now);
+        while let Some((waiting, _)) = self.next(now) {
+            self.finish(waiting, None, Duration::ZERO, now);
         }
     }
 
@@ -209,18 +330,19 @@ impl ReadAhead {
 
     /// Forgets a connection that was closed. What a helper reads for it is read in vain.
     pub fn remove(&mut self, connection: ConnectionId, now: Duration) {
-        if self.waiting.remove(&connection).is_some() {
+        if self.requests.remove(&connection).is_some() {
             self.places.release(connection, now);
         }
-        if let Some(reading) = self.reading.get_mut(&connection) {
-            reading.bytes.clear();
+        let waiting = Waiting::Client(connection);
+        if let Some(reading) = self.reading.get_mut(&waiting) {
+            reading.work.bytes.clear();
         }
-        self.timeouts.remove(&connection);
+        self.spent.remove(&waiting);
         self.finished.remove(&connection);
         self.gave_way.remove(&connection);
     }
 
-    /// Returns the bytes that wait.
+    /// Returns the bytes of the requests that wait.
     pub fn waiting_bytes(&self) -> usize {
         self.places.total()
     }
@@ -242,11 +364,26 @@ fn request_bytes(request: &Request<'_>) -> Vec<u8> {
 }
 
 #[cfg(test)]
+impl ReadAhead {
+    /// Returns one whose store is cold.
+    pub fn cold(now: Duration) -> ReadAhead {
+        let mut ahead = ReadAhead { store: SMALL_STORE + 2, ..ReadAhead::default() };
+        ahead.enable(SMALL_STORE + 1, now);
+        ahead
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::net::http::{MatchedRoute, RequestReader};
 
     const START: Duration = Duration::from_secs(100);
+    const MOMENT: Duration = Duration::from_millis(10);
+
+    fn client(connection: u64) -> Waiting {
+        Waiting::Client(ConnectionId(connection))
+    }
 
     fn reader(text: &str) -> RequestReader {
         let mut reader = RequestReader::new(0);
@@ -264,9 +401,7 @@ mod tests {
     }
 
     fn enabled() -> ReadAhead {
-        let mut ahead = ReadAhead { store: SMALL_STORE + 1, ..ReadAhead::default() };
-        ahead.enable(SMALL_STORE + 1, START);
-        ahead
+        ReadAhead { store: SMALL_STORE + 1, ..ReadAhead::cold(START) }
     }
 
     fn parks(ahead: &mut ReadAhead, connection: u64, client: u8, account: usize, now: Duration) -> bool {
@@ -287,9 +422,10 @@ mod tests {
     fn requests_wait_while_the_store_is_cold_and_those_just_read_do_not() {
         let mut ahead = enabled();
         assert!(parks(&mut ahead, 1, 1, 1, START));
-        assert!(ahead.next(START).unwrap().bytes.starts_with(b"GET /account/get?address=1 HTTP/1.1\r\n"));
+        let (_, work) = ahead.next(START).unwrap();
+        assert!(work.bytes.starts_with(b"GET /account/get?address=1 HTTP/1.1\r\n"));
         assert!(ahead.take_finished().is_empty());
-        ahead.finish(ConnectionId(1), Some(3), START);
+        ahead.finish(client(1), Some(true), MOMENT, START);
         assert_eq!(ahead.take_finished(), BTreeSet::from([ConnectionId(1)]));
         assert!(!parks(&mut ahead, 2, 2, 1, START + WARM_FOR / 2), "it is warm");
         assert!(parks(&mut ahead, 2, 2, 2, START + WARM_FOR / 2));
@@ -323,18 +459,18 @@ mod tests {
         assert!(parks(&mut ahead, 2_000, 2, 5_000, START));
         let served: Vec<_> = (0..3)
             .map(|_| {
-                let next = ahead.next(START).unwrap().connection;
-                ahead.finish(next, Some(10), START);
-                next.0
+                let (next, _) = ahead.next(START).unwrap();
+                ahead.finish(next, Some(true), MOMENT, START);
+                next
             })
             .collect();
-        assert!(served.contains(&2_000), "{served:?}");
+        assert!(served.contains(&client(2_000)), "{served:?}");
     }
 
     #[test]
     fn the_requests_of_whoever_holds_most_give_way_when_too_much_waits() {
         let mut ahead = enabled();
-        let body = "x".repeat(50 << 10);
+        let body = "x".repeat(MAX_REQUEST_BYTES - 1_000);
         let large = reader(&format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
         for connection in 0..100 {
             assert!(ahead.parks(ConnectionId(connection), owner(1), &large.request().unwrap(), START));
@@ -343,8 +479,9 @@ mod tests {
         assert!(parks(&mut ahead, 200, 2, 1, START));
         let losers = ahead.take_finished();
         assert!(losers.len() >= 15 && losers.iter().all(|loser| loser.0 < 100 && ahead.has_given_way(*loser)));
+        let longer = "x".repeat(MAX_REQUEST_BYTES);
         let longer =
-            reader(&format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 61440\r\n\r\n{}", "x".repeat(61_440)));
+            reader(&format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{longer}", longer.len()));
         assert!(!ahead.parks(ConnectionId(300), owner(1), &longer.request().unwrap(), START));
     }
 
@@ -357,31 +494,70 @@ mod tests {
         assert_eq!(ahead.take_finished(), BTreeSet::from([ConnectionId(2)]));
         assert!(!ahead.has_waiting() && ahead.waiting_bytes() == 0 && ahead.warm.is_empty());
         assert!(parks(&mut ahead, 3, 1, 3, START));
-        let taken = ahead.next(START).unwrap().connection;
-        ahead.remove(taken, START);
-        ahead.finish(taken, Some(1), START);
-        assert_eq!(ahead.take_finished(), BTreeSet::from([taken]), "resuming a closed connection has no effect");
+        let (taken, _) = ahead.next(START).unwrap();
+        ahead.remove(ConnectionId(3), START);
+        ahead.finish(taken, Some(true), MOMENT, START);
+        assert_eq!(
+            ahead.take_finished(),
+            BTreeSet::from([ConnectionId(3)]),
+            "resuming a closed connection has no effect"
+        );
     }
 
     #[test]
-    fn a_request_for_which_helpers_take_too_long_is_charged_waits_again_and_gets_503_in_the_end() {
+    fn what_takes_long_is_charged_and_goes_on_after_others_and_gets_503_in_the_end() {
         let mut ahead = enabled();
+        let slice = MAX_READING_TIME / 3;
         assert!(parks(&mut ahead, 1, 1, 1, START));
-        for timeout in 1..=MAX_TRIES {
-            let next = ahead.next(START).unwrap();
-            assert!(next.bytes.starts_with(b"GET /account/get?address=1 "));
-            ahead.postpone(next.connection, START);
-            assert_eq!(ahead.has_waiting(), timeout < MAX_TRIES);
+        for slices in 1..=3 {
+            let (next, work) = ahead.next(START).unwrap();
+            assert!(work.bytes.starts_with(b"GET /account/get?address=1 "));
+            ahead.postpone(next, slice, START);
+            assert_eq!(ahead.has_waiting(), slices < 3);
         }
         assert!(ahead.take_finished().contains(&ConnectionId(1)) && ahead.has_given_way(ConnectionId(1)));
         // Another client comes first.
         assert!(parks(&mut ahead, 2, 1, 2, START) && parks(&mut ahead, 3, 2, 3, START));
-        assert_eq!(ahead.next(START).unwrap().connection, ConnectionId(3));
+        assert_eq!(ahead.next(START).unwrap().0, client(3));
         // Nobody waits for the request of a client that is gone.
         ahead.remove(ConnectionId(3), START);
-        ahead.postpone(ConnectionId(3), START);
-        assert_eq!(ahead.next(START).unwrap().connection, ConnectionId(2));
-        assert!(ahead.next(START).is_none() && ahead.timeouts.is_empty());
+        ahead.postpone(client(3), slice, START);
+        assert_eq!(ahead.next(START).unwrap().0, client(2));
+        assert!(ahead.next(START).is_none() && ahead.spent.is_empty());
+    }
+
+    #[test]
+    fn the_node_and_its_clients_share_the_helpers() {
+        let mut ahead = enabled();
+        (0..3).for_each(|number| assert!(parks(&mut ahead, number, 1, number as usize, START)));
+        for _ in 0..3 {
+            ahead.read_range(Table::Blocks, b"a", START).unwrap();
+        }
+        let next = |ahead: &mut ReadAhead| matches!(ahead.next(START), Some((Waiting::Node(_), _)));
+        assert_eq!([(); 6].map(|()| next(&mut ahead)), [true, false, true, false, true, false]);
+        assert!(!ahead.has_waiting());
+    }
+
+    #[test]
+    fn work_of_the_node_goes_on_if_it_takes_too_long_or_is_cancelled_or_no_helper_runs() {
+        let mut ahead = enabled();
+        let range = |ahead: &mut ReadAhead| ahead.read_range(Table::Blocks, b"a", START).unwrap();
+        let ticket = range(&mut ahead);
+        let (waiting, work) = ahead.next(START).unwrap();
+        assert_eq!((work.kind, &work.bytes[..]), (AheadKind::Range, &[Table::Blocks as u8, b'a'][..]));
+        ahead.postpone(waiting, MAX_READING_TIME, START);
+        assert!(!ahead.is_reading(ticket) && !ahead.has_waiting() && ahead.spent.is_empty());
+        let ticket = range(&mut ahead);
+        ahead.cancel(ticket);
+        assert!(!ahead.is_reading(ticket) && !ahead.has_waiting());
+        let ticket = range(&mut ahead);
+        ahead.give_up(START);
+        assert!(!ahead.is_reading(ticket));
+        assert!(ahead.has_room(START));
+        let key = vec![0; MAX_WAITING_BYTES];
+        ahead.read_range(Table::Blocks, &key, START);
+        assert!(!ahead.has_room(START));
+        assert!(ReadAhead::default().read_range(Table::Blocks, b"a", START).is_none(), "there are no helpers");
     }
 
     #[test]
@@ -389,14 +565,14 @@ mod tests {
         let mut ahead = enabled();
         for account in 0..3 * MAX_WARM {
             assert!(parks(&mut ahead, 1, 1, account, START));
-            let next = ahead.next(START).unwrap().connection;
-            ahead.finish(next, Some(1), START);
+            let (next, _) = ahead.next(START).unwrap();
+            ahead.finish(next, Some(true), MOMENT, START);
         }
         assert!(ahead.warm.len() <= MAX_WARM && ahead.warmed.len() <= MAX_WARM);
         ahead.see(SMALL_STORE + 1, 1, START + WARM_FOR);
         assert!(parks(&mut ahead, 1, 1, 1, START + WARM_FOR));
         ahead.next(START);
-        ahead.finish(ConnectionId(1), Some(1), START + WARM_FOR);
+        ahead.finish(client(1), Some(true), MOMENT, START + WARM_FOR);
         assert_eq!((ahead.warm.len(), ahead.warmed.len()), (1, 1));
     }
 }

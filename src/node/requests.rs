@@ -31,16 +31,6 @@ impl Node<'_> {
             self.broker.request(exchange, now.network, entropy);
             return Progress::Done;
         }
-        // A transaction is validated against the whole mempool, and one of a replaced block may be on its way back into
-        // it. While the mempool is updated after a chain change, only requests about these wait.
-        if !self.can_accept_announcements()
-            && self.rebuild_target.is_none()
-            && !exchange.is_rate_limited
-            && routes::by_id(request.route).is_some_and(|route| route.needs_mempool)
-        {
-            self.waiting_for_mempool.insert(connection);
-            return Progress::Suspended;
-        }
         if self.read_ahead.has_given_way(connection) {
             self.api.fail(&mut exchange, &ApiError::TOO_MUCH_TO_READ, now.network);
             return Progress::Done;
@@ -54,8 +44,18 @@ impl Node<'_> {
         {
             return Progress::Suspended;
         }
+        // A transaction is validated against the whole mempool, and one of a replaced block may be on its way back into
+        // it. While the mempool is updated after a chain change, only requests about these wait.
+        if !self.can_accept_announcements()
+            && self.rebuild_target.is_none()
+            && !exchange.is_rate_limited
+            && routes::by_id(request.route).is_some_and(|route| route.needs_mempool)
+        {
+            self.waiting_for_mempool.insert(connection);
+            return Progress::Suspended;
+        }
         let status = self.status();
-        let budget = Budget::new(UNITS_PER_SLICE);
+        let budget = self.budget(UNITS_PER_SLICE);
         let answer = self.with_context(budget, now, |api, _, node| api.answer(&mut exchange, node));
         let progress = match answer {
             Ok(answer) => {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::read_ahead::{AheadTicket, ReadAhead};
 use crate::store::{SnapshotCache, StoreError, VerifyPosition};
 
 /// The first and the longest pause before a retry.
@@ -56,10 +57,10 @@ impl StoreBackoff {
 
 /// Time from the start of the node to the first range.
 const INITIAL_DELAY: Duration = Duration::from_secs(10);
-/// Pause between two pages that are read: a slow disk has time for others, and a store of 10 GiB takes about two days.
-const PAGE_INTERVAL: Duration = Duration::from_millis(50);
-/// Pause after a page in terms of the time that it took: a slow disk reads for others nearly all the time.
-const PAUSES_PER_PAGE: u32 = 50;
+/// Time between two ranges: a slow disk has time for others, and a store of 10 GiB takes about two days.
+const RANGE_INTERVAL: Duration = Duration::from_millis(800);
+/// Pause after a range in terms of the time that it took: a slow disk reads for others nearly all the time.
+const PAUSES_PER_RANGE: u32 = 50;
 /// Pause between two passes over all ranges.
 const PASS_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 /// Maximum number of damaged ranges that one pass logs individually.
@@ -69,10 +70,10 @@ const MAX_NAMED: u64 = 8;
 #[derive(Debug)]
 pub struct Verification {
     position: VerifyPosition,
-    /// When the next page is due.
-    pub due: Duration,
-    /// When the last page was read, unless it was before the last tick.
-    read_at: Option<Duration>,
+    /// When the next range is due.
+    due: Duration,
+    /// Since when the next range is read ahead.
+    reading: Option<(AheadTicket, Duration)>,
     /// Damaged ranges found in the current pass.
     damaged: u64,
     /// Damaged ranges found in the last complete pass.
@@ -86,25 +87,26 @@ impl Verification {
     pub fn new(now: Duration) -> Verification {
         let position = VerifyPosition::default();
         let due = now + INITIAL_DELAY;
-        Verification { position, due, read_at: None, damaged: 0, damaged_last_pass: 0, passes: 0 }
+        Verification { position, due, reading: None, damaged: 0, damaged_last_pass: 0, passes: 0 }
     }
 
-    /// Reads the next page if it is due, and verifies its range once all of it is read. Damage is logged and counted; it is
-    /// not an error. `last_tick` is how long the last tick took.
-    pub fn work(&mut self, reader: &SnapshotCache<'_>, last_tick: Duration, now: Duration) -> Result<(), StoreError> {
-        if let Some(read_at) = self.read_at.take() {
-            self.due = self.due.max(read_at + PAUSES_PER_PAGE * last_tick);
-        }
+    /// Verifies the next range if it is due, once it is read `ahead`. Damage is logged and counted; it is not an error.
+    pub fn work(&mut self, reader: &SnapshotCache<'_>, ahead: &mut ReadAhead, now: Duration) -> Result<(), StoreError> {
         if now < self.due {
             return Ok(());
         }
-        self.read_at = Some(now);
-        self.due = now + PAGE_INTERVAL;
         let snapshot = reader.snapshot()?;
-        // A range that cannot be read is found to be damaged below.
-        if snapshot.read_ahead(&mut self.position).unwrap_or(false) {
+        if self.reading.is_none()
+            && let Some((table, key)) = self.position.next()
+            && let Some(ticket) = ahead.read_range(table, key, now)
+        {
+            self.reading = Some((ticket, now));
+        }
+        if self.reading.is_some_and(|(ticket, _)| ahead.is_reading(ticket)) {
             return Ok(());
         }
+        let took = self.reading.take().map_or(Duration::ZERO, |(_, since)| now.saturating_sub(since));
+        self.due = now + RANGE_INTERVAL.max(PAUSES_PER_RANGE * took);
         match snapshot.verify_next(&mut self.position) {
             Ok(Some(_)) => {}
             Ok(None) => {
@@ -125,6 +127,11 @@ impl Verification {
         Ok(())
     }
 
+    /// Returns when there is work. What is read ahead is followed by a tick.
+    pub fn next_due(&self, ahead: &ReadAhead) -> Duration {
+        if self.reading.is_some_and(|(ticket, _)| ahead.is_reading(ticket)) { Duration::MAX } else { self.due }
+    }
+
     /// Number of damaged ranges known.
     pub fn damaged_ranges(&self) -> u64 {
         self.damaged.max(self.damaged_last_pass)
@@ -133,6 +140,7 @@ impl Verification {
 
 #[cfg(test)]
 mod tests {
+    use super::super::read_ahead::AheadKind;
     use super::*;
     use crate::store::{Table, Write, test_store};
 
@@ -155,39 +163,42 @@ mod tests {
     }
 
     #[test]
-    fn a_verification_pass_reads_one_page_at_a_time_and_then_pauses() {
+    fn a_verification_pass_compares_one_range_at_a_time_and_then_pauses() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         (0..900u16).for_each(|key| batch.put(Table::AccountIds, &key.to_be_bytes(), &[1; 300]).unwrap());
         batch.commit().unwrap();
         let reader = SnapshotCache::new(&store);
-        let mut verification = Verification::new(Duration::ZERO);
+        let (mut verification, mut ahead) = (Verification::new(Duration::ZERO), ReadAhead::default());
         let mut steps = 0;
         while verification.passes == 0 {
             let due = verification.due;
-            verification.work(&reader, Duration::ZERO, due - Duration::from_millis(1)).unwrap();
+            verification.work(&reader, &mut ahead, due - Duration::from_millis(1)).unwrap();
             assert_eq!(verification.due, due, "nothing is done before it is due");
-            verification.work(&reader, Duration::ZERO, due).unwrap();
+            verification.work(&reader, &mut ahead, due).unwrap();
             steps += 1;
         }
-        // 13 rows are a page.
-        assert!((Table::ALL.len() + 900 / 15..Table::ALL.len() + 900 / 11).contains(&steps), "{steps}");
+        // 270 KB are five ranges.
+        assert!((Table::ALL.len() + 4..Table::ALL.len() + 9).contains(&steps), "{steps}");
         assert_eq!(verification.damaged_ranges(), 0);
         assert!(verification.due > PASS_INTERVAL);
     }
 
     #[test]
-    fn a_page_that_took_long_delays_the_next_one() {
+    fn a_range_is_verified_once_it_is_read_ahead_and_delays_the_next_one_if_that_took_long() {
         let (store, _folder) = test_store();
-        let (reader, mut verification) = (SnapshotCache::new(&store), Verification::new(Duration::ZERO));
-        let (first, slow) = (verification.due, Duration::from_millis(10));
-        verification.work(&reader, Duration::ZERO, first).unwrap();
-        assert_eq!(verification.due, first + PAGE_INTERVAL);
-        verification.work(&reader, slow, first + slow).unwrap();
-        assert_eq!(verification.due, first + 50 * slow);
-        // Ticks that read nothing do not count.
-        verification.work(&reader, 10 * slow, first + 2 * slow).unwrap();
-        assert_eq!(verification.due, first + 50 * slow);
+        let reader = SnapshotCache::new(&store);
+        let (mut verification, mut ahead) = (Verification::new(Duration::ZERO), ReadAhead::cold(Duration::ZERO));
+        let (first, slow) = (verification.due, Duration::from_millis(100));
+        verification.work(&reader, &mut ahead, first).unwrap();
+        let (waiting, work) = ahead.next(first).unwrap();
+        assert_eq!((work.kind, &work.bytes[..]), (AheadKind::Range, &[0][..]));
+        verification.work(&reader, &mut ahead, first + slow / 2).unwrap();
+        assert_eq!((verification.due, verification.position.next().unwrap().0), (first, Table::ALL[0]));
+        ahead.finish(waiting, Some(true), slow, first + slow);
+        verification.work(&reader, &mut ahead, first + slow).unwrap();
+        assert_eq!(verification.position.next().unwrap().0, Table::ALL[1]);
+        assert_eq!(verification.due, first + slow + PAUSES_PER_RANGE * slow);
     }
 
     #[test]
@@ -203,7 +214,7 @@ mod tests {
         let (reader, mut verification) = (SnapshotCache::new(&store), Verification::new(Duration::ZERO));
         while verification.passes == 0 {
             let due = verification.due;
-            verification.work(&reader, Duration::ZERO, due).unwrap();
+            verification.work(&reader, &mut ReadAhead::default(), due).unwrap();
         }
         assert_eq!(verification.damaged_ranges(), 1);
     }

@@ -14,6 +14,22 @@ use crate::peer::io::Now;
 use crate::rules::ValidationResult;
 use crate::store::{StoreError, tip};
 
+/// The parts of a tick, in their order.
+#[derive(Clone, Copy)]
+enum TickPart {
+    /// Blocks are imported, harvested or processed.
+    Chain,
+    /// The mempool follows the chain, and news are published.
+    News,
+    /// Stored rows are compared with their checksums.
+    Verification,
+    Peers,
+}
+
+impl TickPart {
+    const ALL: [TickPart; 4] = [TickPart::Chain, TickPart::News, TickPart::Verification, TickPart::Peers];
+}
+
 impl Node<'_> {
     /// Runs pending and due work. `last_tick` is the duration of the last tick.
     pub(super) fn tick(&mut self, budget: u32, last_tick: Duration, time: LoopTime, effects: &mut dyn Effects) {
@@ -36,36 +52,55 @@ impl Node<'_> {
         if let Some(import) = &mut self.import {
             import.observe_slice(last_tick, is_idle, now.monotonic);
         }
-        if now.monotonic >= self.read_backoff.retry_at {
-            if now.monotonic >= self.write_backoff.retry_at
-                && let Err(error) = self.change_chain(budget, now)
-            {
-                self.write_backoff.record_failure(&error, now.monotonic);
+        let tick = self.budget(budget);
+        for part in 0..TickPart::ALL.len() {
+            // A part that has waited for the disk lets clients come first.
+            if part > 0 && tick.is_late() {
+                effects.wake_at(now.monotonic);
+                break;
             }
-            match self.work(budget, now, effects) {
-                Err(error) => self.read_backoff.record_failure(&error, now.monotonic),
-                Ok(()) => self.read_backoff.record_no_failure(now.monotonic),
-            }
-            if let Err(error) = self.verification.work(&self.reader, last_tick, now.monotonic) {
-                self.read_backoff.record_failure(&error, now.monotonic);
-            }
+            self.run_part(budget, now, effects);
+            self.tick_part = (self.tick_part + 1) % TickPart::ALL.len();
         }
-        self.run_peers(now, effects);
         self.warn_of_splits(now);
         self.log_metrics(now, effects);
         self.broker.on_timer(now.monotonic, effects);
         effects.wake_at(self.next_tick(now));
     }
 
+    /// Runs the next part of a tick.
+    fn run_part(&mut self, budget: u32, now: Now, effects: &mut dyn Effects) {
+        let (can_read, can_write) = (&self.read_backoff, &self.write_backoff);
+        let [can_read, can_write] = [can_read, can_write].map(|backoff| now.monotonic >= backoff.retry_at);
+        match TickPart::ALL[self.tick_part] {
+            TickPart::Chain if can_read && can_write => {
+                if let Err(error) = self.change_chain(budget, now) {
+                    self.write_backoff.record_failure(&error, now.monotonic);
+                }
+            }
+            TickPart::News if can_read => match self.work(budget, now, effects) {
+                Err(error) => self.read_backoff.record_failure(&error, now.monotonic),
+                Ok(()) => self.read_backoff.record_no_failure(now.monotonic),
+            },
+            TickPart::Verification if can_read => {
+                if let Err(error) = self.verification.work(&self.reader, &mut self.read_ahead, now.monotonic) {
+                    self.read_backoff.record_failure(&error, now.monotonic);
+                }
+            }
+            TickPart::Peers => self.run_peers(now, effects),
+            _ => {}
+        }
+    }
+
     /// Maintains the mempool and publishes news, on the last commit.
     fn work(&mut self, budget: u32, now: Now, effects: &mut dyn Effects) -> Result<(), StoreError> {
         let time = now.network;
         self.read_new_tip()?;
-        let Node { reader, network, height, mempool, .. } = self;
+        let Node { reader, network, height, mempool, monotonic, .. } = self;
         mempool.tick(time, now.monotonic);
         if mempool.has_work() {
             let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
-            mempool.work(&chain, &mut Budget::new(budget))?;
+            mempool.work(&chain, &mut Budget::timed(budget, *monotonic))?;
         }
         self.tell_mempool_changes(time)?;
         for hash in std::mem::take(&mut self.mempool.fates.changed) {
@@ -123,14 +158,14 @@ impl Node<'_> {
         }
         // Takes the snapshot that everything reads until the commit below is durable.
         self.reader.snapshot()?;
-        self.import_blocks(&mut Budget::new(budget), now)?;
+        self.import_blocks(&mut self.budget(budget), now)?;
         if self.imports() {
             return Ok(());
         }
         if self.imported.is_some() {
             return store.durability().poll_sync().map(drop);
         }
-        let mut budget = Budget::new(budget);
+        let mut budget = self.budget(budget);
         if !self.block_processor.holds_chain() && !self.is_catching_up(now.network) {
             self.harvest(&mut budget, now)?;
         }
@@ -164,7 +199,11 @@ impl Node<'_> {
 
     /// Processes blocks of peers, and harvested ones.
     fn process_blocks(&mut self, budget: &mut Budget, now: Now) -> Result<(), StoreError> {
-        while self.block_processor.has_work(now.network) && !budget.is_exhausted() {
+        loop {
+            self.block_processor.read_ahead(&mut self.read_ahead, now.monotonic);
+            if !self.block_processor.has_work(now.network) || budget.is_exhausted() {
+                break;
+            }
             budget.charge(UNITS_PER_STEP);
             let processed = match self.block_processor.step(now) {
                 Ok(Some(processed)) => processed,
@@ -228,7 +267,7 @@ impl Node<'_> {
         if !self.broker.has_work(is_mempool_current) {
             return Ok(());
         }
-        self.with_context(Budget::new(budget), now, |_, broker, node| {
+        self.with_context(self.budget(budget), now, |_, broker, node| {
             broker.work(is_mempool_current, node, effects);
         })
     }
@@ -263,7 +302,7 @@ impl Node<'_> {
         let peers_due = self.peers.as_ref().and_then(Manager::next_due).unwrap_or(Duration::MAX);
         let due = self.mempool.next_expiry.min(self.broker.next_due().unwrap_or(Duration::MAX)).min(peers_due);
         let due = due.min(self.events.next_due().unwrap_or(Duration::MAX));
-        let due = due.min(self.verification.due);
+        let due = due.min(self.verification.next_due(&self.read_ahead));
         let other_work_at = if is_busy { now.monotonic } else { due };
         for_chain.min(other_work_at).max(self.read_backoff.retry_at).min(self.shutdown_at.unwrap_or(Duration::MAX))
     }

@@ -2,7 +2,6 @@
 //! ranges of rows are, before the absence of a row is believed.
 
 use std::cell::{Cell, OnceCell};
-use std::hint::black_box;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +14,7 @@ use super::checksums::{
 use super::error::StoreError;
 use super::open::Store;
 use super::tables::Table;
-use super::write::{Key, PAGE, TableChanges};
+use super::write::{Key, TableChanges};
 use crate::model::Height;
 
 /// A readable state: a snapshot, or a write transaction with its own changes.
@@ -422,34 +421,6 @@ impl Read for Snapshot<'_> {
 }
 
 impl Snapshot<'_> {
-    /// Reads a page of the rows of the next range, so that they are in memory when [`Snapshot::verify_next`] compares them.
-    /// Returns whether there are more.
-    pub fn read_ahead(&self, position: &mut VerifyPosition) -> Result<bool, StoreError> {
-        let table = Table::from_number(position.table).filter(|table| *table != Table::Checksums);
-        let Some(table) = table else { return Ok(false) };
-        let range = self.range(table, &position.key)?;
-        let (first, mut offset) = std::mem::take(&mut position.unread);
-        let first = first.max(range.first.clone()).max(vec![0]);
-        let (cursor, mut bytes) = (self.raw_cursor(table)?, 0);
-        let mut found = cursor.get(Some(&first), None, SET_RANGE);
-        while let Ok((Some(key), row)) = found
-            && range.contains(key)
-        {
-            offset = if key == first { offset } else { 0 };
-            while offset < row.len() {
-                if bytes >= PAGE {
-                    position.unread = (key.to_vec(), offset);
-                    return Ok(true);
-                }
-                black_box(row[offset]);
-                bytes += key.len() + PAGE.min(row.len() - offset);
-                offset += PAGE;
-            }
-            found = cursor.get(None, None, NEXT);
-        }
-        Ok(false)
-    }
-
     /// Compares the next range of rows with its checksum, even if that was done before. A position may be used with
     /// snapshots of different commits. Returns the bytes of the range's rows; `None` after all ranges, and resets the
     /// position. If a range is damaged or cannot be read, the next call continues after it.
@@ -492,21 +463,24 @@ impl Snapshot<'_> {
 pub struct VerifyPosition {
     pub(super) table: u8,
     pub(super) key: Vec<u8>,
-    /// The first row of the range at the key that is not read ahead, and the bytes of it that are.
-    unread: (Vec<u8>, usize),
 }
 
 impl VerifyPosition {
-    /// Returns the position of the range that starts at a key.
-    pub(super) fn at(table: Table, key: &[u8]) -> VerifyPosition {
-        VerifyPosition { table: table as u8, key: key.to_vec(), ..VerifyPosition::default() }
+    /// Returns the position of the range of a key.
+    pub fn at(table: Table, key: &[u8]) -> VerifyPosition {
+        VerifyPosition { table: table as u8, key: key.to_vec() }
+    }
+
+    /// Returns the table of the next range and a key in it; nothing after the last range.
+    pub fn next(&self) -> Option<(Table, &[u8])> {
+        let table = Table::from_number(self.table).filter(|table| *table != Table::Checksums)?;
+        Some((table, &self.key))
     }
 
     /// Returns the position, and moves to the next table; `None` after the last table, and then back to the first.
     pub(super) fn advance(&mut self) -> Option<(Table, Vec<u8>)> {
-        let table = Table::from_number(self.table).filter(|table| *table != Table::Checksums);
+        let table = self.next().map(|(table, _)| table);
         let key = std::mem::take(&mut self.key);
-        self.unread = Default::default();
         self.table = table.map_or(0, |table| table as u8 + 1);
         table.map(|table| (table, key))
     }

@@ -11,7 +11,6 @@ use super::session::SessionId;
 use super::session_table::{SessionTable, TOO_MANY_SESSIONS};
 use super::{Limits, sockjs};
 use crate::api::NodeContext;
-use crate::budget::Budget;
 use crate::model::{Hash256, Height, NetworkByte, Transaction};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{Client, ConnectionId, Effects, Message, Progress};
@@ -180,9 +179,9 @@ impl Broker {
         self.table.now = node.now;
         let units = node.budget.left();
         let mut context = PublishContext { table: &mut self.table, node, effects, is_mempool_current };
-        context.node.budget = Budget::new(units / 2);
+        context.node.budget = context.node.budget.part(units / 2);
         self.queries.work(&mut context);
-        context.node.budget = Budget::new(context.node.budget.left() + units.div_ceil(2));
+        context.node.budget = context.node.budget.part(context.node.budget.left() + units.div_ceil(2));
         self.news.work(&mut context);
         self.queries.work(&mut context);
     }
@@ -346,11 +345,11 @@ impl QueryQueue {
         while !context.node.budget.is_exhausted()
             && let Some((client, id)) = context.table.places.next(now)
         {
-            let before = context.node.budget.left();
+            let before = context.node.budget.used();
             context.node.budget.charge(QUERY_UNITS);
             let socket = context.table.session(id).map(|session| session.socket);
             self.serve(id, context);
-            let units = before - context.node.budget.left();
+            let units = context.node.budget.used() - before;
             context.table.places.charge(client, units, now);
             if let Some(socket) = socket {
                 context.effects.charge(socket, units);

@@ -3,6 +3,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use super::super::read_ahead::AheadKind;
 use super::*;
 use crate::clock::System;
 use crate::codec::Format;
@@ -352,4 +353,64 @@ fn of_pulled_blocks_those_of_the_future_are_left_and_nobody_is_blamed() {
         let processed = run_at(before(&blocks[21]), &mut processor);
         assert_eq!(result(&processed), expected, "{common}");
     }
+}
+
+#[test]
+fn a_block_is_read_ahead_in_parts_with_all_its_transactions() {
+    let chain = Chain::up_to(1);
+    let blocks = chain.blocks();
+    let block = blocks.iter().max_by_key(|block| block.transactions.len()).unwrap();
+    let transactions: Vec<_> = block.transactions.iter().cycle().take(1_000).cloned().collect();
+    let block = Block { transactions, ..block.clone() };
+    let mut ahead = ReadAhead::cold(START);
+    let ticket = ahead.read_block(&block, START).unwrap();
+    let mut read = Vec::new();
+    while let Some((waiting, work)) = ahead.next(START) {
+        assert!(work.kind == AheadKind::Block && work.bytes.len() < 70 << 10 && ahead.is_reading(ticket));
+        let part = Block::from_bytes(&work.bytes, Context::of(&chain.settings.network)).unwrap();
+        assert_eq!((part.height, part.signer), (block.height, block.signer));
+        read.extend(part.transactions);
+        ahead.finish(waiting, Some(true), Duration::ZERO, START);
+    }
+    assert!(!ahead.is_reading(ticket) && read == block.transactions);
+    assert!(ReadAhead::default().read_block(&block, START).is_none(), "there are no helpers");
+}
+
+#[test]
+fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (mut processor, mut ahead) = (BlockProcessor::new(&store, network), ReadAhead::cold(START));
+    processor.pull(pulled(&chain.blocks()[19..22], 20, tip_hash(&store), network));
+    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    let work_until_it_waits = |processor: &mut BlockProcessor<'_>, ahead: &mut ReadAhead| {
+        for _ in 0..10_000 {
+            processor.read_ahead(ahead, START);
+            if !processor.has_work(AFTER_ALL_BLOCKS) {
+                return None;
+            }
+            if let Some(processed) = processor.step(now).unwrap() {
+                return Some(processed);
+            }
+        }
+        panic!("it does not end");
+    };
+    for read in 0..3 {
+        assert!(work_until_it_waits(&mut processor, &mut ahead).is_none());
+        assert!(processor.holds_chain() && ahead.has_waiting());
+        let left = processor.validating.as_ref().unwrap().0.left_to_execute();
+        assert_eq!(left, Some(3 - read), "the blocks before are executed");
+        let (waiting, work) = ahead.next(START).unwrap();
+        let block = Block::from_bytes(&work.bytes, Context::of(network)).unwrap();
+        assert_eq!(block.height, Height(21 + read as u64));
+        ahead.finish(waiting, Some(true), Duration::ZERO, START);
+    }
+    let processed = work_until_it_waits(&mut processor, &mut ahead).unwrap();
+    assert_eq!(result(&[processed]), ValidationResult::Success);
+    // What a branch no longer needs is not read.
+    processor.pull(pulled(&chain.blocks()[22..25], 23, tip_hash(&store), network));
+    assert!(work_until_it_waits(&mut processor, &mut ahead).is_none() && ahead.has_waiting());
+    processor.validating = None;
+    processor.read_ahead(&mut ahead, START);
+    assert!(!ahead.has_waiting());
 }
