@@ -18,14 +18,14 @@ use super::process;
 use crate::chain::read_rows_of;
 use crate::codec::{Context, network_from_text};
 use crate::config::{self, Origin, Override, Settings};
-use crate::model::Block;
+use crate::model::{ADDRESS_LENGTH, Address, Block};
 use crate::net::SharedBytesCounter;
 use crate::net::fetch::{FetchId, FetchRequest};
 use crate::net::http::{RequestReader, Response};
 use crate::net::service::{
     Client, ConnectionId, Dropped, Effects, Event, Exchange, LoopTime, Message, Progress, Service,
 };
-use crate::node::{AheadKind, AheadWork, HTTP, LocalRights, Node, ReadAhead, Start, Waiting};
+use crate::node::{AheadKind, AheadWork, HTTP, LocalRights, Node, ReadAhead, Start, Waiting, node_importance};
 use crate::store::{Options, Store, Table, VerifyPosition};
 
 /// The job of a reader.
@@ -133,6 +133,16 @@ fn read(opened: &mut Option<Opened>, request: &[u8]) -> Option<[bool; 2]> {
         kind if kind == AheadKind::Block as u8 => {
             let block = Block::from_bytes(bytes, Context::of(&settings.network)).ok()?;
             read_rows_of(&block, &store.snapshot().ok()?, &settings.network, is_over)
+        }
+        kind if kind == AheadKind::Accounts as u8 => {
+            let snapshot = store.snapshot().ok()?;
+            bytes.chunks(ADDRESS_LENGTH).all(|address| {
+                let address = std::str::from_utf8(address).ok();
+                if let Some(address) = address.and_then(|text| Address::parse(text, settings.network.byte)) {
+                    let _ = node_importance(&snapshot, &address, &settings.network);
+                }
+                !is_over()
+            })
         }
         _ => {
             let (table, key) = bytes.split_first()?;

@@ -32,7 +32,7 @@ pub mod network;
 pub mod transaction;
 pub mod units;
 
-pub use address::{Address, NetworkByte};
+pub use address::{ADDRESS_LENGTH, Address, NetworkByte};
 pub use mosaic::{Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
 pub use network::{BLOCK_CHAIN_FEATURES, Network, SettingDifference};
 pub use transaction::{Block, BlockKind, Body, Checkpoint, Transaction};

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 pub use self::import::{BlockProgress, Import};
 pub use self::metrics::{Memory, metrics_documentation};
+pub use self::peers::node_importance;
 pub use self::read_ahead::{AheadKind, AheadWork, ReadAhead, SMALL_STORE, Waiting};
 pub use crate::peer::ListedPeer;
 pub use crate::peer::saved_peers::MAX_BYTES as MAX_SAVED_BYTES;
@@ -39,6 +40,7 @@ pub use crate::peer::saved_peers::MAX_BYTES as MAX_SAVED_BYTES;
 use self::block_processor::BlockProcessor;
 use self::harvester::Harvester;
 use self::identity::Identity;
+use self::read_ahead::AheadTicket;
 use self::store_health::{StoreBackoff, Verification};
 use self::warnings::{ClockMonitor, WarningTimes};
 use crate::api::{self, Api, EventFeed, Explorer, NodeStatus, explorer};
@@ -162,6 +164,8 @@ pub struct Node<'s> {
     pub must_log_metrics: bool,
     /// Requests that wait until their rows are in memory.
     pub read_ahead: ReadAhead,
+    /// The importances that are being read ahead.
+    importances_ahead: Option<AheadTicket>,
     /// Returns how often the process has waited for a page from the disk, and its memory usage for the metrics; only the
     /// event loop can determine them.
     pub reads_from_disk: fn() -> u64,
@@ -231,6 +235,7 @@ impl<'s> Node<'s> {
             shutdown_at: None,
             must_log_metrics: false,
             read_ahead: ReadAhead::default(),
+            importances_ahead: None,
             reads_from_disk: || 0,
             memory: Memory::default,
             monotonic: || Duration::ZERO,

@@ -1,10 +1,13 @@
 //! The peer layer in the node: the chain and mempool that it reads, its effects, and the work that it has for the rest of
 //! the node.
 
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::Node;
 use super::block_processor::{BlockOrigin, ProcessedBlocks};
+use super::read_ahead::{AheadTicket, ReadAhead};
 use crate::chain::ChainSnapshot;
 use crate::crypto::Randomness;
 use crate::mempool::{Mempool, ShortId};
@@ -13,7 +16,7 @@ use crate::net::service::Effects;
 use crate::peer::Manager;
 use crate::peer::io::{Action, LocalChain, Now, OwnTip, StoreUnreadable};
 use crate::state;
-use crate::store::{Snapshot, StoreError, block_row, stored_header, tip};
+use crate::store::{Read, Snapshot, StoreError, block_row, stored_header, tip};
 
 /// Rows of the trust calculation per tick.
 const TRUST_ROWS_PER_TICK: usize = 32;
@@ -104,11 +107,12 @@ impl Node<'_> {
         effects: &mut dyn Effects,
         run: impl FnOnce(&mut Manager, &ChainReader<'_>),
     ) {
-        let Node { reader, network, mempool, peers, read_backoff, .. } = self;
+        let Node { reader, network, mempool, peers, read_backoff, read_ahead, importances_ahead, .. } = self;
         let Some(peers) = peers else { return };
         match reader.snapshot() {
             Ok(snapshot) => {
-                run(peers, &ChainReader { snapshot, network, mempool });
+                let ahead = RefCell::new((read_ahead, importances_ahead));
+                run(peers, &ChainReader { snapshot, network, mempool, ahead, now: now.monotonic });
                 carry_out_actions(peers, effects);
             }
             Err(error) => read_backoff.record_failure(&error, now.monotonic),
@@ -131,6 +135,20 @@ pub struct ChainReader<'a> {
     snapshot: &'a Snapshot<'a>,
     network: &'a Network,
     mempool: &'a Mempool,
+    /// What reads importances ahead, and what it reads.
+    ahead: RefCell<(&'a mut ReadAhead, &'a mut Option<AheadTicket>)>,
+    now: Duration,
+}
+
+/// Returns the importance of a node's account, or of the one that delegated its importance to it, at the last calculation; 0
+/// if it was not computed then.
+pub fn node_importance(state: &impl Read, node: &Address, network: &Network) -> Result<f64, StoreError> {
+    let Some(last) = state::last_recalculation(state)? else { return Ok(0.0) };
+    let account = state::account(state, node)?;
+    let height = tip(state)?.ok_or(StoreError::Empty)?.height;
+    let lender = account.harvests_for(height, network.chain.rewrite_limit).unwrap_or(*node);
+    let importance = state::importance(state, &lender)?.filter(|found| found.height == last.height);
+    Ok(importance.map_or(0.0, |found| found.importance))
 }
 
 impl LocalChain for ChainReader<'_> {
@@ -160,16 +178,21 @@ impl LocalChain for ChainReader<'_> {
     }
 
     fn importance(&self, node: &Address) -> Result<f64, StoreUnreadable> {
-        let read = || {
-            let (state, network) = (self.snapshot, self.network);
-            let Some(last) = state::last_recalculation(state)? else { return Ok(0.0) };
-            let account = state::account(state, node)?;
-            let height = tip(state)?.ok_or(StoreError::Empty)?.height;
-            let lender = account.harvests_for(height, network.chain.rewrite_limit).unwrap_or(*node);
-            let importance = state::importance(state, &lender)?.filter(|found| found.height == last.height);
-            Ok(importance.map_or(0.0, |found| found.importance))
-        };
-        read().map_err(unreadable)
+        node_importance(self.snapshot, node, self.network).map_err(unreadable)
+    }
+
+    fn has_read(&self, nodes: &[Address]) -> bool {
+        let mut ahead = self.ahead.borrow_mut();
+        let (ahead, ticket) = &mut *ahead;
+        if let Some(reading) = **ticket {
+            if ahead.is_reading(reading) {
+                return false;
+            }
+            **ticket = None;
+            return true;
+        }
+        **ticket = ahead.read_accounts(nodes, self.now);
+        ticket.is_none()
     }
 
     fn important_accounts(&self) -> Result<u64, StoreUnreadable> {

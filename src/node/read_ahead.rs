@@ -17,7 +17,7 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::codec::SigningForm;
-use crate::model::Block;
+use crate::model::{Address, Block};
 use crate::net::http::Request;
 use crate::net::service::ConnectionId;
 use crate::quota::{Owner, Quota};
@@ -38,6 +38,8 @@ pub const MAX_REQUEST_BYTES: usize = 80 << 10;
 pub const MAX_WAITING_BYTES: usize = 4 << 20;
 /// Maximum bytes of the transactions of a block that are read ahead together.
 const MAX_PART_BYTES: usize = 64 << 10;
+/// Maximum number of accounts that are read ahead together.
+const MAX_ACCOUNTS: usize = 1_000;
 /// Time that helpers spend on one request or block at most. The request then gets 503, the block is executed.
 const MAX_READING_TIME: Duration = Duration::from_secs(60);
 /// Minimum units of work that a request counts.
@@ -65,6 +67,8 @@ pub enum AheadKind {
     Block = 1,
     /// The rows of a range: its table in one byte, and a key.
     Range = 2,
+    /// Accounts with their importances, by their addresses.
+    Accounts = 3,
 }
 
 /// Work for a helper.
@@ -214,6 +218,18 @@ impl ReadAhead {
         }
         self.add_own(AheadKind::Range, [&[table as u8], key].concat());
         Some(AheadTicket { first: self.last_own, last: self.last_own })
+    }
+
+    /// Reads ahead accounts with their importances; nothing while everything is in memory.
+    pub fn read_accounts(&mut self, accounts: &[Address], now: Duration) -> Option<AheadTicket> {
+        if !self.is_cold(now) || accounts.is_empty() {
+            return None;
+        }
+        let first = self.last_own + 1;
+        for part in accounts.chunks(MAX_ACCOUNTS) {
+            self.add_own(AheadKind::Accounts, part.iter().flat_map(Address::as_bytes).copied().collect());
+        }
+        Some(AheadTicket { first, last: self.last_own })
     }
 
     fn add_own(&mut self, kind: AheadKind, bytes: Vec<u8>) {
@@ -376,6 +392,8 @@ impl ReadAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crypto::PublicKey;
+    use crate::model::NetworkByte;
     use crate::net::http::{MatchedRoute, RequestReader};
 
     const START: Duration = Duration::from_secs(100);
@@ -553,7 +571,15 @@ mod tests {
         let ticket = range(&mut ahead);
         ahead.give_up(START);
         assert!(!ahead.is_reading(ticket));
-        assert!(ahead.has_room(START));
+        let accounts = [Address::from_public_key(&PublicKey([1; 32]), NetworkByte::TESTNET); MAX_ACCOUNTS + 1];
+        let ticket = ahead.read_accounts(&accounts, START).unwrap();
+        for count in [MAX_ACCOUNTS, 1] {
+            let (waiting, work) = ahead.next(START).unwrap();
+            assert_eq!((work.kind, work.bytes.len()), (AheadKind::Accounts, 40 * count));
+            assert!(ahead.is_reading(ticket));
+            ahead.finish(waiting, Some(true), MOMENT, START);
+        }
+        assert!(!ahead.is_reading(ticket) && ahead.has_room(START));
         let key = vec![0; MAX_WAITING_BYTES];
         ahead.read_range(Table::Blocks, &key, START);
         assert!(!ahead.has_room(START));

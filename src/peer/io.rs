@@ -83,6 +83,11 @@ pub trait LocalChain {
     /// calculation; 0 if it was not computed then.
     fn importance(&self, node: &Address) -> Result<f64, StoreUnreadable>;
 
+    /// Returns whether importances of these nodes can be read without waiting for the disk; if not, they can soon.
+    fn has_read(&self, _nodes: &[Address]) -> bool {
+        true
+    }
+
     /// Returns the number of accounts in the last importance calculation.
     fn important_accounts(&self) -> Result<u64, StoreUnreadable>;
 }

@@ -211,6 +211,8 @@ pub struct Manager {
     /// Whether this node has the height of its network, and which that is.
     pub height_check: HeightCheck,
     height_query: HeightQuery,
+    /// Whether a time synchronisation has begun that waits for importances.
+    awaits_importances: bool,
 }
 
 impl Manager {
@@ -260,6 +262,7 @@ impl Manager {
             time_sync: TimeSync::default(),
             height_check: HeightCheck::default(),
             height_query: HeightQuery::default(),
+            awaits_importances: false,
             settings,
             local,
         };
@@ -298,6 +301,9 @@ impl Manager {
             && let Some(task) = schedule.begin(now.monotonic, now.network)
         {
             self.begin(task, chain);
+        }
+        if self.awaits_importances {
+            self.synchronise_time(chain);
         }
         self.calculate_trust(rows);
         self.release_slow_synchronisation();
@@ -341,7 +347,7 @@ impl Manager {
                 self.experiences.prune(self.now.monotonic);
                 self.end_task(task, true);
             }
-            Task::TimeSynchronisation => self.synchronise_time(chain),
+            Task::TimeSynchronisation => self.awaits_importances = true,
             Task::IpDetection => self.detect_address(),
         }
     }

@@ -200,12 +200,17 @@ impl Manager {
         reports.iter().map(|(_, height)| *height).filter(|height| *height <= own).chain(most).max()
     }
 
-    /// Queries the clocks of nodes with important accounts, and of active listed peers, which only confirm.
+    /// Queries the clocks of nodes with important accounts, and of active listed peers, which only confirm. Waits while the
+    /// importances have to be read from the disk.
     pub(super) fn synchronise_time(&mut self, chain: &dyn LocalChain) {
         let most = self.settings.time_sync_node_limit.min(MAX_FAN_OUT);
+        let nodes: Vec<Address> = self.trust.values().iter().map(|(node, _)| *node).collect();
+        self.awaits_importances = !chain.has_read(&nodes);
+        if self.awaits_importances {
+            return;
+        }
         let is_important = |node: &&Address| chain.importance(node).unwrap_or(0.0) >= MIN_IMPORTANCE;
-        let values = self.trust.values();
-        let important: BTreeSet<_> = values.iter().map(|(node, _)| node).filter(is_important).copied().collect();
+        let important: BTreeSet<_> = nodes.iter().filter(is_important).copied().collect();
         let drawn = self.selector.some_of(|node| important.contains(node), most, &mut self.random);
         self.times = FanOut::default();
         self.selected_clocks = drawn.iter().copied().collect();
