@@ -23,7 +23,8 @@ pub fn decode_hex(text: &str) -> Result<Vec<u8>, HexError> {
 /// Like [`decode_hex`], but appends to `bytes`. The vector grows at most once, before the first digit is read, so that
 /// a secret leaves no copy behind.
 pub fn decode_hex_into(text: &str, bytes: &mut Vec<u8>) -> Result<(), HexError> {
-    let units = if text.is_ascii() { text.len() } else { text.encode_utf16().count() };
+    // Not `is_ascii`, which copies the text in blocks.
+    let units: usize = text.chars().map(char::len_utf16).sum();
     let padding = units % 2;
     bytes.reserve_exact(units.div_ceil(2));
 
