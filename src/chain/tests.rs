@@ -256,6 +256,25 @@ fn uncommitted_blocks_are_imported_again_after_a_failure_of_the_store() {
 }
 
 #[test]
+fn a_rebuild_goes_on_from_the_last_commit_after_a_failure_of_the_store() {
+    let (old, new) = (Chain::new(), Chain::new());
+    finish(&mut old.importer_with(TRUSTED, &old.following(6)));
+    let blocks = old.store.snapshot().unwrap();
+    let options = ImportOptions { batch_blocks: 2, stop_at: Some(Height(9)), ..TRUSTED };
+    let source = BlockSource::Store(Height(4), &blocks);
+    let mut importer = BlockImporter::new(&new.store, &new.network, Vec::new(), source, options).unwrap();
+    assert_eq!(importer.rebuild_target(), Some(Height(9)));
+    while importer.height() < Height(9) {
+        importer.step(NOW).unwrap();
+    }
+    assert_eq!(importer.committed(), Height(7));
+    importer.retry().unwrap();
+    finish(&mut importer);
+    assert_eq!(importer.committed(), Height(9));
+    assert_eq!(state::digest(&new.store.snapshot().unwrap()).unwrap(), state::digest(&blocks).unwrap());
+}
+
+#[test]
 fn a_batch_ends_once_its_overflow_pages_fill_the_write_cache() {
     // Up to the first importance calculation.
     const BLOCKS: u64 = 358;
