@@ -140,6 +140,8 @@ fn run_node<'s>(
 ) -> Result<End, CommandError> {
     store.durability().time_commits(process::uptime);
     import_nemesis_block(&mut importer, settings, context.system)?;
+    // The readers open the store in the data folder, and a new one is built beside that.
+    let reads_ahead = settings.node.readers > 0 && importer.rebuild_target().is_none();
     let now = reactor.time();
     let mut disk = DiskSync::start(store, reactor.registry(), now.monotonic).map_err(CommandError::System)?;
     let seed = random_bytes(context.system)?;
@@ -157,7 +159,7 @@ fn run_node<'s>(
     node.reload(&context.active.settings, context.active.local(), Vec::new());
     (node.memory, node.reads_from_disk) = (process::memory, process::reads_from_disk);
     node.monotonic = process::uptime;
-    if settings.node.readers > 0 {
+    if reads_ahead {
         node.read_ahead.enable(process::memory_limit(), now.monotonic);
     }
     log_start(&node);
