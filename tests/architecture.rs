@@ -186,12 +186,18 @@ fn every_layer_uses_only_its_allowed_layers() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// Returns whether code contains a word, and not only a longer one that begins with it.
+fn has_word(code: &str, word: &str) -> bool {
+    let goes_on = |c: char| word.ends_with(char::is_alphanumeric) && (c.is_alphanumeric() || c == '_');
+    code.match_indices(word).any(|(at, _)| !code[at + word.len()..].starts_with(goes_on))
+}
+
 /// Returns which of these words the code of some files contains.
 fn found(words: &[&str], is_meant: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for (file, text) in sources().iter().filter(|(file, _)| is_meant(file)) {
         let code = code(file, text);
-        found.extend(words.iter().filter(|word| code.contains(**word)).map(|word| format!("{file}: {word}")));
+        found.extend(words.iter().filter(|word| has_word(&code, word)).map(|word| format!("{file}: {word}")));
     }
     found
 }
