@@ -309,8 +309,10 @@ fn wrap(paragraph: &[&str], width: usize) -> String {
 }
 
 #[test]
-fn lines_of_pages_are_at_most_120_characters_wide_except_in_tables_and_code() {
-    const WIDTH: usize = 130;
+fn lines_of_pages_are_wrapped_except_in_tables_and_code() {
+    const WIDTH: usize = 120;
+    /// A word more does no harm: a small edit need not wrap a whole paragraph again.
+    const MAX_WIDTH: usize = 130;
     let mut wide = Vec::new();
     for (name, text) in pages() {
         let (mut paragraph, mut is_code): (Vec<&str>, _) = (Vec::new(), false);
@@ -319,7 +321,7 @@ fn lines_of_pages_are_at_most_120_characters_wide_except_in_tables_and_code() {
             let is_prose = !is_code && !line.trim_start().starts_with(['|', '#', '`']) && !line.starts_with("    ");
             let is_prose = is_prose || !paragraph.is_empty() && line.starts_with('`');
             if !is_prose || line.trim().is_empty() || item_indent(line).is_some() {
-                if paragraph.iter().any(|line| line.chars().count() > WIDTH) {
+                if paragraph.iter().any(|line| line.chars().count() > MAX_WIDTH) {
                     wide.push(format!("{name}: write\n{}", wrap(&paragraph, WIDTH)));
                 }
                 paragraph.clear();
