@@ -20,7 +20,7 @@ pub use files::{KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, Ne
 pub use kind::{Bind, LocalAccess};
 pub use network::network_properties;
 pub use reader::{ConfigError, Diagnostic, Origin, Override, Problem};
-pub use settings::{SettingChange, Settings, build, load, no_block_source_warning};
+pub use settings::{SettingChange, Settings, address_space_warning, build, load, no_block_source_warning};
 pub use table::{DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, Section, WebsocketSettings};
 
 pub use crate::api::Features;

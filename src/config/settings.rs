@@ -398,6 +398,18 @@ pub fn no_block_source_warning(settings: &Settings, is_alone: bool) -> Option<Di
     })
 }
 
+/// Returns a warning if a program with addresses of `bits` cannot hold the whole chain of the network: the store of mainnet
+/// has about 9 GiB, and must fit into the address space.
+pub fn address_space_warning(network: &Network, bits: u32) -> Option<Diagnostic> {
+    (bits < 64 && network.byte == NetworkByte::MAINNET && is_known(&network.name)).then(|| {
+        Diagnostic::warn(format!(
+            "this is a {bits}-bit program, whose store holds at most 2 GiB: THE CHAIN OF {} DOES NOT FIT, and the node \
+             will stop before it is synchronised. Use a 64-bit program and system (on a Raspberry Pi: arm64)",
+            network.name
+        ))
+    })
+}
+
 /// Prefixes of this node's settings.
 const PREFIXES: [&str; 3] = ["nem.", "nis.", "nisd."];
 
@@ -411,6 +423,20 @@ fn has_prefix(name: &str, prefixes: &[&str]) -> bool {
 mod tests {
     use super::*;
     use crate::config;
+
+    #[test]
+    fn a_32_bit_program_says_that_it_cannot_hold_mainnet() {
+        let network = |name: &str| {
+            let text = format!("nem.network = {name}");
+            let own = Some((std::path::Path::new("a"), text.as_bytes()));
+            config::build(own, Vec::new(), Some("/home".as_ref())).unwrap().network
+        };
+        let warning = address_space_warning(&network("mainnet"), 32).unwrap().to_string();
+        assert!(warning.contains("THE CHAIN OF mainnet DOES NOT FIT"), "{warning}");
+        for (name, bits) in [("mainnet", 64), ("testnet", 32)] {
+            assert!(address_space_warning(&network(name), bits).is_none());
+        }
+    }
 
     fn settings(text: &str) -> Settings {
         let text = format!("nem.network = testnet\n{text}");

@@ -73,7 +73,11 @@ pub fn run(
     reread: SettingsReader<'_>,
 ) -> Result<(), CommandError> {
     let listed = settings::listed_peers(&settings)?;
-    if let Some(notice) = config::no_block_source_warning(&settings, listed.is_empty()) {
+    let notices = [
+        config::no_block_source_warning(&settings, listed.is_empty()),
+        config::address_space_warning(&settings.network, usize::BITS),
+    ];
+    for notice in notices.into_iter().flatten() {
         log::log!(notice.level, "{notice}");
     }
     // Checked first: the files must exist before a store is created for this chain.
