@@ -121,8 +121,9 @@ pub struct ReadAhead {
     warm: BTreeMap<u64, Duration>,
     /// Those that became warm, oldest first.
     warmed: VecDeque<(Duration, u64)>,
-    /// Requests read ahead since the start.
+    /// Requests read ahead since the start, and parts of blocks.
     pub total: u64,
+    pub total_blocks: u64,
 }
 
 impl ReadAhead {
@@ -287,6 +288,7 @@ impl ReadAhead {
         if has_read == Some(true) {
             self.cold_until = now + COLD_FOR;
         }
+        self.total_blocks += u64::from(work.kind == AheadKind::Block && has_read.is_some());
         let (Waiting::Client(connection), Some(owner)) = (waiting, owner) else { return };
         self.finished.insert(connection);
         self.total += 1;

@@ -1,10 +1,13 @@
 //! Helper processes that read ahead: requests get the same answers with them, without them, and when they are killed or
 //! stopped.
 
+use std::ffi::OsString;
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, Process, args, nisd, run, wait_for};
+use crate::common::data_folder::digest;
 use crate::common::http::Client;
 use crate::common::tiny;
 use nisd::commands;
@@ -16,6 +19,10 @@ use nisd::store::{Table, Write};
 
 /// Readers of a node.
 const READERS: usize = 2;
+/// Tip of the chain.
+const TIP: u64 = 60;
+/// A clock after the last block.
+const CLOCK: &str = "3240";
 
 /// A store with the smallest recorded chain that is large enough to be read ahead.
 struct LargeStore {
@@ -24,11 +31,13 @@ struct LargeStore {
 }
 
 impl LargeStore {
-    fn new() -> LargeStore {
+    /// Creates the store with the blocks up to a height.
+    fn up_to(height: u64) -> LargeStore {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("store");
-        run(args!["import", "--config", tiny("network.properties"), "--data", data, tiny("blocks.bin")])
-            .expect_success();
+        let height = height.to_string();
+        let own = args!["import", "--config", tiny("network.properties"), "--data", data, "--stop-at", height];
+        run(own.into_iter().chain(args![tiny("blocks.bin")])).expect_success();
         let settings =
             config::load(Some(&tiny("network.properties")), Vec::new(), Some(folder.path())).expect("settings");
         let store = commands::store::open_store(&settings, &data).expect("a store");
@@ -54,10 +63,14 @@ impl LargeStore {
         LargeStore { folder, accounts }
     }
 
-    fn start(&self, readers: usize) -> Node {
-        let own = args!["--config", tiny("network.properties"), "--data", self.folder.path().join("store")];
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    fn start(&self, readers: usize, more: Vec<OsString>) -> Node {
+        let own = args!["--config", tiny("network.properties"), "--data", self.data()];
         let readers = args!["--set", format!("nisd.readers={readers}")];
-        Node::start(own.into_iter().chain(readers))
+        Node::start(own.into_iter().chain(readers).chain(more))
     }
 
     /// Returns paths of queries that read the store.
@@ -82,8 +95,12 @@ fn readers(node: &Node) -> Vec<u32> {
 }
 
 fn read_ahead(client: &mut Client) -> u64 {
+    count_of(client, "nisd_requests_read_ahead_total ")
+}
+
+fn count_of(client: &mut Client, metric: &str) -> u64 {
     let metrics = client.get("/metrics").text().to_owned();
-    let line = metrics.lines().find_map(|line| line.strip_prefix("nisd_requests_read_ahead_total "));
+    let line = metrics.lines().find_map(|line| line.strip_prefix(metric));
     line.expect("the metric").parse().expect("a number")
 }
 
@@ -95,10 +112,10 @@ fn signal(process: u32, name: &str) {
 #[test]
 #[ignore = "slow: a program on a real disk"]
 fn answers_are_the_same_with_readers_and_without() {
-    let store = LargeStore::new();
+    let store = LargeStore::up_to(TIP);
     let queries = store.queries();
     let answers = |count: usize| {
-        let node = store.start(count);
+        let node = store.start(count, Vec::new());
         let mut client = Client::connect(node.http);
         // The node looks at the store once a second.
         if count > 0 {
@@ -126,8 +143,8 @@ fn answers_are_the_same_with_readers_and_without() {
 #[test]
 #[ignore = "slow: a program on a real disk"]
 fn nobody_waits_for_a_reader_that_is_killed_and_only_its_client_for_one_that_is_stopped() {
-    let store = LargeStore::new();
-    let node = store.start(READERS);
+    let store = LargeStore::up_to(TIP);
+    let node = store.start(READERS, Vec::new());
     let (mut client, mut other) = (Client::connect(node.http), Client::connect(node.http));
     let running = wait_for("a reader", || {
         client.get("/account/get?address=nobody");
@@ -153,6 +170,27 @@ fn nobody_waits_for_a_reader_that_is_killed_and_only_its_client_for_one_that_is_
     }
     assert!(begun.elapsed() < Duration::from_secs(5), "others wait: {:?}", begun.elapsed());
     assert_eq!(client.answer().status, 200, "the stopped reader is replaced");
+}
+
+#[test]
+#[ignore = "slow: a program on a real disk"]
+fn blocks_of_files_and_of_peers_are_read_ahead_and_give_the_same_chain() {
+    let begun = 20;
+    let whole = LargeStore::up_to(TIP);
+    let expected = digest(&whole.data());
+    let peer = Node::on_tiny(TIP, &["--clock", CLOCK]);
+    let from_file = args!["--clock", CLOCK, "--import", tiny("blocks.bin")];
+    for (source, more) in [("a file", from_file), ("a peer", args!["--clock", CLOCK, "--peer", peer.http.to_string()])]
+    {
+        let store = LargeStore::up_to(begun);
+        let node = store.start(READERS, more.to_vec());
+        let mut client = Client::connect(node.http);
+        wait_for("the chain", || (client.height() == TIP).then_some(()));
+        let blocks = count_of(&mut client, "nisd_blocks_read_ahead_total ");
+        assert!((1..=2 * (TIP - begun)).contains(&blocks), "{source}: {blocks}");
+        node.stop();
+        assert_eq!(digest(&store.data()), expected, "{source}");
+    }
 }
 
 #[test]
