@@ -1,4 +1,4 @@
-//! IP addresses: networks, how far they reach, and lists of them as operators write them.
+//! IP addresses: networks, how far they reach, and lists of them as operators write them; hosts and URLs.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -124,11 +124,16 @@ fn carried(address: IpAddr) -> [Option<Ipv4Addr>; 2] {
 pub struct AddressRanges(Vec<IpNet>);
 
 impl AddressRanges {
-    /// Adds a range; `None` if the text is none.
-    pub fn add(&mut self, text: &str) -> Option<()> {
+    /// Adds a range. The error says what the text is instead: "neither an address nor a range".
+    pub fn add(&mut self, text: &str) -> Result<(), String> {
         let single = text.parse::<IpAddr>().map(|address| IpNet::from(address.to_canonical()));
-        self.0.push(single.ok().or_else(|| text.parse().ok())?);
-        Some(())
+        let Some(range) = single.ok().or_else(|| text.parse().ok()) else {
+            let surplus = Url::parse(text).ok().filter(|url| url.path.is_empty() && url.host != text);
+            let hint = surplus.map(|url| format!(": write only {}", url.host)).unwrap_or_default();
+            return Err(format!("neither an address nor a range{hint}"));
+        };
+        self.0.push(range);
+        Ok(())
     }
 
     /// Returns whether an address is in one of the ranges. An IPv4-mapped IPv6 address counts as IPv4.
@@ -156,19 +161,23 @@ pub struct LocalAddresses {
 }
 
 impl LocalAddresses {
-    /// Adds an IP address, a host name, or a pattern in which whole parts are `*`; `None` if the text is none of them.
+    /// Adds an IP address, a host name, or a pattern in which whole parts are `*`. The error says what the text is instead:
+    /// "no IP address, host name or pattern", and why.
     ///
     /// A part of a pattern must have the form that NIS1 compares, since any other form would never match: decimal
     /// without leading zeros, or lower-case hex without leading zeros.
-    pub fn add_entry(&mut self, entry: &str) -> Option<()> {
+    pub fn add_entry(&mut self, entry: &str) -> Result<(), String> {
+        const WRONG: &str = "no IP address, host name or pattern";
         if entry.contains('*') {
-            self.patterns.push(pattern(entry)?);
-        } else if let Ok(address) = entry.parse::<IpAddr>() {
-            self.add(address);
-        } else {
-            self.hosts.push(is_host_name(entry).then(|| entry.to_owned())?);
+            self.patterns.push(pattern(entry).ok_or(WRONG)?);
+            return Ok(());
         }
-        Some(())
+        let host = parse_host(entry).map_err(|why| format!("{WRONG}: {why}"))?;
+        match host.parse() {
+            Ok(address) => self.add(address),
+            Err(_) => self.hosts.push(host),
+        }
+        Ok(())
     }
 
     /// Host names of the list; the start of the node resolves them once and adds their addresses.
@@ -214,13 +223,131 @@ fn pattern(text: &str) -> Option<Vec<Part>> {
     text.split(separator).map(part).collect::<Option<Vec<Part>>>().filter(|parts| parts.len() == count)
 }
 
-/// Maximum characters of a host name.
+/// Maximum characters of a host name, and of one of its labels.
 const MAX_HOST: usize = 253;
+const MAX_LABEL: usize = 63;
+/// Maximum bytes of a URL.
+const MAX_URL: usize = 1_024;
 
-/// Accepts 1 to 253 letters, digits and `-._` with at least one letter: without any it is a mistyped IPv4 address.
-pub fn is_host_name(text: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
-    (1..=MAX_HOST).contains(&text.len()) && text.bytes().all(allowed) && text.bytes().any(|b| b.is_ascii_alphabetic())
+/// The parts of `HOST`, `HOST:PORT` or `SCHEME://HOST:PORT/PATH`, as operators write them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// In lower case; empty without one.
+    pub scheme: String,
+    /// A host name or an IP address. An IPv6 address has no brackets, and may have a zone.
+    pub host: String,
+    /// From 1 on.
+    pub port: Option<u16>,
+    /// Everything from the first `/`, `?` or `#` on.
+    pub path: String,
+}
+
+impl Url {
+    /// Parses a text; white space around it is ignored. The error is a sentence that says what is wrong.
+    pub fn parse(text: &str) -> Result<Url, String> {
+        let text = text.trim();
+        if text.len() > MAX_URL {
+            return Err(format!("it has more than {MAX_URL} bytes"));
+        }
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err("a user name or password does not belong here".to_owned());
+        }
+        if scheme.is_empty() && authority.ends_with(':') && path.starts_with('/') {
+            return Err("two slashes follow the scheme: http://HOST:PORT".to_owned());
+        }
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').ok_or("the ] after the address is missing")?,
+            None if scheme.is_empty() && authority.parse::<Ipv6Addr>().is_ok() => (authority, ""),
+            None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+        };
+        if authority.starts_with('[') && host.split('%').next().is_none_or(|host| host.parse::<Ipv6Addr>().is_err()) {
+            return Err(format!("{host:?} is not an IPv6 address"));
+        }
+        let port = match port.strip_prefix(':') {
+            Some(digits) => Some(parse_port(digits)?),
+            None if port.is_empty() => None,
+            None => return Err(format!("{port:?} after the address is not a port")),
+        };
+        check_host(host)?;
+        Ok(Url { scheme: scheme.to_ascii_lowercase(), host: host.to_owned(), port, path: path.to_owned() })
+    }
+
+    /// Parses the URL of a node: `HOST`, `HOST:PORT` or `http://HOST:PORT`, with or without a final `/`. The error is a
+    /// sentence that says what is wrong. Returns host and port.
+    pub fn of_node(text: &str) -> Result<(String, Option<u16>), String> {
+        let url = Url::parse(text)?;
+        match url.scheme.as_str() {
+            "" | "http" => {}
+            "https" => return Err("https is not supported; use http://, if necessary through a tunnel".to_owned()),
+            other => return Err(format!("{other}:// is not supported; use http://")),
+        }
+        if !matches!(url.path.as_str(), "" | "/") {
+            return Err(format!("the path {:?} does not belong here; write {}", url.path, url.authority()));
+        }
+        if url.host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
+            let text = "this is an address to listen on, not to connect to; this machine is 127.0.0.1 or [::1]";
+            return Err(text.to_owned());
+        }
+        Ok((url.host, url.port))
+    }
+
+    /// Returns host and port as they stand in a URL.
+    pub fn authority(&self) -> String {
+        let port = self.port.map(|port| format!(":{port}")).unwrap_or_default();
+        in_url(&self.host) + &port
+    }
+}
+
+/// Returns a host as it stands in a URL: an IPv6 address has brackets.
+pub fn in_url(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+fn parse_port(digits: &str) -> Result<u16, String> {
+    if digits.contains(':') {
+        return Err("an IPv6 address needs brackets, such as [::1]:7890".to_owned());
+    }
+    if digits.is_empty() {
+        return Err("the port after the : is missing".to_owned());
+    }
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("{digits:?} is not a port: a number from 1 to 65535"));
+    }
+    let port = digits.parse().ok().filter(|port| *port > 0);
+    port.ok_or_else(|| format!("the port {digits} is not from 1 to 65535"))
+}
+
+/// Parses a host name or an IP address without port, scheme and path; brackets around an IPv6 address are accepted, and
+/// removed. The error is a sentence that says what is wrong, or what to write instead.
+pub fn parse_host(text: &str) -> Result<String, String> {
+    let url = Url::parse(text)?;
+    if url.scheme.is_empty() && url.port.is_none() && url.path.is_empty() {
+        return Ok(url.host);
+    }
+    Err(format!("write only {}", url.host))
+}
+
+/// Checks that a text is an IP address or a host name: up to 253 letters, digits and `-._`, with at least one letter.
+fn check_host(host: &str) -> Result<(), String> {
+    let is_label = |label: &str| {
+        (1..=MAX_LABEL).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    let name = host.strip_suffix('.').unwrap_or(host);
+    if host.is_empty() {
+        Err("the host is missing".to_owned())
+    } else if host.contains(':') || host.parse::<Ipv4Addr>().is_ok() {
+        Ok(())
+    } else if host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        Err(format!("{host:?} is not an IPv4 address, which has four numbers from 0 to 255"))
+    } else if !host.is_ascii() {
+        Err(format!("{host:?} has letters other than a to z; write the name in its ASCII form, which begins with xn--"))
+    } else if name.len() <= MAX_HOST && name.split('.').all(is_label) && name.bytes().any(|b| b.is_ascii_alphabetic()) {
+        Ok(())
+    } else {
+        Err(format!("{host:?} is neither a host name nor an IP address"))
+    }
 }
 
 #[cfg(test)]
@@ -274,7 +401,7 @@ mod tests {
 
     fn ranges(list: &str) -> Option<AddressRanges> {
         let mut ranges = AddressRanges::default();
-        list.split('|').filter(|entry| !entry.is_empty()).try_for_each(|entry| ranges.add(entry))?;
+        list.split('|').filter(|entry| !entry.is_empty()).try_for_each(|entry| ranges.add(entry).ok())?;
         Some(ranges)
     }
 
@@ -299,8 +426,8 @@ mod tests {
 
     fn local(list: &str) -> Option<LocalAddresses> {
         let mut local = LocalAddresses::default();
-        let entries = list.split('|').map(str::trim).filter(|entry| !entry.is_empty());
-        entries.map(|entry| local.add_entry(entry)).collect::<Option<()>>()?;
+        let mut entries = list.split('|').map(str::trim).filter(|entry| !entry.is_empty());
+        entries.try_for_each(|entry| local.add_entry(entry)).ok()?;
         Some(local)
     }
 
@@ -359,5 +486,66 @@ mod tests {
         ] {
             assert_eq!(local(&format!("10.0.0.1|{entry}|10.0.0.2")), None, "{entry}");
         }
+    }
+
+    fn host(text: &str) -> String {
+        parse_host(text).unwrap_or_else(|why| format!("wrong: {why}"))
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_anything_more_is_told_apart_from_it() {
+        for text in ["node.example", "NODE", "a_b-c.example.", "10.0.0.1", "::1", "2001:db8::1"] {
+            assert_eq!(host(text), text);
+        }
+        assert_eq!(host(" [2001:db8::1] "), "2001:db8::1");
+        assert_eq!(host("[fe80::1%eth0]"), "fe80::1%eth0");
+        for text in
+            ["http://1.2.3.4", "HTTPS://1.2.3.4:7890/", "1.2.3.4:7890", "1.2.3.4/", "ws://1.2.3.4/w/messages?a#b"]
+        {
+            assert_eq!(host(text), "wrong: write only 1.2.3.4", "{text}");
+        }
+        assert_eq!(host("http://[::1]:7890"), "wrong: write only ::1");
+    }
+
+    #[test]
+    fn each_wrong_url_is_told_what_is_wrong_with_it() {
+        for (text, words) in [
+            ("", "host is missing"),
+            ("http://", "host is missing"),
+            (":7890", "host is missing"),
+            ("http://:7890", "host is missing"),
+            ("http:/1.2.3.4", "two slashes"),
+            ("HTTPS:/1.2.3.4", "two slashes"),
+            ("https://a", "https is not supported"),
+            ("HTTPS://a", "https is not supported"),
+            ("ws://a:7778", "ws:// is not supported"),
+            ("a:0", "port 0 is not from 1 to 65535"),
+            ("a:65536", "port 65536 is not from"),
+            ("a:+80", "\"+80\" is not a port"),
+            ("a:b", "\"b\" is not a port"),
+            ("a:", "port after the : is missing"),
+            ("http://::1:7890", "needs brackets"),
+            ("1:2:3", "needs brackets"),
+            ("[::1", "] after the address is missing"),
+            ("[::1]x", "\"x\" after the address is not a port"),
+            ("[1.2.3.4]:80", "\"1.2.3.4\" is not an IPv6 address"),
+            ("a/b", "path \"/b\" does not belong here; write a"),
+            ("http://[::1]:80/status?x", "write [::1]:80"),
+            ("me:secret@a", "user name or password"),
+            ("a b", "neither a host name nor an IP address"),
+            ("a..b", "neither a host name"),
+            ("a\r\nb", "neither a host name"),
+            ("1.2.3.256", "not an IPv4 address"),
+            ("bücher.example", "begins with xn--"),
+            ("[::]:1", "address to listen on"),
+            ("0.0.0.0", "address to listen on"),
+            (&"a".repeat(64), "neither a host name"),
+            (&"a.".repeat(600), "more than 1024 bytes"),
+        ] {
+            let why = Url::of_node(text).unwrap_err();
+            assert!(why.contains(words) && !why.contains("secret"), "{text}: {why}");
+        }
+        let node = Url::of_node("HTTP://LOCALHOST:17890/").unwrap();
+        assert_eq!(node, ("LOCALHOST".to_owned(), Some(17_890)));
     }
 }

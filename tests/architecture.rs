@@ -44,7 +44,10 @@ const LAYERS: &[(&str, &str)] = &[
          websocket_api config metrics local_cookie",
     ),
     // It prints the documentation of the node's metrics.
-    ("commands", "crypto model clock codec store state chain config wallet progress logging metrics node local_cookie"),
+    (
+        "commands",
+        "crypto model clock ip codec store state chain config wallet progress logging metrics node local_cookie",
+    ),
     ("event_loop", "model clock progress logging ip codec store chain net config commands node local_cookie"),
 ];
 

@@ -18,7 +18,7 @@ pub const ROUTES: &[Route] = &[
     get("/chain/score", score),
     get("/chain/last-block", last_block).cached(),
     post("/block/at/public", block_at).cached(),
-    get("/block/get", block_by_hash).cached(),
+    get("/block/get", block_by_hash).cached().own(),
     post("/local/block/at", explorer_block).local().reading_store(),
     post("/local/chain/blocks-after", explorer_blocks).local().reading_store(),
 ];

@@ -16,7 +16,7 @@ use crate::peer::wire::AuthenticatedResponse;
 
 /// Routes. NIS1 does not have the second one.
 pub const ROUTES: &[Route] =
-    &[get("/account/unconfirmedTransactions", of_account), get("/mempool/transactions", all).local()];
+    &[get("/account/unconfirmedTransactions", of_account), get("/mempool/transactions", all).local().own()];
 
 /// An unconfirmed transaction: as NIS1 shows it, or with its hashes.
 struct Unconfirmed {

@@ -184,6 +184,11 @@ impl Api {
             None => begin(&mut context, exchange.is_rate_limited, cache).map(|key| cache_key = key),
         };
         let stored = result.and_then(|()| match context.pending.take() {
+            // The head is that of a response to GET, whose body would be endless.
+            Some((_, Progress::Streaming)) if context.request.method == "HEAD" => {
+                context.response.response.is_streaming = true;
+                Ok(Progress::Done)
+            }
             Some((stream, progress)) => {
                 store_stream(&mut context, stream, progress, pending_streams, (connection, client_key))
             }
@@ -286,7 +291,12 @@ fn respond_without_route(context: &mut RequestContext<'_>) -> Result<(), ApiErro
         Ok(Some(routes)) if request.method == "OPTIONS" => {
             context.record();
             if !is_preflight(request) {
-                context.response.response.header("Allow", routes.allow());
+                let response = &mut *context.response.response;
+                // NIS1 sends this header twice, and so do its routes here.
+                if routes.are_own() {
+                    response.headers.retain(|(name, _)| name != "Allow");
+                }
+                response.header("Allow", routes.allow());
             }
         }
         Ok(Some(_)) => {

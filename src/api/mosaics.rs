@@ -25,7 +25,7 @@ pub const ROUTES: &[Route] = &[
     get("/mosaic/definition", definition).cached(),
     get("/mosaic/definition/last", last_definition).cached(),
     get("/mosaic/definition/page", definitions).cached(),
-    get("/mosaic/holders", holders).cached(),
+    get("/mosaic/holders", holders).cached().own(),
     get("/mosaic/supply", supply).cached(),
     post("/mosaic/supply/batch", supplies).with_bodies(BodyLimit::Large).reading_store(),
     get("/local/mosaic/definition/supply", supply_at).local().reading_store(),

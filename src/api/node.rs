@@ -16,12 +16,12 @@ use crate::rules::ValidationResult;
 pub const ROUTES: &[Route] = &[
     get("/node/info", info),
     get("/node/extended-info", extended_info),
-    get("/node/clock", clock),
+    get("/node/clock", clock).own(),
     get("/time-sync/network-time", network_time),
     get("/heartbeat", heartbeat),
     get("/status", status).while_loading(),
-    get("/openapi.json", openapi).while_loading(),
-    get("/metrics", metrics).metrics().while_loading(),
+    get("/openapi.json", openapi).while_loading().own(),
+    get("/metrics", metrics).metrics().while_loading().own(),
     post("/node/boot", boot).local(),
     get("/shutdown", shut_down).local().while_loading(),
 ];

@@ -23,8 +23,8 @@ pub const ROUTES: &[Route] = &[
     get("/node/peer-list/active", active_nodes),
     get("/node/experiences", experiences),
     get("/node/active-peers/max-chain-height", max_chain_height),
-    get("/local/peers", peers).local(),
-    get("/local/reorgs", reorgs).local(),
+    get("/local/peers", peers).local().own(),
+    get("/local/reorgs", reorgs).local().own(),
 ];
 
 /// `GET /node/peer-list/all`

@@ -188,7 +188,7 @@ impl<'a> RequestContext<'a> {
         response.header("Content-Type", "text/event-stream");
         response.header("Cache-Control", "no-store");
         response.header("X-Accel-Buffering", "no");
-        if self.request.method == "HEAD" { Ok(()) } else { self.run_stream(Box::new(stream)) }
+        self.run_stream(Box::new(stream))
     }
 
     /// Starts or continues a response that can take more than one step. It has no body unless the stream writes one.

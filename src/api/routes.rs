@@ -55,6 +55,10 @@ pub enum Caching {
 }
 
 /// Entry of the route table.
+///
+/// Responses in JSON are views ([`View`](super::View)), which are written in two formats: the members of an object are in the
+/// order of NIS1's hash table ([`JsonEncoder`](crate::codec::json::JsonEncoder)), whatever the order in which the view writes
+/// them, and on this node's own routes too.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// Method. A GET route answers HEAD too.
@@ -71,6 +75,8 @@ pub struct Route {
     pub caching: Caching,
     /// Whether a client gets the response whatever it accepts.
     pub takes_any_accept: bool,
+    /// Whether NIS1 does not have it.
+    pub is_own: bool,
     /// Maximum body size.
     pub body_limit: BodyLimit,
     /// Whether it answers while the store is rebuilt.
@@ -82,7 +88,7 @@ pub struct Route {
 /// Creates a public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
     let (access, body_limit) = (Access::Public, BodyLimit::Small);
-    let (needs_mempool, reads_store, caching, takes_any_accept) = (false, false, Caching::Never, false);
+    let (needs_mempool, reads_store, caching, takes_any_accept, is_own) = (false, false, Caching::Never, false, false);
     Route {
         method: Method::Get,
         path,
@@ -91,6 +97,7 @@ pub const fn get(path: &'static str, handler: Handler) -> Route {
         reads_store,
         caching,
         takes_any_accept,
+        is_own,
         body_limit,
         answers_while_loading: false,
         handler,
@@ -142,6 +149,11 @@ impl Route {
     /// Answers also while the store is rebuilt.
     pub const fn while_loading(self) -> Route {
         Route { answers_while_loading: true, ..self }
+    }
+
+    /// Marks a route that NIS1 does not have.
+    pub const fn own(self) -> Route {
+        Route { is_own: true, ..self }
     }
 
     /// Raises the body limit.
@@ -220,7 +232,12 @@ impl PathRoutes {
         }
     }
 
-    /// Returns the value of the second `Allow` header of a response to OPTIONS.
+    /// Returns whether NIS1 does not have these routes.
+    pub fn are_own(&self) -> bool {
+        self.get.or(self.post).and_then(by_id).is_some_and(|route| route.is_own)
+    }
+
+    /// Returns the value of the `Allow` header of a response to OPTIONS; of the second one for the routes of NIS1.
     pub fn allow(&self) -> &'static str {
         match (self.get.is_some(), self.post.is_some()) {
             (true, true) => "GET,HEAD,POST",

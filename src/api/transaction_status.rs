@@ -15,8 +15,8 @@ use crate::store::{StoreError, stored_header};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    get("/transaction/status", status).reading_store().needing_mempool(),
-    post("/transaction/status/batch", statuses).with_bodies(BodyLimit::Large).reading_store().needing_mempool(),
+    get("/transaction/status", status).reading_store().needing_mempool().own(),
+    post("/transaction/status/batch", statuses).with_bodies(BodyLimit::Large).reading_store().needing_mempool().own(),
 ];
 
 const BAD_HASH: &str = "hash must have 64 hex digits";

@@ -126,6 +126,10 @@ impl Encoder for JsonEncoder {
         self.member(label, |sink| text::write_integer(&mut sink.out, value));
     }
 
+    fn boolean(&mut self, label: &'static str, value: bool) {
+        self.literal(label, if value { b"true" } else { b"false" });
+    }
+
     fn f64(&mut self, label: &'static str, value: f64) {
         self.member(label, |sink| text::write_json_double(&mut sink.out, value));
     }
@@ -339,8 +343,13 @@ mod tests {
             sink.list("data", &[1, 2], |sink, item| sink.i32("id", *item));
             sink.null_object("message");
             sink.hash("hash", &[0xab, 0x01]);
+            sink.object("flags", |sink| {
+                sink.boolean("a", true);
+                sink.boolean("b", false);
+            });
         });
-        let expected = r#"{"data":[{"id":1},{"id":2}],"message":{},"hash":{"data":"ab01"}}"#;
+        let expected =
+            r#"{"data":[{"id":1},{"id":2}],"flags":{"a":true,"b":false},"message":{},"hash":{"data":"ab01"}}"#;
         assert_eq!(String::from_utf8(text).unwrap(), expected);
     }
 }

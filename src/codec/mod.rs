@@ -138,6 +138,11 @@ pub trait Encoder {
     /// [`SPLICE_BYTE`] in its place, the binary format an empty list.
     fn spliced_list(&mut self, label: &'static str);
 
+    /// Writes a truth value. NIS1 has none; the binary format has 1 or 0 in its place.
+    fn boolean(&mut self, label: &'static str, value: bool) {
+        self.i32(label, value.into());
+    }
+
     /// Writes a count, an amount or a height: all are below 2⁶³.
     fn u64(&mut self, label: &'static str, value: u64) {
         self.i64(label, value as i64);

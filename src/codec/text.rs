@@ -1,9 +1,39 @@
-//! Text as NIS1 reads and writes it: UTF-8 repair, lengths in UTF-16 units, JSON strings and numbers.
+//! Text as NIS1 reads and writes it: UTF-8 repair, lengths in UTF-16 units, JSON strings and numbers; and the text of files
+//! that people write.
 
 use std::borrow::Cow;
 use std::io::Write;
 
 use super::ReadError;
+
+/// The content of a file is not UTF-8 text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotText {
+    /// It has NUL bytes or the byte order mark of UTF-16.
+    #[error("it is UTF-16 or a binary file; save it as UTF-8 text")]
+    Utf16,
+    /// This line, from 1, is the first one that is not UTF-8.
+    #[error("line {0} is not UTF-8 text; save the file as UTF-8")]
+    Line(usize),
+}
+
+/// Returns the text of a file that a person may have written, for all such files: UTF-8, without the byte order mark that
+/// may be in front.
+pub fn text_of_file(bytes: &[u8]) -> Result<&str, NotText> {
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") || bytes.contains(&0) {
+        return Err(NotText::Utf16);
+    }
+    let read = str::from_utf8(without_byte_order_mark(bytes));
+    read.map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        NotText::Line(1 + before.iter().filter(|byte| **byte == b'\n').count())
+    })
+}
+
+/// Removes a byte order mark in front of UTF-8 text.
+pub fn without_byte_order_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
+}
 
 /// Decodes `bytes` as UTF-8, replacing malformed sequences by U+FFFD.
 ///
@@ -213,6 +243,25 @@ mod tests {
         let mut out = Vec::new();
         write_json_double(&mut out, value);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_file_is_utf8_text_with_or_without_a_byte_order_mark() {
+        assert_eq!(text_of_file("\u{feff}ä\n".as_bytes()), Ok("ä\n"));
+        assert_eq!(text_of_file("a\u{feff}".as_bytes()), Ok("a\u{feff}"));
+        assert_eq!(text_of_file(b""), Ok(""));
+        assert_eq!(text_of_file(b"a\n\xe4"), Err(NotText::Line(2)));
+        for is_little in [true, false] {
+            let units = |mark: &str| -> Vec<u8> {
+                let text = format!("{mark}nem.network = testnet\n");
+                text.encode_utf16()
+                    .flat_map(|unit| if is_little { unit.to_le_bytes() } else { unit.to_be_bytes() })
+                    .collect()
+            };
+            for mark in ["", "\u{feff}"] {
+                assert_eq!(text_of_file(&units(mark)), Err(NotText::Utf16));
+            }
+        }
     }
 
     #[test]

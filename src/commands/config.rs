@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use log::Level;
 
 use super::{CommandError, in_file, notes, print, usage};
-use crate::config::check::{self, FileReport};
+use crate::config::check::{self, FileKind, FileReport};
 use crate::config::properties::MAX_FILE_BYTES;
 use crate::config::{read_file, table};
 
@@ -57,7 +57,7 @@ pub fn check(command: &ConfigCommand, home: Option<&Path>) -> Result<(), Command
             "the node does not start with the lines marked WRONG; `nisd settings` describes every setting",
         ));
     }
-    match checked.iter().find(|file| file.is_settings) {
+    match checked.iter().find(|file| file.kind == FileKind::Settings) {
         Some(settings) => print(&format!("nisd run --config {}\n", settings.path.display())),
         None => Ok(()),
     }

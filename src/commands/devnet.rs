@@ -24,6 +24,7 @@ use crate::codec::SigningForm;
 use crate::config::{self, Bind, Endpoint, Override, Settings, network_properties};
 use crate::crypto::hash::keccak256_parts;
 use crate::crypto::{KeyPair, PrivateKey};
+use crate::ip::{in_url, parse_host};
 use crate::model::transaction::{Transfer, wire_version};
 use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction,
@@ -53,7 +54,7 @@ pub enum DevnetCommand {
         #[arg(short, long, value_name = "DIR")]
         output: PathBuf,
         /// Host name or address at which other nodes reach this node [default: nem.host of its settings]
-        #[arg(long, value_name = "HOST")]
+        #[arg(long, value_name = "HOST", value_parser = |text: &str| parse_host(text).map(|host| in_url(&host)))]
         host: Option<String>,
         /// Port at which other nodes reach this node [default: nem.httpPort of its settings]
         #[arg(long, value_name = "PORT", allow_negative_numbers = true)]

@@ -36,6 +36,7 @@ use zeroize::Zeroizing;
 
 use crate::chain::{BrokenChain, CheckpointError, ImportError, RollbackError};
 use crate::clock::System;
+use crate::codec::text::NotText;
 use crate::config::{ConfigError, NemesisError, Origin, Override, Settings};
 use crate::logging::eprint_line;
 use crate::model::Height;
@@ -406,6 +407,11 @@ fn failed(text: impl Into<String>) -> CommandError {
 /// Returns the error of reading or writing a file.
 fn in_file(path: &Path) -> impl FnOnce(io::Error) -> CommandError {
     move |error| CommandError::File(path.to_owned(), error)
+}
+
+/// Returns the error of a file that is no text.
+fn not_text(path: &Path) -> impl FnOnce(NotText) -> CommandError {
+    move |error| usage(format!("{}: {error}", path.display()))
 }
 
 /// Returns the error of opening a store in a folder.

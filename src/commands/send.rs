@@ -9,8 +9,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::keys::{load_key, public_key};
-use super::{CommandError, DEFAULT_NODE, failed, in_file, node, print, print_note, random_bytes, usage};
+use super::{CommandError, DEFAULT_NODE, failed, in_file, node, not_text, print, print_note, random_bytes, usage};
 use crate::clock::System;
+use crate::codec::text::text_of_file;
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, cipher};
 use crate::logging::eprint_line;
@@ -323,7 +324,7 @@ fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result
 pub fn sign(command: &Sign) -> Result<(), CommandError> {
     let key = KeyPair::new(&load_key(&command.key_file)?);
     let input = read_input(&command.file)?;
-    let packet = read_transaction(&input).and_then(|transaction| SignedTransaction::sign(&transaction, &key));
+    let packet = read_transaction(input.as_bytes()).and_then(|transaction| SignedTransaction::sign(&transaction, &key));
     let packet = packet.map_err(CommandError::Failed)?;
     eprint_line(&format!("signed:\n{}", describe(&packet.transaction, None)));
     print(&format!("{}\n", packet.to_json()))
@@ -334,11 +335,11 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
     let node = node(&command.node)?;
     let key = command.key_file.as_deref().map(load_key).transpose()?;
     let input = read_input(&command.file)?;
-    let packet = if is_signed_transaction(&input) {
-        SignedTransaction::parse(&input)
+    let packet = if is_signed_transaction(input.as_bytes()) {
+        SignedTransaction::parse(input.as_bytes())
     } else {
         // Errors in the transaction are reported before a missing key.
-        let transaction = read_transaction(&input).map_err(CommandError::Failed)?;
+        let transaction = read_transaction(input.as_bytes()).map_err(CommandError::Failed)?;
         let Some(key) = key else {
             return Err(usage(
                 "this transaction has no signature; give the signer's key file with --key-file, or sign it with nisd \
@@ -377,8 +378,8 @@ pub fn status_of(command: &StatusOf, system: System) -> Result<(), CommandError>
     Err(CommandError::Exit(status.fate as u8))
 }
 
-/// Reads a file, or standard input if the name is `-`.
-fn read_input(path: &Path) -> Result<Vec<u8>, CommandError> {
+/// Reads the text of a file, or of standard input if the name is `-`.
+fn read_input(path: &Path) -> Result<String, CommandError> {
     let read = || -> io::Result<Vec<u8>> {
         let is_stdin = path.as_os_str() == "-";
         let input: Box<dyn Read> = if is_stdin { Box::new(io::stdin().lock()) } else { Box::new(File::open(path)?) };
@@ -389,5 +390,6 @@ fn read_input(path: &Path) -> Result<Vec<u8>, CommandError> {
         }
         Ok(bytes)
     };
-    read().map_err(in_file(path))
+    let bytes = read().map_err(in_file(path))?;
+    text_of_file(&bytes).map(str::to_owned).map_err(not_text(path))
 }

@@ -20,8 +20,9 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::{CommandError, DEFAULT_NODE, Stop, failed, height, in_file, usage};
+use super::{CommandError, DEFAULT_NODE, Stop, failed, height, in_file, not_text, usage};
 use crate::clock::System;
+use crate::codec::text::text_of_file;
 use crate::config::read_file;
 use crate::crypto::hash::keccak256_parts;
 use crate::logging::eprint_line;
@@ -163,7 +164,8 @@ impl State {
             let advice = "name another file, or remove it and say with --from where to start";
             wrong_state(path, format!(" is not one of nisd watch ({reason}); {advice}"))
         };
-        let found: State = serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
+        let text = text_of_file(&text).map_err(|error| invalid(error.to_string()))?;
+        let found: State = serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
         let of_event = found.event.as_ref().and_then(|event| event.id.as_deref());
         if !found.id.as_deref().into_iter().chain(of_event).all(is_id) {
             return Err(invalid("its id".to_owned()));
@@ -234,7 +236,8 @@ fn addresses(command: &Watch) -> Result<(Vec<Address>, Option<NetworkByte>), Com
         command.addresses.iter().map(|text| (format!("{text:?}"), text.clone())).collect();
     if let Some(path) = &command.addresses_file {
         let text = read_file(path, MAX_ADDRESSES_BYTES).map_err(in_file(path))?;
-        let (text, path) = (String::from_utf8_lossy(&text), path.display());
+        let text = text_of_file(&text).map_err(not_text(path))?;
+        let path = path.display();
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
         given.extend(lines.map(|(number, line)| (format!("{path}, line {number}"), line.to_owned())));
         if given.is_empty() {

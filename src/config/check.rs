@@ -1,12 +1,13 @@
 //! `nisd config check`: what this node does with each line of an operator's files from NIS1.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use log::Level;
 use zeroize::Zeroizing;
 
-use super::files::{KnownPeers, peers_file_name};
+use super::files::{KnownPeers, MAX_PEERS_BYTES, PEERS_FILE_END, PEERS_FILE_START, peers_file_name, read_file};
 use super::properties;
 use super::reader::{Diagnostic, Layers, Origin, Override, Problem, redact_key};
 use super::settings::Settings;
@@ -19,19 +20,31 @@ use crate::model::Network;
 pub struct FileReport {
     /// Its name.
     pub path: PathBuf,
-    /// Whether it holds settings of the node, as `config-user.properties` does, rather than known peers, as
-    /// `peers-config_NETWORK.json` does. A file with a syntax error counts as settings.
-    pub is_settings: bool,
+    /// What it holds.
+    pub kind: FileKind,
     /// The results in the order of the file: information for a line that takes effect, a warning for one without
     /// effect, an error for one with which the node does not start.
     pub findings: Vec<Diagnostic>,
 }
 
+/// What a file holds. `Display` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
+pub enum FileKind {
+    /// Settings of the node, as `config-user.properties`, or something that cannot be read as settings.
+    #[display("settings")]
+    Settings,
+    /// Known peers, as `peers-config_NETWORK.json`.
+    #[display("list of peers")]
+    Peers,
+    /// Settings of something else, as `db.properties` of NIS1.
+    #[display("nothing of a node")]
+    Foreign,
+}
+
 impl fmt::Display for FileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SUBJECT_WIDTH: usize = 40;
-        let kind = if self.is_settings { "settings" } else { "list of peers" };
-        writeln!(f, "{}: {kind}", self.path.display())?;
+        writeln!(f, "{}: {}", self.path.display(), self.kind)?;
         for finding in &self.findings {
             let place = if finding.line == 0 { String::new() } else { finding.line.to_string() };
             let (subject, effect, why) = (subject(finding), effect(finding.level), &finding.text);
@@ -59,32 +72,58 @@ fn subject(finding: &Diagnostic) -> &str {
 pub type File = (PathBuf, Zeroizing<Vec<u8>>);
 
 /// Checks all files together: later settings override earlier ones, as in NIS1, and peer lists are checked against the
-/// network of the settings. `home` is the user's home folder.
+/// network of the settings. Files that the node reads with these settings are checked too: the nemesis block, and the list
+/// of peers beside the first settings, whose report comes first. `home` is the user's home folder.
 pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
-    let parse = |(path, bytes): &File| (!properties::looks_like_json(bytes)).then(|| properties::parse(path, bytes));
+    let parse = |(path, bytes): &File| (!is_list(path, bytes)).then(|| properties::parse_lines(path, bytes));
     let contents: Vec<_> = files.iter().map(parse).collect();
+    let is_foreign = |properties: &Vec<Override>| properties::foreign_key(properties).is_some();
+    // The settings of other software have no effect beside those of the node; alone, the node rejects them.
+    let has_own = contents.iter().flatten().flatten().any(|properties| !is_foreign(properties));
+    let kinds: Vec<FileKind> = contents
+        .iter()
+        .map(|content| match content {
+            None => FileKind::Peers,
+            Some(Ok(properties)) if has_own && is_foreign(properties) => FileKind::Foreign,
+            Some(_) => FileKind::Settings,
+        })
+        .collect();
     let mut layers = Layers::default();
     for properties in contents.iter().flatten().flatten() {
         layers.add(properties.clone());
     }
-    let (network, problems) = match Settings::read(&layers, home) {
-        Ok(settings) => (Some(settings.network), Vec::new()),
-        Err(problems) => (None, problems),
-    };
+    let first = kinds.iter().position(|kind| *kind == FileKind::Settings);
+    layers.file = first.map(|first| files[first].0.clone());
+    let (mut network, mut problems, mut nemesis) = (None, Vec::new(), None);
     let mut checked = Vec::new();
-    for ((path, bytes), content) in files.iter().zip(&contents) {
+    match Settings::read(&layers, home) {
+        Ok(settings) => {
+            nemesis = settings.nemesis.read().err();
+            let is_given = |(path, _): &File| path.file_name() == settings.peers_file.file_name();
+            if layers.file.is_some() && !files.iter().any(is_given) {
+                checked.extend(check_list_beside(&settings));
+            }
+            network = Some(settings.network);
+        }
+        Err(found) => problems = found,
+    }
+    for (((path, bytes), content), kind) in files.iter().zip(&contents).zip(kinds) {
         let findings = match content {
-            Some(Ok(properties)) => check_settings(properties, &layers, &problems),
+            Some(Ok(properties)) => {
+                let rejected = properties::foreign_key(properties).filter(|_| kind == FileKind::Settings);
+                rejected.into_iter().chain(check_settings(properties, &layers, &problems)).collect()
+            }
             Some(Err(error)) => vec![error.clone()],
             None => check_peers(path, bytes, network.as_ref()),
         };
-        checked.push(FileReport { path: path.clone(), is_settings: content.is_some(), findings });
+        checked.push(FileReport { path: path.clone(), kind, findings });
     }
-    let mut settings = checked.iter_mut().filter(|checked| checked.is_settings);
+    let mut settings = checked.iter_mut().filter(|checked| checked.kind == FileKind::Settings);
     if let Some(first) = settings.next() {
-        // Missing settings have no line, so they are reported first.
+        // What has no line is reported first.
         let missing = problems.iter().filter(|problem| problem.origin == Origin::Default);
-        first.findings.splice(0..0, missing.map(|problem| wrong(0, problem)));
+        let unreadable = nemesis.map(|error| Diagnostic::error(0, error.to_string()));
+        first.findings.splice(0..0, missing.map(|problem| wrong(0, problem)).chain(unreadable));
         for further in settings {
             let text =
                 "this node reads one file of settings (--config): merge the files, later values override earlier ones";
@@ -92,6 +131,24 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
         }
     }
     checked
+}
+
+/// Returns whether a file is a list of peers: by its name, or because it is JSON.
+fn is_list(path: &Path, bytes: &[u8]) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_named = name.strip_prefix(PEERS_FILE_START).is_some_and(|rest| rest.ends_with(PEERS_FILE_END));
+    is_named || properties::looks_like_json(bytes)
+}
+
+/// Returns the results of the list of peers that the node reads beside its settings, if there is one.
+fn check_list_beside(settings: &Settings) -> Option<FileReport> {
+    let path = &settings.peers_file;
+    let findings = match read_file(path, MAX_PEERS_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => vec![Diagnostic::error(0, error.to_string())],
+        Ok(bytes) => check_peers(path, &bytes, Some(&settings.network)),
+    };
+    Some(FileReport { path: path.clone(), kind: FileKind::Peers, findings })
 }
 
 /// Returns the results of a settings file, each key at its line.
@@ -186,7 +243,7 @@ mod tests {
              nem.httpPort = many\nnem.folder = %h/nem\nnis.bootKey = {key}1\n"
         );
         let [checked] = &checked(&[file("config-user.properties", &text)])[..] else { panic!("one file") };
-        assert!(checked.is_settings);
+        assert_eq!(checked.kind, FileKind::Settings);
         let expected = [
             "2 nem.network: used",
             "3 nis.bootKey: no effect",
@@ -228,7 +285,7 @@ mod tests {
         let settings = || file("config-user.properties", "nem.network = testnet\n");
         let peers = |name: &str, nodes: &str| checked(&[settings(), file(name, &list(nodes))]).swap_remove(1);
         let good = peers("etc/peers-config_testnet.json", &node("10.0.0.1"));
-        assert_eq!((good.is_settings, said(&good)), (false, vec!["1 http://10.0.0.1:7890: used".to_owned()]));
+        assert_eq!((good.kind, said(&good)), (FileKind::Peers, vec!["1 http://10.0.0.1:7890: used".to_owned()]));
         let elsewhere = peers("peers-config_mainnet.json", &node("10.0.0.1"));
         assert!(elsewhere.findings[0].text.contains("peers-config_testnet.json"), "{elsewhere:?}");
         let second = format!("{},{}", node("a b"), node("10.0.0.2"));
@@ -240,6 +297,61 @@ mod tests {
         );
         let broken = peers("peers-config_testnet.json", "7");
         assert_eq!(said(&broken), ["0 the file: WRONG"]);
+    }
+
+    #[test]
+    fn a_file_that_the_node_would_reject_is_wrong() {
+        let settings = || file("config.properties", "nem.network = testnet\n");
+        let is_wrong = |checked: &FileReport| checked.findings.iter().any(|one| one.level == Level::Error);
+        for (text, words) in [("[{}]", "a list knownPeers"), ("[", "ends too early"), ("", "ends too early")] {
+            for name in ["peers-config_testnet.json", "etc/peers-config_other.json"] {
+                let list = checked(&[settings(), file(name, text)]).swap_remove(1);
+                let texts: Vec<_> = list.findings.iter().map(|one| one.text.as_str()).collect();
+                assert!(list.kind == FileKind::Peers && is_wrong(&list), "{list:?}");
+                assert!(texts.iter().any(|text| text.contains(words)), "{texts:?}");
+            }
+        }
+        let marked = checked(&[settings(), file("peers-config_testnet.json", "\u{feff}{}")]).swap_remove(1);
+        assert!(!is_wrong(&marked), "{marked:?}");
+        let utf16: Vec<u8> = "\u{feff}nem.network = testnet".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for text in [&utf16, b"some = thing".as_slice(), b"[{}]"] {
+            let found = checked(&[("config.properties".into(), Zeroizing::new(text.to_vec()))]).swap_remove(0);
+            assert!(found.kind == FileKind::Settings && is_wrong(&found), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn settings_of_other_software_have_no_effect_beside_those_of_the_node() {
+        let foreign = || file("a-db.properties", "jdbc.url = x\n");
+        let [other, own] = &checked(&[foreign(), file("config.properties", "nem.network = testnet\n")])[..] else {
+            panic!("two files")
+        };
+        assert_eq!((other.kind, said(other)), (FileKind::Foreign, vec!["1 jdbc.url: no effect".to_owned()]));
+        assert_eq!((own.kind, said(own)), (FileKind::Settings, vec!["1 nem.network: used".to_owned()]));
+        let [alone] = &checked(&[foreign()])[..] else { panic!("one file") };
+        assert_eq!(said(alone)[0], "1 the file: WRONG");
+    }
+
+    #[test]
+    fn the_files_beside_the_settings_are_checked_as_the_node_reads_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = |text: &str| {
+            let path = folder.path().join("config.properties");
+            checked(&[(path, Zeroizing::new(text.as_bytes().to_vec()))])
+        };
+        assert_eq!(settings("nem.network = testnet").len(), 1);
+        std::fs::write(folder.path().join("peers-config_testnet.json"), "[]").unwrap();
+        let [list, _] = &settings("nem.network = testnet")[..] else { panic!("two files") };
+        assert_eq!((list.kind, said(list)), (FileKind::Peers, vec!["0 the file: WRONG".to_owned()]));
+        let hash = "0".repeat(64);
+        let text = format!(
+            "nem.network = mine\nnem.network.version = 152\nnem.network.generationHash = {hash}\n\
+             nem.network.nemesisSignerAddress = TALICELCD3XPH4FFI5STGGNSNSWPOTG5E4DS2TOS\n\
+             nem.network.totalAmount = 1\nnem.network.nemesisFilePath = missing.bin\n"
+        );
+        let [mine] = &settings(&text)[..] else { panic!("one file") };
+        let missing = folder.path().join("missing.bin");
+        assert!(mine.findings.iter().any(|one| one.text.contains(&*missing.to_string_lossy())), "{mine}");
     }
 
     #[test]

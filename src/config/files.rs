@@ -11,6 +11,8 @@ use super::reader::{Diagnostic, quoted};
 use crate::codec::Context;
 use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::{self, Value};
+use crate::codec::text::text_of_file;
+use crate::ip::parse_host;
 use crate::model::Network;
 use crate::peer::wire::{NodeInfo, limits};
 
@@ -91,8 +93,12 @@ pub struct NemesisError {
 /// Returns the name of the file with the peers that a node of a network knows at startup, in NIS1's format: an object with
 /// the list `knownPeers`.
 pub(super) fn peers_file_name(network: &str) -> String {
-    format!("peers-config_{network}.json")
+    format!("{PEERS_FILE_START}{network}{PEERS_FILE_END}")
 }
+
+/// What is in front of the network and behind it in the name of such a file.
+pub(super) const PEERS_FILE_START: &str = "peers-config_";
+pub(super) const PEERS_FILE_END: &str = ".json";
 
 /// The peers that a node knows at startup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,7 +129,8 @@ impl KnownPeers {
     /// Parses the content of a file. An entry whose endpoint is invalid is left out with a warning; the error
     /// describes any other defect.
     pub fn parse(text: &[u8], context: Context) -> Result<KnownPeers, String> {
-        let value = lenient_json::parse(text).map_err(|error| error.to_string())?;
+        let text = text_of_file(text).map_err(|error| error.to_string())?;
+        let value = lenient_json::parse(text.as_bytes()).map_err(|error| error.to_string())?;
         let entries = match (&value, value.get("knownPeers")) {
             (Value::Object(_), None | Some(Value::Null)) => &[],
             (_, Some(Value::Array(entries))) => entries.as_slice(),
@@ -152,7 +159,12 @@ impl KnownPeers {
                 self.numbers.push(number);
             }
             Err(error) => {
-                let text = format!("entry {number}{} of the list of peers is left out: {error}", name());
+                let host = match entry.get("endpoint").and_then(|endpoint| endpoint.get("host")) {
+                    Some(Value::String(host)) => parse_host(host).err(),
+                    _ => None,
+                };
+                let why = host.map(|why| format!(" ({why})")).unwrap_or_default();
+                let text = format!("entry {number}{} of the list of peers is left out: {error}{why}", name());
                 self.diagnostics.push(Diagnostic::warn(text));
             }
         }
@@ -216,13 +228,14 @@ mod tests {
     #[test]
     fn a_known_peer_with_a_bad_endpoint_is_skipped_with_a_warning() {
         let peers =
-            parse(&file(&[entry("a b", KEY), entry("b", OTHER).replace("http", "gopher"), entry("c", KEY)])).unwrap();
+            parse(&file(&[entry("http://a", KEY), entry("b", OTHER).replace("http", "gopher"), entry("c", KEY)]))
+                .unwrap();
         assert_eq!(peers.nodes.len(), 1);
         let notices: Vec<_> = peers.diagnostics.iter().map(|notice| format!("{} {notice}", notice.level)).collect();
         assert_eq!(
             notices,
             [
-                "WARN entry 1 (\"n\") of the list of peers is left out: host is unknown",
+                "WARN entry 1 (\"n\") of the list of peers is left out: host is unknown (write only a)",
                 "WARN entry 2 (\"n\") of the list of peers is left out: url is malformed"
             ]
         );

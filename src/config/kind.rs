@@ -5,7 +5,7 @@
 //! values wrong, so a file that is valid there means the same here.)
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::reader::quoted;
 use crate::api::Features;
 use crate::clock::ClockMode;
 use crate::crypto::PrivateKey;
-use crate::ip::{AddressRanges, LocalAddresses, is_host_name};
+use crate::ip::{AddressRanges, LocalAddresses, Url, in_url, parse_host};
 use crate::model::address::{Address, NetworkByte};
 use crate::model::{BLOCK_CHAIN_FEATURES, Checkpoint, Hash256};
 use crate::peer::IpDetection;
@@ -70,7 +70,7 @@ impl<T: Clone> Kind<T> {
                 _ => Err("is too large".to_owned()),
             },
             Kind::Choice(choices) => {
-                let chosen = choices.iter().find(|(name, _)| *name == text.trim());
+                let chosen = choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.trim()));
                 chosen.map(|(_, value)| value.clone()).ok_or_else(|| "is not one of the allowed values".to_owned())
             }
             Kind::Form { parse, .. } => parse(source),
@@ -159,15 +159,16 @@ pub(super) const HASH: Kind<Hash256> = form("64 hex digits", |source| {
     let text = source.text.trim();
     Hash256::from_hex(text).ok_or_else(|| format!("is not a hash ({} characters)", text.chars().count()))
 });
-pub(super) const HASHES: Kind<Vec<Hash256>> =
-    form("nothing, or hashes of 64 hex digits, joined by |", |source| list(source.text, "no hash", Hash256::from_hex));
+pub(super) const HASHES: Kind<Vec<Hash256>> = form("nothing, or hashes of 64 hex digits, joined by |", |source| {
+    list(source.text, |element| Hash256::from_hex(element).ok_or("no hash"))
+});
 /// The address of the nemesis signer, which is parsed once the network byte is known.
 pub(super) const ADDRESS: Kind<String> =
     form("an address of the network: 40 letters and digits without hyphens", |source| Ok(source.text.to_owned()));
 pub(super) const ADDRESSES: Kind<Vec<Address>> =
     form("nothing, or addresses of the network without hyphens, joined by |", |source| match source.network {
         Some(network) => {
-            list(source.text, "no valid address of the network", |element| Address::parse(element, network))
+            list(source.text, |element| Address::parse(element, network).ok_or("no valid address of the network"))
         }
         None => Ok(Vec::new()),
     });
@@ -188,27 +189,29 @@ pub(super) const LOCAL_ADDRESSES: Kind<LocalAddresses> = form(
     "nothing, or IP addresses, host names and patterns such as 10.0.*.* (IPv6: all eight parts), joined by |",
     |source| {
         let mut local = LocalAddresses::default();
-        let wrong = "no IP address, host name or pattern";
-        let entries = list(source.text, wrong, |element| local.add_entry(element))?;
+        let entries = list(source.text, |element| local.add_entry(element))?;
         at_most(MAX_ADDRESSES, entries).map(|()| local)
     },
 );
 pub(super) const ADDRESS_RANGES: Kind<AddressRanges> =
     form("nothing, or IP addresses and ranges such as 10.0.0.0/8 or 2001:db8::/32, joined by |", |source| {
         let mut ranges = AddressRanges::default();
-        let entries = list(source.text, "neither an address nor a range", |element| ranges.add(element))?;
+        let entries = list(source.text, |element| ranges.add(element))?;
         at_most(MAX_ADDRESSES, entries).map(|()| ranges)
     });
+/// The host of an endpoint: an IPv6 address in brackets, as NIS1 writes it.
+pub(super) const HOST: Kind<String> = form("a host name or an IP address, without http:// and port", |source| {
+    parse_host(source.text).map(|host| in_url(&host)).map_err(|why| format!("is no host: {why}"))
+});
 pub(super) const HOST_NAMES: Kind<Vec<String>> =
     form("nothing, or host names and IP addresses without ports, joined by |", |source| parse_host_names(source.text));
 pub(super) const ORIGINS: Kind<Vec<String>> =
     form("nothing, or origins such as http://127.0.0.1:3000, joined by |", |source| {
-        list(source.text, "no origin: write http://HOST:PORT", origin)
+        list(source.text, |element| origin(element).map_err(|why| format!("no origin: {why}")))
     });
 pub(super) const ENDPOINTS: Kind<Vec<Endpoint>> =
     form("nothing, or HOST, HOST:PORT and [IPV6]:PORT, joined by |", |source| {
-        let read = |element| Endpoint::parse(element).map_err(|why| format!("holds {}, which {why}", quoted(element)));
-        elements(source.text).map(read).collect()
+        list(source.text, |element| Endpoint::parse(element).map_err(|why| format!("no endpoint: {why}")))
     });
 pub(super) const CHECKPOINT: Kind<Option<Checkpoint>> =
     form("nothing, or HEIGHT:HASH", |source| match source.text.trim() {
@@ -219,15 +222,18 @@ pub(super) const BIND: Kind<Bind> =
     form("an IP address of this machine, localhost for 127.0.0.1 and ::1, or * for all", |source| {
         match source.text.trim() {
             "*" => Ok(Bind::All),
-            "localhost" => Ok(Bind::Loopback),
-            text => ip_address(text).map(Bind::One).ok_or_else(|| "is not an IP address".to_owned()),
+            text if text.eq_ignore_ascii_case("localhost") => Ok(Bind::Loopback),
+            text => {
+                let host = parse_host(text).map_err(|why| format!("is not an IP address: {why}"))?;
+                host.parse().map(Bind::One).map_err(|_| "is not an IP address".to_owned())
+            }
         }
     });
 pub(super) const LISTENER: Kind<Option<SocketAddr>> =
     form("nothing, or an IP address of this machine and a port, such as 10.0.0.5:9100 or [::]:9100", |source| {
         match source.text.trim() {
             "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| "is not an IP address with a port".to_owned()),
+            text => text.parse().map(Some).map_err(|_| listener_fault(text)),
         }
     });
 /// A path prefix: empty, or `/` and unreserved characters, without `/` at its end.
@@ -373,9 +379,9 @@ fn elements(text: &str) -> impl Iterator<Item = &str> {
     text.split('|').map(str::trim).take(count)
 }
 
-/// Parses each element of a list; the error shows the first one that is not what it must be.
-fn list<T>(text: &str, wrong: &str, mut parse: impl FnMut(&str) -> Option<T>) -> Parsed<Vec<T>> {
-    let read = |element| parse(element).ok_or_else(|| format!("holds {}, which is {wrong}", quoted(element)));
+/// Parses each element of a list; the error shows the first one that is not what it must be, and what it is instead.
+fn list<T, E: fmt::Display>(text: &str, mut parse: impl FnMut(&str) -> Result<T, E>) -> Parsed<Vec<T>> {
+    let read = |element| parse(element).map_err(|wrong| format!("holds {}, which is {wrong}", quoted(element)));
     elements(text).map(read).collect()
 }
 
@@ -386,7 +392,7 @@ fn at_most(limit: usize, entries: Vec<()>) -> Parsed<()> {
 
 /// Returns those of `known` that the list contains, in the order of `known`.
 fn parse_names(text: &str, known: &[&'static str]) -> Parsed<Vec<&'static str>> {
-    let named = list(text, "unknown", |element| known.iter().find(|name| **name == element))?;
+    let named = list(text, |element| known.iter().find(|name| **name == element).ok_or("unknown"))?;
     Ok(known.iter().filter(|name| named.contains(name)).copied().collect())
 }
 
@@ -410,36 +416,40 @@ fn parse_secrets(text: &str) -> Parsed<Vec<PrivateKey>> {
     elements(text).map(read).collect()
 }
 
-/// Parses an IP address; brackets, as around an IPv6 address in a URL, are accepted.
-fn ip_address(text: &str) -> Option<IpAddr> {
-    text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text).parse().ok()
-}
-
 /// Parses host names and IP addresses, and normalises them: lower case, and the usual form.
 pub(super) fn parse_host_names(text: &str) -> Parsed<Vec<String>> {
-    list(text, "no host name; ports and paths are not part of one", |element| match ip_address(element) {
-        Some(address) => Some(address.to_string()),
-        None => is_host_name(element).then(|| element.to_ascii_lowercase()),
+    list(text, |element| {
+        let host = parse_host(element).map_err(|why| format!("no host name: {why}"))?;
+        Ok::<_, String>(host.parse::<IpAddr>().map_or(host.to_ascii_lowercase(), |address| address.to_string()))
     })
+}
+
+/// Says what is wrong with a text that is no IP address with a port.
+fn listener_fault(text: &str) -> String {
+    let what = match Url::parse(text) {
+        Err(why) => why,
+        Ok(url) if url.host.parse::<IpAddr>().is_err() => "a name cannot stand for it".to_owned(),
+        Ok(url) if url.port.is_none() => format!("the port is missing, as in {}:9100", url.authority()),
+        Ok(url) => format!("write only {}", url.authority()),
+    };
+    format!("is not an IP address with a port: {what}")
 }
 
 /// Parses the origin of a web page, as browsers send it: a scheme, a host in lower case, and a port unless it is the
 /// default of the scheme.
-fn origin(element: &str) -> Option<String> {
-    let origin = element.to_ascii_lowercase();
-    let (port, authority) = match origin.split_once("://") {
-        Some(("http", authority)) => (":80", authority),
-        Some(("https", authority)) => (":443", authority),
-        _ => return None,
+fn origin(element: &str) -> Parsed<String> {
+    let mut url = Url::parse(&element.to_ascii_lowercase())?;
+    let default_port = match url.scheme.as_str() {
+        "http" => 80,
+        "https" => 443,
+        "" => return Err(format!("write http://{}", url.authority())),
+        _ => return Err("its scheme is neither http nor https".to_owned()),
     };
-    let (host, number) = match authority.rsplit_once(':').filter(|(_, number)| !number.ends_with(']')) {
-        Some((host, number)) => (host, Some(number)),
-        None => (authority, None),
-    };
-    let has_host =
-        is_host_name(host) || host.parse::<Ipv4Addr>().is_ok() || (host.starts_with('[') && ip_address(host).is_some());
-    let has_port = number.is_none_or(|number| number.parse::<u16>().is_ok_and(|port| port > 0));
-    (has_host && has_port).then(|| origin.strip_suffix(port).map_or(origin.clone(), str::to_owned))
+    if !url.path.is_empty() {
+        return Err(format!("write only {}://{}", url.scheme, url.authority()));
+    }
+    url.port = url.port.filter(|port| *port != default_port);
+    Ok(format!("{}://{}", url.scheme, url.authority()))
 }
 
 #[cfg(test)]
@@ -538,17 +548,69 @@ mod tests {
         for text in ["node.example:7890", "http://node.example", "a b", "*.example", "a||b", "1.2.3"] {
             assert!(parsed(HOST_NAMES, text).unwrap_err().contains("no host name"), "{text}");
         }
+        let error = parsed(HOST_NAMES, "node.example|http://node.example:7890/").unwrap_err();
+        assert_eq!(error, "holds \"http://node.example:7890/\", which is no host name: write only node.example");
     }
 
     #[test]
     fn a_wrong_address_is_named_and_lists_are_bounded() {
         let error = parsed(LOCAL_ADDRESSES, "10.0.0.1|a||b").unwrap_err();
-        assert_eq!(error, "holds \"\", which is no IP address, host name or pattern");
+        assert_eq!(error, "holds \"\", which is no IP address, host name or pattern: the host is missing");
+        let error = parsed(LOCAL_ADDRESSES, "10.0.0.1:7890").unwrap_err();
+        assert!(error.ends_with("or pattern: write only 10.0.0.1"), "{error}");
         let error = parsed(ADDRESS_RANGES, "10.0.0.1|proxy.example").unwrap_err();
         assert_eq!(error, "holds \"proxy.example\", which is neither an address nor a range");
+        let error = parsed(ADDRESS_RANGES, "http://10.0.0.1").unwrap_err();
+        assert!(error.ends_with("neither an address nor a range: write only 10.0.0.1"), "{error}");
         let many = vec!["10.0.0.1"; MAX_ADDRESSES + 1].join("|");
         assert!(parsed(LOCAL_ADDRESSES, &many).unwrap_err().contains("more than 1024"));
         assert!(parsed(ADDRESS_RANGES, &many).unwrap_err().contains("more than 1024"));
+    }
+
+    #[test]
+    fn a_wrong_host_endpoint_or_listener_is_told_the_right_spelling() {
+        for (text, host) in
+            [("Node.example", "Node.example"), (" 1.2.3.4 ", "1.2.3.4"), ("::1", "[::1]"), ("[::1]", "[::1]")]
+        {
+            assert_eq!(parsed(HOST, text).as_deref(), Ok(host));
+        }
+        for (error, expected) in [
+            (parsed(HOST, "http://1.2.3.4").unwrap_err(), "is no host: write only 1.2.3.4"),
+            (parsed(HOST, "HTTPS://node.example:7890/").unwrap_err(), "is no host: write only node.example"),
+            (parsed(HOST, "[::1]:7890").unwrap_err(), "is no host: write only ::1"),
+            (parsed(HOST, "").unwrap_err(), "is no host: the host is missing"),
+            (parsed(BIND, "http://127.0.0.1").unwrap_err(), "is not an IP address: write only 127.0.0.1"),
+            (parsed(BIND, "node.example").unwrap_err(), "is not an IP address"),
+            (
+                parsed(LISTENER, "http://10.0.0.5:9100/").unwrap_err(),
+                "is not an IP address with a port: write only 10.0.0.5:9100",
+            ),
+            (
+                parsed(LISTENER, "10.0.0.5").unwrap_err(),
+                "is not an IP address with a port: the port is missing, as in 10.0.0.5:9100",
+            ),
+            (
+                parsed(LISTENER, "localhost:9100").unwrap_err(),
+                "is not an IP address with a port: a name cannot stand for it",
+            ),
+            (
+                parsed(ENDPOINTS, "a|https://b").unwrap_err(),
+                "holds \"https://b\", which is no endpoint: https is not supported; use http://, if necessary through a tunnel",
+            ),
+            (
+                parsed(ORIGINS, "node.example:80").unwrap_err(),
+                "holds \"node.example:80\", which is no origin: write http://node.example:80",
+            ),
+            (
+                parsed(ORIGINS, "https://a/").unwrap_err(),
+                "holds \"https://a/\", which is no origin: write only https://a",
+            ),
+        ] {
+            assert_eq!(error, expected);
+        }
+        assert_eq!(parsed(ENDPOINTS, "HTTP://A:80").unwrap()[0].to_string(), "http://A:80");
+        assert_eq!(parsed(PROTOCOL, "HTTPS"), Ok("https"));
+        assert_eq!(parsed(BIND, "Localhost"), Ok(Bind::Loopback));
     }
 
     #[test]

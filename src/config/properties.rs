@@ -7,7 +7,9 @@ use std::str::Chars;
 
 use zeroize::Zeroizing;
 
-use super::reader::{Diagnostic, Origin, Override};
+use super::reader::{Diagnostic, Origin, Override, redact_key};
+use super::table;
+use crate::codec::text::{text_of_file, without_byte_order_mark};
 
 /// Largest configuration file in bytes; a larger one is not read.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
@@ -15,7 +17,8 @@ pub const MAX_FILE_BYTES: usize = 1 << 20;
 /// Java's white space within a line.
 const BLANKS: [char; 3] = [' ', '\t', '\u{c}'];
 
-/// Parses a properties file: UTF-8 if it is valid UTF-8, else ISO-8859-1.
+/// Parses a file of settings: properties in UTF-8. An error if it sets something, but nothing that this program or NIS1 knows:
+/// otherwise a node with the file of another program, or with a damaged one, would run on mainnet.
 ///
 /// Returns its values in the order of the file, repeated keys included: escapes are resolved, white space at the end is kept.
 /// `path` is the file for messages.
@@ -24,8 +27,27 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Override>, Diagnostic> {
         let text = "this is JSON; a configuration file has a line KEY = VALUE for each setting";
         return Err(Diagnostic::error(1, text));
     }
-    let (path, text) = (Rc::from(path), decode(bytes));
-    let mut lines = NaturalLines { rest: &text, number: 0 };
+    let properties = parse_lines(path, bytes)?;
+    foreign_key(&properties).map_or(Ok(properties), Err)
+}
+
+/// Returns the error of a file that sets something, but nothing that is known.
+pub(super) fn foreign_key(properties: &[Override]) -> Option<Diagnostic> {
+    let first = properties.first()?;
+    if properties.iter().any(|property| table::is_known(&property.key)) {
+        return None;
+    }
+    let meant = table::suggest(&first.key).map(|meant| format!(" (did you mean {meant}?)")).unwrap_or_default();
+    let key = redact_key(&first.key);
+    let text = format!("{key}{meant} is not a setting, nor is any other key of this file; `nisd settings` lists all");
+    Some(Diagnostic::error(first.origin.order().1, text))
+}
+
+/// Parses properties with any keys.
+pub(super) fn parse_lines(path: &Path, bytes: &[u8]) -> Result<Vec<Override>, Diagnostic> {
+    let text = text_of_file(bytes).map_err(|error| Diagnostic::error(0, error.to_string()))?;
+    let path = Rc::from(path);
+    let mut lines = NaturalLines { rest: text, number: 0 };
     let mut properties = Vec::new();
     while let Some((number, line)) = lines.next() {
         let line = line.trim_start_matches(BLANKS);
@@ -38,23 +60,6 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Override>, Diagnostic> {
         }
     }
     Ok(properties)
-}
-
-fn decode(bytes: &[u8]) -> Zeroizing<String> {
-    let bytes = strip_byte_order_mark(bytes);
-    Zeroizing::new(match std::str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) => {
-            let mut text = String::with_capacity(2 * bytes.len());
-            text.extend(bytes.iter().copied().map(char::from));
-            text
-        }
-    })
-}
-
-/// Removes a leading UTF-8 byte order mark.
-fn strip_byte_order_mark(bytes: &[u8]) -> &[u8] {
-    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// Physical lines of the file with their numbers; they end with LF, CR or CR LF.
@@ -174,8 +179,8 @@ fn hex_unit(rest: &mut Peekable<Chars<'_>>) -> Result<u16, &'static str> {
 }
 
 /// Returns whether a file is JSON rather than properties: its first character is a brace.
-pub fn looks_like_json(bytes: &[u8]) -> bool {
-    strip_byte_order_mark(bytes).trim_ascii_start().starts_with(b"{")
+pub(super) fn looks_like_json(bytes: &[u8]) -> bool {
+    without_byte_order_mark(bytes).trim_ascii_start().starts_with(b"{")
 }
 
 #[cfg(test)]
@@ -185,7 +190,7 @@ mod tests {
     use super::*;
 
     fn parse(bytes: &[u8]) -> Result<Vec<Override>, Diagnostic> {
-        super::parse(Path::new("a"), bytes)
+        super::parse_lines(Path::new("a"), bytes)
     }
 
     fn line(property: &Override) -> usize {
@@ -261,10 +266,25 @@ mod tests {
     }
 
     #[test]
-    fn both_encodings_are_read() {
+    fn only_utf8_is_read() {
         assert_eq!(pairs("a = ä".as_bytes()), [pair("a", "ä")]);
-        assert_eq!(pairs(b"a = \xe4"), [pair("a", "ä")]);
         assert_eq!(pairs(b"\xef\xbb\xbfa = b"), [pair("a", "b")]);
+        let error = parse(b"a = b\nc = \xe4").unwrap_err();
+        assert_eq!(error.to_string(), "line 2 is not UTF-8 text; save the file as UTF-8");
+        let utf16: Vec<u8> = "\u{feff}nem.network = testnet".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(parse(&utf16).unwrap_err().to_string().contains("UTF-16"));
+    }
+
+    #[test]
+    fn a_file_in_which_no_key_is_known_is_rejected() {
+        let read = |text: &str| super::parse(Path::new("a"), text.as_bytes());
+        for text in ["", "# only a comment\n", "a = 1\nnem.network = testnet", "a = 1\nnem.maxThreads = 7"] {
+            assert!(read(text).is_ok(), "{text}");
+        }
+        let error = read("# x\nnem.netwrok = testnet\nb = 1").unwrap_err().to_string();
+        assert!(error.starts_with("line 2: nem.netwrok (did you mean nem.network?) is not a setting"), "{error}");
+        assert!(!read(&"c0ffee".repeat(9)).unwrap_err().to_string().contains("c0ffee"));
+        assert!(read("[{\"endpoint\": 1}]").is_err());
     }
 
     #[test]
@@ -306,6 +326,7 @@ mod tests {
         assert!(looks_like_json(b"\xef\xbb\xbf \r\n{"));
         assert!(!looks_like_json(b"# {"));
         assert!(!looks_like_json(b""));
-        assert!(parse(b"{\"nem.network\": \"mainnet\"}").unwrap_err().text.contains("KEY = VALUE"));
+        let json = super::parse(Path::new("a"), b"{\"nem.network\": \"mainnet\"}");
+        assert!(json.unwrap_err().text.contains("KEY = VALUE"));
     }
 }

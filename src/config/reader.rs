@@ -303,7 +303,7 @@ mod tests {
     fn later_layers_override_earlier_ones_and_duplicates_in_a_file_are_reported() {
         let mut layers = Layers::default();
         let read =
-            |text: &str| super::super::properties::parse(Path::new("dir/a.properties"), text.as_bytes()).unwrap();
+            |text: &str| super::super::properties::parse_lines(Path::new("dir/a.properties"), text.as_bytes()).unwrap();
         layers.add(read("a = 1\nc = 1\na = 2"));
         let flag =
             |key: &str| Override { key: key.into(), value: "3".to_owned().into(), origin: Origin::Flag("--set") };

@@ -312,8 +312,7 @@ fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Diagnostic> {
     if let Some(more @ 1..) = unknown.len().checked_sub(MAX_UNKNOWN) {
         notices.push(Diagnostic::warn(format!("{more} more keys are unknown and have no effect")));
     }
-    let is_known = |key: &str| table::find(key).is_some() || table::ignored(key).is_some();
-    for (key, hidden, winning) in layers.repeated.iter().filter(|(key, ..)| is_known(key)) {
+    for (key, hidden, winning) in layers.repeated.iter().filter(|(key, ..)| table::is_known(key)) {
         notices.push(Diagnostic::warn(format!("{winning}: {key} was already set at {hidden}; this value is used")));
     }
     if !ignored.is_empty() {

@@ -14,7 +14,7 @@ use log::LevelFilter;
 
 use super::kind::{
     ADDRESS, ADDRESS_RANGES, ADDRESSES, BIND, BOOLEAN, Bind, CHAIN_FEATURES, CHECKPOINT, CLOCK, CONTEXT, ENDPOINTS,
-    FEATURES, HASH, HASHES, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ACCESS, LOCAL_ADDRESSES, LOG_FORMAT,
+    FEATURES, HASH, HASHES, HOST, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ACCESS, LOCAL_ADDRESSES, LOG_FORMAT,
     LOG_LEVEL, LocalAccess, NAME, ORIGINS, PATH, PATHS, PROTOCOL, SECRET, SECRETS, TEXT, VERSION, integer, map_size,
     port, seconds, size,
 };
@@ -241,7 +241,7 @@ settings! {
                 "Name of the node";
             protocol: &'static str = "nem.protocol", AT_START, PROTOCOL, default "http",
                 "Protocol of the endpoint that the node announces; the node itself always serves plain HTTP";
-            host: String = "nem.host", AT_START, NAME, default "127.0.0.1",
+            host: String = "nem.host", AT_START, HOST, default "127.0.0.1",
                 "Host of the endpoint that the node announces; does not limit who can connect";
             https_port: u16 = "nem.httpsPort", AT_START, port(), default "7891",
                 "Port of the endpoint that the node announces if nem.protocol is https; the node does not listen there";
@@ -362,6 +362,11 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
 /// Returns the setting with this exact name.
 pub fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.name == name)
+}
+
+/// Returns whether a key is a setting of this node or of NIS1.
+pub(super) fn is_known(name: &str) -> bool {
+    find(name).is_some() || ignored(name).is_some()
 }
 
 /// Longest unknown key for which a suggestion is searched; no setting has a longer one.

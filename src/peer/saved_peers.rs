@@ -13,6 +13,7 @@ use super::io::Now;
 use super::manager::Manager;
 use super::peer_table;
 use super::wire::{Endpoint, Identity, MetaData, NodeInfo};
+use crate::codec::text::without_byte_order_mark;
 use crate::crypto::PublicKey;
 use crate::ip::site;
 use crate::model::Timestamp;
@@ -45,7 +46,7 @@ pub struct SavedPeer {
 
 /// Reads a text. Returns at most [`MAX_SAVED`] peers, latest answer first, each key once.
 pub fn read(text: &[u8]) -> Vec<SavedPeer> {
-    let text = &text[..text.len().min(MAX_BYTES)];
+    let text = without_byte_order_mark(&text[..text.len().min(MAX_BYTES)]);
     let lines = text.split(|byte| *byte == b'\n').filter(|line| line.len() <= MAX_LINE);
     latest_first(lines.filter_map(read_line))
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
 
+use crate::codec::text::text_of_file;
 use crate::crypto::{KeyPair, PrivateKey};
 
 /// Maximum bytes of a key file, comments included.
@@ -52,22 +53,24 @@ pub fn read(path: &Path) -> Result<KeyFile, String> {
 /// Returns the key in a file's content, and the number of its digits.
 fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), String> {
     let mut found = None;
-    for (line, number) in bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..) {
-        if line.is_empty() || line.starts_with(b"#") {
+    let text = text_of_file(bytes).map_err(|error| error.to_string())?;
+    for (line, number) in text.lines().map(str::trim_ascii).zip(1..) {
+        if line.is_empty() || line.starts_with('#') {
             continue;
         }
         if found.is_some() {
             return Err(format!("line {number} is a second key; only one is allowed, and comments begin with #"));
         }
-        let text = str::from_utf8(line).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        let text = text.ok_or_else(|| format!("line {number} is not a private key in hex"))?;
-        if text.len() > MAX_DIGITS || (text.len() > MAX_DIGITS - 2 && !text.starts_with("00")) {
+        if !line.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(format!("line {number} is not a private key in hex"));
+        }
+        if line.len() > MAX_DIGITS || (line.len() > MAX_DIGITS - 2 && !line.starts_with("00")) {
             return Err(format!(
                 "line {number} is too long for a private key, which has 64 hex digits (or 66 with 00 in front)"
             ));
         }
-        let key = PrivateKey::from_hex(text).map_err(|_| format!("line {number} is not a private key in hex"))?;
-        found = Some((key, text.len()));
+        let key = PrivateKey::from_hex(line).map_err(|_| format!("line {number} is not a private key in hex"))?;
+        found = Some((key, line.len()));
     }
     found.ok_or_else(|| "there is no private key in it, only comments".to_owned())
 }
@@ -126,6 +129,7 @@ mod tests {
             format!("{ALICE}\n"),
             format!("# a comment\r\n\r\n  {}  \r\n# another", ALICE.to_uppercase()),
             format!("00{ALICE}\n"),
+            format!("\u{feff}{ALICE}\r\n"),
         ] {
             assert_eq!(printed(&content), ALICE);
         }
@@ -145,6 +149,9 @@ mod tests {
         assert!(error(&format!("0000{ALICE}")).starts_with("line 1 is too long"));
         let shown = error(&format!("{ALICE}g"));
         assert!(!shown.contains('g') && !shown.contains("0d02"), "{shown}");
+        let error =
+            parse(format!("#\n{ALICE}\n").encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>().as_slice());
+        assert!(error.is_err_and(|error| error.contains("save it as UTF-8")));
         assert!(parse(b"\xff").is_err());
     }
 

@@ -76,7 +76,7 @@ pub struct NodeClient {
 impl NodeClient {
     /// Creates a client for the node at a URL. It finds the secret of local requests if the data folder of the node is a
     /// default one. The error describes what is wrong with the URL.
-    pub fn at(url: &str) -> Result<NodeClient, &'static str> {
+    pub fn at(url: &str) -> Result<NodeClient, String> {
         let client = BlockingClient::new(Endpoint::parse(url, DEFAULT_PORT)?, REQUEST_TIMEOUT);
         let node = NodeClient { client, lacks_statuses: Cell::new(false), lacks_cookie: String::new() };
         Ok(node.with_cookie_of(&std::env::home_dir().unwrap_or_default().join(DEFAULT_DATA)))

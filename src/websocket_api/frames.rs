@@ -66,27 +66,36 @@ impl Broker {
         if self.table.session(id).is_none() { Progress::Done } else { progress }
     }
 
-    /// Handles one frame.
+    /// Handles one frame. One that asks for a receipt gets it once it is handled; CONNECT never does, as the protocol demands.
     fn handle(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         context.units += 1 + units(frame.size(), BYTES_PER_UNIT);
-        match frame.command {
-            "CONNECT" | "STOMP" => self.connect(frame, context),
+        let handled = match frame.command {
+            "CONNECT" | "STOMP" => return self.connect(frame, context),
+            "DISCONNECT" => return self.disconnect(frame, context),
             "SUBSCRIBE" => self.subscribe(frame, context),
             "UNSUBSCRIBE" => self.unsubscribe(frame, context),
             "SEND" => self.send_command(frame, context),
-            "DISCONNECT" => self.disconnect(frame, context),
             // Transactions and acknowledgements have no function here, and server frames from a client publish nothing.
-            _ => {}
+            _ => Ok(()),
+        };
+        let [receipt] = frame.pick(["receipt"]);
+        match (handled, receipt) {
+            (Err(rejection), receipt) => self.send_error(rejection, receipt.as_deref(), context),
+            (Ok(()), Some(receipt)) => {
+                context.units += SEND_UNITS;
+                self.table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
+            }
+            (Ok(()), None) => {}
         }
     }
 
     /// Handles a decoding error: closes the session if the error is fatal, and reports it otherwise.
     fn on_decode_error(&mut self, error: &DecodeError, context: &mut FrameContext<'_>) {
-        context.units += SEND_UNITS;
         if error.is_fatal {
+            context.units += SEND_UNITS;
             self.table.fail(context.session, &error.text, context.effects);
         } else {
-            self.send_error(&error.text, context);
+            self.send_error(&error.text, error.receipt.as_deref(), context);
         }
     }
 
@@ -102,24 +111,19 @@ impl Broker {
         }
     }
 
-    fn subscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
-        let [id, destination, receipt] = frame.pick(["id", "destination", "receipt"]);
-        let [id, destination] = [id, destination].map(|value| value.map(trimmed));
+    fn subscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) -> Result<(), &'static str> {
+        let [id, destination] = frame.pick(["id", "destination"]).map(|value| value.map(trimmed));
         if let Some(destination) = destination
             && topics::is_broker_destination(&destination)
         {
             context.units += ENTRY_UNITS;
             let address = self.address_registered_by(&destination);
-            let subscribed =
-                self.table.subscribe(context.session, id.as_deref(), &destination, address, context.effects);
-            if let Err(rejection) = subscribed {
-                return self.send_error(rejection, context);
-            }
+            self.table.subscribe(context.session, id.as_deref(), &destination, address, context.effects)?;
             if let Some(hash) = topics::transaction_of(&destination) {
                 self.queue_query(Item::Status(hash), context.session);
             }
         }
-        self.acknowledge(receipt, context);
+        Ok(())
     }
 
     /// Returns the address that a subscription to `destination` registers.
@@ -129,19 +133,18 @@ impl Broker {
         Address::parse(text, self.table.network).filter(|address| address.as_str() == text)
     }
 
-    fn unsubscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
-        let [id, receipt] = frame.pick(["id", "receipt"]);
-        if let Some(id) = id.map(trimmed) {
+    fn unsubscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) -> Result<(), &'static str> {
+        let [id] = frame.pick(["id"]).map(|value| value.map(trimmed));
+        if let Some(id) = id {
             context.units += units(self.table.unsubscribe(context.session, &id), 1);
         }
-        self.acknowledge(receipt, context);
+        Ok(())
     }
 
     /// Handles SEND. Only queries have an effect; messages to topics are dropped, so that no client can forge a
     /// publication.
-    fn send_command(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
-        let [destination, receipt] = frame.pick(["destination", "receipt"]);
-        let destination = destination.map(trimmed);
+    fn send_command(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) -> Result<(), &'static str> {
+        let [destination] = frame.pick(["destination"]).map(|value| value.map(trimmed));
         if let Some(command) = destination.and_then(|destination| parse(&destination, frame.body, self.table.network)) {
             context.units += units(frame.body.len(), PAYLOAD_BYTES_PER_UNIT);
             if let Err(error) = command.and_then(|command| self.execute(command, context).map_err(Cow::Borrowed)) {
@@ -149,7 +152,7 @@ impl Broker {
                 self.table.send_query_error(context.session, &error, context.effects);
             }
         }
-        self.acknowledge(receipt, context);
+        Ok(())
     }
 
     /// Registers an address, or queues a query. A legacy client is also subscribed to the transactions of an address that
@@ -197,18 +200,10 @@ impl Broker {
         }
     }
 
-    /// Sends the RECEIPT that a processed SUBSCRIBE, UNSUBSCRIBE or SEND asks for.
-    fn acknowledge(&mut self, receipt: Option<Cow<'_, str>>, context: &mut FrameContext<'_>) {
-        if let Some(receipt) = receipt {
-            context.units += SEND_UNITS;
-            self.table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
-        }
-    }
-
-    /// Sends ERROR to the session.
-    fn send_error(&mut self, message: &str, context: &mut FrameContext<'_>) {
+    /// Sends ERROR to the session, for a frame that asked for this receipt.
+    fn send_error(&mut self, message: &str, receipt: Option<&str>, context: &mut FrameContext<'_>) {
         context.units += SEND_UNITS;
-        self.table.send(context.session, context.effects, |out| encoder::error(out, message));
+        self.table.send(context.session, context.effects, |out| encoder::error(out, message, receipt));
     }
 }
 

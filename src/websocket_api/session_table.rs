@@ -466,7 +466,7 @@ impl SessionTable {
 
     /// Closes a session after an ERROR frame.
     pub fn fail(&mut self, id: SessionId, message: &str, effects: &mut dyn Effects) {
-        self.send(id, effects, |out| encoder::error(out, message));
+        self.send(id, effects, |out| encoder::error(out, message, None));
         self.close(id, (CLOSE_PROTOCOL_ERROR, ""), false, effects);
     }
 

@@ -46,10 +46,12 @@ pub struct DecodeError {
     /// The session must be closed. NIS1 leaves it open but ignores its input; this node closes it with code 1002 after
     /// the ERROR frame.
     pub is_fatal: bool,
+    /// The receipt for which the frame asked, if its headers were read.
+    pub receipt: Option<String>,
 }
 
 fn error(text: impl Into<String>) -> DecodeError {
-    DecodeError { text: text.into(), is_fatal: false }
+    DecodeError { text: text.into(), is_fatal: false, receipt: None }
 }
 
 /// One complete inbound frame: a view into the decoder's buffer. Headers are unescaped on access, so that a frame needs
@@ -210,7 +212,12 @@ impl Decoder {
             return self.check_size(self.buffer.len()).map(|()| None);
         };
         self.check_size(body.end + 1)?;
-        self.frame(head.command, self.start + head.headers..body.start, body.clone()).validate()?;
+        let frame = self.frame(head.command, self.start + head.headers..body.start, body.clone());
+        frame.validate().map_err(|error| {
+            let [receipt] = frame.pick(["receipt"]);
+            let has_receipt = !matches!(frame.command, "CONNECT" | "STOMP");
+            DecodeError { receipt: receipt.filter(|_| has_receipt).map(Cow::into_owned), ..error }
+        })?;
         Ok(Some((head, body)))
     }
 
@@ -281,6 +288,7 @@ impl Decoder {
                     self.limit
                 ),
                 is_fatal: true,
+                receipt: None,
             }),
             None => Ok(length),
         }
@@ -291,7 +299,7 @@ impl Decoder {
             return Ok(());
         }
         let text = format!("The configured STOMP buffer size limit of {} bytes has been exceeded", self.limit);
-        Err(DecodeError { text, is_fatal: true })
+        Err(DecodeError { text, is_fatal: true, receipt: None })
     }
 
     /// Takes the current line without its line end, once the line end has arrived.
@@ -421,9 +429,10 @@ pub mod encoder {
         frame(out, "RECEIPT", [("receipt-id", id)], None);
     }
 
-    /// Appends ERROR with an empty body.
-    pub fn error(out: &mut Vec<u8>, message: &str) {
-        frame(out, "ERROR", [("message", message)], Some(b""));
+    /// Appends ERROR with an empty body, for a frame that asked for this receipt.
+    pub fn error(out: &mut Vec<u8>, message: &str, receipt: Option<&str>) {
+        let receipt = receipt.map(|id| ("receipt-id", id));
+        frame(out, "ERROR", [("message", message)].into_iter().chain(receipt), Some(b""));
     }
 
     /// Appends a MESSAGE on the topic `destination` for the subscription `id`, up to its body. The JSON text and

@@ -65,10 +65,8 @@ fn a_configured_key_is_in_memory_at_most_once() {
     let pairs = settings(folder.path());
     let lines: String = pairs.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
     let continued = lines.replace(KEY, &format!("{}\\\n    {}\\\n  {}", &KEY[..10], &KEY[10..40], &KEY[40..]));
-    // In the other encoding of such files the text is converted.
-    let latin = [lines.as_bytes(), b"# \xe4\n"].concat();
-    let forms =
-        [("a.properties", lines.into_bytes()), ("b.properties", continued.into_bytes()), ("c.properties", latin)];
+    let marked = format!("\u{feff}{lines}");
+    let forms = [("a.properties", lines), ("b.properties", continued), ("c.properties", marked)];
     for (name, content) in forms {
         let file = folder.path().join("devnet").join(name);
         fs::write(&file, content).expect("room");

@@ -174,8 +174,11 @@ fn an_incomplete_private_key_is_rejected_with_a_clear_error() {
     let said = problem(&format!("nis.bootKey = {}", "x".repeat(64)), "nis.bootKey");
     assert!(said.contains("64 characters that are not all hex digits"), "{said}");
     // A truncated key in the place of a setting is not shown either.
-    let said = notices(&file("309327d0fe28dc67af36").unwrap());
-    assert!(said.contains("a key of 20 characters (not shown)") && !said.contains("309327"), "{said}");
+    let text = "309327d0fe28dc67af36\n";
+    let alone = file(text).unwrap_err().to_string();
+    for said in [alone, notices(&file(&format!("nem.httpPort = 1\n{text}")).unwrap())] {
+        assert!(said.contains("a key of 20 characters (not shown)") && !said.contains("309327"), "{said}");
+    }
 }
 
 #[test]
@@ -405,7 +408,7 @@ INFO settings without effect in this node: nem.maxThreads
 ";
     assert_eq!(said, expected);
     let many: String = (0..50).map(|n| format!("nis.unheardOf{n} = {n}\n")).collect();
-    let said = notices(&file(&many).unwrap());
+    let said = notices(&file(&format!("{many}nem.httpPort = 1\n")).unwrap());
     assert_eq!(said.lines().count(), 21, "{said}");
     assert!(said.contains("30 more keys"), "{said}");
     let error = flags(&[("--set", "nis.bootname", "x")]).unwrap_err().to_string();

@@ -78,7 +78,11 @@ fn every_referenced_part_exists_and_every_part_is_used() {
         let names = parts.as_object().expect("parts by name").keys();
         names.map(move |name| format!("#/components/{kind}/{name}"))
     });
-    assert_eq!(used, names.collect::<Vec<_>>().iter().map(String::as_str).collect());
+    let names: Vec<String> = names.collect();
+    let described: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let unused: Vec<_> = described.difference(&used).collect();
+    let missing: Vec<_> = used.difference(&described).collect();
+    assert!(unused.is_empty() && missing.is_empty(), "unused: {unused:?}, missing: {missing:?}");
 }
 
 #[test]

@@ -35,8 +35,8 @@ use crate::model::MosaicId;
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    get("/events", of_query).with_any_accept().reading_store(),
-    post("/events", of_body).with_any_accept().with_bodies(BodyLimit::Addresses).reading_store(),
+    get("/events", of_query).with_any_accept().reading_store().own(),
+    post("/events", of_body).with_any_accept().with_bodies(BodyLimit::Addresses).reading_store().own(),
 ];
 
 /// Maximum number of addresses of a stream.

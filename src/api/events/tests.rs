@@ -644,9 +644,17 @@ fn bad_parameters_are_errors_that_say_what_to_do() {
 fn a_head_request_gets_the_head_alone() {
     let scene = with_payments(1);
     let reply = TestRequest::new("HEAD /events").send(&scene);
-    assert_eq!((reply.status, reply.body.len()), (200, 0));
+    let mut stream = Stream::new(&scene, "");
+    stream.news();
+    // A streamed response has no length.
+    assert_eq!((reply.status, reply.is_streaming, &reply.headers), (200, true, &stream.reply.headers));
     assert_eq!(headers(&reply, "Content-Type"), ["text/event-stream"]);
-    assert_eq!(headers(&reply, "X-Accel-Buffering"), ["no"]);
+    // What is wrong with a request is found in the same way.
+    for query in ["from=x", "from=9999999", "after=1.2.3", "kinds=x", "address=x"] {
+        let [get, head] =
+            ["GET", "HEAD"].map(|method| TestRequest::new(&format!("{method} /events?{query}")).send(&scene).status);
+        assert_eq!((get, head), (400, 400), "{query}");
+    }
 }
 
 #[test]

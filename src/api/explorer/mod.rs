@@ -67,7 +67,7 @@ static PAGE_FILES: LazyLock<PageFiles> = LazyLock::new(|| {
 });
 
 /// Routes. Requests for the other files of the page, and those of browsers for `/`, have the first one too.
-pub const ROUTES: &[Route] = &[get(PATH, page).with_any_accept().while_loading()];
+pub const ROUTES: &[Route] = &[get(PATH, page).with_any_accept().while_loading().own()];
 
 /// Returns the path whose route answers a GET of a path.
 pub(super) fn routed_path(path: &str) -> &str {

@@ -211,6 +211,20 @@ fn options_lists_the_methods_unless_it_is_a_preflight() {
         assert_eq!(headers(&reply, "Allow"), ["GET, HEAD, POST, OPTIONS"]);
         assert!(headers(&reply, "Content-Type").is_empty());
     }
+    // The routes that NIS1 does not have say it once.
+    let own: Vec<_> = routes::ROUTES.iter().filter(|route| route.is_own).map(|route| route.path).collect();
+    assert!(own.len() > 10, "{own:?}");
+    for path in own {
+        let reply = TestRequest::new(&format!("OPTIONS {path}")).send(&scene);
+        let methods = if path == "/events" {
+            "GET,HEAD,POST"
+        } else if path.ends_with("batch") {
+            "POST"
+        } else {
+            "GET,HEAD"
+        };
+        assert_eq!(headers(&reply, "Allow"), [methods], "{path}");
+    }
 }
 
 #[test]

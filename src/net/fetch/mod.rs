@@ -23,7 +23,7 @@ use std::{fmt, io};
 
 use thiserror::Error;
 
-use crate::ip::Scope;
+use crate::ip::{Scope, Url, in_url};
 
 /// Id of a request to another server, chosen by its sender. Not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -130,37 +130,16 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Parses `http://host:port`, `host:port` or `host`, with or without a final `/`. The error describes the fault.
-    pub fn parse(text: &str, default_port: u16) -> Result<Endpoint, &'static str> {
-        if text.starts_with("https://") {
-            return Err("https is not supported; use http://, if necessary through a tunnel");
-        }
-        let text = text.strip_prefix("http://").unwrap_or(text);
-        let text = text.strip_suffix('/').unwrap_or(text);
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').ok_or("the ] after the address is missing")?,
-            None => text.split_at(text.find(':').unwrap_or(text.len())),
-        };
-        let port = match port.strip_prefix(':') {
-            Some(digits) => digits.parse().ok().filter(|port| *port > 0).ok_or("the port is not from 1 to 65535")?,
-            None if port.is_empty() => default_port,
-            None => return Err("the text after the host is not a port"),
-        };
-        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%');
-        if host.is_empty() || !host.chars().all(is_host) {
-            return Err("it must look like http://host:port");
-        }
-        if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
-            return Err("this is an address to listen on, not to connect to; this machine is 127.0.0.1 or [::1]");
-        }
-        Ok(Endpoint { host: host.to_owned(), port })
+    /// Parses [`Url::of_node`].
+    pub fn parse(text: &str, default_port: u16) -> Result<Endpoint, String> {
+        let (host, port) = Url::of_node(text)?;
+        Ok(Endpoint { host, port: port.unwrap_or(default_port) })
     }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
-        write!(f, "{open}{}{close}:{}", self.host, self.port)
+        write!(f, "{}:{}", in_url(&self.host), self.port)
     }
 }
 

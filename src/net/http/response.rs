@@ -109,7 +109,7 @@ impl Response {
         if may_shrink {
             out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
         }
-        let accepts_packed = may_shrink && !is_head && accepts_gzip(request.header_values("Accept-Encoding"));
+        let accepts_packed = may_shrink && accepts_gzip(request.header_values("Accept-Encoding"));
         let mut shared = self.shared_body.as_ref().map(|body| &body.plain);
         let mut packed = None;
         if let Some(body) = &self.shared_body
@@ -455,6 +455,12 @@ mod tests {
         assert_eq!(text, "HTTP/1.1 404 Not Found\r\nA: b\r\nContent-Length: 5\r\n\r\nhello");
         let (text, _) = answer(&response, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(text.ends_with("Content-Length: 5\r\n\r\n"), "{text}");
+        (response.body, response.compress) = (vec![b'x'; 10_000], true);
+        let [of_get, of_head] = ["GET", "HEAD"].map(|method| {
+            let (text, _) = answer(&response, &get("Accept-Encoding: gzip\r\n").replace("GET", method));
+            text.split("\r\n\r\n").next().unwrap().to_owned()
+        });
+        assert!(of_get == of_head && of_head.contains("Content-Encoding: gzip"), "{of_head}");
         response.reset();
         response.status = 204;
         let (text, _) = answer(&response, &get(""));

@@ -9,7 +9,7 @@ use crate::codec::limits::MAX_TEXT_UTF16;
 use crate::codec::text::truncate_utf16;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
 use crate::crypto::PublicKey;
-use crate::ip::Scope;
+use crate::ip::{Scope, Url, in_url};
 use crate::model::{NetworkByte, Timestamp};
 use crate::net::fetch;
 use crate::net::http::reason_phrase;
@@ -49,20 +49,10 @@ impl Endpoint {
         if may_be_host(&host) { Ok(Endpoint { protocol, host, port }) } else { Err("host is unknown") }
     }
 
-    /// Parses `HOST`, `HOST:PORT` or `http://HOST:PORT`; IPv6 with a port needs brackets. The error tells what is
-    /// wrong.
-    pub fn parse(text: &str) -> Result<Endpoint, &'static str> {
-        let text = text.strip_prefix("http://").unwrap_or(text);
-        let text = text.strip_suffix('/').unwrap_or(text);
-        let is_bare_ipv6 = text.matches(':').count() > 1 && !text.starts_with('[');
-        let (host, port) = match text.rfind(':') {
-            Some(colon) if !is_bare_ipv6 && !text.ends_with(']') => (&text[..colon], Some(&text[colon + 1..])),
-            _ => (text, None),
-        };
-        let host = if is_bare_ipv6 { format!("[{host}]") } else { host.to_owned() };
-        let port = port.map_or(Ok(DEFAULT_PORT), |digits| digits.parse().map_err(|_| ()));
-        let port = port.ok().filter(|port| *port > 0).ok_or("has a port that is not 1 to 65535")?;
-        Endpoint::checked("http", host, port.into()).map_err(|_| "must look like HOST, HOST:PORT or [IPV6]:PORT")
+    /// Parses [`Url::of_node`].
+    pub fn parse(text: &str) -> Result<Endpoint, String> {
+        let (host, port) = Url::of_node(text)?;
+        Endpoint::checked("http", in_url(&host), port.unwrap_or(DEFAULT_PORT).into()).map_err(str::to_owned)
     }
 
     /// Returns the IP address, if the host is not a name.

@@ -134,6 +134,33 @@ fn clients_cannot_publish() {
 }
 
 #[test]
+fn every_frame_but_connect_gets_its_receipt() {
+    let mut bench = Bench::default();
+    let commands = ["BEGIN", "COMMIT", "ABORT", "ACK", "NACK", "CONNECTED", "RECEIPT", "MESSAGE", "ERROR"];
+    for command in commands.into_iter().chain(["SUBSCRIBE", "UNSUBSCRIBE", "SEND", "DISCONNECT"]) {
+        let answer = bench.receive(1, &format!("{command}\nreceipt:9\n\n\0"));
+        assert_eq!(answer, ["1 RECEIPT\nreceipt-id:9\n\n\0"], "{command}");
+    }
+    for command in ["CONNECT", "STOMP"] {
+        let answer = bench.receive(2, &format!("{command}\nreceipt:9\n\n\0"));
+        assert!(answer.iter().all(|text| !text.contains("receipt")), "{answer:?}");
+    }
+}
+
+#[test]
+fn an_error_names_the_receipt_of_the_rejected_frame() {
+    let mut bench = Bench::new(Limits { subscriptions_per_session: 2, ..Limits::default() });
+    let answer = bench.receive(1, "BEGIN\nreceipt:9\n\nbody\0");
+    assert_eq!(answer.len(), 1);
+    assert!(answer[0].starts_with("1 ERROR\nmessage:BEGIN") && answer[0].contains("\nreceipt-id:9\n"), "{answer:?}");
+    for id in 0..2 {
+        assert_eq!(bench.receive(1, &format!("SUBSCRIBE\nid:{id}\ndestination:/blocks\n\n\0")), NOTHING);
+    }
+    let answer = bench.receive(1, "SUBSCRIBE\nid:x\ndestination:/blocks\nreceipt:10\n\n\0");
+    assert!(answer[0].starts_with("1 ERROR") && answer[0].contains("\nreceipt-id:10\n"), "{answer:?}");
+}
+
+#[test]
 fn sessions_are_limited_and_get_unique_names() {
     let mut bench = Bench::new(Limits { sessions: 2, ..Limits::default() });
     bench.open(3, "10.0.0.2");
@@ -267,7 +294,7 @@ fn a_failed_registration_is_reported_to_the_session() {
     let subscribe = format!("SUBSCRIBE\nid:a\ndestination:/unconfirmed/{A2}\nreceipt:1\n\n\0");
     assert_eq!(
         bench.receive(1, &subscribe),
-        ["1 ERROR\nmessage:The session cannot register further addresses\ncontent-length:0\n\n\0"]
+        ["1 ERROR\nmessage:The session cannot register further addresses\nreceipt-id:1\ncontent-length:0\n\n\0"]
     );
     assert_eq!(bench.receive(2, &subscribe), ["2 RECEIPT\nreceipt-id:1\n\n\0"], "others are not concerned");
     bench.subscribe(1, "a", &format!("/unconfirmed/{A1}"));

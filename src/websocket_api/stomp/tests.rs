@@ -275,7 +275,7 @@ fn connected_has_a_version_only_if_one_was_agreed() {
 fn receipt_has_no_content_length_and_error_always_has_one() {
     assert_eq!(written(|out| encoder::receipt(out, "close-1")), b"RECEIPT\nreceipt-id:close-1\n\n\0");
     assert_eq!(
-        written(|out| encoder::error(out, "a:b\\\r\n")),
+        written(|out| encoder::error(out, "a:b\\\r\n", None)),
         b"ERROR\nmessage:a\\cb\\\\\\r\\n\ncontent-length:0\n\n\0"
     );
 }

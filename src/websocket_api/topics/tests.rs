@@ -40,7 +40,9 @@ fn a_subscription_over_the_limit_is_rejected_and_the_session_continues() {
     }
     assert_eq!(
         bench.receive(1, "SUBSCRIBE\nid:x\ndestination:/blocks\nreceipt:1\n\n\0"),
-        ["1 ERROR\nmessage:The session has too many subscriptions, unsubscribe first\ncontent-length:0\n\n\0"]
+        [
+            "1 ERROR\nmessage:The session has too many subscriptions, unsubscribe first\nreceipt-id:1\ncontent-length:0\n\n\0"
+        ]
     );
     bench.receive(1, "UNSUBSCRIBE\nid:17\n\n\0");
     bench.subscribe(1, "x", "/blocks");
