@@ -191,6 +191,13 @@ impl Oracle<'_> {
         })
     }
 
+    /// Returns the mosaic in which a levy is paid, if its namespace has expired.
+    pub fn expired_levy(&self, token: &Token) -> Option<&Token> {
+        let levy = token.definition.levy.as_ref().filter(|levy| !levy.mosaic.is_xem())?;
+        let is_active = self.model.is_active(&levy.mosaic.namespace, self.height, self.terms.year());
+        self.model.token(&levy.mosaic).filter(|_| !is_active)
+    }
+
     fn has_levy_mosaic(&self, token: &Token) -> bool {
         let levy = token.definition.levy.as_ref();
         levy.is_none_or(|levy| levy.mosaic.is_xem() || self.model.token(&levy.mosaic).is_some())

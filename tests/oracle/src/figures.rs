@@ -47,6 +47,10 @@ classes! {
     Step "difficulty that changes by a twentieth";
     Range "difficulty at its least or greatest";
     UnsortedMosaics "mosaics out of order";
+    NineMosaics "transfer of nine mosaics";
+    TenMosaics "transfer of ten mosaics, as many as it may have";
+    ExpiredLevy "levy paid in a mosaic whose namespace has expired";
+    ImportanceYear "block after the first year under proof of importance";
     DuplicateMosaics "a mosaic twice, which is added up";
     UnsortedModifications "modifications out of order";
     UnsortedCosignatures "cosignatures out of order";

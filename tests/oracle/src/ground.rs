@@ -95,8 +95,10 @@ impl NodeUnderTest {
             Err(error) => return (ExpectedResult::Exception(format!("{UNREADABLE}: {error}")), Vec::new()),
         };
         let hashes: Vec<Hash256> = blocks.iter().map(Block::hash).collect();
-        let part =
-            CandidateBranch::new(&self.store, self.network(), Height(common), blocks).expect("a block of the chain");
+        let part = match CandidateBranch::new(&self.store, self.network(), Height(common), blocks) {
+            Ok(part) => part,
+            Err(error) => return (ExpectedResult::Exception(format!("{UNREADABLE}: {error}")), Vec::new()),
+        };
         let outcome = process_branch(part, now);
         let verdict = match outcome.validity {
             Ok(()) if outcome.update.is_none() => ExpectedResult::Exception(NOT_BETTER.to_owned()),

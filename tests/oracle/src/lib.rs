@@ -430,7 +430,7 @@ impl NetworkRun {
             self.add_difference(format!("a block undone and taken in again: {again:?}"));
         }
         self.count_proof_classes(&own, block);
-        self.count_content_classes(block);
+        self.count_content_classes(&own, block);
         if let Some(recorder) = &mut self.recorder {
             recorder.state(&self.test_network, &own, &self.model);
         }
@@ -465,13 +465,27 @@ impl NetworkRun {
     }
 
     /// Counts features of a block's content.
-    fn count_content_classes(&mut self, block: &Block) {
+    fn count_content_classes(&mut self, before: &Model, block: &Block) {
         if self.is_full(&block.transactions) {
             self.statistics.count_class(Class::FullBlock);
         }
+        let terms = &self.test_network.terms;
+        let mosaics = |one: &Transaction| match &one.body {
+            nisd::model::Body::Transfer(body) => body.mosaics.iter().filter(|mosaic| !mosaic.id.is_xem()).count(),
+            _ => 0,
+        };
+        let has_mosaics = |wanted| {
+            block.transactions.iter().flat_map(Transaction::self_and_children).any(|one| mosaics(one) == wanted)
+        };
+        let is_after_a_year = !terms.stake && block.height.0 > terms.year();
+        let pays_expired_levy = self.pays_expired_levy(before, block);
         let has_name = |one: &Transaction| one.self_and_children().any(odd_bytes::has_odd_name);
         let has_text = |one: &Transaction| one.self_and_children().any(odd_bytes::has_odd_text);
         for (class, is_so) in [
+            (Class::NineMosaics, has_mosaics(9)),
+            (Class::TenMosaics, has_mosaics(10)),
+            (Class::ExpiredLevy, pays_expired_levy),
+            (Class::ImportanceYear, is_after_a_year),
             (Class::OddGoodName, block.transactions.iter().any(has_name)),
             (Class::OddGoodText, block.transactions.iter().any(has_text)),
         ] {
@@ -480,6 +494,20 @@ impl NetworkRun {
             }
         }
         self.test_network.terms.kind.into_iter().for_each(|kind| self.statistics.count_class(Class::KINDS[kind]));
+    }
+
+    /// Returns whether a block pays a levy in a mosaic whose namespace has expired.
+    fn pays_expired_levy(&self, before: &Model, block: &Block) -> bool {
+        let oracle = self.test_network.oracle(before, 0, Purpose::Block);
+        let moves = block.transactions.iter().filter_map(|one| oracle.moves(one).ok()).flatten();
+        let pays = |moved: model::StateChange| match moved {
+            model::StateChange::Mosaic { id, .. } => {
+                !before.is_active(&id.namespace, oracle.height, oracle.terms.year())
+            }
+            _ => false,
+        };
+        // Nothing else moves such a mosaic.
+        moves.into_iter().any(pays)
     }
 
     /// Returns whether a block has the maximum number of transactions, including inner ones.

@@ -248,11 +248,23 @@ impl<'a> Maker<'a> {
     pub fn token_transfer(&mut self) -> Option<Transaction> {
         let court = self.oracle;
         let is_live = |id: &MosaicId| court.model.is_active(&id.namespace, court.height, court.terms.year());
-        let (id, token) = self.token(|id, token| token.supply > 0 && is_live(id))?;
-        let holders: Vec<AccountIndex> = token.balances.keys().copied().collect();
+        let payable = |token: &Token, who: AccountIndex| court.expired_levy(token).is_some_and(|levy| levy.of(who) > 0);
+        let with_expired_levy =
+            self.token(|id, token| is_live(id) && token.balances.keys().any(|who| payable(token, *who)));
+        let (id, token) = match with_expired_levy {
+            Some(found) if self.random.coin() => found,
+            _ => self.token(|id, token| token.supply > 0 && is_live(id))?,
+        };
+        let mut holders: Vec<AccountIndex> = token.balances.keys().copied().collect();
+        if holders.iter().any(|who| payable(token, *who)) {
+            holders.retain(|who| payable(token, *who));
+        }
         let from = *self.random_element(&holders)?;
         if !self.can_act(from) {
             return None;
+        }
+        if self.once_in(4) {
+            return self.transfer_of_many(from);
         }
         let to = if token.definition.properties.transferable { self.random_account() } else { token.creator };
         let multiplier = 1 + self.random.next() % 3;
@@ -268,6 +280,29 @@ impl<'a> Maker<'a> {
             mosaics.push(Mosaic { id: MosaicId::xem(), quantity });
         }
         Some(self.transfer_of(from, to, multiplier * MICRO, mosaics))
+    }
+
+    /// Returns a transfer of nine or ten mosaics, most of which move nothing; ten is the maximum, besides XEM.
+    fn transfer_of_many(&mut self, from: AccountIndex) -> Option<Transaction> {
+        let court = self.oracle;
+        let is_fit = |id: &MosaicId, token: &Token| {
+            let levy = token.definition.levy.as_ref();
+            let is_live = court.model.is_active(&id.namespace, court.height, court.terms.year());
+            // An absolute levy is due for nothing, too.
+            is_live
+                && token.definition.properties.transferable
+                && levy.is_none_or(|levy| levy.kind == LevyKind::Percentile)
+        };
+        let mut fit: Vec<_> = self.tokens().into_iter().filter(|(id, token)| is_fit(id, token)).collect();
+        let count = 9 + self.random.below(2);
+        while fit.len() > count {
+            fit.swap_remove(self.random.below(fit.len()));
+        }
+        let quantity = |token: &Token| token.of(from).min(1);
+        let mosaics: Vec<Mosaic> =
+            fit.iter().map(|(id, token)| Mosaic { id: (*id).clone(), quantity: quantity(token) }).collect();
+        let to = self.random_payee();
+        (mosaics.len() == count).then(|| self.transfer_of(from, to, MICRO, mosaics))
     }
 
     /// Builds a transfer with mosaics in wire order.
@@ -464,16 +499,20 @@ impl<'a> Maker<'a> {
         MosaicProperties { divisibility, initial_supply, supply_mutable, transferable }
     }
 
-    fn levy_in_own(&mut self, id: &MosaicId) -> Option<Levy> {
+    fn levy_in_own(&mut self, owner: AccountIndex, id: &MosaicId) -> Option<Levy> {
         let recipient = self.random_account_where(|who, account| who != NEMESIS && account.links.is_empty())?;
         let mosaic = match self.random.below(8) {
             0 => MosaicId::xem(),
             1 => id.clone(),
             2 | 3 => self.token(|_, token| token.definition.properties.transferable)?.0.clone(),
-            _ => self
-                .token(|id, token| is_abandoned(id.namespace.root()) && token.definition.properties.transferable)?
-                .0
-                .clone(),
+            _ => {
+                let is_fit = |id: &MosaicId, token: &Token| {
+                    is_abandoned(id.namespace.root()) && token.definition.properties.transferable
+                };
+                // If possible one that the owner can pay.
+                let own = self.token(|id, token| is_fit(id, token) && token.of(owner) > 0);
+                own.or_else(|| self.token(is_fit))?.0.clone()
+            }
         };
         let kind = if self.random.coin() { LevyKind::Absolute } else { LevyKind::Percentile };
         // 2,000 times the maximum is negative; 10,000 times it exceeds 2⁶⁴.
@@ -502,7 +541,7 @@ impl<'a> Maker<'a> {
 
     pub fn definition_of(&mut self, owner: AccountIndex, id: MosaicId) -> MosaicDefinition {
         let properties = self.properties();
-        let levy = if self.once_in(2) { self.levy_in_own(&id) } else { None };
+        let levy = if self.once_in(2) { self.levy_in_own(owner, &id) } else { None };
         let number = self.random.next();
         let description = match self.random.below(16) {
             0 => "d".repeat(MAX_DESCRIPTION),

@@ -32,7 +32,11 @@ pub struct ReplayCounts {
 /// Offers all blocks in the folder of a network to a node, and compares results and states with the recorded ones.
 pub fn replay(folder: &Path) -> Result<ReplayCounts, String> {
     let files = tempfile::tempdir().expect("a folder");
-    let mut ground = NodeUnderTest::of(&folder.join("node.properties"), files.path());
+    let settings = folder.join("node.properties");
+    let mut ground = NodeUnderTest::of(&settings, files.path());
+    // A node of their own for parts that are accepted and undone: a long one shortens the undo journal, which all others that
+    // begin below the tip need.
+    let mut other = NodeUnderTest::of(&settings, files.path());
     let mut replayed = ReplayCounts::default();
     let (mut refused, mut undone) = (lines(folder, "refused.jsonl"), lines(folder, "undone.jsonl"));
     let mut states = lines(folder, "states.jsonl").into_values().flatten();
@@ -46,9 +50,9 @@ pub fn replay(folder: &Path) -> Result<ReplayCounts, String> {
         let state = states.next().ok_or_else(|| format!("no state of height {tip}"))?;
         check_state(&ground, &state)?;
         for line in undone.remove(&tip).into_iter().flatten() {
-            replay_undone(&mut ground, &chain, &line)?;
             let count = |is_so: bool| u64::from(is_so);
             let is_better = line["verdict"] == "SUCCESS";
+            replay_undone(if is_better { &mut other } else { &mut ground }, &chain, &line)?;
             replayed.undone += 1;
             replayed.long += count(is_better && line["states"].as_array().is_some_and(|states| states.len() > 1));
             replayed.replacements += count(is_better && line["instead"] != Value::Array(Vec::new()));
@@ -59,7 +63,9 @@ pub fn replay(folder: &Path) -> Result<ReplayCounts, String> {
             replayed.refused += 1;
         }
         let Some(block) = chain.get(tip as usize - 1) else { break };
-        offer(&mut ground, tip, std::slice::from_ref(block), FAR_FUTURE, &text(&ExpectedResult::Valid))?;
+        for node in [&mut ground, &mut other] {
+            offer(node, tip, std::slice::from_ref(block), FAR_FUTURE, &text(&ExpectedResult::Valid))?;
+        }
         replayed.blocks += 1;
     }
     let is_over = refused.is_empty() && undone.is_empty() && states.next().is_none();

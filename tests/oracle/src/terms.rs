@@ -101,7 +101,8 @@ impl NetworkTerms {
             per_block,
             ignore_fees: number % 3 == 2,
             retention: if random.below(3) == 0 { -1 } else { 36 },
-            stake: random.below(4) > 0,
+            // Of the networks with years every other one has proof of importance.
+            stake: if kind.is_some() { random.below(4) > 0 } else { number.is_multiple_of(2) },
             immediate: random.below(4) == 0,
             stabilize,
             network,
