@@ -13,6 +13,7 @@ pub mod commands;
 pub mod config;
 pub mod crypto;
 pub mod event_loop;
+pub mod files;
 pub mod importance;
 pub mod ip;
 pub mod local_cookie;

@@ -4,16 +4,15 @@
 //! data folder is the operator. The file is new at each start of the node, and removed when it stops.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::OFlags;
-use tempfile::NamedTempFile;
 use zeroize::Zeroizing;
+
+use crate::files::{self, Access};
 
 /// Name of the file in the data folder.
 pub const FILE: &str = "local-cookie";
@@ -62,9 +61,7 @@ impl LocalCookie {
 
     /// Reads the secret of the node that runs on a data folder, and when it was written.
     fn read(folder: &Path) -> io::Result<(SystemTime, LocalCookie)> {
-        // Neither a link nor a pipe, which would block, is such a file.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(folder.join(FILE))?;
+        let file = files::open_own(&folder.join(FILE), Access::Read)?;
         let written = file.metadata()?.modified()?;
         let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
         file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
@@ -93,7 +90,7 @@ impl LocalCookie {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     format!("{file} is for the user of the node only; run this command as that user")
                 }
-                Err(error) => format!("{file} cannot be read: {error}"),
+                Err(error) => format!("{file} cannot be read: {}", files::explain(&error, None)),
             }
         })
     }
@@ -108,9 +105,7 @@ impl CookieFile {
     /// written under a new name first: no link is followed, and no reader sees a part of it.
     pub fn write(folder: &Path, cookie: &LocalCookie) -> io::Result<CookieFile> {
         let path = folder.join(FILE);
-        let mut file = NamedTempFile::new_in(folder)?;
-        file.write_all(cookie.0.as_bytes())?;
-        file.persist(&path).map_err(|rejected| rejected.error)?;
+        files::replace_own(&path, &[cookie.0.as_bytes()], false)?;
         Ok(CookieFile(path))
     }
 }

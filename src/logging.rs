@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::time::Duration;
@@ -75,6 +75,11 @@ pub fn finish() {
 /// Writes a line that is not a log entry, such as why the program ends. Never blocks; [`finish`] waits for it.
 pub fn eprint_line(line: &str) {
     with_queue(|queue| queue.push(&format!("{line}\n"), |dropped| format!("{dropped} lines are missing\n")));
+}
+
+/// Returns whether a stream leads to a terminal that can draw over what it shows.
+pub fn is_screen(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
 }
 
 /// Writes a short-lived text, such as a progress meter; it is dropped if standard error does not accept it now. Never

@@ -1,7 +1,6 @@
 //! The program: reads the command line and the settings, then runs the command.
 #![forbid(unsafe_code)]
 
-use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::thread;
@@ -12,7 +11,7 @@ use nisd::commands::{self, Command, CommandError, CommandLine, Stop};
 use nisd::config::{Settings, load};
 use nisd::net::unix_millis;
 use nisd::{event_loop, logging};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 /// Returns version, commit, LMDB version and target of this build.
 fn long_version() -> String {
@@ -24,14 +23,22 @@ fn long_version() -> String {
 const ALLOW_CORE_DUMPS: &str = "NISD_CORE_DUMPS";
 
 fn main() -> ExitCode {
+    // A handler that does nothing: a write beyond the limit on file sizes fails, and the error says so.
+    let _ = signal_hook::flag::register(SIGXFSZ, Stop::default());
     if std::env::var_os(ALLOW_CORE_DUMPS).is_none() {
         event_loop::forbid_core_dumps();
     }
     if let Some(code) = event_loop::run_if_helper(std::env::args_os()) {
         return code;
     }
-    let line = CommandLine::parse(std::env::args_os(), long_version().leak()).unwrap_or_else(|error| error.exit());
-    let result = run(line);
+    if let Some(hint) = commands::tilde_hint(std::env::args_os()) {
+        commands::print_note(&hint);
+    }
+    let result = match CommandLine::parse(std::env::args_os(), long_version().leak()) {
+        Ok(line) => run(line),
+        Err(error) => commands::end_parsing(&error),
+    };
+    let result = commands::finish_output().and(result);
     if let Err(error) = &result
         && !matches!(error, CommandError::Exit(_))
     {
@@ -113,7 +120,7 @@ fn log_style(settings: &Settings) -> logging::Style {
     let error = std::io::stderr();
     if settings.node.logs_json {
         logging::Style::Json
-    } else if error.is_terminal() {
+    } else if logging::is_screen(&error) {
         logging::Style::Terminal
     } else if is_journal(&error) {
         logging::Style::Journal

@@ -20,23 +20,25 @@ const LAYERS: &[(&str, &str)] = &[
     ("ip", ""),
     // Who is served next, and who gives way.
     ("quota", "ip"),
+    // How files are opened, created and replaced, and what their errors say.
+    ("files", ""),
     // The secret of local requests, and its file.
-    ("local_cookie", ""),
+    ("local_cookie", "files"),
     ("codec", "crypto model"),
-    ("store", "crypto model codec metrics"),
+    ("store", "crypto model codec metrics files"),
     ("state", "crypto model codec store"),
     ("rules", "crypto model codec store state"),
     ("importance", "model state"),
     ("chain", "crypto model codec store state rules importance"),
     ("mempool", "crypto model budget codec store state rules chain"),
-    ("net", "metrics ip quota local_cookie"),
+    ("net", "metrics ip quota local_cookie files"),
     // It knows the requests of `net` and their results, and none of its sockets.
     ("peer", "crypto model ip quota codec rules chain mempool net"),
     ("api", "crypto model budget ip quota codec store state rules chain mempool peer net metrics local_cookie"),
     ("websocket_api", "model budget quota codec state net peer api metrics"),
     // Some settings have the types of the layers that use them.
-    ("config", "crypto model clock ip codec peer api"),
-    ("wallet", "crypto model clock codec store state rules net metrics local_cookie"),
+    ("config", "crypto model clock ip codec peer api files"),
+    ("wallet", "crypto model clock codec store state rules net metrics local_cookie files"),
     // The state machine. It knows the events of `net`, and none of its sockets.
     (
         "node",
@@ -46,9 +48,9 @@ const LAYERS: &[(&str, &str)] = &[
     // It prints the documentation of the node's metrics.
     (
         "commands",
-        "crypto model clock ip codec store state chain config wallet progress logging metrics node local_cookie",
+        "crypto model clock ip codec store state chain config wallet progress logging metrics node local_cookie files",
     ),
-    ("event_loop", "model clock progress logging ip codec store chain net config commands node local_cookie"),
+    ("event_loop", "model clock progress logging ip codec store chain net config commands node local_cookie files"),
 ];
 
 /// Layers and files that may touch sockets, clocks, the system's randomness or other threads.

@@ -1,7 +1,6 @@
 //! Notarised files: `nisd apostille`. A transfer whose message is a mark and the SHA-256 of a file proves that its
 //! signer knew the file when the block was made.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::send::{Delivery, Sender, hash};
 use super::{CommandError, DEFAULT_NODE, failed, in_file, node, notes, print, print_note};
 use crate::clock::System;
+use crate::files;
 use crate::model::transaction::{Message, MessageKind, wire_network};
 use crate::model::{Address, Amount, Body, Hash256, Transaction, utc};
 use crate::wallet::values::{self, dashed};
@@ -140,7 +140,7 @@ fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], &'static str> {
 /// Returns the SHA-256 of a file.
 fn hash_of(path: &Path) -> Result<[u8; 32], CommandError> {
     let mut hasher = Sha256::new();
-    let read = File::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher));
+    let read = files::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher));
     read.map_err(in_file(path))?;
     Ok(hasher.finalize().into())
 }

@@ -8,7 +8,8 @@ use log::Level;
 use super::{CommandError, in_file, notes, print, usage};
 use crate::config::check::{self, FileKind, FileReport};
 use crate::config::properties::MAX_FILE_BYTES;
-use crate::config::{read_file, table};
+use crate::config::table;
+use crate::files;
 
 /// Width of the table of settings, in characters.
 const TABLE_WIDTH: usize = 100;
@@ -43,7 +44,7 @@ pub fn check(command: &ConfigCommand, home: Option<&Path>) -> Result<(), Command
     let ConfigCommand::Check { files } = command;
     let mut contents = Vec::new();
     for path in files {
-        let content = read_file(path, MAX_FILE_BYTES).map_err(in_file(path))?;
+        let content = files::read(path, MAX_FILE_BYTES).map_err(in_file(path))?;
         contents.push((path.clone(), content));
     }
     let checked = check::check(&contents, home);

@@ -17,13 +17,14 @@ use clap::Subcommand;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::keys::in_key_file;
+use super::keys::{in_key_file, load_key};
 use super::{CommandError, failed, in_file, print, random_bytes, usage};
 use crate::clock::{NetworkClock, System};
 use crate::codec::SigningForm;
 use crate::config::{self, Bind, Endpoint, Override, Settings, network_properties};
 use crate::crypto::hash::keccak256_parts;
 use crate::crypto::{KeyPair, PrivateKey};
+use crate::files;
 use crate::ip::{in_url, parse_host};
 use crate::model::transaction::{Transfer, wire_version};
 use crate::model::{
@@ -468,7 +469,7 @@ fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Dev
         let key_file = key_file_of(folder, role);
         // The operator may have moved a key elsewhere.
         if key_file.exists() {
-            let key = read_key(&key_file)?;
+            let key = load_key(&key_file)?;
             accounts.push(Account {
                 role,
                 address: address_of(&key, &settings.network),
@@ -491,7 +492,7 @@ fn make(planned: &Settings, fresh_keys: bool, system: System) -> Result<(), Comm
             folder.display()
         )));
     }
-    fs::create_dir_all(folder).map_err(|error| StoreError::Folder(folder.clone(), error))?;
+    files::create_folder(folder).map_err(|error| StoreError::Folder(folder.clone(), error))?;
     let mut network = planned.network.clone();
     let mut grants = Vec::new();
     for role in Role::OWNERS {
@@ -505,7 +506,7 @@ fn make(planned: &Settings, fresh_keys: bool, system: System) -> Result<(), Comm
     network.nemesis_signer = Address::from_public_key(&signer.public(), network.byte);
     let nemesis = nemesis_block(&signer, time, network.byte, &grants);
     write(folder, NEMESIS_FILE, &nemesis.to_bytes(SigningForm::Verifiable))?;
-    let harvester = read_key(&key_file_of(folder, Role::Harvester))?;
+    let harvester = load_key(&key_file_of(folder, Role::Harvester))?;
     write(folder, SETTINGS_FILE, settings_text(&network, &harvester).as_bytes())
 }
 
@@ -530,22 +531,18 @@ fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String>
 /// Writes a file atomically, readable by its owner only.
 fn write(folder: &Path, name: &str, content: &[u8]) -> Result<(), CommandError> {
     let path = folder.join(name);
-    key_file::replace(&path, &[content]).map_err(in_file(&path))
+    files::replace_own(&path, &[content], true).map_err(in_file(&path))
 }
 
 fn key_file_of(folder: &Path, role: Role) -> PathBuf {
     folder.join(format!("{}.key", role.name()))
 }
 
-fn read_key(path: &Path) -> Result<PrivateKey, CommandError> {
-    key_file::read(path).map(|file| file.key).map_err(in_key_file(path))
-}
-
 /// Returns the key of an account with an initial balance; reads its file, or creates it.
 fn account_key(folder: &Path, role: Role, fresh: bool, system: System) -> Result<PrivateKey, CommandError> {
     let path = key_file_of(folder, role);
     if path.exists() {
-        let key = read_key(&path)?;
+        let key = load_key(&path)?;
         return if fresh && is_demo(role, &key) { Err(has_keys(folder)) } else { Ok(key) };
     }
     let key = new_key(role, fresh, system)?;

@@ -139,7 +139,8 @@ pub fn write_man_pages(Man { folder }: &Man) -> Result<(), CommandError> {
     fs::create_dir_all(folder).map_err(in_file(folder))?;
     clap_mangen::generate_to(Cli::command(), folder).map_err(in_file(folder))?;
     for topic in TOPICS.iter().filter(|topic| topic.extension == "md") {
-        fs::write(folder.join(format!("{PROGRAM}-{}.7", topic.name)), man_page(topic)).map_err(in_file(folder))?;
+        let path = folder.join(format!("{PROGRAM}-{}.7", topic.name));
+        fs::write(&path, man_page(topic)).map_err(in_file(&path))?;
     }
     Ok(())
 }

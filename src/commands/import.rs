@@ -1,7 +1,7 @@
 //! `nisd import` and `nisd check`: blocks from files, or those of a store, are verified by all rules. The
 //! loop that imports blocks, and its progress display.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -244,7 +244,7 @@ fn progress_of(importer: &BlockImporter<'_>, target: Option<u64>) -> Progress {
 /// Returns how to show progress on standard error.
 pub fn style() -> Style {
     const USUAL_WIDTH: usize = 80;
-    if !io::stderr().is_terminal() {
+    if !logging::is_screen(&io::stderr()) {
         return Style::Log;
     }
     Style::Terminal { width: std::env::var("COLUMNS").ok().and_then(|w| w.parse().ok()).unwrap_or(USUAL_WIDTH) }
@@ -252,5 +252,5 @@ pub fn style() -> Style {
 
 /// Writes one progress line.
 pub fn show(line: &str) {
-    if io::stderr().is_terminal() { logging::show_transient(line) } else { log::info!("{line}") }
+    if logging::is_screen(&io::stderr()) { logging::show_transient(line) } else { log::info!("{line}") }
 }

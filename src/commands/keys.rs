@@ -74,8 +74,10 @@ pub(super) fn in_key_file(path: &Path) -> impl FnOnce(String) -> CommandError {
 pub(super) fn load_key(path: &Path) -> Result<PrivateKey, CommandError> {
     let file = key_file::read(path).map_err(in_key_file(path))?;
     let name = path.display();
-    if file.is_exposed {
-        print_note(&format!("other users can read the key file {name}; prevent this: chmod 600 {name}"));
+    if let Some(mode) = file.exposed_mode {
+        print_note(&format!(
+            "the key file {name} has mode {mode:04o}, so other users have access to the key; prevent this: chmod 600 {name}"
+        ));
     }
     if file.is_short {
         print_note(&format!("the key in {name} is shorter than usual; was it copied completely?"));

@@ -32,12 +32,15 @@ use std::sync::atomic::AtomicBool;
 use clap::builder::{PathBufValueParser, TypedValueParser, UnknownArgumentValueParser};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use rustix::fs::FileType;
+use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use crate::chain::{BrokenChain, CheckpointError, ImportError, RollbackError};
 use crate::clock::System;
 use crate::codec::text::NotText;
 use crate::config::{ConfigError, NemesisError, Origin, Override, Settings};
+use crate::files;
 use crate::logging::eprint_line;
 use crate::model::Height;
 use crate::store::{Options, StoreError};
@@ -332,29 +335,33 @@ pub enum CommandError {
     #[error("the system provides no random numbers: {0}")]
     Randomness(io::Error),
     /// This file cannot be read or written.
-    #[error("{path}: {1}", path = .0.display())]
+    #[error("{}", files::describe_at(.0, .1))]
     File(PathBuf, io::Error),
     /// A port cannot be opened.
-    #[error("cannot listen on {}: {}; {}", .0, .1, listening_advice(.1))]
+    #[error("cannot listen on {}: {}", .0, listening_text(.1))]
     Listen(SocketAddr, io::Error),
     /// The system denies a basic resource.
-    #[error(transparent)]
+    #[error("{}", files::describe(.0))]
     System(io::Error),
     /// The chain does not have this height.
     #[error("there is no block at height {requested}; the chain is at height {tip}")]
     NoSuchHeight { requested: Height, tip: Height },
 }
 
-/// Returns advice for a port that cannot be opened.
-fn listening_advice(error: &io::Error) -> &'static str {
-    match error.kind() {
+/// Describes why a port cannot be opened.
+fn listening_text(error: &io::Error) -> String {
+    let advice = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "ports below 1024 are for root, or for a program with the capability CAP_NET_BIND_SERVICE. Choose others with \
-             --http-port and --websocket-port, and let a proxy listen on that port"
+            "ports below 1024 are for root, or for a program with the capability CAP_NET_BIND_SERVICE. `nisd service` \
+             writes a unit that has it; another unit needs AmbientCapabilities=CAP_NET_BIND_SERVICE, the same in \
+             CapabilityBoundingSet=, and PrivateUsers=no. Or choose others with --http-port and --websocket-port, and let a \
+             proxy listen on that port"
         }
         io::ErrorKind::AddrNotAvailable => "this machine does not have the address; choose one that it has with --bind",
-        _ => "is another node running? Choose other ports with --http-port and --websocket-port",
-    }
+        io::ErrorKind::AddrInUse => "is another node running? Choose other ports with --http-port and --websocket-port",
+        _ => return files::describe(error),
+    };
+    format!("{error}; {advice}")
 }
 
 /// Describes why the store in a folder cannot be opened.
@@ -391,7 +398,7 @@ impl CommandError {
     fn output(error: io::Error) -> CommandError {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CommandError::Exit(EXIT_OK),
-            _ => failed(format!("cannot write the output: {error}")),
+            _ => failed(format!("cannot write the output: {}", files::describe(&error))),
         }
     }
 }
@@ -405,7 +412,7 @@ fn failed(text: impl Into<String>) -> CommandError {
 }
 
 /// Returns the error of reading or writing a file.
-fn in_file(path: &Path) -> impl FnOnce(io::Error) -> CommandError {
+fn in_file(path: &Path) -> impl Fn(io::Error) -> CommandError {
     move |error| CommandError::File(path.to_owned(), error)
 }
 
@@ -429,11 +436,49 @@ pub type Stop = Arc<AtomicBool>;
 
 /// Writes to standard output.
 fn print(text: &str) -> Result<(), CommandError> {
-    io::stdout().write_all(text.as_bytes()).map_err(CommandError::output)
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(CommandError::output)
+}
+
+/// Prints what a command line without a command asks for, such as the help, or why it is wrong.
+pub fn end_parsing(error: &clap::Error) -> Result<(), CommandError> {
+    let text = error.render().to_string();
+    if error.use_stderr() {
+        eprint_line(text.trim_end());
+        return Err(CommandError::Exit(EXIT_USAGE));
+    }
+    print(&text)
+}
+
+/// Waits until the file to which standard output leads, if it is one, is on its disk: only then a full disk, a quota or a
+/// network file system shows whether there was room.
+pub fn finish_output() -> Result<(), CommandError> {
+    let is_file = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let output = io::stdout();
+    if !rustix::fs::fstat(&output).is_ok_and(is_file) {
+        return Ok(());
+    }
+    match rustix::fs::fsync(&output) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOTSUP | Errno::ROFS) => Ok(()),
+        Err(error) => Err(CommandError::output(error.into())),
+    }
+}
+
+/// Returns a hint for a flag whose value begins with a `~` that the shell has left as it is. Settings are checked elsewhere.
+pub fn tilde_hint(arguments: impl IntoIterator<Item = OsString>) -> Option<String> {
+    let is_setting = |flag: &str| flag == "--set" || SETTING_FLAGS.iter().any(|(name, _)| *name == flag);
+    let flag = arguments.into_iter().find_map(|argument| {
+        let (flag, value) = argument.to_str()?.split_once('=')?;
+        let is_meant = flag.starts_with("--") && (value == "~" || value.starts_with("~/")) && !is_setting(flag);
+        is_meant.then(|| flag.to_owned())
+    })?;
+    Some(format!(
+        "the shell replaces ~ only at the beginning of a word: write `{flag} ~/…` for a file in the home folder"
+    ))
 }
 
 /// Writes a note for the user to standard error.
-fn print_note(text: &str) {
+pub fn print_note(text: &str) {
     eprint_line(&format!("note: {text}"));
 }
 

@@ -1,6 +1,5 @@
 //! `nisd send`, `nisd sign`, `nisd announce` and `nisd status-of`: from a request to what became of it.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use crate::clock::System;
 use crate::codec::text::text_of_file;
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, cipher};
+use crate::files;
 use crate::logging::eprint_line;
 use crate::model::transaction::{Message, MessageKind, wire_network};
 use crate::model::{Address, Amount, Hash256, Mosaic, NetworkByte, Timestamp, Transaction};
@@ -26,7 +26,7 @@ use crate::wallet::{
 };
 
 /// Maximum bytes of a file with a transaction.
-const MAX_INPUT_BYTES: u64 = 256 * 1024;
+const MAX_INPUT_BYTES: usize = 256 * 1024;
 /// Time after the deadline in which a block made before it may still arrive.
 const CONFIRMATION_GRACE: Duration = Duration::from_secs(60);
 /// Default deadline, in seconds.
@@ -381,11 +381,12 @@ pub fn status_of(command: &StatusOf, system: System) -> Result<(), CommandError>
 /// Reads the text of a file, or of standard input if the name is `-`.
 fn read_input(path: &Path) -> Result<String, CommandError> {
     let read = || -> io::Result<Vec<u8>> {
-        let is_stdin = path.as_os_str() == "-";
-        let input: Box<dyn Read> = if is_stdin { Box::new(io::stdin().lock()) } else { Box::new(File::open(path)?) };
+        if path.as_os_str() != "-" {
+            return Ok(files::read(path, MAX_INPUT_BYTES)?.to_vec());
+        }
         let mut bytes = Vec::new();
-        input.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MAX_INPUT_BYTES {
+        io::stdin().lock().take(MAX_INPUT_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+        if bytes.len() > MAX_INPUT_BYTES {
             return Err(io::Error::other("it is too long for a transaction"));
         }
         Ok(bytes)

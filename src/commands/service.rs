@@ -1,17 +1,21 @@
 //! `nisd service`: a systemd unit that runs this node with minimal rights.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf, absolute};
 
 use clap::Args;
 
-use super::{CommandError, folder, print};
+use super::{CommandError, folder, print, print_note};
 use crate::config::Settings;
+use crate::store;
 
 /// Folder for data of packages: systemd creates a folder in it and gives it to the service's user.
 const STATE_FOLDER: &str = "/var/lib";
 /// Folders that are hidden from the service if none of its files lie in them.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
+/// Ports that only root, or a program with the capability `CAP_NET_BIND_SERVICE`, may listen on.
+const LOW_PORTS: RangeInclusive<u16> = 1..=1023;
 
 /// The unit, with words in place of what differs.
 const UNIT: &str = include_str!("../help/nisd.service");
@@ -63,12 +67,37 @@ pub fn print_unit(service: &Service, settings: &Settings) -> Result<(), CommandE
         None if !settings.has_explicit_data_folder() => Some(Path::new(DATA)),
         data => data.as_deref(),
     };
-    let text = || unit(service, &std::env::current_exe()?, data, &absolute(data.unwrap_or(&settings.data))?);
-    print(&text().map_err(CommandError::System)?)
+    let has_low_port = [settings.http.port, settings.websocket.port].iter().any(|port| LOW_PORTS.contains(port));
+    let store = absolute(data.unwrap_or(&settings.data)).map_err(CommandError::System)?;
+    let text = || unit(service, &std::env::current_exe()?, data, &store, has_low_port);
+    print(&text().map_err(CommandError::System)?)?;
+    note_other_store(&settings.data, &store);
+    Ok(())
+}
+
+/// Says that the service has its store elsewhere than `nisd run` with the same settings, in `folder`.
+fn note_other_store(folder: &Path, store: &Path) {
+    if absolute(folder).is_ok_and(|folder| folder == store) {
+        return;
+    }
+    let present =
+        if store::exists(folder) { ", where there is one: move it, or name that folder with --data" } else { "" };
+    print_note(&format!(
+        "the service keeps its store in {}; `nisd run` with these settings does in {}{present}",
+        store.display(),
+        folder.display()
+    ));
 }
 
 /// Returns the unit file. `data` is the folder of the store if the unit names it, and `store` that folder in any case.
-pub fn unit(service: &Service, program: &Path, data: Option<&Path>, store: &Path) -> io::Result<String> {
+/// `has_low_port` is whether the service listens on a port for which it needs a right.
+pub fn unit(
+    service: &Service,
+    program: &Path,
+    data: Option<&Path>,
+    store: &Path,
+    has_low_port: bool,
+) -> io::Result<String> {
     let mut command = quote_word(&program.to_string_lossy());
     command.push_str(" run");
     for argument in service.arguments(data) {
@@ -76,7 +105,20 @@ pub fn unit(service: &Service, program: &Path, data: Option<&Path>, store: &Path
     }
     let config = service.config.as_deref().map(absolute).transpose()?;
     let folders = folders([Some(program), config.as_deref(), Some(store)], store);
-    Ok(UNIT.replace("COMMAND", &command).replace("USER", &service.user).replace("FOLDERS\n", &folders))
+    // Users of a private name space have no rights over the ports of the host.
+    let capabilities = if has_low_port {
+        "CapabilityBoundingSet=CAP_NET_BIND_SERVICE\nAmbientCapabilities=CAP_NET_BIND_SERVICE"
+    } else {
+        "CapabilityBoundingSet=\nAmbientCapabilities=\nPrivateUsers=yes"
+    };
+    let words = [
+        ("COMMAND", command.as_str()),
+        ("USER", &service.user),
+        ("FOLDERS\n", &folders),
+        ("MOUNTS", &quote_path(store)),
+        ("CAPABILITIES", capabilities),
+    ];
+    Ok(words.iter().fold(UNIT.to_owned(), |unit, (word, text)| unit.replace(word, text)))
 }
 
 /// Returns the lines that limit what the service may see and write of the file system.
@@ -91,9 +133,14 @@ fn folders(used: [Option<&Path>; 3], data: &Path) -> String {
                 escape_specifiers(&Path::new(&name).to_string_lossy())
             )
         }
-        None => format!("ReadWritePaths={}", quote_word(&data.to_string_lossy())),
+        None => format!("ReadWritePaths={}", quote_path(data)),
     };
     format!("{data}\nProtectHome={home}\n")
+}
+
+/// Quotes a path of a list of paths for systemd, which replaces no variables there.
+fn quote_path(path: &Path) -> String {
+    quote_word(&path.to_string_lossy()).replace("$$", "$")
 }
 
 /// Quotes a word of a command line for systemd.
@@ -111,9 +158,13 @@ mod tests {
     use super::*;
 
     fn lines(data: &str) -> Vec<String> {
+        lines_with(data, false)
+    }
+
+    fn lines_with(data: &str, has_low_port: bool) -> Vec<String> {
         let config = Some("/etc/nisd/my node.properties".into());
         let service = Service { config, network: None, data: None, user: "nisd".to_owned() };
-        let unit = unit(&service, Path::new("/usr/bin/nisd"), None, Path::new(data)).unwrap();
+        let unit = unit(&service, Path::new("/usr/bin/nisd"), None, Path::new(data), has_low_port).unwrap();
         unit.lines().map(str::to_owned).collect()
     }
 
@@ -133,6 +184,22 @@ mod tests {
             assert!(lines.contains(&line.to_owned()), "{line} is missing in {lines:?}");
         }
         assert!(!lines.iter().any(|line| line.starts_with("StateDirectory")));
+    }
+
+    #[test]
+    fn a_unit_waits_for_the_disk_of_the_store() {
+        assert!(lines("/mnt/usb disk/$a").contains(&r#"RequiresMountsFor="/mnt/usb disk/$a""#.to_owned()));
+    }
+
+    #[test]
+    fn a_unit_with_a_low_port_has_the_right_to_it_and_no_private_users() {
+        let (with, without) = (lines_with("/srv/nisd", true), lines("/srv/nisd"));
+        for name in ["CapabilityBoundingSet", "AmbientCapabilities"] {
+            assert!(with.contains(&format!("{name}=CAP_NET_BIND_SERVICE")), "{with:?}");
+            assert!(without.contains(&format!("{name}=")), "{without:?}");
+        }
+        let has_private_users = |lines: &[String]| lines.iter().any(|line| line.starts_with("PrivateUsers="));
+        assert!(!has_private_users(&with) && has_private_users(&without));
     }
 
     #[test]

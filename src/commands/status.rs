@@ -16,6 +16,7 @@ use super::store::stored_network;
 use super::{CommandError, Common, Stop, failed, in_store, print, store_options};
 use crate::clock::{NetworkClock, System};
 use crate::config::Settings;
+use crate::logging;
 use crate::metrics::{Sample, Scrape};
 use crate::progress::Thousands;
 use crate::store::{self, AccessMode, Store, StoreError};
@@ -86,7 +87,7 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
         }
     };
     let is_live = seen.store.is_none() && !command.json && !command.once;
-    if is_live && io::stdout().is_terminal() && io::stdin().is_terminal() {
+    if is_live && logging::is_screen(&io::stdout()) && io::stdin().is_terminal() {
         return show_live(&node, context, seen, &stop).map_err(CommandError::output);
     }
     print(&if command.json { json_text(&seen) } else { text(&seen) })

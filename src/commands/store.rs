@@ -204,14 +204,26 @@ pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), C
     }
     let path = &command.output;
     if path.as_os_str() == "-" {
-        return write_blocks(&snapshot, command.from, last, &mut BufWriter::new(io::stdout().lock()));
+        let mut out = BufWriter::new(io::stdout().lock());
+        return write_blocks(&snapshot, command.from, last, &mut out, CommandError::output);
     }
     let file = File::create(path).map_err(in_file(path))?;
-    write_blocks(&snapshot, command.from, last, &mut BufWriter::new(file))
+    write_blocks(&snapshot, command.from, last, &mut BufWriter::new(&file), in_file(path))?;
+    // A pipe has no disk.
+    match file.sync_all() {
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(in_file(path)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Writes blocks, and checks that each one names the hash of the block before it.
-fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl Write) -> Result<(), CommandError> {
+fn write_blocks(
+    state: &impl Read,
+    first: Height,
+    last: Height,
+    out: &mut impl Write,
+    failed: impl Fn(io::Error) -> CommandError,
+) -> Result<(), CommandError> {
     let before = store::stored_header(state, Height(first.0.saturating_sub(1)))?.map(|header| header.hash);
     let mut chain = HashChain::new(first, before);
     let mut block = Vec::new();
@@ -219,7 +231,7 @@ fn write_blocks(state: &impl Read, first: Height, last: Height, out: &mut impl W
         let row = store::block_row(state, height)?.ok_or(BrokenChain::Missing(height))?;
         store::read_block_bytes(state, height, &mut block)?;
         chain.follow(&row.header.hash, &block)?;
-        block_file::write_block(out, &block).map_err(CommandError::output)?;
+        block_file::write_block(out, &block).map_err(&failed)?;
     }
-    out.flush().map_err(CommandError::output)
+    out.flush().map_err(failed)
 }

@@ -23,14 +23,13 @@ use serde::{Deserialize, Serialize};
 use super::{CommandError, DEFAULT_NODE, Stop, failed, height, in_file, not_text, usage};
 use crate::clock::System;
 use crate::codec::text::text_of_file;
-use crate::config::read_file;
 use crate::crypto::hash::keccak256_parts;
+use crate::files;
 use crate::logging::eprint_line;
 use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte};
 use crate::wallet::events::{
     EVENTS, Event, EventStream, MAX_EVENT_BYTES, describe_event, describe_synchronisation, json_line,
 };
-use crate::wallet::key_file;
 use crate::wallet::{NodeClient, NodeError, values};
 
 /// Addresses of one watch; a node takes no more in one stream.
@@ -156,10 +155,12 @@ impl State {
 
     /// Reads a state file, if it exists.
     fn read(path: &Path, watched: WatchedAccounts, addresses_changed: bool) -> Result<State, CommandError> {
-        let text = match read_file(path, MAX_STATE_BYTES) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::new(watched)),
-            read => read.map_err(|error| wrong_state(path, format!(": {error}")))?,
-        };
+        // Also the missing target of a link will be created.
+        if matches!(path.try_exists(), Ok(false)) {
+            return Ok(State::new(watched));
+        }
+        let unusable = |error| wrong_state(path, format!(": {}", files::explain(&error, Some(path))));
+        let text = files::read(path, MAX_STATE_BYTES).map_err(unusable)?;
         let invalid = |reason: String| {
             let advice = "name another file, or remove it and say with --from where to start";
             wrong_state(path, format!(" is not one of nisd watch ({reason}); {advice}"))
@@ -188,11 +189,11 @@ impl State {
         Ok(State { watched, ..found })
     }
 
-    /// Replaces the file, and waits until it is on the disk.
+    /// Replaces the file to which the path leads, and waits until it is on the disk.
     fn write(&self, path: &Path) -> Result<(), CommandError> {
         let written = serde_json::to_vec(self).map_err(io::Error::from);
-        let written = written.and_then(|text| key_file::replace(path, &[&text, b"\n"]));
-        written.map_err(|error| wrong_state(path, format!(": {error}")))
+        let written = written.and_then(|text| files::replace_named(path, &[&text, b"\n"]));
+        written.map_err(|error| wrong_state(path, format!(": {}", files::explain(&error, Some(path)))))
     }
 }
 
@@ -235,7 +236,7 @@ fn addresses(command: &Watch) -> Result<(Vec<Address>, Option<NetworkByte>), Com
     let mut given: Vec<(String, String)> =
         command.addresses.iter().map(|text| (format!("{text:?}"), text.clone())).collect();
     if let Some(path) = &command.addresses_file {
-        let text = read_file(path, MAX_ADDRESSES_BYTES).map_err(in_file(path))?;
+        let text = files::read(path, MAX_ADDRESSES_BYTES).map_err(in_file(path))?;
         let text = text_of_file(&text).map_err(not_text(path))?;
         let path = path.display();
         let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use log::Level;
 use zeroize::Zeroizing;
 
-use super::files::{KnownPeers, MAX_PEERS_BYTES, PEERS_FILE_END, PEERS_FILE_START, peers_file_name, read_file};
+use super::files::{KnownPeers, MAX_PEERS_BYTES, PEERS_FILE_END, PEERS_FILE_START, peers_file_name};
 use super::properties;
 use super::reader::{Diagnostic, Layers, Origin, Override, Problem, redact_key};
 use super::settings::Settings;
@@ -143,9 +143,9 @@ fn is_list(path: &Path, bytes: &[u8]) -> bool {
 /// Returns the results of the list of peers that the node reads beside its settings, if there is one.
 fn check_list_beside(settings: &Settings) -> Option<FileReport> {
     let path = &settings.peers_file;
-    let findings = match read_file(path, MAX_PEERS_BYTES) {
+    let findings = match crate::files::read(path, MAX_PEERS_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => vec![Diagnostic::error(0, error.to_string())],
+        Err(error) => vec![Diagnostic::error(0, crate::files::explain(&error, Some(path)))],
         Ok(bytes) => check_peers(path, &bytes, Some(&settings.network)),
     };
     Some(FileReport { path: path.clone(), kind: FileKind::Peers, findings })

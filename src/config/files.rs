@@ -1,17 +1,16 @@
 //! Files beside the settings: the nemesis block, and the peers that a node knows at startup.
 
-use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use zeroize::Zeroizing;
 
 use super::reader::{Diagnostic, quoted};
 use crate::codec::Context;
 use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::{self, Value};
 use crate::codec::text::text_of_file;
+use crate::files;
 use crate::ip::parse_host;
 use crate::model::Network;
 use crate::peer::wire::{NodeInfo, limits};
@@ -20,21 +19,6 @@ use crate::peer::wire::{NodeInfo, limits};
 pub const MAX_NEMESIS_BYTES: usize = 16 << 20;
 /// Largest peer list in bytes; a larger file is rejected.
 pub const MAX_PEERS_BYTES: usize = limits::NODE_LIST;
-
-/// Reads a file; one of more than `max` bytes is an error. The content is wiped when it is dropped, since it may hold private
-/// keys.
-pub fn read_file(path: &Path, max: usize) -> io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path)?;
-    // With capacity to spare the content is neither moved nor read through another buffer, so wiping leaves no copy.
-    let length =
-        file.metadata().ok().filter(fs::Metadata::is_file).map_or(max, |data| data.len().min(max as u64) as usize);
-    let mut content = Zeroizing::new(Vec::with_capacity(length + 64));
-    file.take(max as u64 + 1).read_to_end(&mut content)?;
-    if content.len() > max {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {max} bytes")));
-    }
-    Ok(content)
-}
 
 /// Returns an absolute path, so that messages show in which folder a file is expected.
 pub(super) fn absolute(path: &Path) -> PathBuf {
@@ -63,7 +47,7 @@ impl NemesisSource {
             }
             NemesisSource::File(path) => path,
         };
-        let mut bytes = read_file(path, MAX_NEMESIS_BYTES).map_err(failed)?;
+        let mut bytes = files::read(path, MAX_NEMESIS_BYTES).map_err(failed)?;
         Ok(std::mem::take(&mut *bytes))
     }
 
@@ -79,8 +63,9 @@ impl NemesisSource {
 /// The nemesis block cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot read the nemesis block {}: {error}; copy the file from another node of the network and name it with \
-     nem.network.nemesisFilePath or --nemesis", path.display()
+    "cannot read the nemesis block {}; copy the file from another node of the network and name it with \
+     nem.network.nemesisFilePath or --nemesis",
+    files::describe_at(path, error)
 )]
 pub struct NemesisError {
     /// The file, as an absolute path.
@@ -117,9 +102,9 @@ impl KnownPeers {
     /// Reads the list in a file. Without a file, returns the built-in peers, which only mainnet and testnet have. The error
     /// says what is wrong with which file.
     pub fn read(path: &Path, network: &Network) -> Result<KnownPeers, String> {
-        let read = match read_file(path, MAX_PEERS_BYTES) {
+        let read = match files::read(path, MAX_PEERS_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(KnownPeers::built_in(&network.name)),
-            Err(error) => Err(format!("cannot be read: {error}")),
+            Err(error) => Err(format!("cannot be read: {}", files::explain(&error, Some(path)))),
             Ok(text) => KnownPeers::parse(&text, Context::of(network)),
         };
         // Absolute, so that messages show in which folder the file is expected.

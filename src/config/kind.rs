@@ -136,10 +136,16 @@ const fn form<T>(allowed: &'static str, parse: fn(&Source<'_>) -> Parsed<T>) -> 
 pub(super) const TEXT: Kind<String> = form("a text", |source| parse_text(source.text));
 pub(super) const NAME: Kind<String> = form("a name of 1 to 64 characters", |source| parse_name(source.text));
 /// A path: `%h` is the home folder, and a relative path starts at the folder of the file that set it.
-pub(super) const PATH: Kind<PathBuf> =
-    form("a path; a relative one starts at the folder of the configuration file", |source| {
+pub(super) const PATH: Kind<PathBuf> = form(
+    "a path; a relative one starts at the folder of the configuration file",
+    |source| {
         let text = match (parse_text(source.text)?, source.home) {
             (text, _) if text.is_empty() => return Err("is empty".to_owned()),
+            (text, _) if text == "~" || text.starts_with("~/") => {
+                return Err(
+                    "begins with ~, which only a shell replaces, and only at the beginning of a word (--data ~/x); here %h is the home folder, and ./~ a folder of that name".to_owned()
+                );
+            }
             (text, Some(home)) => text.replace("%h", &home.to_string_lossy()),
             (text, None) if text.contains("%h") => {
                 return Err("uses %h, but the home folder is not known".to_owned());
@@ -149,7 +155,8 @@ pub(super) const PATH: Kind<PathBuf> =
         // Without `.` components: the system cannot create a folder named `store/.`.
         let path: PathBuf = Path::new(&text).components().collect();
         Ok(source.folder.map_or(path.clone(), |folder| folder.join(path)))
-    });
+    },
+);
 pub(super) const BOOLEAN: Kind<bool> = form("true or false", |source| match source.text.trim() {
     text if text.eq_ignore_ascii_case("true") => Ok(true),
     text if text.eq_ignore_ascii_case("false") => Ok(false),

@@ -16,7 +16,7 @@ mod reader;
 mod settings;
 pub mod table;
 
-pub use files::{KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisSource, read_file};
+pub use files::{KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisSource};
 pub use kind::{Bind, LocalAccess};
 pub use network::network_properties;
 pub use reader::{ConfigError, Diagnostic, Origin, Override, Problem};

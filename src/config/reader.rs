@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use super::kind::{Kind, Source};
 use super::table::{self, DefaultValue};
+use crate::files;
 use crate::model::NetworkByte;
 
 /// Origin of a value.
@@ -61,7 +62,7 @@ impl fmt::Display for Origin {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// This file cannot be read.
-    #[error("cannot read the configuration file {path}: {1}", path = .0.display())]
+    #[error("cannot read the configuration file {}", files::describe_at(.0, .1))]
     Unreadable(PathBuf, io::Error),
     /// This file is no properties file.
     #[error("cannot parse the configuration file {path}: {1}", path = .0.display())]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::files::{KnownPeers, NemesisSource, peers_file_name, read_file};
+use super::files::{KnownPeers, NemesisSource, peers_file_name};
 use super::kind::{NAME, parse_host_names};
 use super::network::{self, AFTER_ALL_FORKS, FORK_KEYS, Identity, is_known};
 use super::properties::{self, MAX_FILE_BYTES};
@@ -15,6 +15,7 @@ use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, 
 use super::table::{
     self, DefaultValue, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, WebsocketSettings,
 };
+use crate::files;
 use crate::ip::{Scope, scope};
 use crate::model::{Hash256, Height, Network, NetworkByte};
 use crate::peer::wire::Endpoint;
@@ -63,10 +64,26 @@ const WRITE_CACHE: RangeInclusive<usize> = 16 << 20..=512 << 20;
 ///
 /// `home` is the user's home folder, if known; it replaces `%h` in paths.
 pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> Result<Settings, ConfigError> {
-    let read =
-        |path: &Path| read_file(path, MAX_FILE_BYTES).map_err(|error| ConfigError::Unreadable(path.to_owned(), error));
-    let content = file.map(read).transpose()?;
-    build(file.zip(content.as_ref().map(|bytes| bytes.as_slice())), flags, home)
+    let Some(path) = file else { return build(None, flags, home) };
+    let unreadable = |error| ConfigError::Unreadable(path.to_owned(), error);
+    let (content, mode) = files::read_with_mode(path, MAX_FILE_BYTES).map_err(unreadable)?;
+    let mut settings = build(Some((path, &content)), flags, home)?;
+    settings.diagnostics.extend(exposed_keys_warning(path, mode, &settings.explicit));
+    Ok(settings)
+}
+
+/// Returns a warning about a file with a private key that any user may read or change. A group may have access: that of
+/// the service has it in a package.
+fn exposed_keys_warning(path: &Path, mode: u32, explicit: &ExplicitSettings) -> Option<Diagnostic> {
+    /// Permission bits of others.
+    const OTHERS: u32 = 0o007;
+    let is_key = |name: &&str| table::find(name).is_some_and(|key| key.is_secret);
+    let name = explicit.keys().copied().find(is_key).filter(|_| mode & OTHERS != 0)?;
+    let path = path.display();
+    Some(Diagnostic::warn(format!(
+        "{path} holds {name} and has mode {mode:04o}: every user of this host has access to the private key; prevent \
+         this: chmod o= {path}"
+    )))
 }
 
 /// Loads settings from a file whose content was read already.

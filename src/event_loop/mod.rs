@@ -10,7 +10,6 @@ mod settings;
 pub use self::helper::run_if_helper;
 pub use self::process::{forbid_core_dumps, memory_limit, uptime};
 
-use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -32,13 +31,14 @@ use crate::commands::import::{nemesis_of, show, style};
 use crate::commands::reindex::{Rebuild, open_current};
 use crate::commands::{CommandError, Run, random_bytes};
 use crate::config::{LocalAccess, Settings};
+use crate::files::{self, Access};
 use crate::local_cookie::{CookieFile, FILE, LocalCookie};
 use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::service::Service;
 use crate::node::{BlockProgress, Import, MAX_SAVED_BYTES, Node, Start};
 use crate::progress::{Progress, ProgressMeter};
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::{commands, config};
 
 /// Maximum poll timeout, so that the log is flushed and the clocks are compared.
@@ -84,6 +84,9 @@ pub fn run(
     let files = commands::store::open_block_files(&command.import)?;
     let nemesis = nemesis_of(&settings)?;
     let rebuild = Rebuild::begin_if_outdated(&settings.data, Some(&settings.network), &settings)?;
+    if devnet.is_none() {
+        warn_of_new_store(&settings);
+    }
     let current = if rebuild.is_none() { Some(open_current(&settings)?) } else { None };
     let (mut reactor, addresses) = settings::open(&settings)?;
     // The system may have chosen the ports.
@@ -122,6 +125,21 @@ pub fn run(
     let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
     let log = |node: &Node<'_>| log_startup(&settings, devnet.as_ref(), &addresses, node);
     run_node(&store, &settings, importer, &mut reactor, &mut context, log).map(drop)
+}
+
+/// Warns if a new store begins where there should be one: the disk of the old one may not be mounted.
+fn warn_of_new_store(settings: &Settings) {
+    let folder = &settings.data;
+    let had_peers = folder.join(PEERS_FILE).exists();
+    if store::exists(folder) || !(had_peers || settings.has_explicit_data_folder()) {
+        return;
+    }
+    let evidence = if had_peers { format!(", but {PEERS_FILE} of an earlier run") } else { String::new() };
+    log::warn!(
+        "there is no store in {}{evidence}: a new one begins with the nemesis block. If there was one, stop the node and \
+         see whether its disk is mounted",
+        folder.display()
+    );
 }
 
 /// Why a node has ended.
@@ -352,8 +370,9 @@ fn write_cookie(settings: &Settings, cookie: &LocalCookie) -> Option<CookieFile>
         }
         Err(error) => {
             log::error!(
-                "{folder}/{FILE} cannot be written, so nobody has local access: {error}. Remove what is in its place, \
-                 or make room on the disk, then restart the node"
+                "the secret of local requests cannot be written, so nobody has local access: {}. Mend that, then restart the \
+                 node",
+                files::describe(&error)
             );
             None
         }
@@ -394,12 +413,15 @@ impl SavedPeersFile {
     fn read(&self) -> Vec<u8> {
         let read = || -> io::Result<Vec<u8>> {
             let mut text = Vec::new();
-            File::open(&self.path)?.take(MAX_SAVED_BYTES as u64).read_to_end(&mut text)?;
+            files::open_own(&self.path, Access::Read)?.take(MAX_SAVED_BYTES as u64).read_to_end(&mut text)?;
             Ok(text)
         };
         read().unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
-                log::warn!("{} cannot be read: {error}; it will be replaced", self.path.display());
+                log::warn!(
+                    "the saved peers cannot be read and will be replaced: {}",
+                    files::describe_at(&self.path, &error)
+                );
             }
             Vec::new()
         })
@@ -408,18 +430,10 @@ impl SavedPeersFile {
     /// Replaces the content. Waits for the disk only before the program ends (`is_last`): after a power cut the file
     /// may be the old one or damaged, which only slows the next start.
     fn write(&mut self, text: &[u8], is_last: bool) {
-        let unfinished = self.path.with_extension("new");
-        let write = || -> io::Result<()> {
-            fs::write(&unfinished, text)?;
-            if is_last {
-                File::open(&unfinished)?.sync_all()?;
-            }
-            fs::rename(&unfinished, &self.path)
-        };
-        match write() {
+        match files::replace_own(&self.path, &[text], is_last) {
             Ok(()) => self.has_failed = false,
             Err(error) if !self.has_failed => {
-                log::warn!("the peers cannot be saved in {}: {error}", self.path.display());
+                log::warn!("the peers cannot be saved: {}", files::describe(&error));
                 self.has_failed = true;
             }
             Err(_) => {}
@@ -429,6 +443,8 @@ impl SavedPeersFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

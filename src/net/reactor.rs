@@ -345,7 +345,7 @@ impl Listeners {
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
                         // Most likely out of file descriptors.
-                        log::warn!("cannot accept on {}: {error}", listener.address);
+                        log::warn!("cannot accept on {}: {}", listener.address, crate::files::describe(&error));
                         self.has_failed = true;
                     }
                     listener.is_ready = false;

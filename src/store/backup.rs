@@ -17,6 +17,7 @@ use super::files::{self, DATA_FILE, DiskSpace, FileFault, LOCK_TABLE_FILE};
 use super::open::{AccessMode, Options, Store};
 use super::read::check_stop;
 use super::rebuild::{move_files, remove_folder};
+use crate::files::{Access, create_folder, create_own, named, open_own};
 
 /// Subfolder in which the copy is made.
 const FOLDER: &str = "unfinished";
@@ -37,7 +38,7 @@ impl<'a> StoreBackup<'a> {
     /// source on its disk in bytes.
     pub fn begin(source: &'a Store, size: u64, folder: &'a Path) -> Result<StoreBackup<'a>, StoreError> {
         let failed = |error| StoreError::Folder(folder.to_owned(), error);
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        create_folder(folder).map_err(failed)?;
         let place = folder.join(FOLDER);
         remove_folder(&place).map_err(failed)?;
         if let Some(other) = foreign_entry(folder).map_err(failed)? {
@@ -47,7 +48,7 @@ impl<'a> StoreBackup<'a> {
         if !space.is_enough() {
             return Err(StoreError::NoSpace { folder: folder.to_owned(), space });
         }
-        std::fs::create_dir(&place).map_err(failed)?;
+        create_folder(&place).map_err(failed)?;
         Ok(StoreBackup { source, folder })
     }
 
@@ -59,11 +60,11 @@ impl<'a> StoreBackup<'a> {
         let failed = |error| self.failed(error);
         // From here to the end, no page of this commit or a later one is used again.
         let _snapshot = self.source.snapshot()?;
-        let mut source = File::open(&path).map_err(unreadable)?;
+        let mut source = open_own(&path, Access::Read).map_err(unreadable)?;
         let meta = files::settled_meta(&mut source).map_err(|fault| StoreError::DataFile(path.clone(), fault))?;
         let bytes = meta.last_page.saturating_add(1).saturating_mul(meta.page_bytes as u64);
         let place = self.folder.join(FOLDER);
-        let copy = File::create_new(place.join(DATA_FILE)).map_err(failed)?;
+        let copy = create_own(&place.join(DATA_FILE)).map_err(failed)?;
         let (mut chunk, mut copied, mut unsynced) = (vec![0; CHUNK_BYTES], 0, 0);
         while copied < bytes {
             check_stop(self.source.stop.as_deref())?;
@@ -132,7 +133,7 @@ pub fn remove_backup(folder: &Path) -> io::Result<()> {
 fn remove_file(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        other => other.map_err(named(path)),
     }
 }
 

@@ -51,6 +51,7 @@ use sha3::{Digest, Sha3_256};
 use super::error::StoreError;
 use super::files::{self, DATA_FILE, FileFault, META_BYTES, MetaPage, sync_folder};
 use crate::codec::ByteReader;
+use crate::files::{Access, open_own};
 use crate::metrics::Histogram;
 
 /// Buckets of the histogram of commit times, in microseconds.
@@ -124,7 +125,7 @@ impl MetaRecord {
 
     /// Reads the newest valid record.
     fn read(folder: &Path) -> io::Result<Option<MetaRecord>> {
-        let file = match File::open(folder.join(FILE)) {
+        let file = match open_own(&folder.join(FILE), Access::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -174,7 +175,7 @@ fn ignore_unsupported(synced: io::Result<()>) -> io::Result<()> {
 /// Returns the record to which a store must be recovered: there are later commits that `boot` has not seen, or the meta
 /// pages of the data file are damaged.
 fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecord>> {
-    let mut data = match File::open(folder.join(DATA_FILE)) {
+    let mut data = match open_own(&folder.join(DATA_FILE), Access::Read) {
         Ok(file) if file.metadata()?.len() > 0 => file,
         _ => return Ok(None),
     };
@@ -202,12 +203,14 @@ fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecor
 fn verify_roots(folder: &Path) -> Result<(), StoreError> {
     let path = folder.join(DATA_FILE);
     let is_damaged = || -> io::Result<bool> {
-        let (Some(record), mut data) = (MetaRecord::read(folder)?, File::open(&path)?) else { return Ok(false) };
-        let mut is_recorded = || files::newest_meta(&mut data).is_ok_and(|meta| meta.is_same_as(&record.meta));
+        let (Some(record), data) = (MetaRecord::read(folder)?, open_own(&path, Access::Read)?) else {
+            return Ok(false);
+        };
+        let is_recorded = || files::newest_meta(&mut &data).is_ok_and(|meta| meta.is_same_as(&record.meta));
         if !is_recorded() {
             return Ok(false);
         }
-        let roots = files::root_checksum(&File::open(&path)?, &record.meta);
+        let roots = files::root_checksum(&data, &record.meta);
         // Another process may have committed meanwhile.
         Ok(roots.map_or(true, |roots| roots != record.roots) && is_recorded())
     };
@@ -320,8 +323,7 @@ impl Durability {
 
     /// Creates it for a store that LMDB has opened and this process may change.
     pub(super) fn new(folder: &Path, boot: BootId) -> Result<Durability, StoreError> {
-        let open =
-            || Ok((File::options().read(true).write(true).open(folder.join(DATA_FILE))?, MetaRecord::read(folder)?));
+        let open = || Ok((open_own(&folder.join(DATA_FILE), Access::Change)?, MetaRecord::read(folder)?));
         let (data, record) = open().map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
         let mut durability = Durability::none(folder);
         (durability.data, durability.boot) = (Some(data), boot);
@@ -480,7 +482,7 @@ impl Durability {
             return Ok(None);
         }
         self.ensure_record()?;
-        let open = |name: &str| File::options().read(true).write(true).open(self.folder.join(name));
+        let open = |name: &str| open_own(&self.folder.join(name), Access::Change);
         // Creates the durable-meta file if necessary.
         let files = self.open_record_file().and_then(|_| Ok([open(DATA_FILE)?, open(FILE)?]));
         files.map(Some).map_err(|error| StoreError::disk(&self.folder, error))
@@ -582,7 +584,7 @@ impl Durability {
         if let Some(file) = self.record_file.get() {
             return Ok(file);
         }
-        let file = File::options().write(true).create(true).truncate(false).open(self.folder.join(FILE))?;
+        let file = open_own(&self.folder.join(FILE), Access::Create)?;
         Ok(self.record_file.get_or_init(|| file))
     }
 }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::files::{DiskSpace, FileFault, free_bytes};
 use super::tables::Table;
+use crate::files::{self, Access};
 use crate::model::SettingDifference;
 
 /// Result of reading or writing the store.
@@ -22,23 +23,22 @@ pub enum StoreError {
     Lmdb(#[from] lmdb::Error),
     /// A write to the disk failed; the free bytes on it.
     #[error(
-        "cannot write in the data folder {}: {error}{}. {}; nothing that was committed is lost",
-        .folder.display(), free_text("; ", *.free), remedy(.error)
+        "cannot write in the data folder {}: {}{}. Nothing that was committed is lost",
+        .folder.display(), files::describe(.error), free_text("; ", *.free)
     )]
     Disk { folder: PathBuf, error: io::Error, free: Option<u64> },
     /// Synchronising the disk failed: a commit since the last durable one is lost.
     #[error(
-        "the disk rejected data that was written in the data folder {}: {error}; no more is written. The disk may be \
-         failing: see the system's log, then start nisd again, which returns to the last durable state. No block that was \
-         shown to anybody is lost",
-        .folder.display()
+        "the disk rejected data that was written in the data folder {}: {}. No more is written: start nisd again, which \
+         returns to the last durable state. No block that was shown to anybody is lost",
+        .folder.display(), files::describe(.error)
     )]
     SyncFailed { folder: PathBuf, error: io::Error },
     /// The disk did not accept a copy of the store.
     #[error(
-        "the copy of the store in {} cannot be written to the disk: {error}; the store itself is unchanged, and an earlier \
-         copy stays valid. See the system's log, or choose another disk for the copy",
-        .folder.display()
+        "the copy of the store in {} cannot be written to the disk: {}; the store itself is unchanged, and an earlier \
+         copy stays valid",
+        .folder.display(), files::describe(.error)
     )]
     CopyFailed { folder: PathBuf, error: io::Error },
     /// The system stopped before the last commits were durable, and this read-only opening cannot recover the store.
@@ -77,7 +77,7 @@ pub enum StoreError {
     )]
     OtherNetwork { store: String, configured: String, differences: Vec<SettingDifference> },
     /// The data file cannot be used.
-    #[error("{} cannot be used: {}", .0.display(), .1)]
+    #[error("{}", data_file_text(.0, .1))]
     DataFile(PathBuf, FileFault),
     /// There is too little address space to map the store.
     #[error(
@@ -135,10 +135,24 @@ impl StoreError {
         let lmdb::Error::Other(number @ 1..) = error else { return error.into() };
         let free = free_bytes(folder).ok();
         // LMDB reports a write that was only partly possible as an I/O error.
-        let is_full = free.is_some_and(|free| free < LOW_SPACE) && number == Errno::IO.raw_os_error();
-        let number = if is_full { Errno::NOSPC.raw_os_error() } else { number };
-        StoreError::Disk { folder: folder.to_owned(), error: io::Error::from_raw_os_error(number), free }
+        let error = match Errno::from_raw_os_error(number) {
+            Errno::IO if free.is_some_and(|free| free < LOW_SPACE) => Errno::NOSPC,
+            Errno::IO => growth_error(folder).unwrap_or(Errno::IO),
+            error => error,
+        };
+        StoreError::Disk { folder: folder.to_owned(), error: error.into(), free }
     }
+}
+
+/// Returns why the data file of a store cannot grow: the system tells it for a byte at its end, which is removed again.
+fn growth_error(folder: &Path) -> Option<Errno> {
+    let file = files::open_own(&folder.join(files::DATA_FILE), Access::Change).ok()?;
+    let end = file.metadata().ok()?.len();
+    let error = rustix::io::pwrite(&file, &[0], end).err();
+    if error.is_none() {
+        file.set_len(end).ok()?;
+    }
+    error
 }
 
 fn lmdb_text(error: &lmdb::Error) -> Cow<'static, str> {
@@ -149,6 +163,9 @@ fn lmdb_text(error: &lmdb::Error) -> Cow<'static, str> {
         lmdb::Error::Panic => "the store failed during a commit and accepts no more; start the node again, nothing \
                                that was committed is lost"
             .into(),
+        lmdb::Error::Other(number @ 1..) => {
+            format!("the store failed: {}", files::describe(&io::Error::from_raw_os_error(*number))).into()
+        }
         error => format!("the store failed: {error}").into(),
     }
 }
@@ -157,24 +174,20 @@ fn free_text(before: &str, free: Option<u64>) -> String {
     free.map_or(String::new(), |free| format!("{before}{} MiB are free there", free >> 20))
 }
 
-/// Returns the advice for a failed write.
-fn remedy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "Free some space, or move the folder to a larger disk"
-        }
-        io::ErrorKind::ReadOnlyFilesystem => "Mount it for writing",
-        _ => "The disk may be failing: back up the folder, and see the system's log",
+fn data_file_text(path: &Path, fault: &FileFault) -> String {
+    match fault {
+        FileFault::Io(error) => format!("the data file cannot be used: {}", files::describe_at(path, error)),
+        fault => format!("{} cannot be used: {fault}", path.display()),
     }
 }
 
 /// Returns a text on why a folder cannot be created or read.
-pub fn folder_error_text(error: &io::Error) -> String {
+fn folder_error_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
             "it is a file, or lies below one; name a folder".to_owned()
         }
-        _ => error.to_string(),
+        _ => files::describe(error),
     }
 }
 

@@ -21,8 +21,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use sha3::{Digest, Sha3_256};
 
-/// Name of the data file.
-pub const DATA_FILE: &str = "data.mdb";
+use crate::files::{Access, named, open_own};
+pub use crate::files::{DATA_FILE, sync_folder};
 /// Name of the lock table.
 pub const LOCK_TABLE_FILE: &str = "lock.mdb";
 
@@ -68,16 +68,11 @@ impl DiskSpace {
     }
 }
 
-/// Makes renames in a folder durable.
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
 /// Why a data file is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum FileFault {
     /// The file cannot be read.
-    #[error("{0}")]
+    #[error("{}", crate::files::explain(.0, None))]
     Io(io::Error),
     /// The file is not LMDB's, or its meta pages are damaged.
     #[error("its beginning is damaged, or it is not a store; {}", REMEDY)]
@@ -157,7 +152,7 @@ impl MetaPage {
 
 /// Checks a data file that exists and is not empty.
 pub fn check_data_file(path: &Path) -> Result<(), FileFault> {
-    let mut file = File::open(path).map_err(FileFault::Io)?;
+    let mut file = open_own(path, Access::Read).map_err(FileFault::Io)?;
     // In this order: another process may be extending the file.
     let meta = newest_meta(&mut file)?;
     let bytes = file.metadata().map_err(FileFault::Io)?.len();
@@ -189,7 +184,7 @@ pub fn root_checksum(file: &File, meta: &MetaPage) -> io::Result<[u8; 32]> {
 /// Restores the state of a meta page by writing it to both places. All its pages must still be present. The caller
 /// synchronises the file before the next commit; after a stop before that, the next opening repeats this.
 pub fn restore_meta(folder: &Path, meta: &MetaPage) -> io::Result<()> {
-    let file = File::options().write(true).open(folder.join(DATA_FILE))?;
+    let file = open_own(&folder.join(DATA_FILE), Access::Change)?;
     for number in [0usize, 1] {
         // Each page starts with its own page number.
         let mut bytes = meta.bytes;
@@ -358,14 +353,14 @@ pub struct LockTable(File);
 impl LockTable {
     /// Opens the lock table of the store in a folder, before LMDB opens it, and allocates its disk space.
     pub fn open(folder: &Path) -> io::Result<LockTable> {
-        let file =
-            File::options().read(true).write(true).create(true).truncate(false).open(folder.join(LOCK_TABLE_FILE))?;
+        let path = folder.join(LOCK_TABLE_FILE);
+        let file = open_own(&path, Access::Create)?;
         // Other systems cannot do this without extending the file.
         #[cfg(target_os = "linux")]
         match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LOCK_TABLE_BYTES) {
             // Some file systems do not support this.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(named(&path)(error.into())),
         }
         Ok(LockTable(file))
     }

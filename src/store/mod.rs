@@ -22,7 +22,7 @@ pub use blocks::{
     stored_header, tip,
 };
 pub use durability::{BootId, Durability, SyncFile, recover_to_durable, reject_unrecovered};
-pub use error::{Result, StoreError, folder_error_text};
+pub use error::{Result, StoreError};
 pub use files::{DiskSpace, FileFault, ReaderCounts, check_data_file, exists, free_bytes, size};
 #[cfg(test)]
 pub use open::test_store;

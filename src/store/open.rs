@@ -17,6 +17,7 @@ use super::error::StoreError;
 use super::files::{self, DATA_FILE, FileFault, LockTable, exists, free_bytes, size};
 use super::read::{TableCursor, stored_range};
 use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
+use crate::files::{Access, create_folder, missing_target, named, open_own};
 use crate::metrics::Histogram;
 
 const A_TABLE_IS_MISSING: StoreError = StoreError::Damaged("a table is missing");
@@ -155,7 +156,7 @@ impl Store {
         options: Options,
     ) -> Result<Store, StoreError> {
         let failed = |error| StoreError::Folder(folder.to_owned(), error);
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        create_folder(folder).map_err(failed)?;
         let lock = FolderLock::take(folder)?;
         durability::recover_to_durable(folder)?;
         require_data_file(folder, lock.is_initialized())?;
@@ -344,7 +345,7 @@ fn open_unreplaced<T>(data: &Path, open: impl Fn() -> Result<T, StoreError>) -> 
 /// Fails if a folder has no store that can be opened.
 fn check_existing(folder: &Path) -> Result<(), StoreError> {
     require_store(folder)?;
-    let had_store = File::open(folder.join(LOCK_FILE)).is_ok_and(|lock| FolderLock(lock).is_initialized());
+    let had_store = open_own(&folder.join(LOCK_FILE), Access::Read).is_ok_and(|lock| FolderLock(lock).is_initialized());
     require_data_file(folder, had_store)?;
     // Its creation was interrupted.
     if size(folder).is_ok_and(|bytes| bytes == 0) { Err(StoreError::Empty) } else { Ok(()) }
@@ -354,6 +355,9 @@ fn check_existing(folder: &Path) -> Result<(), StoreError> {
 fn require_store(folder: &Path) -> Result<(), StoreError> {
     if folder.is_file() {
         return Err(StoreError::Folder(folder.to_owned(), io::ErrorKind::NotADirectory.into()));
+    }
+    if let Some(error) = missing_target(folder) {
+        return Err(StoreError::Folder(folder.to_owned(), error));
     }
     if exists(folder) { Ok(()) } else { Err(StoreError::Empty) }
 }
@@ -365,12 +369,12 @@ impl FolderLock {
     fn take(folder: &Path) -> Result<FolderLock, StoreError> {
         let failed = |error| StoreError::Folder(folder.to_owned(), error);
         // Not truncated: its content says whether a store was created here.
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(folder.join(LOCK_FILE));
-        let file = file.map_err(failed)?;
+        let path = folder.join(LOCK_FILE);
+        let file = open_own(&path, Access::Create).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(FolderLock(file)),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
-            Err(TryLockError::Error(error)) => Err(failed(error)),
+            Err(TryLockError::Error(error)) => Err(failed(named(&path)(error))),
         }
     }
 
@@ -403,7 +407,7 @@ impl Drop for FolderLock {
 
 /// Returns whether no process may change the store, as far as can be checked without writing.
 pub fn is_unlocked(folder: &Path) -> bool {
-    match File::open(folder.join(LOCK_FILE)) {
+    match open_own(&folder.join(LOCK_FILE), Access::Read) {
         Ok(file) => file.try_lock_shared().is_ok(),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
@@ -412,7 +416,7 @@ pub fn is_unlocked(folder: &Path) -> bool {
 /// Checks the data file. Fails if LMDB could not handle it, or if it is gone.
 fn require_data_file(folder: &Path, had_store: bool) -> Result<(), StoreError> {
     let path = folder.join(DATA_FILE);
-    let checked = match std::fs::metadata(&path).map(|file| file.len()) {
+    let checked = match open_own(&path, Access::Read).and_then(|file| Ok(file.metadata()?.len())) {
         Ok(1..) => files::check_data_file(&path),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileFault::Io(error)),
         Ok(0) | Err(_) if had_store => Err(FileFault::Missing),
@@ -448,11 +452,19 @@ fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
 
 /// Opens the environment with as much of the requested address space as is available.
 fn open_environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
+    let path = folder.join(DATA_FILE);
+    // LMDB would follow a link, wait for a pipe, and create a file that belongs to the user who runs the command.
+    let access = if flags.contains(EnvironmentFlags::READ_ONLY) { Access::Read } else { Access::Create };
+    open_own(&path, access).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
     let mut bytes = options.map_size;
     loop {
         match try_environment(folder, bytes, flags) {
             Err(lmdb::Error::Other(ENOMEM)) if bytes / 2 >= MIN_MAP_SIZE => bytes /= 2,
             Err(lmdb::Error::Other(ENOMEM)) => return Err(StoreError::AddressSpace { bytes }),
+            Err(lmdb::Error::Other(number @ 1..)) => {
+                let error = named(&path)(io::Error::from_raw_os_error(number));
+                return Err(StoreError::Folder(folder.to_owned(), error));
+            }
             Err(error) => return Err(error.into()),
             Ok(environment) => {
                 if let Some(text) = small_map_text(bytes, options.map_size) {

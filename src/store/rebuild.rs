@@ -19,15 +19,15 @@
 //! Of the old store only the network (the rows of `meta`), the blocks and their checksums are read. The format of
 //! everything else may change freely between versions.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::blocks::{block_row, tip};
 use super::durability;
 use super::error::StoreError;
-use super::files::{DATA_FILE, DiskSpace, LOCK_TABLE_FILE, exists, size, sync_folder};
+use super::files::{DATA_FILE, DiskSpace, FileFault, LOCK_TABLE_FILE, exists, size, sync_folder};
 use super::open::{ChainIdentity, Options, Store};
+use crate::files::{Access, named, open_own};
 
 /// Subfolder in which the new store is built.
 const FOLDER: &str = "reindex";
@@ -89,7 +89,8 @@ impl StoreRebuild {
         new.durability().sync()?;
         let place = folder.join(FOLDER);
         let replace = || {
-            File::open(folder.join(DATA_FILE))?.sync_all()?;
+            let data = folder.join(DATA_FILE);
+            open_own(&data, Access::Read)?.sync_all().map_err(named(&data))?;
             // Closes the old store. Its lock still protects the folder.
             let Store { lock, .. } = old;
             move_files(&place, &folder, &[LOCK_TABLE_FILE, durability::FILE, DATA_FILE]).map(|()| lock)
@@ -130,6 +131,7 @@ fn must_restart(error: &StoreError) -> bool {
         StoreError::InUse
             | StoreError::Folder(..)
             | StoreError::Disk { .. }
+            | StoreError::DataFile(_, FileFault::Io(_))
             | StoreError::AddressSpace { .. }
             | StoreError::Lmdb(lmdb::Error::Other(_) | lmdb::Error::MapFull | lmdb::Error::ReadersFull)
     )
@@ -144,7 +146,7 @@ fn disk_space(folder: &Path) -> Result<DiskSpace, StoreError> {
 pub(super) fn remove_folder(place: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        other => other.map_err(named(place)),
     }
 }
 
@@ -154,10 +156,10 @@ pub(super) fn move_files(from: &Path, to: &Path, names: &[&str]) -> io::Result<(
         match std::fs::rename(from.join(name), to.join(name)) {
             // It was renamed before an earlier process ended.
             Err(error) if *name == durability::FILE && error.kind() == io::ErrorKind::NotFound => {}
-            other => other?,
+            other => other.map_err(named(&to.join(name)))?,
         }
     }
-    sync_folder(to)
+    sync_folder(to).map_err(named(to))
 }
 
 #[cfg(test)]

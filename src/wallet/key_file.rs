@@ -2,16 +2,12 @@
 //!
 //! Errors never show any content of a key file.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::Path;
-
-use tempfile::NamedTempFile;
-use zeroize::Zeroizing;
 
 use crate::codec::text::text_of_file;
 use crate::crypto::{KeyPair, PrivateKey};
+use crate::files;
 
 /// Maximum bytes of a key file, comments included.
 const MAX_FILE_BYTES: usize = 16 * 1024;
@@ -26,28 +22,19 @@ const GROUP_AND_OTHERS: u32 = 0o077;
 pub struct KeyFile {
     /// The key.
     pub key: PrivateKey,
-    /// Whether users other than the owner have access to the file.
-    pub is_exposed: bool,
+    /// Its permissions, if users other than the owner have access to it.
+    pub exposed_mode: Option<u32>,
     /// Whether the key is so short that it was probably cut or invented.
     pub is_short: bool,
 }
 
 /// Reads a key file. The error says what is wrong with it.
 pub fn read(path: &Path) -> Result<KeyFile, String> {
-    // With the full capacity, growth leaves no copy of the key behind.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_FILE_BYTES + 1));
-    let mut read = || -> io::Result<u32> {
-        let file = File::open(path)?;
-        let mode = file.metadata()?.permissions().mode();
-        file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-        Ok(mode)
-    };
-    let mode = read().map_err(|error| error.to_string())?;
-    if bytes.len() > MAX_FILE_BYTES {
-        return Err("it is too long for a key file".to_owned());
-    }
+    let read = files::read_with_mode(path, MAX_FILE_BYTES);
+    let (bytes, mode) = read.map_err(|error| files::explain(&error, Some(path)))?;
     let (key, digits) = parse(&bytes)?;
-    Ok(KeyFile { key, is_exposed: mode & GROUP_AND_OTHERS != 0, is_short: digits < USUAL_DIGITS })
+    let exposed_mode = Some(mode).filter(|mode| mode & GROUP_AND_OTHERS != 0);
+    Ok(KeyFile { key, exposed_mode, is_short: digits < USUAL_DIGITS })
 }
 
 /// Returns the key in a file's content, and the number of its digits.
@@ -80,40 +67,24 @@ pub fn write(path: &Path, key: &PrivateKey) -> Result<(), String> {
     let public = KeyPair::new(key).public();
     let head = format!("# NEM private key; anyone who reads it controls the account. Public key: {public}\n");
     let printed = key.printed();
-    let file = private_file(path, &[head.as_bytes(), printed.as_bytes(), b"\n"]);
-    let written = file.and_then(|file| file.persist_noclobber(path).map_err(|rejected| rejected.error));
-    written.map(drop).map_err(|error| match error.kind() {
+    let write = || {
+        let file = files::new_private(path, &[head.as_bytes(), printed.as_bytes(), b"\n"])?;
+        file.as_file().sync_all()?;
+        file.persist_noclobber(path).map_err(|rejected| rejected.error)
+    };
+    write().map(drop).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             "it exists, and a key file is never overwritten; choose another name".to_owned()
         }
         io::ErrorKind::NotFound => "its folder does not exist; create it first".to_owned(),
-        _ => error.to_string(),
+        _ => files::explain(&error, Some(path)),
     })
-}
-
-/// Replaces a file atomically, readable by its owner only, and waits until it is on the disk.
-pub fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    private_file(path, parts)?.persist(path).map_err(|rejected| rejected.error)?;
-    // The folder has the new name on the disk, too.
-    File::open(folder_of(path))?.sync_all()
-}
-
-/// Writes a temporary file beside `path`, readable by its owner only, and waits until it is on the disk.
-fn private_file(path: &Path, parts: &[&[u8]]) -> io::Result<NamedTempFile> {
-    let mut file = NamedTempFile::new_in(folder_of(path))?;
-    for part in parts {
-        file.write_all(part)?;
-    }
-    file.as_file().sync_all()?;
-    Ok(file)
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     const ALICE: &str = "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd";
@@ -164,7 +135,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let read_back = read(&path).unwrap();
         assert_eq!(read_back.key.printed().as_str(), ALICE);
-        assert!(!read_back.is_exposed && !read_back.is_short);
+        assert!(read_back.exposed_mode.is_none() && !read_back.is_short);
         assert!(write(&path, &key).unwrap_err().contains("never overwritten"));
     }
 
@@ -175,8 +146,8 @@ mod tests {
         std::fs::write(&path, &ALICE[..20]).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         let found = read(&path).unwrap();
-        assert!(found.is_exposed && found.is_short);
+        assert!(found.exposed_mode == Some(0o640) && found.is_short);
         std::fs::write(&path, vec![b'#'; MAX_FILE_BYTES + 1]).unwrap();
-        assert!(read(&path).is_err_and(|error| error.contains("too long")));
+        assert!(read(&path).is_err_and(|error| error.contains("more than 16384 bytes")));
     }
 }

@@ -2,6 +2,7 @@
 
 mod commands;
 mod devnet;
+mod files;
 mod operator;
 mod secrets_in_memory;
 mod service;

@@ -115,7 +115,7 @@ fn an_import_waits_for_space_on_a_full_disk_and_continues() {
     }
     let log = node.process.log();
     assert_eq!(count(&node, FULL), 1, "it is logged once:\n{log}");
-    assert!(log.contains(&data) && log.contains("MiB are free") && log.contains("Free some space"), "{log}");
+    assert!(log.contains(&data) && log.contains("MiB are free") && log.contains("free some space"), "{log}");
     disk.resize("64m");
     wait_for("the rest of the chain", || (client.height() == height).then_some(()));
     assert_eq!(client.get("/chain/last-block").text(), last);

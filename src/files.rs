@@ -1,0 +1,549 @@
+//! Files of a user and of a data folder: how they are opened, created and replaced, and what an error tells a person.
+//!
+//! A user names a file: links to it are followed. `nisd` names the files in a data folder ("own" files): a link there is
+//! not followed, since it could lead to a file of somebody else. Neither may be anything but a regular file, since
+//! opening or reading a pipe may wait for ever.
+//!
+//! An own file is for its owner only, and that is the owner of the store beside it, or of the folder if there is no store:
+//! what root writes must be of use to the user who runs the node.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt as _, FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Resource, geteuid, getrlimit};
+use tempfile::NamedTempFile;
+use zeroize::Zeroizing;
+
+/// Name of the data file of a store. Its owner is the owner of the store.
+pub const DATA_FILE: &str = "data.mdb";
+/// Mode of a new folder.
+const FOLDER_MODE: u32 = 0o755;
+/// Mode of an own file.
+const FILE_MODE: u32 = 0o600;
+/// Largest list of users that is read, in bytes.
+const MAX_USERS_BYTES: usize = 1 << 20;
+/// Maximum number of links that lead from one to the next, as in the Linux kernel.
+const MAX_LINKS: usize = 40;
+
+/// What an own file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read it.
+    Read,
+    /// To read and change it.
+    Change,
+    /// To read and change it; a missing file is created.
+    Create,
+}
+
+/// An error with the path of its file.
+#[derive(Debug)]
+struct FileError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), explain(&self.error, Some(&self.path)))
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// Adds the path of its file to an error.
+pub fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| match file_error(&error) {
+        Some(_) => error,
+        None => io::Error::new(error.kind(), FileError { path: path.to_owned(), error }),
+    }
+}
+
+fn file_error(error: &io::Error) -> Option<&FileError> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Describes an error: what happened, where if the error has the path of its file, and what to do.
+pub fn describe(error: &io::Error) -> String {
+    if file_error(error).is_some() { error.to_string() } else { explain(error, None) }
+}
+
+/// Describes an error of a file: the path, what happened, and what to do.
+pub fn describe_at(path: &Path, error: &io::Error) -> String {
+    if file_error(error).is_some() {
+        error.to_string()
+    } else {
+        format!("{}: {}", path.display(), explain(error, Some(path)))
+    }
+}
+
+/// Describes an error of a file whose path the text around it has.
+pub fn explain(error: &io::Error, path: Option<&Path>) -> String {
+    match advice(error, path) {
+        Some(advice) => format!("{error}; {advice}"),
+        None => error.to_string(),
+    }
+}
+
+/// Returns the system's number of an error.
+fn errno(error: &io::Error) -> Option<Errno> {
+    let number = error.raw_os_error().or_else(|| file_error(error)?.error.raw_os_error());
+    number.map(Errno::from_raw_os_error)
+}
+
+/// Returns what to do about an error of the system.
+fn advice(error: &io::Error, path: Option<&Path>) -> Option<String> {
+    let advice = match errno(error)? {
+        Errno::ACCESS | Errno::PERM => return Some(permission_advice(path)),
+        Errno::FBIG => return Some(size_advice()),
+        Errno::MFILE => "this process may open no more files: raise the limit (ulimit -n, LimitNOFILE=)",
+        Errno::NFILE => "the system may open no more files: raise fs.file-max, or stop other programs",
+        Errno::NOSPC => "free some space or inodes there, or use a larger disk",
+        Errno::DQUOT => "the quota of this user is used up: free some space, or have it raised",
+        Errno::ROFS => "mount that file system for writing, or name a place on another one",
+        Errno::IO => "the disk may be failing: see the system's log, and save what is on it",
+        Errno::NOMEM => "the system has no memory for this: stop other programs, or raise the limits on memory",
+        Errno::LOOP => {
+            "it is a symbolic link, which nisd does not follow here, or links lead in a circle: remove the link"
+        }
+        Errno::ISDIR => "name a file",
+        Errno::NOTDIR => "a part of the path is a file: name a folder",
+        Errno::NAMETOOLONG => "choose a shorter name",
+        Errno::NOLCK => "the file system has no locks left or has none at all: use a local disk",
+        Errno::STALE => "the network file system has lost it: mount it again",
+        Errno::NXIO | Errno::NODEV => "it is a socket or a device without its hardware: name a regular file",
+        Errno::NOTSUP | Errno::NOSYS => "the file system cannot do this: use another one, such as ext4",
+        Errno::BUSY => "something else uses it, such as a mount",
+        _ => return None,
+    };
+    Some(advice.to_owned())
+}
+
+/// Returns the advice for a file that this user may not use: who may.
+fn permission_advice(path: Option<&Path>) -> String {
+    let path = path.and_then(|path| std::path::absolute(path).ok());
+    let owner = path.and_then(|path| path.ancestors().find_map(|path| fs::metadata(path).ok()));
+    match owner.filter(|owner| owner.uid() != geteuid().as_raw()) {
+        Some(owner) => run_as(owner.uid()),
+        None => {
+            "change its permissions, or those of a folder above it, or run the command as a user who may".to_owned()
+        }
+    }
+}
+
+/// Returns how to run a command as another user.
+fn run_as(user: u32) -> String {
+    match user_name(user) {
+        Some(name) => format!("it belongs to the user {name}: run the command as {name} (sudo -u {name} …)"),
+        None => format!("it belongs to the user {user}: run the command as that user (sudo -u '#{user}' …)"),
+    }
+}
+
+/// Returns the name of a user of this machine.
+fn user_name(user: u32) -> Option<String> {
+    let users = read(Path::new("/etc/passwd"), MAX_USERS_BYTES).ok()?;
+    let users = String::from_utf8_lossy(&users);
+    let is_user = |line: &&str| line.split(':').nth(2).is_some_and(|number| number.parse() == Ok(user));
+    users.lines().find(is_user)?.split(':').next().map(str::to_owned)
+}
+
+/// Returns the advice for a file that may not grow.
+fn size_advice() -> String {
+    match getrlimit(Resource::Fsize).current {
+        Some(bytes) => {
+            format!("a file of this process may have {bytes} bytes: raise the limit (ulimit -f, LimitFSIZE=)")
+        }
+        None => "the file system allows no larger files, as FAT32 none above 4 GiB: use another one, such as ext4"
+            .to_owned(),
+    }
+}
+
+/// Reads a file that a user names; one of more than `max` bytes is an error. The content is wiped when it is dropped,
+/// since it may hold private keys.
+pub fn read(path: &Path, max: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+    read_with_mode(path, max).map(|(content, _)| content)
+}
+
+/// Like [`read`]; also returns the permissions of the file.
+pub fn read_with_mode(path: &Path, max: usize) -> io::Result<(Zeroizing<Vec<u8>>, u32)> {
+    let file = open(path)?;
+    let metadata = file.metadata()?;
+    // With capacity to spare the content is neither moved nor read through another buffer, so wiping leaves no copy.
+    let mut content = Zeroizing::new(Vec::with_capacity(metadata.len().min(max as u64) as usize + 64));
+    file.take(max as u64 + 1).read_to_end(&mut content)?;
+    if content.len() > max {
+        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {max} bytes")));
+    }
+    Ok((content, metadata.mode() & 0o7777))
+}
+
+/// Opens a file that a user names, to read it.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(flags(OFlags::empty())).open(path);
+    require_regular(file.map_err(|error| missing_target(path).unwrap_or(error))?)
+}
+
+/// Opens an own file. An error has its path.
+pub fn open_own(path: &Path, access: Access) -> io::Result<File> {
+    let open = || {
+        let mut options = OpenOptions::new();
+        options.read(true).write(access != Access::Read).custom_flags(flags(OFlags::NOFOLLOW)).open(path)
+    };
+    let opened = match open() {
+        Err(error) if access == Access::Create && error.kind() == ErrorKind::NotFound => match create_own(path) {
+            // Another process has just created it.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => open(),
+            created => return created,
+        },
+        opened => opened,
+    };
+    opened.and_then(require_regular).map_err(named(path))
+}
+
+/// Creates an own file, for the owner of the store. An error has its path.
+pub fn create_own(path: &Path) -> io::Result<File> {
+    let create = || {
+        let owner = owner_beside(path)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(FILE_MODE).open(path)?;
+        give(&file, owner).or_else(|error| fs::remove_file(path).and(Err(error)))?;
+        Ok(file)
+    };
+    create().map_err(named(path))
+}
+
+/// Creates a folder and those above it, each for the owner of what it lies in. An error has the path.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        create_folder(above)?;
+    }
+    let create = || match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+        Ok(()) => File::open(path)
+            .and_then(|folder| give(&folder, owner_beside(path)?))
+            .or_else(|error| fs::remove_dir(path).and(Err(error))),
+        // Another process has just created it.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(missing_target(path).unwrap_or(error)),
+    };
+    create().map_err(named(path))
+}
+
+/// Replaces an own file atomically: a link in its place is replaced, not followed. Returns once it is on the disk if it
+/// must be durable. An error has the path.
+pub fn replace_own(path: &Path, parts: &[&[u8]], is_durable: bool) -> io::Result<()> {
+    replace(path, parts, is_durable).map_err(named(path))
+}
+
+/// Replaces a file that a user names, and waits until it is on the disk: atomically, or, where a file cannot be replaced,
+/// since it is mounted alone or its folder is read-only, in place.
+pub fn replace_named(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let path = &link_target(path);
+    replace(path, parts, true).or_else(|error| replace_in_place(path, parts, error))
+}
+
+/// Writes a file that cannot be replaced because of `error`, if that says nothing about the file itself.
+fn replace_in_place(path: &Path, parts: &[&[u8]], error: io::Error) -> io::Result<()> {
+    let is_fixed = matches!(errno(&error), Some(Errno::ACCESS | Errno::PERM | Errno::BUSY | Errno::ROFS));
+    let open = || OpenOptions::new().write(true).custom_flags(flags(OFlags::empty())).open(path);
+    let Some(file) = is_fixed.then(open).and_then(Result::ok) else { return Err(error) };
+    let (file, content) = (require_regular(file)?, parts.concat());
+    file.write_all_at(&content, 0)?;
+    file.set_len(content.len() as u64)?;
+    file.sync_all()
+}
+
+fn replace(path: &Path, parts: &[&[u8]], is_durable: bool) -> io::Result<()> {
+    let file = new_private(path, parts)?;
+    if is_durable {
+        file.as_file().sync_all()?;
+    }
+    file.persist(path).map_err(|rejected| rejected.error)?;
+    // The folder has the new name on the disk, too.
+    if is_durable { sync_folder(folder_of(path)) } else { Ok(()) }
+}
+
+/// Makes renames in a folder durable.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Writes a temporary file beside `path`, which is to take its place, readable by its owner only.
+pub fn new_private(path: &Path, parts: &[&[u8]]) -> io::Result<NamedTempFile> {
+    // A file that is replaced keeps its owner.
+    let owner = match fs::symlink_metadata(path) {
+        Ok(replaced) if geteuid().is_root() && replaced.is_file() => Some((replaced.uid(), replaced.gid())),
+        _ => owner_beside(path)?,
+    };
+    let mut file = NamedTempFile::new_in(folder_of(path)).map_err(with_number)?;
+    give(file.as_file(), owner)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    Ok(file)
+}
+
+/// Returns an error of `tempfile`, which has its kind only, with the system's number.
+fn with_number(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => Errno::ACCESS.into(),
+        ErrorKind::ReadOnlyFilesystem => Errno::ROFS.into(),
+        ErrorKind::StorageFull => Errno::NOSPC.into(),
+        ErrorKind::QuotaExceeded => Errno::DQUOT.into(),
+        _ => error,
+    }
+}
+
+/// Returns user and group for what this process creates beside a store or in a folder, if they are others than its own.
+/// Only root can give files away. For other users it is an error to create a file beside somebody's store, who could not
+/// use it; in a folder of others without a store they are on their own.
+fn owner_beside(path: &Path) -> io::Result<Option<(u32, u32)>> {
+    let folder = folder_of(path);
+    let data = folder.join(DATA_FILE);
+    let store = fs::symlink_metadata(&data).ok().filter(|_| data != path);
+    let own = geteuid();
+    let (found, is_store) = match store {
+        Some(store) => (store, true),
+        None => (fs::metadata(folder)?, false),
+    };
+    match (found.uid(), found.gid()) {
+        (user, _) if user == own.as_raw() => Ok(None),
+        owner if own.is_root() => Ok(Some(owner)),
+        (user, _) if is_store => {
+            let text = format!("nobody but the owner of the store could use this file; {}", run_as(user));
+            Err(io::Error::new(ErrorKind::PermissionDenied, text))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Gives a new file to its owner, which some file systems have done.
+fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
+    match owner {
+        Some((user, group)) if file.metadata()?.uid() != user => fchown(file, Some(user), Some(group)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the folder in which a file lies.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns the file to which a path leads over all links, even if it does not exist.
+fn link_target(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path = folder_of(&path).join(target);
+    }
+    path
+}
+
+/// Returns an error that names the missing target of a link, if a path is one or lies below one.
+pub fn missing_target(path: &Path) -> Option<io::Error> {
+    let is_dangling = |path: &&Path| path.is_symlink() && matches!(path.try_exists(), Ok(false));
+    let link = path.ancestors().find(is_dangling)?;
+    let target = link_target(link);
+    let place = if link == path { "it".to_owned() } else { link.display().to_string() };
+    let text = format!(
+        "{place} is a symbolic link to {}, which does not exist; create that or mount its disk, or remove the link",
+        target.display()
+    );
+    Some(io::Error::other(text))
+}
+
+/// Returns flags for opening a file without waiting for another process.
+fn flags(more: OFlags) -> i32 {
+    (more | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32
+}
+
+/// Rejects whatever is not a regular file.
+fn require_regular(file: File) -> io::Result<File> {
+    let found = file.metadata()?;
+    if found.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {}, not a regular file", kind(&found))))
+}
+
+fn kind(found: &Metadata) -> &'static str {
+    let kind = found.file_type();
+    if kind.is_dir() {
+        "a folder"
+    } else if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+
+    use super::*;
+
+    fn text<T>(result: io::Result<T>) -> String {
+        result.err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn whatever_is_no_regular_file_is_rejected_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let [pipe, socket] = ["pipe", "socket"].map(|name| folder.path().join(name));
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let _listener = UnixListener::bind(&socket).unwrap();
+        for (path, expected) in [
+            (pipe.as_path(), "it is a pipe, not a regular file"),
+            (folder.path(), "it is a folder, not a regular file"),
+            (Path::new("/dev/null"), "it is a device, not a regular file"),
+        ] {
+            assert_eq!(text(read(path, 1)), expected);
+            assert_eq!(text(open_own(path, Access::Read)), format!("{}: {expected}", path.display()));
+        }
+        assert!(text(open_own(&pipe, Access::Create)).ends_with("it is a pipe, not a regular file"));
+        assert!(describe(&read(&socket, 1).unwrap_err()).contains("it is a socket"));
+    }
+
+    #[test]
+    fn links_are_followed_to_files_of_a_user_and_not_to_own_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        fs::write(&file, "content").unwrap();
+        symlink(&file, &link).unwrap();
+        assert_eq!(**read(&link, 7).unwrap(), *b"content");
+        assert!(text(read(&link, 6)).contains("more than 6 bytes"));
+        for access in [Access::Read, Access::Change, Access::Create] {
+            let error = open_own(&link, access).unwrap_err();
+            assert!(describe(&error).starts_with(&format!("{}: ", link.display())), "{error}");
+            assert!(describe(&error).contains("symbolic link"), "{error}");
+        }
+        assert!(text(create_own(&link)).contains("exists"));
+        replace_named(&link, &[b"through ", b"link"]).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"through link");
+        replace_own(&link, &[b"own"], true).unwrap();
+        assert!(!link.is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"through link");
+    }
+
+    #[test]
+    fn a_link_without_a_target_is_an_error_that_names_it_and_is_filled_by_a_replacement() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, way] = ["file", "link", "way"].map(|name| folder.path().join(name));
+        symlink("link", &way).unwrap();
+        symlink(&file, &link).unwrap();
+        for result in [read(&way, 1).map(drop), create_folder(&way), create_folder(&way.join("store"))] {
+            let error = result.unwrap_err();
+            assert!(error.to_string().contains(&format!("a symbolic link to {}, which", file.display())), "{error}");
+            assert_ne!(error.kind(), ErrorKind::NotFound);
+        }
+        replace_named(&way, &[b"new"]).unwrap();
+        assert_eq!(**read(&way, 3).unwrap(), *b"new");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_is_written_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "a longer content").unwrap();
+        let inode = || fs::metadata(&file).unwrap().ino();
+        let before = inode();
+        for error in [Errno::BUSY, Errno::ROFS, Errno::ACCESS] {
+            replace_in_place(&file, &[b"short"], error.into()).unwrap();
+            assert_eq!((fs::read(&file).unwrap(), inode()), (b"short".to_vec(), before));
+        }
+        for (kind, error) in [
+            (ErrorKind::PermissionDenied, Errno::ACCESS),
+            (ErrorKind::ReadOnlyFilesystem, Errno::ROFS),
+            (ErrorKind::StorageFull, Errno::NOSPC),
+            (ErrorKind::QuotaExceeded, Errno::DQUOT),
+        ] {
+            assert_eq!(errno(&with_number(io::Error::new(kind, "a path"))), Some(error));
+        }
+        let error = replace_in_place(&file, &[b""], Errno::NOSPC.into()).unwrap_err();
+        assert_eq!((errno(&error), fs::read(&file).unwrap()), (Some(Errno::NOSPC), b"short".to_vec()));
+        let absent = folder.path().join("absent");
+        assert_eq!(errno(&replace_in_place(&absent, &[], Errno::ROFS.into()).unwrap_err()), Some(Errno::ROFS));
+    }
+
+    #[test]
+    fn own_files_are_private_and_folders_are_open_to_their_owner_for_writing_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("a/b");
+        create_folder(&place).unwrap();
+        create_folder(&place).unwrap();
+        let [new, replaced] = ["new", "replaced"].map(|name| place.join(name));
+        drop(open_own(&new, Access::Create).unwrap());
+        replace_own(&replaced, &[], false).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!([mode(&new), mode(&replaced)], [0o600, 0o600]);
+        assert_eq!(mode(&place) & 0o022, 0);
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert!(create_folder(&folder.path().join("file/below")).is_err());
+    }
+
+    /// Nobody else can give files away.
+    #[test]
+    fn what_root_creates_belongs_to_the_owner_of_the_store_or_folder() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path();
+        let owner = |path: &Path| fs::metadata(path).map(|found| (found.uid(), found.gid())).unwrap();
+        std::os::unix::fs::chown(place, Some(1234), Some(4321)).unwrap();
+        create_folder(&place.join("a/b")).unwrap();
+        drop(create_own(&place.join("a/b/file")).unwrap());
+        replace_own(&place.join("replaced"), &[], true).unwrap();
+        for name in ["a", "a/b", "a/b/file", "replaced"] {
+            assert_eq!(owner(&place.join(name)), (1234, 4321), "{name}");
+        }
+        drop(create_own(&place.join(DATA_FILE)).unwrap());
+        assert_eq!(owner(&place.join(DATA_FILE)), (1234, 4321));
+        std::os::unix::fs::chown(place.join(DATA_FILE), Some(77), Some(78)).unwrap();
+        drop(create_own(&place.join("beside")).unwrap());
+        assert_eq!(owner(&place.join("beside")), (77, 78));
+        replace_named(&place.join("replaced"), &[]).unwrap();
+        assert_eq!(owner(&place.join("replaced")), (1234, 4321));
+        assert!(permission_advice(Some(&place.join("beside"))).contains("sudo -u '#77'"));
+    }
+
+    #[test]
+    fn each_error_of_the_system_has_its_own_advice() {
+        let errors = [
+            Errno::ACCESS,
+            Errno::FBIG,
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOSPC,
+            Errno::DQUOT,
+            Errno::ROFS,
+            Errno::IO,
+            Errno::NOMEM,
+            Errno::LOOP,
+            Errno::STALE,
+        ];
+        let advices: Vec<_> = errors.iter().filter_map(|error| advice(&(*error).into(), None)).collect();
+        let mut different = advices.clone();
+        different.sort();
+        different.dedup();
+        assert_eq!((advices.len(), different.len()), (errors.len(), errors.len()), "{advices:?}");
+        let failing = |error: &&Errno| advice(&(**error).into(), None).unwrap().contains("may be failing");
+        assert_eq!(errors.iter().filter(failing).collect::<Vec<_>>(), [&Errno::IO]);
+        assert!(advices[1].contains("ulimit -f") || advices[1].contains("FAT32"));
+        assert_eq!(user_name(0).as_deref(), Some("root"));
+    }
+}

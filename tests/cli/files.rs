@@ -1,0 +1,245 @@
+//! Files that are not what they should be: pipes, links, other owners, full disks; and what the program creates.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common::daemon::{CommandOutput, Process, assert_contains, nisd, open_terminal, run, wait_for};
+use crate::common::data_folder::{ChainFiles, DataFolder, text};
+use crate::common::skip;
+use tempfile::TempDir;
+
+/// Files of a data folder, as nisd names them.
+const OWN: [&str; 4] = ["data.mdb", "lock.mdb", "nisd.lock", "settled"];
+
+fn pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+}
+
+fn tiny() -> ChainFiles {
+    ChainFiles::of("tiny")
+}
+
+/// Runs a command in a shell after `prefix`, such as a limit.
+#[track_caller]
+fn run_after(prefix: &str, arguments: &[&str]) -> CommandOutput {
+    let program = nisd([] as [&str; 0]).get_program().to_owned();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{prefix}; exec \"$@\""), "sh"]).arg(program).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Process::start(command).wait_with_timeout(Duration::from_secs(120))
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_named_and_nobody_waits_for_it() {
+    let folder = DataFolder::new();
+    let fifo = folder.beside("fifo");
+    pipe(&fifo);
+    let path = text(&fifo);
+    for arguments in [
+        &["run", "--config", path][..],
+        &["config", "check", path],
+        &["digest", "--data", "x", "--config", path],
+        &["key", "inspect", path],
+        &["address", path],
+        &["apostille", "verify", path, "--transaction", &"00".repeat(32)],
+        &["announce", path],
+        &["watch", "--addresses-file", path],
+        &["watch", "--state", path],
+        &["run", "--config", text(&tiny().config), "--nemesis", path],
+    ] {
+        let ended = run(arguments);
+        assert_ne!(ended.code, Some(0), "{arguments:?}");
+        assert!(
+            ended.stderr.contains(path) && ended.stderr.contains("it is a pipe"),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn a_pipe_or_link_in_place_of_a_file_of_the_store_is_named_and_changes_nothing() {
+    let tiny = tiny();
+    for name in OWN {
+        let folder = DataFolder::with(&tiny, 3);
+        let (path, victim) = (folder.path().join(name), folder.beside("victim"));
+        fs::remove_file(&path).expect("a file");
+        pipe(&path);
+        for command in [folder.run("digest", &[]), tiny.import(&folder.path(), &[])] {
+            if command.code != Some(0) {
+                command.expect_failure(1, &[text(&path), "pipe"]);
+            }
+        }
+        tiny.import(&folder.path(), &[]).expect_failure(1, &[text(&path), "pipe"]);
+        fs::remove_file(&path).expect("a pipe");
+        fs::write(&victim, "untouched").expect("room");
+        symlink(&victim, &path).expect("a link");
+        tiny.import(&folder.path(), &[]).expect_failure(1, &[text(&path), "symbolic link"]);
+        assert_eq!(fs::read_to_string(&victim).expect("a file"), "untouched", "{name}");
+    }
+}
+
+#[test]
+fn what_a_command_writes_in_a_data_folder_is_for_its_owner_only() {
+    let (tiny, folder) = (tiny(), DataFolder::new());
+    let (data, copy) = (folder.path(), folder.beside("copy"));
+    let (config, blocks) = (text(&tiny.config), text(&tiny.blocks));
+    run_after("umask 0", &["import", "--config", config, "--data", text(&data), blocks]).expect_success();
+    run_after("umask 0", &["backup", "--data", text(&data), text(&copy)]).expect_success();
+    run_after("umask 0", &["reindex", "--data", text(&data)]).expect_success();
+    let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    for path in OWN.map(|name| data.join(name)).iter().chain([&copy.join("data.mdb")]) {
+        assert_eq!(mode(path), 0o600, "{}", path.display());
+    }
+    for path in [data, copy] {
+        assert_eq!(mode(&path) & 0o022, 0, "{}", path.display());
+    }
+}
+
+#[test]
+fn what_root_writes_in_the_store_of_another_user_stays_that_users() {
+    let folder = DataFolder::full(&tiny());
+    if fs::metadata(folder.path()).expect("a folder").uid() != 0 {
+        skip("only root can give files away");
+        return;
+    }
+    let data = folder.path();
+    let entries = || fs::read_dir(&data).expect("a folder").map(|entry| entry.expect("an entry").path());
+    for path in entries().chain([data.clone()]) {
+        chown(path, Some(1234), Some(1234)).expect("root");
+    }
+    folder.run("reindex", &[]).expect_success();
+    folder.run("rollback", &["--to", "3"]).expect_success();
+    tiny().import(&data, &[]).expect_success();
+    for path in entries() {
+        assert_eq!(fs::metadata(&path).expect("a file").uid(), 1234, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_data_folder_that_is_a_link_to_nothing_names_its_target() {
+    let folder = DataFolder::new();
+    let target = folder.beside("missing");
+    symlink(&target, folder.path()).expect("a link");
+    for ended in [tiny().import(&folder.path(), &[]), folder.run("digest", &[]), folder.run("status", &[])] {
+        ended.expect_failure(1, &[text(&target), "does not exist"]);
+    }
+    assert!(!target.exists());
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_named_and_loses_nothing() {
+    let (tiny, folder) = (tiny(), DataFolder::new());
+    let (data, config, blocks) = (folder.path(), text(&tiny.config), text(&tiny.blocks));
+    let import = ["import", "--config", config, "--data", text(&data), blocks];
+    let mut has_failed = false;
+    for kilobytes in [1, 4, 32, 84, 100, 150, 200, 300] {
+        let blocks_of_512 = 2 * kilobytes;
+        let ended = run_after(&format!("ulimit -f {blocks_of_512}"), &import);
+        if ended.code != Some(0) {
+            has_failed = true;
+            let ended = ended.expect_failure(1, &["ulimit -f", &format!("{} bytes", 1024 * kilobytes)]);
+            assert!(!ended.stderr.contains("may be failing"), "{kilobytes} KiB: {}", ended.stderr);
+        }
+    }
+    assert!(has_failed);
+    run(import).expect_success();
+    assert_eq!(folder.digest(), DataFolder::full(&tiny).digest());
+}
+
+#[test]
+fn a_command_that_cannot_print_fails() {
+    for arguments in [
+        &["settings", "--file"][..],
+        &["settings"],
+        &["help"],
+        &["--help"],
+        &["run", "-h"],
+        &["--version"],
+        &["completions", "bash"],
+        &["key", "new"],
+        &["address", "TALICELCD3XPH4FFI5STGGNSNSWPOTG5E4DS2TOS"],
+    ] {
+        let ended = run_after("exec >/dev/full", arguments);
+        ended.expect_failure(1, &["cannot write the output: No space left", "free some space"]);
+    }
+}
+
+#[test]
+fn an_exposed_key_file_is_read_with_a_warning_that_names_its_mode() {
+    let folder = DataFolder::new();
+    let key = folder.file("k", "0d02bca37b877f1321e0fc339f154b6135728780e9f42e98adf73416180d67fd\n");
+    let set_mode = |path: &PathBuf, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("own");
+    let read_key = || run(["key", "inspect", text(&key)]).expect_success().stderr;
+    for (mode, is_exposed) in [(0o600, false), (0o666, true), (0o640, true), (0o604, true)] {
+        set_mode(&key, mode);
+        let told = read_key();
+        assert_eq!(told.contains(&format!("mode {mode:04o}")) && told.contains("chmod 600"), is_exposed, "{told}");
+    }
+}
+
+#[test]
+fn settings_with_a_private_key_that_every_user_can_read_are_used_with_a_warning() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("node.properties");
+    fs::write(&path, format!("nis.bootKey = {}\nnem.network = testnet\n", "1".repeat(64))).expect("room");
+    for (mode, is_exposed) in [(0o600, false), (0o640, false), (0o644, true), (0o666, true)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("own");
+        let settings = nisd::config::load(Some(&path), Vec::new(), Some(folder.path())).expect("settings");
+        let warned = settings.diagnostics.iter().any(|told| told.text.contains(&format!("mode {mode:04o}")));
+        assert_eq!(warned, is_exposed, "{mode:o}: {:?}", settings.diagnostics);
+        assert!(!format!("{:?}", settings.diagnostics).contains("1111"));
+    }
+}
+
+#[test]
+fn a_tilde_that_the_shell_has_left_is_explained() {
+    run(["digest", "--data=~/x"]).expect_failure(2, &["~", "--data ~/x"]);
+    run(["run", "--network", "testnet", "--data=~"]).expect_failure(2, &["~", "%h"]);
+    let told = run(["key", "inspect", "--network=testnet", "--", "~/k"]);
+    assert_eq!(told.code, Some(1));
+    assert_contains(&run(["watch", "--state=~/none/x"]).stderr, &["`--state ~/…`"]);
+}
+
+#[test]
+fn a_terminal_that_cannot_draw_gets_the_status_once() {
+    let folder = DataFolder::full(&tiny());
+    let (_screen, terminal) = open_terminal();
+    let mut command = nisd(["status", "--data", text(&folder.path())]);
+    command.env("TERM", "dumb").stdin(terminal.try_clone().expect("a descriptor")).stdout(terminal);
+    let mut status = command.stderr(Stdio::null()).spawn().expect("the program starts");
+    assert!(wait_for("the end", || status.try_wait().expect("a child")).success());
+}
+
+#[test]
+fn a_new_store_in_a_folder_of_the_settings_is_said_aloud() {
+    let folder = TempDir::new().expect("a folder");
+    let data = folder.path().join("store");
+    fs::create_dir(&data).expect("a folder");
+    fs::write(data.join("known-peers"), "").expect("room");
+    let tiny = tiny();
+    let node = tiny.node(&data, &[]);
+    let log = node.stop().stderr;
+    assert_contains(&log, &["there is no store in", "but known-peers of an earlier run", "disk is mounted"]);
+    let log = tiny.node(&data, &[]).stop().stderr;
+    assert!(!log.contains("there is no store in"), "{log}");
+}
+
+#[test]
+fn a_service_whose_store_is_elsewhere_than_that_of_run_says_so() {
+    let home = TempDir::new().expect("a folder");
+    let mut command = nisd(["service", "--network", "testnet"]);
+    command.env("HOME", home.path());
+    let ended = Process::start(command).wait_with_timeout(Duration::from_secs(60)).expect_success();
+    let own = home.path().join("nem/nisd/testnet");
+    assert_contains(&ended.stderr, &["note: the service keeps its store in /var/lib/nisd", text(&own)]);
+    assert_contains(&ended.text(), &["RequiresMountsFor=/var/lib/nisd\n"]);
+    let settings = home.path().join("node.properties");
+    fs::write(&settings, "nem.network = testnet\nnem.httpPort = 80\nnisd.data = /srv/nisd\n").expect("room");
+    let ended = run(["service", "--config", text(&settings)]).expect_success();
+    assert!(!ended.stderr.contains("note"), "{}", ended.stderr);
+    assert_contains(&ended.text(), &["AmbientCapabilities=CAP_NET_BIND_SERVICE", "RequiresMountsFor=/srv/nisd\n"]);
+}
