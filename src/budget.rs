@@ -29,7 +29,7 @@ impl Budget {
         Budget::timed(units, || Duration::ZERO)
     }
 
-    /// Creates a budget of `units` that also ends [`MAX_STEP`] after the present time of the `clock`.
+    /// Creates a budget of `units` that also ends a millisecond after the present time of the `clock`.
     pub fn timed(units: u32, clock: Clock) -> Budget {
         Budget { units, used: 0, clock, end: clock() + MAX_STEP, looked_at: 0 }
     }
