@@ -149,7 +149,7 @@ impl ReadAhead {
     }
 
     /// Returns whether rows may not be in memory.
-    fn is_cold(&self, now: Duration) -> bool {
+    pub fn is_cold(&self, now: Duration) -> bool {
         self.memory > 0 && self.store > SMALL_STORE && (self.store > self.memory || now < self.cold_until)
     }
 
@@ -158,7 +158,14 @@ impl ReadAhead {
         if !self.is_cold(now) {
             return false;
         }
-        let bytes = request_bytes(request);
+        self.parks_bytes(connection, owner, request_bytes(request), now)
+    }
+
+    /// Like [`parks`](Self::parks), of a request in the form of HTTP.
+    pub fn parks_bytes(&mut self, connection: ConnectionId, owner: Owner, bytes: Vec<u8>, now: Duration) -> bool {
+        if !self.is_cold(now) {
+            return false;
+        }
         let is_warm = self.warm.get(&xxh3_64(&bytes)).is_some_and(|since| now < *since + WARM_FOR);
         if is_warm || bytes.len() > MAX_REQUEST_BYTES {
             return false;

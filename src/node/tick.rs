@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::block_processor::{BlockOrigin, StepError};
 use super::{Node, UNITS_PER_STEP};
-use crate::api::MempoolEvent;
+use crate::api::{ApiError, MempoolEvent};
 use crate::budget::Budget;
 use crate::chain::{ChainSnapshot, ConfirmedBlock};
 use crate::model::{Height, Timestamp};
-use crate::net::service::{Effects, LoopTime};
+use crate::net::service::{ConnectionId, Effects, LoopTime};
 use crate::peer::Manager;
 use crate::peer::io::Now;
 use crate::rules::ValidationResult;
@@ -46,7 +46,7 @@ impl Node<'_> {
         let now = self.now(time);
         self.read_ahead.look(self.reader.store(), self.reads_from_disk, now.monotonic);
         for connection in self.read_ahead.take_finished() {
-            effects.resume(connection);
+            self.end_reading(connection, now, effects);
         }
         let is_idle = self.rebuild_target.is_some() || self.is_idle(now);
         if let Some(import) = &mut self.import {
@@ -267,9 +267,23 @@ impl Node<'_> {
         if !self.broker.has_work(is_mempool_current) {
             return Ok(());
         }
+        self.broker.reads_ahead = self.read_ahead.is_cold(now.monotonic);
         self.with_context(self.budget(budget), now, |_, broker, node| {
             broker.work(is_mempool_current, node, effects);
-        })
+        })?;
+        for (socket, client, request) in self.broker.take_reads() {
+            if !self.read_ahead.parks_bytes(socket, client, request.into_bytes(), now.monotonic) {
+                self.end_reading(socket, now, effects);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the request or the query of a connection go on for which something was read.
+    fn end_reading(&mut self, connection: ConnectionId, now: Now, effects: &mut dyn Effects) {
+        let Some(session) = self.broker.table.session_of(connection) else { return effects.resume(connection) };
+        let rejection = self.read_ahead.has_given_way(connection).then_some(ApiError::TOO_MUCH_TO_READ);
+        self.broker.end_reading(session, rejection.as_ref(), now, effects);
     }
 
     /// Returns when the next tick is due.

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use super::content::Item;
 use super::publish_job::{PublishContext, PublishJob};
-use super::session::SessionId;
+use super::session::{QueryReading, SessionId};
 use super::session_table::{SessionTable, TOO_MANY_SESSIONS};
 use super::{Limits, sockjs};
-use crate::api::NodeContext;
+use crate::api::{ApiError, NodeContext};
 use crate::model::{Hash256, Height, NetworkByte, Transaction};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{Client, ConnectionId, Effects, Message, Progress};
 use crate::peer::io::Now;
+use crate::quota::Owner;
 
 /// Bytes of a SockJS message parsed per work unit.
 const PAYLOAD_BYTES_PER_UNIT: usize = 50;
@@ -42,6 +43,8 @@ pub struct Broker {
     /// What waits for all subscribers.
     pub news: NewsQueue,
     pub(super) queries: QueryQueue,
+    /// Whether queries wait until what they need was read from the disk.
+    pub reads_ahead: bool,
     /// The connection that is about to become a websocket, and its session's name if it uses SockJS.
     pub(super) upgrading: Option<(ConnectionId, Option<String>)>,
 }
@@ -67,7 +70,7 @@ impl Broker {
     /// Creates a broker without sessions.
     pub fn new(limits: Limits, network: NetworkByte, pool: SharedBytesCounter) -> Self {
         let table = SessionTable::new(limits, network, pool);
-        Self { table, news: NewsQueue::default(), queries: QueryQueue::default(), upgrading: None }
+        Self { table, news: NewsQueue::default(), queries: QueryQueue::default(), reads_ahead: false, upgrading: None }
     }
 
     /// Opens a session on a new websocket. Closes the websocket with 1013 if no session is available.
@@ -180,10 +183,33 @@ impl Broker {
         let units = node.budget.left();
         let mut context = PublishContext { table: &mut self.table, node, effects, is_mempool_current };
         context.node.budget = context.node.budget.part(units / 2);
+        self.queries.reads_ahead = self.reads_ahead;
         self.queries.work(&mut context);
         context.node.budget = context.node.budget.part(context.node.budget.left() + units.div_ceil(2));
         self.news.work(&mut context);
         self.queries.work(&mut context);
+    }
+
+    /// Takes the queries for which something is to be read from the disk: the socket and its client, and the request of the
+    /// HTTP interface that reads the same. [`end_reading`](Self::end_reading) lets each go on.
+    pub fn take_reads(&mut self) -> Vec<(ConnectionId, Owner, String)> {
+        std::mem::take(&mut self.queries.reads)
+    }
+
+    /// Lets the query of a session go on for which something was read, or rejects it for a reason.
+    pub fn end_reading(&mut self, id: SessionId, rejection: Option<&ApiError>, now: Now, effects: &mut dyn Effects) {
+        self.table.now = now;
+        let Some(session) = self.table.session_mut(id) else { return };
+        if session.reading == QueryReading::Awaited {
+            session.reading = QueryReading::Done;
+            if let Some(error) = rejection {
+                session.reading = QueryReading::No;
+                session.queries.pop_front();
+                self.table.send_query_error(id, &error.message, effects);
+                self.table.update_memory(id, effects);
+            }
+            self.queries.add(id, &mut self.table);
+        }
     }
 
     /// Returns the broker's usage.
@@ -318,6 +344,9 @@ pub struct QueryQueue {
     /// Sessions whose send queue is full, or whose query waits for the mempool, and when to try them again.
     backlogged: BTreeSet<SessionId>,
     retry_at: Duration,
+    /// Whether queries wait until what they need was read from the disk, and those for which that is to begin.
+    reads_ahead: bool,
+    reads: Vec<(ConnectionId, Owner, String)>,
 }
 
 impl QueryQueue {
@@ -371,7 +400,19 @@ impl QueryQueue {
             self.backlogged.insert(id);
             return;
         }
+        if self.reads_ahead
+            && session.answer.is_none()
+            && session.reading != QueryReading::Done
+            && let Some(request) = session.queries.front().and_then(Item::request)
+        {
+            if session.reading == QueryReading::No {
+                session.reading = QueryReading::Awaited;
+                self.reads.push((session.socket, session.client, request));
+            }
+            return;
+        }
         if session.answer.is_none() {
+            session.reading = QueryReading::No;
             session.answer = session.queries.pop_front().map(|query| PublishJob::new(query, Some(id)));
             if std::mem::take(&mut session.is_suspended) {
                 context.effects.resume(session.socket);

@@ -177,6 +177,25 @@ impl Item {
         })
     }
 
+    /// Returns the request of the HTTP interface that reads the same rows of the store, unless they are surely in memory.
+    pub fn request(&self) -> Option<String> {
+        let path = match self {
+            Item::OfAccount(topic, address) => {
+                let path = match topic {
+                    AccountTopic::Account => "account/get",
+                    AccountTopic::Mosaics => "account/mosaic/owned",
+                    AccountTopic::Definitions => "account/mosaic/owned/definition",
+                    AccountTopic::Namespaces => "account/namespace/page",
+                    AccountTopic::RecentTransfers => "account/transfers/all",
+                };
+                format!("{path}?address={address}")
+            }
+            Item::Status(hash) => format!("transaction/status?hash={hash}"),
+            _ => return None,
+        };
+        Some(format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    }
+
     /// Starts its messages.
     pub fn open(&self, node: &mut NodeContext<'_>, pool: &SharedBytesCounter) -> Result<Messages, ApiError> {
         Ok(Messages::One(match self {

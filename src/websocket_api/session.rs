@@ -62,12 +62,24 @@ pub struct Session {
     pub registrations: BTreeMap<Address, Registration>,
     /// Its queries that are not answered yet.
     pub queries: VecDeque<Item>,
+    /// Whether what the first of them needs was read from the disk.
+    pub reading: QueryReading,
     /// The unfinished answer to another query.
     pub answer: Option<PublishJob>,
     /// Its frames wait until its query queue has space.
     pub is_suspended: bool,
     /// Its last CONNECT had an `accept-version`.
     pub has_accept_version: bool,
+}
+
+/// Whether what the next query of a session needs was read from the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueryReading {
+    #[default]
+    No,
+    /// It is being read.
+    Awaited,
+    Done,
 }
 
 impl Session {
@@ -95,6 +107,7 @@ impl Session {
             subscriptions: Subscriptions::default(),
             registrations: BTreeMap::new(),
             queries: VecDeque::new(),
+            reading: QueryReading::default(),
             answer: None,
             is_suspended: false,
             has_accept_version: false,

@@ -1,3 +1,4 @@
+use crate::api::ApiError;
 use crate::api::tests::{Fate, Mempool};
 use crate::budget::cost;
 use crate::websocket_api::tests::*;
@@ -361,6 +362,27 @@ fn a_failed_query_is_reported_once_to_the_requesting_session() {
     let sent = bench.ask(1, &send("account/get", A1));
     assert_eq!(topics(&sent), ["1 /errors"]);
     assert!(sent[0].contains("\"message\":\"the node's store failed\""));
+}
+
+#[test]
+fn a_query_waits_until_what_it_needs_was_read_from_the_disk() {
+    let mut bench = Bench::default();
+    bench.broker.reads_ahead = true;
+    for topic in ["/errors".to_owned(), format!("/account/{A1}"), "/node/info".to_owned()] {
+        bench.subscribe(1, &topic, &topic);
+    }
+    for rejection in [None, Some(ApiError::TOO_MUCH_TO_READ)] {
+        assert_eq!(bench.ask(1, &send("account/get", A1)), NOTHING);
+        assert_eq!(bench.ask(1, "SEND\ndestination:/w/api/node/info\n\n\0"), NOTHING, "queries keep their order");
+        let reads = bench.broker.take_reads();
+        let [(socket, _, request)] = &reads[..] else { panic!("{reads:?}") };
+        assert_eq!(*request, format!("GET /account/get?address={A1} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        let session = bench.broker.table.session_of(*socket).unwrap();
+        bench.broker.end_reading(session, rejection.as_ref(), PRESENT, &mut bench.effects);
+        let answer = if rejection.is_some() { "1 /errors".to_owned() } else { format!("1 /account/{A1}") };
+        assert_eq!(topics(&bench.work()), [answer, "1 /node/info".to_owned()]);
+        assert!(bench.broker.take_reads().is_empty());
+    }
 }
 
 #[test]
