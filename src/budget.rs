@@ -7,16 +7,14 @@ const MAX_STEP: Duration = Duration::from_millis(1);
 /// Units between two looks at the clock.
 const UNITS_PER_LOOK: u32 = 20;
 
-/// Returns the monotonic time; the difference of two counts.
-pub type Clock = fn() -> Duration;
-
 /// A number of units to spend in one step, and the units spent. A piece of work starts as long as units are left and is
 /// then done as a whole, so the budget can be overrun a little.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     units: u32,
     used: u32,
-    clock: Clock,
+    /// Returns the monotonic time.
+    clock: fn() -> Duration,
     /// When nothing is left, whatever the units.
     end: Duration,
     /// The units spent at the last look at the clock.
@@ -30,7 +28,7 @@ impl Budget {
     }
 
     /// Creates a budget of `units` that also ends a millisecond after the present time of the `clock`.
-    pub fn timed(units: u32, clock: Clock) -> Budget {
+    pub fn timed(units: u32, clock: fn() -> Duration) -> Budget {
         Budget { units, used: 0, clock, end: clock() + MAX_STEP, looked_at: 0 }
     }
 

@@ -122,19 +122,20 @@ fn read(opened: &mut Option<Opened>, request: &[u8]) -> Option<[bool; 2]> {
     let end = request.iter().position(|byte| *byte == 0)?;
     let folder = Path::new(std::ffi::OsStr::from_bytes(&request[..end]));
     let (kind, bytes) = request[end + 1..].split_first()?;
+    let kind = *AheadKind::ALL.get(usize::from(*kind))?;
     let (before, deadline) = (process::reads_from_disk(), process::uptime() + SLICE);
     if opened.as_ref().is_none_or(|opened| opened.folder != folder) {
         *opened = Some(open(folder)?);
     }
     let Opened { store, settings, .. } = opened.as_ref()?;
     let is_over = || process::uptime() >= deadline;
-    let is_done = match *kind {
-        kind if kind == AheadKind::Request as u8 => answer(store, settings, bytes, is_over)?,
-        kind if kind == AheadKind::Block as u8 => {
+    let is_done = match kind {
+        AheadKind::Request => answer(store, settings, bytes, is_over)?,
+        AheadKind::Block => {
             let block = Block::from_bytes(bytes, Context::of(&settings.network)).ok()?;
             read_rows_of(&block, &store.snapshot().ok()?, &settings.network, is_over)
         }
-        kind if kind == AheadKind::Accounts as u8 => {
+        AheadKind::Accounts => {
             let snapshot = store.snapshot().ok()?;
             bytes.chunks(ADDRESS_LENGTH).all(|address| {
                 let address = std::str::from_utf8(address).ok();
@@ -144,7 +145,7 @@ fn read(opened: &mut Option<Opened>, request: &[u8]) -> Option<[bool; 2]> {
                 !is_over()
             })
         }
-        _ => {
+        AheadKind::Range => {
             let (table, key) = bytes.split_first()?;
             // A damaged range is read too.
             let _ = store.snapshot().ok()?.verify_next(&mut VerifyPosition::at(Table::from_number(*table)?, key));

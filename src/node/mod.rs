@@ -40,11 +40,10 @@ pub use crate::peer::saved_peers::MAX_BYTES as MAX_SAVED_BYTES;
 use self::block_processor::BlockProcessor;
 use self::harvester::Harvester;
 use self::identity::Identity;
-use self::read_ahead::AheadTicket;
 use self::store_health::{StoreBackoff, Verification};
 use self::warnings::{ClockMonitor, WarningTimes};
 use crate::api::{self, Api, EventFeed, Explorer, NodeStatus, explorer};
-use crate::budget::{Budget, Clock};
+use crate::budget::Budget;
 use crate::chain::{ChainSnapshot, ConfirmedBlock, ImportError, ReorgLog};
 use crate::clock::NetworkClock;
 use crate::codec::Format;
@@ -164,14 +163,12 @@ pub struct Node<'s> {
     pub must_log_metrics: bool,
     /// Requests that wait until their rows are in memory.
     pub read_ahead: ReadAhead,
-    /// The importances that are being read ahead.
-    importances_ahead: Option<AheadTicket>,
     /// Returns how often the process has waited for a page from the disk, and its memory usage for the metrics; only the
     /// event loop can determine them.
     pub reads_from_disk: fn() -> u64,
     pub memory: fn() -> Memory,
     /// Returns the monotonic time, which ends what takes long.
-    pub monotonic: Clock,
+    pub monotonic: fn() -> Duration,
     /// Whether requests of peers are answered before the node has joined its network: its answers are thrown away.
     pub counts_as_joined: bool,
     /// The next part of a tick.
@@ -235,7 +232,6 @@ impl<'s> Node<'s> {
             shutdown_at: None,
             must_log_metrics: false,
             read_ahead: ReadAhead::default(),
-            importances_ahead: None,
             reads_from_disk: || 0,
             memory: Memory::default,
             monotonic: || Duration::ZERO,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Node;
 use super::block_processor::{BlockOrigin, ProcessedBlocks};
-use super::read_ahead::{AheadTicket, ReadAhead};
+use super::read_ahead::ReadAhead;
 use crate::chain::ChainSnapshot;
 use crate::crypto::Randomness;
 use crate::mempool::{Mempool, ShortId};
@@ -107,12 +107,12 @@ impl Node<'_> {
         effects: &mut dyn Effects,
         run: impl FnOnce(&mut Manager, &ChainReader<'_>),
     ) {
-        let Node { reader, network, mempool, peers, read_backoff, read_ahead, importances_ahead, .. } = self;
+        let Node { reader, network, mempool, peers, read_backoff, read_ahead, .. } = self;
         let Some(peers) = peers else { return };
         match reader.snapshot() {
             Ok(snapshot) => {
-                let ahead = RefCell::new((read_ahead, importances_ahead));
-                run(peers, &ChainReader { snapshot, network, mempool, ahead, now: now.monotonic });
+                let read_ahead = RefCell::new(read_ahead);
+                run(peers, &ChainReader { snapshot, network, mempool, read_ahead, now: now.monotonic });
                 carry_out_actions(peers, effects);
             }
             Err(error) => read_backoff.record_failure(&error, now.monotonic),
@@ -135,8 +135,7 @@ pub struct ChainReader<'a> {
     snapshot: &'a Snapshot<'a>,
     network: &'a Network,
     mempool: &'a Mempool,
-    /// What reads importances ahead, and what it reads.
-    ahead: RefCell<(&'a mut ReadAhead, &'a mut Option<AheadTicket>)>,
+    read_ahead: RefCell<&'a mut ReadAhead>,
     now: Duration,
 }
 
@@ -182,17 +181,7 @@ impl LocalChain for ChainReader<'_> {
     }
 
     fn has_read(&self, nodes: &[Address]) -> bool {
-        let mut ahead = self.ahead.borrow_mut();
-        let (ahead, ticket) = &mut *ahead;
-        if let Some(reading) = **ticket {
-            if ahead.is_reading(reading) {
-                return false;
-            }
-            **ticket = None;
-            return true;
-        }
-        **ticket = ahead.read_accounts(nodes, self.now);
-        ticket.is_none()
+        self.read_ahead.borrow_mut().has_read_accounts(nodes, self.now)
     }
 
     fn important_accounts(&self) -> Result<u64, StoreUnreadable> {

@@ -59,16 +59,20 @@ pub enum Waiting {
 
 /// What a helper reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum AheadKind {
     /// What answers a request in the form of HTTP.
-    Request = 0,
+    Request,
     /// What the execution of a block needs.
-    Block = 1,
+    Block,
     /// The rows of a range: its table in one byte, and a key.
-    Range = 2,
+    Range,
     /// Accounts with their importances, by their addresses.
-    Accounts = 3,
+    Accounts,
+}
+
+impl AheadKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [AheadKind; 4] = [AheadKind::Request, AheadKind::Block, AheadKind::Range, AheadKind::Accounts];
 }
 
 /// Work for a helper.
@@ -76,7 +80,7 @@ pub enum AheadKind {
 pub struct AheadWork {
     /// What it reads.
     pub kind: AheadKind,
-    /// The request, the block or the range; empty if its client is gone.
+    /// The request, the block, the range or the accounts; empty if nobody waits for it any more.
     pub bytes: Vec<u8>,
 }
 
@@ -114,6 +118,8 @@ pub struct ReadAhead {
     /// Whether the last that a helper got was for the node.
     was_own: bool,
     reading: BTreeMap<Waiting, Reading>,
+    /// The accounts that are read ahead.
+    accounts: Option<AheadTicket>,
     /// Time spent on what is not finished.
     spent: BTreeMap<Waiting, Duration>,
     finished: BTreeSet<ConnectionId>,
@@ -203,19 +209,24 @@ impl ReadAhead {
             return None;
         }
         let first = self.last_own + 1;
-        let mut part = Block { transactions: Vec::new(), ..block.clone() };
-        let mut bytes = 0;
-        for transaction in &block.transactions {
-            let more = transaction.to_bytes(SigningForm::Verifiable).len();
-            if bytes > 0 && bytes + more > MAX_PART_BYTES {
-                self.add_own(AheadKind::Block, part.to_bytes(SigningForm::Verifiable));
-                part.transactions.clear();
-                bytes = 0;
+        let whole = block.to_bytes(SigningForm::Verifiable);
+        if whole.len() <= MAX_PART_BYTES {
+            self.add_own(AheadKind::Block, whole);
+        } else {
+            let mut part = block.clone();
+            let mut bytes = 0;
+            for transaction in std::mem::take(&mut part.transactions) {
+                let more = transaction.to_bytes(SigningForm::Verifiable).len();
+                if bytes > 0 && bytes + more > MAX_PART_BYTES {
+                    self.add_own(AheadKind::Block, part.to_bytes(SigningForm::Verifiable));
+                    part.transactions.clear();
+                    bytes = 0;
+                }
+                bytes += more;
+                part.transactions.push(transaction);
             }
-            bytes += more;
-            part.transactions.push(transaction.clone());
+            self.add_own(AheadKind::Block, part.to_bytes(SigningForm::Verifiable));
         }
-        self.add_own(AheadKind::Block, part.to_bytes(SigningForm::Verifiable));
         Some(AheadTicket { first, last: self.last_own })
     }
 
@@ -228,16 +239,23 @@ impl ReadAhead {
         Some(AheadTicket { first: self.last_own, last: self.last_own })
     }
 
-    /// Reads ahead accounts with their importances; nothing while everything is in memory.
-    pub fn read_accounts(&mut self, accounts: &[Address], now: Duration) -> Option<AheadTicket> {
+    /// Reads ahead accounts with their importances. Returns whether that is done, or everything is in memory; until then the
+    /// caller asks again.
+    pub fn has_read_accounts(&mut self, accounts: &[Address], now: Duration) -> bool {
+        if let Some(ticket) = self.accounts {
+            let is_done = !self.is_reading(ticket);
+            self.accounts = self.accounts.filter(|_| !is_done);
+            return is_done;
+        }
         if !self.is_cold(now) || accounts.is_empty() {
-            return None;
+            return true;
         }
         let first = self.last_own + 1;
         for part in accounts.chunks(MAX_ACCOUNTS) {
             self.add_own(AheadKind::Accounts, part.iter().flat_map(Address::as_bytes).copied().collect());
         }
-        Some(AheadTicket { first, last: self.last_own })
+        self.accounts = Some(AheadTicket { first, last: self.last_own });
+        false
     }
 
     fn add_own(&mut self, kind: AheadKind, bytes: Vec<u8>) {
@@ -257,12 +275,20 @@ impl ReadAhead {
         self.own.range(numbers).next().is_some() || self.reading.range(first..=last).next().is_some()
     }
 
-    /// Forgets work of the node that is no longer needed.
+    /// Forgets work of the node that is no longer needed. What a helper reads for it is read in vain.
     pub fn cancel(&mut self, ticket: AheadTicket) {
         for number in ticket.first..=ticket.last {
             self.own.remove(&number);
-            self.spent.remove(&Waiting::Node(number));
+            self.forget(Waiting::Node(number));
         }
+    }
+
+    /// Forgets what is not finished of some work; a helper that works on it does not do so again.
+    fn forget(&mut self, waiting: Waiting) {
+        if let Some(reading) = self.reading.get_mut(&waiting) {
+            reading.work.bytes.clear();
+        }
+        self.spent.remove(&waiting);
     }
 
     /// Returns whether anything waits for a helper.
@@ -358,11 +384,7 @@ impl ReadAhead {
         if self.requests.remove(&connection).is_some() {
             self.places.release(connection, now);
         }
-        let waiting = Waiting::Client(connection);
-        if let Some(reading) = self.reading.get_mut(&waiting) {
-            reading.work.bytes.clear();
-        }
-        self.spent.remove(&waiting);
+        self.forget(Waiting::Client(connection));
         self.finished.remove(&connection);
         self.gave_way.remove(&connection);
     }
@@ -577,18 +599,24 @@ mod tests {
         let ticket = range(&mut ahead);
         ahead.cancel(ticket);
         assert!(!ahead.is_reading(ticket) && !ahead.has_waiting());
+        // What a helper reads at present is not read again.
+        let ticket = range(&mut ahead);
+        let (waiting, _) = ahead.next(START).unwrap();
+        ahead.cancel(ticket);
+        ahead.postpone(waiting, MOMENT, START);
+        assert!(!ahead.is_reading(ticket) && !ahead.has_waiting() && ahead.spent.is_empty());
         let ticket = range(&mut ahead);
         ahead.give_up(START);
         assert!(!ahead.is_reading(ticket));
         let accounts = [Address::from_public_key(&PublicKey([1; 32]), NetworkByte::TESTNET); MAX_ACCOUNTS + 1];
-        let ticket = ahead.read_accounts(&accounts, START).unwrap();
         for count in [MAX_ACCOUNTS, 1] {
+            assert!(!ahead.has_read_accounts(&accounts, START));
             let (waiting, work) = ahead.next(START).unwrap();
             assert_eq!((work.kind, work.bytes.len()), (AheadKind::Accounts, 40 * count));
-            assert!(ahead.is_reading(ticket));
             ahead.finish(waiting, Some(true), MOMENT, START);
         }
-        assert!(!ahead.is_reading(ticket) && ahead.has_room(START));
+        assert!(ahead.has_read_accounts(&accounts, START) && ahead.has_room(START));
+        assert!(ReadAhead::default().has_read_accounts(&accounts, START), "there are no helpers");
         let key = vec![0; MAX_WAITING_BYTES];
         ahead.read_range(Table::Blocks, &key, START);
         assert!(!ahead.has_room(START));

@@ -181,9 +181,9 @@ impl Broker {
     pub fn work(&mut self, is_mempool_current: bool, node: NodeContext<'_>, effects: &mut dyn Effects) {
         self.table.now = node.now;
         let units = node.budget.left();
-        let mut context = PublishContext { table: &mut self.table, node, effects, is_mempool_current };
+        let (table, reads_ahead) = (&mut self.table, self.reads_ahead);
+        let mut context = PublishContext { table, node, effects, is_mempool_current, reads_ahead };
         context.node.budget = context.node.budget.part(units / 2);
-        self.queries.reads_ahead = self.reads_ahead;
         self.queries.work(&mut context);
         context.node.budget = context.node.budget.part(context.node.budget.left() + units.div_ceil(2));
         self.news.work(&mut context);
@@ -344,8 +344,7 @@ pub struct QueryQueue {
     /// Sessions whose send queue is full, or whose query waits for the mempool, and when to try them again.
     backlogged: BTreeSet<SessionId>,
     retry_at: Duration,
-    /// Whether queries wait until what they need was read from the disk, and those for which that is to begin.
-    reads_ahead: bool,
+    /// What is to be read from the disk for queries that wait for it.
     reads: Vec<(ConnectionId, Owner, String)>,
 }
 
@@ -389,6 +388,7 @@ impl QueryQueue {
     /// Continues the answer of a session, or starts that to its next query.
     fn serve(&mut self, id: SessionId, context: &mut PublishContext<'_>) {
         let (max_backlog, now) = (context.table.limits.query_backlog_bytes, context.table.now.monotonic);
+        let reads_ahead = context.reads_ahead;
         let Some(session) = context.table.session_mut(id) else { return };
         // A transaction of a replaced block may be on its way back into the mempool.
         let is_about_mempool = session.answer.is_none() && matches!(session.queries.front(), Some(Item::Status(_)));
@@ -400,7 +400,7 @@ impl QueryQueue {
             self.backlogged.insert(id);
             return;
         }
-        if self.reads_ahead
+        if reads_ahead
             && session.answer.is_none()
             && session.reading != QueryReading::Done
             && let Some(request) = session.queries.front().and_then(Item::request)

@@ -39,6 +39,8 @@ pub struct PublishContext<'a> {
     pub effects: &'a mut dyn Effects,
     /// Whether the mempool is up to date with the chain.
     pub is_mempool_current: bool,
+    /// Whether queries wait until what they need was read from the disk.
+    pub reads_ahead: bool,
 }
 
 /// A resumable job that publishes a sequence of messages.
