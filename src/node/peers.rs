@@ -88,7 +88,12 @@ impl Node<'_> {
         if !self.can_accept_announcements() {
             return Ok(());
         }
+        let budget = self.budget(0);
         for _ in 0..REMOTE_TRANSACTIONS_PER_TICK {
+            // The accounts of one may have been read from the disk.
+            if budget.is_late() {
+                break;
+            }
             let transaction = self.peers.as_mut().and_then(Manager::next_remote_transaction);
             let Some(transaction) = transaction else { break };
             let Node { reader, network, height, mempool, .. } = self;
