@@ -118,7 +118,12 @@ pub fn unit(
         ("MOUNTS", &quote_path(store)),
         ("CAPABILITIES", capabilities),
     ];
-    Ok(words.iter().fold(UNIT.to_owned(), |unit, (word, text)| unit.replace(word, text)))
+    // A line has one of the words at most; a text put in may contain others.
+    let line = |line: &str| {
+        let found = words.iter().find(|(word, _)| line.contains(word));
+        found.map_or_else(|| line.to_owned(), |(word, text)| line.replace(word, text))
+    };
+    Ok(UNIT.split_inclusive('\n').map(line).collect())
 }
 
 /// Returns the lines that limit what the service may see and write of the file system.
@@ -184,6 +189,13 @@ mod tests {
             assert!(lines.contains(&line.to_owned()), "{line} is missing in {lines:?}");
         }
         assert!(!lines.iter().any(|line| line.starts_with("StateDirectory")));
+    }
+
+    #[test]
+    fn a_path_may_contain_the_words_of_the_template() {
+        let lines = lines("/mnt/USER/MOUNTS FOLDERS");
+        assert!(lines.contains(&r#"RequiresMountsFor="/mnt/USER/MOUNTS FOLDERS""#.to_owned()), "{lines:?}");
+        assert!(lines.contains(&r#"ReadWritePaths="/mnt/USER/MOUNTS FOLDERS""#.to_owned()), "{lines:?}");
     }
 
     #[test]
