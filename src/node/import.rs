@@ -35,7 +35,7 @@ pub struct Import<'s> {
     is_complete: bool,
     /// Height before the first imported block.
     start: Height,
-    /// The next blocks of a download, in front of them the next.
+    /// The next blocks of a download, in their order.
     queue: VecDeque<Box<Block>>,
     /// What is read ahead for the next blocks, of a download or of files; nothing if it is in memory.
     ahead: VecDeque<Option<AheadTicket>>,
@@ -119,6 +119,8 @@ impl<'s> Import<'s> {
             self.ahead.drain(..).flatten().for_each(|ticket| ahead.cancel(ticket));
             self.has_failed = false;
         }
+        // A commit does not wait for the next block.
+        self.is_reading = false;
         let time = now.network;
         while !budget.is_exhausted() && !self.needs_block() {
             budget.charge(UNITS_PER_STEP);
@@ -276,8 +278,8 @@ impl<'s> Node<'s> {
         Ok(import.submit_next(&self.read_ahead) || is_working)
     }
 
-    /// Handles that all blocks are imported that have arrived, and that the next one is awaited or that there is none. Returns
-    /// whether there is more to do now.
+    /// Handles the lack of a next block: it has not arrived yet (`is_awaited`), or there is none. Returns whether there is more
+    /// to do now.
     fn miss_block(&mut self, is_awaited: bool, now: Now) -> Result<bool, StoreError> {
         let Some(import) = &mut self.import else { return Ok(false) };
         let download = self.peers.as_ref().and_then(|peers| peers.block_download.as_ref());
