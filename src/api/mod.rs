@@ -18,6 +18,7 @@ mod access;
 mod account_history;
 mod accounts;
 mod blocks;
+mod body_parser;
 mod debug;
 mod error;
 pub mod events;
@@ -61,6 +62,8 @@ pub use crate::codec::Format;
 pub use crate::codec::Writable as View;
 pub use crate::state::{LinkPhase, RemoteStatus};
 
+use crate::codec::lenient_json::Parser;
+use body_parser::{BodyParser, ParsingTurns};
 use debug::RequestHistory;
 use response::{Accept, CacheKey, ResponseCache, ResponseWriter};
 use routes::{BodyLimit, MalformedPath, PathRoutes, Route};
@@ -98,6 +101,7 @@ pub struct Api {
     json: JsonEncoder,
     /// Responses in progress.
     pub pending_streams: PendingStreams,
+    parsing_turns: ParsingTurns,
     request_history: RequestHistory,
     /// Responses that are kept until the chain changes.
     pub cache: ResponseCache,
@@ -113,6 +117,7 @@ impl Api {
             settings,
             json: JsonEncoder::default(),
             pending_streams: PendingStreams::default(),
+            parsing_turns: ParsingTurns::default(),
             request_history: history,
             cache: ResponseCache::default(),
             kept_lists: KeptLists::default(),
@@ -156,7 +161,10 @@ impl Api {
         let Exchange { connection, client, request, .. } = *exchange;
         let stream = self.pending_streams.remove(connection).filter(|_| exchange.is_resumed);
         let client_key = Owner::of(&client);
-        let Api { settings, json, pending_streams, request_history, cache, kept_lists } = self;
+        if !exchange.is_resumed {
+            self.parsing_turns.forget(connection);
+        }
+        let Api { settings, json, pending_streams, parsing_turns, request_history, cache, kept_lists } = self;
         request_history.begin_step();
         let (path, route) = (settings.inner_path(client.listener, request.path), routes::by_id(request.route));
         let now = node.chain.now;
@@ -178,21 +186,25 @@ impl Api {
             response,
             pending,
         };
-        let mut cache_key = None;
-        let result = match stream {
-            Some(stream) => stream.and_then(|stream| context.run_stream(stream)),
-            None => begin(&mut context, exchange.is_rate_limited, cache).map(|key| cache_key = key),
+        let begun = match stream {
+            Some(stream) => stream.and_then(|stream| context.run_stream(stream)).map(|()| Begun::Response(None)),
+            None => begin(&mut context, exchange.is_rate_limited, cache, parsing_turns),
         };
-        let stored = result.and_then(|()| match context.pending.take() {
+        let mut cache_key = None;
+        let stored = begun.and_then(|begun| match (begun, context.pending.take()) {
+            (Begun::Waits, _) => Ok(Progress::Suspended),
             // The head is that of a response to GET, whose body would be endless.
-            Some((_, Progress::Streaming)) if context.request.method == "HEAD" => {
+            (_, Some((_, Progress::Streaming))) if context.request.method == "HEAD" => {
                 context.response.response.is_streaming = true;
                 Ok(Progress::Done)
             }
-            Some((stream, progress)) => {
+            (_, Some((stream, progress))) => {
                 store_stream(&mut context, stream, progress, pending_streams, (connection, client_key))
             }
-            None => Ok(Progress::Done),
+            (Begun::Response(key), None) => {
+                cache_key = key;
+                Ok(Progress::Done)
+            }
         });
         let progress = stored.unwrap_or_else(|error| {
             context.response.failure(&error);
@@ -205,6 +217,7 @@ impl Api {
             cache.insert(key, &context.response.response.body);
         }
         pending_streams.activate_queued(client_key);
+        pending_streams.resume(parsing_turns.grant());
         match progress {
             Progress::Done => {
                 context.node.events.remove(connection);
@@ -241,29 +254,49 @@ impl Api {
     /// Drops the unfinished response of a connection that was closed.
     pub fn on_disconnect(&mut self, connection: ConnectionId) {
         self.pending_streams.on_disconnect(connection);
+        self.parsing_turns.forget(connection);
+        self.pending_streams.resume(self.parsing_turns.grant());
         self.request_history.finish(connection);
     }
 }
 
-/// Starts a response. The order of the checks decides which error the client gets. Returns the key under which the
-/// response is to be cached if it is complete.
+/// How a request began.
+enum Begun {
+    /// With its response, or a part of it. If the response is complete, it is cached under the key.
+    Response(Option<CacheKey>),
+    /// It waits for a turn to parse its body, and then begins anew.
+    Waits,
+}
+
+/// Starts a response. The order of the checks decides which error the client gets.
 fn begin(
     context: &mut RequestContext<'_>,
     is_rate_limited: bool,
     cache: &ResponseCache,
-) -> Result<Option<CacheKey>, ApiError> {
+    turns: &mut ParsingTurns,
+) -> Result<Begun, ApiError> {
     let writer = &mut context.response;
     writer.response.reset();
     writer.response.compress = true;
     if is_rate_limited {
         writer.too_many_requests();
-        return Ok(None);
+        return Ok(Begun::Response(None));
     }
     writer.common_headers();
-    let Some(route) = context.route else { return respond_without_route(context).map(|()| None) };
+    let Some(route) = context.route else {
+        return respond_without_route(context).map(|()| Begun::Response(None));
+    };
     if !context.may_use(route.access) {
         let (peer, path) = (context.client.address, context.path);
         return Err(context.unauthorized(format!("remote {peer} attempted to call local {path}")));
+    }
+    // The addresses of a stream are read by the stream itself.
+    let mut parser = None;
+    if route.body_limit != BodyLimit::Addresses && context.has_large_body() {
+        let (body, client) = (context.request.body, Owner::of(&context.client));
+        let Some(turn) = turns.take(context.connection, client, body.len()) else { return Ok(Begun::Waits) };
+        // The handler reports a body that cannot even begin to be parsed.
+        parser = Parser::new(body).ok().map(|parser| BodyParser::new(parser, turn));
     }
     context.record();
     if !route.answers_while_loading {
@@ -271,13 +304,11 @@ fn begin(
     }
     let key = context.cache_key(route);
     if let Some(body) = key.as_ref().and_then(|key| cache.get(key)) {
-        return context.send_shared(body).map(|()| None);
+        return context.send_shared(body).map(|()| Begun::Response(None));
     }
-    // The addresses of a stream are read by the stream itself.
-    let parser = context.body_parser().filter(|_| route.body_limit != BodyLimit::Addresses);
     match parser {
-        Some(parser) => context.run_stream(Box::new(parser)).map(|()| None),
-        None => (route.handler)(context).map(|()| key),
+        Some(parser) => context.run_stream(Box::new(parser)).map(|()| Begun::Response(None)),
+        None => (route.handler)(context).map(|()| Begun::Response(key)),
     }
 }
 

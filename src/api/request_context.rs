@@ -4,20 +4,19 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use super::body_parser::ParsedBody;
 use super::debug::RequestHistory;
 use super::events::EventFeed;
 use super::response::{CacheKey, ResponseWriter, body_format};
 use super::routes::{Caching, Route};
-use super::streams::{BodyWriter, KeptLists, ResponseStream};
+use super::streams::{KeptLists, ResponseStream};
 use super::{ApiError, BootRequest, ClockState, Format, NodeStatus, Settings, routes};
 use crate::budget::{Budget, cost};
 use crate::chain::harvest::UnlockedAccounts;
 use crate::chain::{ChainSnapshot, ReorgLog};
 use crate::codec::json::JsonDecoder;
-use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
 use crate::codec::text::{parse_i32, parse_i64};
-use crate::codec::wipe::Wiped;
-use crate::codec::{self, ReadError, Readable};
+use crate::codec::{self, Readable};
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, Randomness};
 use crate::mempool::Mempool;
@@ -254,13 +253,10 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// Returns what parses the body in steps, if it is JSON and large and was not parsed yet.
-    pub(super) fn body_parser(&self) -> Option<BodyParser> {
-        let (format, body) = self.raw_body().ok()?;
-        let is_large = format == Format::Json && body.len() > SMALL_JSON && self.parsed_body.is_none();
-        // The handler reports a body that cannot even begin to be parsed.
-        let parser = if is_large { Parser::new(body).ok()? } else { return None };
-        Some(BodyParser { parser, parsed: None })
+    /// Returns whether the body is parsed in steps: it is JSON and large, and was not parsed yet.
+    pub(super) fn has_large_body(&self) -> bool {
+        let is_large = |(format, body): (Format, &[u8])| format == Format::Json && body.len() > SMALL_JSON;
+        self.parsed_body.is_none() && self.raw_body().is_ok_and(is_large)
     }
 
     /// Opens the list `data` of the body, whose elements are decoded one by one.
@@ -375,44 +371,6 @@ impl<'a> RequestContext<'a> {
     pub fn address_of(&self, key: &PublicKey) -> Address {
         Address::from_public_key(key, self.node.chain.network.byte)
     }
-}
-
-/// The value of a body of JSON, which is wiped when it is dropped.
-pub(super) type ParsedBody = Result<Wiped<Value>, ReadError>;
-
-/// Parses a body of JSON in steps.
-pub(super) struct BodyParser {
-    parser: Parser,
-    parsed: Option<ParsedBody>,
-}
-
-impl ResponseStream for BodyParser {
-    fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        let parsed = parse_step(&mut self.parser, &mut node.budget).transpose();
-        let Some(parsed) = parsed else { return Ok(Progress::Yield) };
-        self.parsed = Some(parsed.map(Wiped).map_err(codec::not_json));
-        Ok(Progress::Done)
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.parser.held_bytes()
-    }
-
-    fn take_body(&mut self) -> Option<ParsedBody> {
-        self.parsed.take()
-    }
-
-    fn is_streamable(&self, _: Format) -> bool {
-        false
-    }
-}
-
-/// Parses a body within the budget. Returns its value once it is complete.
-pub fn parse_step(parser: &mut Parser, budget: &mut Budget) -> Result<Option<Value>, LenientJsonError> {
-    let before = parser.parsed();
-    let parsed = parser.advance(budget.left() as usize * cost::JSON_BYTES_PER_UNIT);
-    budget.charge(cost::json(parser.parsed() - before));
-    parsed
 }
 
 /// Parses a page from an id and a size.

@@ -15,8 +15,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::accounts::CHANGED;
+use super::body_parser::ParsedBody;
 use super::error::ApiError;
-use super::request_context::{NodeContext, ParsedBody};
+use super::request_context::NodeContext;
 use super::response::end_of_body;
 use super::{Format, View};
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
@@ -620,6 +621,11 @@ impl PendingStreams {
         if let Some(PendingStream { client, .. }) = self.detach(connection) {
             self.activate_queued(client);
         }
+    }
+
+    /// Adds connections to resume, which have no stream yet.
+    pub fn resume(&mut self, connections: Vec<ConnectionId>) {
+        self.resumable.extend(connections);
     }
 
     /// Returns the connections to resume, each once.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::request_context::parse_step;
+use super::super::body_parser::parse_step;
 use super::feed::FeedBlock;
 use super::{ApiError, MAX_ADDRESSES};
 use crate::budget::{Budget, cost};

@@ -1,5 +1,6 @@
 //! Tests of streamed responses.
 
+use crate::api::body_parser::MAX_PARSED_BODIES;
 use crate::api::routes::{Method, ROUTES};
 use crate::api::streams::MAX_ACTIVE_PER_CLIENT;
 use crate::api::streams::{BodyWriter, ResponseStream};
@@ -462,6 +463,71 @@ fn all_streams_of_one_client_complete_without_delaying_other_clients() {
     }
     assert!(bodies.iter().all(|body| *body == whole));
     assert!(api.pending_streams.is_clear());
+}
+
+#[test]
+fn large_bodies_of_many_clients_are_parsed_a_few_at_a_time_and_all_are_answered() {
+    const ALL: usize = 60;
+    let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
+    let body = format!("{{\"data\":[{}[]]}}", "[],".repeat(20_000));
+    let mut replies: Vec<Response> = (0..ALL).map(|_| Response::new()).collect();
+    let mut is_begun = [false; ALL];
+    let mut step = |api: &mut Api, number: usize| {
+        let sent = TestRequest {
+            connection: ConnectionId(number as u64),
+            ..TestRequest::new("POST /push/transactions").json(&body).from([10, 0, number as u8, 1])
+        };
+        let is_resumed = std::mem::replace(&mut is_begun[number], true);
+        sent.step(api, &scene, &mut node, &mut replies[number], is_resumed, STEP).unwrap().0
+    };
+    let resumable = |api: &mut Api| {
+        let connections = api.pending_streams.take_resumable();
+        connections.into_iter().map(|connection| connection.0 as usize).collect::<Vec<_>>()
+    };
+    let progress: Vec<Progress> = (0..ALL).map(|number| step(&mut api, number)).collect();
+    let (first, others) = progress.split_at(MAX_PARSED_BODIES);
+    assert!(first.iter().all(|progress| *progress == Progress::Yield), "{first:?}");
+    assert!(others.iter().all(|progress| *progress == Progress::Suspended), "{others:?}");
+    // One that disconnects while it waits, and one while it is parsed.
+    api.on_disconnect(ConnectionId(7));
+    api.on_disconnect(ConnectionId(2));
+    let mut going: Vec<usize> = [0, 1, 3].into_iter().chain(resumable(&mut api)).collect();
+    while !going.is_empty() {
+        assert!(going.len() <= MAX_PARSED_BODIES && api.pending_streams.len() <= MAX_PARSED_BODIES);
+        going.retain(|number| step(&mut api, *number) == Progress::Yield);
+        going.extend(resumable(&mut api));
+    }
+    for (number, reply) in replies.iter().enumerate().filter(|(number, _)| ![2, 7].contains(number)) {
+        assert_eq!(reply.status, 400, "{number}");
+    }
+    assert!(api.pending_streams.is_clear());
+}
+
+#[test]
+fn a_client_of_another_network_parses_its_body_before_the_many_of_one() {
+    let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
+    let body = format!("{{\"data\":[{}[]]}}", "[],".repeat(20_000));
+    let mut reply = Response::new();
+    let mut step = |api: &mut Api, number: u64, from: [u8; 4], is_resumed| {
+        let sent = TestRequest {
+            connection: ConnectionId(number),
+            ..TestRequest::new("POST /push/transactions").json(&body).from(from)
+        };
+        sent.step(api, &scene, &mut node, &mut reply, is_resumed, STEP).unwrap().0
+    };
+    for number in 0..100 {
+        step(&mut api, number, [10, 0, 0, 1], false);
+    }
+    assert_eq!(step(&mut api, 1_000, [10, 0, 1, 1], false), Progress::Suspended);
+    while step(&mut api, 0, [10, 0, 0, 1], true) != Progress::Done {}
+    assert_eq!(api.pending_streams.take_resumable(), [ConnectionId(1_000)]);
+    // Its turn is kept, also if others ask meanwhile, but not for another request on its connection.
+    assert_eq!(step(&mut api, 101, [10, 0, 2, 1], false), Progress::Suspended);
+    assert_eq!(step(&mut api, 1_000, [10, 0, 1, 1], true), Progress::Yield);
+    api.on_disconnect(ConnectionId(1_000));
+    assert_eq!(api.pending_streams.take_resumable(), [ConnectionId(101)]);
+    assert_eq!(step(&mut api, 101, [10, 0, 2, 1], false), Progress::Suspended);
+    assert_eq!(api.pending_streams.take_resumable(), [ConnectionId(101)]);
 }
 
 /// Requests the list of importances in steps from several clients in turns. Returns the bodies and the units of all.
