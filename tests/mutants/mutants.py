@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests every mutation that cargo-mutants finds, all of them built into one program.
 
-weave     builds a copy of the program with all mutations; an environment variable selects one by number
+weave     builds a copy of the program with all mutations, or with those of the files named after the word; an environment
+          variable selects one by number
 cover     runs each test alone and records which mutations it reaches
 try       runs, for each mutation, the tests that reach it, until one fails
 report    prints the surviving mutations without a reason in survivors.md
@@ -70,8 +71,9 @@ def name_of(mutant):
 def list_mutants():
     args = ["cargo", "mutants", "--list", "--json", "--exclude", "src/**/tests.rs", "--exclude", "src/**/tests/**"]
     args += ["--exclude-re", "impl (fmt::)?(Display|Debug)"]
-    for layer in LAYERS:
-        args += ["--file", f"src/{layer}/**/*.rs", "--file", f"src/{layer}/*.rs"]
+    chosen = sys.argv[2:] or [f"src/{layer}/{files}" for layer in LAYERS for files in ("**/*.rs", "*.rs")]
+    for file in chosen:
+        args += ["--file", file]
     return json.loads(subprocess.run(args, cwd=ROOT, check=True, capture_output=True).stdout)
 
 
