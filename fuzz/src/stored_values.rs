@@ -9,7 +9,7 @@ use nisd::state::{
     RecalculationRecord,
 };
 use nisd::store::{
-    ChainIdentity, Options, Store, StoreError, Table, WriteTxn, block_key, stored_block, stored_header, tip,
+    ChainIdentity, Options, Store, StoreError, Table, Write, WriteTxn, block_key, stored_block, stored_header, tip,
 };
 
 use crate::entities::read_as;
@@ -256,7 +256,6 @@ fn pack_hashes(txn: &mut WriteTxn<'_>) {
 
 /// Undoes any bytes as a journal; damage may be reported. Undoing a recorded journal restores everything.
 fn check_undo(txn: &mut WriteTxn<'_>, bytes: &[u8]) {
-    use nisd::store::Write;
     let before = state::digest(txn).ok();
     let list = RecalculationRecord { height: HEIGHT, accounts_counted: 1, eligible: 1 };
     txn.take_journal();

@@ -1,16 +1,21 @@
-//! Reads the rows that the execution of a block will read, so that they are in memory then.
+//! Reads the rows that the execution of a block will read and replace, so that they are in memory then.
 
-use super::apply;
+use super::apply::{self, lowest_undoable};
 use super::block_execution::validation_context;
 use crate::model::transaction::Hashes;
 use crate::model::{Block, Network, Timestamp, Transaction};
 use crate::rules;
-use crate::state::{BlockContext, Ledger};
-use crate::store::{Changes, Overlay, Snapshot, Write, tip};
+use crate::state::{BlockContext, HashCompaction, Ledger, Pruning};
+use crate::store::{Changes, Overlay, Read, Snapshot, Table, Write, block_key, pack_blocks, tip};
 
 /// Executes a block on a snapshot of the chain before it, or long before it, and throws the result away. What fails, as blocks
 /// in between are missing, does not matter. Returns whether it was done before the time `is_over`.
 pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, is_over: impl Fn() -> bool) -> bool {
+    /// Calls `step` while work remains, as long as there is time. Returns whether there is.
+    fn run(is_over: impl Fn() -> bool, mut step: impl FnMut() -> bool) -> bool {
+        while step() && !is_over() {}
+        !is_over()
+    }
     let mut changes = Changes::default();
     let mut overlay = Overlay::new(snapshot, &mut changes);
     let mut context = BlockContext::new(block.height, block.timestamp);
@@ -26,18 +31,35 @@ pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, i
     let parent = tip(snapshot).ok().flatten();
     if let Ok(applied) = apply::credit_block(&mut ledger, block, parent.as_ref()) {
         for number in 0..block.transactions.len() {
-            let _ = apply::index_transaction(&mut ledger, block, &hashes, &applied, number);
-            if is_over() {
+            let update = apply::index_transaction(&mut ledger, block, &hashes, &applied, number);
+            let mut update = update.unwrap_or_default();
+            let step = || update.as_mut().is_some_and(|update| update.step(ledger.txn, network.byte).unwrap_or(false));
+            if !run(&is_over, step) {
                 return false;
             }
         }
     }
-    while ledger.flush_step().unwrap_or(false) {
-        if is_over() {
-            return false;
-        }
+    let mut expiry = ledger.expiry().ok();
+    let mut pruning = Pruning::due(block.height, block.timestamp, &network.chain);
+    if !run(&is_over, || expiry.as_mut().is_some_and(|expiry| expiry.step(&mut ledger).unwrap_or(false)))
+        || !run(&is_over, || pruning.as_mut().is_some_and(|pruning| pruning.step(ledger.txn).unwrap_or(false)))
+        || !run(&is_over, || ledger.flush_step().unwrap_or(false))
+    {
+        return false;
     }
-    true
+    let count = hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
+    let final_height = lowest_undoable(&overlay, block.height.minus(1)).unwrap_or_default();
+    let mut compaction = HashCompaction::new(&overlay, final_height, count).ok();
+    let step = || compaction.as_mut().is_some_and(|compaction| compaction.step(&mut overlay).unwrap_or(false));
+    if !run(&is_over, step) {
+        return false;
+    }
+    let old = block.height.minus(network.chain.rewrite_limit);
+    let _ = overlay.delete_unjournaled(Table::Undo, &block_key(old));
+    let _ = pack_blocks(&mut overlay, old);
+    // A write reads what it replaces, or verifies that there is nothing.
+    let mut keys = changes.keys();
+    run(&is_over, || keys.next().is_some_and(|(table, key)| snapshot.get(table, key).is_ok()))
 }
 
 fn execute(ledger: &mut Ledger<'_, impl Write>, transaction: &Transaction, now: Timestamp) {

@@ -15,7 +15,7 @@ use crate::model::{
 };
 use crate::rules::{Rejection, ValidationResult};
 use crate::state;
-use crate::store::{Read, Store, StoredHeader, Table, block_key, test_store};
+use crate::store::{Read, Store, StoredHeader, Table, Write as _, block_key, test_store};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;
 const SIGNER: PublicKey = PublicKey([9; 32]);

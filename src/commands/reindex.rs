@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::commands::{Command, CommandLine};
     use crate::config;
-    use crate::store::EARLIER_SCHEMAS;
+    use crate::store::{EARLIER_SCHEMAS, Write as _};
 
     const SYSTEM: System =
         System { unix_millis: || 1_800_000_000_000, millis: || 0, sleep: |_| {}, random: |_| Ok(()) };

@@ -9,7 +9,7 @@ use super::balance::VestedBalance;
 use super::bytes::{Stored, all_to_stored, stored};
 use crate::codec::ByteReader;
 use crate::model::{Address, Height};
-use crate::store::{Read, Result, StoreError, Table, WriteTxn, block_key};
+use crate::store::{Read, Result, StoreError, Table, Write as _, WriteTxn, block_key};
 
 /// Entries per row: as many as fit into an LMDB page.
 const CHUNK: usize = 169;

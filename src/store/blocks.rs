@@ -10,7 +10,7 @@
 //! one block would leave half a page empty.
 
 use super::checksums::checksum;
-use super::{Entry, Read, StoreError, Table, WriteTxn};
+use super::{Entry, Read, StoreError, Table, Write};
 use crate::codec::block::{COUNT_BYTES, EncodedTransactions, HEAD_BYTES};
 use crate::codec::{ByteReader, Context, SigningForm, write_varint};
 use crate::crypto::{PublicKey, Signature};
@@ -306,7 +306,7 @@ fn unpacked_rows(state: &impl Read, last: Height) -> Result<(Option<Vec<u8>>, us
 
 /// Packs blocks up to `last`, which no rollback reaches, once there are enough of them. Rows become at least
 /// `PACKED_BYTES` long and less than twice as long, unless a block is longer.
-pub fn pack_blocks(txn: &mut WriteTxn<'_>, last: Height) -> Result<(), StoreError> {
+pub fn pack_blocks(txn: &mut impl Write, last: Height) -> Result<(), StoreError> {
     if !last.0.is_multiple_of(PACK_EVERY) {
         return Ok(());
     }
@@ -395,7 +395,7 @@ pub(super) mod tests {
     use crate::model::network::NAMESPACE_SINK;
     use crate::model::transaction::{Transfer, wire_version};
     use crate::model::{Body, NetworkByte};
-    use crate::store::{ChainIdentity, Options, Store, test_store};
+    use crate::store::{ChainIdentity, Options, Store, WriteTxn, test_store};
 
     const BYTE: NetworkByte = NetworkByte::TESTNET;
     /// Hash of the parent of a block of these tests.

@@ -17,6 +17,7 @@ use super::error::StoreError;
 use super::files::{self, DATA_FILE, FileFault, LockTable, exists, free_bytes, size};
 use super::read::{TableCursor, stored_range};
 use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
+use super::write::Write as _;
 use crate::files::{Access, create_folder, missing_target, named, open_own};
 use crate::metrics::Histogram;
 

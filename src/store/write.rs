@@ -45,6 +45,19 @@ pub trait Write: Read {
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.put(table, key, value)
     }
+
+    /// Sets a key, outside the undo journal, if there is one.
+    fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.put(table, key, value)
+    }
+
+    /// Removes a key, if present, outside the undo journal.
+    fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.delete(table, key)
+    }
+
+    /// Removes all keys from `first` to `last`, outside the undo journal.
+    fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError>;
 }
 
 /// Changes that become visible together. Dropping it without [`WriteTxn::commit`] discards them. At most one exists in a
@@ -255,13 +268,6 @@ impl WriteTxn<'_> {
         Ok(true)
     }
 
-    /// Sets a key, outside the journal.
-    pub fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        let Some(changes) = self.collected_mut(table) else { return self.write_unjournaled(table, key, value) };
-        changes.set(table, key, Some(Some(value.to_vec())));
-        Ok(())
-    }
-
     fn write_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         if self.append(table, key, value)? {
             return Ok(());
@@ -270,13 +276,6 @@ impl WriteTxn<'_> {
         let after = self.write(table, key, value, WriteFlags::empty())?;
         self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
         self.update_checksum(table, key, before, after)
-    }
-
-    /// Removes a key, if present, outside the journal.
-    pub fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        let Some(changes) = self.collected_mut(table) else { return self.remove_unjournaled(table, key) };
-        changes.set(table, key, Some(None));
-        Ok(())
     }
 
     fn remove_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
@@ -288,32 +287,6 @@ impl WriteTxn<'_> {
         self.store.written(self.transaction.del(self.store.database(table)?, &key, None))?;
         self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
         self.update_checksum(table, key, before, RangeSum::default())
-    }
-
-    /// Removes all keys from `first` to `last`, outside the journal. [`WriteTxn::rows`] counts the pages that they fill.
-    pub fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
-        self.write_collected(table)?;
-        self.ensure_verified(table, first, Some(last))?;
-        let mut cursor = self.transaction.open_rw_cursor(self.store.database(table)?)?;
-        let (mut removed, mut found) = (Vec::new(), cursor.get(Some(first), None, SET_RANGE));
-        while let Ok((Some(key), row)) = found
-            && key <= last
-        {
-            removed.push((key.to_vec(), RangeSum::of_row(table, key, row)));
-            self.store.written(cursor.del(WriteFlags::empty()))?;
-            // The row after the deleted one.
-            found = cursor.get(None, None, NEXT);
-        }
-        match found {
-            Err(lmdb::Error::NotFound) => {}
-            found => drop(self.store.written(found)?),
-        }
-        drop(cursor);
-        let bytes: u64 = removed.iter().map(|(_, row)| row.bytes).sum();
-        self.overflow_bytes =
-            removed.iter().fold(self.overflow_bytes, |left, (_, row)| left.saturating_sub(overflow_of(*row)));
-        self.rows += 1 + (bytes / PAGE as u64) as u32;
-        removed.iter().try_for_each(|(key, row)| self.update_checksum(table, key, *row, RangeSum::default()))
     }
 
     /// Empties a table, outside the journal.
@@ -444,6 +417,44 @@ impl Write for WriteTxn<'_> {
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         self.change(table, key, None)
     }
+
+    fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let Some(changes) = self.collected_mut(table) else { return self.write_unjournaled(table, key, value) };
+        changes.set(table, key, Some(Some(value.to_vec())));
+        Ok(())
+    }
+
+    fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        let Some(changes) = self.collected_mut(table) else { return self.remove_unjournaled(table, key) };
+        changes.set(table, key, Some(None));
+        Ok(())
+    }
+
+    /// [`WriteTxn::rows`] counts the pages that the rows fill.
+    fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
+        self.write_collected(table)?;
+        self.ensure_verified(table, first, Some(last))?;
+        let mut cursor = self.transaction.open_rw_cursor(self.store.database(table)?)?;
+        let (mut removed, mut found) = (Vec::new(), cursor.get(Some(first), None, SET_RANGE));
+        while let Ok((Some(key), row)) = found
+            && key <= last
+        {
+            removed.push((key.to_vec(), RangeSum::of_row(table, key, row)));
+            self.store.written(cursor.del(WriteFlags::empty()))?;
+            // The row after the deleted one.
+            found = cursor.get(None, None, NEXT);
+        }
+        match found {
+            Err(lmdb::Error::NotFound) => {}
+            found => drop(self.store.written(found)?),
+        }
+        drop(cursor);
+        let bytes: u64 = removed.iter().map(|(_, row)| row.bytes).sum();
+        self.overflow_bytes =
+            removed.iter().fold(self.overflow_bytes, |left, (_, row)| left.saturating_sub(overflow_of(*row)));
+        self.rows += 1 + (bytes / PAGE as u64) as u32;
+        removed.iter().try_for_each(|(key, row)| self.update_checksum(table, key, *row, RangeSum::default()))
+    }
 }
 
 /// A change of an undo journal: the old value of a key.
@@ -520,6 +531,11 @@ impl Changes {
     /// Returns the bytes of all keys and values.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns the changed keys.
+    pub fn keys(&self) -> impl Iterator<Item = (Table, &[u8])> {
+        self.tables.iter().flat_map(|(table, changes)| changes.keys().map(|key| (*table, key.as_ref())))
     }
 
     /// Sets the savepoint to which [`Changes::revert_to_savepoint`] returns.
@@ -610,6 +626,17 @@ impl Write for Overlay<'_> {
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
         self.changes.set(table, key, Some(None));
         Ok(())
+    }
+
+    fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
+        let mut removed = Vec::new();
+        for entry in self.entries_from(table, &[], first)? {
+            match entry?.0 {
+                key if key <= last => removed.push(key.to_vec()),
+                _ => break,
+            }
+        }
+        removed.iter().try_for_each(|key| self.delete(table, key))
     }
 }
 

@@ -33,7 +33,7 @@ use std::process::ExitCode;
 /// A name, what is measured, and the function that measures it; it is handed further arguments.
 type Measurement = (&'static str, &'static str, fn(&[String]) -> ExitCode);
 
-const MEASUREMENTS: [Measurement; 17] = [
+const MEASUREMENTS: [Measurement; 18] = [
     ("import", "a whole import against verifying its signatures only", import::run),
     ("first_synchronisation", "block download from one and three peers against an import", first_synchronisation::run),
     ("progress", "blocks a minute alone and beside peers that prove nothing", progress::run),
@@ -43,6 +43,11 @@ const MEASUREMENTS: [Measurement; 17] = [
         "slow_reads",
         "reads of cold accounts, and waiting time of clients while a disk reads slowly; needs root",
         slow_reads::run,
+    ),
+    (
+        "slow_blocks",
+        "the time that blocks take in step with the network on such a disk; needs root",
+        slow_reads::run_blocks,
     ),
     ("importance", "importances of large graphs: time, longest step, memory", importance::run),
     ("recalculation", "the same within a node, and the waiting time of queries meanwhile", recalculation::run),

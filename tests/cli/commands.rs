@@ -13,7 +13,7 @@ use nisd::codec::Context;
 use nisd::model::Height;
 use nisd::state;
 use nisd::store::{
-    AccessMode, ChainIdentity, EARLIER_SCHEMAS, Options, Read, SCHEMA, Store, Table, WriteTxn, stored_block,
+    AccessMode, ChainIdentity, EARLIER_SCHEMAS, Options, Read, SCHEMA, Store, Table, Write as _, WriteTxn, stored_block,
 };
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use crate::common::data_folder::{ChainFiles, DataFolder, digest, hasty_network, 
 use crate::common::http::Client;
 use crate::common::slow_disk::SlowDisk;
 use crate::common::{Random, print_notice};
-use nisd::store::{EARLIER_SCHEMAS, Table};
+use nisd::store::{EARLIER_SCHEMAS, Table, Write as _};
 
 /// Number of copies that are killed before one may complete.
 const KILLED: usize = 4;

@@ -17,7 +17,7 @@ use nisd::config::{self, Settings};
 use nisd::metrics::Scrape;
 use nisd::model::{Height, Timestamp};
 use nisd::node::Import;
-use nisd::store::{AccessMode, EARLIER_SCHEMAS, Read as _, Store, Table, block_key, tip};
+use nisd::store::{AccessMode, EARLIER_SCHEMAS, Read as _, Store, Table, Write as _, block_key, tip};
 use nisd::{chain::ImportProgress, state};
 use serde_json::json;
 

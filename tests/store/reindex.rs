@@ -8,7 +8,7 @@ use crate::common::daemon::{CommandOutput, Process, nisd};
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::http::Client;
 use crate::common::tiny;
-use nisd::store::{AccessMode, Read, Table};
+use nisd::store::{AccessMode, Read, Table, Write as _};
 
 const TIP: u64 = 60;
 const MAX_WAIT: Duration = Duration::from_secs(60);

@@ -25,7 +25,7 @@ use nisd::state::{
     self, BlockContext, Effect, Exception, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError,
     VestedBalance, digest,
 };
-use nisd::store::{ChainIdentity, Options, Read, Store, StoredHeader, Table, WriteTxn, block_key};
+use nisd::store::{ChainIdentity, Options, Read, Store, StoredHeader, Table, Write as _, WriteTxn, block_key};
 use scenario::{Run, Scenario};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

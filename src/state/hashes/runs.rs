@@ -11,7 +11,7 @@
 
 use super::{HashEpoch, HashRow, HashTotals, first_row, parse_key, row_key};
 use crate::model::{Hash256, Height};
-use crate::store::{Entry, Read, Result, StoreError, Table, TableCursor, WriteTxn, stored_header};
+use crate::store::{Entry, Read, Result, StoreError, Table, TableCursor, Write, stored_header};
 
 /// Rows of a full page. With key and checksum they fill one page of the file.
 pub const PAGE_ROWS: usize = 254;
@@ -231,7 +231,7 @@ impl HashCompaction {
     }
 
     /// Writes at most one page; returns whether work remains.
-    pub fn step(&mut self, txn: &mut WriteTxn<'_>) -> Result<bool> {
+    pub fn step(&mut self, txn: &mut impl Write) -> Result<bool> {
         if self.pages == 0 || self.below == 0 {
             return Ok(false);
         }
@@ -242,7 +242,7 @@ impl HashCompaction {
 
 /// Writes one page: of the first epoch if it is lower than `below`, otherwise of a merge. Returns the number of rows
 /// moved; 0 if there is nothing to do.
-pub fn compact_page(txn: &mut WriteTxn<'_>, below: HashEpoch) -> Result<usize> {
+pub fn compact_page(txn: &mut impl Write, below: HashEpoch) -> Result<usize> {
     match first_row(txn)? {
         Some((epoch, _)) if epoch < below => pack_page(txn, epoch),
         _ => match next_merge(txn, below)? {
@@ -253,7 +253,7 @@ pub fn compact_page(txn: &mut WriteTxn<'_>, below: HashEpoch) -> Result<usize> {
 }
 
 /// Moves the first rows of an epoch to its run.
-fn pack_page(txn: &mut WriteTxn<'_>, epoch: HashEpoch) -> Result<usize> {
+fn pack_page(txn: &mut impl Write, epoch: HashEpoch) -> Result<usize> {
     let entries = txn.entries(Table::Hashes, &epoch.to_be_bytes())?.take(PAGE_ROWS);
     let rows = entries.map(|entry| Ok(parse_key(entry?.0)?.1)).collect::<Result<Vec<_>>>()?;
     if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
@@ -263,7 +263,7 @@ fn pack_page(txn: &mut WriteTxn<'_>, epoch: HashEpoch) -> Result<usize> {
     Ok(rows.len())
 }
 
-fn write_page(txn: &mut WriteTxn<'_>, run: SortedRun, rows: &[HashRow]) -> Result<()> {
+fn write_page(txn: &mut impl Write, run: SortedRun, rows: &[HashRow]) -> Result<()> {
     let Some(last) = rows.last() else { return Ok(()) };
     let page: Vec<u8> = rows.iter().flat_map(|row| row.to_bytes()).collect();
     txn.put_unjournaled(Table::HashRuns, &run.key(*last), &page)
@@ -284,7 +284,7 @@ fn next_merge(state: &impl Read, below: HashEpoch) -> Result<Option<SortedRun>> 
 }
 
 /// Writes the next page of a merged run, and deletes the source pages that are now redundant.
-fn merge_page(txn: &mut WriteTxn<'_>, run: SortedRun) -> Result<usize> {
+fn merge_page(txn: &mut impl Write, run: SortedRun) -> Result<usize> {
     let (mut rows, mut redundant) = (Vec::with_capacity(PAGE_ROWS), Vec::new());
     {
         let merged = run.last_row(txn)?;
