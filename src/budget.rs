@@ -95,8 +95,6 @@ pub mod cost {
     pub const TRANSACTION: u32 = 2;
     /// Skipping a transaction, or an entry of a list.
     pub const SKIP: u32 = 1;
-    /// Listing a chunk of the mosaics of an account.
-    pub const HOLDINGS: u32 = 2;
     /// A balance of a mosaic.
     pub const MOSAIC: u32 = 4;
     /// The definition of a mosaic.

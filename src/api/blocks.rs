@@ -2,14 +2,13 @@
 
 use super::request_context::positive_height;
 use super::routes::{Route, get, post};
-use super::streams::{ListSize, ListStep, ResponseStream, list_stream};
+use super::streams::{ListSize, ListStep, ListStream, list_stream};
 use super::{ApiError, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::{BlockCursor, RawTransaction};
 use crate::codec::{self, Encoder};
-use crate::crypto::Signature;
 use crate::model::{Address, Block, Hash256, Height, Transaction};
-use crate::peer::wire::{AuthenticatedResponse, Score};
+use crate::peer::wire::Score;
 use crate::store::{StoreError, StoredHeader, stored_header};
 
 /// Routes.
@@ -62,7 +61,7 @@ fn send_block(context: &mut RequestContext<'_>, height: Height) -> Result<(), Ap
     if !context.node.chain.has_block(height) {
         return Err(ApiError::no_block(height));
     }
-    context.send_stream(BlockBody::new(height, None).into_stream())
+    context.send_stream(BlockBody::new(height).into_stream())
 }
 
 /// `GET /block/get`: the block with a hash, if a reorg can still replace it; it is searched from the tip down. Blocks are
@@ -83,7 +82,7 @@ fn block_by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             }
             step.node.budget.charge(cost::HEADER);
             if stored_header(step.node.chain.snapshot, next)?.is_some_and(|header| header.hash == hash) {
-                found = Some(BlockBody::new(next, None));
+                found = Some(BlockBody::new(next));
             }
             next = Height(next.0.saturating_sub(1));
         }
@@ -135,20 +134,18 @@ impl View for BlockHead<'_> {
 pub struct BlockBody {
     /// Height.
     pub height: Height,
-    /// Signature of a peer's challenge, for a peer.
-    signature: Option<Signature>,
     /// Position, once it has started.
     cursor: Option<BlockCursor>,
 }
 
 impl BlockBody {
-    /// Creates the body of the block at a height, in the response to a peer's challenge with this signature.
-    pub fn new(height: Height, signature: Option<Signature>) -> BlockBody {
-        BlockBody { height, signature, cursor: None }
+    /// Creates the body of the block at a height.
+    pub fn new(height: Height) -> BlockBody {
+        BlockBody { height, cursor: None }
     }
 
     /// Returns the stream of the block.
-    pub fn into_stream(mut self) -> impl ResponseStream {
+    pub fn into_stream(mut self) -> ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>> {
         list_stream(move |step| self.write(step))
     }
 
@@ -160,11 +157,7 @@ impl BlockBody {
             None => {
                 let (head, reader) = chain.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
                 let size = ListSize { count: reader.row.count(), bytes: reader.row.transaction_bytes() };
-                let entity = BlockHead(&head);
-                match self.signature {
-                    Some(signature) => step.open_sized(&AuthenticatedResponse { entity, signature }, size),
-                    None => step.open_sized(&entity, size),
-                }
+                step.open_sized(&BlockHead(&head), size);
                 reader
             }
         };

@@ -4,15 +4,13 @@ use std::rc::Rc;
 
 use super::request_context::parse_page;
 use super::routes::{Route, get};
-use super::streams::{DataListHead, ResponseStream, list_stream};
+use super::streams::{ListStep, ListStream, list_of_each};
 use super::transactions::write_hash;
 use super::{ApiError, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::Encoder;
-use crate::crypto::Signature;
 use crate::mempool::MempoolEntry;
 use crate::model::{Hash256, Timestamp, Transaction};
-use crate::peer::wire::AuthenticatedResponse;
 
 /// Routes. NIS1 does not have the second one.
 pub const ROUTES: &[Route] =
@@ -68,7 +66,7 @@ fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     };
     let found = context.node.mempool.most_recent(&address, limit.unwrap_or(MAX_SHOWN), &context.node.chain)?;
     let shown = |entry: &MempoolEntry| Unconfirmed { hash: limit.map(|_| entry.hashes.own), ..Unconfirmed::of(entry) };
-    context.send_stream(list_of(found.into_iter().map(shown).collect(), None))
+    context.send_stream(list_of(found.into_iter().map(shown).collect()))
 }
 
 /// `GET /mempool/transactions`: a page of all, in the order of arrival, from the one after the id `after` on.
@@ -83,33 +81,23 @@ fn all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         Unconfirmed { hash, arrival, ..Unconfirmed::of(entry) }
     };
     let found = context.node.mempool.arrived_after(after).take(limit).map(shown).collect();
-    context.send_stream(list_of(found, None))
+    context.send_stream(list_of(found))
 }
 
 /// Approximate memory in bytes of a transaction that the mempool does not hold.
 const TRANSACTION_BYTES: usize = 2048;
 
-/// A list of unconfirmed transactions, signed for a peer if there is a signature.
-pub(super) fn list_of<T: View + 'static>(transactions: Vec<T>, signature: Option<Signature>) -> impl ResponseStream {
-    let held_bytes = transactions.len() * TRANSACTION_BYTES;
-    let mut waiting = transactions.into_iter();
-    let list = list_stream(move |step| {
-        if let Some(signature) = signature {
-            step.open(&AuthenticatedResponse { entity: DataListHead, signature });
-        }
-        while let Some(transaction) = waiting.next() {
-            let start = step.written();
-            step.push(&transaction);
-            *step.held_bytes = waiting.len() * TRANSACTION_BYTES;
-            let written = step.written() - start;
-            step.node.budget.charge(cost::TRANSACTION + cost::bytes(written));
-            if !step.should_continue(waiting.len()) {
-                break;
-            }
-        }
+/// Creates a list of unconfirmed transactions.
+pub(super) fn list_of<T: View>(
+    transactions: Vec<T>,
+) -> ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>> {
+    list_of_each(transactions, TRANSACTION_BYTES, |step, transaction| {
+        let start = step.written();
+        step.push(&transaction);
+        let written = step.written() - start;
+        step.node.budget.charge(cost::TRANSACTION + cost::bytes(written));
         Ok(())
-    });
-    list.holding(held_bytes)
+    })
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! Mosaics: handlers, views and streams.
 
-use std::collections::{BTreeSet, HashSet};
-use std::task::Poll;
-use std::vec;
+use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use super::namespaces::{Numbered, is_active};
 use super::request_context::Page;
 use super::routes::{BodyLimit, Route, get, post};
-use super::streams::{ItemSource, ListStep, ResponseStream, item_list, list_of_each, list_stream};
+use super::streams::{ListStep, ListStream, ResponseStream, list_of_each, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -42,8 +40,6 @@ const NO_LEASE: ApiError =
     ApiError::internal("the namespace of the mosaic was first rented in the block of its definition");
 /// Approximate memory in bytes of the name of a mosaic.
 const ID_BYTES: usize = 160;
-/// Mosaics of an account fetched at a time.
-const CHUNK: usize = 32;
 /// Maximum number of different accounts in a batch. A larger batch is a 400 with a message that says so.
 pub const MAX_BATCH_ACCOUNTS: usize = 512;
 
@@ -214,19 +210,26 @@ fn send_empty_list(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// `GET /account/mosaic/owned`
 fn owned(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let account = context.address()?;
-    context.send_stream(item_list(OwnedMosaics::new(account)))
+    context.send_stream(mosaics_owned_by(account))
 }
 
 /// `GET /account/mosaic/owned/definition`
 fn owned_definitions(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let account = context.address()?;
-    context.send_stream(item_list(OwnedDefinitions::new(vec![account])))
+    send_owned_definitions(context, vec![account])
 }
 
 /// `POST /account/mosaic/owned/definition/batch`
 fn owned_definitions_of_all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let Accounts(accounts) = context.body()?;
-    context.send_stream(item_list(OwnedDefinitions::new(accounts)))
+    send_owned_definitions(context, accounts)
+}
+
+fn send_owned_definitions(context: &mut RequestContext<'_>, accounts: Vec<Address>) -> Result<(), ApiError> {
+    context.send_stream(definitions_owned_by(accounts, |step, definition| {
+        step.push(&definition);
+        Ok(())
+    }))
 }
 
 /// `GET /mosaic/holders`: a page of the holders of a mosaic in force, by account number. The next page starts after the last
@@ -389,104 +392,80 @@ fn write_balances(
     Ok(())
 }
 
-/// The mosaics that an account holds: `nem:xem` first, then the others, ordered by name.
-pub struct OwnedMosaics {
-    account: Address,
-    has_started: bool,
-    /// Fetched mosaics that are not returned yet.
-    fetched: vec::IntoIter<MosaicId>,
-    /// Where to fetch more, if there may be any.
-    after: Option<Option<MosaicId>>,
-}
-
-impl OwnedMosaics {
-    /// Creates the source of the mosaics of an address.
-    pub fn new(account: Address) -> OwnedMosaics {
-        OwnedMosaics { account, has_started: false, fetched: Vec::new().into_iter(), after: Some(None) }
-    }
-}
-
-impl ItemSource for OwnedMosaics {
-    type Item = Mosaic;
-
-    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<Poll<Option<Mosaic>>, ApiError> {
-        let (snapshot, budget) = (node.chain.snapshot, &mut node.budget);
-        if !self.has_started {
-            self.has_started = true;
-            budget.charge(cost::MOSAIC);
-            let quantity = state::account(snapshot, &self.account)?.balance.total();
-            return Ok(Poll::Ready(Some(Mosaic { id: MosaicId::xem(), quantity })));
-        }
-        loop {
-            for id in self.fetched.by_ref() {
-                budget.charge(cost::MOSAIC);
-                if let Some(mosaic) = state::owned_mosaic(snapshot, &self.account, id)? {
-                    return Ok(Poll::Ready(Some(mosaic)));
-                }
-                if budget.is_exhausted() {
-                    return Ok(Poll::Pending);
-                }
-            }
-            let Some(after) = self.after.take() else { return Ok(Poll::Ready(None)) };
-            let part = state::holdings_after(snapshot, &self.account, after.as_ref(), CHUNK)?;
-            budget.charge(cost::HOLDINGS);
-            self.fetched = part.ids.into_iter();
-            self.after = part.next_after.map(Some);
-            if budget.is_exhausted() {
-                return Ok(Poll::Pending);
+/// Creates the list of the mosaics that an account holds: `nem:xem` first, then the others, ordered by name.
+pub fn mosaics_owned_by(account: Address) -> ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>> {
+    let (mut has_started, mut after) = (false, None::<MosaicId>);
+    list_stream(move |step| {
+        let snapshot = step.node.chain.snapshot;
+        if !has_started {
+            has_started = true;
+            step.node.budget.charge(cost::MOSAIC);
+            let quantity = state::account(snapshot, &account)?.balance.total();
+            step.push(&Mosaic { id: MosaicId::xem(), quantity });
+            if step.must_pause() {
+                return Ok(());
             }
         }
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.fetched.len() * ID_BYTES
-    }
-}
-
-/// The definitions of all mosaics that accounts hold, of the mosaics of their levies, and of `nem:xem`, each once,
-/// ordered by name. All names are collected before the definitions are read.
-pub struct OwnedDefinitions {
-    accounts: vec::IntoIter<Address>,
-    /// The current account and the last of its mosaics that was scanned.
-    account: Option<(Address, Option<MosaicId>)>,
-    found: BTreeSet<MosaicId>,
-    /// Whether collecting is complete.
-    has_all: bool,
-}
-
-impl OwnedDefinitions {
-    /// Creates the source for the accounts of some addresses.
-    pub fn new(accounts: Vec<Address>) -> OwnedDefinitions {
-        OwnedDefinitions { accounts: accounts.into_iter(), account: None, found: BTreeSet::new(), has_all: false }
-    }
-
-    /// Scans the mosaics of the next few accounts; returns whether all are scanned.
-    fn find(&mut self, node: &mut NodeContext<'_>) -> Result<bool, ApiError> {
-        loop {
-            if self.account.is_none() {
-                let Some(account) = self.accounts.next() else { return Ok(true) };
-                self.found.insert(MosaicId::xem());
-                self.account = Some((account, None));
-            }
-            let Some((account, after)) = &mut self.account else { return Ok(true) };
-            let part = state::holdings_after(node.chain.snapshot, account, after.as_ref(), CHUNK)?;
-            node.budget.charge(cost::HOLDINGS);
-            for id in part.ids {
-                *after = Some(id.clone());
-                add_with_levy(&mut self.found, id, node)?;
-                if node.budget.is_exhausted() {
-                    return Ok(false);
+        let last = after.take();
+        state::for_each_holding_after(snapshot, &account, last.as_ref(), |id, is_invested| {
+            after = Some(id.clone());
+            step.node.budget.charge(cost::SKIP);
+            if is_invested {
+                step.node.budget.charge(cost::MOSAIC);
+                if let Some(mosaic) = state::owned_mosaic(snapshot, &account, id)? {
+                    step.push(&mosaic);
                 }
             }
-            match part.next_after {
-                None => self.account = None,
-                last => *after = last,
+            Ok(!step.must_pause())
+        })?;
+        Ok(())
+    })
+}
+
+/// Creates the list of the definitions of all mosaics that accounts hold, of the mosaics of their levies, and of `nem:xem`,
+/// each once, ordered by name. All names are collected before the definitions are read; `write` writes each of these.
+pub fn definitions_owned_by(
+    accounts: Vec<Address>,
+    write: impl Fn(&mut ListStep<'_, '_, '_>, MosaicDefinition) -> Result<(), ApiError>,
+) -> ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>> {
+    let held_bytes = accounts.len() * size_of::<Address>();
+    let (mut accounts, mut after) = (VecDeque::from(accounts), None::<MosaicId>);
+    let mut found = BTreeSet::new();
+    let list = list_stream(move |step| {
+        let snapshot = step.node.chain.snapshot;
+        while let Some(account) = accounts.front() {
+            step.node.budget.charge(cost::SKIP);
+            found.insert(MosaicId::xem());
+            let last = after.take();
+            state::for_each_holding_after(snapshot, account, last.as_ref(), |id, is_invested| {
+                after = Some(id.clone());
+                step.node.budget.charge(cost::SKIP);
+                if is_invested {
+                    add_with_levy(&mut found, id, step.node)?;
+                }
+                Ok(!step.must_pause())
+            })?;
+            if !step.is_interrupted {
+                (_, after) = (accounts.pop_front(), None);
             }
-            if node.budget.is_exhausted() {
-                return Ok(false);
+            *step.held_bytes = accounts.len() * size_of::<Address>() + found.len() * ID_BYTES;
+            if step.must_pause() {
+                return Ok(());
             }
         }
-    }
+        while let Some(id) = found.pop_first() {
+            step.node.budget.charge(cost::DEFINITION);
+            if let Some(definition) = state::mosaic_definition(snapshot, &id)? {
+                write(step, definition)?;
+            }
+            *step.held_bytes = found.len() * ID_BYTES;
+            if !step.should_continue(found.len()) {
+                break;
+            }
+        }
+        Ok(())
+    });
+    list.holding(held_bytes)
 }
 
 /// Adds a mosaic and the mosaic of its levy. The levy of a mosaic added before, for whatever reason, is ignored.
@@ -502,29 +481,4 @@ fn add_with_levy(found: &mut BTreeSet<MosaicId>, id: MosaicId, node: &mut NodeCo
     }
     found.insert(id);
     Ok(())
-}
-
-impl ItemSource for OwnedDefinitions {
-    type Item = MosaicDefinition;
-
-    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<Poll<Option<MosaicDefinition>>, ApiError> {
-        if !self.has_all {
-            self.has_all = self.find(node)?;
-        }
-        while self.has_all {
-            let Some(id) = self.found.pop_first() else { return Ok(Poll::Ready(None)) };
-            node.budget.charge(cost::DEFINITION);
-            if let Some(definition) = state::mosaic_definition(node.chain.snapshot, &id)? {
-                return Ok(Poll::Ready(Some(definition)));
-            }
-            if node.budget.is_exhausted() {
-                break;
-            }
-        }
-        Ok(Poll::Pending)
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.accounts.len() * size_of::<Address>() + self.found.len() * ID_BYTES
-    }
 }

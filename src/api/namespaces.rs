@@ -1,10 +1,8 @@
 //! Namespaces: handlers, view and streams.
 
-use std::task::Poll;
-
 use super::routes::{Route, get};
-use super::streams::{ItemSource, item_list, list_stream};
-use super::{ApiError, NodeContext, RequestContext, View};
+use super::streams::{ListStep, ListStream, list_stream};
+use super::{ApiError, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
 use crate::codec::Encoder;
@@ -110,71 +108,47 @@ fn roots(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// `GET /account/namespace/page`: `id` is validated but has no effect.
 fn by_owner(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (owner, parent) = (context.address()?, context.parent()?);
-    let names = RentedNamespaces::new(&context.node.chain, owner, parent.as_ref(), context.page()?.size)?;
-    context.send_stream(item_list(names))
+    let names = namespaces_rented_by(&context.node.chain, owner, parent.as_ref(), context.page()?.size, false)?;
+    context.send_stream(names)
 }
 
-/// The active namespaces that an account has rented, all or those below a parent.
-pub struct RentedNamespaces {
+/// Creates the list of the active namespaces that an account has rented, all or those below a parent. Scans at most
+/// `provisions` provisions. Those that another account has rented since are left out if `is_current`.
+pub fn namespaces_rented_by(
+    chain: &ChainSnapshot<'_>,
     owner: Address,
-    /// `None` if there are none.
-    cursor: Option<ProvisionCursor>,
-    /// Provisions left to scan.
-    left: usize,
-    /// Name of the last provision; a name may have many.
-    last: Option<NamespaceId>,
-    /// Namespaces that another account has rented since are left out.
-    only_current: bool,
-}
-
-impl RentedNamespaces {
-    /// Creates the source of all namespaces of `owner`, or those below `parent`. Scans at most `provisions` provisions.
-    pub fn new(
-        chain: &ChainSnapshot<'_>,
-        owner: Address,
-        parent: Option<&NamespaceId>,
-        provisions: usize,
-    ) -> Result<RentedNamespaces, StoreError> {
-        let cursor = ProvisionCursor::new(chain.snapshot, owner, parent)?;
-        Ok(RentedNamespaces { owner, cursor, left: provisions, last: None, only_current: false })
-    }
-
-    /// Leaves out namespaces that another account has rented since.
-    pub fn current(self) -> RentedNamespaces {
-        RentedNamespaces { only_current: true, ..self }
-    }
-}
-
-impl ItemSource for RentedNamespaces {
-    type Item = Namespace;
-
-    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<Poll<Option<Namespace>>, ApiError> {
-        let RentedNamespaces { owner, cursor, left, last, only_current } = self;
-        let Some(cursor) = cursor.as_mut().filter(|_| *left > 0) else { return Ok(Poll::Ready(None)) };
-        let (chain, budget) = (node.chain, &mut node.budget);
-        let mut found = None;
-        let is_at_end = cursor.resume(chain.snapshot, |name, is_wanted| {
-            budget.charge(cost::SKIP);
+    parent: Option<&NamespaceId>,
+    provisions: usize,
+    is_current: bool,
+) -> Result<ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError> + use<>>, StoreError> {
+    // There is none if the account has rented nothing there.
+    let mut cursor = ProvisionCursor::new(chain.snapshot, owner, parent)?;
+    // A name may have many provisions.
+    let (mut left, mut last) = (provisions, None);
+    Ok(list_stream(move |step| {
+        let Some(cursor) = cursor.as_mut().filter(|_| left > 0) else { return Ok(()) };
+        let chain = step.node.chain;
+        cursor.resume(chain.snapshot, |name, is_wanted| {
+            step.node.budget.charge(cost::SKIP);
             if is_wanted {
-                *left -= 1;
+                left -= 1;
                 if last.as_ref() != Some(&name) {
-                    budget.charge(cost::NAMESPACE);
-                    *last = Some(name.clone());
-                    found = if *only_current {
-                        Namespace::active(&chain, &name)?.filter(|namespace| namespace.owner == *owner)
+                    step.node.budget.charge(cost::NAMESPACE);
+                    last = Some(name.clone());
+                    let found = if is_current {
+                        Namespace::active(&chain, &name)?.filter(|namespace| namespace.owner == owner)
                     } else if is_active(&chain, &name)? {
-                        Some(Namespace::rented(&chain, owner, name)?)
+                        Some(Namespace::rented(&chain, &owner, name)?)
                     } else {
                         None
                     };
+                    if let Some(namespace) = found {
+                        step.push(&namespace);
+                    }
                 }
             }
-            Ok(found.is_none() && *left > 0 && !budget.is_exhausted())
+            Ok(step.should_continue(left))
         })?;
-        Ok(match found {
-            Some(namespace) => Poll::Ready(Some(namespace)),
-            None if is_at_end || *left == 0 => Poll::Ready(None),
-            None => Poll::Pending,
-        })
-    }
+        Ok(())
+    }))
 }

@@ -80,7 +80,7 @@ fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let challenge = context.body()?;
     let signature = sign(context, &challenge)?;
     let height = context.node.chain.height;
-    context.send_stream(BlockBody::new(height, Some(signature)).into_stream())
+    context.send_stream(BlockBody::new(height).into_stream().signed(signature))
 }
 
 /// `POST /block/at`
@@ -90,7 +90,7 @@ fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     if !context.node.chain.has_block(height) {
         return Err(ApiError::no_block(height));
     }
-    context.send_stream(BlockBody::new(height, Some(signature)).into_stream())
+    context.send_stream(BlockBody::new(height).into_stream().signed(signature))
 }
 
 /// `POST /node/info`
@@ -142,8 +142,7 @@ fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let chain = context.node.chain;
     let end = first.plus(chain.network.chain.max_blocks_per_sync() - 1).min(chain.height);
     let (mut next, mut last) = (first, None);
-    context.send_stream(list_stream(move |step| {
-        step.open(&AuthenticatedResponse { entity: DataListHead, signature });
+    let list = list_stream(move |step| {
         let chain = step.node.chain;
         require_in_chain(last, &chain)?;
         while next <= end {
@@ -157,7 +156,8 @@ fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             }
         }
         Ok(())
-    }))
+    });
+    context.send_stream(list.signed(signature))
 }
 
 /// `POST /chain/blocks-after`: the signed list of the blocks after a height whose transactions are within the limit that the
@@ -168,8 +168,8 @@ fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let signature = sign(context, &challenge)?;
     let limits = request.limits(&context.node.chain.network.chain);
     let mut counter = TransactionCounter::new(request.after, limits);
-    let mut block = BlockBody::new(counter.first, None);
-    context.send_stream(list_stream(move |step| {
+    let mut block = BlockBody::new(counter.first);
+    let list = list_stream(move |step| {
         require_in_chain(counter.last, &step.node.chain)?;
         counter.count(step.node)?;
         // The budget may end with the last block to count: the next step finds that counting is complete.
@@ -178,18 +178,19 @@ fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             return Ok(());
         }
         let size = ListSize { count: (counter.next.0 - counter.first.0) as usize, bytes: counter.bytes };
-        step.open_sized(&AuthenticatedResponse { entity: DataListHead, signature }, size);
+        step.open_sized(&DataListHead, size);
         while block.height < counter.next {
             if !step.element(|step| block.write(step))? {
                 break;
             }
-            block = BlockBody::new(block.height.next(), None);
+            block = BlockBody::new(block.height.next());
             if step.must_pause() {
                 break;
             }
         }
         Ok(())
-    }))
+    });
+    context.send_stream(list.signed(signature))
 }
 
 /// `POST /transactions/unconfirmed`
@@ -198,7 +199,7 @@ fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let signature = sign(context, &challenge)?;
     let transactions = context.node.mempool.unknown_to(&known.into_iter().collect());
     context.node.budget.charge(cost::listed(transactions.len()));
-    context.send_stream(list_of(transactions, Some(signature)))
+    context.send_stream(list_of(transactions).signed(signature))
 }
 
 /// `POST /node/sign-of-life`

@@ -11,7 +11,6 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use super::accounts::CHANGED;
@@ -23,9 +22,11 @@ use super::{Format, View};
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
 use crate::codec::{Encoder, SPLICE_BYTE};
+use crate::crypto::Signature;
 use crate::net::SharedBytesCounter;
 use crate::net::http::SharedBody;
 use crate::net::service::{ConnectionId, Progress};
+use crate::peer::wire::AuthenticatedResponse;
 use crate::quota::{Owner, Quota};
 
 /// A view that is written in steps.
@@ -95,7 +96,7 @@ pub struct ListSize {
 
 /// A list whose elements are written one after another in place of the [`crate::codec::Encoder::spliced_list`] of a
 /// view. A view can have several such lists, which are written in the order of the format.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ListWriter {
     count: usize,
     /// Bytes that follow the last element.
@@ -201,6 +202,10 @@ pub struct ListStep<'a, 'n, 'w> {
     /// Approximate memory in bytes that the source of the elements holds between two steps.
     pub held_bytes: &'a mut usize,
     writer: &'a mut BodyWriter<'w>,
+    /// Signature of the challenge of the peer that gets the list.
+    signature: Option<Signature>,
+    /// The step ends after an element.
+    is_separate: bool,
     /// The open lists: each but the first belongs to the current element of the one before.
     lists: &'a mut Vec<ListWriter>,
     /// Place of this list among them, once it is open.
@@ -217,12 +222,18 @@ impl ListStep<'_, '_, '_> {
 
     /// Writes a view up to its list, in the first step; a list that is not opened is a [`DataListHead`].
     pub fn open(&mut self, view: &impl View) {
-        if !self.is_open() {
-            if let Some(outer) = self.lists.last_mut() {
-                outer.separate(self.writer);
-            }
-            self.lists.push(ListWriter::open(self.writer, view, self.level > 0));
+        if self.is_open() {
+            return;
         }
+        let list = if let Some(outer) = self.lists.last_mut() {
+            outer.separate(self.writer);
+            ListWriter::open(self.writer, view, true)
+        } else if let Some(signature) = self.signature {
+            ListWriter::open(self.writer, &AuthenticatedResponse { entity: view, signature }, false)
+        } else {
+            ListWriter::open(self.writer, view, false)
+        };
+        self.lists.push(list);
     }
 
     fn is_open(&self) -> bool {
@@ -260,6 +271,8 @@ impl ListStep<'_, '_, '_> {
             node: &mut *self.node,
             held_bytes: &mut *self.held_bytes,
             writer: &mut *self.writer,
+            signature: None,
+            is_separate: false,
             lists: &mut *self.lists,
             level: self.level + 1,
             is_interrupted: false,
@@ -289,10 +302,11 @@ impl ListStep<'_, '_, '_> {
         self.writer.body.len()
     }
 
-    /// Returns whether to go on when `left` elements are left: not at the end of the list, nor once the budget is spent,
-    /// in which case the next step continues.
+    /// Returns whether to go on when `left` elements are left: not at the end of the list, nor once the budget is spent
+    /// or a separate element is written, in which cases the next step continues.
     pub fn should_continue(&mut self, left: usize) -> bool {
-        self.is_interrupted = left > 0 && self.node.budget.is_exhausted();
+        let is_over = self.node.budget.is_exhausted() || self.is_separate && self.written() > 0;
+        self.is_interrupted = left > 0 && is_over;
         left > 0 && !self.is_interrupted
     }
 
@@ -307,6 +321,8 @@ impl ListStep<'_, '_, '_> {
 pub struct ListStream<F> {
     write: F,
     fails_as_a_whole: bool,
+    signature: Option<Signature>,
+    is_separate: bool,
     held_bytes: usize,
     lists: Vec<ListWriter>,
 }
@@ -316,13 +332,25 @@ pub fn list_stream<F>(write: F) -> ListStream<F>
 where
     F: FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
 {
-    ListStream { write, fails_as_a_whole: false, held_bytes: 0, lists: Vec::new() }
+    let (lists, held_bytes) = (Vec::new(), 0);
+    ListStream { write, fails_as_a_whole: false, signature: None, is_separate: false, held_bytes, lists }
 }
 
 impl<F> ListStream<F> {
     /// Sends nothing before all is written, because a later element may fail.
     pub fn failing_as_a_whole(self) -> ListStream<F> {
         ListStream { fails_as_a_whole: true, ..self }
+    }
+
+    /// Writes the response to a peer, with the signature of its challenge.
+    pub fn signed(self, signature: Signature) -> ListStream<F> {
+        ListStream { signature: Some(signature), ..self }
+    }
+
+    /// Writes each element as a text of its own, without a list around them. A step ends with [`Progress::Streaming`] after
+    /// each but the last.
+    pub fn separately(self) -> ListStream<F> {
+        ListStream { is_separate: true, ..self }
     }
 
     /// Holds memory from the beginning on.
@@ -336,11 +364,16 @@ where
     F: FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
 {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        let (signature, is_separate) = (self.signature, self.is_separate);
         let ListStream { write, held_bytes, lists, .. } = self;
-        let mut step = ListStep { node, held_bytes, writer, lists, level: 0, is_interrupted: false };
+        if is_separate {
+            *lists = vec![ListWriter::default()];
+        }
+        let (level, is_interrupted) = (0, false);
+        let mut step = ListStep { node, held_bytes, writer, signature, is_separate, lists, level, is_interrupted };
         write(&mut step)?;
         if step.is_interrupted {
-            return Ok(Progress::Yield);
+            return Ok(if is_separate && step.written() > 0 { Progress::Streaming } else { Progress::Yield });
         }
         step.close();
         Ok(Progress::Done)
@@ -375,37 +408,6 @@ pub fn list_of_each<T>(
         Ok(())
     });
     list.holding(held_bytes)
-}
-
-/// Source of items that are searched one after another, each on a snapshot of the last commit.
-pub trait ItemSource {
-    /// Type of the items.
-    type Item;
-
-    /// Searches the next item; [`Poll::Pending`] if the budget is used up first. Makes some progress with any budget.
-    fn next(&mut self, node: &mut NodeContext<'_>) -> Result<Poll<Option<Self::Item>>, ApiError>;
-
-    /// Returns the approximate memory in bytes held between two calls.
-    fn held_bytes(&self) -> usize {
-        0
-    }
-}
-
-/// Creates the stream of all items as a list.
-pub fn item_list<I: ItemSource<Item: View>>(mut items: I) -> impl ResponseStream {
-    list_stream(move |step| {
-        loop {
-            match items.next(step.node)? {
-                Poll::Ready(Some(item)) => step.push(&item),
-                Poll::Pending => {}
-                Poll::Ready(None) => return Ok(()),
-            }
-            *step.held_bytes = items.held_bytes();
-            if step.must_pause() {
-                return Ok(());
-            }
-        }
-    })
 }
 
 /// Maximum memory in bytes of kept lists, of all formats and versions together.

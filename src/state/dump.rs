@@ -14,7 +14,7 @@ use super::importances::{self, AccountImportance, Outlink, for_each_importance};
 use super::mosaics::{self, DefinitionVersion, MosaicEntry};
 use super::namespaces::{self, Lease, LeaseState};
 use crate::codec::text::write_json_double;
-use crate::model::{Address, Hash256, Height, NamespaceId, Network};
+use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network};
 use crate::store::{Read, Result, StoreError, StoredHeader, Table, tip};
 
 /// Computes a Keccak-256 over the hash of the tip, all entries of the state tables in key order with their lengths, and
@@ -144,7 +144,7 @@ impl<R: Read> Dump<'_, R> {
             "cosignatories": texts(account::cosignatories(state, address)?),
             "cosignatoryOf": texts(account::cosignatory_of(state, address)?),
             "minCosignatories": account.min_cosignatories,
-            "mosaicIds": mosaics::holdings(state, address)?,
+            "mosaicIds": mosaics::holdings(state, address)?.iter().map(MosaicId::to_string).collect::<Vec<_>>(),
             "outlinks": outlinks,
         }))
     }

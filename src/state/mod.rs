@@ -45,7 +45,7 @@ pub use importances::{
 };
 pub use ledger::{BlockContext, Effect, Ledger, effects};
 pub use mosaics::{
-    DefinitionVersion, HoldingsPage, MosaicEntry, for_each_holder_after, holdings_after, holds_mosaic, mosaic,
+    DefinitionVersion, MosaicEntry, for_each_holder_after, for_each_holding_after, holdings, holds_mosaic, mosaic,
     mosaic_balance, mosaic_definition, owned_mosaic,
 };
 pub use namespaces::{

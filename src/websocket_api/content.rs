@@ -3,19 +3,18 @@
 
 use std::cell::OnceCell;
 use std::rc::Rc;
-use std::task::Poll;
 
 use super::sockjs;
 use super::stomp::encoder::MESSAGE_END;
 use super::topics;
-use crate::api::streams::{BodyWriter, ItemSource, ResponseStream};
+use crate::api::streams::ResponseStream;
 use crate::api::{
-    ALL_TRANSFERS, AccountBody, ApiError, BlockBody, DefinitionAndSupply, NodeContext, OwnedDefinitions, OwnedMosaics,
-    Page, RentedNamespaces, TransactionMeta, TransactionPair, TransactionStatus, View, supply_of, transfer_page,
+    ALL_TRANSFERS, AccountBody, ApiError, BlockBody, DefinitionAndSupply, NodeContext, Page, TransactionMeta,
+    TransactionPair, TransactionStatus, View, definitions_owned_by, mosaics_owned_by, namespaces_rented_by, supply_of,
+    transfer_page,
 };
 use crate::codec::json::JsonEncoder;
-use crate::model::{Address, Hash256, Height, MosaicDefinition, Timestamp, Transaction};
-use crate::net::service::Progress;
+use crate::model::{Address, Hash256, Height, Timestamp, Transaction};
 use crate::net::{SharedBytes, SharedBytesCounter};
 use crate::peer::wire::ErrorBody;
 
@@ -75,55 +74,23 @@ impl AccountTopic {
         Ok(match self {
             AccountTopic::Account => Box::new(AccountBody::new(node, account)?.into_stream()),
             AccountTopic::Namespaces => {
-                Box::new(Each(RentedNamespaces::new(&node.chain, account, None, MAX_RENTS)?.current(), write_view))
+                Box::new(namespaces_rented_by(&node.chain, account, None, MAX_RENTS, true)?.separately())
             }
-            AccountTopic::Definitions => Box::new(Each(OwnedDefinitions::new(vec![account]), write_definition)),
-            AccountTopic::Mosaics => Box::new(Each(OwnedMosaics::new(account), write_view)),
+            AccountTopic::Definitions => Box::new(
+                definitions_owned_by(vec![account], |step, definition| {
+                    let supply = supply_of(&step.node.chain, &definition.id)?.unwrap_or(0);
+                    step.push(&DefinitionAndSupply { definition: &definition, supply, expiration: None });
+                    Ok(())
+                })
+                .separately(),
+            ),
+            AccountTopic::Mosaics => Box::new(mosaics_owned_by(account).separately()),
             AccountTopic::RecentTransfers => {
                 let page = Page { before: u64::MAX, size: RECENT_TRANSFERS };
                 Box::new(transfer_page(account, ALL_TRANSFERS, page, None))
             }
         })
     }
-}
-
-/// Items of which each is a message of its own, and what writes one.
-struct Each<I, F>(I, F);
-
-impl<I, F> ResponseStream for Each<I, F>
-where
-    I: ItemSource,
-    F: Fn(&I::Item, &NodeContext<'_>, &mut BodyWriter<'_>) -> Result<(), ApiError>,
-{
-    fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        match self.0.next(node)? {
-            Poll::Ready(Some(item)) => {
-                (self.1)(&item, node, writer)?;
-                Ok(Progress::Streaming)
-            }
-            Poll::Pending => Ok(Progress::Yield),
-            Poll::Ready(None) => Ok(Progress::Done),
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.0.held_bytes()
-    }
-}
-
-fn write_view(view: &impl View, _: &NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<(), ApiError> {
-    writer.write(view);
-    Ok(())
-}
-
-fn write_definition(
-    definition: &MosaicDefinition,
-    node: &NodeContext<'_>,
-    writer: &mut BodyWriter<'_>,
-) -> Result<(), ApiError> {
-    let supply = supply_of(&node.chain, &definition.id)?.unwrap_or(0);
-    writer.write(&DefinitionAndSupply { definition, supply, expiration: None });
-    Ok(())
 }
 
 /// Something to publish: news, or the answer to a query.
@@ -158,7 +125,7 @@ pub enum Item {
 pub enum Messages {
     /// One message.
     One(Content),
-    /// A message that is written in steps; or several, with [`Progress::Streaming`] after each.
+    /// A message that is written in steps; or several, with [`Progress::Streaming`](crate::net::service::Progress) after each.
     Stream(Box<dyn ResponseStream>),
 }
 
@@ -210,7 +177,7 @@ impl Item {
             Item::OfAccount(topic, address) => {
                 return topic.open(*address, node).map(Messages::Stream);
             }
-            Item::Block(height) => return Ok(Messages::Stream(Box::new(BlockBody::new(*height, None).into_stream()))),
+            Item::Block(height) => return Ok(Messages::Stream(Box::new(BlockBody::new(*height).into_stream()))),
             Item::LastBlock | Item::Transactions(..) | Item::Confirmed(..) | Item::UnconfirmedOf(_) => {
                 return Err(ApiError::internal("no message"));
             }

@@ -375,41 +375,37 @@ impl Holding {
     }
 }
 
-/// One page of the mosaics in which an account is invested.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HoldingsPage {
-    /// The mosaics found, ordered by text.
-    pub ids: Vec<MosaicId>,
-    /// The mosaic after which the next page starts; `None` for the last page.
-    pub next_after: Option<MosaicId>,
-}
-
-/// Returns the mosaics in which an account is invested, ordered by text, after `after`. Reads at most `limit` rows.
-pub fn holdings_after(
+/// Calls `visit` with the mosaics that an account has or had, ordered by text, after `after`, and whether it is invested in
+/// each, until it returns `false`.
+pub fn for_each_holding_after(
     state: &impl Read,
     account: &Address,
     after: Option<&MosaicId>,
-    limit: usize,
-) -> Result<HoldingsPage> {
-    let mut page = HoldingsPage { ids: Vec::new(), next_after: None };
-    let Some(account) = AccountId::of(state, account)? else { return Ok(page) };
+    mut visit: impl FnMut(MosaicId, bool) -> Result<bool>,
+) -> Result<()> {
+    let Some(account) = AccountId::of(state, account)? else { return Ok(()) };
     let prefix = account.key();
     let from = after.map_or(prefix.to_vec(), |after| next_key(&holding_key(account, after)));
-    for (row, entry) in (1..=limit).zip(state.entries_from(Table::Holdings, &prefix, &from)?) {
+    for entry in state.entries_from(Table::Holdings, &prefix, &from)? {
         let (key, value) = entry?;
         let id = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|text| MosaicId::parse(text).ok());
         let id = id.ok_or(StoreError::Damaged("a holding"))?;
-        let counts = Holding::from_stored(value, "a holding")?.is_invested(state, account)?;
-        page.next_after = (row == limit).then(|| id.clone());
-        page.ids.extend(Some(id).filter(|_| counts));
+        let is_invested = Holding::from_stored(value, "a holding")?.is_invested(state, account)?;
+        if !visit(id, is_invested)? {
+            break;
+        }
     }
-    Ok(page)
+    Ok(())
 }
 
 /// Returns all mosaics in which an account is invested, ordered by text.
-pub fn holdings(state: &impl Read, account: &Address) -> Result<Vec<String>> {
-    let page = holdings_after(state, account, None, usize::MAX)?;
-    Ok(page.ids.iter().map(MosaicId::to_string).collect())
+pub fn holdings(state: &impl Read, account: &Address) -> Result<Vec<MosaicId>> {
+    let mut ids = Vec::new();
+    for_each_holding_after(state, account, None, |id, is_invested| {
+        ids.extend(Some(id).filter(|_| is_invested));
+        Ok(true)
+    })?;
+    Ok(ids)
 }
 
 /// Returns whether an account is invested in any mosaic. Reads holdings until one counts.

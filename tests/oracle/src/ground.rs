@@ -262,7 +262,7 @@ impl NodeUnderTest {
         check_equal("cosignatories of", &name, addresses(&expected.cosignatories), cosignatories)?;
         let others = state::cosignatory_of(state, &address).expect("a store");
         check_equal("accounts cosigned by", &name, addresses(&expected.cosignatory_of), others)?;
-        let mut mosaics = state::holdings_after(state, &address, None, usize::MAX).expect("a store").ids;
+        let mut mosaics = state::holdings(state, &address).expect("a store");
         mosaics.sort();
         check_equal("mosaics of", &name, expected.mosaics.iter().cloned().collect::<Vec<_>>(), mosaics)
     }
