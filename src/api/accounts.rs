@@ -27,9 +27,6 @@ pub const ROUTES: &[Route] = &[
     get("/account/importances", importances).reading_store(),
 ];
 
-/// Accounts fetched at a time.
-const CHUNK: usize = 32;
-
 /// Accounts were removed by a reorg while they were listed.
 pub(super) const CHANGED: ApiError = ApiError::unavailable("the accounts have changed while they were listed");
 
@@ -110,15 +107,13 @@ impl View for AccountInfo {
     }
 }
 
-/// Metadata of an account.
+/// Metadata of an account, with an [`Encoder::spliced_list`] for the multisig accounts that it cosigns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccountMeta {
     /// Whether it harvests on this node.
     pub unlocked: bool,
     /// State of remote harvesting.
     pub remote_status: RemoteStatus,
-    /// Multisig accounts that it cosigns; `None` for an [`Encoder::spliced_list`].
-    pub cosignatory_of: Option<Vec<AccountInfo>>,
     /// Its cosignatories.
     pub cosignatories: Vec<AccountInfo>,
 }
@@ -136,10 +131,7 @@ impl View for AccountMeta {
                 RemoteStatus::Remote(_) => "REMOTE",
             }),
         );
-        match &self.cosignatory_of {
-            Some(accounts) => sink.list("cosignatoryOf", accounts, |sink, account| account.write(sink)),
-            None => sink.spliced_list("cosignatoryOf"),
-        }
+        sink.spliced_list("cosignatoryOf");
         sink.list("cosignatories", &self.cosignatories, |sink, account| account.write(sink));
     }
 }
@@ -367,9 +359,6 @@ fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     });
     match context.response.accept.format {
         Some(format) if count <= MAX_LIST_ELEMENTS => {
-            if let Some(whole) = context.kept_lists.whole(format) {
-                return context.send_shared(whole);
-            }
             let kept = context.kept_lists.stream(format, || Box::new(list));
             context.send_stream(kept)
         }
@@ -400,7 +389,6 @@ impl AccountBody {
         let meta = AccountMeta {
             unlocked: node.unlocked.contains(&address),
             remote_status: shown_status(node, &address, &stored)?,
-            cosignatory_of: None,
             cosignatories: cosignatories.iter().map(|one| AccountInfo::at(&chain, one)).collect::<Result<_, _>>()?,
         };
         Ok(AccountBody { address, head: Some(Box::new((account, meta))), is_meta_only: false, after: None })
@@ -420,21 +408,16 @@ impl AccountBody {
             }
         }
         let chain = step.node.chain;
-        loop {
-            let next = state::cosignatory_of_after(chain.snapshot, &self.address, self.after.as_ref(), CHUNK)?;
-            let is_last = next.len() < CHUNK;
-            for address in next {
-                step.push(&AccountInfo::at(&chain, &address)?);
-                self.after = Some(address);
-                step.node.budget.charge(cost::ACCOUNT);
-                if step.must_pause() {
-                    return Ok(());
-                }
-            }
-            if is_last {
-                return Ok(());
+        for address in state::cosignatory_of_after(chain.snapshot, &self.address, self.after.as_ref())? {
+            let address = address?;
+            step.push(&AccountInfo::at(&chain, &address)?);
+            self.after = Some(address);
+            step.node.budget.charge(cost::ACCOUNT);
+            if step.must_pause() {
+                break;
             }
         }
+        Ok(())
     }
 }
 

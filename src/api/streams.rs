@@ -439,12 +439,6 @@ pub struct KeptLists {
 }
 
 impl KeptLists {
-    /// Returns the list of a format if all of it is written.
-    pub fn whole(&self, format: Format) -> Option<Rc<SharedBody>> {
-        let mut current = self.lists.iter().rev().take(self.current).map(|list| list.borrow());
-        current.find(|list| list.format == format && list.whole.is_some())?.whole.clone()
-    }
-
     /// Returns a response with the list of a format, which `start` begins to write if there is none.
     pub fn stream(&mut self, format: Format, start: impl FnOnce() -> Box<dyn ResponseStream>) -> KeptListStream {
         let current = self.lists.iter().rev().take(self.current);
@@ -476,8 +470,8 @@ impl KeptLists {
     }
 }
 
-/// A request for a kept list that is not written to its end yet. It writes the list with the others that wait for it, and
-/// then all send the same bytes.
+/// A request for a kept list. It writes what is missing of the list with the others that wait for it, and then all send the
+/// same bytes.
 pub struct KeptListStream(Weak<RefCell<KeptList>>);
 
 impl ResponseStream for KeptListStream {

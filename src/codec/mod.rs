@@ -250,24 +250,11 @@ impl ReadError {
         ReadError::Serialization("unexpected end of stream reached".to_owned())
     }
 
-    /// Returns the error class as one letter: A for an argument, U for an unknown address, M for a missing value, T for
-    /// a wrong type, S for wrong serialisation, I for an internal error.
-    pub fn class(&self) -> char {
-        match self {
-            ReadError::Argument(_) | ReadError::NotANumber(_) | ReadError::Negative(..) => 'A',
-            ReadError::UnknownAddress(_) => 'U',
-            ReadError::Missing(_) => 'M',
-            ReadError::Incompatible(_) => 'T',
-            ReadError::Serialization(_) | ReadError::NotABoolean => 'S',
-            ReadError::Internal(_) => 'I',
-        }
-    }
-
     /// Returns the status of an HTTP response to a request with this error.
     pub fn http_status(&self) -> u16 {
-        match self.class() {
-            'A' => 400,
-            'U' => 404,
+        match self {
+            ReadError::Argument(_) | ReadError::NotANumber(_) | ReadError::Negative(..) => 400,
+            ReadError::UnknownAddress(_) => 404,
             _ => 500,
         }
     }

@@ -4,6 +4,8 @@
 //! Small-order and non-canonical public keys are accepted, S = 0 and the all-zero key are not, the equation has no
 //! cofactor, and R is compared as bytes.
 
+use std::collections::HashMap;
+
 use curve25519_dalek::edwards::CompressedEdwardsY;
 use curve25519_dalek::scalar::Scalar;
 use data_encoding::HEXLOWER;
@@ -73,14 +75,11 @@ impl PrivateKey {
     ///
     /// There is no limit: the key takes half as many bytes as the text, which the caller limits.
     pub fn from_hex(text: &str) -> Result<Self, HexError> {
-        let significant = text.trim_start_matches('0');
         let mut magnitude = Zeroizing::new(Vec::new());
-        match decode_hex_into(significant, &mut magnitude) {
-            Ok(()) => Ok(Self { magnitude }),
-            // Decoded again with the leading zeros, for the right index in the message. Into another vector: growing
-            // the first one would leave its bytes in memory.
-            Err(error) => Err(decode_hex_into(text, &mut Zeroizing::new(Vec::new())).err().unwrap_or(error)),
-        }
+        decode_hex_into(text, &mut magnitude)?;
+        let zeros = magnitude.iter().take_while(|byte| **byte == 0).count();
+        magnitude.drain(..zeros);
+        Ok(Self { magnitude })
     }
 
     /// Creates the key with this seed: 32 random bytes, taken as a little-endian number.
@@ -170,19 +169,16 @@ pub fn verify(public: &PublicKey, data: &[u8], signature: &Signature) -> Result<
 
 /// [`verify()`] with a cache of decoded public keys.
 ///
-/// Decoding a key is a noticeable part of a verification, and a few signers make up most of a chain. The cache is a
-/// table in which each key has one possible slot. A new key replaces the one in its slot. The table grows from
-/// `MIN_SLOTS` to `MAX_SLOTS` slots with the keys in it, so that a verifier of a few signatures is small.
-#[derive(Debug)]
-#[debug("Verifier(capacity {})", decoded.len())]
+/// Decoding a key is a noticeable part of a verification, and a few signers make up most of a chain. A full cache is
+/// emptied.
+#[derive(Debug, Default)]
+#[debug("Verifier({} keys)", decoded.len())]
 pub struct Verifier {
-    decoded: Vec<Option<VerifyingKey>>,
-    keys: usize,
+    decoded: HashMap<PublicKey, VerifyingKey>,
 }
 
-/// Slots of a new verifier, a few kilobytes, and at most: a little under 1 MB.
-const MIN_SLOTS: usize = 16;
-const MAX_SLOTS: usize = 4096;
+/// Maximum number of cached keys: a little under 1 MB.
+const MAX_KEYS: usize = 3584;
 
 impl Verifier {
     /// Returns the same result as [`verify()`].
@@ -190,36 +186,17 @@ impl Verifier {
         if !passes_prechecks(public, signature) {
             return Ok(false);
         }
-        let cached = self.decoded[self.slot(&public.0)].filter(|key| *key.as_bytes() == public.0);
+        let cached = self.decoded.get(public).copied();
         let key = cached.map_or_else(|| decode(public), Ok)?;
         let holds = equation_holds(&key, data, signature);
         // Only a key with a valid signature is cached, so that made-up keys cannot evict those in use.
         if holds && cached.is_none() {
-            self.insert(key);
+            if self.decoded.len() == MAX_KEYS {
+                self.decoded.clear();
+            }
+            self.decoded.insert(*public, key);
         }
         Ok(holds)
-    }
-
-    /// Returns the slot of a key. Public keys are practically random, so any four bytes are evenly distributed.
-    fn slot(&self, key: &[u8; 32]) -> usize {
-        let [a, b, c, d, ..] = *key;
-        u32::from_le_bytes([a, b, c, d]) as usize % self.decoded.len()
-    }
-
-    fn insert(&mut self, key: VerifyingKey) {
-        if 2 * self.keys >= self.decoded.len() && self.decoded.len() < MAX_SLOTS {
-            let larger = Verifier { decoded: vec![None; 2 * self.decoded.len()], keys: 0 };
-            let smaller = std::mem::replace(self, larger);
-            smaller.decoded.into_iter().flatten().for_each(|key| self.insert(key));
-        }
-        let slot = self.slot(key.as_bytes());
-        self.keys += usize::from(self.decoded[slot].replace(key).is_none());
-    }
-}
-
-impl Default for Verifier {
-    fn default() -> Self {
-        Verifier { decoded: vec![None; MIN_SLOTS], keys: 0 }
     }
 }
 
@@ -365,7 +342,7 @@ mod verification_tests {
     }
 
     #[test]
-    fn a_verifier_equals_plain_verification_and_grows_with_the_keys_that_sign() {
+    fn a_verifier_equals_plain_verification_and_keeps_the_keys_that_sign() {
         let mut verifier = Verifier::default();
         for (round, signers) in [(0, 5), (1, 5), (2, 40), (3, 40)] {
             for signer in 0..signers {
@@ -375,18 +352,21 @@ mod verification_tests {
                     assert_eq!(verifier.verify(&public, &[round], &signature), Ok(claimed == signer));
                 }
             }
-            let slots = if signers == 5 { MIN_SLOTS } else { 64 };
-            assert_eq!(verifier.decoded.len(), slots, "{round}");
+            assert_eq!(verifier.decoded.len(), usize::from(signers), "{round}");
         }
-        assert_eq!(verifier.keys, verifier.decoded.iter().flatten().count());
     }
 
     #[test]
     fn a_verifier_has_a_largest_size() {
         let key = decode(&pair(1).public()).unwrap();
-        let mut verifier = Verifier { decoded: vec![None; MAX_SLOTS], keys: MAX_SLOTS };
-        verifier.insert(key);
-        assert_eq!(verifier.decoded.len(), MAX_SLOTS);
+        let other = |number: usize| {
+            let mut other = PublicKey::default();
+            other.0[..8].copy_from_slice(&number.to_le_bytes());
+            (other, key)
+        };
+        let mut verifier = Verifier { decoded: (0..MAX_KEYS).map(other).collect() };
+        assert_eq!(verifier.verify(&pair(2).public(), b"", &pair(2).sign(b"")), Ok(true));
+        assert_eq!(verifier.decoded.into_keys().collect::<Vec<_>>(), [pair(2).public()]);
     }
 
     #[test]
@@ -395,7 +375,6 @@ mod verification_tests {
         let signature = pair(1).sign(b"data");
         assert_eq!(verifier.verify(&pair(1).public(), b"data", &signature), Ok(true));
         assert_eq!(verifier.verify(&pair(2).public(), b"data", &signature), Ok(false));
-        let remembered: Vec<_> = verifier.decoded.iter().flatten().map(|key| PublicKey(key.to_bytes())).collect();
-        assert_eq!(remembered, [pair(1).public()]);
+        assert_eq!(verifier.decoded.into_keys().collect::<Vec<_>>(), [pair(1).public()]);
     }
 }

@@ -327,7 +327,7 @@ impl<'s> Node<'s> {
     /// Returns whether no client has made a request for [`IDLE_AFTER`], and no websocket session and no event stream is open.
     fn is_idle(&self, now: Now) -> bool {
         now.monotonic.saturating_sub(self.last_request) > IDLE_AFTER
-            && self.broker.usage().sessions == 0
+            && self.broker.table.session_count() == 0
             && self.events.streams() == 0
     }
 

@@ -377,38 +377,36 @@ pub fn for_each_account_after(
 
 /// Returns the cosignatories of an account, by address; empty if it is no multisig account.
 pub fn cosignatories(state: &impl Read, account: &Address) -> Result<Vec<Address>> {
-    linked_after(state, Table::Cosignatories, account, None, usize::MAX)
+    linked_after(state, Table::Cosignatories, account, None)?.collect()
 }
 
 /// Returns the multisig accounts of which an account is a cosignatory, by address.
 pub fn cosignatory_of(state: &impl Read, account: &Address) -> Result<Vec<Address>> {
-    linked_after(state, Table::CosignatoryOf, account, None, usize::MAX)
+    cosignatory_of_after(state, account, None)?.collect()
 }
 
-/// Returns at most `limit` of the same, starting after `after`.
-pub fn cosignatory_of_after(
-    state: &impl Read,
+/// Returns the same, starting after `after`.
+pub fn cosignatory_of_after<'s, S: Read>(
+    state: &'s S,
     account: &Address,
     after: Option<&Address>,
-    limit: usize,
-) -> Result<Vec<Address>> {
-    linked_after(state, Table::CosignatoryOf, account, after, limit)
+) -> Result<impl Iterator<Item = Result<Address>> + use<'s, S>> {
+    linked_after(state, Table::CosignatoryOf, account, after)
 }
 
-fn linked_after(
-    state: &impl Read,
+fn linked_after<'s, S: Read>(
+    state: &'s S,
     table: Table,
     account: &Address,
     after: Option<&Address>,
-    limit: usize,
-) -> Result<Vec<Address>> {
+) -> Result<impl Iterator<Item = Result<Address>> + use<'s, S>> {
     let prefix = account.as_bytes().as_slice();
     let from = after.map_or(prefix.to_vec(), |after| next_key(&[prefix, after.as_bytes()].concat()));
     let other = |entry: Result<Entry<'_>>| {
         let other = entry?.0[ADDRESS_LENGTH..].try_into().map_err(|_| StoreError::Damaged("a cosignatory"))?;
         Ok(Address::from_stored(other))
     };
-    state.entries_from(table, prefix, &from)?.take(limit).map(other).collect()
+    Ok(state.entries_from(table, prefix, &from)?.map(other))
 }
 
 /// Returns whether an account has cosignatories.
@@ -485,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn multisig_accounts_of_a_cosignatory_are_read_in_parts_of_a_limited_length() {
+    fn multisig_accounts_of_a_cosignatory_are_read_from_any_of_them_on() {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         let address = |name: u8| Address::from_stored([name; 40]);
@@ -493,14 +491,13 @@ mod tests {
             let key = [address(cosignatory).as_bytes().as_slice(), address(account).as_bytes()].concat();
             batch.put(Table::CosignatoryOf, &key, &[]).unwrap();
         }
-        let accounts = |after: Option<u8>, limit: usize| {
-            cosignatory_of_after(&batch, &address(b'B'), after.map(address).as_ref(), limit).unwrap()
+        let accounts = |after: Option<u8>| {
+            let found = cosignatory_of_after(&batch, &address(b'B'), after.map(address).as_ref()).unwrap();
+            found.collect::<Result<Vec<_>>>().unwrap()
         };
-        assert_eq!(accounts(None, 2), [address(b'1'), address(b'2')]);
-        assert_eq!(accounts(Some(b'2'), 2), [address(b'3')]);
-        assert_eq!(accounts(None, 3), [address(b'1'), address(b'2'), address(b'3')]);
-        assert_eq!(accounts(Some(b'3'), 2), []);
-        assert_eq!(accounts(None, 0), []);
+        assert_eq!(accounts(None), [address(b'1'), address(b'2'), address(b'3')]);
+        assert_eq!(accounts(Some(b'2')), [address(b'3')]);
+        assert_eq!(accounts(Some(b'3')), []);
     }
 
     #[test]

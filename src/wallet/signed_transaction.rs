@@ -60,7 +60,6 @@ pub(super) fn transaction_of(value: &Value) -> Result<Transaction, String> {
 pub struct SignedTransaction {
     /// The transaction.
     pub transaction: Transaction,
-    data: Vec<u8>,
     signature: Signature,
 }
 
@@ -76,9 +75,8 @@ impl SignedTransaction {
             ));
         }
         let transaction = parse_signed_bytes(&transaction.signed_bytes())?;
-        let data = transaction.signed_bytes();
-        let signature = key.sign(&data);
-        Ok(SignedTransaction { transaction, data, signature })
+        let signature = key.sign(&transaction.signed_bytes());
+        Ok(SignedTransaction { transaction, signature })
     }
 
     /// Parses `{"data":…,"signature":…}` and verifies the signature.
@@ -90,9 +88,8 @@ impl SignedTransaction {
         let signature = source.signature("signature").map_err(no_transaction)?;
         let transaction = parse_signed_bytes(&data)?;
         // A node verifies the signature over its own serialisation.
-        let data = transaction.signed_bytes();
-        match crypto::verify(&transaction.signer, &data, &signature) {
-            Ok(true) => Ok(SignedTransaction { transaction, data, signature }),
+        match crypto::verify(&transaction.signer, &transaction.signed_bytes(), &signature) {
+            Ok(true) => Ok(SignedTransaction { transaction, signature }),
             _ => Err(
                 "the signature does not match the transaction; a node would reject it, and for ten minutes also the \
                       transaction with the right signature. Sign it again"
@@ -103,7 +100,7 @@ impl SignedTransaction {
 
     /// Returns the body of an announcement.
     pub fn to_json(&self) -> String {
-        json!({ "data": hex::encode(&self.data), "signature": self.signature.to_string() }).to_string()
+        json!({ "data": hex::encode(self.transaction.signed_bytes()), "signature": self.signature.to_string() }).to_string()
     }
 }
 

@@ -49,23 +49,6 @@ pub struct Broker {
     pub(super) upgrading: Option<(ConnectionId, Option<String>)>,
 }
 
-/// Usage of the broker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BrokerUsage {
-    /// Open sessions, including those that wait for their connection to close.
-    pub sessions: usize,
-    /// Pairs of session and topic; patterns do not count.
-    pub topics: usize,
-    /// Distinct registered addresses.
-    pub addresses: usize,
-    /// Distinct subscribed patterns.
-    pub patterns: usize,
-    /// Estimated memory of all sessions, in bytes.
-    pub session_bytes: usize,
-    /// Bytes of shared messages that wait to be sent.
-    pub message_bytes: usize,
-}
-
 impl Broker {
     /// Creates a broker without sessions.
     pub fn new(limits: Limits, network: NetworkByte, pool: SharedBytesCounter) -> Self {
@@ -209,18 +192,6 @@ impl Broker {
                 self.table.update_memory(id, effects);
             }
             self.queries.add(id, &mut self.table);
-        }
-    }
-
-    /// Returns the broker's usage.
-    pub fn usage(&self) -> BrokerUsage {
-        BrokerUsage {
-            sessions: self.table.session_count(),
-            topics: self.table.topics.len(),
-            addresses: self.table.registered.len(),
-            patterns: self.table.topics.pattern_count(),
-            session_bytes: self.table.memory.total(),
-            message_bytes: self.table.pool.held_bytes(),
         }
     }
 }

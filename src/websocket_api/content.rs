@@ -40,28 +40,29 @@ pub enum AccountTopic {
     RecentTransfers,
 }
 
+/// The topics of accounts in their order, each with the command below `/w/api/` that asks for it, the path to which the
+/// address is appended, and the route of the HTTP interface that reads the same rows of the store.
+const ACCOUNT_TOPICS: [(AccountTopic, &str, &str, &str); 5] = {
+    use AccountTopic::{Account, Definitions, Mosaics, Namespaces, RecentTransfers};
+    const DEFINITIONS: &str = "account/mosaic/owned/definition";
+    [
+        (Account, "account/get", topics::ACCOUNT_OF, "account/get"),
+        (Namespaces, "account/namespace/owned", "/account/namespace/owned/", "account/namespace/page"),
+        (Definitions, DEFINITIONS, "/account/mosaic/owned/definition/", DEFINITIONS),
+        (Mosaics, "account/mosaic/owned", "/account/mosaic/owned/", "account/mosaic/owned"),
+        (RecentTransfers, "account/transfers/all", "/recenttransactions/", "account/transfers/all"),
+    ]
+};
+
 impl AccountTopic {
     /// Returns the topic that clients ask for by a command below `/w/api/`.
     pub fn of_command(command: &str) -> Option<AccountTopic> {
-        Some(match command {
-            "account/get" => AccountTopic::Account,
-            "account/namespace/owned" => AccountTopic::Namespaces,
-            "account/mosaic/owned/definition" => AccountTopic::Definitions,
-            "account/mosaic/owned" => AccountTopic::Mosaics,
-            "account/transfers/all" => AccountTopic::RecentTransfers,
-            _ => return None,
-        })
+        ACCOUNT_TOPICS.iter().find(|(_, known, ..)| *known == command).map(|(topic, ..)| *topic)
     }
 
     /// Returns the path, to which the address is appended.
     pub fn path(self) -> &'static str {
-        match self {
-            AccountTopic::Account => topics::ACCOUNT_OF,
-            AccountTopic::Namespaces => "/account/namespace/owned/",
-            AccountTopic::Definitions => "/account/mosaic/owned/definition/",
-            AccountTopic::Mosaics => "/account/mosaic/owned/",
-            AccountTopic::RecentTransfers => "/recenttransactions/",
-        }
+        ACCOUNT_TOPICS[self as usize].2
     }
 
     /// Returns the topic of an account.
@@ -147,16 +148,7 @@ impl Item {
     /// Returns the request of the HTTP interface that reads the same rows of the store, unless they are surely in memory.
     pub fn request(&self) -> Option<String> {
         let path = match self {
-            Item::OfAccount(topic, address) => {
-                let path = match topic {
-                    AccountTopic::Account => "account/get",
-                    AccountTopic::Mosaics => "account/mosaic/owned",
-                    AccountTopic::Definitions => "account/mosaic/owned/definition",
-                    AccountTopic::Namespaces => "account/namespace/page",
-                    AccountTopic::RecentTransfers => "account/transfers/all",
-                };
-                format!("{path}?address={address}")
-            }
+            Item::OfAccount(topic, address) => format!("{}?address={address}", ACCOUNT_TOPICS[*topic as usize].3),
             Item::Status(hash) => format!("transaction/status?hash={hash}"),
             _ => return None,
         };

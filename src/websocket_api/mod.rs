@@ -31,7 +31,7 @@ pub mod stomp;
 mod tests;
 mod topics;
 
-pub use broker::{Broker, BrokerUsage};
+pub use broker::Broker;
 pub use session::SessionId;
 
 use std::time::Duration;

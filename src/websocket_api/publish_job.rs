@@ -215,7 +215,6 @@ impl PublishJob {
             self.record_failure(error);
         }
         context.node.budget.charge(owners.len() as u32);
-        owners.retain(|(topic, address)| has_subscribers(&Rc::from(topic.of(address)), self.only, context.table));
         self.accounts.extend(owners);
     }
 }
@@ -375,17 +374,6 @@ impl Delivery {
 fn has_owner_subscribers(table: &SessionTable) -> bool {
     // The prefix of the topic of mosaics is also that of their definitions.
     [AccountTopic::Namespaces, AccountTopic::Mosaics].iter().any(|topic| table.topics.has_prefix(topic.path()))
-}
-
-/// Returns whether any of the recipients may be subscribed to a topic.
-fn has_subscribers(topic: &Rc<str>, only: Option<SessionId>, table: &SessionTable) -> bool {
-    match only {
-        Some(session) => table.session(session).is_some_and(|session| session.subscriptions.matches(topic)),
-        None => {
-            let topics = &table.topics;
-            topics.pattern_count() > 0 || topics.subscribed(topic, SessionId(0)).next().is_some()
-        }
-    }
 }
 
 /// Appends the accounts that a transaction affects, registered or not, in the order of publication.

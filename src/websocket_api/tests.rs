@@ -1,6 +1,6 @@
 //! Test support: accounts and transactions, recorded effects, and a broker with some clients on a small chain.
 
-pub(super) use super::{Broker, BrokerUsage, Limits};
+pub(super) use super::{Broker, Limits};
 pub(super) use crate::api::tests::{Scene, TestNode, acceptable, pair};
 pub(super) use crate::codec::json::JsonDecoder;
 pub(super) use crate::codec::{Context, SigningForm, lenient_json, transaction};
@@ -326,7 +326,7 @@ impl Bench {
     }
 
     pub(super) fn registered(&self) -> usize {
-        self.broker.usage().addresses
+        self.broker.table.registered.len()
     }
 }
 

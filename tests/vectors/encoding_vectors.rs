@@ -8,7 +8,7 @@ use nisd::api::{
 };
 use nisd::codec::binary::{BinaryDecoder, BinaryEncoder};
 use nisd::codec::json::{JsonDecoder, JsonEncoder};
-use nisd::codec::{Context, Decoder, Encoder, ReadError, SigningForm, block, lenient_json, transaction};
+use nisd::codec::{Context, Decoder, Encoder, ReadError, SPLICE_BYTE, SigningForm, block, lenient_json, transaction};
 use nisd::crypto::Verifier;
 use nisd::crypto::hash::keccak256;
 use nisd::model::network::NAMESPACE_SINK;
@@ -241,12 +241,7 @@ fn write_entity(name: &str, file: &Value) -> Option<Written> {
     };
     let recipient = Address::parse("TATKYDM665JL57UGFU4G7OWQPA2J2WNXOYO7WOLU", NetworkByte::TESTNET).expect("valid");
     let unknown = unknown_account(recipient);
-    let meta = AccountMeta {
-        unlocked: false,
-        remote_status: RemoteStatus::NotSet,
-        cosignatory_of: Some(Vec::new()),
-        cosignatories: Vec::new(),
-    };
+    let meta = AccountMeta { unlocked: false, remote_status: RemoteStatus::NotSet, cosignatories: Vec::new() };
     let pair = AccountPair { account: &unknown, meta: &meta };
     Some(match name {
         "hash" => written!(|sink| sink.bytes("data", Some(&hash.0))),
@@ -261,7 +256,11 @@ fn write_entity(name: &str, file: &Value) -> Option<Written> {
         }
         "account-info" => written!(|sink| known.write(sink)),
         "account-info-unknown-key" => written!(|sink| unknown.write(sink)),
-        "account-meta-data-pair" => written!(|sink| pair.write(sink)),
+        "account-meta-data-pair" => {
+            let written = written!(|sink| pair.write(sink));
+            // The accounts that it cosigns are none.
+            Written { json: written.json.replace(char::from(SPLICE_BYTE), ""), ..written }
+        }
         "transaction-meta-data" => {
             let meta = TransactionMeta { height: Height(40_706), id: 1234, hash, inner_hash: None };
             written!(|sink| meta.write(sink))
@@ -381,9 +380,22 @@ fn check_result(row: &Value, outcome: Result<Entity, ReadError>) -> Option<Strin
                 other => panic!("category {other}"),
             };
             let text_differs = row["message"].as_str().is_some_and(|message| !has_recorded_text(&error, message));
-            let differs = error.class() != class || row["http"] != error.http_status() || text_differs;
-            differs.then(|| format!("failed with {} {}: {error}", error.class(), error.http_status()))
+            let differs = class_of(&error) != class || row["http"] != error.http_status() || text_differs;
+            differs.then(|| format!("failed with {} {}: {error}", class_of(&error), error.http_status()))
         }
+    }
+}
+
+/// Returns the class of an error as one letter: A for an argument, U for an unknown address, M for a missing value, T for a
+/// wrong type, S for wrong serialisation, I for an internal error.
+fn class_of(error: &ReadError) -> char {
+    match error {
+        ReadError::Argument(_) | ReadError::NotANumber(_) | ReadError::Negative(..) => 'A',
+        ReadError::UnknownAddress(_) => 'U',
+        ReadError::Missing(_) => 'M',
+        ReadError::Incompatible(_) => 'T',
+        ReadError::Serialization(_) | ReadError::NotABoolean => 'S',
+        ReadError::Internal(_) => 'I',
     }
 }
 
@@ -393,7 +405,7 @@ fn has_recorded_text(error: &ReadError, recorded: &str) -> bool {
     let text = error.to_string();
     match recorded.split_once("<the address as read, upper case>") {
         Some((start, end)) => text.starts_with(start) && text.ends_with(end),
-        None if error.class() == 'S' => without_class_names(&text) == recorded,
+        None if class_of(error) == 'S' => without_class_names(&text) == recorded,
         None => text == recorded,
     }
 }
@@ -501,7 +513,7 @@ fn public_transaction_vectors_match() {
         let payload = bytes(&row["payload"]);
         let refused =
             Transaction::from_bytes(&payload, SigningForm::Verifiable, context).expect_err("the fee is refused");
-        assert_eq!(refused.class(), 'A', "{refused}");
+        assert_eq!(class_of(&refused), 'A', "{refused}");
         let fee = format!("amount ({}) must be non-negative", i64::from_le_bytes(IMPOSSIBLE_FEE));
         assert_eq!(refused.to_string(), fee);
         let payload = with_possible_fees(&payload);

@@ -57,7 +57,7 @@ fn lenient_input_is_accepted() {
     assert_eq!(ids(&bench.height(2)), ["sub-0"]);
     let unsubscribe = "UNSUBSCRIBE\nid: sub-0\nreceipt:2\n\n\0SEND\nreceipt:3\n\n\0";
     assert_eq!(bench.receive(1, unsubscribe), ["1 RECEIPT\nreceipt-id:2\n\n\0", "1 RECEIPT\nreceipt-id:3\n\n\0"]);
-    assert_eq!(bench.broker.usage().topics, 0);
+    assert_eq!(bench.broker.table.topics.len(), 0);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn disconnect_with_receipt_leaves_the_connection_to_the_client() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", "/blocks");
     assert_eq!(bench.receive(1, "DISCONNECT\nreceipt:close-1\n\n\0"), ["1 RECEIPT\nreceipt-id:close-1\n\n\0"]);
-    assert_eq!(bench.broker.usage().topics, 0);
+    assert_eq!(bench.broker.table.topics.len(), 0);
     bench.subscribe(1, "a", "/blocks");
     assert_eq!(bench.height(2).len(), 1);
 }
@@ -89,7 +89,7 @@ fn closing_the_socket_ends_the_subscriptions() {
     let mut bench = Bench::default();
     bench.subscribe(1, "a", "/blocks");
     bench.disconnect(1);
-    assert_eq!((bench.broker.usage().topics, bench.broker.usage().sessions), (0, 1));
+    assert_eq!((bench.broker.table.topics.len(), bench.broker.table.session_count()), (0, 1));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn frames_beyond_the_limit_end_the_session() {
     let half = "x".repeat(40_000);
     assert_eq!(bench.receive(2, &half), NOTHING);
     assert_eq!(bench.receive(2, &half)[1..], ["2 close 1002"]);
-    assert_eq!(bench.broker.usage().session_bytes, 0);
+    assert_eq!(bench.broker.table.memory.total(), 0);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_session_whose_connection_was_dropped_ends() {
     bench.subscribe(1, "a", "/blocks");
     bench.effects.dropped.push(1);
     assert_eq!(bench.height(2), NOTHING);
-    assert_eq!(bench.broker.usage().topics, 0);
+    assert_eq!(bench.broker.table.topics.len(), 0);
     assert_eq!(bench.receive(1, "CONNECT\n\n\0"), NOTHING);
 }
 
@@ -541,7 +541,7 @@ fn a_subscriber_gets_the_present_status_at_once_and_then_each_change() {
     bench.drop_from_mempool(1, Fate::Expired);
     assert_eq!(change(&mut bench), NOTHING, "nobody is subscribed");
     assert!(!bench.broker.has_work(true));
-    assert_eq!(bench.broker.usage().topics, 0);
+    assert_eq!(bench.broker.table.topics.len(), 0);
 }
 
 #[test]
@@ -582,7 +582,7 @@ fn destinations_without_a_hash_are_ignored() {
         bench.subscribe(1, "a", &destination);
         assert_eq!(bench.work(), NOTHING, "{destination}");
     }
-    assert_eq!((bench.broker.usage().topics, bench.broker.usage().patterns), (0, 0));
+    assert_eq!((bench.broker.table.topics.len(), bench.broker.table.topics.pattern_count()), (0, 0));
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn a_session_of_the_largest_client_is_evicted_when_memory_is_full() {
     assert!(closed.iter().all(|text| ["1 close 1002", "3 close 1002"].contains(&text.as_str())), "{out:?}");
     assert!(!closed.is_empty() && out.iter().any(|text| text.contains("ERROR\nmessage:The node is short of memory")));
     assert_eq!(out.iter().filter(|text| text.contains("RECEIPT")).count(), 4);
-    assert!(bench.broker.usage().session_bytes <= 16_000);
+    assert!(bench.broker.table.memory.total() <= 16_000);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_session_of_the_largest_client_is_evicted_when_patterns_are_full() {
     bench.open(3, "10.0.0.3");
     let out = bench.receive(3, "SUBSCRIBE\nid:a\ndestination:/node*\n\n\0");
     assert_eq!(out[1..], ["1 close 1002"]);
-    assert_eq!(bench.broker.usage().patterns, 2);
+    assert_eq!(bench.broker.table.topics.pattern_count(), 2);
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn unfinished_frames_count_towards_the_quota_of_their_client() {
     assert_eq!(bench.receive(1, &part), NOTHING);
     assert_eq!(bench.receive(2, &part), NOTHING);
     assert_eq!(bench.receive(3, &part)[1..], ["3 close 1002"]);
-    let before = bench.broker.usage().session_bytes;
+    let before = bench.broker.table.memory.total();
     assert_eq!(bench.receive(1, "\n\n").len(), 1, "no command");
-    assert!(bench.broker.usage().session_bytes + 50_000 < before);
+    assert!(bench.broker.table.memory.total() + 50_000 < before);
 }
 
 #[test]
@@ -87,12 +87,12 @@ fn an_unfinished_answer_counts_as_memory_of_its_session_until_it_is_sent() {
     let mut bench = Bench::default();
     bench.put_block(7, transfers(500));
     bench.subscribe(1, "a", "/blocks");
-    let before = bench.broker.usage().session_bytes;
+    let before = bench.broker.table.memory.total();
     bench.receive(1, &send("block/last", ""));
     bench.slice(300);
-    assert!(bench.broker.usage().session_bytes > before + 16 * 1024);
+    assert!(bench.broker.table.memory.total() > before + 16 * 1024);
     assert_eq!(bench.work().len(), 1);
-    assert_eq!(bench.broker.usage().session_bytes, before);
+    assert_eq!(bench.broker.table.memory.total(), before);
 }
 
 // Consistency of the accounting under arbitrary input.
@@ -188,11 +188,11 @@ proptest! {
                     bench.effects.dropped.retain(|dropped| *dropped != socket);
                 }
             }
-            prop_assert!(bench.broker.usage().session_bytes <= limits.total_bytes);
+            prop_assert!(bench.broker.table.memory.total() <= limits.total_bytes);
         }
         (1..5).for_each(|socket| bench.disconnect(socket));
         bench.work();
-        prop_assert_eq!(bench.broker.usage(), BrokerUsage::default());
+        prop_assert_eq!((bench.broker.table.session_count(), bench.broker.table.pool.held_bytes()), (0, 0));
         prop_assert!(bench.broker.table.is_empty());
         prop_assert_eq!((bench.broker.next_due(), bench.broker.has_work(true)), (None, false));
     }
