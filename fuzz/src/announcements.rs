@@ -9,7 +9,7 @@ use nisd::budget::Budget;
 use nisd::chain::ChainSnapshot;
 use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
 use nisd::chain::{ChainUpdate, StakeCache, Verified, pushed_branch, rollback};
-use nisd::codec::{Context, SigningForm};
+use nisd::codec::SigningForm;
 use nisd::crypto::{KeyPair, PrivateKey};
 use nisd::mempool::{MAX_BYTES, Mempool, ShortId, short_id};
 use nisd::model::transaction::{
@@ -459,9 +459,8 @@ impl<'g> Harness<'g> {
         }
         let mut returned = VecDeque::new();
         for height in (to.0 + 1..=self.height.0).rev() {
-            let context = Context::of(&self.fixture.settings.network);
             let snapshot = self.fixture.store.snapshot().expect("a snapshot");
-            let block = stored_block(&snapshot, Height(height), context).expect("a store").expect("a block").1;
+            let block = stored_block(&snapshot, Height(height)).expect("a store").expect("a block").1;
             block.transactions.into_iter().rev().for_each(|transaction| returned.push_front(transaction));
         }
         let mut batch = self.fixture.store.begin_write().expect("a batch");

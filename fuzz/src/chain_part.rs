@@ -76,7 +76,7 @@ impl Node {
         let store = tiny::store(&settings, Height(TIP));
         let network = settings.network;
         let (digest, tip) = state_of(&store);
-        let own = (TIP - 2..=TIP).map(|height| block_of(&store, Height(height), &network)).collect();
+        let own = (TIP - 2..=TIP).map(|height| block_of(&store, Height(height))).collect();
         Node { network, store, keys: tiny::keys(), own, digest, tip }
     }
 
@@ -212,7 +212,7 @@ impl Node {
     /// Asserts that all blocks are stored, each naming the one before.
     fn assert_stored(&self, blocks: &[Block]) {
         for block in blocks {
-            let mut stored = block_of(&self.store, block.height, &self.network);
+            let mut stored = block_of(&self.store, block.height);
             assert_eq!(stored.hash(), self.header(block.height).hash);
             assert_eq!(stored.previous_hash, self.header(Height(block.height.0 - 1)).hash);
             stored.previous_hash = block.previous_hash.clone();
@@ -221,7 +221,7 @@ impl Node {
     }
 }
 
-fn block_of(store: &Store, height: Height, network: &Network) -> Block {
+fn block_of(store: &Store, height: Height) -> Block {
     let snapshot = store.snapshot().expect("a snapshot");
-    stored_block(&snapshot, height, Context::of(network)).expect("a store").expect("a block").1
+    stored_block(&snapshot, height).expect("a store").expect("a block").1
 }

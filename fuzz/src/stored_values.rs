@@ -12,7 +12,6 @@ use nisd::store::{
     ChainIdentity, Options, Store, StoreError, Table, Write, WriteTxn, block_key, stored_block, stored_header, tip,
 };
 
-use crate::entities::read_as;
 
 /// Address space for the store, in bytes.
 const MAP_SIZE: usize = 16 << 20;
@@ -138,11 +137,10 @@ impl Node {
     /// Runs all queries. Returns how many reported no damage.
     fn query_all(&self, state: &WriteTxn<'_>) -> usize {
         let [account, other] = &self.accounts;
-        let context = read_as(b"0").expect("a context").1;
         let answers = [
             tip(state).map(drop),
             stored_header(state, HEIGHT).map(drop),
-            stored_block(state, HEIGHT, context).map(|found| {
+            stored_block(state, HEIGHT).map(|found| {
                 found.into_iter().for_each(|(header, block)| {
                     let value = header.to_bytes(&block, &block.encode_transactions());
                     assert!(value.len() >= 100);
@@ -157,7 +155,7 @@ impl Node {
             state::cosignatory_of(state, account).map(drop),
             state::mosaic_definition(state, &self.mosaic).map(drop),
             state::owned_mosaic(state, account, self.mosaic.clone()).map(drop),
-            state::holdings_after(state, account, None, 100).map(drop),
+            state::holdings(state, account).map(drop),
             expired(state),
             state::holds_mosaic(state, account).map(drop),
             state::find_remembered_hash(state, &HASH).map(drop),

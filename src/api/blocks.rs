@@ -5,11 +5,11 @@ use super::routes::{Route, get, post};
 use super::streams::{ListSize, ListStep, ListStream, list_stream};
 use super::{ApiError, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
-use crate::chain::{BlockCursor, RawTransaction};
+use crate::chain::BlockCursor;
 use crate::codec::{self, Encoder};
 use crate::model::{Address, Block, Hash256, Height, Transaction};
 use crate::peer::wire::Score;
-use crate::store::{StoreError, StoredHeader, stored_header};
+use crate::store::{StoreError, StoredHeader, StoredTransaction, stored_header};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -263,7 +263,11 @@ impl ExplorerBlock {
 }
 
 /// Writes a transaction with its hashes, or as in the block.
-fn write_entry(raw: &RawTransaction<'_>, with_hashes: bool, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
+fn write_entry(
+    raw: &StoredTransaction<'_>,
+    with_hashes: bool,
+    step: &mut ListStep<'_, '_, '_>,
+) -> Result<(), ApiError> {
     step.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
     if with_hashes {
         step.node.budget.charge(cost::HASH);

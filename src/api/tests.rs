@@ -9,7 +9,6 @@ use crate::api::{Api, ClockState, Command, EventFeed, Features, NodeContext, Nod
 use crate::budget::Budget;
 use crate::chain::harvest::{UnlockResult, UnlockedAccounts};
 use crate::chain::{ChainSnapshot, ConfirmedBlock, ReorgLog, apply};
-use crate::codec::Context;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Randomness, Signature};
 pub use crate::mempool::{Fate, Mempool};
 use crate::model::network::test_network;
@@ -238,7 +237,7 @@ impl Scene {
     /// Returns the block at a height.
     pub fn block(&self, height: Height) -> Block {
         let snapshot = self.store.snapshot().unwrap();
-        stored_block(&snapshot, height, Context::trusted_store()).unwrap().unwrap().1
+        stored_block(&snapshot, height).unwrap().unwrap().1
     }
 
     pub fn put_account_of(&self, address: Address, account: &Account) {
@@ -371,7 +370,7 @@ impl Scene {
     /// Replaces a block by one with another hash, as a reorg would.
     pub fn replace_block(&self, height: Height) {
         self.write(|batch| {
-            let (header, block) = stored_block(batch, height, Context::trusted_store()).unwrap().unwrap();
+            let (header, block) = stored_block(batch, height).unwrap().unwrap();
             let other = StoredHeader { hash: Hash256([0xee; 32]), ..header };
             batch
                 .put(

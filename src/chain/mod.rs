@@ -27,5 +27,5 @@ pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
 pub use read_rows::read_rows_of;
 pub use recalculation::{Recalculation, StakeCache, due_after};
 pub use reorgs::{MAX_REORGS, MAX_REPLACED, Reorg, ReorgLog, ReplacedBlock};
-pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, ConfirmedBlock, RawTransaction};
+pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, ConfirmedBlock};
 pub use store_verifier::{StoreDifference, StoreVerifier};

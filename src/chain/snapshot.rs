@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use crate::codec::transaction::stored_transaction_hash;
-use crate::codec::{Context, SigningForm};
+use crate::codec::Context;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp, Transaction};
 use crate::state::{TxLocation, affected_in_block};
-use crate::store::{BlockRow, Read, Snapshot, StoreError, StoredHeader, block_row, parent_hash, stored_block};
-
-const DAMAGED: StoreError = StoreError::Damaged("a block");
+use crate::store::{
+    BlockRow, Read, Snapshot, StoreError, StoredHeader, StoredTransaction, block_row, parent_hash, stored_block,
+};
 
 /// The chain and its state at one commit, and the network time of the step that reads it.
 #[derive(Clone, Copy)]
@@ -40,26 +39,24 @@ impl<'a> ChainSnapshot<'a> {
         let Some(row) = block_row(self.snapshot, height)? else { return Ok(None) };
         let block = row.block_head(parent_hash(self.snapshot, height)?);
         let cursor = BlockCursor { height, hash: row.header.hash, index: 0 };
-        Ok(Some((block, BlockReader { row, context: self.context().trusted(), cursor })))
+        Ok(Some((block, BlockReader { row, cursor })))
     }
 
     /// Returns a reader that continues at a cursor; `None` if the block is no longer in the chain.
     pub fn reopen_block(&self, cursor: BlockCursor) -> Result<Option<BlockReader<'a>>, StoreError> {
         let Some(row) = block_row(self.snapshot, cursor.height)? else { return Ok(None) };
-        let context = self.context().trusted();
-        Ok((row.header.hash == cursor.hash).then_some(BlockReader { row, context, cursor }))
+        Ok((row.header.hash == cursor.hash).then_some(BlockReader { row, cursor }))
     }
 
     /// Returns up to `limit` transactions of the block at a height from an index on; none if there is no such block.
     pub fn transactions(&self, height: Height, from: usize, limit: usize) -> Result<Vec<Transaction>, StoreError> {
         let Some(row) = block_row(self.snapshot, height)? else { return Ok(Vec::new()) };
-        let context = self.context().trusted();
-        let read = |index| row.transaction(index)?.map(|bytes| RawTransaction { bytes, context }.read()).transpose();
+        let read = |index| row.transaction(index)?.map(|stored| stored.read()).transpose();
         (from..row.count()).take(limit).filter_map(|index| read(index).transpose()).collect()
     }
 
     /// Returns the transaction at a location in the chain.
-    pub fn transaction(&self, location: TxLocation) -> Result<Option<RawTransaction<'a>>, StoreError> {
+    pub fn transaction(&self, location: TxLocation) -> Result<Option<StoredTransaction<'a>>, StoreError> {
         Ok(self.transaction_and_header(location)?.map(|(_, transaction)| transaction))
     }
 
@@ -67,10 +64,9 @@ impl<'a> ChainSnapshot<'a> {
     pub fn transaction_and_header(
         &self,
         location: TxLocation,
-    ) -> Result<Option<(StoredHeader, RawTransaction<'a>)>, StoreError> {
+    ) -> Result<Option<(StoredHeader, StoredTransaction<'a>)>, StoreError> {
         let Some(row) = block_row(self.snapshot, location.height)? else { return Ok(None) };
-        let context = self.context().trusted();
-        Ok(row.transaction(location.index as usize)?.map(|bytes| (row.header, RawTransaction { bytes, context })))
+        Ok(row.transaction(location.index as usize)?.map(|transaction| (row.header, transaction)))
     }
 }
 
@@ -86,41 +82,16 @@ pub struct BlockCursor {
 pub struct BlockReader<'a> {
     /// The block.
     pub row: BlockRow<'a>,
-    context: Context,
     /// The current position.
     pub cursor: BlockCursor,
 }
 
-/// The binary form of a transaction in a block.
-#[derive(Clone, Copy, Debug)]
-pub struct RawTransaction<'a> {
-    /// Verifiable form.
-    pub bytes: &'a [u8],
-    context: Context,
-}
-
 impl<'a> BlockReader<'a> {
     /// Returns the next transaction.
-    pub fn next_raw(&mut self) -> Result<Option<RawTransaction<'a>>, StoreError> {
-        let Some(bytes) = self.row.transaction(self.cursor.index)? else { return Ok(None) };
-        self.cursor.index += 1;
-        Ok(Some(RawTransaction { bytes, context: self.context }))
-    }
-}
-
-impl RawTransaction<'_> {
-    /// Returns the hash of `transaction`, which was decoded from these bytes.
-    pub fn hash(&self, transaction: &Transaction) -> Hash256 {
-        stored_transaction_hash(self.bytes).unwrap_or_else(|| transaction.hash())
-    }
-
-    /// Decodes the transaction.
-    pub fn read(&self) -> Result<Transaction, StoreError> {
-        // Not `map_err`, which would copy the long transaction once more.
-        match Transaction::from_bytes(self.bytes, SigningForm::Verifiable, self.context) {
-            Ok(transaction) => Ok(transaction),
-            Err(_) => Err(DAMAGED),
-        }
+    pub fn next_raw(&mut self) -> Result<Option<StoredTransaction<'a>>, StoreError> {
+        let next = self.row.transaction(self.cursor.index)?;
+        self.cursor.index += usize::from(next.is_some());
+        Ok(next)
     }
 }
 
@@ -146,7 +117,7 @@ pub struct ConfirmedBlock {
 impl ConfirmedBlock {
     /// Reads the block at a height; `None` if the chain has none.
     pub fn read(state: &impl Read, height: Height, network: &Network) -> Result<Option<ConfirmedBlock>, StoreError> {
-        let Some((header, block)) = stored_block(state, height, Context::of(network))? else { return Ok(None) };
+        let Some((header, block)) = stored_block(state, height)? else { return Ok(None) };
         let affected = affected_in_block(state, height)?;
         if affected.len() != block.transactions.len() {
             return Err(StoreError::Damaged("the accounts that a block affects"));

@@ -24,8 +24,7 @@ use self::binary::{BinaryDecoder, BinaryEncoder};
 use self::json::{JsonDecoder, JsonEncoder};
 use self::wipe::Wiped;
 use crate::crypto::{PublicKey, Signature};
-use crate::model::address::RAW_LENGTH;
-use crate::model::{Address, Amount, Height, Network, NetworkByte, Timestamp, WireHash};
+use crate::model::{ADDRESS_LENGTH, Address, Amount, Height, Network, NetworkByte, Timestamp, WireHash};
 
 /// An encoding of entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,14 +277,9 @@ impl Context {
     }
 
     /// Returns the context for entities in this node's store. Checks that depend on the network are skipped.
-    pub fn trusted_store() -> Context {
-        let nobody = Address::from_raw(&[0; RAW_LENGTH]);
+    pub const fn trusted_store() -> Context {
+        let nobody = Address::from_stored([b'A'; ADDRESS_LENGTH]);
         Context { network: NetworkByte(0), nemesis_signer: nobody, trusted: true }
-    }
-
-    /// Returns this context for entities in this node's store.
-    pub fn trusted(self) -> Context {
-        Context { trusted: true, ..self }
     }
 }
 

@@ -63,7 +63,7 @@ impl Mempool {
         while self.has_work() && !budget.is_exhausted() {
             if let Some(added) = &mut self.added_blocks {
                 budget.charge(UNITS_PER_BLOCK);
-                let block = stored_block(chain.snapshot, added.next, chain.context().trusted())?;
+                let block = stored_block(chain.snapshot, added.next)?;
                 let transactions = block.into_iter().flat_map(|(_, block)| block.transactions);
                 added.confirmed.extend(transactions.map(|transaction| transaction.hash()));
                 added.next = added.next.next();

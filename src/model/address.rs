@@ -88,7 +88,7 @@ impl Address {
     }
 
     /// Returns an address that this node wrote to its own store, unchecked.
-    pub(crate) fn from_stored(bytes: [u8; ADDRESS_LENGTH]) -> Address {
+    pub(crate) const fn from_stored(bytes: [u8; ADDRESS_LENGTH]) -> Address {
         Address(bytes)
     }
 

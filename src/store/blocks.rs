@@ -12,6 +12,7 @@
 use super::checksums::checksum;
 use super::{Entry, Read, StoreError, Table, Write};
 use crate::codec::block::{COUNT_BYTES, EncodedTransactions, HEAD_BYTES};
+use crate::codec::transaction::stored_transaction_hash;
 use crate::codec::{ByteReader, Context, SigningForm, write_varint};
 use crate::crypto::{PublicKey, Signature};
 use crate::model::{Address, Amount, Block, BlockKind, Hash256, Height, Timestamp, Transaction};
@@ -208,21 +209,21 @@ impl<'a> BlockRow<'a> {
         self.transactions.len()
     }
 
-    /// Returns the verifiable binary form of the transaction with an index; `None` if there is none.
-    pub fn transaction(&self, index: usize) -> Result<Option<&'a [u8]>, StoreError> {
+    /// Returns the transaction with an index; `None` if there is none.
+    pub fn transaction(&self, index: usize) -> Result<Option<StoredTransaction<'a>>, StoreError> {
         let Some(entry) = self.entries.get(index) else { return Ok(None) };
         let [_, _, _, _, sum @ ..] = *entry;
         let bytes = self.transactions.get(self.start(index)..self.start(index + 1));
         let key = block_key(self.header.height);
         let bytes = bytes.filter(|bytes| checksum(Table::Blocks, &key, &[bytes]) == u32::from_le_bytes(sum));
         match bytes.and_then(|bytes| bytes.split_first_chunk::<4>()) {
-            Some((_, transaction)) => Ok(Some(transaction)),
+            Some((_, bytes)) => Ok(Some(StoredTransaction { bytes })),
             None => Err(corrupt(self.header.height)),
         }
     }
 
-    /// Returns the transactions in their verifiable binary form.
-    pub fn transactions(self) -> impl Iterator<Item = Result<&'a [u8], StoreError>> {
+    /// Returns the transactions.
+    pub fn transactions(self) -> impl Iterator<Item = Result<StoredTransaction<'a>, StoreError>> {
         (0..self.count()).filter_map(move |index| self.transaction(index).transpose())
     }
 
@@ -249,6 +250,29 @@ fn read_score(bytes: [u8; SCORE_BYTES]) -> i128 {
 
 fn nis1_transaction_count(block: &Block) -> u64 {
     block.transactions.iter().map(|transaction| 1 + transaction.children().count() as u64).sum()
+}
+
+/// A transaction of a stored block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredTransaction<'a> {
+    /// Its verifiable binary form.
+    pub bytes: &'a [u8],
+}
+
+impl StoredTransaction<'_> {
+    /// Decodes the transaction.
+    pub fn read(&self) -> Result<Transaction, StoreError> {
+        // Not `map_err`, which would copy the long transaction once more.
+        match Transaction::from_bytes(self.bytes, SigningForm::Verifiable, Context::trusted_store()) {
+            Ok(transaction) => Ok(transaction),
+            Err(_) => Err(StoreError::Damaged("a block")),
+        }
+    }
+
+    /// Returns the hash of `transaction`, which was decoded from these bytes.
+    pub fn hash(&self, transaction: &Transaction) -> Hash256 {
+        stored_transaction_hash(self.bytes).unwrap_or_else(|| transaction.hash())
+    }
 }
 
 fn corrupt(height: Height) -> StoreError {
@@ -364,17 +388,12 @@ pub fn read_block_bytes(state: &impl Read, height: Height, out: &mut Vec<u8>) ->
 }
 
 /// Returns header and block at a height.
-pub fn stored_block(
-    state: &impl Read,
-    height: Height,
-    context: Context,
-) -> Result<Option<(StoredHeader, Block)>, StoreError> {
+pub fn stored_block(state: &impl Read, height: Height) -> Result<Option<(StoredHeader, Block)>, StoreError> {
     let Some(row) = block_row(state, height)? else { return Ok(None) };
     let mut block = row.block_head(parent_hash(state, height)?);
     block.transactions.reserve_exact(row.count());
-    for bytes in row.transactions() {
-        let read = Transaction::from_bytes(bytes?, SigningForm::Verifiable, context.trusted());
-        block.transactions.push(read.map_err(|_| StoreError::Damaged("a block"))?);
+    for transaction in row.transactions() {
+        block.transactions.push(transaction?.read()?);
     }
     Ok(Some((row.header, block)))
 }
@@ -471,14 +490,12 @@ pub(super) mod tests {
             assert!(read_block_bytes(&batch, header.height, &mut read).unwrap());
             assert_eq!((&read, row.bytes()), (&whole, whole.len()));
             assert_eq!(row.transaction_bytes(), whole.len() - HEAD_BYTES);
-            let read = stored_block(&batch, header.height, Context::trusted_store()).unwrap();
+            let read = stored_block(&batch, header.height).unwrap();
             assert_eq!(read, Some((header, block.clone())));
             assert_eq!((row.count(), row.nis1_transaction_count()), (count, count as u64));
             for (index, transaction) in block.transactions.iter().enumerate() {
-                assert_eq!(
-                    row.transaction(index).unwrap(),
-                    Some(transaction.to_bytes(SigningForm::Verifiable).as_slice())
-                );
+                let stored = row.transaction(index).unwrap().expect("a transaction");
+                assert_eq!(stored.bytes, transaction.to_bytes(SigningForm::Verifiable));
             }
             assert_eq!(row.transaction(count).unwrap(), None);
             assert_eq!(row.transactions().count(), count);
@@ -548,7 +565,7 @@ pub(super) mod tests {
             let (header, mut block) = stored(height);
             block.previous_hash = before.into();
             before = header.hash;
-            let found = stored_block(&snapshot, header.height, Context::trusted_store()).unwrap();
+            let found = stored_block(&snapshot, header.height).unwrap();
             assert_eq!(found, Some((header, block)), "{height}");
         }
         assert_eq!(tip(&snapshot).unwrap().map(|tip| tip.height), Some(Height(LAST)));

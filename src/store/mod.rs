@@ -18,8 +18,8 @@ mod write;
 
 pub use backup::{StoreBackup, remove_backup};
 pub use blocks::{
-    BlockRow, StoredHeader, block_key, block_row, pack_blocks, parent_hash, read_block_bytes, stored_block,
-    stored_header, tip,
+    BlockRow, StoredHeader, StoredTransaction, block_key, block_row, pack_blocks, parent_hash, read_block_bytes,
+    stored_block, stored_header, tip,
 };
 pub use durability::{BootId, Durability, SyncFile, recover_to_durable, reject_unrecovered};
 pub use error::{Result, StoreError};

@@ -100,7 +100,8 @@ impl SignedTransaction {
 
     /// Returns the body of an announcement.
     pub fn to_json(&self) -> String {
-        json!({ "data": hex::encode(self.transaction.signed_bytes()), "signature": self.signature.to_string() }).to_string()
+        json!({ "data": hex::encode(self.transaction.signed_bytes()), "signature": self.signature.to_string() })
+            .to_string()
     }
 }
 

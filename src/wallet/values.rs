@@ -3,7 +3,6 @@
 
 use crate::model::address::ADDRESS_LENGTH;
 use crate::model::{Address, Amount, Mosaic, MosaicId, NetworkByte};
-use data_encoding::BASE32;
 
 /// Decimal places of the native currency.
 const CURRENCY_PLACES: u8 = 6;
@@ -86,14 +85,13 @@ pub fn address(text: &str) -> Result<(Address, NetworkByte), String> {
     if let Some(wrong) = plain.chars().find(|c| !matches!(c, 'A'..='Z' | '2'..='7')) {
         return Err(format!("the address has the character {wrong:?}; it may only have A to Z and 2 to 7"));
     }
-    let decoded = BASE32.decode(plain.as_bytes()).ok().filter(|_| plain.len() == ADDRESS_LENGTH);
-    let Some(first) = decoded.and_then(|bytes| bytes.first().copied()) else {
-        let length = plain.len();
+    let length = plain.len();
+    if length != ADDRESS_LENGTH {
         return Err(format!("the address has {length} characters instead of {ADDRESS_LENGTH}; copy it again"));
-    };
-    let network = NetworkByte(first);
-    let address = Address::parse(&plain, network).map(|address| (address, network));
-    address.ok_or_else(|| "the checksum of the address is wrong: it was mistyped; copy it again".to_owned())
+    }
+    let address = Address::try_from(plain);
+    let address = address.map_err(|_| "the checksum of the address is wrong: it was mistyped; copy it again")?;
+    Ok((address, NetworkByte(address.to_raw()[0])))
 }
 
 /// Parses an address of one network.

@@ -40,7 +40,7 @@ pub fn run(words: &[String]) -> ExitCode {
         let now = height();
         if now > last {
             let snapshot = store.snapshot().expect("a snapshot");
-            let block = stored_block(&snapshot, now, nisd::codec::Context::of(&settings.network)).expect("a block");
+            let block = stored_block(&snapshot, now).expect("a block");
             let sectors = sectors(device);
             found.push((block.map_or(0, |(_, block)| block.transactions.len()), (sectors - before) * SECTOR));
             (last, before) = (now, sectors);

@@ -9,7 +9,6 @@ use crate::common::daemon::{CommandOutput, Node, args, assert_contains, run};
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::http::Client;
 use crate::common::{recorded, recorded_chain, tiny};
-use nisd::codec::Context;
 use nisd::model::Height;
 use nisd::state;
 use nisd::store::{
@@ -551,7 +550,7 @@ fn a_check_finds_another_generation_hash() {
     let place = full();
     place.change(|batch| {
         let key = batch.cursor(Table::Blocks).unwrap().last().unwrap().expect("an entry").0.to_vec();
-        let (mut header, block) = stored_block(batch, Height(TIP), Context::trusted_store()).unwrap().expect("a block");
+        let (mut header, block) = stored_block(batch, Height(TIP)).unwrap().expect("a block");
         header.generation_hash.0[1] ^= 1;
         batch
             .put_unjournaled(Table::Blocks, &key, &header.to_bytes(&block, &block.encode_transactions()))

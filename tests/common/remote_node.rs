@@ -161,8 +161,7 @@ impl Remote {
     /// Returns our own block at a height, followed by the blocks of the remote.
     fn chain_above(&self, local: LocalNode<'_>, height: u64) -> Vec<Block> {
         let snapshot = local.store.snapshot().unwrap();
-        let context = Context::of(&local.chain.network);
-        let ours = |height| stored_block(&snapshot, Height(height), context).unwrap().unwrap().1;
+        let ours = |height| stored_block(&snapshot, Height(height)).unwrap().unwrap().1;
         let theirs = self.blocks.iter().skip((height.saturating_sub(self.common)) as usize).cloned();
         (height + 1..=self.common).map(ours).chain(theirs).collect()
     }
@@ -275,7 +274,7 @@ pub struct Synchronisation {
 pub fn synchronise(local: LocalNode<'_>, remote: &Remote, now: Timestamp) -> Synchronisation {
     let (store, network) = (local.store, &local.chain.network);
     let snapshot = store.snapshot().unwrap();
-    let (tip, block) = stored_block(&snapshot, tip_of(store).height, Context::of(network)).unwrap().unwrap();
+    let (tip, block) = stored_block(&snapshot, tip_of(store).height).unwrap().unwrap();
     let tip = OwnTip { height: tip.height, hash: tip.hash, signature: block.signature, score: tip.score };
     let own = OwnChain { tip, hash_at: |height| stored_header(&snapshot, height).unwrap().unwrap().hash };
     let (comparison, common) = compare(&own, network, |query, signer| match query {

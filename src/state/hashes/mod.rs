@@ -18,8 +18,7 @@ pub use self::runs::HashCompaction;
 use self::runs::{count_packed, expected_key, is_packed};
 use super::bytes::{Stored, stored};
 use crate::codec::transaction::latest_timestamp;
-use crate::codec::{Context, SigningForm};
-use crate::model::{Hash256, Height, Timestamp, Transaction};
+use crate::model::{Hash256, Height, Timestamp};
 use crate::store::{Read, Result, StoreError, Table, Write, block_row, stored_block, stored_header};
 
 /// Log₂ of the transaction ids per epoch, unless the store was initialized with another value.
@@ -249,9 +248,7 @@ fn entry_at(state: &impl Read, hash: &Hash256, row: HashRow, lowest: Height) -> 
         return Ok(None);
     }
     let block = block_row(state, row.height())?.ok_or(DAMAGED)?;
-    let bytes = block.transaction(row.index() as usize)?.ok_or(DAMAGED)?;
-    let transaction = Transaction::from_bytes(bytes, SigningForm::Verifiable, Context::trusted_store());
-    let transaction = transaction.map_err(|_| DAMAGED)?;
+    let transaction = block.transaction(row.index() as usize)?.ok_or(DAMAGED)?.read()?;
     let (height, index, is_nested) = (row.height(), row.index(), row.is_nested());
     // The transaction itself comes before those nested in it.
     let (first, last) = if is_nested { (1, usize::MAX) } else { (0, 1) };
@@ -277,7 +274,7 @@ pub(super) fn forget_step(txn: &mut impl Write) -> Result<bool> {
     }
     let Some(block) = block_row(txn, next)? else { return Ok(false) };
     for transaction in block.transactions() {
-        if latest_timestamp(transaction?).ok_or(DAMAGED)?.0 >= totals.limit {
+        if latest_timestamp(transaction?.bytes).ok_or(DAMAGED)?.0 >= totals.limit {
             return Ok(false);
         }
     }
@@ -292,7 +289,7 @@ pub(super) fn remembered(state: &impl Read) -> Result<BTreeMap<Hash256, HashEntr
     let totals = HashTotals::of(state)?;
     let mut found = BTreeMap::new();
     let mut height = Height(totals.forgotten_below.max(1));
-    while let Some((_, block)) = stored_block(state, height, Context::trusted_store())? {
+    while let Some((_, block)) = stored_block(state, height)? {
         for (index, transaction) in (0..).zip(&block.transactions) {
             for (number, one) in transaction.self_and_children().enumerate() {
                 let entry = HashEntry { height, timestamp: one.timestamp, index, is_nested: number > 0 };
@@ -316,7 +313,7 @@ pub struct HashVerifier {
 impl HashVerifier {
     /// Checks the rows of the block at a height. Returns table and key of the first missing row.
     pub fn verify_block(&mut self, state: &impl Read, height: Height) -> Result<Option<(Table, Vec<u8>)>> {
-        let Some((header, block)) = stored_block(state, height, Context::trusted_store())? else { return Ok(None) };
+        let Some((header, block)) = stored_block(state, height)? else { return Ok(None) };
         let epoch = HashTotals::of(state)?.epoch(header.ids.0);
         for (index, transaction) in (0..).zip(&block.transactions) {
             for (number, one) in transaction.self_and_children().enumerate() {

@@ -7,7 +7,7 @@ use super::runs::{FAN_IN, LAST_LEVEL, PAGE_ROWS, RunPage, SortedRun, compact_pag
 use super::*;
 use crate::crypto::{PublicKey, Signature};
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
-use crate::model::{Address, Amount, Block, BlockKind, Body, NetworkByte};
+use crate::model::{Address, Amount, Block, BlockKind, Body, NetworkByte, Transaction};
 use crate::store::{ChainIdentity, Options, Store, StoredHeader, WriteTxn, block_key, tip};
 
 const BYTE: NetworkByte = NetworkByte::TESTNET;

@@ -67,7 +67,7 @@ impl LieContext<'_> {
 
     fn block_of(&self, store: &Store, height: u64) -> Option<Block> {
         let snapshot = store.snapshot().expect("a snapshot");
-        stored_block(&snapshot, Height(height), self.environment.context()).expect("a store").map(|(_, block)| block)
+        stored_block(&snapshot, Height(height)).expect("a store").map(|(_, block)| block)
     }
 
     fn hashes(&self, store: &Store, from: Height, most: u64) -> Vec<Hash256> {

@@ -79,7 +79,7 @@ fn difference(network: &mut Network<'_>, number: usize) -> Option<String> {
     running.set_now(network.now);
     let client = &network.clients[number];
     match client.kept() {
-        Kept::Books(books) => books_difference(books, client.addresses(), running, network.environment.context()),
+        Kept::Books(books) => books_difference(books, client.addresses(), running),
         Kept::Mempool(watch) => {
             let waiting = waiting(running, &sent);
             let count = watch.waiting.symmetric_difference(&waiting).count();
@@ -106,12 +106,7 @@ fn waiting(running: &mut Running<'_>, hashes: &[Hash256]) -> BTreeSet<String> {
 
 /// Compares books with the chain of a node and with its state. Every transaction of the accounts must be there once and
 /// in order, and every balance must be right.
-fn books_difference(
-    books: &Books,
-    accounts: Option<&[Address]>,
-    running: &Running<'_>,
-    context: nisd::codec::Context,
-) -> Option<String> {
+fn books_difference(books: &Books, accounts: Option<&[Address]>, running: &Running<'_>) -> Option<String> {
     let snapshot = running.store.snapshot().expect("a snapshot");
     let height = running.view.height();
     let told = (height + 1).saturating_sub(books.confirmations);
@@ -123,7 +118,7 @@ fn books_difference(
     let is_kept = |account: &Address| accounts.is_none_or(|accounts| accounts.contains(account));
     let (mut sheet, mut entries) = (BTreeMap::<Address, i128>::new(), books.entries.iter());
     for height in 1..=told {
-        let (_, block) = stored_block(&snapshot, Height(height), context).expect("a store").expect("a block");
+        let (_, block) = stored_block(&snapshot, Height(height)).expect("a store").expect("a block");
         let next = entries.next().map(|entry| (entry.height, entry.index));
         assert_eq!(next, Some((height, None)), "the entry of a block");
         *sheet.entry(Address::from_public_key(&block.signer, NETWORK)).or_default() += i128::from(block.total_fee().0);

@@ -163,7 +163,7 @@ impl InvariantChecker {
         for link in new {
             let (parent, is_new) = (view.tip(), !self.blocks.contains_key(&link.hash));
             view.chain.push(link);
-            self.check_block(&snapshot, view, parent, environment, time);
+            self.check_block(&snapshot, view, parent, time);
             // A node harvests on its own tip.
             let is_own = self.blocks[&link.hash].signer == view.own_key;
             assert!(!(is_replacing && is_new && is_own), "block {} is made beside another one", view.height());
@@ -184,18 +184,10 @@ impl InvariantChecker {
 
     /// Checks that a block follows its parent, comes from a permitted harvester, and holds only transactions that users
     /// have sent, or byzantine peers from their own accounts.
-    fn check_block(
-        &mut self,
-        snapshot: &Snapshot<'_>,
-        view: &View,
-        parent: BlockInfo,
-        environment: &Environment,
-        time: Timestamp,
-    ) {
+    fn check_block(&mut self, snapshot: &Snapshot<'_>, view: &View, parent: BlockInfo, time: Timestamp) {
         let (link, height) = (view.tip(), view.height());
         if !self.blocks.contains_key(&link.hash) {
-            let (_, block) =
-                stored_block(snapshot, Height(height), environment.context()).expect("a store").expect("a block");
+            let (_, block) = stored_block(snapshot, Height(height)).expect("a store").expect("a block");
             assert_eq!(block.hash(), link.hash);
             assert!(self.harvesters.contains(&block.signer), "block {height} is of somebody who harvests nothing");
             let signature = block.signature.expect("a signature");

@@ -418,7 +418,7 @@ impl NetworkRun<'_> {
         let network = &self.network;
         let snapshot = store.snapshot().expect("a snapshot");
         let running = network.members.iter().find_map(|member| member.running.as_ref()).expect("a member");
-        let nemesis = stored_block(&snapshot, Height(1), network.environment.context()).expect("a store");
+        let nemesis = stored_block(&snapshot, Height(1)).expect("a store");
         let (_, nemesis) = nemesis.expect("the nemesis block");
         let blocks = running.view.chain[1..].iter().map(|link| &network.watch.blocks[&link.hash]);
         let mut sheet = BTreeMap::<Address, i128>::new();
