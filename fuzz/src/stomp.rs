@@ -20,7 +20,7 @@ use nisd::net::service::{Client, ConnectionId, Dropped, Effects, ListenerId, Mes
 use nisd::peer::io::Now;
 use nisd::store::Store;
 use nisd::websocket_api::stomp::{DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, allows_body, encoder};
-use nisd::websocket_api::{Broker, BrokerUsage, Limits};
+use nisd::websocket_api::{Broker, Limits};
 
 use crate::interface::node_info;
 use crate::tiny;
@@ -175,9 +175,10 @@ impl Conversation {
             self.work();
         }
         self.report_closed();
-        let figures = self.broker.usage();
-        assert!(figures.session_bytes <= self.limits.total_bytes && figures.patterns <= self.limits.patterns);
-        assert_eq!(figures.message_bytes, 0, "nobody holds a message any more");
+        let table = &self.broker.table;
+        assert!(table.memory.total() <= self.limits.total_bytes);
+        assert!(table.topics.pattern_count() <= self.limits.patterns);
+        assert_eq!(table.pool.held_bytes(), 0, "nobody holds a message any more");
     }
 
     fn present(&self) -> Now {
@@ -290,7 +291,9 @@ impl Conversation {
             self.disconnect(socket);
         }
         self.work();
-        assert_eq!(self.broker.usage(), BrokerUsage::default());
+        let table = &self.broker.table;
+        assert_eq!((table.session_count(), table.topics.len(), table.topics.pattern_count()), (0, 0, 0));
+        assert_eq!((table.registered.len(), table.memory.total(), table.pool.held_bytes()), (0, 0, 0));
         assert_eq!(self.broker.next_due(), None);
     }
 }

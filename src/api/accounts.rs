@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::request_context::Page;
 use super::routes::{BodyLimit, Route, get, post};
-use super::streams::{DataListHead, ListSize, ListStep, MAX_LIST_ELEMENTS, ResponseStream, list_stream};
+use super::streams::{DataListHead, ListSize, ListStep, ListStream, MAX_LIST_ELEMENTS, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -260,12 +260,12 @@ fn batch(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// The stream of a list with an element for each of some accounts. All addresses are checked before the first element is
 /// opened, so that the response fails as a whole if one cannot be shown.
-pub(super) fn batch_list<T>(
+pub(super) fn batch_list<T: 'static>(
     names: Vec<String>,
-    check: impl Fn(&str, &mut NodeContext<'_>) -> Result<Address, ApiError>,
-    open: impl Fn(&mut NodeContext<'_>, Address) -> Result<T, ApiError>,
-    write: impl Fn(&mut T, &mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
-) -> impl ResponseStream {
+    check: impl Fn(&str, &mut NodeContext<'_>) -> Result<Address, ApiError> + 'static,
+    open: impl Fn(&mut NodeContext<'_>, Address) -> Result<T, ApiError> + 'static,
+    write: impl Fn(&mut T, &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> + 'static,
+) -> ListStream {
     let bytes_of = |name: &String| name.capacity() + size_of::<String>();
     let held_bytes = names.iter().map(bytes_of).sum::<usize>();
     let (mut names, mut text_bytes) = (names.into_iter(), held_bytes);
@@ -395,7 +395,7 @@ impl AccountBody {
     }
 
     /// Returns the stream of the account.
-    pub fn into_stream(mut self) -> impl ResponseStream {
+    pub fn into_stream(mut self) -> ListStream {
         list_stream(move |step| self.write(step))
     }
 

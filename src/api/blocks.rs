@@ -145,7 +145,7 @@ impl BlockBody {
     }
 
     /// Returns the stream of the block.
-    pub fn into_stream(mut self) -> ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>> {
+    pub fn into_stream(mut self) -> ListStream {
         list_stream(move |step| self.write(step))
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::request_context::parse_page;
 use super::routes::{Route, get};
-use super::streams::{ListStep, ListStream, list_of_each};
+use super::streams::{ListStream, list_of_each};
 use super::transactions::write_hash;
 use super::{ApiError, RequestContext, View};
 use crate::budget::cost;
@@ -88,9 +88,7 @@ fn all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 const TRANSACTION_BYTES: usize = 2048;
 
 /// Creates a list of unconfirmed transactions.
-pub(super) fn list_of<T: View>(
-    transactions: Vec<T>,
-) -> ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>> {
+pub(super) fn list_of<T: View + 'static>(transactions: Vec<T>) -> ListStream {
     list_of_each(transactions, TRANSACTION_BYTES, |step, transaction| {
         let start = step.written();
         step.push(&transaction);

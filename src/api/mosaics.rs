@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use super::namespaces::{Numbered, is_active};
 use super::request_context::Page;
 use super::routes::{BodyLimit, Route, get, post};
-use super::streams::{ListStep, ListStream, ResponseStream, list_of_each, list_stream};
+use super::streams::{ListStep, ListStream, list_of_each, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -343,7 +343,7 @@ fn expired(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// A page of the newest definitions of mosaics, newest first: of all active ones; of a creator's active ones; or of all in
 /// exactly one namespace, whether of all creators or of one. The definitions of a creator have no ids. A namespace has few
 /// creators: its owners so far.
-fn definition_page(creator: Option<Address>, namespace: Option<NamespaceId>, page: Page) -> impl ResponseStream {
+fn definition_page(creator: Option<Address>, namespace: Option<NamespaceId>, page: Page) -> ListStream {
     let (mut before, mut left) = (page.before, page.size);
     list_stream(move |step| {
         let list = match (&creator, &namespace) {
@@ -393,7 +393,7 @@ fn write_balances(
 }
 
 /// Creates the list of the mosaics that an account holds: `nem:xem` first, then the others, ordered by name.
-pub fn mosaics_owned_by(account: Address) -> ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>> {
+pub fn mosaics_owned_by(account: Address) -> ListStream {
     let (mut has_started, mut after) = (false, None::<MosaicId>);
     list_stream(move |step| {
         let snapshot = step.node.chain.snapshot;
@@ -426,8 +426,8 @@ pub fn mosaics_owned_by(account: Address) -> ListStream<impl FnMut(&mut ListStep
 /// each once, ordered by name. All names are collected before the definitions are read; `write` writes each of these.
 pub fn definitions_owned_by(
     accounts: Vec<Address>,
-    write: impl Fn(&mut ListStep<'_, '_, '_>, MosaicDefinition) -> Result<(), ApiError>,
-) -> ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>> {
+    write: impl Fn(&mut ListStep<'_, '_, '_>, MosaicDefinition) -> Result<(), ApiError> + 'static,
+) -> ListStream {
     let held_bytes = accounts.len() * size_of::<Address>();
     let (mut accounts, mut after) = (VecDeque::from(accounts), None::<MosaicId>);
     let mut found = BTreeSet::new();

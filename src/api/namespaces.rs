@@ -1,7 +1,7 @@
 //! Namespaces: handlers, view and streams.
 
 use super::routes::{Route, get};
-use super::streams::{ListStep, ListStream, list_stream};
+use super::streams::{ListStream, list_stream};
 use super::{ApiError, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -120,7 +120,7 @@ pub fn namespaces_rented_by(
     parent: Option<&NamespaceId>,
     provisions: usize,
     is_current: bool,
-) -> Result<ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError> + use<>>, StoreError> {
+) -> Result<ListStream, StoreError> {
     // There is none if the account has rented nothing there.
     let mut cursor = ProvisionCursor::new(chain.snapshot, owner, parent)?;
     // A name may have many provisions.

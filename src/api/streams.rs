@@ -316,10 +316,13 @@ impl ListStep<'_, '_, '_> {
     }
 }
 
+/// Writes a list as far as the budget reaches.
+type WriteList = dyn FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>;
+
 /// Stream of a list. A function appends elements until [`ListStep::should_continue`] returns `false` or there are no
 /// more; the next step calls it again.
-pub struct ListStream<F> {
-    write: F,
+pub struct ListStream {
+    write: Box<WriteList>,
     fails_as_a_whole: bool,
     signature: Option<Signature>,
     is_separate: bool,
@@ -328,41 +331,35 @@ pub struct ListStream<F> {
 }
 
 /// Creates the stream of a list that a function writes.
-pub fn list_stream<F>(write: F) -> ListStream<F>
-where
-    F: FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
-{
-    let (lists, held_bytes) = (Vec::new(), 0);
+pub fn list_stream(write: impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError> + 'static) -> ListStream {
+    let (write, lists, held_bytes) = (Box::new(write), Vec::new(), 0);
     ListStream { write, fails_as_a_whole: false, signature: None, is_separate: false, held_bytes, lists }
 }
 
-impl<F> ListStream<F> {
+impl ListStream {
     /// Sends nothing before all is written, because a later element may fail.
-    pub fn failing_as_a_whole(self) -> ListStream<F> {
+    pub fn failing_as_a_whole(self) -> ListStream {
         ListStream { fails_as_a_whole: true, ..self }
     }
 
     /// Writes the response to a peer, with the signature of its challenge.
-    pub fn signed(self, signature: Signature) -> ListStream<F> {
+    pub fn signed(self, signature: Signature) -> ListStream {
         ListStream { signature: Some(signature), ..self }
     }
 
     /// Writes each element as a text of its own, without a list around them. A step ends with [`Progress::Streaming`] after
     /// each but the last.
-    pub fn separately(self) -> ListStream<F> {
+    pub fn separately(self) -> ListStream {
         ListStream { is_separate: true, ..self }
     }
 
     /// Holds memory from the beginning on.
-    pub fn holding(self, held_bytes: usize) -> ListStream<F> {
+    pub fn holding(self, held_bytes: usize) -> ListStream {
         ListStream { held_bytes, ..self }
     }
 }
 
-impl<F> ResponseStream for ListStream<F>
-where
-    F: FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
-{
+impl ResponseStream for ListStream {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
         let (signature, is_separate) = (self.signature, self.is_separate);
         let ListStream { write, held_bytes, lists, .. } = self;
@@ -390,11 +387,11 @@ where
 }
 
 /// Creates the stream of a list with an element for each of some items, which hold `item_bytes` each until then.
-pub fn list_of_each<T>(
+pub fn list_of_each<T: 'static>(
     items: Vec<T>,
     item_bytes: usize,
-    mut write: impl FnMut(&mut ListStep<'_, '_, '_>, T) -> Result<(), ApiError>,
-) -> ListStream<impl FnMut(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>> {
+    mut write: impl FnMut(&mut ListStep<'_, '_, '_>, T) -> Result<(), ApiError> + 'static,
+) -> ListStream {
     let held_bytes = items.len() * item_bytes;
     let mut items = items.into_iter();
     let list = list_stream(move |step| {

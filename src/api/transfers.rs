@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::request_context::{Page, parse_page};
 use super::routes::{Route, get, post};
-use super::streams::{ResponseStream, list_stream};
+use super::streams::{ListStream, list_stream};
 use super::transactions::{DAMAGED, TransactionMeta, TransactionPair};
 use super::{ApiError, RequestContext};
 use crate::budget::{Budget, cost};
@@ -114,7 +114,7 @@ pub fn transfer_page(
     directions: &'static [Direction],
     page: Page,
     key: Option<Box<KeyPair>>,
-) -> impl ResponseStream {
+) -> ListStream {
     let (mut before, mut left) = (page.before, page.size);
     let held_bytes = key.as_ref().map_or(0, |_| size_of::<KeyPair>());
     let list = list_stream(move |step| {

@@ -402,7 +402,9 @@ pub fn for_each_holding_after(
 pub fn holdings(state: &impl Read, account: &Address) -> Result<Vec<MosaicId>> {
     let mut ids = Vec::new();
     for_each_holding_after(state, account, None, |id, is_invested| {
-        ids.extend(Some(id).filter(|_| is_invested));
+        if is_invested {
+            ids.push(id);
+        }
         Ok(true)
     })?;
     Ok(ids)
