@@ -325,7 +325,7 @@ impl<'g> Harness<'g> {
         let mut client = ResponseReader::new(MAX_ANSWER);
         let complete = client.receive(out).expect("a response that can be read");
         let response = match complete {
-            Some(complete) => complete.response,
+            Some(response) => response,
             None => client.close().expect("a whole response"),
         };
         assert_eq!(response.status, reply.status);

@@ -1,6 +1,6 @@
 //! Fuzz target: the HTTP response parser.
 
-use nisd::net::fetch::{CompleteResponse, HEAD_LIMIT, Response, ResponseReader};
+use nisd::net::fetch::{HEAD_LIMIT, Response, ResponseReader};
 
 use crate::pieces::Pieces;
 
@@ -15,20 +15,18 @@ pub fn check(data: &[u8]) -> usize {
     let read_both = |limit| {
         let whole = read(std::iter::once(pieces.bytes), limit);
         let cut = read(pieces.iter(), limit);
-        let told = |read: &Result<CompleteResponse, String>| {
-            read.as_ref().map(|complete| complete.response.clone()).map_err(Clone::clone)
-        };
+        let told = |read: &Result<(Response, bool), String>| read.clone().map(|(response, _)| response);
         assert_eq!(told(&cut), told(&whole), "the way a response is cut must not matter");
-        if let (Ok(whole), Ok(cut)) = (&whole, &cut) {
-            assert!(cut.keep_alive || !whole.keep_alive, "what follows can only be a reason not to keep a connection");
+        if let (Ok((_, whole)), Ok((_, cut))) = (&whole, &cut) {
+            assert!(*cut || !whole, "what follows can only be a reason not to keep a connection");
         }
         usize::from(whole.is_ok())
     };
     BODY_LIMITS.into_iter().map(read_both).sum()
 }
 
-/// Reads one response, then the end of the connection.
-fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limit: usize) -> Result<CompleteResponse, String> {
+/// Reads one response, then the end of the connection. Also returns whether the connection may be reused.
+fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limit: usize) -> Result<(Response, bool), String> {
     let mut reader = ResponseReader::new(limit);
     let mut arrived = 0;
     for piece in pieces {
@@ -36,15 +34,15 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limit: usize) -> Result<Comp
         let complete = reader.receive(piece).map_err(|error| error.to_string())?;
         let held = reader.held_bytes();
         assert!(held <= HEAD_LIMIT + limit && held <= 2 * arrived, "{held} bytes held, {arrived} arrived");
-        if let Some(complete) = complete {
+        if let Some(response) = complete {
             assert_eq!(held, 0, "nothing is left behind");
-            assert_response(&complete.response, arrived, limit);
-            return Ok(complete);
+            assert_response(&response, arrived, limit);
+            return Ok((response, reader.keep_alive()));
         }
     }
     let response = reader.close().map_err(|error| error.to_string())?;
     assert_response(&response, arrived, limit);
-    Ok(CompleteResponse { response, keep_alive: false })
+    Ok((response, reader.keep_alive()))
 }
 
 fn assert_response(response: &Response, arrived: usize, limit: usize) {

@@ -24,8 +24,7 @@ use self::reader::Readers;
 use self::resolver::Resolvers;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
 use crate::chain::{BlockImporter, ImportOptions, ImportProgress};
-use crate::clock::NetworkClock;
-use crate::clock::System;
+use crate::clock::{NetworkClock, System};
 use crate::commands::devnet::Devnet;
 use crate::commands::import::{nemesis_of, show, style};
 use crate::commands::reindex::{Rebuild, open_current};
@@ -180,7 +179,7 @@ fn run_node<'s>(
     // They may have been reloaded while the store was rebuilt.
     node.reload(&context.active.settings, context.active.local(), Vec::new());
     (node.memory, node.reads_from_disk) = (process::memory, process::reads_from_disk);
-    node.monotonic = process::uptime;
+    (node.monotonic, node.peer_connections) = (process::uptime, reactor.max_fetches());
     if reads_ahead {
         node.read_ahead.enable(process::memory_limit(), now.monotonic);
     }

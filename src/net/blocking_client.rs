@@ -18,7 +18,7 @@ use crate::local_cookie::LocalCookie;
 /// Connect timeout for each address of the host.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// Addresses of a host to try.
-const MAX_ADDRESSES: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 /// Bytes of a response body.
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
 /// Media type of requests and responses.
@@ -107,8 +107,8 @@ impl BlockingClient {
             match stream.receive(left)? {
                 Some(received) if received.is_empty() => return stream.reader.close(),
                 Some(received) => {
-                    if let Some(complete) = stream.reader.receive(&received)? {
-                        return Ok(complete.response);
+                    if let Some(response) = stream.reader.receive(&received)? {
+                        return Ok(response);
                     }
                 }
                 None => {}
@@ -158,7 +158,7 @@ impl ResponseStream {
     pub fn read(&mut self, time: Duration) -> Result<StreamPart, FetchError> {
         let Some(received) = self.receive(time)? else { return Ok(StreamPart::Nothing) };
         let complete = if !received.is_empty() {
-            self.reader.receive(&received)?.map(|complete| complete.response)
+            self.reader.receive(&received)?
         } else if self.reader.status() == Some(200) {
             // The server need not have completed the body.
             return Ok(StreamPart::End(self.reader.take_body()));
@@ -178,7 +178,7 @@ fn connect(endpoint: &Endpoint) -> Result<TcpStream, FetchError> {
     let addresses = (endpoint.host.as_str(), endpoint.port).to_socket_addrs();
     let addresses = addresses.map_err(|error| FetchError::UnknownHost(error.to_string()))?;
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "it has no address");
-    for address in addresses.take(MAX_ADDRESSES) {
+    for address in addresses.take(MAX_ATTEMPTS) {
         match TcpStream::connect_timeout(&address, CONNECT_TIME) {
             Ok(stream) => return Ok(stream),
             Err(error) => failure = error,

@@ -19,8 +19,7 @@ use super::server::Server;
 use super::service::{ListenerId, LoopTime, Service};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::socket::NOTSENT_LOWAT;
-use super::socket::SharedBytesCounter;
-use super::socket::{RECEIVE_BUFFER, SEND_BUFFER};
+use super::socket::{RECEIVE_BUFFER, SEND_BUFFER, SharedBytesCounter};
 
 /// Tokens below this are left to the event loop, for signals and the like.
 pub const EXTERNAL_TOKENS: usize = 16;
@@ -119,6 +118,11 @@ impl Reactor {
     /// readiness.
     pub fn registry(&self) -> &Registry {
         self.poll.registry()
+    }
+
+    /// Returns how many requests to other servers can be in progress.
+    pub fn max_fetches(&self) -> usize {
+        self.server.fetcher.tokens().len()
     }
 
     /// Returns the host names of requests to other servers.

@@ -223,7 +223,7 @@ pub trait Effects {
     fn charge(&mut self, connection: ConnectionId, units: u32);
 
     /// Sends a request to another server. [`Event::FetchCompleted`] delivers the outcome exactly once, unless the request is
-    /// cancelled. A request whose id is in use fails with [`FetchError::Busy`].
+    /// cancelled. A request whose id is in use, or that finds no connection, fails with [`FetchError::Busy`].
     fn fetch(&mut self, id: FetchId, request: FetchRequest);
 
     /// Cancels a request to another server; its outcome is not delivered.

@@ -169,6 +169,8 @@ pub struct Node<'s> {
     pub memory: fn() -> Memory,
     /// Returns the monotonic time, which ends what takes long.
     pub monotonic: fn() -> Duration,
+    /// Connections that the program can have to peers.
+    pub peer_connections: usize,
     /// Whether requests of peers are answered before the node has joined its network: its answers are thrown away.
     pub counts_as_joined: bool,
     /// The next part of a tick.
@@ -235,6 +237,7 @@ impl<'s> Node<'s> {
             reads_from_disk: || 0,
             memory: Memory::default,
             monotonic: || Duration::ZERO,
+            peer_connections: usize::MAX,
             counts_as_joined: false,
             tick_part: 0,
             reader: SnapshotCache::new(store),

@@ -13,8 +13,8 @@ use crate::crypto::Randomness;
 use crate::mempool::{Mempool, ShortId};
 use crate::model::{Address, Hash256, Height, Network};
 use crate::net::service::Effects;
-use crate::peer::Manager;
 use crate::peer::io::{Action, LocalChain, Now, OwnTip, StoreUnreadable};
+use crate::peer::{Manager, PeerSettings};
 use crate::state;
 use crate::store::{Read, Snapshot, StoreError, block_row, stored_header, tip};
 
@@ -48,7 +48,8 @@ impl Node<'_> {
         }
         let listed = std::mem::take(&mut self.listed);
         let local = self.identity.info.clone();
-        let settings = super::peer_settings(self.settings, listed);
+        let connections = self.peer_connections;
+        let settings = PeerSettings { connections, ..super::peer_settings(self.settings, listed) };
         let mut randomness = Randomness::new(&self.randomness.next_bytes());
         let random = Box::new(move || randomness.next_u64());
         let mut peers = Manager::new(local, Rc::clone(&self.identity.keys), settings, random, now);

@@ -2,7 +2,7 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | [`Fetcher`] | requests, connections and timers, driven by an event loop |
+//! | [`Fetcher`] | connections with their requests and timers, driven by an event loop |
 //! | [`ResponseReader`] | parser of responses: pure, used by [`blocking_client`](super::blocking_client) as well |
 //! | [`Names`] | addresses of host names, which a helper process looks up |
 //!
@@ -14,12 +14,12 @@ mod response;
 
 pub use fetcher::{FetchStats, Fetcher};
 pub use names::{MAX_ADDRESSES, Names, Resolution};
-pub use response::{CompleteResponse, HEAD_LIMIT, ResponseReader};
+pub use response::{HEAD_LIMIT, ResponseReader};
 
+use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use std::{fmt, io};
 
 use thiserror::Error;
 
@@ -55,7 +55,7 @@ pub struct FetchRequest {
     pub body: Rc<[u8]>,
     /// Limit on the bytes of the response body, enforced before they are read if the length is announced.
     pub body_limit: usize,
-    /// Timeout from the call to the complete response, including the lookup of the name, connecting and waiting for a connection.
+    /// Timeout from the call to the complete response, including the lookup of the name and connecting.
     pub timeout: Duration,
     /// Timeout without a byte from the server once there is a connection.
     pub read_timeout: Duration,
@@ -114,14 +114,15 @@ pub enum FetchError {
     /// The target is not a path of printable ASCII characters.
     #[error("the target of the request cannot be sent")]
     BadTarget,
-    /// Too many requests are in progress, to this server or in all; or the responses in progress exceed their total,
-    /// and this one is the largest; or the id of the request is in use.
+    /// Too many requests are in progress; or the responses in progress exceed their total, and this one is the largest; or
+    /// the id of the request is in use.
     #[error("too many requests are in progress")]
     Busy,
 }
 
 /// Host and port of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, derive_more::Display, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[display("{}:{port}", in_url(host))]
 pub struct Endpoint {
     /// Name or address; an IPv6 address without brackets.
     pub host: String,
@@ -137,24 +138,11 @@ impl Endpoint {
     }
 }
 
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", in_url(&self.host), self.port)
-    }
-}
-
 /// Limits of a [`Fetcher`]. Each request has two more: [`FetchRequest::body_limit`] and [`FetchRequest::timeout`].
 #[derive(Clone, Debug)]
 pub struct FetchLimits {
-    /// Connections to one host and port, those being opened included.
-    pub connections_per_host: usize,
-    /// Connections in all, those being opened and idle ones included. The last half is reserved for hosts that have
-    /// none, so that a few slow hosts cannot use all.
+    /// Connections, those being opened and idle ones included. Each request has one, so that it also limits requests.
     pub connections: usize,
-    /// Requests waiting for a connection to one host and port.
-    pub waiting_per_host: usize,
-    /// Requests waiting for a connection in all.
-    pub waiting: usize,
     /// Bytes of all responses in progress. When exceeded, the request with the largest response fails.
     pub held_bytes: usize,
     /// Minimum bytes of an incomplete response per `min_rate_window`; with fewer the request fails. Otherwise a server could
@@ -174,10 +162,7 @@ pub struct FetchLimits {
 impl Default for FetchLimits {
     fn default() -> Self {
         Self {
-            connections_per_host: 4,
             connections: 128,
-            waiting_per_host: 32,
-            waiting: 1024,
             held_bytes: 32 * 1024 * 1024,
             min_rate_bytes: 64 * 1024,
             min_rate_window: Duration::from_secs(20),

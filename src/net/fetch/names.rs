@@ -113,6 +113,17 @@ impl Names {
         self.entries.insert(name.to_owned(), Entry { resolution, since: now, is_doubtful: false });
     }
 
+    /// Records that a host of this name was connected to at an address, which is then the first one.
+    pub fn on_connection(&mut self, name: &str, address: IpAddr) {
+        if let Some(Entry { resolution: Ok(addresses), .. }) = self.entries.get_mut(name)
+            && addresses.first() != Some(&address)
+        {
+            let mut sorted = addresses.to_vec();
+            sorted.sort_by_key(|other| *other != address);
+            *addresses = sorted.into();
+        }
+    }
+
     /// Records that a connection to a host of this name has failed.
     pub fn on_failed_connection(&mut self, name: &str) {
         if let Some(entry) = self.entries.get_mut(name) {

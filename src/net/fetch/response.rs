@@ -37,15 +37,6 @@ struct ResponseHead {
     keep_alive: bool,
 }
 
-/// A complete response.
-#[derive(Debug, PartialEq, Eq)]
-pub struct CompleteResponse {
-    /// The response.
-    pub response: Response,
-    /// The connection can be used for another request.
-    pub keep_alive: bool,
-}
-
 impl ResponseReader {
     /// Returns a reader for a response to a GET or POST with a body of at most `body_limit` bytes.
     pub fn new(body_limit: usize) -> Self {
@@ -54,7 +45,7 @@ impl ResponseReader {
 
     /// Handles received bytes. Returns the response once it is complete; must not be called again after that or after
     /// an error.
-    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Option<CompleteResponse>, FetchError> {
+    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Option<Response>, FetchError> {
         while !bytes.is_empty() {
             let (expected, max) = match &self.head {
                 None => (self.head_left - self.bytes.len(), self.head_left),
@@ -74,10 +65,10 @@ impl ResponseReader {
             let Extent { length, used, is_complete } = advanced.map_err(body_error)?;
             if is_complete {
                 // Bytes after the response are a fault of the server; do not reuse the connection.
-                let keep_alive = head.keep_alive && used == self.bytes.len() && rest.is_empty();
+                head.keep_alive &= used == self.bytes.len() && rest.is_empty();
                 let mut body = std::mem::take(&mut self.bytes);
                 body.truncate(length);
-                return Ok(Some(CompleteResponse { response: Response { status: head.status, body }, keep_alive }));
+                return Ok(Some(Response { status: head.status, body }));
             }
             self.bytes.drain(length..used);
         }
@@ -87,6 +78,11 @@ impl ResponseReader {
     /// Returns the status, once the head is complete.
     pub fn status(&self) -> Option<u16> {
         self.head.as_ref().map(|head| head.status)
+    }
+
+    /// Returns whether the connection can be used for another request, once the response is complete.
+    pub fn keep_alive(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| head.keep_alive)
     }
 
     /// Takes the bytes of the body that have arrived, for a response that is read piece by piece. Then the limit on the
@@ -231,7 +227,7 @@ mod tests {
     const BODY_LIMIT: usize = 64 * 1024;
 
     /// Reads `bytes` in pieces that end at `cuts`, then the end of the connection.
-    fn read(bytes: &[u8], cuts: impl IntoIterator<Item = usize>) -> Result<CompleteResponse, FetchError> {
+    fn read(bytes: &[u8], cuts: impl IntoIterator<Item = usize>) -> Result<(Response, bool), FetchError> {
         let mut reader = ResponseReader::new(BODY_LIMIT);
         let mut at = 0;
         for cut in cuts.into_iter().chain([bytes.len()]) {
@@ -240,11 +236,11 @@ mod tests {
             assert!(reader.held_bytes() <= HEAD_LIMIT + BODY_LIMIT, "{} bytes held", reader.held_bytes());
             assert_eq!(reader.has_begun(), cut > 0);
             at = cut;
-            if let Some(complete) = complete {
-                return Ok(complete);
+            if let Some(response) = complete {
+                return Ok((response, reader.keep_alive()));
             }
         }
-        reader.close().map(|response| CompleteResponse { response, keep_alive: false })
+        reader.close().map(|response| (response, reader.keep_alive()))
     }
 
     fn every(size: usize, bytes: &[u8]) -> impl Iterator<Item = usize> {
@@ -261,12 +257,12 @@ mod tests {
             "HTTP/1.1 200 \nContent-Length: 5\n\nhello",
         ] {
             for size in [1, 2, 7, 1000] {
-                let response = read(text.as_bytes(), every(size, text.as_bytes())).unwrap().response;
+                let response = read(text.as_bytes(), every(size, text.as_bytes())).unwrap().0;
                 assert_eq!(response, Response { status: 200, body: b"hello".to_vec() }, "{size} {text}");
             }
         }
         let empty = read(b"HTTP/1.1 204 No Content\r\n\r\n", [3]).unwrap();
-        assert_eq!(empty, CompleteResponse { response: Response { status: 204, body: Vec::new() }, keep_alive: true });
+        assert_eq!(empty, (Response { status: 204, body: Vec::new() }, true));
     }
 
     #[test]
@@ -280,7 +276,7 @@ mod tests {
                 let (mut reader, mut body, mut is_complete) = (ResponseReader::new(usize::MAX), Vec::new(), false);
                 for piece in text.as_bytes().chunks(size) {
                     match reader.receive(piece).unwrap() {
-                        Some(complete) => (is_complete, body) = (true, [body, complete.response.body].concat()),
+                        Some(response) => (is_complete, body) = (true, [body, response.body].concat()),
                         None => body.append(&mut reader.take_body()),
                     }
                     assert!(reader.bytes.len() < 128, "{} bytes held", reader.bytes.len());
@@ -302,7 +298,7 @@ mod tests {
     #[test]
     fn a_redirect_is_returned_as_an_ordinary_response() {
         let text = b"HTTP/1.1 302 Found\r\nLocation: http://a/\r\nContent-Length: 0\r\n\r\n";
-        assert_eq!(read(text, []).unwrap().response.status, 302);
+        assert_eq!(read(text, []).unwrap().0.status, 302);
     }
 
     #[test]
@@ -318,8 +314,8 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", false),
             ("HTTP/1.1 200 OK\r\n\r\nok", false),
         ] {
-            let complete = read(text.as_bytes(), []).unwrap();
-            assert_eq!((complete.keep_alive, complete.response.body.as_slice()), (is_kept, b"ok".as_slice()), "{text}");
+            let (response, keep_alive) = read(text.as_bytes(), []).unwrap();
+            assert_eq!((keep_alive, response.body.as_slice()), (is_kept, b"ok".as_slice()), "{text}");
         }
     }
 
@@ -372,7 +368,7 @@ mod tests {
             assert!(reader.receive(&[b'a'; 1000]).unwrap().is_none());
             assert!(reader.held_bytes() <= 50_000);
         }
-        let response = reader.receive(&[b'a'; 1000]).unwrap().unwrap().response;
+        let response = reader.receive(&[b'a'; 1000]).unwrap().unwrap();
         assert_eq!((response.body.len(), response.body.capacity()), (50_000, 50_000));
     }
 
@@ -414,8 +410,8 @@ mod tests {
             mut cuts in prop::collection::vec(0..6000usize, 0..12),
         ) {
             cuts.sort_unstable();
-            let complete = read(&bytes, cuts).unwrap();
-            prop_assert_eq!(complete.response, Response { status: 200, body });
+            let (response, _) = read(&bytes, cuts).unwrap();
+            prop_assert_eq!(response, Response { status: 200, body });
         }
 
         #[test]
@@ -435,8 +431,8 @@ mod tests {
         ) {
             let bytes = noise.concat();
             cuts.sort_unstable();
-            let outcome = |result: Result<CompleteResponse, FetchError>| {
-                result.map(|complete| complete.response).map_err(|error| error.to_string())
+            let outcome = |result: Result<(Response, bool), FetchError>| {
+                result.map(|(response, _)| response).map_err(|error| error.to_string())
             };
             prop_assert_eq!(outcome(read(&bytes, cuts)), outcome(read(&bytes, [])));
         }

@@ -8,8 +8,7 @@ use super::client_table::TokenBucket;
 use crate::net::http::{Gzip, HttpError, Request, RequestReader, Response};
 use crate::net::limits::Limits;
 use crate::net::service::{Client, ConnectionId, Message, Progress};
-use crate::net::socket::SendQueue;
-use crate::net::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, Socket};
+use crate::net::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, SendQueue, Socket};
 use crate::net::websocket::{WsConnection, write_close, write_ping, write_text_head};
 use crate::quota::Owner;
 

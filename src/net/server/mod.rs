@@ -28,8 +28,7 @@ use super::http::{Gzip, HttpError};
 use super::limits::Limits;
 use super::metrics::{Counters, Metrics, Stats};
 use super::service::{Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service};
-use super::socket::SharedBytesCounter;
-use super::socket::{Readiness, Socket};
+use super::socket::{Readiness, SharedBytesCounter, Socket};
 use crate::quota::Owner;
 
 /// Size of the shared read buffer.
@@ -499,7 +498,7 @@ impl<S: Socket> Effects for Server<S> {
     }
 
     fn cancel(&mut self, fetch: FetchId) {
-        self.fetcher.cancel(fetch, self.time.monotonic);
+        self.fetcher.cancel(fetch);
     }
 
     fn wake_at(&mut self, monotonic: Duration) {

@@ -89,6 +89,8 @@ pub struct PeerSettings {
     pub node_limit: usize,
     /// Maximum number of nodes whose clocks are queried at once for the calculation.
     pub time_sync_node_limit: usize,
+    /// Connections that the program can have to peers.
+    pub connections: usize,
     /// Format of requests and answers.
     pub format: Format,
     /// Whether network time follows the peers' clocks.
@@ -118,6 +120,7 @@ impl PeerSettings {
         PeerSettings {
             node_limit: 5,
             time_sync_node_limit: 20,
+            connections: usize::MAX,
             format: Format::Binary,
             uses_network_time: true,
             ip_detection: IpDetection::Required,
@@ -243,7 +246,7 @@ impl Manager {
             experiences: Experiences::new(address),
             trust: Trust::default(),
             selector: Selector::default(),
-            requests: RequestQueue::default(),
+            requests: RequestQueue::new(settings.connections),
             refresh: None,
             saved_peers: Vec::new(),
             harvesting_blocked_until: Duration::ZERO,

@@ -1,7 +1,8 @@
 //! Requests to peers: the queue of those in flight and waiting, and the check of their answers.
 //!
-//! The rate per peer stays below NIS1's limit, which rejects the 51st request of a second. Requests that cannot be sent
-//! at once wait; when the waiting queue is full, requests are rejected.
+//! A request in flight has a connection of its own. The second half of them is for peers that have none, so that a few slow
+//! peers cannot use all. The rate per peer stays below NIS1's limit, which rejects the 51st request of a second. Requests
+//! that cannot be sent at once wait; when the waiting queue is full, requests are rejected.
 //!
 //! | collection | grows by | limit |
 //! |---|---|---|
@@ -33,7 +34,7 @@ use crate::peer::wire::{AnswerContext, CHALLENGE_BYTES, Challenge, Endpoint, Nod
 /// Maximum number of requests in flight.
 pub const MAX_IN_FLIGHT: usize = 100;
 /// Maximum number of requests in flight to one peer.
-pub const MAX_IN_FLIGHT_PER_TARGET: usize = 8;
+pub const MAX_IN_FLIGHT_PER_TARGET: usize = 4;
 /// Maximum number of requests to one peer within [`RATE_WINDOW`].
 pub const MAX_PER_SECOND: usize = 40;
 /// Window of the rate limit.
@@ -146,10 +147,11 @@ struct TargetCounters {
 }
 
 impl TargetCounters {
-    /// Returns when the next request may be sent; `None` if one in flight must end first.
-    fn ready_at(&self) -> Option<Duration> {
+    /// Returns when the next request may be sent, while no more than `max_in_flight` to this peer are in flight; `None` if
+    /// one in flight must end first.
+    fn ready_at(&self, max_in_flight: usize) -> Option<Duration> {
         match self.sent.front() {
-            _ if self.in_flight >= MAX_IN_FLIGHT_PER_TARGET => None,
+            _ if self.in_flight >= max_in_flight => None,
             Some(oldest) if self.sent.len() >= MAX_PER_SECOND => Some(*oldest + RATE_WINDOW),
             _ => Some(Duration::ZERO),
         }
@@ -164,6 +166,7 @@ impl TargetCounters {
 /// All unfinished requests.
 #[derive(Debug, Default)]
 pub struct RequestQueue {
+    max_in_flight: usize,
     unfinished: BTreeMap<FetchId, Request>,
     /// Those that are not in flight, in order of sending.
     waiting: VecDeque<FetchId>,
@@ -177,6 +180,11 @@ pub struct RequestQueue {
 }
 
 impl RequestQueue {
+    /// Creates a queue for a program that can have `connections` to peers.
+    pub fn new(connections: usize) -> RequestQueue {
+        RequestQueue { max_in_flight: connections.min(MAX_IN_FLIGHT), ..RequestQueue::default() }
+    }
+
     /// Queues a request. Returns its id if there was space.
     pub fn enqueue(&mut self, mut request: Request) -> Option<FetchId> {
         request.message.endpoint = request.endpoint.to_connect()?;
@@ -205,7 +213,7 @@ impl RequestQueue {
     /// Sends the requests that may be sent, in queue order.
     pub fn send(&mut self, now: Now, actions: &mut Vec<Action>) {
         let mut place = 0;
-        while self.in_flight() < MAX_IN_FLIGHT
+        while self.in_flight() < self.max_in_flight
             && let Some(id) = self.waiting.get(place).copied()
         {
             if self.ready_at(id).is_none_or(|ready| ready > now.monotonic) {
@@ -305,12 +313,14 @@ impl RequestQueue {
     }
 
     fn ready_at(&self, id: FetchId) -> Option<Duration> {
-        self.targets.get(&self.unfinished.get(&id)?.endpoint)?.ready_at()
+        let is_half_free = self.in_flight() < self.max_in_flight.div_ceil(2);
+        let most = if is_half_free { MAX_IN_FLIGHT_PER_TARGET } else { 1 };
+        self.targets.get(&self.unfinished.get(&id)?.endpoint)?.ready_at(most)
     }
 
     /// Returns when a waiting request may be sent; `None` if one in flight must end first.
     pub fn next_due(&self) -> Option<Duration> {
-        if self.in_flight() >= MAX_IN_FLIGHT {
+        if self.in_flight() >= self.max_in_flight {
             return None;
         }
         self.waiting.iter().filter_map(|id| self.ready_at(*id)).min()

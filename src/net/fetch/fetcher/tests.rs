@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ip::Scope;
 use crate::net::fetch::Method;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -52,18 +53,25 @@ impl Bench {
         self.slots(|stage| matches!(stage, Stage::Open { .. })).contains(&slot)
     }
 
-    /// Resolves the host of a connection to two addresses. Returns its name.
-    fn resolve(&mut self, slot: usize) -> String {
-        let addresses: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+    /// Answers the lookup of the host of a connection with two addresses.
+    fn resolve(&mut self, slot: usize) {
         let name = self.fetcher.connections[slot].host.host.clone();
-        self.fetcher.resolved(slot, Ok(addresses.into()), self.now);
-        name
+        self.fetcher.names.on_lookup(&name, Ok(vec![[10, 0, 0, 1].into(), [10, 0, 0, 2].into()]), self.now);
+        self.take_resolved();
     }
 
-    /// Resolves the hosts of all connections. Returns their names.
-    fn answer_dns(&mut self) -> Vec<String> {
-        let slots = self.slots(|stage| matches!(stage, Stage::Resolving));
-        slots.into_iter().map(|slot| self.resolve(slot)).collect()
+    fn take_resolved(&mut self) {
+        while let Some((slot, addresses)) = self.fetcher.names.resolved.pop_front() {
+            self.fetcher.resolved(slot, addresses, self.now);
+        }
+    }
+
+    /// Resolves the hosts of all connections.
+    fn answer_dns(&mut self) {
+        self.take_resolved();
+        while let Some(slot) = self.slots(|stage| matches!(stage, Stage::Resolving)).first() {
+            self.resolve(*slot);
+        }
     }
 
     /// Resolves all hosts and returns the connections to open.
@@ -82,13 +90,14 @@ impl Bench {
 
     /// Sends bytes of the request of a connection. Returns them.
     fn send(&mut self, slot: usize, most: usize) -> Vec<u8> {
-        let connection = &mut self.fetcher.connections[slot];
-        let Some(request) = connection.request.and_then(|id| self.fetcher.requests.get(&id)) else { return vec![] };
-        let mut bytes = connection.unsent(request).concat();
+        let Connection { request: Some(request), stage: Stage::Open { sent, .. }, .. } =
+            &mut self.fetcher.connections[slot]
+        else {
+            return Vec::new();
+        };
+        let mut bytes = request.unsent(*sent).concat();
         bytes.truncate(most);
-        if let Stage::Open { sent, .. } = &mut connection.stage {
-            *sent += bytes.len();
-        }
+        *sent += bytes.len();
         bytes
     }
 
@@ -134,9 +143,8 @@ impl Bench {
     /// Asserts that no request or connection is left.
     fn assert_empty(&mut self) {
         let fetcher = &self.fetcher;
-        assert!(fetcher.hosts.is_empty() && fetcher.connections.is_empty() && fetcher.requests.is_empty());
-        assert!(fetcher.hosts_wanting_connection.is_empty() && fetcher.to_connect.is_empty());
-        assert_eq!((fetcher.waiting(), fetcher.held_bytes(), fetcher.next_due()), (0, 0, None));
+        assert!(fetcher.connections.is_empty() && fetcher.to_connect.is_empty());
+        assert_eq!((fetcher.held_bytes(), fetcher.next_due()), (0, None));
     }
 }
 
@@ -265,26 +273,22 @@ fn the_end_of_a_connection_ends_a_response_without_a_length_only() {
 }
 
 #[test]
-fn connections_are_limited_per_host_and_in_total() {
-    let limits = FetchLimits { connections: 8, ..FetchLimits::default() };
-    let mut bench = Bench::new(limits);
-    for _ in 0..10 {
-        bench.start(fetch("greedy"));
-    }
-    assert_eq!(bench.answer_dns().len(), 4, "no more for one host");
-    for host in ["a", "a", "b", "c", "d", "e", "f"] {
+fn a_request_beyond_the_limit_on_connections_fails_at_once_and_one_that_ends_makes_place() {
+    let mut bench = Bench::new(FetchLimits { connections: 3, ..FetchLimits::default() });
+    for host in ["a", "a", "b", "c"] {
         bench.start(fetch(host));
     }
-    assert_eq!(bench.answer_dns(), ["a", "b", "c", "d"], "the last half is for hosts that have none");
-    assert_eq!(bench.connections(), (8, 0));
+    assert_eq!((bench.done(), bench.connections()), (vec![done(4, "Busy")], (3, 0)));
     let slots = bench.connect();
-    bench.answer(slots[0]);
-    assert_eq!(bench.answer_dns(), ["e"], "it gives way to a host that has none, although its host has more to ask");
-    bench.connect();
     bench.answer(slots[1]);
-    assert_eq!(bench.answer_dns(), ["f"]);
-    bench.answer(slots[2]);
-    assert_eq!(bench.assigned(), [slots[2]], "nobody else waits");
+    bench.start(fetch("c"));
+    assert_eq!((bench.done(), bench.connections()), (vec![done(2, "200")], (3, 0)), "the idle one gives way");
+    bench.fetcher.cancel(FetchId(1));
+    bench.start(fetch("d"));
+    assert_eq!((bench.done(), bench.connections()), (Vec::new(), (3, 0)));
+    bench.pass(seconds(10));
+    assert_eq!(bench.done(), [3, 5, 6].map(|id| done(id, "TimedOut")));
+    bench.assert_empty();
 }
 
 #[test]
@@ -297,29 +301,9 @@ fn an_idle_connection_is_closed_for_another_host() {
         bench.pass(seconds(1));
     }
     bench.start(fetch("c"));
-    assert_eq!(bench.answer_dns(), ["c"]);
-    let hosts: BTreeSet<&str> = bench.fetcher.hosts.keys().map(|host| host.host.as_str()).collect();
+    let connections = bench.fetcher.connections.iter();
+    let hosts: BTreeSet<&str> = connections.map(|(_, connection)| connection.host.host.as_str()).collect();
     assert!(hosts.into_iter().eq(["b", "c"]), "that which was idle for longest is closed");
-}
-
-#[test]
-fn too_many_waiting_requests_are_rejected_at_once() {
-    let limits = FetchLimits {
-        connections: 1,
-        connections_per_host: 1,
-        waiting_per_host: 2,
-        waiting: 3,
-        ..FetchLimits::default()
-    };
-    let mut bench = Bench::new(limits);
-    for host in ["a", "a", "a", "a", "b", "c"] {
-        bench.start(fetch(host));
-    }
-    assert_eq!(bench.done(), [done(4, "Busy"), done(6, "Busy")]);
-    assert_eq!((bench.fetcher.waiting(), bench.fetcher.hosts.len()), (3, 2));
-    bench.pass(seconds(10));
-    assert_eq!(bench.done().len(), 4);
-    bench.assert_empty();
 }
 
 #[test]
@@ -341,9 +325,9 @@ fn every_address_is_tried_until_its_timeout_and_the_working_one_is_remembered() 
 
 #[test]
 fn a_request_times_out_in_every_state() {
-    let mut bench = Bench::new(FetchLimits { connections_per_host: 3, ..FetchLimits::default() });
-    for _ in 0..4 {
-        bench.start(fetch("a"));
+    let mut bench = Bench::new(FetchLimits::default());
+    for host in ["a", "b", "c"] {
+        bench.start(fetch(host));
     }
     bench.resolve(0);
     bench.fetcher.next_attempt();
@@ -352,25 +336,28 @@ fn a_request_times_out_in_every_state() {
     bench.pass(seconds(9));
     bench.receive(0, b"a byte");
     assert!(bench.done().is_empty());
+    bench.resolve(1);
     bench.pass(seconds(1));
-    assert_eq!(bench.done(), [1, 2, 3, 4].map(|id| done(id, "TimedOut")));
+    assert_eq!(bench.done(), [1, 2, 3].map(|id| done(id, "TimedOut")));
     bench.assert_empty();
 }
 
 #[test]
 fn a_cancelled_request_is_not_reported_and_leaves_no_state() {
-    let mut bench = Bench::new(FetchLimits { connections_per_host: 1, ..FetchLimits::default() });
-    let ids = [bench.start(fetch("a")), bench.start(fetch("a"))];
+    let mut bench = Bench::new(FetchLimits::default());
+    let mut ids = vec![bench.start(fetch("a"))];
     let slot = bench.connect()[0];
-    bench.answer(slot);
-    ids.into_iter().for_each(|id| bench.fetcher.cancel(id, bench.now));
+    ids.push(bench.start(fetch("b")));
+    bench.receive(slot, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    ids.push(bench.start(fetch("a")));
+    ids.into_iter().for_each(|id| bench.fetcher.cancel(id));
     assert!(bench.done().is_empty());
     bench.assert_empty();
 }
 
 #[test]
 fn an_unknown_host_fails_each_of_its_requests() {
-    let mut bench = Bench::new(FetchLimits { connections_per_host: 1, ..FetchLimits::default() });
+    let mut bench = Bench::new(FetchLimits::default());
     bench.start(fetch("a"));
     bench.start(fetch("a"));
     while let Some(slot) = bench.slots(|stage| matches!(stage, Stage::Resolving)).first() {
@@ -452,9 +439,9 @@ impl Bench {
             Step::Start { host, is_idempotent } => {
                 self.start(FetchRequest { is_idempotent, ..fetch(&format!("host{host}")) });
             }
-            Step::Cancel { id } => self.fetcher.cancel(FetchId(id), self.now),
+            Step::Cancel { id } => self.fetcher.cancel(FetchId(id)),
             Step::Name { is_known } => match self.slots(|stage| matches!(stage, Stage::Resolving)).first() {
-                Some(slot) if is_known => _ = self.resolve(*slot),
+                Some(slot) if is_known => self.resolve(*slot),
                 Some(slot) => self.fetcher.resolved(*slot, Err("unknown".into()), self.now),
                 None => {}
             },
@@ -479,14 +466,9 @@ impl Bench {
     fn assert_limits(&self) {
         let fetcher = &self.fetcher;
         assert!(fetcher.connections.len() <= fetcher.limits.connections);
-        // A repeated request may wait beyond the limit.
-        assert!(fetcher.waiting() <= fetcher.limits.waiting + fetcher.limits.connections);
-        let count =
-            |host: &Rc<Endpoint>| fetcher.connections.iter().filter(|(_, connection)| connection.host == *host).count();
-        assert!(fetcher.hosts.keys().all(|host| count(host) <= fetcher.limits.connections_per_host));
-        assert_eq!(fetcher.hosts.keys().map(count).sum::<usize>(), fetcher.connections.len());
-        assert_eq!(fetcher.hosts.values().map(|host| host.queued.len()).sum::<usize>(), fetcher.waiting());
-        assert!(fetcher.requests.values().all(|request| request.due <= request.deadline));
+        let requests =
+            fetcher.connections.iter().filter_map(|(_, connection)| Some((connection, connection.request.as_ref()?)));
+        assert!(requests.into_iter().all(|(connection, request)| connection.due <= request.deadline));
         assert!(fetcher.unfinished_bytes() <= fetcher.limits.held_bytes);
     }
 }
@@ -496,14 +478,7 @@ proptest! {
     fn every_request_ends_once_within_the_limits_and_leaves_no_state(
         steps in prop::collection::vec(any_step(), 0..200),
     ) {
-        let limits = FetchLimits {
-            connections_per_host: 2,
-            connections: 5,
-            waiting_per_host: 4,
-            waiting: 8,
-            held_bytes: 100,
-            ..FetchLimits::default()
-        };
+        let limits = FetchLimits { connections: 5, held_bytes: 100, ..FetchLimits::default() };
         // A cancelled request counts as delivered.
         let (mut bench, mut delivered) = (Bench::new(limits), Vec::new());
         for step in steps {

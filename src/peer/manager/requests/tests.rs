@@ -42,7 +42,7 @@ fn end_all(calls: &mut RequestQueue, fake: &mut FakeIo, now: Duration) -> usize 
 
 #[test]
 fn a_peer_gets_at_most_forty_requests_a_second() {
-    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
     (0..200).for_each(|_| assert!(calls.enqueue(question(0)).is_some()));
     let mut sent = Vec::new();
     for step in 0..6_000 {
@@ -66,7 +66,7 @@ fn a_peer_gets_at_most_forty_requests_a_second() {
 
 #[test]
 fn rate_limited_requests_report_when_they_are_due() {
-    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
     (0..=MAX_PER_SECOND).for_each(|_| assert!(calls.enqueue(question(0)).is_some()));
     for _ in 0..MAX_PER_SECOND {
         send(&mut calls, at(millis(5)), &mut fake);
@@ -81,7 +81,7 @@ fn rate_limited_requests_report_when_they_are_due() {
 
 #[test]
 fn requests_in_flight_are_limited_per_peer_and_in_total() {
-    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
     (0..20).for_each(|_| assert!(calls.enqueue(question(0)).is_some()));
     send(&mut calls, at(millis(0)), &mut fake);
     assert_eq!(fake.waiting.len(), MAX_IN_FLIGHT_PER_TARGET);
@@ -91,14 +91,32 @@ fn requests_in_flight_are_limited_per_peer_and_in_total() {
     assert_eq!(fake.waiting.len(), MAX_IN_FLIGHT);
     assert_eq!(usage(&calls), [100, 120, 2_200]);
     assert_eq!(calls.next_due(), None, "it waits for answers, not for time");
+    // A program with few connections sends fewer.
+    let (mut calls, mut fake) = (RequestQueue::new(3), FakeIo::new());
+    (0..10).for_each(|host| assert!(calls.enqueue(question(host)).is_some()));
+    send(&mut calls, at(millis(0)), &mut fake);
+    assert_eq!((fake.waiting.len(), calls.next_due()), (3, None));
+}
+
+#[test]
+fn the_second_half_of_the_requests_in_flight_is_for_peers_that_have_none() {
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
+    for host in 0..MAX_IN_FLIGHT {
+        (0..8).for_each(|_| assert!(calls.enqueue(question(host)).is_some()));
+    }
+    send(&mut calls, at(millis(0)), &mut fake);
+    assert_eq!(fake.waiting.len(), MAX_IN_FLIGHT);
+    let hosts = MAX_IN_FLIGHT / 2 / MAX_IN_FLIGHT_PER_TARGET + MAX_IN_FLIGHT / 2;
+    let asked: std::collections::BTreeSet<_> = fake.waiting.iter().map(|sent| sent.request.endpoint.clone()).collect();
+    assert!(asked.len() >= hosts, "{} hosts", asked.len());
 }
 
 #[test]
 fn queued_requests_are_limited_in_number_and_in_bytes() {
-    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
     let taken = (0..MAX_WAITING + 10).filter(|_| calls.enqueue(question(0)).is_some()).count();
     assert_eq!(taken, MAX_WAITING);
-    let mut calls = RequestQueue::default();
+    let mut calls = RequestQueue::new(MAX_IN_FLIGHT);
     assert!(calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES + 1)).is_none());
     assert!(calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES)).is_some());
     assert!(calls.enqueue(request(1, RequestKind::Push, 1)).is_none());
@@ -112,7 +130,7 @@ fn queued_requests_are_limited_in_number_and_in_bytes() {
 
 #[test]
 fn queued_pushes_are_limited_per_peer() {
-    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
     let taken = (0..10).filter(|_| calls.enqueue(request(0, RequestKind::Push, 1)).is_some()).count();
     assert_eq!(taken, MAX_PUSHES_PER_TARGET);
     assert!(calls.enqueue(request(1, RequestKind::Push, 1)).is_some() && calls.enqueue(question(0)).is_some());
@@ -123,7 +141,7 @@ fn queued_pushes_are_limited_per_peer() {
 
 #[test]
 fn requests_to_unreachable_endpoints_are_rejected() {
-    let mut calls = RequestQueue::default();
+    let mut calls = RequestQueue::new(MAX_IN_FLIGHT);
     for port in [-1, 0, 70_000] {
         let endpoint = Endpoint { port, ..Endpoint::http("a", 1) };
         assert!(calls.enqueue(Request { endpoint, ..question(0) }).is_none());
@@ -133,7 +151,7 @@ fn requests_to_unreachable_endpoints_are_rejected() {
 
 #[test]
 fn rate_counters_of_targets_last_a_second_and_are_limited() {
-    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
     let mut taken = 0;
     for host in 0..2 * MAX_TARGETS {
         taken += usize::from(calls.enqueue(question(host)).is_some());
@@ -147,7 +165,7 @@ fn rate_counters_of_targets_last_a_second_and_are_limited() {
 
 #[test]
 fn a_call_completes_only_once_and_only_if_it_was_started() {
-    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
     assert!(calls.enqueue(question(0)).is_some());
     send(&mut calls, at(millis(0)), &mut fake);
     assert!(calls.complete(FetchId(99), timed_out(), millis(0)).is_none());
@@ -157,7 +175,7 @@ fn a_call_completes_only_once_and_only_if_it_was_started() {
 
 #[test]
 fn the_call_history_lists_the_latest_fifty_and_all_outstanding_calls() {
-    let (mut calls, mut fake) = (RequestQueue::default(), FakeIo::new());
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
     for host in 0..60 {
         assert!(calls.enqueue(question(host)).is_some());
         send(&mut calls, at(millis(host as u64 * 1_000)), &mut fake);
