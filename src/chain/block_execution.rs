@@ -302,18 +302,13 @@ impl BlockExecution {
         let is_new = !hashes.all().any(|hash| env.seen.contains(hash));
         require(is_new, ValidationResult::FailureTransactionDuplicateInChain)?;
         let mut ledger = Ledger { txn, block: &mut self.context, network: env.network };
-        let mut effects = Vec::new();
-        match self.block.height {
-            Height::NEMESIS => state::effects(transaction, ledger.txn, env.network.byte, &mut effects)?,
-            _ => {
-                // Rules and effects need the same accounts: each is read once.
-                for account in rules::participants(transaction, env.network.byte) {
-                    ledger.account(&account)?;
-                }
-                effects = rules::check_transaction(transaction, &validation_context(&ledger, env.network, env.now))?;
-            }
+        if self.block.height == Height::NEMESIS {
+            let mut effects = Vec::new();
+            state::effects(transaction, ledger.txn, env.network.byte, &mut effects)?;
+            apply::apply_transaction(&mut ledger, transaction, &effects)?;
+        } else {
+            execute_transaction(&mut ledger, transaction, env.now)?;
         }
-        apply::apply_transaction(&mut ledger, transaction, &effects)?;
         env.seen.extend(hashes.all());
         self.unfinished = None;
         Ok(())
@@ -328,7 +323,7 @@ impl BlockExecution {
     ) -> Result<Expiry, Rejection> {
         let mut ledger = Ledger { txn, block: &mut self.context, network: env.network };
         if self.block.height != Height::NEMESIS {
-            rules::check_block(&self.block, &self.hashes, &validation_context(&ledger, env.network, env.now))?;
+            rules::check_block(&self.block, &self.hashes, &validation_context(&ledger, env.now))?;
         }
         self.applied = apply::credit_block(&mut ledger, &self.block, tip.block.as_ref())?;
         Ok(ledger.expiry()?)
@@ -357,13 +352,23 @@ impl BlockExecution {
 }
 
 /// Returns the context for validating what a block in progress contains. `now` is network time.
-pub(super) fn validation_context<'a>(
-    ledger: &'a Ledger<'_, impl Write>,
-    network: &'a Network,
-    now: Timestamp,
-) -> ValidationContext<'a> {
-    let (state, block, height) = (&*ledger.txn, Some(&*ledger.block), ledger.block.height);
+pub(super) fn validation_context<'a>(ledger: &'a Ledger<'_, impl Write>, now: Timestamp) -> ValidationContext<'a> {
+    let (state, block, height, network) = (&*ledger.txn, Some(&*ledger.block), ledger.block.height, ledger.network);
     ValidationContext { state, block, network, height, now, purpose: Purpose::Block }
+}
+
+/// Validates a transaction by all rules on top of those before it in the block, and applies it. `now` is network time.
+pub(super) fn execute_transaction(
+    ledger: &mut Ledger<'_, impl Write>,
+    transaction: &Transaction,
+    now: Timestamp,
+) -> RuleResult {
+    // Rules and effects need the same accounts: each is read once.
+    for account in rules::participants(transaction, ledger.network.byte) {
+        ledger.account(&account)?;
+    }
+    let effects = rules::check_transaction(transaction, &validation_context(ledger, now))?;
+    Ok(apply::apply_transaction(ledger, transaction, &effects)?)
 }
 
 /// Returns the importance with which an account signs a block at a height, in whole units, by the recalculation that is in

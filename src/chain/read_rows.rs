@@ -1,12 +1,12 @@
 //! Reads the rows that the execution of a block will read and replace, so that they are in memory then.
 
 use super::apply::{self, lowest_undoable};
-use super::block_execution::validation_context;
+use super::block_execution::{execute_transaction, validation_context};
 use crate::model::transaction::Hashes;
-use crate::model::{Block, Network, Timestamp, Transaction};
+use crate::model::{Block, Network, Transaction};
 use crate::rules;
 use crate::state::{BlockContext, HashCompaction, Ledger, Pruning};
-use crate::store::{Changes, Overlay, Read, Snapshot, Table, Write, block_key, pack_blocks, tip};
+use crate::store::{Changes, Overlay, Read, Snapshot, Table, Write as _, block_key, pack_blocks, tip};
 
 /// Executes a block on a snapshot of the chain before it, or long before it, and throws the result away. What fails, as blocks
 /// in between are missing, does not matter. Returns whether it was done before the time `is_over`.
@@ -21,13 +21,13 @@ pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, i
     let mut context = BlockContext::new(block.height, block.timestamp);
     let mut ledger = Ledger { txn: &mut overlay, block: &mut context, network };
     for transaction in &block.transactions {
-        execute(&mut ledger, transaction, block.timestamp);
+        let _ = execute_transaction(&mut ledger, transaction, block.timestamp);
         if is_over() {
             return false;
         }
     }
     let hashes: Vec<Hashes> = block.transactions.iter().map(Transaction::hashes).collect();
-    let _ = rules::check_block(block, &hashes, &validation_context(&ledger, network, block.timestamp));
+    let _ = rules::check_block(block, &hashes, &validation_context(&ledger, block.timestamp));
     let parent = tip(snapshot).ok().flatten();
     if let Ok(applied) = apply::credit_block(&mut ledger, block, parent.as_ref()) {
         for number in 0..block.transactions.len() {
@@ -60,14 +60,4 @@ pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, i
     // A write reads what it replaces, or verifies that there is nothing.
     let mut keys = changes.keys();
     run(&is_over, || keys.next().is_some_and(|(table, key)| snapshot.get(table, key).is_ok()))
-}
-
-fn execute(ledger: &mut Ledger<'_, impl Write>, transaction: &Transaction, now: Timestamp) {
-    for account in rules::participants(transaction, ledger.network.byte) {
-        let _ = ledger.account(&account);
-    }
-    let context = validation_context(ledger, ledger.network, now);
-    if let Ok(effects) = rules::check_transaction(transaction, &context) {
-        let _ = apply::apply_transaction(ledger, transaction, &effects);
-    }
 }

@@ -6,7 +6,7 @@ use super::{ChainSnapshot, ContentHash, Fate, MAX_BYTES, MAX_CLASS_BLOCKS, Mempo
 use crate::codec::SigningForm;
 use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
-use crate::model::{Address, Body, Height, Transaction};
+use crate::model::{Body, Height, Transaction};
 use crate::rules::{
     self, Exception, Purpose, Rejection, RuleResult, ValidationContext, ValidationResult, check_transaction, require,
 };
@@ -225,16 +225,9 @@ impl MempoolContent {
             return Ok(true);
         }
         let of_fee_payer = self.by_fee_payer.get(&(is_multisig, root.fee_payer)).copied().unwrap_or(0);
-        let importance = current_importance(&root.fee_payer, confirmed)?;
+        let importance = state::current_importance(confirmed.snapshot, &root.fee_payer)?;
         Ok((of_fee_payer as i64) < max_per_account(importance, root.transaction.fee.0, count, per_block))
     }
-}
-
-/// Returns the importance of an account at the last recalculation; 0 if that did not include it.
-fn current_importance(account: &Address, confirmed: &ChainSnapshot<'_>) -> Result<f64, StoreError> {
-    let last = state::last_recalculation(confirmed.snapshot)?.map(|last| last.height);
-    let own = state::importance(confirmed.snapshot, account)?;
-    Ok(own.filter(|own| Some(own.height) == last).map_or(0.0, |own| own.importance))
 }
 
 /// Returns how many transactions an account may have in a mempool that holds `count` of their class.

@@ -107,8 +107,8 @@ pub struct BlockProcessor<'s> {
     is_cut: bool,
     /// The candidate branch in validation, and its source.
     validating: Option<(Box<CandidateBranch<'s>>, BlockOrigin)>,
-    /// What is read ahead for each block of the branch, once they are proven; nothing if it is in memory.
-    ahead: Vec<Option<AheadTicket>>,
+    /// What is read ahead for each block of the branch, once they are proven.
+    ahead: Vec<AheadTicket>,
     /// Whether the branch waits for that.
     is_reading: bool,
     recent_results: RecentResults,
@@ -165,9 +165,13 @@ impl<'s> BlockProcessor<'s> {
                     self.ahead.extend(blocks.map(|block| ahead.read_block(block, now)));
                 }
                 let next = branch.left_to_execute().and_then(|left| self.ahead.iter().nth_back(left.checked_sub(1)?));
-                self.is_reading = next.copied().flatten().is_some_and(|ticket| ahead.is_reading(ticket));
+                self.is_reading = next.is_some_and(|ticket| ahead.is_reading(*ticket));
             }
-            None => self.ahead.drain(..).flatten().for_each(|ticket| ahead.cancel(ticket)),
+            None => {
+                for ticket in self.ahead.drain(..) {
+                    ahead.cancel(ticket);
+                }
+            }
         }
     }
 

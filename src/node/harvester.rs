@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::chain::ChainSnapshot;
-use crate::chain::ChainUpdate;
 use crate::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
+use crate::chain::{ChainSnapshot, ChainUpdate};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::{Address, Block, Hash256, Transaction};

@@ -37,8 +37,8 @@ pub struct Import<'s> {
     start: Height,
     /// The next blocks of a download, in their order.
     queue: VecDeque<Box<Block>>,
-    /// What is read ahead for the next blocks, of a download or of files; nothing if it is in memory.
-    ahead: VecDeque<Option<AheadTicket>>,
+    /// What is read ahead for the next blocks, of a download or of files.
+    ahead: VecDeque<AheadTicket>,
     /// Whether the next block waits for that.
     is_reading: bool,
 }
@@ -116,7 +116,9 @@ impl<'s> Import<'s> {
     fn work(&mut self, now: Now, budget: &mut Budget, ahead: &mut ReadAhead) -> Result<ImportProgress, ImportError> {
         if self.has_failed {
             self.importer.retry().map_err(|error| ImportError::Store(self.importer.height(), error))?;
-            self.ahead.drain(..).flatten().for_each(|ticket| ahead.cancel(ticket));
+            for ticket in self.ahead.drain(..) {
+                ahead.cancel(ticket);
+            }
             self.has_failed = false;
         }
         // A commit does not wait for the next block.
@@ -150,8 +152,7 @@ impl<'s> Import<'s> {
 
     /// Returns whether what the next block needs was read ahead, and takes its ticket then.
     fn take_ticket(&mut self, ahead: &ReadAhead) -> bool {
-        let next = self.ahead.front().copied().flatten();
-        self.is_reading = next.is_some_and(|ticket| ahead.is_reading(ticket));
+        self.is_reading = self.ahead.front().is_some_and(|next| ahead.is_reading(*next));
         if !self.is_reading {
             self.ahead.pop_front();
         }

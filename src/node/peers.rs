@@ -148,12 +148,9 @@ pub struct ChainReader<'a> {
 /// Returns the importance of a node's account, or of the one that delegated its importance to it, at the last calculation; 0
 /// if it was not computed then.
 pub fn node_importance(state: &impl Read, node: &Address, network: &Network) -> Result<f64, StoreError> {
-    let Some(last) = state::last_recalculation(state)? else { return Ok(0.0) };
-    let account = state::account(state, node)?;
     let height = tip(state)?.ok_or(StoreError::Empty)?.height;
-    let lender = account.harvests_for(height, network.chain.rewrite_limit).unwrap_or(*node);
-    let importance = state::importance(state, &lender)?.filter(|found| found.height == last.height);
-    Ok(importance.map_or(0.0, |found| found.importance))
+    let lender = state::account(state, node)?.harvests_for(height, network.chain.rewrite_limit);
+    state::current_importance(state, &lender.unwrap_or(*node))
 }
 
 impl LocalChain for ChainReader<'_> {

@@ -84,11 +84,12 @@ pub struct AheadWork {
     pub bytes: Vec<u8>,
 }
 
-/// Work of the node that is read ahead: the numbers of its parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Work of the node that is read ahead: the numbers of its parts from the first to the one after the last. There is none if
+/// everything is in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AheadTicket {
     first: u64,
-    last: u64,
+    end: u64,
 }
 
 /// What a helper reads at present, and for whom.
@@ -113,8 +114,8 @@ pub struct ReadAhead {
     requests: BTreeMap<ConnectionId, Vec<u8>>,
     /// Work of the node, in its order.
     own: BTreeMap<u64, AheadWork>,
-    /// The number of the last work of the node.
-    last_own: u64,
+    /// The number of the next work of the node.
+    next_own: u64,
     /// Whether the last that a helper got was for the node.
     was_own: bool,
     reading: BTreeMap<Waiting, Reading>,
@@ -204,11 +205,11 @@ impl ReadAhead {
     }
 
     /// Reads ahead what the execution of a block needs, in parts; nothing while everything is in memory.
-    pub fn read_block(&mut self, block: &Block, now: Duration) -> Option<AheadTicket> {
+    pub fn read_block(&mut self, block: &Block, now: Duration) -> AheadTicket {
         if !self.is_cold(now) {
-            return None;
+            return AheadTicket::default();
         }
-        let first = self.last_own + 1;
+        let first = self.next_own;
         let whole = block.to_bytes(SigningForm::Verifiable);
         if whole.len() <= MAX_PART_BYTES {
             self.add_own(AheadKind::Block, whole);
@@ -227,16 +228,16 @@ impl ReadAhead {
             }
             self.add_own(AheadKind::Block, part.to_bytes(SigningForm::Verifiable));
         }
-        Some(AheadTicket { first, last: self.last_own })
+        AheadTicket { first, end: self.next_own }
     }
 
     /// Reads ahead the range of a key; nothing while everything is in memory.
-    pub fn read_range(&mut self, table: Table, key: &[u8], now: Duration) -> Option<AheadTicket> {
-        if !self.is_cold(now) {
-            return None;
+    pub fn read_range(&mut self, table: Table, key: &[u8], now: Duration) -> AheadTicket {
+        let first = self.next_own;
+        if self.is_cold(now) {
+            self.add_own(AheadKind::Range, [&[table as u8], key].concat());
         }
-        self.add_own(AheadKind::Range, [&[table as u8], key].concat());
-        Some(AheadTicket { first: self.last_own, last: self.last_own })
+        AheadTicket { first, end: self.next_own }
     }
 
     /// Reads ahead accounts with their importances. Returns whether that is done, or everything is in memory; until then the
@@ -250,17 +251,17 @@ impl ReadAhead {
         if !self.is_cold(now) || accounts.is_empty() {
             return true;
         }
-        let first = self.last_own + 1;
+        let first = self.next_own;
         for part in accounts.chunks(MAX_ACCOUNTS) {
             self.add_own(AheadKind::Accounts, part.iter().flat_map(Address::as_bytes).copied().collect());
         }
-        self.accounts = Some(AheadTicket { first, last: self.last_own });
+        self.accounts = Some(AheadTicket { first, end: self.next_own });
         false
     }
 
     fn add_own(&mut self, kind: AheadKind, bytes: Vec<u8>) {
-        self.last_own += 1;
-        self.own.insert(self.last_own, AheadWork { kind, bytes });
+        self.own.insert(self.next_own, AheadWork { kind, bytes });
+        self.next_own += 1;
     }
 
     /// Returns whether more work of the node may wait; there is none while everything is in memory.
@@ -270,14 +271,14 @@ impl ReadAhead {
 
     /// Returns whether work of the node is still being read ahead.
     pub fn is_reading(&self, ticket: AheadTicket) -> bool {
-        let numbers = ticket.first..=ticket.last;
-        let (first, last) = (Waiting::Node(ticket.first), Waiting::Node(ticket.last));
-        self.own.range(numbers).next().is_some() || self.reading.range(first..=last).next().is_some()
+        let AheadTicket { first, end } = ticket;
+        let reading = self.reading.range(Waiting::Node(first)..Waiting::Node(end));
+        self.own.range(first..end).next().is_some() || reading.count() > 0
     }
 
     /// Forgets work of the node that is no longer needed. What a helper reads for it is read in vain.
     pub fn cancel(&mut self, ticket: AheadTicket) {
-        for number in ticket.first..=ticket.last {
+        for number in ticket.first..ticket.end {
             self.own.remove(&number);
             self.forget(Waiting::Node(number));
         }
@@ -580,7 +581,7 @@ mod tests {
         let mut ahead = enabled();
         (0..3).for_each(|number| assert!(parks(&mut ahead, number, 1, number as usize, START)));
         for _ in 0..3 {
-            ahead.read_range(Table::Blocks, b"a", START).unwrap();
+            ahead.read_range(Table::Blocks, b"a", START);
         }
         let next = |ahead: &mut ReadAhead| matches!(ahead.next(START), Some((Waiting::Node(_), _)));
         assert_eq!([(); 6].map(|()| next(&mut ahead)), [true, false, true, false, true, false]);
@@ -590,7 +591,7 @@ mod tests {
     #[test]
     fn work_of_the_node_goes_on_if_it_takes_too_long_or_is_cancelled_or_no_helper_runs() {
         let mut ahead = enabled();
-        let range = |ahead: &mut ReadAhead| ahead.read_range(Table::Blocks, b"a", START).unwrap();
+        let range = |ahead: &mut ReadAhead| ahead.read_range(Table::Blocks, b"a", START);
         let ticket = range(&mut ahead);
         let (waiting, work) = ahead.next(START).unwrap();
         assert_eq!((work.kind, &work.bytes[..]), (AheadKind::Range, &[Table::Blocks as u8, b'a'][..]));
@@ -620,7 +621,9 @@ mod tests {
         let key = vec![0; MAX_WAITING_BYTES];
         ahead.read_range(Table::Blocks, &key, START);
         assert!(!ahead.has_room(START));
-        assert!(ReadAhead::default().read_range(Table::Blocks, b"a", START).is_none(), "there are no helpers");
+        let mut ahead = ReadAhead::default();
+        ahead.read_range(Table::Blocks, b"a", START);
+        assert!(!ahead.has_waiting(), "there are no helpers");
     }
 
     #[test]

@@ -98,9 +98,8 @@ impl Verification {
         let snapshot = reader.snapshot()?;
         if self.reading.is_none()
             && let Some((table, key)) = self.position.next()
-            && let Some(ticket) = ahead.read_range(table, key, now)
         {
-            self.reading = Some((ticket, now));
+            self.reading = Some((ahead.read_range(table, key, now), now));
         }
         if self.reading.is_some_and(|(ticket, _)| ahead.is_reading(ticket)) {
             return Ok(());

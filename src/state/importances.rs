@@ -72,6 +72,13 @@ pub fn last_recalculation(state: &impl Read) -> Result<Option<RecalculationRecor
     Ok(Some(RecalculationRecord { height, accounts_counted, eligible }))
 }
 
+/// Returns the importance of an account at the last recalculation; 0 if that did not include it.
+pub fn current_importance(state: &impl Read, address: &Address) -> Result<f64> {
+    let Some(last) = last_recalculation(state)? else { return Ok(0.0) };
+    let own = importance(state, address)?.filter(|own| own.height == last.height);
+    Ok(own.map_or(0.0, |own| own.importance))
+}
+
 /// Returns the importance of an account in the last recalculation; `None` if the account was never eligible.
 pub fn importance(state: &impl Read, address: &Address) -> Result<Option<AccountImportance>> {
     let Some(account) = AccountId::of(state, address)? else { return Ok(None) };

@@ -39,9 +39,9 @@ pub use hashes::{
     find_remembered_hash, hash_epoch, insert_hashes, remembered_from, set_epoch_size,
 };
 pub use importances::{
-    AccountImportance, ImportanceListWriter, Outlink, RecalculationRecord, chunk_after, deletable_below,
-    delete_lists_above, delete_lists_below, for_each_importance, importance, importance_at, importance_in,
-    last_recalculation,
+    AccountImportance, ImportanceListWriter, Outlink, RecalculationRecord, chunk_after, current_importance,
+    deletable_below, delete_lists_above, delete_lists_below, for_each_importance, importance, importance_at,
+    importance_in, last_recalculation,
 };
 pub use ledger::{BlockContext, Effect, Ledger, effects};
 pub use mosaics::{

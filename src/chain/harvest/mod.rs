@@ -267,7 +267,7 @@ impl TxSelection {
         // Each transaction has its own context: its accounts are written at once, or dropped if it fails.
         let mut block = BlockContext::new(height, now);
         let mut ledger = Ledger { txn: &mut overlay, block: &mut block, network };
-        let effects = check_transaction(&transaction, &validation_context(&ledger, network, now))?;
+        let effects = check_transaction(&transaction, &validation_context(&ledger, now))?;
         let conflict_keys = self.content.conflict_keys(std::slice::from_ref(&*transaction))?;
         let count = self.count + transaction.self_and_children().count();
         if count > network.chain.max_transactions_per_block as usize {
