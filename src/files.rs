@@ -7,7 +7,6 @@
 //! An own file is for its owner only, and that is the owner of the store beside it, or of the folder if there is no store:
 //! what root writes must be of use to the user who runs the node.
 
-use std::fmt;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt as _, FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
@@ -42,19 +41,12 @@ pub enum Access {
 }
 
 /// An error with the path of its file.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {}", path.display(), explain(error, Some(path)))]
 struct FileError {
     path: PathBuf,
     error: io::Error,
 }
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), explain(&self.error, Some(&self.path)))
-    }
-}
-
-impl std::error::Error for FileError {}
 
 /// Adds the path of its file to an error.
 pub fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {

@@ -1,6 +1,5 @@
 //! IP addresses: networks, how far they reach, and lists of them as operators write them; hosts and URLs.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
@@ -20,28 +19,21 @@ pub fn site(address: IpAddr) -> IpAddr {
 }
 
 /// How far an address reaches, from the shortest to the farthest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, derive_more::Display, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// No single host: unspecified, multicast, broadcast.
+    #[display("any")]
     None,
     /// This machine.
+    #[display("that of a host")]
     Loopback,
     /// A network that is not part of the internet, or an address that is reserved.
+    #[display("outside this machine")]
     Private,
     /// The internet.
     #[default]
+    #[display("globally reachable")]
     Global,
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Scope::None => "any",
-            Scope::Loopback => "that of a host",
-            Scope::Private => "outside this machine",
-            Scope::Global => "globally reachable",
-        })
-    }
 }
 
 /// Networks that do not have the scope of the network around them, by IANA's special-purpose address registries. The
@@ -329,12 +321,17 @@ pub fn parse_host(text: &str) -> Result<String, String> {
     Err(format!("write only {}", url.host))
 }
 
-/// Checks that a text is an IP address or a host name: up to 253 letters, digits and `-._`, with at least one letter.
-fn check_host(host: &str) -> Result<(), String> {
+/// Returns whether a text is up to 253 letters, digits and `-._`, as a host name is.
+pub fn may_be_name(host: &str) -> bool {
     let is_label = |label: &str| {
         (1..=MAX_LABEL).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
     };
     let name = host.strip_suffix('.').unwrap_or(host);
+    name.len() <= MAX_HOST && name.split('.').all(is_label)
+}
+
+/// Checks that a text is an IP address or a host name, which has at least one letter.
+fn check_host(host: &str) -> Result<(), String> {
     if host.is_empty() {
         Err("the host is missing".to_owned())
     } else if host.contains(':') || host.parse::<Ipv4Addr>().is_ok() {
@@ -343,7 +340,7 @@ fn check_host(host: &str) -> Result<(), String> {
         Err(format!("{host:?} is not an IPv4 address, which has four numbers from 0 to 255"))
     } else if !host.is_ascii() {
         Err(format!("{host:?} has letters other than a to z; write the name in its ASCII form, which begins with xn--"))
-    } else if name.len() <= MAX_HOST && name.split('.').all(is_label) && name.bytes().any(|b| b.is_ascii_alphabetic()) {
+    } else if may_be_name(host) && host.bytes().any(|b| b.is_ascii_alphabetic()) {
         Ok(())
     } else {
         Err(format!("{host:?} is neither a host name nor an IP address"))

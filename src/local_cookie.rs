@@ -3,7 +3,6 @@
 //! An address proves nothing: behind a proxy on this machine every client of the internet is 127.0.0.1. Who can read the
 //! data folder is the operator. The file is new at each start of the node, and removed when it stops.
 
-use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -25,14 +24,9 @@ const MAX_FILE_BYTES: u64 = 128;
 
 /// The secret: `PORT.HEX`. The port of the node's HTTP interface is part of it, so that commands send it to no other
 /// server. It is wiped when dropped.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("LocalCookie(not shown)")]
 pub struct LocalCookie(Zeroizing<String>);
-
-impl fmt::Debug for LocalCookie {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LocalCookie(not shown)")
-    }
-}
 
 impl LocalCookie {
     /// Creates the secret of a node from random bytes.

@@ -5,7 +5,6 @@
 //! trusted proxies are believed, so the list is read from its end, as long as it names trusted proxies. Other proxy
 //! headers only show that a request was forwarded.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -24,7 +23,8 @@ pub struct ListenerId(pub usize);
 
 /// An accepted connection. Ids are not reused (for four billion connections), so a stale id addresses no other
 /// connection.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, derive_more::Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[debug("connection {}:{}", _0 >> 32, self.slot())]
 pub struct ConnectionId(pub u64);
 
 impl ConnectionId {
@@ -34,12 +34,6 @@ impl ConnectionId {
 
     pub(super) fn slot(self) -> usize {
         (self.0 & 0xffff_ffff) as usize
-    }
-}
-
-impl fmt::Debug for ConnectionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "connection {}:{}", self.0 >> 32, self.slot())
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::mem;
 use std::net::Shutdown;
@@ -289,7 +288,8 @@ impl Drop for RecvBuffer {
 const SLICES_PER_WRITE: usize = 32;
 
 /// Reference-counted bytes, held once however many outputs they are queued in.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("{} shared bytes", self.len())]
 pub struct SharedBytes(Rc<CountedBytes>);
 
 struct CountedBytes {
@@ -325,12 +325,6 @@ impl Deref for SharedBytes {
 
     fn deref(&self) -> &[u8] {
         &self.0.bytes
-    }
-}
-
-impl fmt::Debug for SharedBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} shared bytes", self.len())
     }
 }
 

@@ -7,8 +7,6 @@
 //! challenges of [`CHALLENGE_BYTES`] bytes are signed. Clients that send others get their answer with a signature of
 //! zeros.
 
-use std::fmt;
-
 use super::chain::LazyList;
 use super::node::{Identity, NodeInfo};
 use super::{ReadField, WriteField};
@@ -29,14 +27,9 @@ fn signed_payload(key: &PublicKey, salt: &[u8]) -> Vec<u8> {
 }
 
 /// Random bytes that the queried node must sign.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, derive_more::Debug, PartialEq, Eq)]
+#[debug("Challenge({})", hex::encode(_0))]
 pub struct Challenge(pub [u8; CHALLENGE_BYTES]);
-
-impl fmt::Debug for Challenge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Challenge({})", hex::encode(self.0))
-    }
-}
 
 impl Challenge {
     /// Signs the challenge.

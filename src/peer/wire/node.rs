@@ -9,7 +9,7 @@ use crate::codec::limits::MAX_TEXT_UTF16;
 use crate::codec::text::truncate_utf16;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
 use crate::crypto::PublicKey;
-use crate::ip::{Scope, Url, in_url};
+use crate::ip::{Scope, Url, in_url, may_be_name};
 use crate::model::{NetworkByte, Timestamp};
 use crate::net::fetch;
 use crate::net::http::reason_phrase;
@@ -19,10 +19,10 @@ use crate::peer::experiences::Experience;
 pub const DEFAULT_PORT: u16 = 7890;
 /// Protocols that NIS1 accepts in a URL.
 const PROTOCOLS: [&str; 5] = ["http", "https", "ftp", "file", "jar"];
-const MAX_HOST_LENGTH: usize = 253;
 
 /// Network endpoint of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, derive_more::Display, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[display("{protocol}://{host}:{port}")]
 pub struct Endpoint {
     /// Protocol; `http` for every node that can be reached.
     pub protocol: &'static str,
@@ -46,7 +46,8 @@ impl Endpoint {
     pub fn checked(protocol: &str, host: String, port: i32) -> Result<Endpoint, BadEndpoint> {
         let protocol = PROTOCOLS.into_iter().find(|known| *known == protocol).filter(|_| port >= -1);
         let protocol = protocol.ok_or("url is malformed")?;
-        if may_be_host(&host) { Ok(Endpoint { protocol, host, port }) } else { Err("host is unknown") }
+        let is_host = bare(&host).parse::<IpAddr>().is_ok() || may_be_name(&host);
+        if is_host { Ok(Endpoint { protocol, host, port }) } else { Err("host is unknown") }
     }
 
     /// Parses [`Url::of_node`].
@@ -77,21 +78,6 @@ impl Endpoint {
 /// Removes the brackets of an IPv6 address.
 fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(host)
-}
-
-/// Returns whether a text is a valid IP address or host name.
-fn may_be_host(text: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    };
-    let name = text.strip_suffix('.').unwrap_or(text);
-    bare(text).parse::<IpAddr>().is_ok() || (name.len() <= MAX_HOST_LENGTH && name.split('.').all(is_label))
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}:{}", self.protocol, self.host, self.port)
-    }
 }
 
 impl Writable for Endpoint {
