@@ -16,6 +16,7 @@ use nisd::codec::{Context, Format, SigningForm, Writable};
 use nisd::config;
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::model::{Block, Height, Timestamp, Transaction};
+use nisd::net::http::{HEAD_LIMIT, MAX_HEADERS as MAX_HTTP_HEADERS};
 use nisd::peer::experiences::Experience;
 use nisd::peer::wire::{
     AuthenticatedResponse, ChainRequest, CommunicationTimeStamps, ExperienceEntry, ExperiencePair, Identity, List,
@@ -23,6 +24,7 @@ use nisd::peer::wire::{
 };
 use nisd::state;
 use nisd::store::{ChainIdentity, Options, Read, Store, Table};
+use nisd::websocket_api::stomp::{DEFAULT_FRAME_BYTES, MAX_HEADERS};
 use nisd_fuzz::announcements::Action;
 use nisd_fuzz::connections::{Step, first_byte};
 use nisd_fuzz::entities::selector;
@@ -97,6 +99,22 @@ fn http_request() {
     }
     seeds.add("chunked-by-bytes", &with_sizes(chunked.as_bytes(), &[1]));
     seeds.add("whole", &with_sizes(pipelined.as_bytes(), &[]));
+    let long = "a".repeat(HEAD_LIMIT);
+    let many = "a: b\r\n".repeat(MAX_HTTP_HEADERS + 1);
+    let body = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na";
+    for (name, text) in [
+        ("bad-header-name", "GET / HTTP/1.1\r\nHost: a\r\nb c: d\r\n\r\n"),
+        ("unknown-coding", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n"),
+        ("long-target", &format!("GET /{long} HTTP/1.1\r\n")),
+        ("long-header", &format!("GET / HTTP/1.1\r\na: {long}\r\n")),
+        ("many-headers", &format!("GET / HTTP/1.1\r\n{many}\r\n")),
+        ("long-chunk", &format!("{body}a\r\n")),
+        ("bad-trailer", &format!("{body}\r\n0\r\nno colon\r\n\r\n")),
+        ("long-trailer", &format!("{body}\r\n0\r\na: {long}")),
+        ("long-extension", &format!("{body}\r\n1;{long}\r\n")),
+    ] {
+        seeds.add(name, &with_sizes(text.as_bytes(), &[]));
+    }
 }
 
 fn response() {
@@ -179,6 +197,9 @@ fn sockjs() {
         ("several", r#"["a\u2028", "\ud83d\ude00", ""]"#),
         ("lax", "['a', b]"),
         ("broken", r#"["CONNECT\n\n\u0000"#),
+        ("null", "[null]"),
+        ("number", r#"["a", 1]"#),
+        ("empty", "[]"),
     ] {
         seeds.add(name, text.as_bytes());
     }
@@ -283,6 +304,28 @@ fn stomp() {
             ('0', "SEND\ncontent-length:99999\n\n"),
         ]),
     );
+    seeds.add(
+        "line-ends-and-escapes",
+        &records(&[
+            (
+                '0',
+                "CONNECT\naccept-version:1.2\n\n\0\r\n\r\nSUBSCRIBE\nid:1\ndestination:/a\nreceipt:\\n\\r\\\\\\c\n\n\0",
+            ),
+            ('0', "BEGIN\ntransaction:1\nreceipt:2\n\n\0"),
+            ('0', "SUBSCRIBE\nid:1\nreceipt:\\n\\r\n\n\0SEND\n\n\0UNSUBSCRIBE\n\n\0"),
+            ('1', "\rCONNECT\n\n\0"),
+            ('1', "CONNECT\ra\n\n\0"),
+            ('0', &format!("SUBSCRIBE\nid:2\ndestination:/status/{}\n\n\0", "5a".repeat(32))),
+        ]),
+    );
+    let payloads = ["null", "[1]", "{'account':null}", "{'account':' '}", "{'account':{}}"];
+    let payloads = payloads.map(|text| format!("SEND\ndestination:/w/api/account/get\n\n{text}\0")).concat();
+    let long = format!("SEND\ndestination:/w/api/account/get\n\n{}\0", "[".repeat(5_000));
+    seeds.add("payloads", &records(&[('0', "CONNECT\n\n\0"), ('0', &payloads), ('0', &long)]));
+    let many = "a:b\n".repeat(MAX_HEADERS + 2);
+    seeds.add("many-headers", &records(&[('0', "CONNECT\n\n\0"), ('0', &format!("SEND\n{many}\n\0"))]));
+    let large = "a".repeat(DEFAULT_FRAME_BYTES / 2 + 1);
+    seeds.add("large-frame", &records(&[('0', &format!("CONNECT\n\n\0SEND\n\n{large}")), ('0', &large), ('0', "\0")]));
 }
 
 fn lax_json() {
