@@ -12,7 +12,6 @@ use nisd::store::{
     ChainIdentity, Options, Store, StoreError, Table, Write, WriteTxn, block_key, stored_block, stored_header, tip,
 };
 
-
 /// Address space for the store, in bytes.
 const MAP_SIZE: usize = 16 << 20;
 /// Maximum entries of an input that are read.
