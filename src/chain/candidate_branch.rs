@@ -150,6 +150,14 @@ impl<'s> CandidateBranch<'s> {
         self.outcome.is_some()
     }
 
+    /// Returns the block whose proof is checked next, if one is.
+    pub fn next_to_prove(&self) -> Option<&Block> {
+        match &self.stage {
+            BranchStage::Proving(_, proven) => self.blocks.get(*proven).map(|block| block.block()),
+            _ => None,
+        }
+    }
+
     /// Returns the blocks that are going to be executed, once they are proven.
     pub fn proven_blocks(&self) -> Option<impl Iterator<Item = &Block>> {
         let are_proven = matches!(self.stage, BranchStage::Undoing | BranchStage::Verifying(_));

@@ -64,6 +64,9 @@ pub struct PushedBlock {
     verified: Option<Hash256>,
     /// The peer that pushed it.
     pub by: Pusher,
+    /// What is read ahead for its proof, and whether it waits for that.
+    ahead: Option<AheadTicket>,
+    is_reading: bool,
 }
 
 /// Blocks whose processing has ended.
@@ -107,6 +110,8 @@ pub struct BlockProcessor<'s> {
     is_cut: bool,
     /// The candidate branch in validation, and its source.
     validating: Option<(Box<CandidateBranch<'s>>, BlockOrigin)>,
+    /// What is read ahead for the proof of the next pulled block, with its height.
+    proof: Option<(Height, AheadTicket)>,
     /// What is read ahead for each block of the branch, once they are proven.
     ahead: Vec<AheadTicket>,
     /// Whether the branch waits for that.
@@ -128,6 +133,7 @@ impl<'s> BlockProcessor<'s> {
             decoding: None,
             is_cut: false,
             validating: None,
+            proof: None,
             ahead: Vec::new(),
             is_reading: false,
             recent_results: RecentResults::with_ttl(RESULT_TTL),
@@ -151,34 +157,46 @@ impl<'s> BlockProcessor<'s> {
         has_blocks && !self.is_reading
     }
 
-    /// Reads ahead what the execution of the branch in validation needs, from the proofs of its blocks on. It waits before a
-    /// block until that is in memory. `now` is the time since the start.
+    /// Reads ahead what the proofs of pushed and pulled blocks need, and the execution of those in validation. Pushed blocks
+    /// wait for it in the queue, where they hold up nothing; a branch waits before each block. `now` is the time since the
+    /// start.
     pub fn read_ahead(&mut self, ahead: &mut ReadAhead, now: Duration) {
+        let signer = |block: &Block| Address::from_public_key(&block.signer, self.network.byte);
+        for pushed in self.queue.values_mut() {
+            let ticket = *pushed.ahead.get_or_insert_with(|| ahead.read_accounts(&[signer(&pushed.block)], now));
+            pushed.is_reading = ahead.is_reading(ticket);
+        }
         self.is_reading = false;
         match &self.validating {
             // What a harvested block contains was read when it entered the mempool.
             Some((_, BlockOrigin::Harvested(_))) => {}
-            Some((branch, _)) => {
-                if self.ahead.is_empty()
+            Some((branch, origin)) => {
+                if let Some(block) = branch.next_to_prove().filter(|_| matches!(origin, BlockOrigin::Pulled(_))) {
+                    let known = self.proof.filter(|(height, _)| *height == block.height);
+                    let proof = known.unwrap_or_else(|| (block.height, ahead.read_accounts(&[signer(block)], now)));
+                    self.proof = Some(proof);
+                    self.is_reading = ahead.is_reading(proof.1);
+                } else if self.ahead.is_empty()
                     && let Some(blocks) = branch.proven_blocks()
                 {
                     self.ahead.extend(blocks.map(|block| ahead.read_block(block, now)));
                 }
                 let next = branch.left_to_execute().and_then(|left| self.ahead.iter().nth_back(left.checked_sub(1)?));
-                self.is_reading = next.is_some_and(|ticket| ahead.is_reading(*ticket));
+                self.is_reading |= next.is_some_and(|ticket| ahead.is_reading(*ticket));
             }
             None => {
-                for ticket in self.ahead.drain(..) {
+                let proof = self.proof.take().map(|(_, ticket)| ticket);
+                for ticket in self.ahead.drain(..).chain(proof) {
                     ahead.cancel(ticket);
                 }
             }
         }
     }
 
-    /// Returns the number of the first pushed block whose time has come.
+    /// Returns the number of the first pushed block whose time has come, and whose proof waits for nothing.
     fn next_pushed(&self, now: Timestamp) -> Option<u64> {
-        let due = |(_, pushed): &(&u64, &PushedBlock)| !is_in_future(pushed.block.timestamp, now);
-        self.queue.iter().find(due).map(|(number, _)| *number)
+        let is_due = |pushed: &PushedBlock| !pushed.is_reading && !is_in_future(pushed.block.timestamp, now);
+        self.queue.iter().find(|(_, pushed)| is_due(pushed)).map(|(number, _)| *number)
     }
 
     /// Returns whether a branch is in validation; nothing else may change the chain meanwhile.
@@ -256,7 +274,8 @@ impl<'s> BlockProcessor<'s> {
         self.last_queued += 1;
         let number = self.last_queued;
         self.quota.hold(number, Owner::at(by.from), bytes.max(MAX_QUEUED_BYTES / MAX_QUEUED), now);
-        self.queue.insert(number, PushedBlock { block: Box::new(block), encoded: Some(encoded), hash, verified, by });
+        let (block, encoded, ahead, is_reading) = (Box::new(block), Some(encoded), None, false);
+        self.queue.insert(number, PushedBlock { block, encoded, hash, verified, by, ahead, is_reading });
         // A block that gives way is not remembered: it may be pushed again.
         while self.quota.total() > MAX_QUEUED_BYTES
             && let Some((_, number)) = self.quota.gives_way()

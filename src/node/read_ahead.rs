@@ -251,12 +251,19 @@ impl ReadAhead {
         if !self.is_cold(now) || accounts.is_empty() {
             return true;
         }
-        let first = self.next_own;
-        for part in accounts.chunks(MAX_ACCOUNTS) {
-            self.add_own(AheadKind::Accounts, part.iter().flat_map(Address::as_bytes).copied().collect());
-        }
-        self.accounts = Some(AheadTicket { first, end: self.next_own });
+        self.accounts = Some(self.read_accounts(accounts, now));
         false
+    }
+
+    /// Reads ahead accounts with their importances; nothing while everything is in memory.
+    pub fn read_accounts(&mut self, accounts: &[Address], now: Duration) -> AheadTicket {
+        let first = self.next_own;
+        if self.is_cold(now) {
+            for part in accounts.chunks(MAX_ACCOUNTS) {
+                self.add_own(AheadKind::Accounts, part.iter().flat_map(Address::as_bytes).copied().collect());
+            }
+        }
+        AheadTicket { first, end: self.next_own }
     }
 
     fn add_own(&mut self, kind: AheadKind, bytes: Vec<u8>) {

@@ -397,6 +397,14 @@ fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
         }
         panic!("it does not end");
     };
+    // First for what proves each block.
+    for block in &chain.blocks()[19..22] {
+        assert!(work_until_it_waits(&mut processor, &mut ahead).is_none());
+        let signer = Address::from_public_key(&block.signer, network.byte);
+        let (waiting, work) = ahead.next(START).unwrap();
+        assert_eq!((work.kind, work.bytes.as_slice()), (AheadKind::Accounts, signer.as_bytes().as_slice()));
+        ahead.finish(waiting, Some(true), Duration::ZERO, START);
+    }
     for read in 0..3 {
         assert!(work_until_it_waits(&mut processor, &mut ahead).is_none());
         assert!(processor.holds_chain() && ahead.has_waiting());
@@ -415,4 +423,22 @@ fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
     processor.validating = None;
     processor.read_ahead(&mut ahead, START);
     assert!(!ahead.has_waiting());
+}
+
+#[test]
+fn a_pushed_block_holds_no_chain_while_what_proves_it_is_read_ahead() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (mut processor, mut ahead) = (BlockProcessor::new(&store, network), ReadAhead::cold(START));
+    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    let snapshot = store.snapshot().unwrap();
+    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
+    assert!(processor.push(chain.blocks()[19].clone(), SENDER, &confirmed, START).unwrap());
+    processor.read_ahead(&mut ahead, START);
+    assert!(!processor.has_work(AFTER_ALL_BLOCKS) && !processor.holds_chain() && processor.may_pull());
+    let (waiting, work) = ahead.next(START).unwrap();
+    assert_eq!(work.kind, AheadKind::Accounts);
+    ahead.finish(waiting, Some(true), Duration::ZERO, START);
+    processor.read_ahead(&mut ahead, START);
+    assert!(processor.has_work(AFTER_ALL_BLOCKS) && processor.step(now).unwrap().is_none() && processor.holds_chain());
 }
