@@ -194,6 +194,7 @@ impl Harness {
         let settings = PeerSettings {
             node_limit: 3,
             time_sync_node_limit: 3,
+            connections: usize::MAX,
             format,
             uses_network_time: true,
             ip_detection: detection[usize::from(settings >> 1 & 3)],
