@@ -174,6 +174,14 @@ pub fn read_with_mode(path: &Path, max: usize) -> io::Result<(Zeroizing<Vec<u8>>
     Ok((content, metadata.mode() & 0o7777))
 }
 
+/// Returns the result of an operation on a file; `None` if there is no such file.
+pub fn if_present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 /// Opens a file that a user names, to read it.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(flags(OFlags::empty())).open(path);

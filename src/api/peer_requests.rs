@@ -289,7 +289,7 @@ impl TransactionCounter {
     /// Adds a block if its transactions are within the limit.
     fn add_block(&mut self, chain: &ChainSnapshot<'_>) -> Result<(), ApiError> {
         let row = block_row(chain.snapshot, self.next)?.ok_or(REPLACED)?;
-        self.total += row.nis1_transaction_count();
+        self.total += row.nis1_transaction_count;
         self.plain += row.count() as u64;
         if self.total > self.limits.transactions {
             self.is_done = true;

@@ -130,8 +130,7 @@ pub fn store(
         Retention::State(from) => {
             let remembered = block_key(state::remembered_from(txn)?.min(header.height));
             for _ in 0..PRUNED_PER_BLOCK {
-                let first = txn.cursor(Table::Blocks)?.seek(&[])?.map(|(key, _)| key.to_vec());
-                let Some(forgotten) = first.filter(|first| first.as_slice() < remembered.as_slice()) else { break };
+                let Some(forgotten) = txn.first_key_below(Table::Blocks, &remembered)? else { break };
                 txn.delete_unjournaled(Table::Blocks, &forgotten)?;
             }
             from
@@ -188,7 +187,7 @@ pub fn undo_tip(txn: &mut WriteTxn<'_>, height: Height) -> Result<(), StoreError
 
 /// Returns the lowest height to which the chain can be rolled back. The nemesis block is never undone.
 pub fn lowest_undoable(state: &impl Read, tip: Height) -> Result<Height, StoreError> {
-    let Some((key, _)) = state.cursor(Table::Undo)?.seek(&[])? else { return Ok(tip) };
+    let Some((key, _)) = state.first_from(Table::Undo, &[], &[])? else { return Ok(tip) };
     let first = key.try_into().ok().map(u64::from_be_bytes);
     let below = first.and_then(|first| first.checked_sub(1)).ok_or(StoreError::Damaged("an undo journal's key"))?;
     Ok(Height(below.max(1)))

@@ -213,7 +213,7 @@ fn first_difference(a: &StoredHeader, b: &StoredHeader) -> Option<&'static str> 
 
 /// Returns the first key of a table, or an empty key if the table is empty.
 fn first_key(state: &impl Read, table: Table) -> Result<Vec<u8>, StoreError> {
-    Ok(state.cursor(table)?.seek(&[])?.map(|(key, _)| key.to_vec()).unwrap_or_default())
+    Ok(state.first_from(table, &[], &[])?.map(|(key, _)| key.to_vec()).unwrap_or_default())
 }
 
 fn count(state: &impl Read, table: Table) -> Result<u64, StoreError> {

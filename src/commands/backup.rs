@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::store::{ProgressReporter, StoreArguments, check_same_network, open_existing, stored_network, verify_rows};
+use super::store::{StoreArguments, open_existing, progress_log, stored_network, verify_rows};
 use super::{CommandError, Stop, folder, in_file, in_store, print, store_options, usage};
 use crate::clock::System;
 use crate::config::Settings;
@@ -51,8 +51,7 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
     let size = store::size(data).map_err(in_file(data))?;
     let copy = StoreBackup::begin(&store, size, &folder).map_err(in_store(&folder))?;
     log::info!("copying the store at height {}; nodes keep running", tip.height);
-    let mut progress = ProgressReporter::new(system, "copied", size);
-    let bytes = copy.write(&mut |bytes| progress.report(bytes))?;
+    let bytes = copy.write(&mut progress_log(system, "copied", size))?;
     let (height, digest) = {
         let copy = copy.open(options).map_err(in_store(&folder))?;
         let snapshot = copy.snapshot()?;
@@ -77,8 +76,9 @@ fn check_replaceable(data: &Path, folder: &Path, network: &Network, options: Opt
     if whole(data)? == whole(folder)? {
         return Err(usage("the copy must go to another folder than that of the store"));
     }
-    match store::stored_network(folder, options).and_then(|text| stored_network(&text)) {
-        Ok(stored) => check_same_network(&stored, Some(network)).map_err(in_store(folder)),
+    match store::stored_network(folder, options).and_then(|text| stored_network(&text, Some(network))) {
+        Ok(_) => Ok(()),
+        Err(error @ StoreError::OtherNetwork { .. }) => Err(in_store(folder)(error)),
         Err(error) => {
             log::warn!("replacing the earlier copy in {}, which cannot be read: {error}", folder.display());
             Ok(())

@@ -15,7 +15,7 @@ use crate::chain::{
     BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, Retention, StoreDifference,
     StoreVerifier, authentic_nemesis_block,
 };
-use crate::clock::{NetworkClock, System};
+use crate::clock::{ClockMode, NetworkClock, System};
 use crate::config::{NemesisError, Settings};
 use crate::logging;
 use crate::model::{Checkpoint, Height};
@@ -68,11 +68,11 @@ pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop)
     let nemesis = nemesis_of(settings)?;
     let store = open_or_rebuild(settings, system)?;
     if let Some(checkpoint) = command.trust_below {
-        // The files must lead to the checkpoint before anything is imported.
-        let files = open_block_files(&command.blocks)?;
         if files.iter().any(|file| file.progress().1.is_none()) {
             return Err(failed("--trust-below reads the blocks twice, which a pipe does not allow; name a file"));
         }
+        // The files must lead to the checkpoint before anything is imported.
+        let files = open_block_files(&command.blocks)?;
         if let Some(mut scan) = CheckpointScan::new(&store, &settings.network, &nemesis, files, checkpoint)? {
             log::info!("following the hashes of the blocks up to height {}", checkpoint.height);
             while !scan.step()? {}
@@ -82,8 +82,7 @@ pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop)
     let (write_cache, stop_at) = (settings.write_cache, command.stop_at);
     let options = ImportOptions { write_cache, stop_at, trusted_below, ..ImportOptions::DEFAULT };
     let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
-    let clock = NetworkClock::new(settings.node.clock, (system.millis)());
-    let height = import_blocks(importer, &clock, system, &stop, command.stop_at, |_| Ok(()))?;
+    let height = import_blocks(importer, settings.node.clock, system, &stop, command.stop_at, |_| Ok(()))?;
     log::info!("the chain is at height {height}");
     Ok(())
 }
@@ -133,9 +132,9 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     let (write_cache, retention) = (settings.write_cache, Retention::State(journals_from));
     let options = ImportOptions { write_cache, trusted_below, retention, ..ImportOptions::DEFAULT };
     let importer = BlockImporter::new(&scratch, &network, nemesis, source, options)?;
-    let clock = NetworkClock::new(settings.node.clock, (system.millis)());
     // A read of the store ends the check early.
-    let reached = import_blocks(importer, &clock, system, &Stop::default(), Some(tip.height), |imported| {
+    let (clock, stop) = (settings.node.clock, Stop::default());
+    let reached = import_blocks(importer, clock, system, &stop, Some(tip.height), |imported| {
         fail_on_difference(match imported {
             Imported::Block(block) => comparison.verify_block(block)?,
             Imported::Commit => comparison.verify_indexes()?,
@@ -177,7 +176,7 @@ fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
         return Ok(folder);
     }
     let elsewhere = std::env::temp_dir();
-    make(&elsewhere).map_err(|error| CommandError::File(elsewhere, error))
+    make(&elsewhere).map_err(in_file(&elsewhere))
 }
 
 /// What an import has done.
@@ -193,16 +192,17 @@ pub enum Imported<'a> {
 /// of the last commit.
 pub fn import_blocks(
     mut importer: BlockImporter<'_>,
-    clock: &NetworkClock,
+    clock: ClockMode,
     system: System,
     stop: &Stop,
     target: Option<Height>,
     mut observe: impl FnMut(Imported<'_>) -> Result<(), CommandError>,
 ) -> Result<Height, CommandError> {
     let target = target.map(|height| height.0);
+    let clock = NetworkClock::new(clock, (system.millis)());
     let mut meter = ProgressMeter::new(style(), (system.millis)(), &progress_of(&importer, target));
     let mut import = || {
-        let (mut now, mut last_height, mut steps) = (system.network_time(clock), importer.height(), 0u64);
+        let (mut now, mut last_height, mut steps) = (system.network_time(&clock), importer.height(), 0u64);
         loop {
             let step = importer.step(now);
             let imported = importer.tip().filter(|tip| tip.height > last_height);
@@ -216,7 +216,7 @@ pub fn import_blocks(
             match step? {
                 ImportProgress::Done => return Ok(()),
                 ImportProgress::Committed { last, .. } => {
-                    now = system.network_time(clock);
+                    now = system.network_time(&clock);
                     log::debug!("committed up to height {last}");
                     observe(Imported::Commit)?;
                 }

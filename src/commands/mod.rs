@@ -334,13 +334,10 @@ pub enum CommandError {
     /// The system provides no randomness.
     #[error("the system provides no random numbers: {0}")]
     Randomness(io::Error),
-    /// This file cannot be read or written.
-    #[error("{}", files::describe_at(.0, .1))]
-    File(PathBuf, io::Error),
     /// A port cannot be opened.
     #[error("cannot listen on {}: {}", .0, listening_text(.1))]
     Listen(SocketAddr, io::Error),
-    /// The system denies a basic resource.
+    /// The system denies something; the error may have the path of a file.
     #[error("{}", files::describe(.0))]
     System(io::Error),
     /// The chain does not have this height.
@@ -413,7 +410,7 @@ fn failed(text: impl Into<String>) -> CommandError {
 
 /// Returns the error of reading or writing a file.
 fn in_file(path: &Path) -> impl Fn(io::Error) -> CommandError {
-    move |error| CommandError::File(path.to_owned(), error)
+    move |error| CommandError::System(files::named(path)(error))
 }
 
 /// Returns the error of a file that is no text.

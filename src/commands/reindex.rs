@@ -5,10 +5,10 @@ use std::path::Path;
 use clap::Args;
 
 use super::import::import_blocks;
-use super::store::{StoreArguments, check_same_network, open_existing, open_store, stored_network};
+use super::store::{StoreArguments, open_existing, open_store, stored_network};
 use super::{CommandError, Stop, height, in_store, store_options};
 use crate::chain::{self, BlockImporter, BlockSource, BrokenChain, ImportOptions};
-use crate::clock::{ClockMode, NetworkClock, System};
+use crate::clock::{ClockMode, System};
 use crate::config::Settings;
 use crate::model::{Hash256, Height, Network, Timestamp};
 use crate::state::{self, HistoryRange};
@@ -91,8 +91,7 @@ impl Rebuild {
     /// Begins or resumes the rebuild of the store in a folder.
     fn begin(folder: &Path, configured: Option<&Network>, settings: &Settings) -> Result<Rebuild, CommandError> {
         let network = |remembered: &str| -> Result<Network, StoreError> {
-            let network = stored_network(remembered)?;
-            check_same_network(&network, configured)?;
+            let network = stored_network(remembered, configured)?;
             // Parameters that a node may change are those of the settings.
             Ok(configured.cloned().unwrap_or(network))
         };
@@ -108,9 +107,9 @@ impl Rebuild {
     fn run(self, settings: &Settings, system: System) -> Result<(Store, Network), CommandError> {
         self.with_importer(settings, |importer, _| {
             // The clock does not matter to blocks that were verified before.
-            let clock = NetworkClock::new(ClockMode::Still(Timestamp::MAX), (system.millis)());
+            let clock = ClockMode::Still(Timestamp::MAX);
             let last = importer.rebuild_target();
-            import_blocks(importer, &clock, system, &Stop::default(), last, |_| Ok(())).map(drop)
+            import_blocks(importer, clock, system, &Stop::default(), last, |_| Ok(())).map(drop)
         })?;
         self.install()
     }

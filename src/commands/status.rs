@@ -99,7 +99,7 @@ fn store_metrics(settings: &Settings, system: System) -> Result<Scrape, CommandE
     let opened = Store::open_existing(folder, AccessMode::Shared, store_options(settings));
     let (store, network) = opened.map_err(in_store(folder))?;
     let tip = store::tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
-    let network = stored_network(&network)?;
+    let network = stored_network(&network, None)?;
     let now = system.network_time(&NetworkClock::new(settings.node.clock, (system.millis)()));
     let metrics = store.metrics()?;
     let info = Sample { labels: vec![("network".to_owned(), network.name)], ..Sample::new("nisd_info", 1.0) };

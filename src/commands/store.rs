@@ -1,7 +1,8 @@
 //! Stores that commands open, and the commands that read or export one.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -63,14 +64,13 @@ pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
 pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, CommandError> {
     let open = |path: &PathBuf| {
         let open = || {
-            let file = File::open(path)?;
+            let metadata = std::fs::metadata(path)?;
+            if metadata.file_type().is_fifo() {
+                log::info!("{} is a pipe: waiting until another program writes blocks to it", path.display());
+            }
+            let blocks = BlockFile::new(File::open(path)?)?;
             // A pipe has no size.
-            let size = file.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len());
-            let blocks = BlockFile::new(file)?;
-            Ok(match size {
-                Some(size) => blocks.with_size(size),
-                None => blocks,
-            })
+            Ok(if metadata.is_file() { blocks.with_size(metadata.len()) } else { blocks })
         };
         open().map_err(in_file(path))
     };
@@ -91,42 +91,31 @@ pub(super) fn open_existing(
 ) -> Result<(Store, Network), CommandError> {
     let open = || {
         let (mut opened, text) = Store::open_existing(&store.data, access, store_options(settings))?;
-        let network = stored_network(&text)?;
-        let configured = store.config.is_some().then_some(&settings.network);
-        check_same_network(&network, configured)?;
+        let network = stored_network(&text, store.config.is_some().then_some(&settings.network))?;
         opened.set_interrupt_flag(stop);
         Ok((opened, network))
     };
     open().map_err(in_store(&store.data))
 }
 
-/// Returns the network that a store describes.
-pub(super) fn stored_network(text: &str) -> Result<Network, StoreError> {
-    network_from_text(text).ok_or(StoreError::Damaged("the description of the network"))
-}
-
-/// Rejects a store whose network has other consensus rules than the configured one, if one is configured.
-pub(super) fn check_same_network(stored: &Network, configured: Option<&Network>) -> Result<(), StoreError> {
-    let differences = configured.map(|configured| stored.differences(configured)).unwrap_or_default();
-    match configured {
-        Some(configured) if !differences.is_empty() => {
-            let (store, configured) = (stored.name.clone(), configured.name.clone());
-            Err(StoreError::OtherNetwork { store, configured, differences })
-        }
-        _ => Ok(()),
-    }
+/// Returns the network that a store describes. Its consensus rules must be those of the configured one, if one is
+/// configured.
+pub(super) fn stored_network(text: &str, configured: Option<&Network>) -> Result<Network, StoreError> {
+    let stored = network_from_text(text).ok_or(StoreError::Damaged("the description of the network"))?;
+    configured.map_or(Ok(()), |configured| ChainIdentity::of(configured).check(text))?;
+    Ok(stored)
 }
 
 /// Compares all rows of a store, whose file has at most `size` bytes, with their checksums. Logs the damaged ranges; the
 /// last one is the returned error.
 pub(super) fn verify_rows(snapshot: &Snapshot<'_>, size: u64, system: System) -> Result<(), CommandError> {
-    let mut progress = ProgressReporter::new(system, "verified the checksums of", size);
+    let mut report = progress_log(system, "verified the checksums of", size);
     let (mut position, mut verified, mut found, mut last) = (VerifyPosition::default(), 0, 0u64, None);
     loop {
         match snapshot.verify_next(&mut position) {
             Ok(Some(bytes)) => {
                 verified += bytes;
-                progress.report(verified);
+                report(verified);
             }
             Ok(None) => break,
             Err(StoreError::Interrupted) => return Err(StoreError::Interrupted.into()),
@@ -146,25 +135,14 @@ pub(super) fn verify_rows(snapshot: &Snapshot<'_>, size: u64, system: System) ->
     last.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Logs the progress of an operation on the bytes of a store, at a limited rate.
-pub(super) struct ProgressReporter {
-    system: System,
-    what: &'static str,
-    size: u64,
-    next: u64,
-}
-
-impl ProgressReporter {
-    /// Creates a reporter of the operation `what`, on at most `size` bytes.
-    pub(super) fn new(system: System, what: &'static str, size: u64) -> ProgressReporter {
-        ProgressReporter { system, what, size, next: (system.millis)() + REPORT_INTERVAL }
-    }
-
-    pub(super) fn report(&mut self, bytes: u64) {
-        let now = (self.system.millis)();
-        if now >= self.next {
-            self.next = now + REPORT_INTERVAL;
-            log::info!("{} {} of at most {} MiB", self.what, bytes >> 20, self.size.div_ceil(1 << 20));
+/// Returns what logs, at a limited rate, how many bytes of a store the operation `what` has passed, of at most `size`.
+pub(super) fn progress_log(system: System, what: &'static str, size: u64) -> impl FnMut(u64) {
+    let mut next = (system.millis)() + REPORT_INTERVAL;
+    move |bytes| {
+        let now = (system.millis)();
+        if now >= next {
+            next = now + REPORT_INTERVAL;
+            log::info!("{what} {} of at most {} MiB", bytes >> 20, size.div_ceil(1 << 20));
         }
     }
 }

@@ -206,9 +206,7 @@ impl AccountTxCursor {
         if before < u64::MAX {
             // The first skip pointer at or above the id.
             let key = skip_pointer_key(account, direction, before);
-            let mut cursor = state.cursor(Table::SkipPointers)?;
-            let pointer = cursor.seek(&key)?.filter(|(found, _)| found.starts_with(&key[..SKIP_POINTER_PREFIX]));
-            if let Some((_, location)) = pointer {
+            if let Some((_, location)) = state.first_from(Table::SkipPointers, &key[..SKIP_POINTER_PREFIX], &key)? {
                 start = Some(TxLocation::from_stored(location, "the location of a transaction")?);
             }
         }

@@ -246,9 +246,8 @@ impl AccountHistory {
             return Ok((self.current, NEVER));
         }
         let end = history_key(account, height.next().0);
-        let later = state.cursor(Table::BalanceHistory)?.seek(end.as_flattened())?;
-        let over = later.filter(|(key, _)| key.starts_with(&account.key())).map(|(key, _)| history_height(key));
-        let over = over.unwrap_or(Some(Height(self.current.height))).ok_or(DAMAGED)?;
+        let later = state.first_from(Table::BalanceHistory, &account.key(), end.as_flattened())?;
+        let over = later.map_or(Some(Height(self.current.height)), |(key, _)| history_height(key)).ok_or(DAMAGED)?;
         let Some((key, value)) = state.last_before(Table::BalanceHistory, &account.key(), end.as_flattened())? else {
             return Ok((VestedBalance::default(), over));
         };

@@ -50,13 +50,12 @@ pub fn for_each_harvest_before(
 ) -> Result<()> {
     let Some(id) = AccountId::of(state, address)? else { return Ok(()) };
     let mut height = Height(account_at(state, id)?.harvests.last.into());
-    if before <= height {
-        let mut cursor = state.cursor(Table::Harvests)?;
-        let pointer = cursor.seek(&pointer_key(id, before))?.map(|(key, _)| AccountId::split_key(key)).transpose()?;
-        if let Some((_, pointed)) = pointer.filter(|(account, _)| *account == id) {
-            let pointed = pointed.try_into().map_err(|_| StoreError::Damaged("the height of a harvested block"))?;
-            height = Height(u64::from_be_bytes(pointed));
-        }
+    if before <= height
+        && let Some((key, _)) = state.first_from(Table::Harvests, &id.key(), &pointer_key(id, before))?
+    {
+        let (_, pointed) = AccountId::split_key(key)?;
+        let pointed = pointed.try_into().map_err(|_| StoreError::Damaged("the height of a harvested block"))?;
+        height = Height(u64::from_be_bytes(pointed));
     }
     while height.0 > 0 {
         let row = block_row(state, height)?.ok_or(StoreError::Damaged("a harvested block is missing"))?;

@@ -92,8 +92,8 @@ pub fn importance_at(state: &impl Read, id: AccountId) -> Result<Option<AccountI
 
 /// Returns the same for the list of an earlier recalculation, if it is still stored.
 pub fn importance_in(state: &impl Read, list: Height, id: AccountId) -> Result<Option<AccountImportance>> {
-    let chunk = state.cursor(Table::Importances)?.seek(&chunk_key(list, id))?;
-    let Some((_, bytes)) = chunk.filter(|(key, _)| key.starts_with(&block_key(list))) else { return Ok(None) };
+    let chunk = state.first_from(Table::Importances, &block_key(list), &chunk_key(list, id))?;
+    let Some((_, bytes)) = chunk else { return Ok(None) };
     let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
     let found = entries.binary_search_by(|entry| entry[..4].cmp(&id.key()));
     let Ok(index) = found else { return Ok(None) };
@@ -106,8 +106,8 @@ pub fn chunk_after(state: &impl Read, list: Height, after: Option<AccountId>) ->
     key.extend(after.into_iter().flat_map(AccountId::key));
     // The extra byte puts the key after that of the account itself, or after the header of the list.
     key.push(0);
-    let chunk = state.cursor(Table::Importances)?.seek(&key)?;
-    let Some((key, bytes)) = chunk.filter(|(key, _)| key.starts_with(&block_key(list))) else { return Ok(Vec::new()) };
+    let chunk = state.first_from(Table::Importances, &block_key(list), &key)?;
+    let Some((key, bytes)) = chunk else { return Ok(Vec::new()) };
     let entries = AccountImportance::all_from_stored(bytes, "importances")?;
     // A caller that continues after the last entry must not get the same chunk again.
     match entries.last() {
@@ -177,10 +177,9 @@ pub fn delete_lists_above(txn: &mut WriteTxn<'_>, height: Height) -> Result<()> 
 /// Returns the height below which lists can be deleted when those below `lowest` are no longer needed. Covers at most
 /// two lists, so that a long history is deleted in small parts.
 pub fn deletable_below(state: &impl Read, lowest: Height) -> Result<Height> {
-    let mut cursor = state.cursor(Table::Importances)?;
     let mut from = Height(0);
     for _ in 0..2 {
-        let Some((key, _)) = cursor.seek(&block_key(from))? else { return Ok(lowest) };
+        let Some((key, _)) = state.first_from(Table::Importances, &[], &block_key(from))? else { return Ok(lowest) };
         from = list_of(key)?.next();
     }
     Ok(from.min(lowest))
@@ -188,8 +187,7 @@ pub fn deletable_below(state: &impl Read, lowest: Height) -> Result<Height> {
 
 /// Deletes at most one chunk of the lists below a height; returns whether more may exist.
 pub fn delete_lists_below(txn: &mut WriteTxn<'_>, height: Height) -> Result<bool> {
-    let first = txn.cursor(Table::Importances)?.seek(&[])?.map(|(key, _)| key.to_vec());
-    let Some(key) = first.filter(|key| key.as_slice() < block_key(height).as_slice()) else { return Ok(false) };
+    let Some(key) = txn.first_key_below(Table::Importances, &block_key(height))? else { return Ok(false) };
     txn.delete_unjournaled(Table::Importances, &key)?;
     Ok(true)
 }

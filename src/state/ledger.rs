@@ -366,7 +366,7 @@ impl<W: Write> Ledger<'_, W> {
         }
         for (table, one, other) in pairs {
             let key = [one.as_bytes().as_slice(), other.as_bytes()].concat();
-            if is_added { self.txn.put(table, &key, &[])? } else { self.txn.delete(table, &key)? }
+            self.txn.set(table, &key, is_added.then_some(&[]))?;
         }
         Ok(())
     }

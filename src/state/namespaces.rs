@@ -260,8 +260,7 @@ pub fn ending_at(state: &impl Read, height: Height, term: u64) -> Result<Vec<(St
 /// Prunes the root with the oldest lease if that lease was made below `cut`: removes all its leases below `cut`, and
 /// the root with its mosaics if none remains. Returns false if no lease is below `cut`.
 pub fn prune_oldest(txn: &mut impl Write, cut: Height) -> Result<bool> {
-    let oldest = txn.cursor(Table::LeasesByHeight)?.seek(&[])?.map(|(key, _)| key.to_vec());
-    let Some(key) = oldest.filter(|key| key.as_slice() < cut.0.to_be_bytes().as_slice()) else { return Ok(false) };
+    let Some(key) = txn.first_key_below(Table::LeasesByHeight, &cut.0.to_be_bytes())? else { return Ok(false) };
     let root = root_of_key(&key)?;
     let mut leases = leases(txn, root)?;
     let last = leases.last().cloned();

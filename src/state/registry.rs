@@ -115,13 +115,12 @@ impl ListingIndex<'_> {
     /// Returns the first row id at or above `start`.
     fn first_from(self, state: &impl Read, start: u64) -> Result<Option<u64>> {
         let prefix = self.prefix();
-        let entry = state.cursor(Table::ListingIndex)?.seek(&self.key(start))?;
-        entry.and_then(|(key, _)| key.strip_prefix(prefix.as_slice())).map(parse_row_id).transpose()
+        let entry = state.first_from(Table::ListingIndex, &prefix, &self.key(start))?;
+        entry.map(|(key, _)| parse_row_id(&key[prefix.len()..])).transpose()
     }
 
     fn put(self, txn: &mut impl Write, row: u64, listed: bool) -> Result<()> {
-        let key = self.key(row);
-        if listed { txn.put(Table::ListingIndex, &key, &[]) } else { txn.delete(Table::ListingIndex, &key) }
+        txn.set(Table::ListingIndex, &self.key(row), listed.then_some(&[]))
     }
 }
 

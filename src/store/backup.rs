@@ -12,12 +12,12 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use super::error::StoreError;
+use super::error::{StoreError, in_folder};
 use super::files::{self, DATA_FILE, DiskSpace, FileFault, LOCK_TABLE_FILE};
 use super::open::{AccessMode, Options, Store};
 use super::read::check_stop;
 use super::rebuild::{move_files, remove_folder};
-use crate::files::{Access, create_folder, create_own, named, open_own};
+use crate::files::{Access, create_folder, create_own, if_present, named, open_own};
 
 /// Subfolder in which the copy is made.
 const FOLDER: &str = "unfinished";
@@ -37,18 +37,17 @@ impl<'a> StoreBackup<'a> {
     /// the new one replaces it, and the remains of an interrupted attempt, which are removed. `size` is the size of the
     /// source on its disk in bytes.
     pub fn begin(source: &'a Store, size: u64, folder: &'a Path) -> Result<StoreBackup<'a>, StoreError> {
-        let failed = |error| StoreError::Folder(folder.to_owned(), error);
-        create_folder(folder).map_err(failed)?;
+        create_folder(folder).map_err(in_folder(folder))?;
         let place = folder.join(FOLDER);
-        remove_folder(&place).map_err(failed)?;
-        if let Some(other) = foreign_entry(folder).map_err(failed)? {
+        remove_folder(&place).map_err(in_folder(folder))?;
+        if let Some(other) = foreign_entry(folder).map_err(in_folder(folder))? {
             return Err(StoreError::NotABackup { folder: folder.to_owned(), other });
         }
-        let space = DiskSpace::of(folder, size).map_err(failed)?;
+        let space = DiskSpace::of(folder, size).map_err(in_folder(folder))?;
         if !space.is_enough() {
             return Err(StoreError::NoSpace { folder: folder.to_owned(), space });
         }
-        create_folder(&place).map_err(failed)?;
+        create_folder(&place).map_err(in_folder(folder))?;
         Ok(StoreBackup { source, folder })
     }
 
@@ -105,7 +104,7 @@ impl<'a> StoreBackup<'a> {
             move_files(&place, folder, &[DATA_FILE])?;
             remove_folder(&place)
         };
-        put().map_err(|error| StoreError::Folder(folder.to_owned(), error))
+        put().map_err(in_folder(folder))
     }
 
     /// Waits until the copy is on the disk.
@@ -131,10 +130,7 @@ pub fn remove_backup(folder: &Path) -> io::Result<()> {
 }
 
 fn remove_file(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(named(path)),
-    }
+    if_present(std::fs::remove_file(path)).map(drop).map_err(named(path))
 }
 
 /// Returns the name of an entry in a folder that neither a copy nor a file system creates. A node has further files

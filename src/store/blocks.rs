@@ -119,7 +119,9 @@ pub struct BlockRow<'a> {
     signer: PublicKey,
     kind: BlockKind,
     version: i32,
-    nis1_count: u64,
+    /// Number of transactions as NIS1 counts them: a multisig transaction counts with its inner transaction and its
+    /// cosignatures.
+    pub nis1_transaction_count: u64,
     transactions: &'a [u8],
     entries: &'a [[u8; ENTRY_BYTES]],
 }
@@ -144,7 +146,7 @@ impl<'a> BlockRow<'a> {
         let total_fee = Amount(input.varint()?);
         let first_id = input.varint()?;
         let ids = (first_id, first_id.checked_add(input.varint()?)?);
-        let (nis1_count, count) = (input.varint()?, usize::try_from(input.varint()?).ok()?);
+        let (nis1_transaction_count, count) = (input.varint()?, usize::try_from(input.varint()?).ok()?);
         let before = |back: u64| if back == 0 { Some(Height(0)) } else { height.0.checked_sub(back).map(Height) };
         let of_signer = before(input.varint()?)?;
         let (of_beneficiary, beneficiary) = match input.varint()? {
@@ -171,18 +173,12 @@ impl<'a> BlockRow<'a> {
         };
         let kind = BlockKind::from_code((kind as i8).into())?;
         let entries = entries.as_chunks().0;
-        Some(BlockRow { header, signature, signer, kind, version, nis1_count, transactions, entries })
+        Some(BlockRow { header, signature, signer, kind, version, nis1_transaction_count, transactions, entries })
     }
 
     /// Returns the number of transactions.
     pub fn count(&self) -> usize {
         self.entries.len()
-    }
-
-    /// Returns the number of transactions as NIS1 counts them: a multisig transaction counts with its inner transaction
-    /// and its cosignatures.
-    pub fn nis1_transaction_count(&self) -> u64 {
-        self.nis1_count
     }
 
     /// Returns the block without its transactions; `parent` is the hash of the block before it.
@@ -492,7 +488,7 @@ pub(super) mod tests {
             assert_eq!(row.transaction_bytes(), whole.len() - HEAD_BYTES);
             let read = stored_block(&batch, header.height).unwrap();
             assert_eq!(read, Some((header, block.clone())));
-            assert_eq!((row.count(), row.nis1_transaction_count()), (count, count as u64));
+            assert_eq!((row.count(), row.nis1_transaction_count), (count, count as u64));
             for (index, transaction) in block.transactions.iter().enumerate() {
                 let stored = row.transaction(index).unwrap().expect("a transaction");
                 assert_eq!(stored.bytes, transaction.to_bytes(SigningForm::Verifiable));

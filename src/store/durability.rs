@@ -48,10 +48,10 @@ use std::time::Duration;
 use rustix::io::Errno;
 use sha3::{Digest, Sha3_256};
 
-use super::error::StoreError;
+use super::error::{StoreError, in_folder};
 use super::files::{self, DATA_FILE, FileFault, META_BYTES, MetaPage, sync_folder};
 use crate::codec::ByteReader;
-use crate::files::{Access, open_own};
+use crate::files::{Access, if_present, open_own};
 use crate::metrics::Histogram;
 
 /// Buckets of the histogram of commit times, in microseconds.
@@ -125,11 +125,7 @@ impl MetaRecord {
 
     /// Reads the newest valid record.
     fn read(folder: &Path) -> io::Result<Option<MetaRecord>> {
-        let file = match open_own(&folder.join(FILE), Access::Read) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some(file) = if_present(open_own(&folder.join(FILE), Access::Read))? else { return Ok(None) };
         let mut newest: Option<MetaRecord> = None;
         for place in [0, SLOT_OFFSET] {
             let mut bytes = [0; RECORD_BYTES];
@@ -324,7 +320,7 @@ impl Durability {
     /// Creates it for a store that LMDB has opened and this process may change.
     pub(super) fn new(folder: &Path, boot: BootId) -> Result<Durability, StoreError> {
         let open = || Ok((open_own(&folder.join(DATA_FILE), Access::Change)?, MetaRecord::read(folder)?));
-        let (data, record) = open().map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        let (data, record) = open().map_err(in_folder(folder))?;
         let mut durability = Durability::none(folder);
         (durability.data, durability.boot) = (Some(data), boot);
         (durability.record, durability.state) = (RefCell::new(record), RefCell::new(State::Opened));
@@ -361,11 +357,8 @@ impl Durability {
 
     /// Ensures, before a transaction begins, that there is a record of this run of the system.
     pub(super) fn ensure_record(&self) -> Result<(), StoreError> {
-        match *self.state.borrow() {
-            State::Durable | State::Committed | State::Syncing { .. } => return Ok(()),
-            State::Opened | State::Failed(_) => {}
-        }
-        self.sync_and_record()
+        let is_needed = matches!(*self.state.borrow(), State::Opened | State::Failed(_));
+        if is_needed { self.sync_and_record() } else { Ok(()) }
     }
 
     /// Returns whether the last commit is not yet durable.

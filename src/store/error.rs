@@ -144,6 +144,11 @@ impl StoreError {
     }
 }
 
+/// Returns the error of a folder that cannot be created, locked or read.
+pub(super) fn in_folder(folder: &Path) -> impl Fn(io::Error) -> StoreError + Copy {
+    move |error| StoreError::Folder(folder.to_owned(), error)
+}
+
 /// Returns why the data file of a store cannot grow: the system tells it for a byte at its end, which is removed again.
 fn growth_error(folder: &Path) -> Option<Errno> {
     let file = files::open_own(&folder.join(files::DATA_FILE), Access::Change).ok()?;

@@ -13,13 +13,15 @@ use rustix::io::Errno;
 
 use super::checksums::{VerifiedRanges, found, verify};
 use super::durability::{self, BootId, Durability};
-use super::error::StoreError;
+use super::error::{StoreError, in_folder};
 use super::files::{self, DATA_FILE, FileFault, LockTable, exists, free_bytes, size};
 use super::read::{TableCursor, stored_range};
 use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
 use super::write::Write as _;
-use crate::files::{Access, create_folder, missing_target, named, open_own};
+use crate::codec::{network_from_text, network_to_text};
+use crate::files::{Access, create_folder, if_present, missing_target, named, open_own};
 use crate::metrics::Histogram;
+use crate::model::Network;
 
 const A_TABLE_IS_MISSING: StoreError = StoreError::Damaged("a table is missing");
 const SCHEMA_KEY: &[u8] = b"schema";
@@ -125,21 +127,22 @@ pub fn test_store() -> (Store, tempfile::TempDir) {
 /// opening for exclusive access does.
 pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, StoreError> {
     let _lock = FolderLock::of_existing(folder)?;
-    let (_, stored) = open_unlocked(folder, options)?;
-    Ok(stored.map(|(schema, _)| schema).filter(|schema| EARLIER_SCHEMAS.contains(&schema.as_str())))
+    let (_, schema, _) = open_unlocked(folder, options)?;
+    Ok(Some(schema).filter(|schema| EARLIER_SCHEMAS.contains(&schema.as_str())))
 }
 
 /// Returns the text that describes the network of the store in a folder, whatever its schema.
 pub fn stored_network(folder: &Path, options: Options) -> Result<String, StoreError> {
     check_existing(folder)?;
-    open_unlocked(folder, options)?.1.map(|(_, network)| network).ok_or(StoreError::Empty)
+    let (_, _, network) = open_unlocked(folder, options)?;
+    Ok(network)
 }
 
 /// Opens a store that nobody changes. Returns its schema and network.
-fn open_unlocked(folder: &Path, options: Options) -> Result<(Environment, Option<(String, String)>), StoreError> {
+fn open_unlocked(folder: &Path, options: Options) -> Result<(Environment, String, String), StoreError> {
     let environment = open_environment(folder, options, READ_UNLOCKED)?;
-    let stored = stored_meta(&environment)?;
-    Ok((environment, stored))
+    let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
+    Ok((environment, schema, network))
 }
 
 impl Store {
@@ -156,12 +159,11 @@ impl Store {
         identity: &ChainIdentity,
         options: Options,
     ) -> Result<Store, StoreError> {
-        let failed = |error| StoreError::Folder(folder.to_owned(), error);
-        create_folder(folder).map_err(failed)?;
+        create_folder(folder).map_err(in_folder(folder))?;
         let lock = FolderLock::take(folder)?;
         durability::recover_to_durable(folder)?;
         require_data_file(folder, lock.is_initialized())?;
-        let readers = LockTable::open(folder).map_err(failed)?;
+        let readers = LockTable::open(folder).map_err(in_folder(folder))?;
         let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let stored = stored_meta(&environment)?;
         if let Some((schema, network)) = &stored {
@@ -179,13 +181,13 @@ impl Store {
             batch.put_unjournaled(Table::Meta, NETWORK_KEY, identity.text.as_bytes())?;
             batch.commit()?;
         }
-        store.lock.as_ref().map_or(Ok(()), FolderLock::mark_initialized).map_err(failed)?;
+        store.lock.as_ref().map_or(Ok(()), FolderLock::mark_initialized).map_err(in_folder(folder))?;
         Ok(store)
     }
 
     /// Creates a scratch store in an empty folder: nothing waits for the disk, and other processes are not locked out.
     pub fn scratch(folder: &Path, options: Options) -> Result<Store, StoreError> {
-        let readers = LockTable::open(folder).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+        let readers = LockTable::open(folder).map_err(in_folder(folder))?;
         let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let durability = Durability::none(folder);
         let databases = create_tables(&environment, &durability)?;
@@ -211,8 +213,7 @@ impl Store {
     /// against changes. Also returns the text of its identity.
     pub(super) fn open_for_rebuild(folder: &Path, options: Options) -> Result<(Store, String), StoreError> {
         let lock = Some(FolderLock::of_existing(folder)?);
-        let (environment, stored) = open_unlocked(folder, options)?;
-        let (schema, network) = stored.ok_or(StoreError::Empty)?;
+        let (environment, schema, network) = open_unlocked(folder, options)?;
         match check_schema(&schema) {
             Ok(()) | Err(StoreError::OlderSchema { .. }) => {}
             Err(error) => return Err(error),
@@ -260,7 +261,7 @@ impl Store {
         let (readers, flags) = match LockTable::open(folder) {
             Ok(readers) => (Some(readers), flags),
             Err(_) if !is_exclusive && is_unlocked(folder) => (None, READ_UNLOCKED),
-            Err(error) => return Err(StoreError::Folder(folder.to_owned(), error)),
+            Err(error) => return Err(in_folder(folder)(error)),
         };
         let environment = open_environment(folder, options, flags)?;
         let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
@@ -276,8 +277,7 @@ impl Store {
     /// Opens a store that another process may change meanwhile, only to bring its rows into memory: nothing is locked, so
     /// that no page is kept for this process, and what it reads may be wrong. Also returns the text of its identity.
     pub fn open_to_read_ahead(folder: &Path, options: Options) -> Result<(Store, String), StoreError> {
-        let (environment, stored) = open_unlocked(folder, options)?;
-        let (schema, network) = stored.ok_or(StoreError::Empty)?;
+        let (environment, schema, network) = open_unlocked(folder, options)?;
         check_schema(&schema)?;
         let databases = open_tables(&environment)?;
         Ok((Store::new(environment, databases, Durability::none(folder)), network))
@@ -355,10 +355,10 @@ fn check_existing(folder: &Path) -> Result<(), StoreError> {
 /// Fails if there is no store in a folder, or a file in place of the folder.
 fn require_store(folder: &Path) -> Result<(), StoreError> {
     if folder.is_file() {
-        return Err(StoreError::Folder(folder.to_owned(), io::ErrorKind::NotADirectory.into()));
+        return Err(in_folder(folder)(io::ErrorKind::NotADirectory.into()));
     }
     if let Some(error) = missing_target(folder) {
-        return Err(StoreError::Folder(folder.to_owned(), error));
+        return Err(in_folder(folder)(error));
     }
     if exists(folder) { Ok(()) } else { Err(StoreError::Empty) }
 }
@@ -368,14 +368,13 @@ pub(super) struct FolderLock(File);
 
 impl FolderLock {
     fn take(folder: &Path) -> Result<FolderLock, StoreError> {
-        let failed = |error| StoreError::Folder(folder.to_owned(), error);
         // Not truncated: its content says whether a store was created here.
         let path = folder.join(LOCK_FILE);
-        let file = open_own(&path, Access::Create).map_err(failed)?;
+        let file = open_own(&path, Access::Create).map_err(in_folder(folder))?;
         match file.try_lock() {
             Ok(()) => Ok(FolderLock(file)),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
-            Err(TryLockError::Error(error)) => Err(failed(named(&path)(error))),
+            Err(TryLockError::Error(error)) => Err(in_folder(folder)(named(&path)(error))),
         }
     }
 
@@ -408,20 +407,19 @@ impl Drop for FolderLock {
 
 /// Returns whether no process may change the store, as far as can be checked without writing.
 pub fn is_unlocked(folder: &Path) -> bool {
-    match open_own(&folder.join(LOCK_FILE), Access::Read) {
-        Ok(file) => file.try_lock_shared().is_ok(),
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
+    let lock = if_present(open_own(&folder.join(LOCK_FILE), Access::Read));
+    lock.is_ok_and(|lock| lock.is_none_or(|file| file.try_lock_shared().is_ok()))
 }
 
 /// Checks the data file. Fails if LMDB could not handle it, or if it is gone.
 fn require_data_file(folder: &Path, had_store: bool) -> Result<(), StoreError> {
     let path = folder.join(DATA_FILE);
-    let checked = match open_own(&path, Access::Read).and_then(|file| Ok(file.metadata()?.len())) {
-        Ok(1..) => files::check_data_file(&path),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FileFault::Io(error)),
-        Ok(0) | Err(_) if had_store => Err(FileFault::Missing),
-        Ok(0) | Err(_) => Ok(()),
+    let size = open_own(&path, Access::Read).and_then(|file| Ok(file.metadata()?.len()));
+    let checked = match if_present(size) {
+        Err(error) => Err(FileFault::Io(error)),
+        Ok(Some(1..)) => files::check_data_file(&path),
+        Ok(_) if had_store => Err(FileFault::Missing),
+        Ok(_) => Ok(()),
     };
     checked.map_err(|fault| StoreError::DataFile(path, fault))
 }
@@ -456,15 +454,14 @@ fn open_environment(folder: &Path, options: Options, flags: EnvironmentFlags) ->
     let path = folder.join(DATA_FILE);
     // LMDB would follow a link, wait for a pipe, and create a file that belongs to the user who runs the command.
     let access = if flags.contains(EnvironmentFlags::READ_ONLY) { Access::Read } else { Access::Create };
-    open_own(&path, access).map_err(|error| StoreError::Folder(folder.to_owned(), error))?;
+    open_own(&path, access).map_err(in_folder(folder))?;
     let mut bytes = options.map_size;
     loop {
         match try_environment(folder, bytes, flags) {
             Err(lmdb::Error::Other(ENOMEM)) if bytes / 2 >= MIN_MAP_SIZE => bytes /= 2,
             Err(lmdb::Error::Other(ENOMEM)) => return Err(StoreError::AddressSpace { bytes }),
             Err(lmdb::Error::Other(number @ 1..)) => {
-                let error = named(&path)(io::Error::from_raw_os_error(number));
-                return Err(StoreError::Folder(folder.to_owned(), error));
+                return Err(in_folder(folder)(named(&path)(io::Error::from_raw_os_error(number))));
             }
             Err(error) => return Err(error.into()),
             Ok(environment) => {
@@ -527,33 +524,27 @@ fn check_schema(found: &str) -> Result<(), StoreError> {
     Err(if is_older { StoreError::OlderSchema { found, expected } } else { StoreError::Schema { found, expected } })
 }
 
-fn network_name(text: &str) -> String {
-    let name = serde_json::from_str::<serde_json::Value>(text).ok();
-    let name = name.as_ref().and_then(|value| value.get("name")?.as_str());
-    name.unwrap_or("another network").to_owned()
-}
-
 impl ChainIdentity {
     /// Fails if the stored network has other consensus parameters. Settings that do not affect consensus may differ.
-    fn check(&self, stored: &str) -> Result<(), StoreError> {
+    pub fn check(&self, stored: &str) -> Result<(), StoreError> {
         if stored == self.text {
             return Ok(());
         }
-        let networks = crate::codec::network_from_text(stored).zip(crate::codec::network_from_text(&self.text));
-        let differences = networks.map(|(stored, configured)| stored.differences(&configured));
-        match differences {
-            Some(differences) if differences.is_empty() => Ok(()),
-            differences => Err(StoreError::OtherNetwork {
-                store: network_name(stored),
-                configured: self.name.clone(),
-                differences: differences.unwrap_or_default(),
-            }),
+        let (stored, own) = (network_from_text(stored), network_from_text(&self.text));
+        let differences = stored.as_ref().zip(own).map(|(stored, own)| stored.differences(&own));
+        if differences.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(());
         }
+        Err(StoreError::OtherNetwork {
+            store: stored.map_or("another network".to_owned(), |stored| stored.name),
+            configured: self.name.clone(),
+            differences: differences.unwrap_or_default(),
+        })
     }
 
     /// Returns the identity of a network's chain.
-    pub fn of(network: &crate::model::Network) -> ChainIdentity {
-        ChainIdentity { name: network.name.clone(), text: crate::codec::network_to_text(network) }
+    pub fn of(network: &Network) -> ChainIdentity {
+        ChainIdentity { name: network.name.clone(), text: network_to_text(network) }
     }
 }
 

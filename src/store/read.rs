@@ -56,6 +56,17 @@ pub trait Read {
         Ok(Entries { is_reverse: true, ..self.entries_from(table, prefix, end)? })
     }
 
+    /// Returns the first entry from the key `from` on, if its key starts with `prefix`.
+    fn first_from(&self, table: Table, prefix: &[u8], from: &[u8]) -> Result<Option<Entry<'_>>, StoreError> {
+        self.entries_from(table, prefix, from)?.next().transpose()
+    }
+
+    /// Returns a copy of the first key of a table if it is below `limit`, for callers that remove the oldest rows.
+    fn first_key_below(&self, table: Table, limit: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let first = self.first_from(table, &[], &[])?.filter(|(key, _)| *key < limit);
+        Ok(first.map(|(key, _)| key.to_vec()))
+    }
+
     /// Returns the last entry before the key `end`, if its key starts with `prefix`.
     fn last_before(&self, table: Table, prefix: &[u8], end: &[u8]) -> Result<Option<Entry<'_>>, StoreError> {
         self.entries_before(table, prefix, end)?.next().transpose()
@@ -63,7 +74,7 @@ pub trait Read {
 
     /// Returns whether there is a key that starts with `prefix`.
     fn has_prefix(&self, table: Table, prefix: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.entries(table, prefix)?.next().transpose()?.is_some())
+        Ok(self.first_from(table, prefix, prefix)?.is_some())
     }
 
     /// Returns copies of the keys that start with `prefix`, for callers that change the table meanwhile.
@@ -321,16 +332,11 @@ pub trait Verify {
         None
     }
 
-    /// Returns the flag that interrupts reads.
-    fn stop(&self) -> Option<&AtomicBool> {
-        None
-    }
-
     /// Returns the range of a key, with its expected checksum.
     fn range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
         let stored = || {
-            let cursor = TableCursor::new(Table::Checksums, self.raw_cursor(Table::Checksums)?, self.stop(), None);
-            stored_range(cursor, table, key)
+            let (rows, stop) = (self.raw_cursor(Table::Checksums)?, self.store().stop.as_deref());
+            stored_range(TableCursor::new(Table::Checksums, rows, stop, None), table, key)
         };
         self.changed_range(table, key).map_or_else(stored, Ok)
     }
@@ -357,7 +363,7 @@ pub trait Verify {
     /// Returns the value of a row, after comparing it with its own checksum. Its range is verified only if the row is not
     /// found, since it is absent if the range is complete, or if the table is known to be damaged.
     fn verified_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        check_stop(self.stop())?;
+        check_stop(self.store().stop.as_deref())?;
         let row = self.raw_row(table, key)?;
         if row.is_none() || self.store().verified.is_damaged(table) {
             self.ensure_verified(table, key, Some(key))?;
@@ -369,7 +375,7 @@ pub trait Verify {
     /// are verified.
     fn verified_block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
         let (table, key) = (Table::Blocks, block_key(height));
-        check_stop(self.stop())?;
+        check_stop(self.store().stop.as_deref())?;
         let (last, block) = match found(self.raw_cursor(table)?.get(Some(&key), None, SET_RANGE))? {
             Some((Some(last), row)) => (Some(last), block_in(last, row_value(table, last, row, false)?, height)?),
             Some((None, _)) => return Err(StoreError::Damaged("an entry without a key")),
@@ -400,10 +406,6 @@ impl Verify for Snapshot<'_> {
     fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError> {
         Ok(self.transaction.open_ro_cursor(self.store.database(table)?)?)
     }
-
-    fn stop(&self) -> Option<&AtomicBool> {
-        self.store.stop.as_deref()
-    }
 }
 
 impl Read for Snapshot<'_> {
@@ -412,7 +414,7 @@ impl Read for Snapshot<'_> {
     }
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
-        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop(), Some(self)))
+        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.store.stop.as_deref(), Some(self)))
     }
 
     fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
@@ -452,7 +454,7 @@ impl Snapshot<'_> {
     pub fn verify_all(&self) -> Result<(), StoreError> {
         let mut position = VerifyPosition::default();
         while self.verify_next(&mut position)?.is_some() {
-            check_stop(self.stop())?;
+            check_stop(self.store.stop.as_deref())?;
         }
         Ok(())
     }

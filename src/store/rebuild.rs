@@ -24,10 +24,10 @@ use std::path::{Path, PathBuf};
 
 use super::blocks::{block_row, tip};
 use super::durability;
-use super::error::StoreError;
+use super::error::{StoreError, in_folder};
 use super::files::{DATA_FILE, DiskSpace, FileFault, LOCK_TABLE_FILE, exists, size, sync_folder};
 use super::open::{ChainIdentity, Options, Store};
-use crate::files::{Access, named, open_own};
+use crate::files::{Access, if_present, named, open_own};
 
 /// Subfolder in which the new store is built.
 const FOLDER: &str = "reindex";
@@ -64,7 +64,7 @@ impl StoreRebuild {
             begun => begun.ok().flatten(),
         };
         if begun.is_none() {
-            remove_folder(&place).map_err(|error| StoreError::Folder(place.clone(), error))?;
+            remove_folder(&place).map_err(in_folder(&place))?;
         }
         let is_complete = begun.as_ref().is_some_and(|(_, is_complete)| *is_complete);
         let space = disk_space(folder)?;
@@ -95,7 +95,7 @@ impl StoreRebuild {
             let Store { lock, .. } = old;
             move_files(&place, &folder, &[LOCK_TABLE_FILE, durability::FILE, DATA_FILE]).map(|()| lock)
         };
-        let lock = replace().map_err(|error| StoreError::Folder(folder.clone(), error))?;
+        let lock = replace().map_err(in_folder(&folder))?;
         if let Err(error) = remove_folder(&place) {
             log::warn!("cannot remove {}, which is no longer needed: {error}", place.display());
         }
@@ -139,15 +139,12 @@ fn must_restart(error: &StoreError) -> bool {
 
 fn disk_space(folder: &Path) -> Result<DiskSpace, StoreError> {
     let [old, built] = [folder, &folder.join(FOLDER)].map(|folder| size(folder).unwrap_or(0));
-    DiskSpace::of(folder, old.saturating_sub(built)).map_err(|error| StoreError::Folder(folder.to_owned(), error))
+    DiskSpace::of(folder, old.saturating_sub(built)).map_err(in_folder(folder))
 }
 
 /// Removes the remains of an unfinished store.
 pub(super) fn remove_folder(place: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(place) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(named(place)),
-    }
+    if_present(std::fs::remove_dir_all(place)).map(drop).map_err(named(place))
 }
 
 /// Moves the files of a store in their order to another folder, durably. Each file is replaced as a whole.

@@ -35,25 +35,37 @@ fn overflow_of(row: RangeSum) -> usize {
 
 /// A state that can be changed, and read with its changes.
 pub trait Write: Read {
+    /// Sets a key; without a value, removes it if it is present.
+    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError>;
+
     /// Sets a key.
-    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.set(table, key, Some(value))
+    }
 
     /// Removes a key, if present.
-    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError>;
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.set(table, key, None)
+    }
 
     /// Sets a key that the caller knows to be absent, which may save looking up an old value.
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.put(table, key, value)
     }
 
-    /// Sets a key, outside the undo journal, if there is one.
+    /// Sets or removes a key, outside the undo journal, if there is one.
+    fn set_unjournaled(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        self.set(table, key, value)
+    }
+
+    /// Sets a key, outside the undo journal.
     fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.put(table, key, value)
+        self.set_unjournaled(table, key, Some(value))
     }
 
     /// Removes a key, if present, outside the undo journal.
     fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        self.delete(table, key)
+        self.set_unjournaled(table, key, None)
     }
 
     /// Removes all keys from `first` to `last`, outside the undo journal.
@@ -144,10 +156,7 @@ impl WriteTxn<'_> {
             let Some((table, key, change)) = self.collected.as_mut().and_then(Changes::pop_first) else {
                 return Ok(false);
             };
-            match change {
-                Some(value) => self.write_unjournaled(table, &key, &value)?,
-                None => self.remove_unjournaled(table, &key)?,
-            }
+            self.set_row(table, &key, change.as_deref())?;
         }
         Ok(true)
     }
@@ -268,25 +277,25 @@ impl WriteTxn<'_> {
         Ok(true)
     }
 
-    fn write_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        if self.append(table, key, value)? {
+    /// Writes or removes a row.
+    fn set_row(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        if let Some(value) = value
+            && self.append(table, key, value)?
+        {
             return Ok(());
         }
         let before = self.row_sum(table, key)?;
-        let after = self.write(table, key, value, WriteFlags::empty())?;
+        let after = match value {
+            Some(value) => self.write(table, key, value, WriteFlags::empty())?,
+            None if before == RangeSum::default() => return self.ensure_verified(table, key, Some(key)),
+            None => {
+                self.rows += 1;
+                self.store.written(self.transaction.del(self.store.database(table)?, &key, None))?;
+                RangeSum::default()
+            }
+        };
         self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
         self.update_checksum(table, key, before, after)
-    }
-
-    fn remove_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        let before = self.row_sum(table, key)?;
-        if before == RangeSum::default() {
-            return self.ensure_verified(table, key, Some(key));
-        }
-        self.rows += 1;
-        self.store.written(self.transaction.del(self.store.database(table)?, &key, None))?;
-        self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
-        self.update_checksum(table, key, before, RangeSum::default())
     }
 
     /// Empties a table, outside the journal.
@@ -306,26 +315,8 @@ impl WriteTxn<'_> {
 
     /// Restores the old values of a journal, last change first.
     pub fn undo(&mut self, journal: &[u8]) -> Result<(), StoreError> {
-        for change in parse_journal(journal)?.into_iter().rev() {
-            match change.before {
-                Some(value) => self.put_unjournaled(change.table, change.key, value)?,
-                None => self.delete_unjournaled(change.table, change.key)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Records the old value of a key in the journal, then sets the key or removes it.
-    fn change(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
-        let before = self.get(table, key)?.map(<[u8]>::to_vec);
-        if before.is_none() && value.is_none() {
-            return Ok(());
-        }
-        append_to_journal(&mut self.journal, table, key, before.as_deref());
-        match value {
-            Some(value) => self.put_unjournaled(table, key, value),
-            None => self.delete_unjournaled(table, key),
-        }
+        let mut changes = parse_journal(journal)?.into_iter().rev();
+        changes.try_for_each(|Change { table, key, before }| self.set_unjournaled(table, key, before))
     }
 
     /// Makes all changes visible and durable. After an error they may be visible.
@@ -386,7 +377,8 @@ impl Read for WriteTxn<'_> {
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
         let changes = self.collected.as_ref().and_then(|changes| changes.tables.get(&table));
-        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.stop(), Some(self)).with_changes(changes))
+        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.store.stop.as_deref(), Some(self))
+            .with_changes(changes))
     }
 
     fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
@@ -395,9 +387,14 @@ impl Read for WriteTxn<'_> {
 }
 
 impl Write for WriteTxn<'_> {
-    /// Sets a key and records its old value in the journal.
-    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.change(table, key, Some(value))
+    /// Sets or removes a key, and records its old value in the journal.
+    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        let before = self.get(table, key)?.map(<[u8]>::to_vec);
+        if before.is_none() && value.is_none() {
+            return Ok(());
+        }
+        append_to_journal(&mut self.journal, table, key, before.as_deref());
+        self.set_unjournaled(table, key, value)
     }
 
     /// Sets a key that the caller knows to be absent, which saves looking up an old value. Fails if the key is present.
@@ -413,20 +410,9 @@ impl Write for WriteTxn<'_> {
         if is_new { Ok(()) } else { Err(StoreError::Damaged("a new key is already present")) }
     }
 
-    /// Removes a key, if present, and records its value in the journal.
-    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        self.change(table, key, None)
-    }
-
-    fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        let Some(changes) = self.collected_mut(table) else { return self.write_unjournaled(table, key, value) };
-        changes.set(table, key, Some(Some(value.to_vec())));
-        Ok(())
-    }
-
-    fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        let Some(changes) = self.collected_mut(table) else { return self.remove_unjournaled(table, key) };
-        changes.set(table, key, Some(None));
+    fn set_unjournaled(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        let Some(changes) = self.collected_mut(table) else { return self.set_row(table, key, value) };
+        changes.set(table, key, Some(value.map(<[u8]>::to_vec)));
         Ok(())
     }
 
@@ -618,13 +604,8 @@ impl Read for Overlay<'_> {
 }
 
 impl Write for Overlay<'_> {
-    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.changes.set(table, key, Some(Some(value.to_vec())));
-        Ok(())
-    }
-
-    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        self.changes.set(table, key, Some(None));
+    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        self.changes.set(table, key, Some(value.map(<[u8]>::to_vec)));
         Ok(())
     }
 

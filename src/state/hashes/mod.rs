@@ -198,7 +198,7 @@ fn parse_key(key: &[u8]) -> Result<(HashEpoch, HashRow)> {
 
 /// Returns the first unpacked row.
 fn first_row(state: &impl Read) -> Result<Option<(HashEpoch, HashRow)>> {
-    state.cursor(Table::Hashes)?.seek(&[])?.map(|(key, _)| parse_key(key)).transpose()
+    state.first_from(Table::Hashes, &[], &[])?.map(|(key, _)| parse_key(key)).transpose()
 }
 
 /// Finds a transaction by its hash, whatever its age.

@@ -195,8 +195,7 @@ pub(super) fn mosaic_after(
     after: Option<&MosaicId>,
 ) -> Result<Option<(MosaicId, MosaicNumber)>> {
     let from = after.map_or(ownership_period.key().to_vec(), |after| next_key(&name_key(ownership_period, after)));
-    let entry = state.cursor(Table::MosaicNumbers)?.seek(&from)?;
-    let entry = entry.filter(|(key, _)| key.starts_with(&ownership_period.key()));
+    let entry = state.first_from(Table::MosaicNumbers, &ownership_period.key(), &from)?;
     let Some((key, value)) = entry else { return Ok(None) };
     let text = key.get(4..).and_then(|text| std::str::from_utf8(text).ok());
     let id = text.and_then(|text| MosaicId::parse(text).ok()).ok_or(StoreError::Damaged("a mosaic's key"))?;
