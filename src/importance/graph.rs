@@ -16,15 +16,11 @@ pub type SparseMatrix = Csr<(u32, f64)>;
 
 /// Continues `product = matrix · vector`; returns true when finished. The order of the additions affects the result.
 pub fn multiply(matrix: &SparseMatrix, vector: &[f64], product: &mut [f64], work: &mut Loop) -> bool {
-    let add = |begun, items: &[(u32, f64)]| {
-        items.iter().fold(begun, |sum, (column, value)| sum + value * vector[*column as usize])
-    };
-    loop {
-        work.for_each_group(matrix, |row, items| product[row] = add(0.0, items));
-        let Some(run) = work.next_slice(matrix) else { return work.has_passed(matrix) };
-        let begun = if run.begins { 0.0 } else { product[run.group] };
-        product[run.group] = add(begun, run.items);
-    }
+    work.for_each_part(matrix, |part| {
+        let begun = if part.begins { 0.0 } else { product[part.group] };
+        let add = |sum, (column, value): &(u32, f64)| sum + value * vector[*column as usize];
+        product[part.group] = part.items.iter().fold(begun, add);
+    })
 }
 
 /// Role of a node in the clustering.
@@ -313,7 +309,7 @@ impl Graph {
     }
 
     fn assign_roles(&mut self, work: &mut Loop) -> bool {
-        while let Some(run) = work.next_slice(&self.neighbours) {
+        let has_passed = work.for_each_part(&self.neighbours, |run| {
             if run.begins {
                 (self.neighbour_cluster, self.in_several_clusters) = (None, false);
             }
@@ -330,8 +326,8 @@ impl Graph {
                     (false, false) => ClusterRole::Outlier,
                 });
             }
-        }
-        if !work.has_passed(&self.neighbours) {
+        });
+        if !has_passed {
             return false;
         }
         (self.neighbours, self.is_member) = (Csr::default(), Vec::new());
@@ -342,21 +338,18 @@ impl Graph {
 
     /// Finds the blocks to which the outlinks of every node lead.
     fn reach_blocks(&mut self, work: &mut Loop) -> bool {
-        while let Some(run) = work.next_slice(&self.columns) {
-            let own = run.begins.then_some(run.group);
-            for node in own.into_iter().chain(run.items.iter().map(|recipient| *recipient as usize)) {
+        work.for_each_part(&self.columns, |part| {
+            let own = part.begins.then_some(part.group);
+            for node in own.into_iter().chain(part.items.iter().map(|recipient| *recipient as usize)) {
                 let block = self.block[node];
-                let mark = &mut self.marks[block as usize];
-                if *mark != run.group as u32 + 1 {
-                    *mark = run.group as u32 + 1;
+                if std::mem::replace(&mut self.marks[block as usize], part.group as u32 + 1) != part.group as u32 + 1 {
                     self.reached.items.push(block);
                 }
             }
-            if run.ends {
+            if part.ends {
                 self.reached.close_group();
             }
-        }
-        work.has_passed(&self.columns)
+        })
     }
 
     fn sort_proximity(&mut self, work: &mut Loop) -> bool {

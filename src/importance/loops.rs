@@ -61,26 +61,6 @@ impl Loop {
         from..self.at
     }
 
-    /// Passes whole groups to `visit` while the budget suffices for them; one unit for each item, and one for an empty
-    /// group. Afterwards [`Loop::next_slice`] returns a slice of the next group, if anything is left.
-    pub fn for_each_group<G: GroupAccess>(&mut self, groups: &G, mut visit: impl FnMut(usize, &[G::Item])) {
-        if self.passed > 0 {
-            return;
-        }
-        let mut budget = self.budget as usize;
-        while self.group < groups.groups() {
-            let items = groups.group(self.group);
-            let cost = items.len().max(1);
-            if cost > budget {
-                break;
-            }
-            budget -= cost;
-            visit(self.group, items);
-            self.group += 1;
-        }
-        self.budget = budget as u32;
-    }
-
     /// Returns the next slice of the items of groups within the budget: one unit per item, and one for an empty group.
     /// Returns `None` at the end or when the budget is spent.
     pub fn next_slice<'a, G: GroupAccess>(&mut self, groups: &'a G) -> Option<GroupSlice<'a, G::Item>> {
@@ -99,15 +79,30 @@ impl Loop {
         Some(GroupSlice { group, items: &all[from..to], begins: from == 0, ends })
     }
 
-    /// Passes the items of all groups to `visit` as far as the budget suffices, those of a group possibly in parts. Returns
-    /// whether all are passed.
-    fn for_each_part<G: GroupAccess>(&mut self, groups: &G, mut visit: impl FnMut(usize, &[G::Item])) -> bool {
-        self.for_each_group(groups, &mut visit);
-        while let Some(slice) = self.next_slice(groups) {
-            visit(slice.group, slice.items);
-            self.for_each_group(groups, &mut visit);
+    /// Passes the items of all groups to `visit` as far as the budget suffices, those of a group possibly in parts: one
+    /// unit per item, and one for an empty group. Returns whether all are passed.
+    pub fn for_each_part<'g, G: GroupAccess>(
+        &mut self,
+        groups: &'g G,
+        mut visit: impl FnMut(GroupSlice<'g, G::Item>),
+    ) -> bool {
+        loop {
+            // Whole groups, as far as the budget suffices.
+            let mut budget = self.budget as usize;
+            while self.passed == 0 && self.group < groups.groups() {
+                let items = groups.group(self.group);
+                let cost = items.len().max(1);
+                if cost > budget {
+                    break;
+                }
+                budget -= cost;
+                visit(GroupSlice { group: self.group, items, begins: true, ends: true });
+                self.group += 1;
+            }
+            self.budget = budget as u32;
+            let Some(slice) = self.next_slice(groups) else { return self.has_passed(groups) };
+            visit(slice);
         }
-        self.has_passed(groups)
     }
 
     /// Returns whether every group has been passed.
@@ -230,8 +225,8 @@ impl<T: Copy + Default> CountingSort<T> {
                 if self.starts.is_empty() {
                     self.starts = vec![0; groups + 2];
                 }
-                let is_done = work.for_each_part(source, |group, items| {
-                    for (group, _) in items.iter().filter_map(|item| entry(group, item)) {
+                let is_done = work.for_each_part(source, |part| {
+                    for (group, _) in part.items.iter().filter_map(|item| entry(part.group, item)) {
                         self.starts[group + 2] += 1;
                     }
                 });
@@ -250,8 +245,8 @@ impl<T: Copy + Default> CountingSort<T> {
                 (work.at == total).then_some(SortStage::Place)
             }
             SortStage::Place => {
-                let is_done = work.for_each_part(source, |group, items| {
-                    for (group, item) in items.iter().filter_map(|item| entry(group, item)) {
+                let is_done = work.for_each_part(source, |part| {
+                    for (group, item) in part.items.iter().filter_map(|item| entry(part.group, item)) {
                         let place = &mut self.starts[group + 1];
                         self.items[*place as usize] = item;
                         *place += 1;

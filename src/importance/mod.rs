@@ -28,7 +28,7 @@ use crate::state::{AccountId, AccountImportance, Outlink};
 const MAX_EXPECTED: u64 = 1_000_000;
 
 /// Parameters of a calculation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct CalculationParameters {
     /// Whether only the vested balance counts.
     pub proof_of_stake: bool,
@@ -52,16 +52,13 @@ pub struct CalculationParameters {
 impl CalculationParameters {
     /// Creates the parameters of a proof of importance at a height of the chain, with NIS1's limits within the graph.
     pub fn new(height: Height, blocks_per_day: u64, known_accounts: u64) -> CalculationParameters {
-        let known_accounts = Some(known_accounts);
         CalculationParameters {
-            proof_of_stake: false,
             height,
             blocks_per_day,
-            known_accounts,
+            known_accounts: Some(known_accounts),
             min_flow: 1_000_000_000.0,
             similarity: 0.3,
-            expected_eligible: 0,
-            account_ids: 0,
+            ..CalculationParameters::default()
         }
     }
 }
@@ -93,7 +90,7 @@ pub enum ImportanceError {
 }
 
 /// A calculation: add all accounts, then all outlinks, and then call `step` until it is done.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Calculation {
     parameters: CalculationParameters,
     /// Number of the present stage.
@@ -196,16 +193,8 @@ impl Calculation {
         let expected = parameters.expected_eligible.min(MAX_EXPECTED) as usize;
         Calculation {
             parameters,
-            stage: 0,
-            work: Loop::default(),
             accounts: Accounts::new(min_stake, expected, parameters.account_ids as usize),
-            outlinks: Outlinks::default(),
-            flows: Flows::default(),
-            graph: Graph::default(),
-            rank: PowerIteration::default(),
-            scores: Scores::default(),
-            total_stake: 0,
-            results: Importances::default(),
+            ..Calculation::default()
         }
     }
 
