@@ -103,7 +103,8 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
             if layers.file.is_some() && !files.iter().any(is_given) {
                 checked.extend(check_list_beside(&settings));
             }
-            network = Some(settings.network);
+            // Lists alone are those of whichever networks their names say.
+            network = first.map(|_| settings.network);
         }
         Err(found) => problems = found,
     }
@@ -135,9 +136,12 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
 
 /// Returns whether a file is a list of peers: by its name, or because it is JSON.
 fn is_list(path: &Path, bytes: &[u8]) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_named = name.strip_prefix(PEERS_FILE_START).is_some_and(|rest| rest.ends_with(PEERS_FILE_END));
-    is_named || properties::looks_like_json(bytes)
+    network_in_name(path).is_some() || properties::looks_like_json(bytes)
+}
+
+/// Returns the network whose list of peers a file of this name holds.
+fn network_in_name(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()?.strip_prefix(PEERS_FILE_START)?.strip_suffix(PEERS_FILE_END)
 }
 
 /// Returns the results of the list of peers that the node reads beside its settings, if there is one.
@@ -192,14 +196,14 @@ fn wrong(line: usize, problem: &Problem) -> Diagnostic {
     Diagnostic { key: Some(key.clone()), ..Diagnostic::error(line, text) }
 }
 
-/// Returns the results of a peer list. Without a valid network in the settings, the file's name is not checked.
+/// Returns the results of a peer list. Its name must have the network of the settings; any, without valid settings.
 fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Diagnostic> {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     // Nothing in the list depends on the network.
     let context = network.map_or_else(Context::trusted_store, Context::of);
     let mut findings = Vec::new();
-    let expected_name = network.map(|network| peers_file_name(&network.name)).filter(|wanted| *wanted != name);
-    if let Some(wanted) = expected_name {
+    let named = network_in_name(path);
+    if named.is_none() || network.is_some_and(|network| named != Some(&network.name)) {
+        let wanted = peers_file_name(network.map_or("NETWORK", |network| &network.name));
         let text = format!("the list is read only from a file {wanted} beside the settings: rename it");
         findings.push(Diagnostic::warn(text));
     }
@@ -297,6 +301,15 @@ mod tests {
         );
         let broken = peers("peers-config_testnet.json", "7");
         assert_eq!(said(&broken), ["0 the file: WRONG"]);
+    }
+
+    #[test]
+    fn a_list_alone_belongs_to_the_network_in_its_name() {
+        let alone = |name: &str| said(&checked(&[file(name, "{}")])[0]);
+        assert_eq!(alone("etc/peers-config_testnet.json"), [""; 0]);
+        assert_eq!(alone("peers-config_mine.json"), [""; 0]);
+        let [other] = &checked(&[file("peers.json", "{}")])[..] else { panic!("one file") };
+        assert!(other.findings[0].text.contains("peers-config_NETWORK.json"), "{other:?}");
     }
 
     #[test]

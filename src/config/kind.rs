@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::num::IntErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -194,17 +195,11 @@ pub(super) const SECRETS: Kind<Vec<PrivateKey>> = Kind::Form {
 };
 pub(super) const LOCAL_ADDRESSES: Kind<LocalAddresses> = form(
     "nothing, or IP addresses, host names and patterns such as 10.0.*.* (IPv6: all eight parts), joined by |",
-    |source| {
-        let mut local = LocalAddresses::default();
-        let entries = list(source.text, |element| local.add_entry(element))?;
-        at_most(MAX_ADDRESSES, entries).map(|()| local)
-    },
+    |source| addresses(source.text, LocalAddresses::add_entry),
 );
 pub(super) const ADDRESS_RANGES: Kind<AddressRanges> =
     form("nothing, or IP addresses and ranges such as 10.0.0.0/8 or 2001:db8::/32, joined by |", |source| {
-        let mut ranges = AddressRanges::default();
-        let entries = list(source.text, |element| ranges.add(element))?;
-        at_most(MAX_ADDRESSES, entries).map(|()| ranges)
+        addresses(source.text, AddressRanges::add)
     });
 /// The host of an endpoint: an IPv6 address in brackets, as NIS1 writes it.
 pub(super) const HOST: Kind<String> = form("a host name or an IP address, without http:// and port", |source| {
@@ -353,17 +348,14 @@ fn parse_name(text: &str) -> Parsed<String> {
 
 /// Parses a decimal number with an optional sign, as NIS1 does.
 fn parse_integer(text: &str, min: i64, max: i64) -> Parsed<i64> {
-    let text = text.trim();
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err("is not a whole number in decimal digits".to_owned());
-    }
-    match text.parse::<i64>() {
-        Ok(value) if value < min => Err("is too small".to_owned()),
-        Ok(value) if value <= max => Ok(value),
-        Err(_) if text.starts_with('-') => Err("is too small".to_owned()),
-        _ => Err("is too large".to_owned()),
-    }
+    let why = match text.trim().parse::<i64>().map_err(|error| *error.kind()) {
+        Ok(value) if (min..=max).contains(&value) => return Ok(value),
+        Ok(value) if value < min => "is too small",
+        Ok(_) | Err(IntErrorKind::PosOverflow) => "is too large",
+        Err(IntErrorKind::NegOverflow) => "is too small",
+        Err(_) => "is not a whole number in decimal digits",
+    };
+    Err(why.to_owned())
 }
 
 /// Parses a number of bytes; `K`, `M`, `G` and `T` in either case are powers of 1024.
@@ -392,9 +384,11 @@ fn list<T, E: fmt::Display>(text: &str, mut parse: impl FnMut(&str) -> Result<T,
     elements(text).map(read).collect()
 }
 
-/// Rejects a list with too many entries.
-fn at_most(limit: usize, entries: Vec<()>) -> Parsed<()> {
-    if entries.len() > limit { Err(format!("has more than {limit} entries")) } else { Ok(()) }
+/// Parses a list of addresses, each of which is added to the value.
+fn addresses<T: Default, E: fmt::Display>(text: &str, add: fn(&mut T, &str) -> Result<(), E>) -> Parsed<T> {
+    let mut value = T::default();
+    let entries = list(text, |element| add(&mut value, element))?;
+    if entries.len() > MAX_ADDRESSES { Err(format!("has more than {MAX_ADDRESSES} entries")) } else { Ok(value) }
 }
 
 /// Returns those of `known` that the list contains, in the order of `known`.

@@ -72,23 +72,20 @@ pub(super) const AFTER_ALL_FORKS: &str = "testnet";
 /// Returns the network's identity. `None` after a problem was recorded.
 pub(super) fn identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Identity> {
     let name = &set.name;
-    match KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(name)) {
-        Some(known) if known.name == name => known_identity(known),
-        Some(known) => {
-            let allowed = format!("{}, in lower case, or a clearly different name", known.name);
-            reader.problem("nem.network", "differs from the name of a known network only in case", allowed);
-            None
-        }
-        None => match suggest_network(name, reader) {
-            Some(known) => {
-                let why = format!("is not a known network; did you mean {}?", known.name);
-                let allowed = "mainnet, testnet, mijinnet, or the name of a network whose nem.network.* are set";
-                reader.problem("nem.network", why, allowed);
-                None
-            }
-            None => private_identity(reader, set),
-        },
+    if let Some(known) = KNOWN.iter().find(|known| known.name == name) {
+        return known_identity(known);
     }
+    let (why, allowed) = if let Some(known) = KNOWN.iter().find(|known| known.name.eq_ignore_ascii_case(name)) {
+        let allowed = format!("{}, in lower case, or a clearly different name", known.name);
+        ("differs from the name of a known network only in case".to_owned(), allowed)
+    } else if let Some(known) = suggest_network(name, reader) {
+        let allowed = "mainnet, testnet, mijinnet, or the name of a network whose nem.network.* are set".to_owned();
+        (format!("is not a known network; did you mean {}?", known.name), allowed)
+    } else {
+        return private_identity(reader, set);
+    };
+    reader.problem("nem.network", why, allowed);
+    None
 }
 
 /// Returns the known network that an unknown name most likely means: the name is a typing error away, and no other key

@@ -47,7 +47,14 @@ pub(super) fn foreign_key(properties: &[Override]) -> Option<Diagnostic> {
 pub(super) fn parse_lines(path: &Path, bytes: &[u8]) -> Result<Vec<Override>, Diagnostic> {
     let text = text_of_file(bytes).map_err(|error| Diagnostic::error(0, error.to_string()))?;
     let path = Rc::from(path);
-    let mut lines = NaturalLines { rest: text, number: 0 };
+    // Lines end with LF, CR or CR LF; the LF after a CR stays in front of the next line.
+    let mut before = '\0';
+    let pieces = text.split(|c: char| {
+        let ends = c == '\r' || c == '\n' && before != '\r';
+        before = c;
+        ends
+    });
+    let mut lines = (1..).zip(pieces.map(|line| line.strip_prefix('\n').unwrap_or(line)));
     let mut properties = Vec::new();
     while let Some((number, line)) = lines.next() {
         let line = line.trim_start_matches(BLANKS);
@@ -62,59 +69,17 @@ pub(super) fn parse_lines(path: &Path, bytes: &[u8]) -> Result<Vec<Override>, Di
     Ok(properties)
 }
 
-/// Physical lines of the file with their numbers; they end with LF, CR or CR LF.
-struct NaturalLines<'a> {
-    rest: &'a str,
-    number: usize,
-}
-
-impl<'a> Iterator for NaturalLines<'a> {
-    type Item = (usize, &'a str);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        self.number += 1;
-        let (line, rest) = match self.rest.split_once(['\n', '\r']) {
-            Some((line, rest)) => {
-                let ended_by_return = self.rest.as_bytes().get(line.len()) == Some(&b'\r');
-                (line, if ended_by_return { rest.strip_prefix('\n').unwrap_or(rest) } else { rest })
-            }
-            None => (self.rest, ""),
-        };
-        self.rest = rest;
-        Some((self.number, line))
-    }
-}
-
 /// Appends the following lines while the line ends with an odd number of backslashes.
-fn join_continued(first: &str, lines: &mut NaturalLines<'_>) -> Zeroizing<String> {
-    let mut logical = Zeroizing::new(String::with_capacity(first.len()));
-    let mut piece = first;
-    loop {
-        let backslashes = piece.len() - piece.trim_end_matches('\\').len();
-        if backslashes.is_multiple_of(2) {
-            push(&mut logical, piece);
-            return logical;
-        }
-        push(&mut logical, piece.strip_suffix('\\').unwrap_or(piece));
-        match lines.next() {
-            Some((_, next)) => piece = next.trim_start_matches(BLANKS),
-            None => return logical,
-        }
+fn join_continued<'a>(first: &'a str, lines: &mut impl Iterator<Item = (usize, &'a str)>) -> Zeroizing<String> {
+    let mut pieces = vec![first];
+    while let Some(last) = pieces.last_mut()
+        && (last.len() - last.trim_end_matches('\\').len()) % 2 == 1
+    {
+        *last = &last[..last.len() - 1];
+        pieces.extend(lines.next().map(|(_, line)| line.trim_start_matches(BLANKS)));
     }
-}
-
-/// Appends to a text that may hold a secret: when the text is moved to grow, its old memory is wiped.
-fn push(text: &mut Zeroizing<String>, piece: &str) {
-    let needed = text.len() + piece.len();
-    if needed > text.capacity() {
-        let mut larger = Zeroizing::new(String::with_capacity(2 * needed));
-        larger.push_str(text);
-        *text = larger;
-    }
-    text.push_str(piece);
+    // It may hold a secret: it is not moved to grow, which would leave a copy in memory.
+    Zeroizing::new(pieces.concat())
 }
 
 fn split(path: &Rc<Path>, logical: &str, line: usize) -> Result<Override, Diagnostic> {
@@ -155,18 +120,11 @@ fn unescape(text: &str) -> Result<Zeroizing<String>, &'static str> {
 /// Parses the character after the first `\u`; a character outside the basic plane is written as two units.
 fn unicode(rest: &mut Peekable<Chars<'_>>) -> Result<char, &'static str> {
     const HALF: &str = "\\u names half of a surrogate pair without the other half";
-    let first = hex_unit(rest)?;
-    let mut units = vec![first];
-    if (0xd800..0xdc00).contains(&first) {
-        if rest.next() != Some('\\') || rest.next() != Some('u') {
-            return Err(HALF);
-        }
+    let mut units = vec![hex_unit(rest)?];
+    if (0xd800..0xdc00).contains(&units[0]) && rest.next() == Some('\\') && rest.next() == Some('u') {
         units.push(hex_unit(rest)?);
     }
-    match char::decode_utf16(units).next() {
-        Some(Ok(character)) => Ok(character),
-        _ => Err(HALF),
-    }
+    char::decode_utf16(units).next().and_then(Result::ok).ok_or(HALF)
 }
 
 fn hex_unit(rest: &mut Peekable<Chars<'_>>) -> Result<u16, &'static str> {

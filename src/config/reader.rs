@@ -13,12 +13,14 @@ use super::table::{self, DefaultValue};
 use crate::files;
 use crate::model::NetworkByte;
 
-/// Origin of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Origin of a value. `Display` describes it for a person.
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Origin {
     /// Not set; the default applies.
+    #[display("default")]
     Default,
     /// A line of the configuration file.
+    #[display("{}:{line}", path.display())]
     File {
         /// The file as named on the command line.
         path: Rc<Path>,
@@ -26,6 +28,7 @@ pub enum Origin {
         line: usize,
     },
     /// A flag of the command line.
+    #[display("{_0} on the command line")]
     Flag(&'static str),
 }
 
@@ -44,16 +47,6 @@ impl Origin {
             Origin::File { line, .. } => (0, *line),
             Origin::Flag(_) => (1, 0),
             Origin::Default => (2, 0),
-        }
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Default => f.write_str("default"),
-            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Origin::Flag(flag) => write!(f, "{flag} on the command line"),
         }
     }
 }
@@ -84,8 +77,9 @@ fn list(problems: &[Problem]) -> String {
     text + "\n\n`nisd settings` describes every setting."
 }
 
-/// A wrong, missing or unknown setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A wrong, missing or unknown setting. `Display` describes it for a person, on several lines.
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("  {key} {why}\n    value:   {value}\n    from:    {origin}\n    allowed: {allowed}")]
 pub struct Problem {
     /// The key.
     pub key: String,
@@ -97,15 +91,6 @@ pub struct Problem {
     pub why: String,
     /// The allowed values.
     pub allowed: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  {} {}", self.key, self.why)?;
-        writeln!(f, "    value:   {}", self.value)?;
-        writeln!(f, "    from:    {}", self.origin)?;
-        write!(f, "    allowed: {}", self.allowed)
-    }
 }
 
 /// A message about settings or about a file of them. Never contains a private key. `Display` omits the key.
@@ -220,7 +205,7 @@ impl Layers {
 ///
 /// A wrong value is recorded as a problem and treated as not set, so that one pass finds all problems.
 pub(super) struct Reader<'a> {
-    layers: &'a Layers,
+    pub layers: &'a Layers,
     /// The user's home folder, if known.
     pub home: Option<&'a Path>,
     /// The network of addresses, once it is known.
@@ -270,7 +255,7 @@ impl<'a> Reader<'a> {
         self.problem(name, why, allowed);
     }
 
-    /// Records a problem that the setting's kind alone does not reveal.
+    /// Records a problem that the setting's kind alone does not reveal, or with a key that is no setting.
     pub fn problem(&mut self, name: &str, why: impl Into<String>, allowed: impl Into<String>) {
         let key = table::find(name);
         let set = self.layers.get(name);
@@ -281,7 +266,7 @@ impl<'a> Reader<'a> {
             (None, _) => "(not set)".to_owned(),
         };
         let origin = set.map_or(Origin::Default, |set| set.origin.clone());
-        self.problems.push(Problem { key: name.to_owned(), value, origin, why: why.into(), allowed: allowed.into() });
+        self.problems.push(Problem { key: redact_key(name), value, origin, why: why.into(), allowed: allowed.into() });
     }
 }
 

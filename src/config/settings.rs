@@ -108,8 +108,8 @@ impl Settings {
     pub(super) fn read(layers: &Layers, home: Option<&Path>) -> Result<Settings, Vec<Problem>> {
         let reader = &mut Reader::new(layers, home);
         let settings = Settings::assemble(reader);
+        let mut notices = check_keys(reader);
         let mut problems = std::mem::take(&mut reader.problems);
-        let mut notices = check_keys(layers, &mut problems);
         problems.sort_by_key(|problem| problem.origin.order());
         match settings {
             Some(mut settings) if problems.is_empty() => {
@@ -305,7 +305,8 @@ const MAX_UNKNOWN: usize = 20;
 ///
 /// Unknown keys only cause warnings, as NIS1 does not reject them either. Unknown keys with this node's own prefix or
 /// on the command line become problems.
-fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Diagnostic> {
+fn check_keys(reader: &mut Reader<'_>) -> Vec<Diagnostic> {
+    let layers = reader.layers;
     let (mut notices, mut ignored, mut unknown, mut rejected) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (name, origin) in layers.keys() {
         let is_flag = matches!(origin, Origin::Flag(_));
@@ -317,11 +318,13 @@ fn check_keys(layers: &Layers, problems: &mut Vec<Problem>) -> Vec<Diagnostic> {
             ))),
             Some(_) => {}
             None if table::ignored(name).is_some() => ignored.push(name),
-            None if is_flag || has_prefix(name, &["nisd."]) => rejected.push((name, origin)),
+            None if is_flag || has_prefix(name, &["nisd."]) => rejected.push(name),
             None => unknown.push((name, origin)),
         }
     }
-    problems.extend(rejected.into_iter().take(MAX_UNKNOWN).map(|(name, origin)| unknown_problem(name, origin)));
+    for name in rejected.into_iter().take(MAX_UNKNOWN) {
+        reader.problem(name, format!("is not a setting{}", hint(name)), "the keys that `nisd settings` lists");
+    }
     for (name, origin) in unknown.iter().take(MAX_UNKNOWN) {
         let (key, hint) = (redact_key(name), hint(name));
         notices.push(Diagnostic::warn(format!("{origin}: {key} is unknown and has no effect{hint}")));
@@ -342,16 +345,6 @@ fn hint(name: &str) -> String {
     let meant = table::suggest(name).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
     let kind = if has_prefix(name, &PREFIXES) { "" } else { " (settings begin with nem., nis. or nisd.)" };
     format!("{kind}{meant}")
-}
-
-fn unknown_problem(name: &str, origin: &Origin) -> Problem {
-    Problem {
-        key: redact_key(name),
-        value: "(not shown)".to_owned(),
-        origin: origin.clone(),
-        why: format!("is not a setting{}", hint(name)),
-        allowed: "the keys that `nisd settings` lists".to_owned(),
-    }
 }
 
 /// Reports settings that are valid but hardly intended for this network.
@@ -388,8 +381,8 @@ fn start_char_mismatch(reader: &mut Reader<'_>, network: &Network) -> Option<Dia
     const KEY: &str = "nem.network.addressStartChar";
     let configured = reader.read(KEY, &NAME)?.chars().next()?;
     let letter = network.nemesis_signer.as_str().chars().next()?;
-    let text = || format!("{KEY} has no effect: with this nem.network.version addresses begin with {letter}");
-    (configured != letter).then(|| Diagnostic::warn(text()))
+    let text = format!("{KEY} has no effect: with this nem.network.version addresses begin with {letter}");
+    (configured != letter).then(|| Diagnostic::warn(text))
 }
 
 fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Diagnostic> {
