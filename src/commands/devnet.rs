@@ -9,7 +9,6 @@
 //!
 //! Time and randomness are passed in as [`System`].
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -141,26 +140,17 @@ fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     const USUAL_PORT: u16 = 7890;
     let (http, websocket) = (settings.http.port, settings.websocket.port);
     let url = format!("http://127.0.0.1:{http}");
-    let mut text = String::new();
-    if settings.http.explorer {
-        let _ = writeln!(text, "  {url}/explorer in a browser");
-    }
+    let explorer = if settings.http.explorer { format!("  {url}/explorer in a browser\n") } else { String::new() };
     let at = if http == USUAL_PORT { String::new() } else { format!(" --node {url}") };
-    let _ = writeln!(text, "  {program} status{at}");
-    let _ = writeln!(text, "  curl {url}/chain/height");
+    let text = format!("{explorer}  {program} status{at}\n  curl {url}/chain/height\n");
     let (Some(alice), Some(bob)) = (devnet.account(Role::Alice), devnet.account(Role::Bob)) else { return text };
     let (key_file, bob) = (alice.key_file.display(), &bob.address);
-    let _ = writeln!(
-        text,
-        "  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{at} --wait"
-    );
-    let _ = writeln!(text, "  curl '{url}/account/get?address={bob}'");
-    let _ = writeln!(
-        text,
-        "\nMessages, STOMP at ws://127.0.0.1:{websocket}/w/messages/websocket: /blocks/new, /unconfirmed/{bob},\n\
-         /transactions/{bob}"
-    );
-    text
+    format!(
+        "{text}  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{at} --wait\n  \
+         curl '{url}/account/get?address={bob}'\n\n\
+         Messages, STOMP at ws://127.0.0.1:{websocket}/w/messages/websocket: /blocks/new, /unconfirmed/{bob},\n\
+         /transactions/{bob}\n"
+    )
 }
 
 const JOIN_SETTINGS_FILE: &str = "config-user.properties";
@@ -352,15 +342,20 @@ const HEADER: &str = "\
 #
 # All nodes of the network must have the same values here:
 ";
-/// Comment before the setting that keeps other machines away from demo keys.
-const DEMO_HEADER: &str = "
+/// Settings that keep other machines away from demo keys.
+const DEMO_SETTINGS: &str = "
 # The keys are publicly known demo keys, so only this machine can reach the node, its peers are on this machine, and no rate
 # limits its requests. The values * and false, and true for the last one, are for other machines.
+nisd.bindAddress = localhost
+nisd.loopbackPeers = true
+nem.useDosFilter = false
 ";
-/// Comment between the settings of the network and those of the node.
-const NODE_HEADER: &str = "
+/// Settings of the node, behind those of the network; the harvester's key follows.
+const NODE_SETTINGS: &str = "
 # This node. Its key is that of the harvester, and also the node's identity.
-";
+nisd.data = .
+nis.bootName = devnet
+nis.bootKey = ";
 
 /// Default rewrite limit of a private network; the same as on other networks, unless blocks are too rare for it.
 const REWRITE_LIMIT: u64 = 360;
@@ -512,20 +507,10 @@ fn make(planned: &Settings, fresh_keys: bool, system: System) -> Result<(), Comm
 
 /// Returns the settings of network and node, which contain the harvester's key.
 fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String> {
-    /// Capacity for all of it, so that growth leaves no copy of the key behind.
-    const ROOM: usize = 8 << 10;
-    let mut text = Zeroizing::new(String::with_capacity(ROOM));
-    text.push_str(HEADER);
-    text.push_str(&network_properties(network, NEMESIS_FILE));
-    text.push_str(NODE_HEADER);
-    text.push_str("nisd.data = .\nnis.bootName = devnet\nnis.bootKey = ");
-    text.push_str(&harvester.printed());
-    text.push('\n');
-    if is_demo(Role::Harvester, harvester) {
-        text.push_str(DEMO_HEADER);
-        text.push_str("nisd.bindAddress = localhost\nnisd.loopbackPeers = true\nnem.useDosFilter = false\n");
-    }
-    text
+    let demo = if is_demo(Role::Harvester, harvester) { DEMO_SETTINGS } else { "" };
+    let network = network_properties(network, NEMESIS_FILE);
+    // Allocated once, so that no copy of the key stays behind.
+    Zeroizing::new([HEADER, &network, NODE_SETTINGS, &harvester.printed(), "\n", demo].concat())
 }
 
 /// Writes a file atomically, readable by its owner only.

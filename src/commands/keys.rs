@@ -17,8 +17,6 @@ const PUBLIC_KEY_DIGITS: usize = 64;
 
 /// Minimum hex digits of a text that is meant as a key, complete or not, unless it is the name of a file.
 const MIN_KEY_DIGITS: usize = 32;
-/// Capacity for all output about a key pair.
-const KEY_TEXT_BYTES: usize = 1024;
 
 /// `nisd key`.
 #[derive(Subcommand, Debug)]
@@ -93,7 +91,7 @@ pub fn key(command: &KeyCommand, system: System) -> Result<(), CommandError> {
         }
         KeyCommand::Inspect { file, show_private, network } => (load_key(file)?, network, *show_private),
     };
-    let mut text = Zeroizing::new(key_lines(&KeyPair::new(&key).public(), *network));
+    let mut text = key_lines(&KeyPair::new(&key).public(), *network);
     if let KeyCommand::New { output, .. } = command {
         if let Some(path) = output {
             key_file::write(path, &key).map_err(in_key_file(path))?;
@@ -102,23 +100,18 @@ pub fn key(command: &KeyCommand, system: System) -> Result<(), CommandError> {
             print_note("the private key is shown only now and stored nowhere; anyone who sees it controls the account");
         }
     }
-    if show_private {
-        // `key_lines` has reserved the capacity, so growth leaves no copy of the key behind.
-        text.push_str("private key  ");
-        text.push_str(&key.printed());
-        text.push('\n');
+    if !show_private {
+        return print(&text);
     }
-    print(&text)
+    // Allocated once, so that no copy of the key stays behind.
+    print(&Zeroizing::new([text.as_str(), "private key  ", &key.printed(), "\n"].concat()))
 }
 
 /// Formats the public key and its addresses on one network, or on the three known ones.
 fn key_lines(key: &PublicKey, network: Option<NetworkByte>) -> String {
-    let mut text = String::with_capacity(KEY_TEXT_BYTES);
-    text.push_str(&format!("public key   {key}\n"));
-    for network in network.map_or(NETWORKS.to_vec(), |network| vec![network]) {
-        text.push_str(&address_line(&Address::from_public_key(key, network), network));
-    }
-    text
+    let line = |network| address_line(&Address::from_public_key(key, network), network);
+    let addresses: String = network.map_or(NETWORKS.map(line).concat(), line);
+    format!("public key   {key}\n{addresses}")
 }
 
 fn address_line(address: &Address, network: NetworkByte) -> String {

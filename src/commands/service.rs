@@ -98,11 +98,9 @@ pub fn unit(
     store: &Path,
     has_low_port: bool,
 ) -> io::Result<String> {
-    let mut command = quote_word(&program.to_string_lossy());
-    command.push_str(" run");
-    for argument in service.arguments(data) {
-        command.push_str(&format!(" {}", quote_word(&argument)));
-    }
+    let mut command = vec![program.to_string_lossy().into_owned(), "run".to_owned()];
+    command.extend(service.arguments(data));
+    let command = command.iter().map(|word| quote_word(word)).collect::<Vec<_>>().join(" ");
     let config = service.config.as_deref().map(absolute).transpose()?;
     let folders = folders([Some(program), config.as_deref(), Some(store)], store);
     // Users of a private name space have no rights over the ports of the host.

@@ -218,7 +218,7 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
         Some(path) => State::read(path, watched, command.addresses_changed)?,
         None => State::new(watched),
     };
-    announce(command, &addresses, &node, state.id.as_deref());
+    announce(command, &addresses, &node, &state);
     let mut watcher = Watcher { command, system, stop, state, saved: None, backoff: BACKOFF.0 };
     // A file that cannot be written is noticed before the first event.
     watcher.save()?;
@@ -262,13 +262,9 @@ fn addresses(command: &Watch) -> Result<(Vec<Address>, Option<NetworkByte>), Com
 }
 
 /// Says what is watched, and from where. The network is not named: several may have the same byte.
-fn announce(command: &Watch, addresses: &[Address], node: &NodeClient, last_id: Option<&str>) {
-    let accounts = match addresses {
-        [] => "all accounts".to_owned(),
-        [one] => one.to_string(),
-        several => format!("{} addresses", several.len()),
-    };
-    let from = match (last_id, command.from) {
+fn announce(command: &Watch, addresses: &[Address], node: &NodeClient, State { id, watched, .. }: &State) {
+    let accounts = if let [one] = addresses { one.to_string() } else { watched.to_string() };
+    let from = match (id, command.from) {
         (Some(id), None) => format!("after the event {id} of the state file"),
         (Some(id), Some(_)) => format!("after the event {id} of the state file, which --from does not change"),
         (None, Some(height)) => format!("from height {height}"),

@@ -61,6 +61,21 @@ fn a_pipe_in_place_of_a_file_is_named_and_nobody_waits_for_it() {
 }
 
 #[test]
+fn an_import_from_a_pipe_says_that_it_waits_for_a_writer() {
+    let (tiny, folder) = (tiny(), DataFolder::new());
+    let (fifo, data) = (folder.beside("fifo"), folder.path());
+    pipe(&fifo);
+    let arguments = ["import", "--config", text(&tiny.config), "--data", text(&data), text(&fifo)];
+    let writer = format!("(cat '{}' > '{}' &)", text(&tiny.blocks), text(&fifo));
+    let imported = run_after(&writer, &arguments).expect_success();
+    assert_contains(&imported.stderr, &["fifo is a pipe: waiting until another program writes blocks to it"]);
+    // A checkpoint needs the blocks twice.
+    let checkpoint = format!("2:{}", "00".repeat(32));
+    run_after(&writer, &[&arguments[..], &["--trust-below", &checkpoint]].concat())
+        .expect_failure(1, &["a pipe does not allow"]);
+}
+
+#[test]
 fn a_pipe_or_link_in_place_of_a_file_of_the_store_is_named_and_changes_nothing() {
     let tiny = tiny();
     for name in OWN {
