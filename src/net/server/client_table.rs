@@ -512,6 +512,18 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_with_a_work_quota_of_its_own_waits_until_that_is_refilled() {
+        let mut clients = table();
+        wait(&mut clients, client(1), 1);
+        wait(&mut clients, client(1), 2);
+        let own_quota = |slot| (slot == 1).then_some(at(10));
+        assert_eq!(clients.next(at(0), own_quota), Some(2), "its client is not throttled");
+        assert_eq!((clients.next(at(0), own_quota), clients.throttled_count()), (None, 1));
+        assert_eq!((clients.next(at(9), own_quota), clients.next_refill()), (None, Some(at(10))));
+        assert_eq!(clients.next(at(10), own_quota), Some(1));
+    }
+
+    #[test]
     fn work_settled_by_waiting_is_not_charged_again() {
         let (mut clients, heavy) = (table(), client(1));
         clients.charge_rate(heavy, 11 * WORK_PER_SECOND as u32, at(0));
