@@ -2,10 +2,11 @@
 //!
 //! While it is parsed, a body can take ten times its length and more. If all bodies were parsed at the same time, they
 //! would take each other's memory and none would be completed. So a request waits for a turn of [`ParsingTurns`] first;
-//! until then it is only what the connection has received.
+//! until then it is only what the connection has received. A turn is short: whose client has to wait for other reasons keeps
+//! nobody else waiting, and its parser is one of the streams of which the largest gives way.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use super::Format;
@@ -21,6 +22,8 @@ use crate::quota::{Owner, Quota};
 
 /// Bodies of all clients that are parsed at a time.
 pub const MAX_PARSED_BODIES: usize = 4;
+/// Time after which a turn no longer counts.
+pub const TURN_TIME: Duration = Duration::from_millis(250);
 
 /// The value of a body of JSON, which is wiped when it is dropped.
 pub(super) type ParsedBody = Result<Wiped<Value>, ReadError>;
@@ -68,62 +71,76 @@ pub fn parse_step(parser: &mut Parser, budget: &mut Budget) -> Result<Option<Val
     parsed
 }
 
-/// A turn to parse a body. It ends when it is dropped.
+/// A turn to parse a body. It ends when it is dropped, or after [`TURN_TIME`].
 pub(super) type ParsingTurn = Rc<()>;
 
-/// The requests that wait until their body is parsed: whoever has used least of the parser is next.
+/// The requests that wait until their body is parsed: whoever has used least of the parser is next. Times are monotonic.
 #[derive(Default)]
 pub struct ParsingTurns {
-    /// Their time is the number of requests so far.
     waiting: Quota<ConnectionId>,
-    requests: u64,
     /// Turns of requests that are resumed.
     granted: BTreeMap<ConnectionId, ParsingTurn>,
-    /// Every turn is a reference to it.
-    turns: ParsingTurn,
+    /// The turns that count, each with its beginning.
+    turns: Vec<(Duration, Weak<()>)>,
 }
 
 impl ParsingTurns {
     /// Returns the turn of a request with a body of this length, or `None` if it waits for one: then [`ParsingTurns::grant`]
     /// returns its connection later, and it asks again.
-    pub(super) fn take(&mut self, connection: ConnectionId, client: Owner, length: usize) -> Option<ParsingTurn> {
+    pub(super) fn take(
+        &mut self,
+        connection: ConnectionId,
+        client: Owner,
+        length: usize,
+        now: Duration,
+    ) -> Option<ParsingTurn> {
         if let Some(turn) = self.granted.remove(&connection) {
             return Some(turn);
         }
-        self.requests += 1;
-        self.waiting.charge(client, cost::json(length), self.time());
-        if self.has_free() && !self.waiting.has_waiting() {
-            return Some(self.turns.clone());
+        self.waiting.charge(client, cost::json(length), now);
+        if self.has_free(now) && !self.waiting.has_waiting() {
+            return Some(self.begin(now));
         }
-        self.waiting.hold(connection, client, length, self.time());
-        self.waiting.wait(connection, self.time());
+        self.waiting.hold(connection, client, length, now);
+        self.waiting.wait(connection, now);
         None
     }
 
     /// Gives free turns to requests that wait. Returns their connections, to be resumed.
-    pub(super) fn grant(&mut self) -> Vec<ConnectionId> {
+    pub(super) fn grant(&mut self, now: Duration) -> Vec<ConnectionId> {
         let mut granted = Vec::new();
-        while self.has_free()
-            && let Some((_, connection)) = self.waiting.next(self.time())
+        while self.waiting.has_waiting()
+            && self.has_free(now)
+            && let Some((_, connection)) = self.waiting.next(now)
         {
-            self.waiting.release(connection, self.time());
-            self.granted.insert(connection, self.turns.clone());
+            self.waiting.release(connection, now);
+            let turn = self.begin(now);
+            self.granted.insert(connection, turn);
             granted.push(connection);
         }
         granted
     }
 
-    fn has_free(&self) -> bool {
-        Rc::strong_count(&self.turns) <= MAX_PARSED_BODIES
+    /// Returns when [`ParsingTurns::grant`] must be called at the latest, if a request waits.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        let first = self.turns.first().filter(|_| self.waiting.has_waiting());
+        first.map(|(since, _)| *since + TURN_TIME)
     }
 
     /// Forgets the request of a connection that was closed or answered otherwise.
-    pub fn forget(&mut self, connection: ConnectionId) {
-        self.waiting.release(connection, self.time());
+    pub(super) fn forget(&mut self, connection: ConnectionId, now: Duration) {
+        self.waiting.release(connection, now);
         self.granted.remove(&connection);
     }
 
-    fn time(&self) -> Duration {
-        Duration::from_nanos(self.requests)
+    fn has_free(&mut self, now: Duration) -> bool {
+        self.turns.retain(|(since, turn)| turn.strong_count() > 0 && now < *since + TURN_TIME);
+        self.turns.len() < MAX_PARSED_BODIES
+    }
+
+    fn begin(&mut self, now: Duration) -> ParsingTurn {
+        let turn = Rc::new(());
+        self.turns.push((now, Rc::downgrade(&turn)));
+        turn
     }
 }

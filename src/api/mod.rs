@@ -10,6 +10,7 @@
 //! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers, views and streams |
 //! | `request_context` | what a handler receives: parameters of the request, the node, the response |
 //! | `access` | who may use a route, and the settings of the interface |
+//! | `body_parser` | large bodies, and whose is parsed next |
 //! | [`streams`] | streamed responses, and those in progress by connection |
 //! | [`events`] | the stream of events, and what all such streams share |
 //! | `response` | writing of views, media types, and responses that are kept until the chain changes |
@@ -62,7 +63,8 @@ pub use crate::codec::Format;
 pub use crate::codec::Writable as View;
 pub use crate::state::{LinkPhase, RemoteStatus};
 
-use crate::codec::lenient_json::Parser;
+use std::time::Duration;
+
 use body_parser::{BodyParser, ParsingTurns};
 use debug::RequestHistory;
 use response::{Accept, CacheKey, ResponseCache, ResponseWriter};
@@ -71,6 +73,7 @@ use streams::{KeptLists, PendingStreams, ResponseStream};
 
 use crate::budget::cost;
 use crate::codec::json::JsonEncoder;
+use crate::codec::lenient_json::Parser;
 use crate::local_cookie;
 use crate::metrics::{self, Exposition};
 use crate::model::Timestamp;
@@ -154,15 +157,15 @@ impl Api {
     }
 
     /// Answers a request, or continues a suspended or unfinished response. The progress is `Suspended` if the response
-    /// waits for a peer or for other long responses of the same client; [`PendingStreams::take_resumable`] returns the
-    /// connections to resume.
+    /// waits for a peer, for other long responses of the same client, or for a turn to parse its body;
+    /// [`Api::take_resumable`] returns the connections to resume.
     pub fn answer(&mut self, exchange: &mut Exchange<'_>, mut node: NodeContext<'_>) -> Answer {
         node.budget.charge(cost::REQUEST);
         let Exchange { connection, client, request, .. } = *exchange;
         let stream = self.pending_streams.remove(connection).filter(|_| exchange.is_resumed);
         let client_key = Owner::of(&client);
         if !exchange.is_resumed {
-            self.parsing_turns.forget(connection);
+            self.parsing_turns.forget(connection, node.now.monotonic);
         }
         let Api { settings, json, pending_streams, parsing_turns, request_history, cache, kept_lists } = self;
         request_history.begin_step();
@@ -217,7 +220,6 @@ impl Api {
             cache.insert(key, &context.response.response.body);
         }
         pending_streams.activate_queued(client_key);
-        pending_streams.resume(parsing_turns.grant());
         match progress {
             Progress::Done => {
                 context.node.events.remove(connection);
@@ -251,11 +253,22 @@ impl Api {
         cost::bytes(text.len())
     }
 
-    /// Drops the unfinished response of a connection that was closed.
-    pub fn on_disconnect(&mut self, connection: ConnectionId) {
+    /// Returns the connections to resume, each once. `now` is monotonic.
+    pub fn take_resumable(&mut self, now: Duration) -> Vec<ConnectionId> {
+        let mut connections = self.pending_streams.take_resumable();
+        connections.extend(self.parsing_turns.grant(now));
+        connections
+    }
+
+    /// Returns when [`Api::take_resumable`] must be called at the latest.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.parsing_turns.next_due()
+    }
+
+    /// Drops the unfinished response of a connection that was closed. `now` is monotonic.
+    pub fn on_disconnect(&mut self, connection: ConnectionId, now: Duration) {
         self.pending_streams.on_disconnect(connection);
-        self.parsing_turns.forget(connection);
-        self.pending_streams.resume(self.parsing_turns.grant());
+        self.parsing_turns.forget(connection, now);
         self.request_history.finish(connection);
     }
 }
@@ -294,7 +307,9 @@ fn begin(
     let mut parser = None;
     if route.body_limit != BodyLimit::Addresses && context.has_large_body() {
         let (body, client) = (context.request.body, Owner::of(&context.client));
-        let Some(turn) = turns.take(context.connection, client, body.len()) else { return Ok(Begun::Waits) };
+        let Some(turn) = turns.take(context.connection, client, body.len(), context.node.now.monotonic) else {
+            return Ok(Begun::Waits);
+        };
         // The handler reports a body that cannot even begin to be parsed.
         parser = Parser::new(body).ok().map(|parser| BodyParser::new(parser, turn));
     }

@@ -616,11 +616,6 @@ impl PendingStreams {
         }
     }
 
-    /// Adds connections to resume, which have no stream yet.
-    pub fn resume(&mut self, connections: Vec<ConnectionId>) {
-        self.resumable.extend(connections);
-    }
-
     /// Returns the connections to resume, each once.
     pub fn take_resumable(&mut self) -> Vec<ConnectionId> {
         std::mem::take(&mut self.resumable)

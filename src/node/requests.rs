@@ -71,7 +71,7 @@ impl Node<'_> {
                         peers.forget_client(connection);
                     }
                 }
-                self.resume_due(effects);
+                self.resume_due(now, effects);
                 answer.progress
             }
             Err(error) => {
@@ -136,8 +136,8 @@ impl Node<'_> {
     }
 
     /// Resumes the requests whose turn has come.
-    fn resume_due(&mut self, effects: &mut dyn Effects) {
-        for connection in self.api.pending_streams.take_resumable() {
+    pub(super) fn resume_due(&mut self, now: Now, effects: &mut dyn Effects) {
+        for connection in self.api.take_resumable(now.monotonic) {
             effects.resume(connection);
         }
     }
@@ -198,9 +198,9 @@ impl Node<'_> {
     pub(super) fn on_disconnect(&mut self, connection: ConnectionId, now: Now, effects: &mut dyn Effects) {
         self.waiting_for_mempool.remove(&connection);
         self.read_ahead.remove(connection, now.monotonic);
-        self.api.on_disconnect(connection);
+        self.api.on_disconnect(connection, now.monotonic);
         self.events.remove(connection);
-        self.resume_due(effects);
+        self.resume_due(now, effects);
         if let Some(peers) = &mut self.peers {
             peers.forget_client(connection);
         }

@@ -101,7 +101,7 @@ impl<'a> Stream<'a> {
         (self.id, self.is_open) = (Some(id.to_owned()), false);
         self.node.events.remove(ConnectionId(1));
         self.reply = Response::new();
-        self.api.on_disconnect(ConnectionId(1));
+        self.api.on_disconnect(ConnectionId(1), Duration::ZERO);
     }
 
     /// Goes on until the stream waits; returns the events.

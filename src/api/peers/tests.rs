@@ -102,7 +102,7 @@ fn a_sign_of_life_is_outstanding_until_its_sender_is_verified() {
     assert_eq!(outstanding(&mut api), [own]);
     // A closed connection has no request in progress.
     assert_eq!(step(&mut api, &mut node, &mut reply, false), Progress::Suspended);
-    api.on_disconnect(ConnectionId(7));
+    api.on_disconnect(ConnectionId(7), Duration::ZERO);
     assert_eq!(outstanding(&mut api), [own]);
 }
 

@@ -1,6 +1,8 @@
 //! Tests of streamed responses.
 
-use crate::api::body_parser::MAX_PARSED_BODIES;
+use std::time::Duration;
+
+use crate::api::body_parser::{MAX_PARSED_BODIES, TURN_TIME};
 use crate::api::routes::{Method, ROUTES};
 use crate::api::streams::MAX_ACTIVE_PER_CLIENT;
 use crate::api::streams::{BodyWriter, ResponseStream};
@@ -409,9 +411,9 @@ fn a_disconnect_discards_the_pending_stream() {
     let sent = TestRequest::new("GET /chain/last-block");
     let (taken, _) = sent.step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
     assert_eq!((taken, api.pending_streams.len()), (Progress::Yield, 1));
-    api.on_disconnect(ConnectionId(2));
+    api.on_disconnect(ConnectionId(2), NOW.monotonic);
     assert_eq!(api.pending_streams.len(), 1);
-    api.on_disconnect(sent.connection);
+    api.on_disconnect(sent.connection, NOW.monotonic);
     assert_eq!(api.pending_streams.len(), 0);
 }
 
@@ -458,7 +460,7 @@ fn all_streams_of_one_client_complete_without_delaying_other_clients() {
     assert!(going.contains(&ALL));
     while !going.is_empty() {
         going.retain(|number| step(&mut api, *number) == Progress::Yield);
-        going.extend(api.pending_streams.take_resumable().iter().map(|connection| connection.0 as usize));
+        going.extend(api.take_resumable(NOW.monotonic).iter().map(|connection| connection.0 as usize));
         assert!(going.len() <= MAX_ACTIVE_PER_CLIENT + 1);
     }
     assert!(bodies.iter().all(|body| *body == whole));
@@ -481,7 +483,7 @@ fn large_bodies_of_many_clients_are_parsed_a_few_at_a_time_and_all_are_answered(
         sent.step(api, &scene, &mut node, &mut replies[number], is_resumed, STEP).unwrap().0
     };
     let resumable = |api: &mut Api| {
-        let connections = api.pending_streams.take_resumable();
+        let connections = api.take_resumable(NOW.monotonic);
         connections.into_iter().map(|connection| connection.0 as usize).collect::<Vec<_>>()
     };
     let progress: Vec<Progress> = (0..ALL).map(|number| step(&mut api, number)).collect();
@@ -489,8 +491,8 @@ fn large_bodies_of_many_clients_are_parsed_a_few_at_a_time_and_all_are_answered(
     assert!(first.iter().all(|progress| *progress == Progress::Yield), "{first:?}");
     assert!(others.iter().all(|progress| *progress == Progress::Suspended), "{others:?}");
     // One that disconnects while it waits, and one while it is parsed.
-    api.on_disconnect(ConnectionId(7));
-    api.on_disconnect(ConnectionId(2));
+    api.on_disconnect(ConnectionId(7), NOW.monotonic);
+    api.on_disconnect(ConnectionId(2), NOW.monotonic);
     let mut going: Vec<usize> = [0, 1, 3].into_iter().chain(resumable(&mut api)).collect();
     while !going.is_empty() {
         assert!(going.len() <= MAX_PARSED_BODIES && api.pending_streams.len() <= MAX_PARSED_BODIES);
@@ -520,14 +522,34 @@ fn a_client_of_another_network_parses_its_body_before_the_many_of_one() {
     }
     assert_eq!(step(&mut api, 1_000, [10, 0, 1, 1], false), Progress::Suspended);
     while step(&mut api, 0, [10, 0, 0, 1], true) != Progress::Done {}
-    assert_eq!(api.pending_streams.take_resumable(), [ConnectionId(1_000)]);
+    assert_eq!(api.take_resumable(NOW.monotonic), [ConnectionId(1_000)]);
     // Its turn is kept, also if others ask meanwhile, but not for another request on its connection.
     assert_eq!(step(&mut api, 101, [10, 0, 2, 1], false), Progress::Suspended);
     assert_eq!(step(&mut api, 1_000, [10, 0, 1, 1], true), Progress::Yield);
-    api.on_disconnect(ConnectionId(1_000));
-    assert_eq!(api.pending_streams.take_resumable(), [ConnectionId(101)]);
+    api.on_disconnect(ConnectionId(1_000), NOW.monotonic);
+    assert_eq!(api.take_resumable(NOW.monotonic), [ConnectionId(101)]);
     assert_eq!(step(&mut api, 101, [10, 0, 2, 1], false), Progress::Suspended);
-    assert_eq!(api.pending_streams.take_resumable(), [ConnectionId(101)]);
+    assert_eq!(api.take_resumable(NOW.monotonic), [ConnectionId(101)]);
+}
+
+#[test]
+fn bodies_whose_clients_are_not_served_delay_others_by_a_turn_only() {
+    let (scene, mut api, mut node) = (Scene::new(), Api::new(settings()), TestNode::default());
+    let body = format!("{{\"data\":[{}[]]}}", "[],".repeat(20_000));
+    let mut reply = Response::new();
+    for number in 0..=MAX_PARSED_BODIES as u64 {
+        let sent = TestRequest {
+            connection: ConnectionId(number),
+            ..TestRequest::new("POST /push/transactions").json(&body).from([10, 0, number as u8, 1])
+        };
+        sent.step(&mut api, &scene, &mut node, &mut reply, false, STEP).unwrap();
+    }
+    // The first ones were parsed a little, and then their clients have no turn.
+    let last = ConnectionId(MAX_PARSED_BODIES as u64);
+    assert_eq!(api.next_due(), Some(NOW.monotonic + TURN_TIME));
+    assert_eq!(api.take_resumable(NOW.monotonic + TURN_TIME - Duration::from_nanos(1)), []);
+    assert_eq!(api.take_resumable(NOW.monotonic + TURN_TIME), [last]);
+    assert_eq!(api.next_due(), None);
 }
 
 /// Requests the list of importances in steps from several clients in turns. Returns the bodies and the units of all.
