@@ -12,7 +12,7 @@ use crate::chain::harvest::Harvested;
 use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, StakeCache, Verified, check_pushed, pushed_branch};
 use crate::codec::block::EncodedTransactions;
 use crate::codec::{Context, SigningForm};
-use crate::crypto::Verifier;
+use crate::crypto::{PublicKey, Verifier};
 use crate::mempool::{ContentHash, MAX_RESULTS, RecentResults};
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp};
 use crate::peer::io::{FetchedBlocks, Now};
@@ -64,9 +64,6 @@ pub struct PushedBlock {
     verified: Option<Hash256>,
     /// The peer that pushed it.
     pub by: Pusher,
-    /// What is read ahead for its proof, and whether it waits for that.
-    ahead: Option<AheadTicket>,
-    is_reading: bool,
 }
 
 /// Blocks whose processing has ended.
@@ -110,11 +107,11 @@ pub struct BlockProcessor<'s> {
     is_cut: bool,
     /// The candidate branch in validation, and its source.
     validating: Option<(Box<CandidateBranch<'s>>, BlockOrigin)>,
-    /// What is read ahead for the proof of the next pulled block, with its height.
-    proof: Option<(Height, AheadTicket)>,
+    /// The signer of the block that is proven next, and what is read ahead for its proof.
+    proof: Option<(PublicKey, AheadTicket)>,
     /// What is read ahead for each block of the branch, once they are proven.
     ahead: Vec<AheadTicket>,
-    /// Whether the branch waits for that.
+    /// Whether the next block waits for either.
     is_reading: bool,
     recent_results: RecentResults,
     verifier: Verifier,
@@ -157,46 +154,50 @@ impl<'s> BlockProcessor<'s> {
         has_blocks && !self.is_reading
     }
 
-    /// Reads ahead what the proofs of pushed and pulled blocks need, and the execution of those in validation. Pushed blocks
-    /// wait for it in the queue, where they hold up nothing; a branch waits before each block. `now` is the time since the
-    /// start.
-    pub fn read_ahead(&mut self, ahead: &mut ReadAhead, now: Duration) {
-        let signer = |block: &Block| Address::from_public_key(&block.signer, self.network.byte);
-        for pushed in self.queue.values_mut() {
-            let ticket = *pushed.ahead.get_or_insert_with(|| ahead.read_accounts(&[signer(&pushed.block)], now));
-            pushed.is_reading = ahead.is_reading(ticket);
-        }
+    /// Reads ahead what the next block needs, first for its proof, then for its execution, and lets it wait for that. A
+    /// pushed block waits for its proof in the queue, where it holds up nothing. It is the only one that is not proven for
+    /// which the node reads, so that any number of them delays the others by little.
+    pub fn read_ahead(&mut self, ahead: &mut ReadAhead, now: Now) {
         self.is_reading = false;
-        match &self.validating {
+        let unproven = match &self.validating {
             // What a harvested block contains was read when it entered the mempool.
-            Some((_, BlockOrigin::Harvested(_))) => {}
-            Some((branch, origin)) => {
-                if let Some(block) = branch.next_to_prove().filter(|_| matches!(origin, BlockOrigin::Pulled(_))) {
-                    let known = self.proof.filter(|(height, _)| *height == block.height);
-                    let proof = known.unwrap_or_else(|| (block.height, ahead.read_accounts(&[signer(block)], now)));
-                    self.proof = Some(proof);
-                    self.is_reading = ahead.is_reading(proof.1);
-                } else if self.ahead.is_empty()
-                    && let Some(blocks) = branch.proven_blocks()
-                {
-                    self.ahead.extend(blocks.map(|block| ahead.read_block(block, now)));
-                }
-                let next = branch.left_to_execute().and_then(|left| self.ahead.iter().nth_back(left.checked_sub(1)?));
-                self.is_reading |= next.is_some_and(|ticket| ahead.is_reading(*ticket));
-            }
-            None => {
-                let proof = self.proof.take().map(|(_, ticket)| ticket);
-                for ticket in self.ahead.drain(..).chain(proof) {
-                    ahead.cancel(ticket);
+            Some((_, BlockOrigin::Harvested(_))) => return,
+            Some((branch, BlockOrigin::Pulled(_))) => branch.next_to_prove(),
+            Some((_, BlockOrigin::Pushed(_))) => None,
+            None if self.decoding.is_some() => None,
+            None => self.next_pushed(now.network).and_then(|number| Some(&*self.queue.get(&number)?.block)),
+        };
+        let is_idle = self.validating.is_none() && unproven.is_none();
+        if let Some(block) = unproven {
+            if self.proof.is_none_or(|(signer, _)| signer != block.signer) {
+                let signer = Address::from_public_key(&block.signer, self.network.byte);
+                let ticket = ahead.read_accounts(&[signer], now.monotonic);
+                if let Some((_, last)) = self.proof.replace((block.signer, ticket)) {
+                    ahead.cancel(last);
                 }
             }
+            self.is_reading = self.proof.is_some_and(|(_, ticket)| ahead.is_reading(ticket));
         }
+        let Some((branch, _)) = &self.validating else {
+            let proof = self.proof.take_if(|_| is_idle).map(|(_, ticket)| ticket);
+            for ticket in self.ahead.drain(..).chain(proof) {
+                ahead.cancel(ticket);
+            }
+            return;
+        };
+        if self.ahead.is_empty()
+            && let Some(blocks) = branch.proven_blocks()
+        {
+            self.ahead.extend(blocks.map(|block| ahead.read_block(block, now.monotonic)));
+        }
+        let next = branch.left_to_execute().and_then(|left| self.ahead.iter().nth_back(left.checked_sub(1)?));
+        self.is_reading |= next.is_some_and(|ticket| ahead.is_reading(*ticket));
     }
 
-    /// Returns the number of the first pushed block whose time has come, and whose proof waits for nothing.
+    /// Returns the number of the first pushed block whose time has come.
     fn next_pushed(&self, now: Timestamp) -> Option<u64> {
-        let is_due = |pushed: &PushedBlock| !pushed.is_reading && !is_in_future(pushed.block.timestamp, now);
-        self.queue.iter().find(|(_, pushed)| is_due(pushed)).map(|(number, _)| *number)
+        let due = |(_, pushed): &(&u64, &PushedBlock)| !is_in_future(pushed.block.timestamp, now);
+        self.queue.iter().find(due).map(|(number, _)| *number)
     }
 
     /// Returns whether a branch is in validation; nothing else may change the chain meanwhile.
@@ -274,8 +275,7 @@ impl<'s> BlockProcessor<'s> {
         self.last_queued += 1;
         let number = self.last_queued;
         self.quota.hold(number, Owner::at(by.from), bytes.max(MAX_QUEUED_BYTES / MAX_QUEUED), now);
-        let (block, encoded, ahead, is_reading) = (Box::new(block), Some(encoded), None, false);
-        self.queue.insert(number, PushedBlock { block, encoded, hash, verified, by, ahead, is_reading });
+        self.queue.insert(number, PushedBlock { block: Box::new(block), encoded: Some(encoded), hash, verified, by });
         // A block that gives way is not remembered: it may be pushed again.
         while self.quota.total() > MAX_QUEUED_BYTES
             && let Some((_, number)) = self.quota.gives_way()

@@ -48,6 +48,7 @@ impl Node<'_> {
         for connection in self.read_ahead.take_finished() {
             self.end_reading(connection, now, effects);
         }
+        self.resume_due(now, effects);
         let is_idle = self.rebuild_target.is_some() || self.is_idle(now);
         if let Some(import) = &mut self.import {
             import.observe_slice(last_tick, is_idle, now.monotonic);
@@ -200,7 +201,7 @@ impl Node<'_> {
     /// Processes blocks of peers, and harvested ones.
     fn process_blocks(&mut self, budget: &mut Budget, now: Now) -> Result<(), StoreError> {
         loop {
-            self.block_processor.read_ahead(&mut self.read_ahead, now.monotonic);
+            self.block_processor.read_ahead(&mut self.read_ahead, now);
             if !self.block_processor.has_work(now.network) || budget.is_exhausted() {
                 break;
             }
@@ -316,6 +317,7 @@ impl Node<'_> {
         let peers_due = self.peers.as_ref().and_then(Manager::next_due).unwrap_or(Duration::MAX);
         let due = self.mempool.next_expiry.min(self.broker.next_due().unwrap_or(Duration::MAX)).min(peers_due);
         let due = due.min(self.events.next_due().unwrap_or(Duration::MAX));
+        let due = due.min(self.api.next_due().unwrap_or(Duration::MAX));
         let due = due.min(self.verification.next_due(&self.read_ahead));
         let other_work_at = if is_busy { now.monotonic } else { due };
         for_chain.min(other_work_at).max(self.read_backoff.retry_at).min(self.shutdown_at.unwrap_or(Duration::MAX))
