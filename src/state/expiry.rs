@@ -115,11 +115,17 @@ impl Pruning {
 
 /// Removes the first rows below the key `limit`; returns whether none remain.
 fn remove_below(txn: &mut impl Write, table: Table, limit: &[u8]) -> Result<bool> {
-    for _ in 0..ROWS_PER_STEP {
-        let Some(key) = txn.first_key_below(table, limit)? else { return Ok(true) };
-        txn.delete(table, &key)?;
+    // One walk, as it passes the rows that were removed before and are not written yet.
+    let mut keys = Vec::with_capacity(ROWS_PER_STEP);
+    for entry in txn.entries(table, &[])?.take(ROWS_PER_STEP) {
+        let (key, _) = entry?;
+        if key >= limit {
+            break;
+        }
+        keys.push(key.to_vec());
     }
-    Ok(false)
+    keys.iter().try_for_each(|key| txn.delete(table, key))?;
+    Ok(keys.len() < ROWS_PER_STEP)
 }
 
 wire_enum! {
