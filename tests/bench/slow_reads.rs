@@ -199,11 +199,15 @@ fn in_millis(samples: &[Sample]) -> String {
     format!("{p50:.1} · {p90:.1} · {p99:.1} · {max:.0} ({answered} of {})", samples.len())
 }
 
-/// Returns the bytes that a process has read from disks.
-fn bytes_read(process: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{process}/io")).expect("counters of the process");
-    let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).expect("a counter");
-    line.parse().expect("a number")
+/// Returns the bytes that a node and its helpers have read from disks.
+fn bytes_read(node: u32) -> u64 {
+    let helpers = fs::read_to_string(format!("/proc/{node}/task/{node}/children")).expect("the helpers");
+    let processes = helpers.split_whitespace().filter_map(|helper| helper.parse().ok()).chain([node]);
+    // A helper may end meanwhile.
+    let counters = processes.filter_map(|process| fs::read_to_string(format!("/proc/{process}/io")).ok());
+    counters
+        .filter_map(|text| text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse::<u64>().ok())
+        .sum()
 }
 
 /// Operations and bytes per second of a disk; 0 is no limit.
