@@ -6,7 +6,7 @@ use crate::model::transaction::Hashes;
 use crate::model::{Block, Network, Transaction};
 use crate::rules;
 use crate::state::{BlockContext, HashCompaction, Ledger, Pruning};
-use crate::store::{Changes, Overlay, Read, Snapshot, Table, Write as _, block_key, pack_blocks, tip};
+use crate::store::{Changes, Overlay, Snapshot, Table, Write as _, block_key, pack_blocks, tip};
 
 /// Executes a block on a snapshot of the chain before it, or long before it, and throws the result away. What fails, as blocks
 /// in between are missing, does not matter. Returns whether it was done before the time `is_over`.
@@ -57,7 +57,9 @@ pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, i
     let old = block.height.minus(network.chain.rewrite_limit);
     let _ = overlay.delete_unjournaled(Table::Undo, &block_key(old));
     let _ = pack_blocks(&mut overlay, old);
-    // A write reads what it replaces, or verifies that there is nothing.
+    for table in [Table::Blocks, Table::Undo] {
+        let _ = overlay.put_unjournaled(table, &block_key(block.height), &[]);
+    }
     let mut keys = changes.keys();
-    run(&is_over, || keys.next().map(|(table, key)| snapshot.get(table, key)).is_some())
+    run(&is_over, || keys.next().map(|(table, key)| snapshot.read_for_write(table, key)).is_some())
 }

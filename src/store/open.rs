@@ -283,6 +283,11 @@ impl Store {
         Ok((Store::new(environment, databases, Durability::none(folder)), network))
     }
 
+    /// Brings into memory where LMDB finds the free pages for its next commits, and ignores errors.
+    pub fn read_free_pages(&self) {
+        let _ = self.environment.freelist();
+    }
+
     /// Makes reads fail with [`StoreError::Interrupted`] once the flag is set. A process killed in the middle of a read
     /// would keep its reader slot, and old pages with it, until all processes have closed the store.
     pub fn set_interrupt_flag(&mut self, flag: Arc<AtomicBool>) {

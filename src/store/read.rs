@@ -423,6 +423,13 @@ impl Read for Snapshot<'_> {
 }
 
 impl Snapshot<'_> {
+    /// Reads what a write of a row reads: what it replaces, or the range in which there is nothing, and the checksum of that
+    /// range. Brings it into memory, and ignores errors.
+    pub fn read_for_write(&self, table: Table, key: &[u8]) {
+        let _ = self.get(table, key);
+        let _ = self.range(table, key);
+    }
+
     /// Compares the next range of rows with its checksum, even if that was done before. A position may be used with
     /// snapshots of different commits. Returns the bytes of the range's rows; `None` after all ranges, and resets the
     /// position. If a range is damaged or cannot be read, the next call continues after it.
