@@ -1,7 +1,7 @@
 //! Fuzz target: values of the store, as a damaged disk may return them.
 
 use nisd::config::build;
-use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte, Timestamp};
+use nisd::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network, NetworkByte};
 use nisd::state::registry::{self, ListingIndex, Provision, ProvisionCursor, SupplyQuery};
 use nisd::state::{
     self, Account, AccountHistory, AccountId, AccountTotals, AccountTxCursor, BlockContext, Direction, Effect,
@@ -46,7 +46,7 @@ pub fn check(data: &[u8]) -> usize {
     NODE.with(|node| {
         let mut batch = node.store.begin_write().expect("a batch");
         for address in &node.accounts {
-            let mut block = BlockContext::new(Height::NEMESIS, Timestamp(0));
+            let mut block = BlockContext::new(Height::NEMESIS);
             let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &node.network };
             ledger.apply(&Effect::Reference(*address)).and_then(|()| ledger.flush()).expect("room");
         }

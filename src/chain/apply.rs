@@ -13,7 +13,7 @@ const PRUNED_PER_BLOCK: usize = 2;
 
 /// Starts a block. For the nemesis block, seeds the state first.
 pub fn begin(block: &Block, txn: &mut WriteTxn<'_>, network: &Network) -> Result<BlockContext, StateError> {
-    let mut context = BlockContext::new(block.height, block.timestamp);
+    let mut context = BlockContext::new(block.height);
     if block.height == Height::NEMESIS {
         Ledger { txn, block: &mut context, network }.seed()?;
     }

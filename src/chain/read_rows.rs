@@ -18,7 +18,7 @@ pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, i
     }
     let mut changes = Changes::default();
     let mut overlay = Overlay::new(snapshot, &mut changes);
-    let mut context = BlockContext::new(block.height, block.timestamp);
+    let mut context = BlockContext::new(block.height);
     let mut ledger = Ledger { txn: &mut overlay, block: &mut context, network };
     for transaction in &block.transactions {
         let _ = execute_transaction(&mut ledger, transaction, block.timestamp);

@@ -359,9 +359,9 @@ impl Merge {
 mod tests {
     use super::*;
     use crate::crypto::PublicKey;
+    use crate::model::NetworkByte;
     use crate::model::network::test_network;
     use crate::model::units::MICRO;
-    use crate::model::{NetworkByte, Timestamp};
     use crate::state::{BlockContext, Effect, Ledger, RecalculationRecord};
     use crate::store::test_store;
 
@@ -382,7 +382,7 @@ mod tests {
 
     /// References accounts in a block, the first of which gets a stake, and the nemesis account in its block.
     fn refer(txn: &mut WriteTxn<'_>, height: u64, accounts: &[u8]) {
-        let (network, mut block) = (network(), BlockContext::new(Height(height), Timestamp(0)));
+        let (network, mut block) = (network(), BlockContext::new(Height(height)));
         let mut ledger = Ledger { txn, block: &mut block, network: &network };
         if height == 1 {
             ledger.seed().unwrap();
@@ -457,7 +457,7 @@ mod tests {
 
     /// Applies the payments of a block: sender, recipient and whole units. Returns the accounts whose stakes changed.
     fn apply(txn: &mut WriteTxn<'_>, network: &Network, height: u64, payments: &[(u8, u8, u64)]) -> Vec<AccountId> {
-        let mut block = BlockContext::new(Height(height), Timestamp(0));
+        let mut block = BlockContext::new(Height(height));
         let mut ledger = Ledger { txn, block: &mut block, network };
         if height == 1 {
             ledger.seed().unwrap();

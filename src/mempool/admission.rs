@@ -163,7 +163,7 @@ impl MempoolContent {
     fn apply(&mut self, effects: &[Effect<'_>], confirmed: &ChainSnapshot<'_>) -> RuleResult {
         let height = confirmed.height.max(Height::NEMESIS.next());
         let mut overlay = Overlay::new(confirmed.snapshot, &mut self.changes);
-        let mut block = BlockContext::new(height, confirmed.now);
+        let mut block = BlockContext::new(height);
         let mut ledger = Ledger { txn: &mut overlay, block: &mut block, network: confirmed.network };
         for effect in effects {
             ledger.apply(effect)?;

@@ -80,7 +80,7 @@ impl Fixture {
             txn.put(Table::CosignatoryOf, &pair(cosignatory, account), &[]).unwrap();
         }
         let mut apply = |height: u64, effect: &Effect<'_>| {
-            let mut block = BlockContext::new(Height(height), NOW);
+            let mut block = BlockContext::new(Height(height));
             let mut ledger = Ledger { txn, block: &mut block, network: &self.network };
             ledger.apply(effect).unwrap();
             ledger.flush().unwrap();

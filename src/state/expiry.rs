@@ -332,7 +332,7 @@ mod tests {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         let network = test_network(NetworkByte::TESTNET, Address::from_stored([b'T'; 40]));
-        let mut block = BlockContext::new(Height(7), Timestamp(0));
+        let mut block = BlockContext::new(Height(7));
         let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
         let version = DefinitionVersion { mosaic: MosaicNumber(0), number: 0, balances_since: 0 };
         for name in ["a:b", "a:a"] {

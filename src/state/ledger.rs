@@ -18,8 +18,7 @@ use crate::model::mosaic::LevyKind;
 use crate::model::transaction::{Hashes, LinkMode, Modification, ModificationKind, SupplyChangeKind, Transfer};
 use crate::model::units::MICRO;
 use crate::model::{
-    Address, Amount, Body, Height, MosaicDefinition, MosaicId, NamespaceId, Network, NetworkByte, Timestamp,
-    Transaction,
+    Address, Amount, Body, Height, MosaicDefinition, MosaicId, NamespaceId, Network, NetworkByte, Transaction,
 };
 use crate::store::{Read, Result, StoreError, Table, Write, block_key};
 
@@ -166,8 +165,6 @@ const ACCOUNTS_PER_STEP: usize = 48;
 pub struct BlockContext {
     /// Height of the block.
     pub height: Height,
-    /// Time stamp of the block.
-    pub timestamp: Timestamp,
     accounts: BTreeMap<Address, LoadedAccount>,
     /// Accounts that are staged for writing.
     changed: BTreeMap<AccountId, StagedAccount>,
@@ -207,8 +204,8 @@ impl BlockContext {
     }
 
     /// Starts a block.
-    pub fn new(height: Height, timestamp: Timestamp) -> BlockContext {
-        BlockContext { height, timestamp, ..BlockContext::default() }
+    pub fn new(height: Height) -> BlockContext {
+        BlockContext { height, ..BlockContext::default() }
     }
 }
 
@@ -534,7 +531,7 @@ mod tests {
         network.chain.immediate_vesting = immediate_vesting;
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
-        let mut block = BlockContext::new(Height::NEMESIS, Timestamp(0));
+        let mut block = BlockContext::new(Height::NEMESIS);
         let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
         ledger.seed().unwrap();
         for amount in [5, 7] {
@@ -565,7 +562,7 @@ mod tests {
         height: u64,
         act: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>) -> StateResult<T>,
     ) -> T {
-        let mut block = BlockContext::new(Height(height), Timestamp(0));
+        let mut block = BlockContext::new(Height(height));
         let mut ledger = Ledger { txn, block: &mut block, network };
         let result = act(&mut ledger).unwrap();
         ledger.flush().unwrap();
@@ -631,7 +628,7 @@ mod tests {
         let [owner, linked, named] = [1, 2, 3].map(address);
         in_block(&mut batch, &network, 5, |ledger| ledger.link(&owner, &linked, LinkMode::Activate));
         let mut ended = |height| {
-            let mut block = BlockContext::new(Height(height), Timestamp(0));
+            let mut block = BlockContext::new(Height(height));
             let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
             ledger.link(&owner, &named, LinkMode::Deactivate).unwrap();
             let remotes = [linked, named].map(|remote| ledger.account(&remote).unwrap().links.pop());
@@ -641,7 +638,7 @@ mod tests {
         };
         assert_eq!(ended(9), ([false, true], true));
         assert_eq!(ended(10), ([true, false], false));
-        let mut block = BlockContext::new(Height(10), Timestamp(0));
+        let mut block = BlockContext::new(Height(10));
         let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
         assert!(ledger.link(&named, &linked, LinkMode::Deactivate).is_err(), "there is no link");
         assert!(ledger.link(&named, &linked, LinkMode::Activate).is_ok());
@@ -651,7 +648,7 @@ mod tests {
     fn no_account_becomes_both_a_multisig_account_and_a_cosignatory() {
         let (store, _folder) = test_store();
         let (mut batch, network) = (store.begin_write().unwrap(), network());
-        let mut block = BlockContext::new(Height(5), Timestamp(0));
+        let mut block = BlockContext::new(Height(5));
         let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &network };
         let mut is_possible =
             |account, cosignatory, kind| ledger.cosignatory(&address(account), &address(cosignatory), kind).is_ok();
@@ -670,8 +667,8 @@ mod tests {
 mod effect_tests {
     use super::*;
     use crate::codec::{Context, SigningForm};
-    use crate::model::Mosaic;
     use crate::model::transaction::wire_version;
+    use crate::model::{Mosaic, Timestamp};
     use crate::store::test_store;
 
     /// A space sorts before the colon that follows the name, so a longer name can sort before its own prefix.

@@ -7,7 +7,7 @@ use nisd::clock::ClockMode;
 use nisd::config::{
     Bind, ConfigError, IpDetection, KnownPeers, NemesisSource, Origin, Override, Settings, build, load,
 };
-use nisd::ip::Scope;
+use nisd::ip::{AddressRanges, Scope};
 use nisd::model::address::NetworkByte;
 use nisd::model::network::Forks;
 use nisd::model::units::Amount;
@@ -252,7 +252,7 @@ fn clients_are_identified_by_the_configured_proxies_and_hosts() {
     assert_eq!(settings.http.local_origins, ["http://localhost:3000"]);
     assert_eq!(settings.http.connections_per_address, 7);
     let settings = file("").unwrap();
-    assert!(settings.http.trusted_proxies.is_empty());
+    assert_eq!(settings.http.trusted_proxies, AddressRanges::default());
     assert_eq!(settings.host_names, ["127.0.0.1"]);
 }
 

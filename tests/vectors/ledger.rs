@@ -28,7 +28,7 @@ pub fn within<T>(
     height: Height,
     act: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>) -> T,
 ) -> T {
-    let mut block = BlockContext::new(height, Timestamp(0));
+    let mut block = BlockContext::new(height);
     let mut ledger = Ledger { txn, block: &mut block, network };
     let result = act(&mut ledger);
     ledger.flush().unwrap();

@@ -57,7 +57,7 @@ fn address(key: &PublicKey) -> Address {
 
 /// Credits a block without fees and prunes old entries.
 fn harvest(txn: &mut WriteTxn<'_>, network: &Network, height: Height, timestamp: Timestamp) {
-    let mut block = BlockContext::new(height, timestamp);
+    let mut block = BlockContext::new(height);
     let mut ledger = Ledger { txn, block: &mut block, network };
     ledger.harvest(&address(&BOB), Amount::ZERO).unwrap();
     let mut expiry = ledger.expiry().unwrap();

@@ -265,7 +265,7 @@ impl TxSelection {
         self.changes.set_savepoint();
         let mut overlay = Overlay::new(chain.snapshot, &mut self.changes);
         // Each transaction has its own context: its accounts are written at once, or dropped if it fails.
-        let mut block = BlockContext::new(height, now);
+        let mut block = BlockContext::new(height);
         let mut ledger = Ledger { txn: &mut overlay, block: &mut block, network };
         let effects = check_transaction(&transaction, &validation_context(&ledger, now))?;
         let conflict_keys = self.content.conflict_keys(std::slice::from_ref(&*transaction))?;

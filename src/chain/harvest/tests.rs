@@ -126,7 +126,7 @@ impl Fixture {
     /// Rents a root namespace for an account, far below the tip.
     fn leased(self, owner: u8, name: &str) -> Fixture {
         let mut batch = self.store.begin_write().unwrap();
-        let mut block = BlockContext::new(Height(LAST.0 - 100), Timestamp(0));
+        let mut block = BlockContext::new(Height(LAST.0 - 100));
         let mut ledger = Ledger { txn: &mut batch, block: &mut block, network: &self.network };
         ledger.apply(&Effect::Namespace { owner: address(owner), name: NamespaceId::parse(name).unwrap() }).unwrap();
         batch.commit().unwrap();

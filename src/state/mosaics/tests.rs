@@ -176,7 +176,7 @@ struct World<'a, 'b> {
 
 impl World<'_, '_> {
     fn in_block(&mut self, act: impl FnOnce(&mut Ledger<'_, WriteTxn<'_>>) -> StateResult) {
-        let mut block = BlockContext::new(Height(self.model.height), Timestamp(0));
+        let mut block = BlockContext::new(Height(self.model.height));
         let mut ledger = Ledger { txn: self.batch, block: &mut block, network: &self.network };
         act(&mut ledger).unwrap();
         ledger.flush().unwrap();
