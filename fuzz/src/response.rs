@@ -9,7 +9,8 @@ const BODY_LIMITS: [usize; 2] = [4 * 1024 * 1024, 1024];
 
 /// Checks that a response is parsed to the same result or error however it is split. It is never longer than the input
 /// or the limit, and the parser never holds more than twice the input, or more than the limits on head and body
-/// together. A connection is reused only after a response with a defined end.
+/// together. A connection is reused only after a response with a defined end. A body is the same if it is taken piece by
+/// piece, and may then be longer than the limit.
 pub fn check(data: &[u8]) -> usize {
     let pieces = Pieces::of(data);
     let read_both = |limit| {
@@ -19,6 +20,9 @@ pub fn check(data: &[u8]) -> usize {
         assert_eq!(told(&cut), told(&whole), "the way a response is cut must not matter");
         if let (Ok((_, whole)), Ok((_, cut))) = (&whole, &cut) {
             assert!(*cut || !whole, "what follows can only be a reason not to keep a connection");
+        }
+        if let Ok((response, _)) = &whole {
+            assert_eq!(read_streamed(pieces, limit), Some(response.clone()));
         }
         usize::from(whole.is_ok())
     };
@@ -43,6 +47,26 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limit: usize) -> Result<(Res
     let response = reader.close().map_err(|error| error.to_string())?;
     assert_response(&response, arrived, limit);
     Ok((response, reader.keep_alive()))
+}
+
+/// Reads one response whose body is taken as it arrives; `None` after an error.
+fn read_streamed(pieces: Pieces<'_>, limit: usize) -> Option<Response> {
+    let mut reader = ResponseReader::new(limit);
+    let mut body = Vec::new();
+    for piece in pieces.iter() {
+        let complete = reader.receive(piece).ok()?;
+        let (status, rest) = match complete {
+            Some(response) => (Some(response.status), response.body),
+            None => (None, reader.take_body()),
+        };
+        body.extend_from_slice(&rest);
+        if let Some(status) = status {
+            return Some(Response { status, body });
+        }
+    }
+    let end = reader.close().ok()?;
+    body.extend_from_slice(&end.body);
+    Some(Response { status: end.status, body })
 }
 
 fn assert_response(response: &Response, arrived: usize, limit: usize) {
