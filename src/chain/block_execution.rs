@@ -133,6 +133,11 @@ impl BlockExecution {
         !matches!(self.stage, ExecutionStage::CheckingSignatures(_))
     }
 
+    /// Returns whether the next step begins to execute it: its proof and all signatures are checked.
+    pub fn begins_execution(&self) -> bool {
+        self.is_proven && matches!(self.stage, ExecutionStage::Starting)
+    }
+
     /// Checks one signature. Returns whether all are checked.
     pub fn verify_step(&mut self, verifier: &mut Verifier) -> Result<bool, Rejection> {
         if let ExecutionStage::CheckingSignatures(check) = &mut self.stage {

@@ -166,8 +166,11 @@ pub struct BlockImporter<'s> {
     /// The uncommitted blocks, kept because the store may fail to commit them, and their size.
     kept: VecDeque<Vec<u8>>,
     kept_bytes: usize,
-    /// Kept blocks that are to be read again, before the source.
+    /// Blocks that come before those of the source: kept ones that are to be read again, and those of files that were looked
+    /// at.
     unread: VecDeque<Vec<u8>>,
+    /// Why the files cannot be read further after these.
+    file_error: Option<BlockFileError>,
     batch: Option<WriteTxn<'s>>,
     first_of_batch: Option<Height>,
     /// The batch is to be committed once the commit before it is durable.
@@ -202,6 +205,7 @@ impl<'s> BlockImporter<'s> {
             kept: VecDeque::new(),
             kept_bytes: 0,
             unread: VecDeque::new(),
+            file_error: None,
             batch: None,
             first_of_batch: None,
             is_commit_due: false,
@@ -240,22 +244,33 @@ impl<'s> BlockImporter<'s> {
         self.options.stop_at.filter(|_| matches!(self.source, BlockSource::Store(..)))
     }
 
+    /// The network.
+    pub fn network(&self) -> &'s Network {
+        self.network
+    }
+
+    /// Returns whether the next step begins to execute the block in progress: its proof and all signatures are verified.
+    pub fn begins_execution(&self) -> bool {
+        self.current.as_ref().is_some_and(|block| block.begins_execution())
+    }
+
     /// Returns whether the next step would read a block, so that one can be handed over instead.
     pub fn accepts_block(&self) -> bool {
         self.current.is_none() && !self.is_commit_due && self.failure.is_none()
     }
 
-    /// Returns the block of the source that comes after `index` others, if it can be read and the chain does not have it.
+    /// Returns the block of the files that comes after `index` others, if it can be read and the chain does not have it.
     pub fn peek(&mut self, index: usize) -> Option<Block> {
-        while self.unread.len() <= index {
+        let BlockSource::Files(files) = &mut self.source else { return None };
+        while self.unread.len() <= index && self.file_error.is_none() {
             let mut block = Vec::new();
-            // Where the source ends or cannot be read, it tells that again when its turn has come.
-            if !self.source.next(&mut block, self.height()).ok()? {
-                return None;
+            match files.next(&mut block) {
+                Ok(true) => self.unread.push_back(block),
+                Ok(false) => return None,
+                Err(error) => self.file_error = Some(error),
             }
-            self.unread.push_back(block);
         }
-        let block = &self.unread[index];
+        let block = self.unread.get(index)?;
         block_height(block).filter(|height| *height > self.height())?;
         read_block(block, self.network).ok()
     }
@@ -387,10 +402,12 @@ impl<'s> BlockImporter<'s> {
         let block = match self.tip.block {
             None => nemesis_block(&self.nemesis, self.network),
             Some(_) => {
-                match self.unread.pop_front() {
-                    Some(block) => self.buffer = block,
-                    None if !self.source.next(&mut self.buffer, tip)? => return Ok(false),
-                    None => {}
+                if let Some(block) = self.unread.pop_front() {
+                    self.buffer = block;
+                } else if let Some(error) = self.file_error.take() {
+                    return Err(ImportError::File(tip, error));
+                } else if !self.source.next(&mut self.buffer, tip)? {
+                    return Ok(false);
                 }
                 if let Some(height) = block_height(&self.buffer).filter(|height| *height <= tip) {
                     return self.check_known(height).map(|()| true);

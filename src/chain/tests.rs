@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::codec::SigningForm;
-use crate::codec::block_file::BlockFile;
+use crate::codec::block_file::{BlockFile, BlockFileError};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature, Verifier};
 use crate::model::network::test_network;
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
@@ -253,6 +253,30 @@ fn uncommitted_blocks_are_imported_again_after_a_failure_of_the_store() {
     assert_eq!(importer.height(), Height(7));
     finish(&mut importer);
     assert_eq!(importer.committed(), Height(9));
+}
+
+#[test]
+fn a_damaged_file_is_an_error_after_its_whole_blocks_even_if_it_was_looked_at_before() {
+    let (whole, follows) = (file(&Chain::new().following(3)), file(&Chain::new().following(1)));
+    let [cut, bad] = [&whole[..whole.len() - 1], &[&whole, &[0xff; 4][..], &follows].concat()];
+    for (bytes, reached, is_cut) in [(cut, 5, true), (bad, 6, false)] {
+        for looked_at in [0, 4] {
+            let chain = Chain::new();
+            let files = [bytes, &follows].map(|bytes| BlockFile::new(Cursor::new(bytes.to_vec())).unwrap());
+            let mut importer =
+                BlockImporter::new(&chain.store, &chain.network, Vec::new(), Vec::from(files), TRUSTED).unwrap();
+            let seen = (0..looked_at).take_while(|index| importer.peek(*index).is_some()).count();
+            assert_eq!(seen as u64, if looked_at == 0 { 0 } else { reached - 3 });
+            let error = loop {
+                if let Err(error) = importer.step(NOW) {
+                    break error;
+                }
+            };
+            let ImportError::File(Height(after), error) = error else { panic!("{error}") };
+            assert_eq!((after, matches!(error, BlockFileError::Truncated)), (reached, is_cut), "{error}");
+            assert_eq!(importer.committed(), Height(reached));
+        }
+    }
 }
 
 #[test]

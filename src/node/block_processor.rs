@@ -22,7 +22,7 @@ use crate::rules::{Rejection, RuleResult, ValidationResult, is_in_future};
 use crate::store::{Store, StoreError, stored_header, tip};
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 /// Limits of the pushed blocks that wait: blocks and bytes. Beyond them the block of the owner that holds most gives way; a
 /// block holds at least its share of the bytes.

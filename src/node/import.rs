@@ -1,13 +1,14 @@
 //! Block import while the node runs: from files, or as peers deliver the blocks of a chain that is far ahead.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::read_ahead::{AheadTicket, ReadAhead};
 use super::{Node, UNITS_PER_STEP};
 use crate::budget::Budget;
 use crate::chain::{BlockImporter, ImportError, ImportOptions, ImportProgress};
-use crate::model::{Block, Height, Timestamp};
+use crate::crypto::PublicKey;
+use crate::model::{Address, Block, Height, Timestamp};
 use crate::peer::block_download::{BlockDownload, NextBlock};
 use crate::peer::io::Now;
 use crate::progress::Progress;
@@ -20,6 +21,8 @@ const COMMIT_AFTER: Duration = Duration::from_millis(500);
 const COMMIT_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum number of blocks whose rows are read ahead while earlier ones are executed.
 const MAX_BLOCKS_AHEAD: usize = 64;
+/// Maximum number of signers whose accounts count as read.
+const MAX_PROOFS: usize = 1_000;
 
 /// A block import and its batch size.
 pub struct Import<'s> {
@@ -35,12 +38,23 @@ pub struct Import<'s> {
     is_complete: bool,
     /// Height before the first imported block.
     start: Height,
-    /// The next blocks of a download, in their order.
-    queue: VecDeque<Box<Block>>,
-    /// What is read ahead for the next blocks, of a download or of files.
-    ahead: VecDeque<AheadTicket>,
-    /// Whether the next block waits for that.
+    /// The next blocks, in their order.
+    queue: VecDeque<QueuedBlock>,
+    /// What was read ahead for proofs, by the keys of the signers.
+    proofs: BTreeMap<PublicKey, AheadTicket>,
+    /// What is read ahead for the execution of the block in progress.
+    rows: AheadTicket,
+    /// Whether a block waits for what is read ahead.
     is_reading: bool,
+}
+
+/// A block that comes next, and what is read ahead for its proof and then for its execution. A wrong proof ends an import
+/// before anything waits for the rest.
+struct QueuedBlock {
+    /// The block of a download; the importer has those of files.
+    block: Option<Box<Block>>,
+    proof: AheadTicket,
+    rows: AheadTicket,
 }
 
 /// Progress of an import or a download.
@@ -74,7 +88,8 @@ impl<'s> Import<'s> {
             is_complete: false,
             start,
             queue: VecDeque::new(),
-            ahead: VecDeque::new(),
+            proofs: BTreeMap::new(),
+            rows: AheadTicket::default(),
             is_reading: false,
         }
     }
@@ -116,9 +131,7 @@ impl<'s> Import<'s> {
     fn work(&mut self, now: Now, budget: &mut Budget, ahead: &mut ReadAhead) -> Result<ImportProgress, ImportError> {
         if self.has_failed {
             self.importer.retry().map_err(|error| ImportError::Store(self.importer.height(), error))?;
-            for ticket in self.ahead.drain(..) {
-                ahead.cancel(ticket);
-            }
+            self.cancel_reads(ahead);
             self.has_failed = false;
         }
         // A commit does not wait for the next block.
@@ -126,7 +139,7 @@ impl<'s> Import<'s> {
         let time = now.network;
         while !budget.is_exhausted() && !self.needs_block() {
             budget.charge(UNITS_PER_STEP);
-            if self.reads_files() && self.importer.accepts_block() && !self.takes_next(ahead, now.monotonic) {
+            if self.reads_files() && !self.takes_next(ahead, now.monotonic) || self.waits_for_rows(ahead) {
                 break;
             }
             let step = self.importer.step(time);
@@ -139,35 +152,63 @@ impl<'s> Import<'s> {
         Ok(ImportProgress::Working)
     }
 
-    /// Reads ahead what the next blocks of files need. Returns whether the next one can be executed, and takes it then.
+    /// Reads ahead what the next blocks of files need. Returns whether the next step can be done: not if it would read a block
+    /// whose proof waits for that.
     fn takes_next(&mut self, ahead: &mut ReadAhead, now: Duration) -> bool {
-        while self.ahead.len() < MAX_BLOCKS_AHEAD
-            && ahead.has_room(now)
-            && let Some(block) = self.importer.peek(self.ahead.len())
-        {
-            self.ahead.push_back(ahead.read_block(&block, now));
+        let is_idle = self.importer.accepts_block();
+        if is_idle || self.waits_for_rows(ahead) {
+            while self.queue.len() < MAX_BLOCKS_AHEAD
+                && ahead.has_room(now)
+                && let Some(block) = self.importer.peek(self.queue.len())
+            {
+                self.enqueue(block, ahead, now);
+            }
         }
-        self.take_ticket(ahead)
+        !is_idle || self.take_queued(ahead).is_some() || !self.is_reading
     }
 
-    /// Returns whether what the next block needs was read ahead, and takes its ticket then.
-    fn take_ticket(&mut self, ahead: &ReadAhead) -> bool {
-        self.is_reading = self.ahead.front().is_some_and(|next| ahead.is_reading(*next));
-        if !self.is_reading {
-            self.ahead.pop_front();
+    /// Reads ahead what a block needs that comes after those in the queue.
+    fn enqueue(&mut self, block: Block, ahead: &mut ReadAhead, now: Duration) {
+        if self.proofs.len() >= MAX_PROOFS {
+            self.proofs.clear();
         }
-        !self.is_reading
+        let signer = Address::from_public_key(&block.signer, self.importer.network().byte);
+        let proof = *self.proofs.entry(block.signer).or_insert_with(|| ahead.read_accounts(&[signer], now));
+        let rows = ahead.read_block(&block, now);
+        let block = self.is_download().then(|| Box::new(block));
+        self.queue.push_back(QueuedBlock { block, proof, rows });
     }
 
-    /// Takes the next block of a download, if what it needs was read ahead. Returns whether there was one.
+    /// Takes the next block of the queue, if what its proof needs was read ahead.
+    fn take_queued(&mut self, ahead: &ReadAhead) -> Option<QueuedBlock> {
+        self.is_reading = self.queue.front().is_some_and(|next| ahead.is_reading(next.proof));
+        let next = self.queue.pop_front_if(|_| !self.is_reading)?;
+        self.rows = next.rows;
+        Some(next)
+    }
+
+    /// Returns whether the block in progress is proven and waits until what its execution needs was read ahead.
+    fn waits_for_rows(&mut self, ahead: &ReadAhead) -> bool {
+        self.is_reading = self.importer.begins_execution() && ahead.is_reading(self.rows);
+        self.is_reading
+    }
+
+    /// Takes the next block of a download, if what its proof needs was read ahead. Returns whether there was one.
     fn submit_next(&mut self, ahead: &ReadAhead) -> bool {
-        if self.queue.is_empty() || !self.take_ticket(ahead) {
-            return false;
-        }
-        self.queue.pop_front().is_some_and(|block| {
+        let block = self.take_queued(ahead).and_then(|next| next.block);
+        block.is_some_and(|block| {
             self.importer.submit_block(*block);
             true
         })
+    }
+
+    /// Forgets the blocks in the queue and what is read ahead.
+    fn cancel_reads(&mut self, ahead: &mut ReadAhead) {
+        let queued = self.queue.drain(..).flat_map(|next| [next.proof, next.rows]);
+        for ticket in queued.chain([std::mem::take(&mut self.rows)]) {
+            ahead.cancel(ticket);
+        }
+        self.proofs.clear();
     }
 
     /// Commits what is imported so far.
@@ -247,13 +288,7 @@ impl<'s> Node<'s> {
 
     /// Takes the next block of the download, if it has arrived. Returns whether there is more to do now.
     fn take_next_block(&mut self, budget: &mut Budget, now: Now) -> Result<bool, StoreError> {
-        budget.charge(UNITS_PER_STEP);
-        let queued = self.import.as_ref().map_or(0, |import| import.queue.len());
-        let can_queue = queued == 0 || queued < MAX_BLOCKS_AHEAD && self.read_ahead.has_room(now.monotonic);
-        let next = if can_queue { self.peers.as_mut().and_then(|peers| peers.next_block(now)) } else { None };
-        if !matches!(next, Some(NextBlock::Waiting)) {
-            self.missing_since = None;
-        }
+        let next = self.queue_next(budget, now);
         let is_working = matches!(next, Some(NextBlock::Block(_) | NextBlock::Working));
         let Some(import) = &mut self.import else {
             match next {
@@ -270,13 +305,29 @@ impl<'s> Node<'s> {
             }
             return Ok(true);
         };
-        if let Some(NextBlock::Block(block)) = next {
-            import.ahead.push_back(self.read_ahead.read_block(&block, now.monotonic));
-            import.queue.push_back(block);
-        } else if import.queue.is_empty() && !is_working {
+        if import.queue.is_empty() && !is_working {
             return self.miss_block(matches!(next, Some(NextBlock::Waiting)), now);
         }
         Ok(import.submit_next(&self.read_ahead) || is_working)
+    }
+
+    /// Puts the next block of the download into the queue of the import, if both have arrived. Returns what the download has
+    /// next otherwise; nothing while the queue is full.
+    fn queue_next(&mut self, budget: &mut Budget, now: Now) -> Option<NextBlock> {
+        budget.charge(UNITS_PER_STEP);
+        let queued = self.import.as_ref().map_or(0, |import| import.queue.len());
+        let can_queue = queued == 0 || queued < MAX_BLOCKS_AHEAD && self.read_ahead.has_room(now.monotonic);
+        let next = if can_queue { self.peers.as_mut().and_then(|peers| peers.next_block(now)) } else { None };
+        if !matches!(next, Some(NextBlock::Waiting)) {
+            self.missing_since = None;
+        }
+        match (next, &mut self.import) {
+            (Some(NextBlock::Block(block)), Some(import)) => {
+                import.enqueue(*block, &mut self.read_ahead, now.monotonic);
+                Some(NextBlock::Working)
+            }
+            (next, _) => next,
+        }
     }
 
     /// Handles the lack of a next block: it has not arrived yet (`is_awaited`), or there is none. Returns whether there is more
@@ -311,9 +362,9 @@ impl<'s> Node<'s> {
         }
         let write_cache = self.settings.write_cache;
         let options = ImportOptions { write_cache, trusted_below, ..ImportOptions::DEFAULT };
-        let mut importer = BlockImporter::new(store, self.network, Vec::new(), Vec::new(), options)?;
-        importer.submit_block(block);
-        self.import = Some(Import::create(importer, Some(target), now.monotonic));
+        let importer = BlockImporter::new(store, self.network, Vec::new(), Vec::new(), options)?;
+        let import = self.import.insert(Import::create(importer, Some(target), now.monotonic));
+        import.enqueue(block, &mut self.read_ahead, now.monotonic);
         Ok(())
     }
 
@@ -325,6 +376,10 @@ impl<'s> Node<'s> {
         let is_download = import.is_download();
         let result = import.work(Now { network, ..now }, budget, &mut self.read_ahead);
         match result {
+            Ok(ImportProgress::Working) if is_download && import.is_reading => {
+                // The next blocks are read ahead while one waits for its rows.
+                while !budget.is_exhausted() && matches!(self.queue_next(budget, now), Some(NextBlock::Working)) {}
+            }
             Ok(ImportProgress::Working) => return Ok(import.needs_block()),
             Ok(ImportProgress::Syncing) => {}
             Ok(ImportProgress::Committed { last, .. }) => {
@@ -332,7 +387,7 @@ impl<'s> Node<'s> {
                 self.imported = Some(last);
             }
             Ok(ImportProgress::Done) => {
-                self.import = None;
+                self.end_import();
                 if is_download && self.download().is_some_and(|download| download.outcome.is_some()) {
                     self.end_download(None, now);
                 }
@@ -340,7 +395,7 @@ impl<'s> Node<'s> {
             Err(ImportError::Store(_, error)) => {
                 if is_download {
                     // Uncommitted blocks are downloaded again.
-                    self.import = None;
+                    self.end_import();
                     self.end_download(None, now);
                 }
                 return Err(error);
@@ -349,11 +404,11 @@ impl<'s> Node<'s> {
             Err(ImportError::Rejected(_, _, Rejection::Result(ValidationResult::FailureTimestampTooFarInFuture)))
                 if is_download =>
             {
-                self.import = None;
+                self.end_import();
                 self.end_download(None, now);
             }
             Err(error) => {
-                self.import = None;
+                self.end_import();
                 if is_download {
                     self.end_download(Some(&error.to_string()), now);
                 } else if self.rebuild_target.is_some() {
@@ -365,6 +420,13 @@ impl<'s> Node<'s> {
             }
         }
         Ok(false)
+    }
+
+    /// Ends the import. Nothing that was not executed is read any more.
+    fn end_import(&mut self) {
+        if let Some(mut import) = self.import.take() {
+            import.cancel_reads(&mut self.read_ahead);
+        }
     }
 
     /// Updates the node's state after imported blocks have become durable. They follow those that it knows.
@@ -440,6 +502,8 @@ impl BatchSize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::AheadKind;
+    use crate::node::block_processor::tests::Chain;
 
     /// Simulates commits on a machine with this cost per row; returns the duration of the last commit.
     fn commits(size: &mut BatchSize, is_alone: bool, count: usize, of_row: Duration) -> Duration {
@@ -449,6 +513,56 @@ mod tests {
             size.observe_commit(time, Duration::ZERO);
             time
         })
+    }
+
+    /// Imports blocks as a download delivers them, until they wait for what is read ahead. Returns the end of the import.
+    fn download(import: &mut Import<'_>, ahead: &mut ReadAhead) -> Option<Result<ImportProgress, ImportError>> {
+        let now = Now { monotonic: Duration::ZERO, network: Timestamp(i32::MAX - 100), network_millis: 0 };
+        for _ in 0..10_000 {
+            if import.needs_block() {
+                if !import.submit_next(ahead) {
+                    return None;
+                }
+                continue;
+            }
+            match import.work(now, &mut Budget::new(10), ahead) {
+                Ok(ImportProgress::Working) if import.is_reading => return None,
+                Ok(ImportProgress::Done) => return Some(Ok(ImportProgress::Done)),
+                Ok(_) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        panic!("it does not end");
+    }
+
+    #[test]
+    fn a_downloaded_block_is_proven_before_its_rows_are_awaited_and_a_wrong_one_leaves_no_reads_behind() {
+        let chain = Chain::up_to(20);
+        let (store, network) = (chain.store(), &chain.settings.network);
+        let importer = BlockImporter::new(&store, network, Vec::new(), Vec::new(), ImportOptions::DEFAULT).unwrap();
+        let mut import = Import::create(importer, Some(Height(40)), Duration::ZERO);
+        let mut ahead = ReadAhead::cold(Duration::ZERO);
+        let mut blocks = chain.blocks()[19..23].to_vec();
+        blocks[1].timestamp.0 += 1;
+        for block in blocks {
+            import.enqueue(block, &mut ahead, Duration::ZERO);
+        }
+        let (mut read, mut end) = (Vec::new(), None);
+        while end.is_none() {
+            end = download(&mut import, &mut ahead);
+            if end.is_none() {
+                let (waiting, work) = ahead.next(Duration::ZERO).expect("what the import waits for");
+                read.push(work.kind);
+                ahead.finish(waiting, Some(true), Duration::ZERO, Duration::ZERO);
+            }
+        }
+        assert!(matches!(end, Some(Err(ImportError::Rejected(Height(22), ..)))), "{end:?}");
+        // The first block needs both, the second one is rejected once its signer is known.
+        let is_proof = |kind: &&AheadKind| **kind == AheadKind::Accounts;
+        assert_eq!((read.len() - read.iter().filter(is_proof).count(), read.first()), (1, Some(&AheadKind::Accounts)));
+        assert!(ahead.has_waiting());
+        import.cancel_reads(&mut ahead);
+        assert!(!ahead.has_waiting());
     }
 
     #[test]

@@ -28,13 +28,13 @@ fn tiny(name: &str) -> OsString {
 }
 
 /// The recorded chain up to a height, in its own store.
-struct Chain {
+pub struct Chain {
     folder: TempDir,
-    settings: Settings,
+    pub settings: Settings,
 }
 
 impl Chain {
-    fn up_to(height: u64) -> Chain {
+    pub fn up_to(height: u64) -> Chain {
         let folder = tempfile::tempdir().unwrap();
         let words = ["nisd", "import", "--stop-at", &height.to_string(), "--data"].map(OsString::from);
         let files = [folder.path().into(), "--config".into(), tiny("network.properties"), tiny("blocks.bin")];
@@ -45,12 +45,12 @@ impl Chain {
         Chain { folder, settings }
     }
 
-    fn store(&self) -> Store {
+    pub fn store(&self) -> Store {
         Store::open_existing(self.folder.path(), AccessMode::Exclusive, Options { map_size: 1 << 26 }).unwrap().0
     }
 
     /// The blocks of the recorded chain, from height 2.
-    fn blocks(&self) -> Vec<Block> {
+    pub fn blocks(&self) -> Vec<Block> {
         let mut file = BlockFile::new(std::fs::File::open(tiny("blocks.bin")).unwrap()).unwrap();
         let (mut blocks, mut bytes) = (Vec::new(), Vec::new());
         while file.next(&mut bytes).unwrap() {
