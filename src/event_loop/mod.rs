@@ -223,7 +223,8 @@ fn run_loop(
     loop {
         context.systemd.notify_ready();
         context.systemd.notify_alive(reactor.time().monotonic, || node.status_line());
-        let ready = reactor.poll(poll_timeout, node).map_err(CommandError::System)?;
+        let max_wait = poll_timeout.min(context.readers.max_wait());
+        let ready = reactor.poll(max_wait, node).map_err(CommandError::System)?;
         if ready.is_ready(disk_sync::TOKEN) {
             disk.read_answers();
         }

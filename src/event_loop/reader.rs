@@ -44,14 +44,17 @@ pub static JOB: Job = Job {
 const FIRST_TOKEN: usize = 6;
 /// Maximum number of readers.
 pub const MAX_READERS: usize = 8;
-/// Time after which a reader is replaced, and its request given to another one.
+/// Time after which a reader is replaced.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which the request of a reader is given to another one, unless that happens to another request already: on a
+/// disk that is slow to all, that would help nobody.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Time after which a reader leaves the rest for later, so that others have their turn.
 const SLICE: Duration = Duration::from_millis(100);
 /// Steps after which a reader leaves the rest of a long answer.
 const MAX_STEPS: usize = 1_000;
 
-/// The readers of a node, with what each works for.
+/// The readers of a node, with what each works for: nothing if it is idle, or late and nobody waits for it.
 pub struct Readers {
     helpers: Vec<(Helper, Option<Waiting>)>,
     /// Path of the store and a zero byte.
@@ -67,10 +70,17 @@ impl Readers {
         Ok(Readers { helpers, prefix })
     }
 
+    /// Returns the time after which [`work`](Self::work) is due at the latest.
+    pub fn max_wait(&self) -> Duration {
+        if self.helpers.iter().any(|(_, reading)| reading.is_some()) { PATIENCE } else { Duration::MAX }
+    }
+
     /// Takes the results of the readers and gives them the next work. `now` is the time since the start of the program.
     pub fn work(&mut self, ahead: &mut ReadAhead, now: Duration) {
+        let is_late = |(helper, reading): &(Helper, Option<Waiting>)| reading.is_none() && helper.asked_at().is_some();
+        let mut has_late = self.helpers.iter().any(is_late);
         for (helper, reading) in &mut self.helpers {
-            if reading.is_none() && !ahead.has_waiting() {
+            if reading.is_none() && helper.asked_at().is_none() && !ahead.has_waiting() {
                 continue;
             }
             let took = helper.asked_at().map_or(Duration::ZERO, |asked_at| now.saturating_sub(asked_at));
@@ -79,18 +89,22 @@ impl Readers {
                 Some(HelperEvent::Ended(_)) => Some(None),
                 None => None,
             };
+            if result.is_none() && took >= READ_TIMEOUT {
+                helper.end();
+            }
+            let patience = if has_late { READ_TIMEOUT } else { PATIENCE };
             match (result, reading.take()) {
                 (Some(Some([0, _])), Some(waiting)) => ahead.postpone(waiting, took, now),
                 (Some(done), Some(waiting)) => {
                     ahead.finish(waiting, done.map(|[_, has_read]| has_read != 0), took, now);
                 }
-                (None, Some(waiting)) if took >= READ_TIMEOUT => {
-                    helper.end();
+                (None, Some(waiting)) if took >= patience => {
+                    has_late = true;
                     ahead.postpone(waiting, took, now);
                 }
                 (_, waiting) => *reading = waiting,
             }
-            if reading.is_some() || !ahead.has_waiting() {
+            if helper.asked_at().is_some() || !ahead.has_waiting() {
                 continue;
             }
             helper.start(|| Ok(Some([Stdio::null(), Stdio::null()])), now);
