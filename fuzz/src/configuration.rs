@@ -5,6 +5,7 @@ use std::fmt::{Debug, Display};
 use std::path::Path;
 use std::sync::LazyLock;
 
+use nisd::codec::{network_from_text, network_to_text};
 use nisd::config::properties::{self, MAX_FILE_BYTES};
 use nisd::config::{ConfigError, Diagnostic, Origin, Override, Settings, build};
 
@@ -15,11 +16,13 @@ pub const KEY: &str = "c0def1d0b5ec2e7ab1ade5ca1ab1e0ddba11f007ba5eba11deadfa11f
 const LEAK_DIGITS: u32 = 12;
 
 /// Checks for any file: it is read or rejected, and a private key in it is never shown, whether the
-/// key and its surroundings are well-formed or not.
+/// key and its surroundings are well-formed or not. The text of a network, as a store holds it, is read the same after it
+/// was written again.
 ///
 /// The first byte selects the position of the key, its spelling, and whether there is a home folder.
 pub fn check(data: &[u8]) -> usize {
     let Some((selector, content)) = data.split_first() else { return 0 };
+    check_network(content);
     let (place, form) = (selector >> 3 & 7, selector & 7);
     let home = (selector & 0x40 == 0).then_some(Path::new("/home/user"));
     let bytes = file(content, place, &key_text(form));
@@ -31,6 +34,13 @@ pub fn check(data: &[u8]) -> usize {
         check_read(&read);
     }
     usize::from(built.is_ok())
+}
+
+/// Checks that a network read from the text in a store is written as a text of the same.
+fn check_network(content: &[u8]) {
+    if let Some(network) = std::str::from_utf8(content).ok().and_then(network_from_text) {
+        assert_eq!(network_from_text(&network_to_text(&network)), Some(network));
+    }
 }
 
 /// Returns the first byte for [`check`].
