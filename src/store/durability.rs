@@ -30,8 +30,9 @@
 //! file; then the record is written here, and the helper synchronises that. No other commit is made before both answers
 //! ([`Durability::poll_sync`] reports this). A transaction may be built meanwhile, as it writes to free pages only. A
 //! caller that cannot wait for answers synchronises here ([`Durability::sync_and_record`]), and later answers are ignored. The
-//! helper opens the files itself, so that if it ends with an error that it did not report, the system reports the same
-//! error to this process.
+//! files of the helper are opened for it alone, so that if it ends with an error that it did not report, the system
+//! reports the same error to this process. It does not report that to files that are opened later, so no other helper
+//! is given files before this process itself has synchronised the last commit.
 //!
 //! If synchronising the data file fails, the system may have dropped the data already, and a retry proves nothing (Linux
 //! reports such an error once and marks the pages clean). So nothing becomes durable any more, no transaction begins, and
@@ -467,14 +468,18 @@ impl Durability {
         self.helper.get() == Helper::Obsolete || matches!(*self.state.borrow(), State::Syncing { .. })
     }
 
-    /// Returns the files that a helper synchronises: the data file and the durable-meta file. They are opened again, so
-    /// that the system reports disk errors to both the helper and this process. `None` for a scratch or read-only
-    /// store. May wait for the disk once.
+    /// Returns the files that a new helper synchronises: the data file and the durable-meta file. They are opened again,
+    /// so that the system reports disk errors to both the helper and this process. `None` for a scratch or read-only
+    /// store.
+    ///
+    /// The system does not report to them what it has reported to an earlier helper. So this waits for the disk if the
+    /// last commit is not durable, which happens only after a helper has ended.
     pub fn helper_files(&self) -> Result<Option<[File; 2]>, StoreError> {
         if self.data.is_none() {
             return Ok(None);
         }
         self.ensure_record()?;
+        self.sync()?;
         let open = |name: &str| open_own(&self.folder.join(name), Access::Change);
         // Creates the durable-meta file if necessary.
         let files = self.open_record_file().and_then(|_| Ok([open(DATA_FILE)?, open(FILE)?]));
@@ -1040,6 +1045,27 @@ mod tests {
         commit(&store);
         store.durability().on_synced(Ok(()));
         assert!(store.durability().has_unsynced_commit());
+    }
+
+    #[test]
+    fn another_helper_gets_its_files_only_once_this_process_has_synced_the_last_commit() {
+        for fails in [false, true] {
+            let (store, folder, _) = with_helper();
+            let record = files(folder.path()).1;
+            assert!(!store.durability().begin_sync().unwrap());
+            assert_eq!(store.durability().next_sync(), Some(SyncFile::Data));
+            // It ends without an answer. What it may have seen is reported to the files that were open before only.
+            store.durability().set_helper(false);
+            store.durability.fails.set(fails);
+            let given = store.durability().helper_files();
+            if fails {
+                assert!(matches!(given, Err(StoreError::SyncFailed { .. })), "{given:?}");
+                assert!(store.failure().is_some() && files(folder.path()).1 == record);
+            } else {
+                assert!(given.unwrap().is_some() && !store.durability().has_unsynced_commit());
+                assert!(files(folder.path()).1 != record);
+            }
+        }
     }
 
     #[test]

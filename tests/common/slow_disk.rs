@@ -1,5 +1,6 @@
 //! A slow, failing or logging disk: a library loaded with `LD_PRELOAD` that sets how long `fsync` and `fdatasync` take,
-//! lets writes and syncs of a store fail, and logs writes, syncs and renames in order. It is compiled on demand.
+//! lets writes and syncs of a store fail, and logs writes, syncs and renames in order. A sync that fails tells every
+//! descriptor of the file that the process has open, once, as Linux does. It is compiled on demand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ const LIBRARY: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -106,6 +108,25 @@ int rename(const char *from, const char *to) {
     return result;
 }
 
+/* The errors that the next sync of a descriptor reports: those of failed syncs of the same file by other ones. */
+#define DESCRIPTORS 1024
+static int reports[DESCRIPTORS];
+
+/* Lets the other open descriptors of a file report an error. */
+static void report_elsewhere(int file, int error) {
+    struct stat own, other;
+    if (fstat(file, &own) < 0) return;
+    for (int one = 0; one < DESCRIPTORS; one++)
+        if (one != file && fstat(one, &other) == 0 && other.st_dev == own.st_dev && other.st_ino == own.st_ino)
+            reports[one] = error;
+    errno = error;
+}
+
+int close(int file) {
+    if (file >= 0 && file < DESCRIPTORS) reports[file] = 0;
+    return syscall(SYS_close, file);
+}
+
 static int disk(const char *name, int file) {
     const char *path = getenv("NISD_TEST_DISK");
     char text[16] = {0};
@@ -121,7 +142,16 @@ static int disk(const char *name, int file) {
     }
     struct timespec time = {millis / 1000, millis % 1000 * 1000000};
     while (nanosleep(&time, &time) < 0 && errno == EINTR) {}
-    if (fails(file)) {
+    int reported = file >= 0 && file < DESCRIPTORS ? reports[file] : 0;
+    if (reported) {
+        reports[file] = 0;
+        errno = reported;
+    } else if (fails(file)) {
+        report_elsewhere(file, errno);
+    } else {
+        errno = 0;
+    }
+    if (errno) {
         tell_of("fail", file, 0, 0, 0, 0);
         return -1;
     }

@@ -50,6 +50,11 @@ fn digest(state: &impl Read) -> u64 {
     hash.finish()
 }
 
+/// Returns the files of a new helper process.
+fn helper_files(store: &Store) -> Result<[File; 2], StoreError> {
+    Ok(store.durability().helper_files()?.expect("files"))
+}
+
 /// A process that changes a store.
 struct Writer {
     folder: PathBuf,
@@ -108,33 +113,45 @@ impl Writer {
                     store.durability().sync().expect("a disk");
                     self.mark_reported(0);
                 }
-                4 | 5 => self.sync_by_helper(store),
+                4 | 5 => {
+                    self.commit_with_helper(store).expect("a disk");
+                    self.mark_reported(0);
+                }
                 _ => {}
             }
         }
     }
 
-    /// Performs the work of a helper process.
-    fn sync_by_helper(&self, store: &Store) {
-        self.try_sync_by_helper(store).expect("a disk");
-        self.mark_reported(0);
-    }
-
-    fn try_sync_by_helper(&self, store: &Store) -> Result<(), StoreError> {
-        let files = store.durability().helper_files()?.expect("files");
+    /// Commits with a helper process.
+    fn commit_with_helper(&mut self, store: &Store) -> Result<(), StoreError> {
+        let files = helper_files(store)?;
+        self.try_change(store)?.commit_deferred_sync()?;
         store.durability().set_helper(true);
-        let synced = loop {
-            match store.durability().poll_sync() {
-                Ok(false) => {}
-                ended => break ended.map(drop),
-            }
-            while let Some(file) = store.durability().next_sync() {
-                let file = &files[usize::from(file == SyncFile::Record)];
-                store.durability().on_synced(file.sync_data());
-            }
-        };
+        let synced = self.sync_by_helper(store, files);
         store.durability().set_helper(false);
         synced
+    }
+
+    /// Performs the work of a helper process. One that sees an error may end without a report; then another one takes its
+    /// place. What fails may be tried again.
+    fn sync_by_helper(&mut self, store: &Store, mut files: [File; 2]) -> Result<(), StoreError> {
+        loop {
+            match store.durability().poll_sync() {
+                Ok(true) => return Ok(()),
+                Err(error) if store.failure().is_some() || self.random.coin() => return Err(error),
+                Ok(false) | Err(_) => {}
+            }
+            while let Some(file) = store.durability().next_sync() {
+                let result = files[usize::from(file == SyncFile::Record)].sync_data();
+                if result.is_err() && self.random.coin() {
+                    store.durability().set_helper(false);
+                    files = helper_files(store)?;
+                    store.durability().set_helper(true);
+                } else {
+                    store.durability().on_synced(result);
+                }
+            }
+        }
     }
 
     /// Records that a state was shown: a power cut cannot lead to an earlier one.
@@ -152,15 +169,16 @@ impl Writer {
         Ok(store)
     }
 
-    /// Makes the last commit durable and shows it, then commits another one in any way.
+    /// Makes the last commit durable, or another one, and shows it; then commits in any way.
     fn commit_failing(&mut self, store: &Store) -> Result<(), StoreError> {
-        let before = digest(&store.snapshot()?);
+        let mut before = digest(&store.snapshot()?);
         if self.random.coin() {
             if self.random.coin() {
                 store.durability().sync()?
             } else {
-                self.try_sync_by_helper(store)?
+                self.commit_with_helper(store)?
             }
+            before = digest(&store.snapshot()?);
             self.mark_shown(before);
         }
         let batch = self.try_change(store)?;
@@ -203,6 +221,34 @@ impl Writer {
         std::mem::forget(store);
     }
 
+    /// A helper sees that the data of a commit cannot be written, and ends without a report.
+    fn helper_end(&mut self) {
+        let faults = |count: u32| {
+            let path = std::env::var_os("NISD_TEST_FAULTS").expect("a path");
+            fs::write(path, format!("0 0 0 {count} data.mdb")).expect("room");
+        };
+        let store = self.open_failing().expect("a store");
+        let [data, _] = helper_files(&store).expect("files");
+        self.changed(&store).commit_deferred_sync().expect("room");
+        store.durability().set_helper(true);
+        assert!(!store.durability().poll_sync().expect("a disk"));
+        assert_eq!(store.durability().next_sync(), Some(SyncFile::Data));
+        faults(1);
+        data.sync_data().expect_err("a failure");
+        faults(0);
+        store.durability().set_helper(false);
+        // The data file of another helper is opened after the error was reported.
+        let synced = helper_files(&store).and_then(|files| {
+            store.durability().set_helper(true);
+            self.sync_by_helper(&store, files)
+        });
+        if synced.is_ok() {
+            self.mark_shown(digest(&store.snapshot().expect("a snapshot")));
+        }
+        // As after a kill.
+        std::mem::forget(store);
+    }
+
     /// Another process opens that store or a copy of it.
     fn second_run(&mut self) {
         let store = Store::open(&self.folder, &identity(), OPTIONS).expect("a store");
@@ -235,6 +281,7 @@ fn writer() {
         Ok("life again") => writer.second_run(),
         Ok("going back") => writer.recovery(),
         Ok("failing life") => writer.failing_run(),
+        Ok("ended helper") => writer.helper_end(),
         _ => writer.replacement(),
     }
 }
@@ -626,6 +673,18 @@ fn a_series_of_failures_of_writes_and_syncs_loses_no_shown_state() {
     for (first, count) in [(3, 1), (5, 2), (8, 1), (11, 3), (14, 1), (20, 4)] {
         lived(&disk).replay_failures(&disk, Faults { first, count, ..Faults::NONE });
     }
+}
+
+#[test]
+#[ignore = "slow: a disk that fails or loses its power"]
+fn a_helper_that_sees_an_error_and_ends_without_a_report_loses_no_shown_state() {
+    let Some(disk) = SlowDisk::new() else { return };
+    let recorded = lived(&disk);
+    let before = recorded.steps().len();
+    recorded.run(&disk, "ended helper");
+    // The next process finds what was shown, without a power cut too.
+    recorded.run(&disk, "failing life");
+    replay(Disk::default(), &recorded, before);
 }
 
 #[test]
