@@ -109,8 +109,7 @@ fn store_metrics(settings: &Settings, system: System) -> Result<Scrape, CommandE
         ("nisd_store_map_bytes", Some(metrics.map_bytes)),
         ("nisd_store_map_used_bytes", Some(metrics.used_bytes)),
         ("nisd_disk_free_bytes", metrics.free_bytes),
-        ("nisd_store_readers", metrics.readers.map(|readers| readers.reading as u64)),
-        ("nisd_store_stale_readers", metrics.readers.map(|readers| readers.stale as u64)),
+        ("nisd_store_readers", metrics.readers.map(|readers| readers as u64)),
     ];
     let known = known.into_iter().filter_map(|(name, value)| Some(Sample::new(name, value? as f64)));
     let age = Sample::new("nisd_last_block_age_seconds", f64::from(now.0) - f64::from(tip.timestamp.0));
@@ -421,10 +420,6 @@ impl StatusReport {
             (
                 used.is_some_and(|(used, map)| used > 0.85 * map),
                 "the store has nearly reached its maximum size; raise nisd.mapSize",
-            ),
-            (
-                is("nisd_store_stale_readers", |stale| stale > 0.0),
-                "programs were killed while they read the store; it grows until no program has it open",
             ),
             (
                 is("nisd_peers_split", |apart| apart > 0.0),

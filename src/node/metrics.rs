@@ -208,11 +208,8 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Bytes of the store's file up to the last page in use.", ""),
         Metric("nisd_disk_free_bytes", "bytes", |s| s.of_store(|store| store.free_bytes).into(),
             "Free space on the disk of the store.", ""),
-        Metric("nisd_store_readers", "", |s| s.of_store(|store| Some(store.readers?.reading)).into(),
-            "Readers of the store, other programs included.", ""),
-        Metric("nisd_store_stale_readers", "", |s| s.of_store(|store| Some(store.readers?.stale)).into(),
-            "Readers whose programs were killed; the pages that they read are not reused.",
-            "A program that the node cannot see, in another container, counts too."),
+        Metric("nisd_store_readers", "", |s| s.of_store(|store| store.readers).into(),
+            "Readers of the store, other programs included.", "The pages that they read are not reused meanwhile."),
         Metric("nisd_commit_duration_seconds", "s", |s| {
                 let times = s.store.and_then(|store| store.commit_times.as_ref());
                 Value::Histograms(times.into_iter().map(|times| (Labels::new(), times)).collect())

@@ -5,10 +5,10 @@
 //! last page number in the meta page. Pages at the end that were freed before they were ever written may be missing:
 //! they are in the list of free pages.
 //!
-//! **The lock table** has a slot for each reader. A process that was killed while reading still has one, so that the
-//! pages it read are not reused. LMDB holds locks on this file, by which processes detect each other, and a process
-//! loses all its locks on a file when it closes any descriptor of it. So it is opened before and closed after the LMDB
-//! environment.
+//! **The lock table** has a slot for each reader. A process that was killed while reading still has one, and the pages
+//! it read would not be reused before the last process closes the store. So slots of ended processes are released before
+//! each write transaction. LMDB holds locks on this file, by which processes detect each other, and a process loses all
+//! its locks on a file when it closes any descriptor of it. So it is opened before and closed after the LMDB environment.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 use sha3::{Digest, Sha3_256};
 
 use crate::files::{Access, named, open_own};
@@ -334,16 +334,17 @@ fn word_at(bytes: &[u8], place: usize) -> Option<u64> {
 const LOCK_TABLE_BYTES: u64 = 32 << 10;
 /// Bytes of a slot: transaction, process, thread, and padding.
 const SLOT_BYTES: usize = 64;
-/// Transaction id of an unused slot.
+/// Transaction id of a slot without a snapshot.
 const NO_TRANSACTION: [u8; WORD] = [0xff; WORD];
+/// Bytes of the process id in a slot, which is zero in an unused one.
+const PROCESS_BYTES: usize = 4;
 
-/// Counts of the readers of a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReaderCounts {
-    /// Readers with a snapshot.
-    pub reading: usize,
-    /// Those of them whose processes have ended.
-    pub stale: usize,
+/// A used slot of the lock table.
+struct Slot {
+    /// Offset of the process id in the file.
+    process_offset: u64,
+    process: u32,
+    has_snapshot: bool,
 }
 
 /// The lock table of an open store.
@@ -365,21 +366,46 @@ impl LockTable {
         Ok(LockTable(file))
     }
 
-    /// Counts the readers in a table with this number of slots.
-    pub fn count(&self, places: u32) -> io::Result<ReaderCounts> {
+    /// Returns the used slots of a table with this number of slots.
+    fn slots(&self, places: u32) -> io::Result<Vec<Slot>> {
         let mut list = vec![0; SLOT_BYTES * places as usize];
         let head = self.0.metadata()?.len().saturating_sub(list.len() as u64);
         self.0.read_exact_at(&mut list, head)?;
-        let mut readers = ReaderCounts::default();
-        for place in list.chunks_exact(SLOT_BYTES) {
+        let mut slots = Vec::new();
+        for (number, place) in list.chunks_exact(SLOT_BYTES).enumerate() {
             let (transaction, rest) = place.split_at(WORD);
-            let process = rest.first_chunk().and_then(|bytes| Pid::from_raw(i32::from_ne_bytes(*bytes)));
-            if let Some(process) = process.filter(|_| transaction != NO_TRANSACTION) {
-                readers.reading += 1;
-                readers.stale += usize::from(test_kill_process(process) == Err(Errno::SRCH));
+            let process = array_at(rest, 0).map_or(0, u32::from_ne_bytes);
+            if process != 0 {
+                let process_offset = head + (number * SLOT_BYTES + WORD) as u64;
+                slots.push(Slot { process_offset, process, has_snapshot: transaction != NO_TRANSACTION });
             }
         }
-        Ok(readers)
+        Ok(slots)
+    }
+
+    /// Counts the readers that have a snapshot, in a table with this number of slots.
+    pub fn count(&self, places: u32) -> io::Result<usize> {
+        Ok(self.slots(places)?.iter().filter(|slot| slot.has_snapshot).count())
+    }
+
+    /// Releases the slots of ended processes, as LMDB's `mdb_reader_check` does. Only the process that may change the store
+    /// does this: a slot that it has seen in use is not taken by another process before it is released.
+    pub fn release_ended(&self, places: u32) -> io::Result<()> {
+        let own = std::process::id();
+        for slot in self.slots(places)?.iter().filter(|slot| slot.process != own) {
+            if !self.is_alive(slot.process)? {
+                self.0.write_all_at(&[0; PROCESS_BYTES], slot.process_offset)?;
+                log::info!("a program has ended while it read the store; what it read is kept no longer");
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether another process has the store open. It holds a lock on the byte at the offset of its id, which is
+    /// seen from everywhere, unlike the process in another container. LMDB sets it before it takes a slot.
+    fn is_alive(&self, process: u32) -> io::Result<bool> {
+        let lock = Flock { start: process.into(), length: 1, ..FlockType::WriteLock.into() };
+        Ok(fcntl_getlk(&self.0, &lock)?.is_some())
     }
 }
 
@@ -709,25 +735,29 @@ mod tests {
     }
 
     #[test]
-    fn active_and_stale_readers_are_counted() {
+    fn a_commit_releases_the_snapshots_of_ended_processes_and_no_others() {
         let (store, folder) = test_store();
         let count = || store.metrics().unwrap().readers.unwrap();
-        assert_eq!(count(), ReaderCounts { reading: 0, stale: 0 });
+        assert_eq!(count(), 0);
         let snapshots = [store.snapshot().unwrap(), store.snapshot().unwrap()];
-        assert_eq!(count(), ReaderCounts { reading: 2, stale: 0 });
+        assert_eq!(count(), 2);
         // The second reader is changed to a process that has ended.
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         let path = folder.path().join(LOCK_TABLE_FILE);
         let (list, own) = (std::fs::read(&path).unwrap(), std::process::id().to_ne_bytes());
         let places: Vec<usize> = (0..list.len() - 4).filter(|at| list[*at..*at + 4] == own).collect();
-        let file = File::options().write(true).open(path).unwrap();
-        file.write_all_at(
-            &child.id().to_ne_bytes(),
-            *places.iter().find(|at| *at % SLOT_BYTES == WORD).unwrap() as u64,
-        )
-        .unwrap();
-        assert_eq!(count(), ReaderCounts { reading: 2, stale: 1 });
+        let place = *places.iter().find(|at| *at % SLOT_BYTES == WORD).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&child.id().to_ne_bytes(), place as u64).unwrap();
+        assert_eq!(count(), 2);
+        drop(store.begin_write().unwrap());
+        assert_eq!(count(), 1);
+        // Nothing but its process id is changed.
+        let (mut expected, found) = (list, std::fs::read(&path).unwrap());
+        expected[place..place + PROCESS_BYTES].fill(0);
+        let slot = place - WORD..place - WORD + SLOT_BYTES;
+        assert_eq!(found[slot.clone()], expected[slot]);
         drop(snapshots);
     }
 
@@ -740,6 +770,7 @@ mod tests {
         let snapshot = store.snapshot().unwrap();
         let before = locks();
         store.metrics().unwrap();
+        store.begin_write().unwrap().commit().unwrap();
         assert!(before > 0 && locks() == before, "{} of {before}", locks());
         drop(snapshot);
     }

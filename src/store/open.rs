@@ -96,8 +96,8 @@ pub struct StoreMetrics {
     pub used_bytes: u64,
     /// Free bytes on its disk.
     pub free_bytes: Option<u64>,
-    /// Its readers.
-    pub readers: Option<files::ReaderCounts>,
+    /// Its readers that have a snapshot, those of other processes included.
+    pub readers: Option<usize>,
     /// Durations of this process's commits, including waiting for the disk. `None` for a scratch or read-only store.
     pub commit_times: Option<Histogram>,
 }
@@ -289,7 +289,7 @@ impl Store {
     }
 
     /// Makes reads fail with [`StoreError::Interrupted`] once the flag is set. A process killed in the middle of a read
-    /// would keep its reader slot, and old pages with it, until all processes have closed the store.
+    /// keeps its reader slot, and old pages with it, until the next write transaction.
     pub fn set_interrupt_flag(&mut self, flag: Arc<AtomicBool>) {
         self.stop = Some(flag);
     }
@@ -314,6 +314,17 @@ impl Store {
 
     pub(super) fn database(&self, table: Table) -> Result<Database, StoreError> {
         self.databases[table as usize].ok_or(A_TABLE_IS_MISSING)
+    }
+
+    /// Releases the snapshots of processes that were killed while they read, so that their pages can be used. If that is
+    /// not possible, the file grows as long as they are not released.
+    pub(super) fn release_ended_readers(&self) {
+        if let Some(readers) = &self.readers
+            && let Ok(info) = self.environment.info()
+            && let Err(error) = readers.release_ended(info.max_readers())
+        {
+            log::debug!("the snapshots of programs that have ended cannot be released: {error}");
+        }
     }
 
     /// Returns the bytes of the file up to its last used page.
@@ -640,7 +651,7 @@ mod tests {
         let properties = |store: Store| {
             let _reader = store.snapshot().unwrap();
             let metrics = store.metrics().unwrap();
-            (metrics.readers.map(|readers| readers.reading), metrics.commit_times.is_some())
+            (metrics.readers, metrics.commit_times.is_some())
         };
         let existing = |access| properties(Store::open_existing(folder.path(), access, options).unwrap().0);
         assert_eq!(existing(AccessMode::Exclusive), (Some(1), true));

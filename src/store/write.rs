@@ -106,6 +106,7 @@ impl Store {
         }
         let _permit = WritePermit(&self.has_write_txn);
         self.durability.ensure_record()?;
+        self.release_ended_readers();
         let transaction = self.begun(self.environment.begin_rw_txn())?;
         let (journal, changed) = (Vec::new(), ChangedRanges::default());
         Ok(WriteTxn {

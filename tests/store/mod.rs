@@ -8,3 +8,4 @@ mod readers;
 mod rebuilding;
 mod reindex;
 mod slow_disk;
+mod snapshots;
