@@ -413,6 +413,10 @@ impl StatusReport {
         [
             (is("nisd_store_failing", |failing| failing > 0.0), "the store fails; see the log"),
             (
+                is("nisd_disk_sync_waiting_seconds", |seconds| seconds >= 30.0),
+                "the disk does not confirm a write, and no block is processed until it does; see the system's log",
+            ),
+            (
                 is("nisd_store_damaged_ranges", |ranges| ranges > 0.0),
                 "a part of the store is damaged; the log names it, and `nisd reindex` or a backup repairs it",
             ),

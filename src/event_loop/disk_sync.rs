@@ -7,6 +7,7 @@ use std::io;
 use std::process::Stdio;
 use std::time::Duration;
 
+use log::Level;
 use mio::{Registry, Token};
 
 use super::helper::{Helper, HelperEvent, Job};
@@ -41,16 +42,50 @@ fn errno_byte(error: &io::Error) -> u8 {
 /// Poll token of the helper.
 pub const TOKEN: Token = Token(1);
 
+/// Time after which a disk that has not confirmed a write is reported.
+const LATE_AFTER: Duration = Duration::from_secs(30);
+
+/// Reports a disk that does not answer once, and the end of that.
+#[derive(Debug, Default)]
+struct LateReport {
+    /// When the reported request was written.
+    reported: Option<Duration>,
+}
+
+impl LateReport {
+    /// Returns what to report, given when the request was written that the disk has not confirmed.
+    fn next(&mut self, asked_at: Option<Duration>, now: Duration) -> Option<(Level, String)> {
+        match self.reported {
+            Some(since) if asked_at != Some(since) => {
+                self.reported = None;
+                let seconds = now.saturating_sub(since).as_secs();
+                Some((Level::Info, format!("the disk has confirmed a write after {seconds} s")))
+            }
+            None if asked_at.is_some_and(|asked_at| now >= asked_at + LATE_AFTER) => {
+                self.reported = asked_at;
+                let text = format!(
+                    "the disk has not confirmed a write for {} s; no block is processed until it does. See the system's log",
+                    LATE_AFTER.as_secs()
+                );
+                Some((Level::Warn, text))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The helper of a store.
 pub struct DiskSync<'a> {
     store: &'a Store,
     helper: Helper,
+    late: LateReport,
 }
 
 impl<'a> DiskSync<'a> {
     /// Starts the helper of a store.
     pub fn start(store: &'a Store, registry: &Registry, now: Duration) -> io::Result<DiskSync<'a>> {
-        let mut sync = DiskSync { store, helper: Helper::new(&JOB, TOKEN, registry)? };
+        let helper = Helper::new(&JOB, TOKEN, registry)?;
+        let mut sync = DiskSync { store, helper, late: LateReport::default() };
         sync.try_start(now);
         Ok(sync)
     }
@@ -80,13 +115,23 @@ impl<'a> DiskSync<'a> {
                 log::warn!(
                     "the helper process that waits for the disk {why}; the node waits itself until it has another one"
                 );
+                self.late = LateReport::default();
                 self.store.durability().set_helper(false);
             }
         }
     }
 
+    /// Returns when the request was written that the disk has not confirmed.
+    pub fn asked_at(&self) -> Option<Duration> {
+        self.helper.asked_at()
+    }
+
     /// Requests the next synchronisation that the store needs. Starts another helper if none is running and one is due.
+    /// Reports a disk that does not answer.
     pub fn request_sync(&mut self, now: Duration) {
+        if let Some((level, text)) = self.late.next(self.helper.asked_at(), now) {
+            log::log!(level, "{text}");
+        }
         if !self.helper.is_running() {
             self.try_start(now);
         }
@@ -103,5 +148,30 @@ impl Drop for DiskSync<'_> {
     /// On exit the node waits for the disk itself; the helper ends when its socket closes.
     fn drop(&mut self) {
         self.store.durability().set_helper(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_does_not_answer_is_reported_once_and_so_is_its_answer() {
+        let seconds = Duration::from_secs;
+        let mut late = LateReport::default();
+        let mut levels = Vec::new();
+        // The second request is answered in time, the third is late again.
+        let requests = [(0..100, Some(10)), (100..110, None), (110..130, Some(110)), (130..200, Some(130))];
+        for (times, asked_at) in requests {
+            for now in times {
+                if let Some((level, text)) = late.next(asked_at.filter(|at| *at <= now).map(seconds), seconds(now)) {
+                    levels.push((now, level, text));
+                }
+            }
+        }
+        let found: Vec<_> = levels.iter().map(|(now, level, _)| (*now, *level)).collect();
+        assert_eq!(found, [(40, Level::Warn), (100, Level::Info), (160, Level::Warn)]);
+        assert!(levels[0].2.contains("has not confirmed a write for 30 s"), "{}", levels[0].2);
+        assert_eq!(levels[1].2, "the disk has confirmed a write after 90 s");
     }
 }

@@ -233,6 +233,7 @@ fn run_loop(
         elapsed = reactor.tick(node, units, elapsed);
         let now = reactor.time().monotonic;
         disk.request_sync(now);
+        node.disk_asked_at = disk.asked_at();
         context.resolvers.work(reactor.names(), now);
         if reactor.has_work() {
             units = next_units(units, elapsed);

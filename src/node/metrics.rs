@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use super::{Node, read_ahead};
 use crate::api::routes::Method;
@@ -215,6 +216,11 @@ const SECTIONS: &[(&str, &[Metric])] = &[
                 Value::Histograms(times.into_iter().map(|times| (Labels::new(), times)).collect())
             },
             "Duration of commits, waiting for the disk included.", "A histogram."),
+        Metric("nisd_disk_sync_waiting_seconds", "s", |s| {
+                s.node.disk_asked_at.map_or(Duration::ZERO, |asked_at| s.now.monotonic.saturating_sub(asked_at)).into()
+            },
+            "How long the disk has not confirmed the present write; 0 if nothing waits for it.",
+            "No block is processed meanwhile."),
         Metric("nisd_store_failing", "0, 1",
             |s| (s.node.read_backoff.is_failing() || s.node.write_backoff.is_failing()).into(),
             "1 while the store cannot be read or written.", ""),

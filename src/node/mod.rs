@@ -163,6 +163,8 @@ pub struct Node<'s> {
     pub must_log_metrics: bool,
     /// Requests that wait until their rows are in memory.
     pub read_ahead: ReadAhead,
+    /// When the request was written that the disk has not confirmed, for the metrics.
+    pub disk_asked_at: Option<Duration>,
     /// Returns how often the process has waited for a page from the disk, and its memory usage for the metrics; only the
     /// event loop can determine them.
     pub reads_from_disk: fn() -> u64,
@@ -234,6 +236,7 @@ impl<'s> Node<'s> {
             shutdown_at: None,
             must_log_metrics: false,
             read_ahead: ReadAhead::default(),
+            disk_asked_at: None,
             reads_from_disk: || 0,
             memory: Memory::default,
             monotonic: || Duration::ZERO,

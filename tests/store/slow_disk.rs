@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Node, wait_for};
+use crate::common::daemon::{Node, wait_for, wait_with_timeout};
 use crate::common::data_folder::{ChainFiles, DataFolder, hasty_network, text};
 use crate::common::http::{Client, Response, get};
 use crate::common::print_notice;
@@ -163,6 +163,34 @@ fn after_a_sync_failure_in_the_helper_the_node_ends_and_a_restart_continues_behi
     ended.expect_failure(1, &["the disk rejected data", "start nisd again"]);
     disk.set_millis(0);
     network.assert_continues(&disk, height);
+}
+
+#[test]
+#[ignore = "slow: a disk that fails or loses its power"]
+fn a_disk_that_does_not_answer_is_reported_once_and_the_chain_goes_on_when_it_does() {
+    const LATE: &str = "the disk has not confirmed a write for 30 s";
+    let Some(disk) = SlowDisk::new() else { return };
+    let network = Network::new();
+    let (node, _) = network.start_at(&disk, 2);
+    let helper = helper(&node).expect("a helper");
+    let signal = |name: &str| Command::new("kill").args(["-s", name, &helper.to_string()]).status().expect("a program");
+    assert!(signal("STOP").success());
+    wait_with_timeout("the warning", Duration::from_secs(90), || node.process.log().contains(LATE).then_some(()));
+    // The other connection was idle for too long.
+    let mut client = Client::connect(node.http);
+    let height = client.height();
+    let metrics = client.get("/metrics").text().to_owned();
+    let line = metrics.lines().find_map(|line| line.strip_prefix("nisd_disk_sync_waiting_seconds "));
+    let seconds: f64 = line.expect("the metric").parse().expect("a number");
+    assert!((30.0..100.0).contains(&seconds), "{seconds}");
+    assert!(signal("CONT").success());
+    until_height(&mut client, height + 2);
+    let log = node.process.log();
+    assert_eq!(
+        (log.matches(LATE).count(), log.matches("the disk has confirmed a write after").count()),
+        (1, 1),
+        "{log}"
+    );
 }
 
 /// Returns the answer to a request; `None` if the node has ended.
