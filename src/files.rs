@@ -367,11 +367,20 @@ fn flags(more: OFlags) -> i32 {
 
 /// Rejects whatever is not a regular file.
 fn require_regular(file: File) -> io::Result<File> {
-    let found = file.metadata()?;
+    check_kind(&file.metadata()?).map(|()| file)
+}
+
+/// Fails if there is no regular file in a place that a user names. Opens nothing: whoever writes to a pipe would notice.
+pub fn check_regular(path: &Path) -> io::Result<()> {
+    let found = fs::metadata(path).map_err(|error| missing_target(path).unwrap_or(error))?;
+    check_kind(&found)
+}
+
+fn check_kind(found: &Metadata) -> io::Result<()> {
     if found.is_file() {
-        return Ok(file);
+        return Ok(());
     }
-    Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {}, not a regular file", kind(&found))))
+    Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {}, not a regular file", kind(found))))
 }
 
 fn kind(found: &Metadata) -> &'static str {

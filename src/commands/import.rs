@@ -64,7 +64,7 @@ pub struct Check {
 
 /// `nisd import`.
 pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
-    let files = open_block_files(&command.blocks)?;
+    let files = open_block_files(&command.blocks, &stop)?;
     let nemesis = nemesis_of(settings)?;
     let store = open_or_rebuild(settings, system)?;
     if let Some(checkpoint) = command.trust_below {
@@ -72,7 +72,7 @@ pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop)
             return Err(failed("--trust-below reads the blocks twice, which a pipe does not allow; name a file"));
         }
         // The files must lead to the checkpoint before anything is imported.
-        let files = open_block_files(&command.blocks)?;
+        let files = open_block_files(&command.blocks, &stop)?;
         if let Some(mut scan) = CheckpointScan::new(&store, &settings.network, &nemesis, files, checkpoint)? {
             log::info!("following the hashes of the blocks up to height {}", checkpoint.height);
             while !scan.step()? {}

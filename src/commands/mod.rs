@@ -248,7 +248,7 @@ pub struct Run {
     /// Folder of the chain store
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
-    /// Recorded blocks (.bin or .bin.gz) to import while running; may be given several times
+    /// File of recorded blocks (.bin or .bin.gz) to import while running; may be given several times
     #[arg(long, value_name = "FILE")]
     pub import: Vec<PathBuf>,
     /// Network time, for tests: N stands still at this second, N+ runs from there

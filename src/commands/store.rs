@@ -2,10 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::{CommandError, Common, Stop, folder, height, in_file, in_store, print, store_options, usage};
 use crate::chain::{BrokenChain, HashChain};
@@ -13,6 +17,7 @@ use crate::clock::System;
 use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
 use crate::config::Settings;
+use crate::files;
 use crate::model::{Height, Network};
 use crate::state;
 use crate::store::{self, AccessMode, ChainIdentity, Read, Snapshot, Store, StoreError, VerifyPosition};
@@ -54,27 +59,82 @@ pub struct Export {
     pub output: PathBuf,
 }
 
-/// Checks that files of recorded blocks exist, without opening them: a pipe can be opened only once.
+/// Checks that a node can import recorded blocks: they are in regular files. It would answer nobody while it waits for a
+/// pipe.
 pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
-    let check = |path: &PathBuf| std::fs::metadata(path).map_err(in_file(path));
-    paths.iter().try_for_each(|path| check(path).map(drop))
+    for path in paths {
+        files::check_regular(path).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => usage(format!(
+                "--import {}; a node would answer nobody while it waits. `nisd import` imports from a pipe, before the node is \
+                 started",
+                files::describe_at(path, &error)
+            )),
+            _ => in_file(path)(error),
+        })?;
+    }
+    Ok(())
 }
 
-/// Opens recorded blocks.
-pub fn open_block_files(paths: &[PathBuf]) -> Result<Vec<BlockFile<'static>>, CommandError> {
+/// Opens recorded blocks. Reading what is not a regular file ends with an error once `stop` is set, also while nothing
+/// arrives.
+pub fn open_block_files(paths: &[PathBuf], stop: &Stop) -> Result<Vec<BlockFile<'static>>, CommandError> {
     let open = |path: &PathBuf| {
         let open = || {
             let metadata = std::fs::metadata(path)?;
+            if metadata.is_file() {
+                return Ok(BlockFile::new(File::open(path)?)?.with_size(metadata.len()));
+            }
             if metadata.file_type().is_fifo() {
                 log::info!("{} is a pipe: waiting until another program writes blocks to it", path.display());
             }
-            let blocks = BlockFile::new(File::open(path)?)?;
-            // A pipe has no size.
-            Ok(if metadata.is_file() { blocks.with_size(metadata.len()) } else { blocks })
+            BlockFile::new(Pipe::open(path, stop.clone())?)
         };
         open().map_err(in_file(path))
     };
     paths.iter().map(open).collect()
+}
+
+/// Time between two looks at the flag that ends reading a pipe.
+const STOP_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// A pipe, or anything else that may deliver nothing for long. Reading it ends with an error once the flag is set.
+struct Pipe {
+    file: File,
+    stop: Stop,
+}
+
+impl Pipe {
+    /// Opens a pipe. It need not have a writer yet: that is waited for when it is read.
+    fn open(path: &Path, stop: Stop) -> io::Result<Pipe> {
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+        Ok(Pipe { file: File::options().read(true).custom_flags(flags).open(path)?, stop })
+    }
+
+    /// Returns whether there is something to read: bytes, or the end after the last writer.
+    fn is_ready(&self) -> io::Result<bool> {
+        match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&STOP_CHECK_INTERVAL)) {
+            Err(Errno::INTR) => Ok(false),
+            ready => Ok(ready? > 0),
+        }
+    }
+}
+
+impl io::Read for Pipe {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::Error::other("stopped while it was read"));
+            }
+            if !self.is_ready()? {
+                continue;
+            }
+            match self.file.read(buffer) {
+                // Another program has read it.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+        }
+    }
 }
 
 /// Opens the store of the settings in a folder, or creates it.

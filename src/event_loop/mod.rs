@@ -28,7 +28,7 @@ use crate::clock::{NetworkClock, System};
 use crate::commands::devnet::Devnet;
 use crate::commands::import::{nemesis_of, show, style};
 use crate::commands::reindex::{Rebuild, open_current};
-use crate::commands::{CommandError, Run, random_bytes};
+use crate::commands::{CommandError, Run, Stop, random_bytes};
 use crate::config::{LocalAccess, Settings};
 use crate::files::{self, Access};
 use crate::local_cookie::{CookieFile, FILE, LocalCookie};
@@ -80,7 +80,7 @@ pub fn run(
         log::log!(notice.level, "{notice}");
     }
     // Checked first: the files must exist before a store is created for this chain.
-    let files = commands::store::open_block_files(&command.import)?;
+    let files = commands::store::open_block_files(&command.import, &Stop::default())?;
     let nemesis = nemesis_of(&settings)?;
     let rebuild = Rebuild::begin_if_outdated(&settings.data, Some(&settings.network), &settings)?;
     if devnet.is_none() {

@@ -14,7 +14,7 @@ use nisd::chain::{BlockImporter, ImportOptions, ImportProgress, SignatureCheck, 
 use nisd::clock::System;
 use nisd::codec::block_file::BlockFile;
 use nisd::codec::{Context, SigningForm};
-use nisd::commands::{self, Command, CommandLine};
+use nisd::commands::{self, Command, CommandLine, Stop};
 use nisd::config::{self, Settings};
 use nisd::crypto::{self, PublicKey, Signature, Verifier};
 use nisd::model::{Block, Timestamp};
@@ -132,7 +132,7 @@ fn time_stages(settings: &Settings) -> [f64; 5] {
     let (folder, mut commit_time) = (folder(), 0.0);
     let total = seconds(|| {
         let store = commands::store::open_store(settings, folder.path()).expect("a store");
-        let files = commands::store::open_block_files(&[all_forks("blocks.bin.gz")]).expect("blocks");
+        let files = commands::store::open_block_files(&[all_forks("blocks.bin.gz")], &Stop::default()).expect("blocks");
         let nemesis = settings.nemesis.read().expect("the nemesis block");
         // As in `nisd import`.
         let options = ImportOptions { batch_rows: 50_000, batch_blocks: 5_000, ..ImportOptions::DEFAULT };

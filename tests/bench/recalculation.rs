@@ -16,7 +16,7 @@ use crate::common::http::{Client, get};
 use crate::common::private_network::{address, key_pair};
 use crate::common::recorded_chain::copy_store;
 use nisd::codec::block_file::BlockFile;
-use nisd::commands;
+use nisd::commands::{self, Stop};
 use nisd::config::{self, Settings};
 use nisd::model::Height;
 
@@ -34,7 +34,8 @@ pub fn run(_: &[String]) -> ExitCode {
     let settings = config::load(Some(&chain.config), Vec::new(), Some(folder.path())).expect("settings");
     let pristine = folder.path().join("pristine");
     let store = commands::store::open_store(&settings, &pristine).expect("a store");
-    let files = || commands::store::open_block_files(std::slice::from_ref(&chain.blocks)).expect("blocks");
+    let files =
+        || commands::store::open_block_files(std::slice::from_ref(&chain.blocks), &Stop::default()).expect("blocks");
     let seconds = import_timed(&store, &settings, files(), Some(Height(LAST - 1))).iter().sum::<f64>();
     println!("{accounts} accounts, {payments} payments, blocks 1 to {}: {seconds:.1} s", LAST - 1);
     drop(store);

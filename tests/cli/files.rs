@@ -1,6 +1,7 @@
 //! Files that are not what they should be: pipes, links, other owners, full disks; and what the program creates.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -49,6 +50,7 @@ fn a_pipe_in_place_of_a_file_is_named_and_nobody_waits_for_it() {
         &["watch", "--addresses-file", path],
         &["watch", "--state", path],
         &["run", "--config", text(&tiny().config), "--nemesis", path],
+        &["run", "--config", text(&tiny().config), "--data", "x", "--import", path],
     ] {
         let ended = run(arguments);
         assert_ne!(ended.code, Some(0), "{arguments:?}");
@@ -73,6 +75,59 @@ fn an_import_from_a_pipe_says_that_it_waits_for_a_writer() {
     let checkpoint = format!("2:{}", "00".repeat(32));
     run_after(&writer, &[&arguments[..], &["--trust-below", &checkpoint]].concat())
         .expect_failure(1, &["a pipe does not allow"]);
+}
+
+#[test]
+fn a_node_imports_no_pipe_and_says_what_does_before_it_makes_anything() {
+    let (tiny, folder) = (tiny(), DataFolder::new());
+    let (fifo, data) = (folder.beside("fifo"), folder.path());
+    pipe(&fifo);
+    let ended = run(["run", "--config", text(&tiny.config), "--data", text(&data), "--import", text(&fifo)]);
+    ended.expect_failure(2, &["fifo: it is a pipe, not a regular file", "`nisd import` imports from a pipe"]);
+    assert!(!data.exists());
+}
+
+/// Starts an import from a pipe and waits until it reads that.
+fn import_from(fifo: &Path, data: &Path) -> Process {
+    let process = Process::start(nisd(["import", "--config", text(&tiny().config), "--data", text(data), text(fifo)]));
+    wait_for("the import", || process.log().contains("is a pipe: waiting").then_some(()));
+    process
+}
+
+#[test]
+fn an_import_ends_on_a_signal_while_nobody_writes_to_its_pipe() {
+    let folder = DataFolder::new();
+    let fifo = folder.beside("fifo");
+    pipe(&fifo);
+    for signal in ["TERM", "INT"] {
+        let process = import_from(&fifo, &folder.path());
+        process.signal(signal);
+        process.wait_with_timeout(Duration::from_secs(20)).expect_failure(1, &["fifo: stopped while it was read"]);
+    }
+}
+
+#[test]
+fn an_import_commits_the_blocks_that_have_arrived_and_ends_on_a_signal_while_its_pipe_is_idle() {
+    let (tiny, folder) = (tiny(), DataFolder::new());
+    let (fifo, data) = (folder.beside("fifo"), folder.path());
+    pipe(&fifo);
+    let blocks = fs::read(&tiny.blocks).expect("blocks");
+    // Twenty blocks, behind their lengths, and a part of the next one.
+    let end =
+        (0..20).fold(0, |at, _| at + 4 + u32::from_le_bytes(blocks[at..at + 4].try_into().expect("a length")) as usize);
+    let process = import_from(&fifo, &data);
+    let mut writer = fs::File::options().write(true).open(&fifo).expect("a pipe");
+    writer.write_all(&blocks[..end + 9]).expect("a reader");
+    wait_for("an empty pipe", || (rustix::io::ioctl_fionread(&writer).expect("a number") == 0).then_some(()));
+    // It executes them at once, and waits for more then.
+    std::thread::sleep(Duration::from_secs(1));
+    process.signal("TERM");
+    let ended = process.wait_with_timeout(Duration::from_secs(20));
+    ended.expect_failure(1, &["stopped after height 21; the same command continues from there"]);
+    drop(writer);
+    assert!(folder.run("digest", &[]).expect_success().text().starts_with("21 "));
+    tiny.import(&data, &[]).expect_success();
+    folder.run("check", &[]).expect_success();
 }
 
 #[test]
