@@ -23,7 +23,11 @@ pub const DATA_FILE: &str = "data.mdb";
 /// Mode of a new folder.
 const FOLDER_MODE: u32 = 0o755;
 /// Mode of an own file.
-const FILE_MODE: u32 = 0o600;
+pub const FILE_MODE: u32 = 0o600;
+/// Mode of another file of a user, of which the umask takes away.
+pub const SHARED_MODE: u32 = 0o666;
+/// Beginning of the name of an [`Output`] until it is complete.
+const UNFINISHED: &str = "nisd-unfinished-";
 /// Largest list of users that is read, in bytes.
 const MAX_USERS_BYTES: usize = 1 << 20;
 /// Maximum number of links that lead from one to the next, as in the Linux kernel.
@@ -261,7 +265,11 @@ fn replace_in_place(path: &Path, parts: &[&[u8]], error: io::Error) -> io::Resul
 }
 
 fn replace(path: &Path, parts: &[&[u8]], is_durable: bool) -> io::Result<()> {
-    let file = new_private(path, parts)?;
+    install(new_file(path, FILE_MODE, parts)?, path, is_durable)
+}
+
+/// Gives a complete file its name, in place of an earlier file. Returns once it is on the disk if it must be durable.
+fn install(file: NamedTempFile, path: &Path, is_durable: bool) -> io::Result<()> {
     if is_durable {
         file.as_file().sync_all()?;
     }
@@ -270,35 +278,99 @@ fn replace(path: &Path, parts: &[&[u8]], is_durable: bool) -> io::Result<()> {
     if is_durable { sync_folder(folder_of(path)) } else { Ok(()) }
 }
 
+/// Creates a file that a user names, with its whole content or not at all, and waits until it is on the disk.
+/// [`ErrorKind::AlreadyExists`] if there is one.
+pub fn create_named(path: &Path, parts: &[&[u8]], mode: u32) -> io::Result<()> {
+    let file = new_file(path, mode, parts)?;
+    file.as_file().sync_all()?;
+    file.persist_noclobber(path).map_err(|rejected| rejected.error)?;
+    sync_folder(folder_of(path))
+}
+
 /// Makes renames in a folder durable.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Writes a temporary file beside `path`, which is to take its place, readable by its owner only.
-pub fn new_private(path: &Path, parts: &[&[u8]]) -> io::Result<NamedTempFile> {
+/// What a user names to be written. A file that exists stays as it is until the new one is complete and takes its place.
+/// Anything but a regular file, such as a pipe, is written directly.
+#[derive(Debug)]
+pub enum Output {
+    /// A file that is to take the place of the one at this path.
+    File(NamedTempFile, PathBuf),
+    /// Something without content that could be replaced.
+    Stream(File),
+}
+
+impl Output {
+    /// Begins to write to a path. Links are followed. Waits for the reader of a pipe.
+    pub fn create(path: &Path) -> io::Result<Output> {
+        let target = link_target(path);
+        let Some(found) = if_present(fs::metadata(path))? else {
+            if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+                return Err(Errno::ISDIR.into());
+            }
+            return Ok(Output::File(temporary(&target, UNFINISHED, SHARED_MODE)?, target));
+        };
+        // A file that may not be written may not be replaced either.
+        let present = OpenOptions::new().write(true).open(path)?;
+        let identity = |file: &Metadata| (file.dev(), file.ino());
+        // A link below /proc may lead to a file without a name.
+        let has_name = fs::metadata(&target).is_ok_and(|named| identity(&named) == identity(&found));
+        if !found.is_file() {
+            return Ok(Output::Stream(present));
+        }
+        if !has_name {
+            present.set_len(0)?;
+            return Ok(Output::Stream(present));
+        }
+        let file = temporary(&target, UNFINISHED, SHARED_MODE)?;
+        file.as_file().set_permissions(found.permissions())?;
+        Ok(Output::File(file, target))
+    }
+
+    /// Returns what to write to.
+    pub fn file(&self) -> &File {
+        match self {
+            Output::File(file, _) => file.as_file(),
+            Output::Stream(file) => file,
+        }
+    }
+
+    /// Waits until all is on the disk, and gives the file its name.
+    pub fn finish(self) -> io::Result<()> {
+        match self {
+            Output::File(file, path) => install(file, &path, true),
+            // A pipe has no disk.
+            Output::Stream(file) => match file.sync_all() {
+                Err(error) if error.kind() != ErrorKind::InvalidInput => Err(error),
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+/// Writes a temporary file beside `path`, which is to get that name.
+fn new_file(path: &Path, mode: u32, parts: &[&[u8]]) -> io::Result<NamedTempFile> {
+    let file = temporary(path, ".tmp", mode)?;
+    for part in parts {
+        // An error of the temporary file itself would have its path instead of the system's number.
+        file.as_file().write_all(part)?;
+    }
+    Ok(file)
+}
+
+/// Creates a temporary file beside `path`. Dropping it removes it.
+fn temporary(path: &Path, prefix: &str, mode: u32) -> io::Result<NamedTempFile> {
     // A file that is replaced keeps its owner.
     let owner = match fs::symlink_metadata(path) {
         Ok(replaced) if geteuid().is_root() && replaced.is_file() => Some((replaced.uid(), replaced.gid())),
         _ => owner_beside(path)?,
     };
-    let mut file = NamedTempFile::new_in(folder_of(path)).map_err(with_number)?;
+    let create = |path: &Path| OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path);
+    let file = tempfile::Builder::new().prefix(prefix).make_in(folder_of(path), create)?;
     give(file.as_file(), owner)?;
-    for part in parts {
-        file.write_all(part)?;
-    }
     Ok(file)
-}
-
-/// Returns an error of `tempfile`, which has its kind only, with the system's number.
-fn with_number(error: io::Error) -> io::Error {
-    match error.kind() {
-        ErrorKind::PermissionDenied => Errno::ACCESS.into(),
-        ErrorKind::ReadOnlyFilesystem => Errno::ROFS.into(),
-        ErrorKind::StorageFull => Errno::NOSPC.into(),
-        ErrorKind::QuotaExceeded => Errno::DQUOT.into(),
-        _ => error,
-    }
 }
 
 /// Returns user and group for what this process creates beside a store or in a folder, if they are others than its own.
@@ -338,7 +410,7 @@ pub fn folder_of(path: &Path) -> &Path {
 }
 
 /// Returns the file to which a path leads over all links, even if it does not exist.
-fn link_target(path: &Path) -> PathBuf {
+pub fn link_target(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         let Ok(target) = fs::read_link(&path) else { break };
@@ -474,18 +546,90 @@ mod tests {
             replace_in_place(&file, &[b"short"], error.into()).unwrap();
             assert_eq!((fs::read(&file).unwrap(), inode()), (b"short".to_vec(), before));
         }
-        for (kind, error) in [
-            (ErrorKind::PermissionDenied, Errno::ACCESS),
-            (ErrorKind::ReadOnlyFilesystem, Errno::ROFS),
-            (ErrorKind::StorageFull, Errno::NOSPC),
-            (ErrorKind::QuotaExceeded, Errno::DQUOT),
-        ] {
-            assert_eq!(errno(&with_number(io::Error::new(kind, "a path"))), Some(error));
-        }
         let error = replace_in_place(&file, &[b""], Errno::NOSPC.into()).unwrap_err();
         assert_eq!((errno(&error), fs::read(&file).unwrap()), (Some(Errno::NOSPC), b"short".to_vec()));
         let absent = folder.path().join("absent");
         assert_eq!(errno(&replace_in_place(&absent, &[], Errno::ROFS.into()).unwrap_err()), Some(Errno::ROFS));
+    }
+
+    #[test]
+    fn a_named_output_takes_the_place_of_a_file_when_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, new] = ["file", "link", "new"].map(|name| folder.path().join(name));
+        fs::write(&file, "earlier").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).unwrap();
+        symlink(&file, &link).unwrap();
+        let write = |path: &Path| {
+            let output = Output::create(path).unwrap();
+            output.file().write_all(b"later").unwrap();
+            output
+        };
+        drop(write(&link));
+        assert_eq!(fs::read(&file).unwrap(), b"earlier");
+        write(&link).finish().unwrap();
+        assert!(link.is_symlink());
+        let mode = fs::metadata(&file).unwrap().mode() & 0o777;
+        assert_eq!((fs::read(&file).unwrap(), mode), (b"later".to_vec(), 0o604));
+
+        drop(write(&new));
+        assert!(!new.exists());
+        write(&new).finish().unwrap();
+        assert_eq!(fs::read(&new).unwrap(), b"later");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "temporary files stay behind");
+        for path in [folder.path(), &folder.path().join("none/")] {
+            assert_eq!(errno(&Output::create(path).unwrap_err()), Some(Errno::ISDIR));
+        }
+    }
+
+    #[test]
+    fn an_output_without_a_name_is_written_directly() {
+        let folder = tempfile::tempdir().unwrap();
+        write_to(Path::new("/dev/null"));
+        let file = tempfile::tempfile_in(folder.path()).unwrap();
+        file.write_all_at(b"a longer content", 0).unwrap();
+        let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&file));
+        write_to(Path::new(&path));
+        let mut content = [0; 7];
+        assert_eq!(file.read_at(&mut content, 0).unwrap(), 7);
+        assert_eq!(&content, b"content");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+
+        fn write_to(path: &Path) {
+            let output = Output::create(path).unwrap();
+            assert!(matches!(output, Output::Stream(_)), "{output:?}");
+            output.file().write_all(b"content").unwrap();
+            output.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_new_file_of_a_user_never_replaces_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        create_named(&file, &[b"a ", b"file"], 0o644).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"a file");
+        symlink(folder.path().join("missing"), &link).unwrap();
+        for path in [&file, &link] {
+            assert_eq!(create_named(path, &[b"another"], 0o644).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"a file");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "temporary files stay behind");
+    }
+
+    #[test]
+    fn an_error_of_a_temporary_file_has_the_number_of_the_system_and_no_other_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        for (path, expected) in [(file.join("below"), Errno::NOTDIR), (folder.path().join("none/file"), Errno::NOENT)] {
+            let errors = [
+                replace_named(&path, &[b"content"]).unwrap_err(),
+                create_named(&path, &[b"content"], FILE_MODE).unwrap_err(),
+            ];
+            for error in errors {
+                assert_eq!(errno(&error), Some(expected), "{error}");
+            }
+        }
     }
 
     #[test]

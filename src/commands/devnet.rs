@@ -206,16 +206,22 @@ fn join_files(settings: &Settings, host: Option<&str>) -> Result<(String, [Named
     Ok((format!("{protocol}://{host}:{port}"), files))
 }
 
-/// Writes files and returns their paths. Fails if any of them exists.
-fn write_new(files: &[NamedFile], folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
+/// Writes all files and returns their paths, or none of them. Fails if any of them exists.
+fn write_new(content: &[NamedFile], folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
     fs::create_dir_all(folder).map_err(in_file(folder))?;
-    let paths: Vec<_> = files.iter().map(|(name, _)| folder.join(name)).collect();
+    let paths: Vec<_> = content.iter().map(|(name, _)| folder.join(name)).collect();
     if let Some(path) = paths.iter().find(|path| path.exists()) {
         let path = path.display();
         return Err(failed(format!("{path} exists and is not overwritten; choose another folder with --output")));
     }
-    for ((_, content), path) in files.iter().zip(&paths) {
-        fs::write(path, content).map_err(in_file(path))?;
+    for (number, ((_, bytes), path)) in content.iter().zip(&paths).enumerate() {
+        if let Err(error) = files::create_named(path, &[bytes], files::SHARED_MODE) {
+            // The same command can be repeated.
+            for written in &paths[..number] {
+                let _ = fs::remove_file(written);
+            }
+            return Err(in_file(path)(error));
+        }
     }
     Ok(paths)
 }

@@ -17,7 +17,7 @@ use crate::clock::System;
 use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
 use crate::config::Settings;
-use crate::files;
+use crate::files::{self, Output};
 use crate::model::{Height, Network};
 use crate::state;
 use crate::store::{self, AccessMode, ChainIdentity, Read, Snapshot, Store, StoreError, VerifyPosition};
@@ -54,7 +54,7 @@ pub struct Export {
     /// Last height [default: the tip]
     #[arg(long, value_name = "HEIGHT", value_parser = height, allow_negative_numbers = true)]
     pub to: Option<Height>,
-    /// File to write; - is standard output
+    /// File to write; an earlier one stays until the new one is complete. - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
 }
@@ -231,6 +231,11 @@ pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), C
     if let Some(to) = command.to.filter(|to| *to < command.from) {
         return Err(usage(format!("--to {to} is below --from {}: there is nothing to write", command.from)));
     }
+    let path = &command.output;
+    let is_stdout = path.as_os_str() == "-";
+    if !is_stdout {
+        check_output(path)?;
+    }
     let (store, _) = open_existing(&command.store, settings, AccessMode::Shared, stop)?;
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?.height;
@@ -240,18 +245,24 @@ pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), C
     if last > tip || (command.from > tip && !nothing) {
         return Err(CommandError::NoSuchHeight { requested: last.max(command.from), tip });
     }
-    let path = &command.output;
-    if path.as_os_str() == "-" {
+    if is_stdout {
         let mut out = BufWriter::new(io::stdout().lock());
         return write_blocks(&snapshot, command.from, last, &mut out, CommandError::output);
     }
-    let file = File::create(path).map_err(in_file(path))?;
-    write_blocks(&snapshot, command.from, last, &mut BufWriter::new(&file), in_file(path))?;
-    // A pipe has no disk.
-    match file.sync_all() {
-        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(in_file(path)(error)),
-        _ => Ok(()),
+    let output = Output::create(path).map_err(in_file(path))?;
+    write_blocks(&snapshot, command.from, last, &mut BufWriter::new(output.file()), in_file(path))?;
+    output.finish().map_err(in_file(path))
+}
+
+/// Rejects a file to write that lies in the folder of a store: it would replace the chain, or look like a part of it.
+fn check_output(path: &Path) -> Result<(), CommandError> {
+    let target = files::link_target(path);
+    let folder = files::folder_of(&target);
+    if !store::exists(folder) {
+        return Ok(());
     }
+    let (path, folder) = (path.display(), folder.display());
+    Err(usage(format!("{path}: {folder} is the folder of a store; name a file in another folder")))
 }
 
 /// Writes blocks, and checks that each one names the hash of the block before it.

@@ -67,12 +67,8 @@ pub fn write(path: &Path, key: &PrivateKey) -> Result<(), String> {
     let public = KeyPair::new(key).public();
     let head = format!("# NEM private key; anyone who reads it controls the account. Public key: {public}\n");
     let printed = key.printed();
-    let write = || {
-        let file = files::new_private(path, &[head.as_bytes(), printed.as_bytes(), b"\n"])?;
-        file.as_file().sync_all()?;
-        file.persist_noclobber(path).map_err(|rejected| rejected.error)
-    };
-    write().map(drop).map_err(|error| match error.kind() {
+    let written = files::create_named(path, &[head.as_bytes(), printed.as_bytes(), b"\n"], files::FILE_MODE);
+    written.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             "it exists, and a key file is never overwritten; choose another name".to_owned()
         }

@@ -3,8 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::common::daemon::{CommandOutput, Node, run, wait_for};
+use crate::common::daemon::{CommandOutput, Node, Process, nisd, run, wait_for};
 use crate::common::http::Client;
 use crate::common::node_network::active_peers;
 use crate::common::websocket::Socket;
@@ -304,6 +306,23 @@ fn the_exported_port_is_the_configured_or_the_given_one_and_never_0() {
     run(none).expect_failure(1, &["nem.httpPort is 0", "--http-port"]);
     let shown = run(["devnet", "show", "--data", &place.data, "--http-port", "9000"]).expect_success().text();
     assert!(shown.contains("http://127.0.0.1:9000/chain/height"), "{shown}");
+}
+
+#[test]
+fn an_export_of_the_configuration_that_fails_can_be_repeated() {
+    let place = DevnetFolder::new();
+    place.create(&[]);
+    let other = DevnetFolder::new();
+    let arguments = ["devnet", "export-config", "--data", &place.data, "--output", &other.data];
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 1; exec \"$@\"", "sh"]).arg(nisd([] as [&str; 0]).get_program()).args(arguments);
+    limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let ended = Process::start(limited).wait_with_timeout(Duration::from_secs(60));
+    ended.expect_failure(1, &[&other.data, "ulimit -f"]);
+    assert_eq!(fs::read_dir(&other.data).unwrap().count(), 0);
+    run(arguments).expect_success();
+    assert_eq!(fs::read_dir(&other.data).unwrap().count(), 3);
+    run(arguments).expect_failure(1, &["exists and is not overwritten"]);
 }
 
 #[test]

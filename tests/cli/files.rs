@@ -221,6 +221,57 @@ fn a_limit_on_the_size_of_files_is_named_and_loses_nothing() {
 }
 
 #[test]
+fn an_export_never_replaces_a_file_of_a_store() {
+    let folder = DataFolder::full(&tiny());
+    let (data, before) = (folder.path(), folder.data_file());
+    let [link, other] = ["link", "other"].map(|name| folder.beside(name));
+    symlink(data.join("data.mdb"), &link).expect("a link");
+    symlink(&data, &other).expect("a link");
+    for output in [data.join("data.mdb"), data.join("blocks.bin"), other.join("lock.mdb"), link] {
+        folder.run("export", &["-o", text(&output)]).expect_failure(2, &[text(&output), "is the folder of a store"]);
+        assert!(folder.data_file() == before, "{}", output.display());
+    }
+    // Another name of the file is only a name.
+    let name = folder.beside("name");
+    fs::hard_link(data.join("data.mdb"), &name).expect("a name");
+    folder.run("export", &["-o", text(&name)]).expect_success();
+    assert!(folder.data_file() == before);
+}
+
+#[test]
+fn an_earlier_export_stays_until_the_new_one_is_complete() {
+    let (tiny, folder) = (tiny(), DataFolder::new());
+    tiny.import(&folder.path(), &[]).expect_success();
+    let (output, whole) = (folder.beside("blocks.bin"), fs::read(&tiny.blocks).expect("the chain"));
+    folder.run("export", &["--to", "3", "-o", text(&output)]).expect_success();
+    let earlier = fs::read(&output).expect("an export");
+    assert!(whole.starts_with(&earlier) && whole.len() > 2 * earlier.len());
+    let data = folder.path();
+    let export = ["export", "--data", text(&data), "-o", text(&output)];
+    run_after(&format!("ulimit -f {}", whole.len() / 1024), &export).expect_failure(1, &[text(&output), "ulimit -f"]);
+    assert!(fs::read(&output).expect("an export") == earlier);
+    assert_eq!(fs::read_dir(folder.0.path()).expect("a folder").count(), 2, "an unfinished export stays behind");
+    run(export).expect_success();
+    assert!(fs::read(&output).expect("an export") == whole);
+}
+
+#[test]
+fn an_export_to_a_pipe_reaches_its_reader() {
+    let (tiny, folder) = (tiny(), DataFolder::new());
+    tiny.import(&folder.path(), &[]).expect_success();
+    let (fifo, received, data) = (folder.beside("fifo"), folder.beside("received"), folder.path());
+    pipe(&fifo);
+    let reader = format!("cat '{}' > '{}' & trap 'wait' EXIT", text(&fifo), text(&received));
+    let program = nisd([] as [&str; 0]).get_program().to_owned();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{reader}; \"$@\""), "sh"]).arg(program);
+    command.args(["export", "--data", text(&data), "-o", text(&fifo)]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Process::start(command).wait_with_timeout(Duration::from_secs(120)).expect_success();
+    assert!(fs::read(&received).expect("what the reader has") == fs::read(&tiny.blocks).expect("the chain"));
+}
+
+#[test]
 fn a_command_that_cannot_print_fails() {
     for arguments in [
         &["settings", "--file"][..],
