@@ -229,12 +229,20 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
         create_folder(above)?;
     }
+    match create_new_folder(path) {
+        // Another process has just created it.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        created => created,
+    }
+}
+
+/// Creates a folder, for the owner of what it lies in. [`ErrorKind::AlreadyExists`] if there is one. An error has the path.
+pub fn create_new_folder(path: &Path) -> io::Result<()> {
     let create = || match DirBuilder::new().mode(FOLDER_MODE).create(path) {
         Ok(()) => File::open(path)
             .and_then(|folder| give(&folder, owner_beside(path)?))
             .or_else(|error| fs::remove_dir(path).and(Err(error))),
-        // Another process has just created it.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Err(error),
         Err(error) => Err(missing_target(path).unwrap_or(error)),
     };
     create().map_err(named(path))

@@ -40,9 +40,12 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
     let (store, network) = open_existing(&command.store, settings, AccessMode::Shared, stop)?;
     let options = store_options(settings);
     if command.keep.is_some() {
+        let copies = Copies::in_folder(&command.folder);
+        if let Some(running) = copies.running.first() {
+            return Err(StoreError::BackupRunning(running.clone()).into());
+        }
         // Removed first: they may be what filled the disk.
-        let (_, interrupted) = copies(&command.folder);
-        remove_all(&interrupted, "interrupted");
+        remove_all(&copies.interrupted, "interrupted");
     }
     if store::exists(&folder) {
         check_replaceable(data, &folder, &network, options)?;
@@ -62,9 +65,11 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
     copy.install()?;
     log::info!("{} holds a copy of {} MiB", folder.display(), bytes.div_ceil(1 << 20));
     if let Some(keep) = command.keep {
-        let (complete, _) = copies(&command.folder);
-        let older = complete.len().saturating_sub(keep.into());
-        remove_all(&complete[..older], "older");
+        let mut others = Copies::in_folder(&command.folder).complete;
+        others.retain(|copy| *copy != folder);
+        warn_of_later(&others, &folder);
+        let older = others.len().saturating_sub(usize::from(keep) - 1);
+        remove_all(&others[..older], "older");
     }
     print(&format!("{height} {digest}\n"))
 }
@@ -93,15 +98,48 @@ fn name(unix_millis: i64) -> String {
     format!("{date}T{}Z", time.split('.').next().unwrap_or_default().replace(':', ""))
 }
 
-/// Returns the complete and the interrupted copies in a folder, each oldest first. Entries whose names do not match
-/// [`NAME`] are ignored.
-fn copies(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let is_copy = |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(is_name);
-    let mut copies: Vec<_> = entries.filter(is_copy).map(|entry| entry.path()).collect();
-    // Names sort by time.
-    copies.sort_unstable();
-    copies.into_iter().partition(|copy| store::exists(copy))
+/// The copies in a folder, each kind oldest first.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Copies {
+    complete: Vec<PathBuf>,
+    /// Those that a process writes.
+    running: Vec<PathBuf>,
+    interrupted: Vec<PathBuf>,
+}
+
+impl Copies {
+    /// Finds the copies in a folder. Entries whose names do not match [`NAME`] are ignored.
+    fn in_folder(folder: &Path) -> Copies {
+        let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        let is_copy = |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(is_name);
+        let mut all: Vec<_> = entries.filter(is_copy).map(|entry| entry.path()).collect();
+        // Names sort by time.
+        all.sort_unstable();
+        let mut copies = Copies::default();
+        for copy in all {
+            if store::is_backup_running(&copy) {
+                copies.running.push(copy);
+            } else if store::exists(&copy) {
+                copies.complete.push(copy);
+            } else {
+                copies.interrupted.push(copy);
+            }
+        }
+        copies
+    }
+}
+
+/// Warns of copies whose names are of a later time than that of the copy made now.
+fn warn_of_later(others: &[PathBuf], made: &Path) {
+    let later: Vec<_> =
+        others.iter().filter(|copy| copy.as_path() > made).map(|copy| copy.display().to_string()).collect();
+    if !later.is_empty() {
+        log::warn!(
+            "the clock of this machine is wrong, or was when these copies were made, which have a later date and so count \
+             as the newest: {}. Remove them if they are old",
+            later.join(", ")
+        );
+    }
 }
 
 /// Removes copies. One that cannot be removed stays, with a warning.
@@ -142,17 +180,18 @@ mod tests {
         }
         fs::create_dir_all(of(&name(4000)).join("unfinished")).unwrap();
         fs::create_dir(of("other")).unwrap();
-        let (complete, interrupted) = copies(folder.path());
-        assert_eq!(complete, [1000, 2000, 3000].map(|time| of(&name(time))));
-        assert_eq!(interrupted, [of(&name(4000))]);
+        fs::write(of(&name(4000)).join("unfinished/data.mdb"), "a").unwrap();
+        let copies = Copies::in_folder(folder.path());
+        assert_eq!(copies.complete, [1000, 2000, 3000].map(|time| of(&name(time))));
+        assert_eq!((copies.running, &copies.interrupted), (Vec::new(), &vec![of(&name(4000))]));
         // A node may run on this copy.
         fs::write(of(&name(1000)).join("settled"), "a").unwrap();
-        remove_all(&interrupted, "interrupted");
-        remove_all(&complete[..2], "older");
-        let (left, interrupted) = copies(folder.path());
-        assert_eq!(left, [1000, 3000].map(|time| of(&name(time))));
-        assert!(interrupted.is_empty() && of("other").exists());
+        remove_all(&copies.interrupted, "interrupted");
+        remove_all(&copies.complete[..2], "older");
+        let left = Copies::in_folder(folder.path());
+        assert_eq!(left.complete, [1000, 3000].map(|time| of(&name(time))));
+        assert!(left.interrupted.is_empty() && of("other").exists());
         assert!(of(&name(1000)).join("data.mdb").exists());
-        assert_eq!(copies(&of("nothing")), (Vec::new(), Vec::new()));
+        assert_eq!(Copies::in_folder(&of("nothing")), Copies::default());
     }
 }

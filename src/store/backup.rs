@@ -14,9 +14,10 @@ use std::path::Path;
 
 use super::error::{StoreError, in_folder};
 use super::files::{self, DATA_FILE, DiskSpace, FileFault, LOCK_TABLE_FILE};
-use super::open::{AccessMode, Options, Store};
+use super::open::{AccessMode, Options, Store, is_unlocked};
 use super::read::check_stop;
-use super::rebuild::{move_files, remove_folder};
+use super::rebuild::move_files;
+use super::work_folder::{WorkFolder, is_check, remove_abandoned_checks};
 use crate::files::{Access, create_folder, create_own, if_present, named, open_own};
 
 /// Subfolder in which the copy is made.
@@ -30,6 +31,7 @@ const SYNC_BYTES: usize = 16 << 20;
 pub struct StoreBackup<'a> {
     source: &'a Store,
     folder: &'a Path,
+    work: WorkFolder,
 }
 
 impl<'a> StoreBackup<'a> {
@@ -38,17 +40,20 @@ impl<'a> StoreBackup<'a> {
     /// source on its disk in bytes.
     pub fn begin(source: &'a Store, size: u64, folder: &'a Path) -> Result<StoreBackup<'a>, StoreError> {
         create_folder(folder).map_err(in_folder(folder))?;
-        let place = folder.join(FOLDER);
-        remove_folder(&place).map_err(in_folder(folder))?;
-        if let Some(other) = foreign_entry(folder).map_err(in_folder(folder))? {
+        let others = foreign_entries(folder).map_err(in_folder(folder))?;
+        // A check of the earlier copy does not read the new one.
+        if let Some(other) = others.into_iter().find(|name| !is_check(name)) {
             return Err(StoreError::NotABackup { folder: folder.to_owned(), other });
         }
+        let work = WorkFolder::take(&folder.join(FOLDER)).map_err(|error| match error {
+            StoreError::InUse => StoreError::BackupRunning(folder.to_owned()),
+            error => error,
+        })?;
         let space = DiskSpace::of(folder, size).map_err(in_folder(folder))?;
         if !space.is_enough() {
             return Err(StoreError::NoSpace { folder: folder.to_owned(), space });
         }
-        create_folder(&place).map_err(in_folder(folder))?;
-        Ok(StoreBackup { source, folder })
+        Ok(StoreBackup { source, folder, work })
     }
 
     /// Copies all pages and synchronises them to the disk. Reports the bytes copied so far after each chunk. Returns the
@@ -62,7 +67,7 @@ impl<'a> StoreBackup<'a> {
         let mut source = open_own(&path, Access::Read).map_err(unreadable)?;
         let meta = files::settled_meta(&mut source).map_err(|fault| StoreError::DataFile(path.clone(), fault))?;
         let bytes = meta.last_page.saturating_add(1).saturating_mul(meta.page_bytes as u64);
-        let place = self.folder.join(FOLDER);
+        let place = self.work.path();
         let copy = create_own(&place.join(DATA_FILE)).map_err(failed)?;
         let (mut chunk, mut copied, mut unsynced) = (vec![0; CHUNK_BYTES], 0, 0);
         while copied < bytes {
@@ -82,14 +87,14 @@ impl<'a> StoreBackup<'a> {
             }
             report(copied);
         }
-        files::restore_meta(&place, &meta).map_err(failed)?;
+        files::restore_meta(place, &meta).map_err(failed)?;
         self.sync(&copy)?;
         Ok(copied)
     }
 
     /// Opens the complete copy to read it. It stops when the source does.
     pub fn open(&self, options: Options) -> Result<Store, StoreError> {
-        let (mut copy, _) = Store::open_existing(&self.folder.join(FOLDER), AccessMode::Shared, options)?;
+        let (mut copy, _) = Store::open_existing(self.work.path(), AccessMode::Shared, options)?;
         copy.stop.clone_from(&self.source.stop);
         Ok(copy)
     }
@@ -97,12 +102,10 @@ impl<'a> StoreBackup<'a> {
     /// Moves the copy to its folder, atomically: the folder holds the earlier copy, or no store, and then this one.
     pub fn install(self) -> Result<(), StoreError> {
         let folder = self.folder;
-        let place = folder.join(FOLDER);
         let put = || {
             // LMDB's lock table of the earlier copy would not fit this one.
             remove_file(&folder.join(LOCK_TABLE_FILE))?;
-            move_files(&place, folder, &[DATA_FILE])?;
-            remove_folder(&place)
+            move_files(self.work.path(), folder, &[DATA_FILE])
         };
         put().map_err(in_folder(folder))
     }
@@ -117,12 +120,25 @@ impl<'a> StoreBackup<'a> {
     }
 }
 
+/// Returns whether a process copies a store to a folder.
+pub fn is_backup_running(folder: &Path) -> bool {
+    !is_unlocked(&folder.join(FOLDER))
+}
+
 /// Removes a copy, even an interrupted one. Leaves a folder with anything else alone, such as that of a node that runs
-/// on the copy.
+/// on the copy, or of a copy in progress.
 pub fn remove_backup(folder: &Path) -> io::Result<()> {
-    remove_folder(&folder.join(FOLDER))?;
-    if let Some(other) = foreign_entry(folder)? {
-        return Err(io::Error::other(format!("it contains {}, which is not part of a backup", other.display())));
+    let place = folder.join(FOLDER);
+    if place.exists() {
+        WorkFolder::take(&place).map(drop).map_err(|error| match error {
+            StoreError::Folder(_, error) => error,
+            _ => io::Error::other("another backup writes it"),
+        })?;
+    }
+    remove_abandoned_checks(folder);
+    if let Some(other) = foreign_entries(folder)?.first() {
+        let why = if is_check(other) { "in which a check may work" } else { "which is not part of a backup" };
+        return Err(io::Error::other(format!("it contains {}, {why}", other.display())));
     }
     remove_file(&folder.join(LOCK_TABLE_FILE))?;
     remove_file(&folder.join(DATA_FILE))?;
@@ -133,16 +149,13 @@ fn remove_file(path: &Path) -> io::Result<()> {
     if_present(std::fs::remove_file(path)).map(drop).map_err(named(path))
 }
 
-/// Returns the name of an entry in a folder that neither a copy nor a file system creates. A node has further files
+/// Returns the names of the entries in a folder that neither a copy nor a file system creates. A node has further files
 /// beside its store, so its folder is not taken for a copy.
-fn foreign_entry(folder: &Path) -> io::Result<Option<OsString>> {
-    for entry in std::fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        if ![DATA_FILE, LOCK_TABLE_FILE, "lost+found"].iter().any(|known| name == *known) {
-            return Ok(Some(name));
-        }
-    }
-    Ok(None)
+fn foreign_entries(folder: &Path) -> io::Result<Vec<OsString>> {
+    let names = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name()));
+    let is_foreign =
+        |name: &OsString| ![DATA_FILE, LOCK_TABLE_FILE, FOLDER, "lost+found"].iter().any(|known| name == *known);
+    names.filter(|name| name.as_ref().map_or(true, is_foreign)).collect()
 }
 
 #[cfg(test)]
@@ -248,6 +261,44 @@ mod tests {
         assert!(!exists(place.path()));
         copy(&store, place.path()).unwrap();
         assert!(exists(place.path()));
+    }
+
+    #[test]
+    fn a_backup_to_the_folder_of_a_running_one_is_rejected_and_one_of_a_killed_process_replaced() {
+        let (store, _folder) = source();
+        let place = tempfile::tempdir().unwrap();
+        let running = StoreBackup::begin(&store, 1 << 20, place.path()).unwrap();
+        assert!(is_backup_running(place.path()));
+        assert!(matches!(copy(&store, place.path()), Err(StoreError::BackupRunning(_))));
+        assert!(remove_backup(place.path()).unwrap_err().to_string().contains("another backup"));
+        running.write(&mut |_| {}).unwrap();
+        running.install().unwrap();
+        assert!(exists(place.path()) && !is_backup_running(place.path()));
+        let left = place.path().join(FOLDER);
+        std::fs::create_dir(&left).unwrap();
+        std::fs::write(left.join(DATA_FILE), "a part").unwrap();
+        assert!(!is_backup_running(place.path()));
+        copy(&store, place.path()).unwrap();
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_folder_of_a_check_does_not_hinder_a_backup() {
+        let (store, _folder) = source();
+        let place = tempfile::tempdir().unwrap();
+        copy(&store, place.path()).unwrap();
+        let check = WorkFolder::for_check(place.path()).unwrap();
+        copy(&store, place.path()).unwrap();
+        assert!(remove_backup(place.path()).unwrap_err().to_string().contains("a check may work"));
+        assert!(exists(place.path()));
+        drop(check);
+        // A killed one has left this.
+        let left = place.path().join("check-Ab3xYz");
+        std::fs::create_dir(&left).unwrap();
+        std::fs::write(left.join(DATA_FILE), "a part").unwrap();
+        copy(&store, place.path()).unwrap();
+        remove_backup(place.path()).unwrap();
+        assert!(!place.path().exists());
     }
 
     #[test]

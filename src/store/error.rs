@@ -102,6 +102,9 @@ pub enum StoreError {
         .folder.display(), .other.display()
     )]
     NotABackup { folder: PathBuf, other: OsString },
+    /// Another process copies a store to this folder.
+    #[error("another backup to {} is running; wait until it has ended", .0.display())]
+    BackupRunning(PathBuf),
     /// [`crate::store::Store::set_interrupt_flag`] interrupted a read.
     #[error("interrupted")]
     Interrupted,

@@ -14,9 +14,10 @@ mod open;
 mod read;
 mod rebuild;
 mod tables;
+mod work_folder;
 mod write;
 
-pub use backup::{StoreBackup, remove_backup};
+pub use backup::{StoreBackup, is_backup_running, remove_backup};
 pub use blocks::{
     BlockRow, StoredHeader, StoredTransaction, block_key, block_row, pack_blocks, parent_hash, read_block_bytes,
     stored_block, stored_header, tip,
@@ -30,6 +31,7 @@ pub use open::{AccessMode, ChainIdentity, Options, Store, StoreMetrics, is_unloc
 pub use read::{Entry, Read, Snapshot, SnapshotCache, TableCursor, VerifyPosition, next_key};
 pub use rebuild::{StoreRebuild, is_rebuild_pending};
 pub use tables::{EARLIER_SCHEMAS, SCHEMA, Table};
+pub use work_folder::WorkFolder;
 pub use write::{Changes, Overlay, Write, WriteTxn, journals_equal_except};
 
 /// Returns the version of LMDB.

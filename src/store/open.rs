@@ -104,7 +104,7 @@ pub struct StoreMetrics {
 
 /// File that the process holds locked while it may change the store. It contains [`INITIALIZED`] once a store was
 /// created.
-const LOCK_FILE: &str = "nisd.lock";
+pub(super) const LOCK_FILE: &str = "nisd.lock";
 const INITIALIZED: &[u8; 5] = b"made\n";
 /// Minimum address space that is useful for a store.
 const MIN_MAP_SIZE: usize = 64 << 20;
@@ -383,7 +383,8 @@ fn require_store(folder: &Path) -> Result<(), StoreError> {
 pub(super) struct FolderLock(File);
 
 impl FolderLock {
-    fn take(folder: &Path) -> Result<FolderLock, StoreError> {
+    /// Locks a folder. [`StoreError::InUse`] if another process holds the lock.
+    pub(super) fn take(folder: &Path) -> Result<FolderLock, StoreError> {
         // Not truncated: its content says whether a store was created here.
         let path = folder.join(LOCK_FILE);
         let file = open_own(&path, Access::Create).map_err(in_folder(folder))?;
@@ -401,6 +402,13 @@ impl FolderLock {
         durability::recover_to_durable(folder)?;
         check_existing(folder)?;
         Ok(lock)
+    }
+
+    /// Returns whether the locked file is the one in a folder.
+    pub(super) fn is_of(&self, folder: &Path) -> bool {
+        let identity = |file: std::fs::Metadata| (file.dev(), file.ino());
+        let found = std::fs::metadata(folder.join(LOCK_FILE)).ok().map(identity);
+        found.is_some() && found == self.0.metadata().ok().map(identity)
     }
 
     /// Returns whether the lock file says that a store was created in its folder.

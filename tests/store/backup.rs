@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::daemon::{CommandOutput, Node, Process, nisd, run, wait_for};
+use crate::common::daemon::{CommandOutput, Node, Process, assert_contains, nisd, run, wait_for};
 use crate::common::data_folder::{ChainFiles, DataFolder, digest, hasty_network, height_and_digest, text};
 use crate::common::http::Client;
 use crate::common::slow_disk::SlowDisk;
 use crate::common::{Random, print_notice};
-use nisd::store::{EARLIER_SCHEMAS, Table, Write as _};
+use nisd::store::{EARLIER_SCHEMAS, Table, WorkFolder, Write as _};
 
 /// Number of copies that are killed before one may complete.
 const KILLED: usize = 4;
@@ -107,6 +107,57 @@ fn interrupted_backups_are_removed_first_and_a_failed_removal_prevents_no_backup
     assert!(place("removed the interrupted copy") < place("copying the store"));
     assert!(place(&format!("the older copy {} is not removed", text(&used))) > place("holds a copy"));
     assert_eq!(height_and_digest(kept), folder.digest());
+}
+
+#[test]
+fn the_copy_that_was_just_made_stays_although_others_have_a_later_date() {
+    let folder = DataFolder::with(&ChainFiles::of("tiny"), 5);
+    let copies = folder.beside("copies");
+    let later = [2998, 2999].map(|year| copies.join(format!("{year}-01-01T000000Z")));
+    for copy in &later {
+        backup(&folder.path(), copy).expect_success();
+    }
+    let names = || {
+        let entries = std::fs::read_dir(&copies).expect("a folder");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        names.sort();
+        names
+    };
+    let kept = folder.run("backup", &["--keep", "2", text(&copies)]).expect_success();
+    assert_contains(&kept.stderr, &["WARN", "the clock", "a later date", text(&later[0]), text(&later[1])]);
+    let left = names();
+    assert_eq!((left.len(), &left[1]), (2, &later[1]));
+    assert_eq!(digest(&left[0]), folder.digest());
+    folder.run("backup", &["--keep", "1", text(&copies)]).expect_success();
+    let left = names();
+    assert!(left.len() == 1 && left[0] < later[0], "{left:?}");
+    let kept = folder.run("backup", &["--keep", "1", text(&copies)]).expect_success();
+    assert!(!kept.stderr.contains("WARN") && names().len() == 1, "{}", kept.stderr);
+}
+
+#[test]
+fn a_running_backup_is_neither_removed_nor_written_by_another_one() {
+    let folder = DataFolder::with(&ChainFiles::of("tiny"), 5);
+    let (data, copies) = (folder.path(), folder.beside("copies"));
+    let copy = copies.join("2026-01-01T000000Z");
+    std::fs::create_dir_all(&copy).expect("a folder");
+    // As the other process has it.
+    let running = WorkFolder::take(&copy.join("unfinished")).expect("a folder");
+    std::fs::write(running.path().join("data.mdb"), "a part").expect("room");
+    let said = format!("another backup to {} is running", text(&copy));
+    folder.run("backup", &["--keep", "1", text(&copies)]).expect_failure(1, &[&said]);
+    backup(&data, &copy).expect_failure(1, &[&said]);
+    assert_eq!(std::fs::read(running.path().join("data.mdb")).expect("a file"), b"a part");
+    drop(running);
+    // Another test may have started a process, which inherits the lock until it executes its program.
+    wait_for("the end of the other backup", || (backup(&data, &copy).code == Some(0)).then_some(()));
+    assert_eq!(digest(&copy), folder.digest());
+    assert_eq!(std::fs::read_dir(&copy).expect("a folder").filter(is_own_entry).count(), 1);
+}
+
+/// Returns whether an entry is not of LMDB, which a reader of the copy leaves.
+fn is_own_entry(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
+    entry.as_ref().is_ok_and(|entry| entry.file_name() != "lock.mdb")
 }
 
 #[test]
