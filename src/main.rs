@@ -11,7 +11,7 @@ use nisd::commands::{self, Command, CommandError, CommandLine, Stop};
 use nisd::config::{Settings, load};
 use nisd::net::unix_millis;
 use nisd::{event_loop, logging};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 /// Returns version, commit, LMDB version and target of this build.
 fn long_version() -> String {
@@ -135,13 +135,23 @@ fn is_journal(stream: &impl AsFd) -> bool {
     rustix::fs::fstat(stream).is_ok_and(|found| named == format!("{}:{}", found.st_dev, found.st_ino))
 }
 
-/// Returns a flag that SIGINT and SIGTERM set.
+/// Returns a flag that the signals set which end a command: SIGINT, SIGTERM, and SIGHUP of a closed terminal.
 fn stop_on_signals() -> Result<Stop, CommandError> {
     let stop = Stop::default();
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(CommandError::System)?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if signal != SIGHUP || !ignores_hangup() {
+            signal_hook::flag::register(signal, stop.clone()).map_err(CommandError::System)?;
+        }
     }
     Ok(stop)
+}
+
+/// Returns whether this process was started to ignore SIGHUP, as by `nohup`; unknown except on Linux.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok());
+    ignored.is_some_and(|signals| signals & (1 << (SIGHUP - 1)) != 0)
 }
 
 /// The services of this machine.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use clap::Args;
-use tempfile::TempDir;
 
 use super::reindex::open_or_rebuild;
 use super::store::{StoreArguments, open_block_files, open_existing, verify_rows};
@@ -21,7 +20,7 @@ use crate::logging;
 use crate::model::{Checkpoint, Height};
 use crate::progress::{Progress, ProgressMeter, Style};
 use crate::state;
-use crate::store::{self, AccessMode, Read, Store, StoreError, StoredHeader};
+use crate::store::{self, AccessMode, Read, Store, StoreError, StoredHeader, WorkFolder};
 
 /// Import steps between two clock readings.
 const STEPS_PER_CLOCK_READ: u64 = 256;
@@ -167,16 +166,15 @@ fn fail_on_difference(difference: Option<StoreDifference>) -> Result<(), Command
 
 /// Creates a folder for a scratch store, which takes less than half of the space of the store: inside the data folder,
 /// or in the system's temporary folder (`TMPDIR`) if that has too little space or cannot be written.
-fn scratch_folder(data: &Path) -> Result<TempDir, CommandError> {
-    let make = |folder: &Path| tempfile::Builder::new().prefix("check-").tempdir_in(folder);
+fn scratch_folder(data: &Path) -> Result<WorkFolder, CommandError> {
     let has_room = || -> io::Result<bool> { Ok(store::free_bytes(data)? > store::size(data)? / 2) };
     if has_room().unwrap_or(true)
-        && let Ok(folder) = make(data)
+        && let Ok(folder) = WorkFolder::for_check(data)
     {
         return Ok(folder);
     }
     let elsewhere = std::env::temp_dir();
-    make(&elsewhere).map_err(in_file(&elsewhere))
+    WorkFolder::for_check(&elsewhere).map_err(in_file(&elsewhere))
 }
 
 /// What an import has done.

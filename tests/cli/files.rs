@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::daemon::{CommandOutput, Process, assert_contains, nisd, open_terminal, run, wait_for};
+use crate::common::daemon::{CommandOutput, Process, assert_contains, closed_port, nisd, open_terminal, run, wait_for};
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::skip;
 use tempfile::TempDir;
@@ -269,6 +269,31 @@ fn an_export_to_a_pipe_reaches_its_reader() {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Process::start(command).wait_with_timeout(Duration::from_secs(120)).expect_success();
     assert!(fs::read(&received).expect("what the reader has") == fs::read(&tiny.blocks).expect("the chain"));
+}
+
+#[test]
+fn a_closed_terminal_stops_a_command_unless_it_was_told_to_go_on() {
+    let url = format!("http://{}", closed_port());
+    let watch = |prefix: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{prefix} exec \"$@\""), "sh"]).arg(nisd([] as [&str; 0]).get_program());
+        command.args(["watch", "--node", &url]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let process = Process::start(command);
+        wait_for("the first attempt", || process.log().contains("connecting again").then_some(()));
+        process
+    };
+    let process = watch("");
+    process.signal("HUP");
+    process.wait_with_timeout(Duration::from_secs(60)).expect_success();
+    let mut process = watch("trap '' HUP;");
+    process.signal("HUP");
+    let attempts = |process: &Process| process.log().matches("connecting again").count();
+    let before = attempts(&process);
+    wait_for("the next attempt", || (attempts(&process) > before).then_some(()));
+    assert!(process.exit().is_none());
+    process.signal("TERM");
+    process.wait_with_timeout(Duration::from_secs(60)).expect_success();
 }
 
 #[test]

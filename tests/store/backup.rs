@@ -161,6 +161,23 @@ fn is_own_entry(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
 }
 
 #[test]
+fn what_a_killed_check_has_left_hinders_no_backup_and_goes_with_the_next_check() {
+    let folder = DataFolder::with(&ChainFiles::of("tiny"), 5);
+    let (data, copy) = (folder.path(), folder.beside("copy"));
+    backup(&data, &copy).expect_success();
+    let left = copy.join("check-Ab3xYz");
+    std::fs::create_dir(&left).expect("a folder");
+    for name in ["data.mdb", "lock.mdb"] {
+        std::fs::write(left.join(name), "a part").expect("room");
+    }
+    assert_eq!(height_and_digest(backup(&data, &copy)), folder.digest());
+    assert!(left.exists());
+    let checked = run(["check", "--data", text(&copy)]).expect_success();
+    assert_contains(&checked.stderr, &["removing", text(&left)]);
+    assert_eq!(std::fs::read_dir(&copy).expect("a folder").filter(is_own_entry).count(), 1);
+}
+
+#[test]
 fn the_store_of_another_network_is_not_replaced() {
     let folder = DataFolder::with(&ChainFiles::of("tiny"), 5);
     let (copy, other) = (folder.beside("copy"), folder.beside("other"));
