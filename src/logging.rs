@@ -9,7 +9,8 @@
 //! The second line is [`Style::Json`]. The third is [`Style::Journal`] for systemd, which adds times and names itself.
 //!
 //! Logging never blocks: output that standard error does not accept at once is queued up to a limit, then dropped and
-//! counted. A terminal stopped with Ctrl-S accepts nothing, nor does a full pipe that nobody reads.
+//! counted. A terminal stopped with Ctrl-S accepts nothing, nor does a full pipe that nobody reads. What a full disk
+//! rejects is counted too.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::model::utc;
@@ -65,8 +67,10 @@ pub fn init(level: LevelFilter, now: fn() -> i64, style: Style) -> Result<(), Se
 pub fn finish() {
     for _ in 0..MAX_EXIT_WAITS {
         log::logger().flush();
-        // Uses the queue directly: output may be queued although the program failed before the log was installed.
-        if with_queue(LineQueue::write_queued).unwrap_or(true) || !StderrWriter::wait(EXIT_WAIT) {
+        // Uses the queue directly: output may be queued although the program failed before the log was installed. If
+        // lines are missing although none waits, standard error rejects what is written.
+        let is_done = with_queue(|queue| queue.write_queued() || queue.queued.is_empty()).unwrap_or(true);
+        if is_done || !StderrWriter::wait(EXIT_WAIT) {
             return;
         }
     }
@@ -190,17 +194,23 @@ const MAX_QUEUED: usize = 64 << 10;
 const SAFE_BYTES: usize = 256;
 
 /// Queue of lines for `W`, which writes what it can without blocking and returns [`ErrorKind::WouldBlock`] if that is
-/// nothing. Beyond [`MAX_QUEUED`] bytes lines are dropped and counted.
+/// nothing. Lines beyond [`MAX_QUEUED`] bytes, and those that are rejected with another error, are dropped and counted.
 struct LineQueue<W> {
     sink: W,
     queued: VecDeque<u8>,
     dropped: u64,
+    /// The number in the notice that is queued.
+    noticed: u64,
+    /// Whether the last byte that was written ends a line.
+    is_line_ended: bool,
+    /// Whether a part of a line was written, and its rest was dropped.
+    is_line_cut: bool,
 }
 
 impl<W: Write> LineQueue<W> {
     /// Creates an empty queue.
     fn new(sink: W) -> LineQueue<W> {
-        LineQueue { sink, queued: VecDeque::new(), dropped: 0 }
+        LineQueue { sink, queued: VecDeque::new(), dropped: 0, noticed: 0, is_line_ended: true, is_line_cut: false }
     }
 
     /// Queues a line, which includes its line end. Once lines were dropped, all further ones are dropped until the
@@ -228,7 +238,10 @@ impl<W: Write> LineQueue<W> {
     fn flush(&mut self, notice: impl FnOnce(u64) -> String) {
         self.write_queued();
         if self.dropped > 0 && self.queued.is_empty() {
-            let line = notice(std::mem::take(&mut self.dropped));
+            self.noticed = std::mem::take(&mut self.dropped);
+            let line = notice(self.noticed);
+            // The line that was cut gets its end.
+            self.queued.extend(if self.is_line_cut { b"\n".as_slice() } else { b"" });
             self.queued.extend(line.as_bytes());
             self.write_queued();
         }
@@ -239,15 +252,35 @@ impl<W: Write> LineQueue<W> {
         while !self.queued.is_empty() {
             match self.sink.write(self.queued.as_slices().0) {
                 Ok(0) => return false,
-                Ok(written) => drop(self.queued.drain(..written)),
+                Ok(written) => {
+                    self.is_line_ended = self.queued.drain(..written).next_back() == Some(b'\n');
+                    self.is_line_cut &= !self.is_line_ended;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                // If standard error is closed, nobody can read it.
-                Err(_) => self.queued.clear(),
+                // Nobody reads it any more.
+                Err(error) if is_closed(&error) => self.queued.clear(),
+                // A full disk, for example.
+                Err(_) => self.drop_queued(),
             }
         }
+        self.noticed = 0;
         self.dropped == 0
     }
+
+    /// Drops and counts what is queued. A notice that is dropped passes on its number.
+    fn drop_queued(&mut self) {
+        let lines = self.queued.drain(..).filter(|byte| *byte == b'\n').count() as u64;
+        // The end of a line that was cut before is no line.
+        let of_notice = if self.noticed > 0 { 1 + u64::from(self.is_line_cut) } else { 0 };
+        self.dropped += std::mem::take(&mut self.noticed) + lines.saturating_sub(of_notice);
+        self.is_line_cut |= !self.is_line_ended;
+    }
+}
+
+/// Returns whether the reader of a stream is gone for good, such as the other end of a pipe or a terminal.
+fn is_closed(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::BrokenPipe || error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
 /// Standard error. A write accepts what it can without blocking.
@@ -457,19 +490,59 @@ mod tests {
         assert_eq!(read(&mut queue), "1 %2 %done\n");
     }
 
+    /// Accepts `capacity` more bytes, and then fails.
+    struct Disk {
+        capacity: usize,
+        error: Errno,
+        written: String,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.capacity);
+            self.capacity -= taken;
+            self.written += std::str::from_utf8(&bytes[..taken]).unwrap();
+            if taken == 0 { Err(self.error.into()) } else { Ok(taken) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn lines_for_a_closed_reader_are_discarded() {
-        struct Gone;
-        impl Write for Gone {
-            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-                Err(ErrorKind::BrokenPipe.into())
-            }
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
+        for error in [Errno::PIPE, Errno::IO] {
+            let mut queue = LineQueue::new(Disk { capacity: 0, error, written: String::new() });
+            queue.push("line\n", notice);
+            assert!(queue.write_queued());
         }
-        let mut queue = LineQueue::new(Gone);
-        queue.push("line\n", notice);
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_rejects_are_counted_and_a_line_that_was_cut_gets_its_end() {
+        let mut queue = LineQueue::new(Disk { capacity: 7, error: Errno::NOSPC, written: String::new() });
+        for line in ["one\n", "two two\n", "three\n", "four\n"] {
+            queue.push(line, notice);
+        }
+        assert!(queue.queued.is_empty() && !queue.write_queued());
+        queue.sink.capacity = usize::MAX;
+        queue.push("five\n", notice);
+        assert_eq!(queue.sink.written, "one\ntwo\n3 dropped\nfive\n");
         assert!(queue.write_queued());
+        // The notice itself is cut, wherever the disk ends.
+        for room in 1..11 {
+            let mut queue = LineQueue::new(Disk { capacity: 1, error: Errno::DQUOT, written: String::new() });
+            for line in ["one\n", "two\n"] {
+                queue.push(line, notice);
+            }
+            queue.sink.capacity = room;
+            queue.push("three\n", notice);
+            queue.sink.capacity = usize::MAX;
+            queue.push("four\n", notice);
+            let lines: Vec<_> = queue.sink.written.lines().collect();
+            assert_eq!((lines[0], lines.last()), ("o", Some(&"four")), "{lines:?}");
+            assert!(lines.contains(&"3 dropped"), "{room}: {lines:?}");
+        }
     }
 }

@@ -38,7 +38,11 @@ fn main() -> ExitCode {
         Ok(line) => run(line),
         Err(error) => commands::end_parsing(&error),
     };
-    let result = commands::finish_output().and(result);
+    let result = match result {
+        // The command knows better what its own failure means.
+        Err(error) if !matches!(error, CommandError::Exit(_)) => Err(error),
+        result => commands::finish_output().and(result),
+    };
     if let Err(error) = &result
         && !matches!(error, CommandError::Exit(_))
     {

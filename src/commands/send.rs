@@ -8,7 +8,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::keys::{load_key, public_key};
-use super::{CommandError, DEFAULT_NODE, failed, in_file, node, not_text, print, print_note, random_bytes, usage};
+use super::{
+    CommandError, DEFAULT_NODE, failed, finish_output, in_file, node, not_text, print, print_note, random_bytes, usage,
+};
 use crate::clock::System;
 use crate::codec::text::text_of_file;
 use crate::crypto::hex_text::decode_hex;
@@ -309,7 +311,9 @@ fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result
     eprint_line("waiting until it is confirmed");
     let status = await_end(node, &packet.transaction.hash(), limit, system, |_| ())?;
     if status.fate == Fate::Confirmed {
-        return print(&format!("confirmed at height: {}\n", status.number("height")));
+        let height = status.number("height");
+        let printed = print(&format!("confirmed at height: {height}\n")).and_then(|()| finish_output());
+        return printed.map_err(|error| unprinted(packet, &format!("was confirmed at height {height}"), error));
     }
     Err(failed(if status.is_failure() {
         format!("the transaction is not in the chain: {status}")
@@ -356,12 +360,25 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
 /// Announces a transaction and prints the answer.
 fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandError> {
     let answer = node.announce(packet)?;
-    print(&format!("{answer}\n"))?;
+    let printed = print(&format!("{answer}\n")).and_then(|()| finish_output());
     if answer.is_success() {
-        return Ok(());
+        return printed.map_err(|error| unprinted(packet, "was announced", error));
     }
     let reason = explain_result(answer.code);
     Err(failed(format!("the node rejected the transaction ({}): {reason}", answer.name)))
+}
+
+/// Returns the error of a command that cannot print what became of its transaction: who sends it again pays twice.
+fn unprinted(packet: &SignedTransaction, fate: &str, error: CommandError) -> CommandError {
+    match error {
+        CommandError::Failed(reason) => {
+            let hash = packet.transaction.hash();
+            failed(format!(
+                "the transaction {hash} {fate}: do not send it again; `nisd status-of {hash}` shows its status. {reason}"
+            ))
+        }
+        other => other,
+    }
 }
 
 /// Runs `nisd status-of`. Ends with the exit code of the status.

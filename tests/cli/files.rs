@@ -272,6 +272,20 @@ fn an_export_to_a_pipe_reaches_its_reader() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_is_named_with_the_cause_and_advice() {
+    let folder = DataFolder::new();
+    let (key, state) = (folder.beside("new.key"), folder.beside("state"));
+    let url = format!("http://{}", closed_port());
+    for arguments in [&["key", "new", "-o", text(&key)][..], &["watch", "--node", &url, "--state", text(&state)]] {
+        let ended = run_after("ulimit -f 0", arguments);
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        assert_contains(&ended.stderr, &[arguments[arguments.len() - 1], "File too large", "ulimit -f"]);
+        assert!(!ended.stderr.contains("at path"), "{}", ended.stderr);
+    }
+    assert_eq!(fs::read_dir(folder.0.path()).expect("a folder").count(), 0, "temporary files stay behind");
+}
+
+#[test]
 fn a_closed_terminal_stops_a_command_unless_it_was_told_to_go_on() {
     let url = format!("http://{}", closed_port());
     let watch = |prefix: &str| {

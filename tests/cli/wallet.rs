@@ -294,6 +294,22 @@ fn a_transfer_is_announced_byte_for_byte() {
 }
 
 #[test]
+fn an_announcement_that_cannot_be_printed_says_that_it_was_made() {
+    let (place, node, e1) = (WalletFolder::new(), MockNode::with_defaults(), example("E1"));
+    let key = place.key(ALICE);
+    let mut command = nisd(["send", "--from-key-file", &key, "--to", BOB, "--node", &node.url, "--amount", "1"]);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    command.stdout(full);
+    let output = command.output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let hash = text(&e1["hash"]);
+    let announced = format!("the transaction {hash} was announced: do not send it again; `nisd status-of {hash}`");
+    assert_contains(&said, &[&announced, "cannot write the output: No space left"]);
+    assert_eq!(node.announced()["data"], e1["data"]);
+}
+
+#[test]
 fn messages_are_announced_as_text_or_bytes() {
     let (e2, message) = (example("E2"), "hello devnet, this is a message of 46 bytes...");
     for arguments in [["--message", message], ["--hex", &hex::encode(message)]] {
