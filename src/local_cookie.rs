@@ -1,9 +1,10 @@
 //! The secret of local requests: the file `local-cookie` in the data folder.
 //!
 //! An address proves nothing: behind a proxy on this machine every client of the internet is 127.0.0.1. Who can read the
-//! data folder is the operator. The file is new at each start of the node, and removed when it stops.
+//! data folder is the operator. The file is new at each start of the node, which holds a lock on it and removes it when
+//! it stops.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -53,27 +54,30 @@ impl LocalCookie {
         self.0.split_once('.')?.0.parse().ok()
     }
 
-    /// Reads the secret of the node that runs on a data folder, and when it was written.
-    fn read(folder: &Path) -> io::Result<(SystemTime, LocalCookie)> {
+    /// Reads the secret of the node that runs on a data folder. Also returns its file.
+    fn read(folder: &Path) -> io::Result<(File, LocalCookie)> {
         let file = files::open_own(&folder.join(FILE), Access::Read)?;
-        let written = file.metadata()?.modified()?;
         let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
-        file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        (&file).take(MAX_FILE_BYTES).read_to_string(&mut text)?;
         let cookie = LocalCookie(Zeroizing::new(text.trim().to_owned()));
         let is_token = cookie.0.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
         cookie.port().filter(|_| is_token).ok_or(io::ErrorKind::InvalidData)?;
-        Ok((written, cookie))
+        Ok((file, cookie))
     }
 
-    /// Finds the secret of the node whose HTTP interface has this port: in its data folder, or in one of the folders
-    /// beside it, where the nodes of other networks have theirs. Of several the last written is not left by a killed
-    /// node. The error says why there is none.
+    /// Finds the secret of the node whose HTTP interface has this port: in its data folder, if a node runs on that; else
+    /// in one of the folders beside it, where the nodes of other networks have theirs, and of several the last written.
+    /// The error says why there is none.
     pub fn find(folder: &Path, port: u16) -> Result<LocalCookie, String> {
+        let fitting = |folder: &Path| LocalCookie::read(folder).ok().filter(|(_, cookie)| cookie.port() == Some(port));
+        let own = fitting(folder);
+        // The folders beside it may belong to others, or to a disk that does not answer.
+        if let Some((_, cookie)) = own.as_ref().filter(|(file, _)| is_of_running_node(file)) {
+            return Ok(cookie.clone());
+        }
         let beside = folder.parent().into_iter().filter_map(|parent| fs::read_dir(parent).ok()).flatten().flatten();
-        let all = beside.map(|entry| entry.path()).chain([folder.to_owned()]);
-        let found = all.filter_map(|folder| LocalCookie::read(&folder).ok());
-        let found = found.filter(|(_, cookie)| cookie.port() == Some(port));
-        let last = found.max_by_key(|(written, _)| *written).map(|(_, cookie)| cookie);
+        let found = beside.filter_map(|entry| fitting(&entry.path())).chain(own);
+        let last = found.max_by_key(|(file, _)| written(file)).map(|(_, cookie)| cookie);
         last.ok_or_else(|| {
             let file = folder.join(FILE).display().to_string();
             match LocalCookie::read(folder) {
@@ -90,9 +94,22 @@ impl LocalCookie {
     }
 }
 
+/// Returns whether the node that has written a file still runs: it holds the lock.
+fn is_of_running_node(file: &File) -> bool {
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+fn written(file: &File) -> Option<SystemTime> {
+    file.metadata().and_then(|found| found.modified()).ok()
+}
+
 /// The file with the secret of a running node; dropping it removes the file.
 #[derive(Debug)]
-pub struct CookieFile(PathBuf);
+pub struct CookieFile {
+    path: PathBuf,
+    /// Locked, if the file system has locks.
+    _file: Option<File>,
+}
 
 impl CookieFile {
     /// Writes the file in a data folder, readable by its owner only. Replaces one that a killed node has left. It is
@@ -100,14 +117,15 @@ impl CookieFile {
     pub fn write(folder: &Path, cookie: &LocalCookie) -> io::Result<CookieFile> {
         let path = folder.join(FILE);
         files::replace_own(&path, &[cookie.0.as_bytes()], false)?;
-        Ok(CookieFile(path))
+        let file = files::open_own(&path, Access::Read).ok().filter(|file| file.try_lock().is_ok());
+        Ok(CookieFile { path, _file: file })
     }
 }
 
 impl Drop for CookieFile {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0) {
-            log::warn!("{} cannot be removed: {error}; it is of no use any more", self.0.display());
+        if let Err(error) = fs::remove_file(&self.path) {
+            log::warn!("{} cannot be removed: {error}; it is of no use any more", self.path.display());
         }
     }
 }
@@ -120,6 +138,11 @@ mod tests {
 
     fn cookie(port: u16, byte: u8) -> LocalCookie {
         LocalCookie::new(port, &[byte; SECRET_BYTES])
+    }
+
+    /// Writes the file that a killed node has left.
+    fn leave(folder: &Path, cookie: &LocalCookie) {
+        files::replace_own(&folder.join(FILE), &[cookie.0.as_bytes()], false).unwrap();
     }
 
     fn sent_to(cookie: &LocalCookie, server: &str) -> Option<String> {
@@ -177,6 +200,26 @@ mod tests {
     }
 
     #[test]
+    fn the_secret_of_a_running_node_is_that_in_its_own_folder_whatever_is_beside_it() {
+        let home = tempfile::tempdir().unwrap();
+        let [own, other] = ["own", "other"].map(|name| home.path().join(name));
+        for folder in [&own, &other] {
+            fs::create_dir(folder).unwrap();
+        }
+        let found = |byte: u8| {
+            let found = LocalCookie::find(&own, 1).unwrap();
+            found.is_in(&format!("Bearer 1.{}", hex::encode([byte; SECRET_BYTES])))
+        };
+        let file = CookieFile::write(&own, &cookie(1, 7)).unwrap();
+        leave(&other, &cookie(1, 8));
+        let later = SystemTime::now() + std::time::Duration::from_secs(3600);
+        fs::File::open(other.join(FILE)).unwrap().set_modified(later).unwrap();
+        assert!(found(7));
+        drop(file);
+        assert!(found(8));
+    }
+
+    #[test]
     fn the_secret_is_found_by_the_port_of_its_node() {
         let home = tempfile::tempdir().unwrap();
         let [mainnet, devnet, absent] = ["mainnet", "devnet", "absent"].map(|name| home.path().join(name));
@@ -189,11 +232,11 @@ mod tests {
         assert_eq!(port(&mainnet, 2), Ok(Some(2)));
         assert_eq!(port(&absent, 2), Ok(Some(2)));
         // A killed node has left its file, and another node has the port now.
-        CookieFile::write(&mainnet, &cookie(2, 9)).map(std::mem::forget).unwrap();
+        leave(&mainnet, &cookie(2, 9));
         let file = fs::File::open(mainnet.join(FILE)).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         assert!(LocalCookie::find(&mainnet, 2).unwrap().is_in(&format!("Bearer 2.{}", "01".repeat(32))));
-        CookieFile::write(&mainnet, &cookie(1, 1)).map(std::mem::forget).unwrap();
+        leave(&mainnet, &cookie(1, 1));
         assert!(port(&mainnet, 3).unwrap_err().contains("another port"));
         assert!(port(&absent, 3).unwrap_err().contains("no node runs"));
         for text in ["", "7890", "x.00", "3.a\nb", "3.a b", "3.é"] {
