@@ -437,6 +437,24 @@ fn print(text: &str) -> Result<(), CommandError> {
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(CommandError::output)
 }
 
+/// Writes JSON with texts of a node to standard output. Control characters that JSON allows in a text could disturb the
+/// terminal: they are escaped, which is the same text.
+fn print_json(json: &str) -> Result<(), CommandError> {
+    print(&(escape_controls(json.trim_end()) + "\n"))
+}
+
+fn escape_controls(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_control() && !c.is_ascii_whitespace() {
+            escaped.push_str(&format!("\\u{:04x}", c as u32));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
 /// Prints what a command line without a command asks for, such as the help, or why it is wrong.
 pub fn end_parsing(error: &clap::Error) -> Result<(), CommandError> {
     let text = error.render().to_string();
@@ -531,6 +549,15 @@ mod tests {
 
     fn config(line: &str) -> Option<PathBuf> {
         parse(line).unwrap().config
+    }
+
+    #[test]
+    fn no_control_character_is_printed_as_a_part_of_json() {
+        let json = "{\"a\": \"\u{7f}\u{9b}31m\u{e9}\",\n\t\"b\": \"\\u001b\"}";
+        let escaped = escape_controls(json);
+        assert!(escaped.chars().all(|c| !c.is_control() || c.is_ascii_whitespace()), "{escaped:?}");
+        let read = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
+        assert_eq!(read(&escaped), read(json));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use super::{CommandError, Common, print, usage};
+use super::{CommandError, Common, print, print_json, usage};
 use crate::config::{Bind, Settings};
 use crate::logging;
 use crate::wallet::{NodeClient, printable};
@@ -46,11 +46,11 @@ pub struct Peers {
 pub fn peers(command: &Peers, settings: &Settings) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
     let (body, report) = node.peers(context)?;
-    print(&if command.json {
-        body.trim_end().to_owned() + "\n"
+    if command.json {
+        print_json(&body)?;
     } else {
-        table(&rows(&report), io::stdout().is_terminal())
-    })?;
+        print(&table(&rows(&report), io::stdout().is_terminal()))?;
+    }
     for hint in hints(&report) {
         logging::eprint_line(&hint);
     }
@@ -96,7 +96,7 @@ fn hints(report: &Value) -> Vec<String> {
         Some(4) => Some(format!(
             "the node has not joined its network yet: no peer has reported the node's address in {} attempts. \
              nis.ipDetectionMode = AutoOptional joins without it",
-            report["failuresToJoin"]
+            report["failuresToJoin"].as_u64().unwrap_or_default()
         )),
         _ => None,
     };

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::keys::{load_key, public_key};
 use super::{
-    CommandError, DEFAULT_NODE, failed, finish_output, in_file, node, not_text, print, print_note, random_bytes, usage,
+    CommandError, DEFAULT_NODE, failed, finish_output, in_file, node, not_text, print, print_json, print_note,
+    random_bytes, usage,
 };
 use crate::clock::System;
 use crate::codec::text::text_of_file;
@@ -24,7 +25,7 @@ use crate::wallet::transfer::{TransferRequest, build, minimum_fee};
 use crate::wallet::values::{self, currency, decimal};
 use crate::wallet::{
     Fate, NodeClient, SignedTransaction, TRANSACTIONS, TransactionStatus, await_end, describe, explain_result,
-    is_signed_transaction, read_transaction,
+    is_signed_transaction, printable, read_transaction,
 };
 
 /// Maximum bytes of a file with a transaction.
@@ -255,7 +256,8 @@ fn known_mosaics(command: &Send, sender: &Sender<'_>) -> Result<Vec<MosaicEntry>
         let (id, whole) = (&mosaic.id, decimal(mosaic.quantity, entry.definition.properties.divisibility));
         print_note(&format!("{} smallest units of {id} are {whole} whole units", mosaic.quantity));
         if let Some(levy) = &entry.definition.levy {
-            print_note(&format!("a levy in {} is paid in addition, to {}", levy.mosaic, levy.recipient));
+            let mosaic = printable(&levy.mosaic.to_string());
+            print_note(&format!("a levy in {mosaic} is paid in addition, to {}", levy.recipient));
         }
         known.push(entry);
     }
@@ -386,12 +388,11 @@ pub fn status_of(command: &StatusOf, system: System) -> Result<(), CommandError>
     let (node, hash) = (node(&command.node)?, &command.hash);
     let limit = if command.wait { MAX_LIFETIME } else { Duration::ZERO };
     let status = await_end(&node, hash, limit, system, |status| eprint_line(&status.to_string()))?;
-    let text = if command.json {
-        serde_json::to_string(&Answer { hash: hash.to_string(), status: &status }).unwrap_or_default()
+    if command.json {
+        print_json(&serde_json::to_string(&Answer { hash: hash.to_string(), status: &status }).unwrap_or_default())?;
     } else {
-        status.to_string()
-    };
-    print(&format!("{text}\n"))?;
+        print(&format!("{status}\n"))?;
+    }
     Err(CommandError::Exit(status.fate as u8))
 }
 

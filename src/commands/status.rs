@@ -13,14 +13,14 @@ use serde_json::{Map, Value, json};
 
 use super::peers::{duration, node_of};
 use super::store::stored_network;
-use super::{CommandError, Common, Stop, failed, in_store, print, store_options};
+use super::{CommandError, Common, Stop, failed, in_store, print, print_json, store_options};
 use crate::clock::{NetworkClock, System};
 use crate::config::Settings;
 use crate::logging;
 use crate::metrics::{Sample, Scrape};
 use crate::progress::Thousands;
 use crate::store::{self, AccessMode, Store, StoreError};
-use crate::wallet::{NodeClient, NodeError};
+use crate::wallet::{NodeClient, NodeError, printable};
 
 /// Time between two queries of the node on a terminal.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -90,7 +90,7 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
     if is_live && logging::is_screen(&io::stdout()) && io::stdin().is_terminal() {
         return show_live(&node, context, seen, &stop).map_err(CommandError::output);
     }
-    print(&if command.json { json_text(&seen) } else { text(&seen) })
+    if command.json { print_json(&json_text(&seen)) } else { print(&text(&seen)) }
 }
 
 /// Reads metrics from the store of the settings.
@@ -155,7 +155,7 @@ fn json_text(seen: &StatusReport) -> String {
         }
     }
     let (source, place) = seen.store.as_ref().map_or(("node", &seen.node), |folder| ("store", folder));
-    json!({ source: place, "metrics": metrics }).to_string() + "\n"
+    json!({ source: place, "metrics": metrics }).to_string()
 }
 
 /// Returns a whole number as an integer.
@@ -271,7 +271,7 @@ const ROWS: [(&str, Row); 14] = [
         Some(age + state + &behind + &replaced)
     }),
     ("Peers", |v| {
-        let count = |sample: &Sample| format!("{} {}", number(sample.value), sample.label("state"));
+        let count = |sample: &Sample| format!("{} {}", number(sample.value), printable(sample.label("state")));
         let counts: Vec<String> =
             v.metrics.samples_of("nisd_peers").filter(|peers| peers.value > 0.0).map(count).collect();
         v.value("nisd_peers")?;
@@ -377,7 +377,7 @@ impl StatusReport {
 
     fn title(&self) -> String {
         let info = self.metrics.samples_of("nisd_info").next();
-        let label = |name| info.map_or("", |info: &Sample| info.label(name));
+        let label = |name| info.map_or(String::new(), |info: &Sample| printable(info.label(name)));
         let (version, network, node) = (label("version"), label("network"), &self.node);
         let uptime = duration(self.value("nisd_uptime_seconds").unwrap_or(0.0) as u64);
         match &self.store {
@@ -538,6 +538,14 @@ Clock        1 jump
         };
         let expected = "The store of n in folder, because no node answers:\n\n! the disk is nearly full; free space\n";
         assert_eq!(text(&stored), expected);
+    }
+
+    #[test]
+    fn a_node_cannot_control_the_terminal() {
+        let page = "nisd_info{version=\"1\u{1b}[2J\",network=\"\u{1b}]0;x\u{7}\u{9b}31m\"} 1\nnisd_peers{state=\"\u{1b}[H\"} 2\n";
+        let shown = text(&seen(page));
+        assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+        assert!(shown.contains("nisd 1 [2J on  ]0;x  31m, ") && shown.contains("2  [H"), "{shown:?}");
     }
 
     #[test]
