@@ -478,7 +478,18 @@ fn open_environment(folder: &Path, options: Options, flags: EnvironmentFlags) ->
     let path = folder.join(DATA_FILE);
     // LMDB would follow a link, wait for a pipe, and create a file that belongs to the user who runs the command.
     let access = if flags.contains(EnvironmentFlags::READ_ONLY) { Access::Read } else { Access::Create };
-    open_own(&path, access).map_err(in_folder(folder))?;
+    let file = open_own(&path, access).map_err(in_folder(folder))?;
+    let is_new = access == Access::Create && file.metadata().is_ok_and(|found| found.len() == 0);
+    let opened = map_environment(folder, options, flags);
+    if opened.is_err() && is_new {
+        // A full disk may have taken a part of the first pages, which would look like a damaged store.
+        let _ = std::fs::remove_file(&path);
+    }
+    opened
+}
+
+fn map_environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
+    let path = folder.join(DATA_FILE);
     let mut bytes = options.map_size;
     loop {
         match try_environment(folder, bytes, flags) {

@@ -286,6 +286,19 @@ fn a_file_that_cannot_be_written_is_named_with_the_cause_and_advice() {
 }
 
 #[test]
+fn a_first_start_that_fails_leaves_no_part_of_a_store() {
+    let (tiny, folder) = (tiny(), DataFolder::new());
+    let data = folder.path();
+    fs::create_dir(&data).expect("a folder");
+    // There is room for this, and for the first one of the two pages with which a store begins.
+    fs::write(data.join("lock.mdb"), [0; 32 << 10]).expect("room");
+    let import = ["import", "--config", text(&tiny.config), "--data", text(&data), text(&tiny.blocks)];
+    run_after("ulimit -f 8", &import).expect_failure(1, &["data.mdb"]);
+    assert!(!data.join("data.mdb").exists());
+    run(import).expect_success();
+}
+
+#[test]
 fn a_closed_terminal_stops_a_command_unless_it_was_told_to_go_on() {
     let url = format!("http://{}", closed_port());
     let watch = |prefix: &str| {
