@@ -54,10 +54,11 @@ fn main() -> ExitCode {
 
 /// Runs a command.
 fn run(line: CommandLine) -> Result<(), CommandError> {
-    let CommandLine { command, config, overrides } = &line;
+    let CommandLine { command, config, overrides, data } = &line;
+    let data = data.as_deref();
     let home = std::env::home_dir();
     let home = home.as_deref();
-    let read = || load(config.as_deref(), overrides.clone(), home);
+    let read = || load(config.as_deref(), overrides.clone(), home).map(|settings| line.with_data(settings));
     let settings = || Ok::<_, CommandError>(prepare(read()?));
     match command {
         Command::Run(command) => {
@@ -66,8 +67,8 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
             if config.is_some() || line.sets("nem.network") {
                 return event_loop::run(command, log_notices(settings()?), None, SYSTEM, &|| Ok(read()?));
             }
-            let (devnet, made) = Devnet::open_or_make(overrides.clone(), command.fresh_keys, home, SYSTEM)?;
-            let reread = || Ok(Devnet::open(overrides.clone(), home)?.1);
+            let (devnet, made) = Devnet::open_or_make(overrides.clone(), data, command.fresh_keys, home, SYSTEM)?;
+            let reread = || Ok(Devnet::open(overrides.clone(), data, home)?.1);
             event_loop::run(command, log_notices(prepare(made)), Some(devnet), SYSTEM, &reread)
         }
         Command::Import(command) => {
@@ -90,7 +91,7 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
         Command::StatusOf(command) => commands::send::status_of(command, SYSTEM),
         Command::Watch(command) => commands::watch::watch(command, SYSTEM, stop_on_signals()?),
         Command::Devnet(command) => {
-            let (devnet, settings) = Devnet::open(overrides.clone(), home)?;
+            let (devnet, settings) = Devnet::open(overrides.clone(), data, home)?;
             commands::devnet::devnet(command, &prepare(settings), &devnet)
         }
         Command::Key(command) => commands::keys::key(command, SYSTEM),

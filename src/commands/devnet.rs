@@ -395,14 +395,16 @@ pub struct Account {
 }
 
 impl Devnet {
-    /// Opens the network that the flags select, or creates it. Returns it with the settings of its node.
+    /// Opens the network that the flags select, or creates it. Returns it with the settings of its node. `data` is its
+    /// folder, if the command line names it.
     pub fn open_or_make(
         flags: Vec<Override>,
+        data: Option<&Path>,
         fresh_keys: bool,
         home: Option<&Path>,
         system: System,
     ) -> Result<(Devnet, Settings), CommandError> {
-        let planned = plan(&flags, home)?;
+        let planned = plan(&flags, data, home)?;
         let settings_file = planned.data.join(SETTINGS_FILE);
         if !settings_file.exists() {
             make(&planned, fresh_keys, system)?;
@@ -413,8 +415,12 @@ impl Devnet {
     }
 
     /// Opens the network that the flags select, which must exist.
-    pub fn open(flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), CommandError> {
-        let folder = plan(&flags, home)?.data;
+    pub fn open(
+        flags: Vec<Override>,
+        data: Option<&Path>,
+        home: Option<&Path>,
+    ) -> Result<(Devnet, Settings), CommandError> {
+        let folder = plan(&flags, data, home)?.data;
         if !folder.join(SETTINGS_FILE).exists() {
             let folder = folder.display();
             return Err(usage(format!(
@@ -431,7 +437,7 @@ impl Devnet {
 }
 
 /// Applies the flags to the template. The result has the folder and all adjustable chain parameters.
-fn plan(flags: &[Override], home: Option<&Path>) -> Result<Settings, CommandError> {
+fn plan(flags: &[Override], data: Option<&Path>, home: Option<&Path>) -> Result<Settings, CommandError> {
     if let Some(flag) = flags.iter().find(|flag| flag.key.starts_with("nem.network")) {
         return Err(usage(format!(
             "{} cannot be set for nisd's own private network; omit it, or pass your own configuration with --config",
@@ -440,7 +446,8 @@ fn plan(flags: &[Override], home: Option<&Path>) -> Result<Settings, CommandErro
     }
     let template = Path::new("(nisd's own private network)");
     let text = format!("{TEMPLATE}nis.blockChainRewriteLimit = {}\n", default_rewrite_limit(flags));
-    Ok(config::build(Some((template, text.as_bytes())), flags.to_vec(), home)?)
+    let planned = config::build(Some((template, text.as_bytes())), flags.to_vec(), home)?;
+    Ok(Settings { data: data.map_or(planned.data, Path::to_owned), ..planned })
 }
 
 /// Returns [`REWRITE_LIMIT`], or the blocks of half a day if these are fewer, but at least the 10 that settings allow.
@@ -454,7 +461,7 @@ fn default_rewrite_limit(flags: &[Override]) -> u64 {
 
 fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), CommandError> {
     let file = folder.join(SETTINGS_FILE);
-    let settings = config::load(Some(&file), flags, home)?;
+    let settings = Settings { data: folder.to_owned(), ..config::load(Some(&file), flags, home)? };
     let mut made = config::load(Some(&file), Vec::new(), home)?.network;
     // What is stored in addition to the chain may change.
     made.chain.history_from = settings.network.chain.history_from;

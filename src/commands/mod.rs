@@ -165,6 +165,8 @@ pub struct CommandLine {
     pub config: Option<PathBuf>,
     /// The settings that flags change. They may hold private keys, which `command` does not.
     pub overrides: Vec<Override>,
+    /// The data folder that `--data` names: literally, while in the setting `nisd.data` some characters have a meaning.
+    pub data: Option<PathBuf>,
 }
 
 impl CommandLine {
@@ -177,7 +179,15 @@ impl CommandLine {
         let command = Cli::from_arg_matches(&matches)?.command;
         let matches = innermost(&matches);
         let config = matches.try_get_one::<PathBuf>("config").ok().flatten().cloned();
-        Ok(CommandLine { command, config, overrides: overrides(matches)? })
+        let data = matches.try_get_raw("data").ok().flatten().and_then(Iterator::last);
+        let data = data.map(|folder| plain_folder(Path::new(folder)));
+        Ok(CommandLine { command, config, overrides: overrides(matches)?, data })
+    }
+
+    /// Puts the data folder of the command line into settings.
+    pub fn with_data(&self, mut settings: Settings) -> Settings {
+        settings.data = self.data.clone().unwrap_or(settings.data);
+        settings
     }
 
     /// Returns whether a flag changes this setting.
@@ -247,7 +257,7 @@ pub struct Run {
     pub nemesis: Option<String>,
     /// Folder of the chain store
     #[arg(long, value_name = "DIR")]
-    pub data: Option<String>,
+    pub data: Option<PathBuf>,
     /// File of recorded blocks (.bin or .bin.gz) to import while running; may be given several times
     #[arg(long, value_name = "FILE")]
     pub import: Vec<PathBuf>,
@@ -512,9 +522,14 @@ pub fn random_bytes<const N: usize>(system: System) -> Result<Zeroizing<[u8; N]>
     Ok(bytes)
 }
 
-/// Parses the path of a folder and removes `.` components: the system cannot create a folder named `store/.`.
+/// Parses the path of a folder.
 fn folder() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().map(|path| path.components().collect::<PathBuf>())
+    PathBufValueParser::new().map(|path| plain_folder(&path))
+}
+
+/// Removes `.` components from a path: the system cannot create a folder named `store/.`.
+fn plain_folder(path: &Path) -> PathBuf {
+    path.components().collect()
 }
 
 fn height(text: &str) -> Result<Height, &'static str> {

@@ -34,7 +34,7 @@ pub struct Peers {
     pub node: Option<String>,
     /// Data folder of the node, with its local-cookie [default: the one of the settings, or one beside it]
     #[arg(long, value_name = "DIR")]
-    pub data: Option<String>,
+    pub data: Option<PathBuf>,
     /// Print the node's whole answer as JSON
     #[arg(long)]
     pub json: bool,

@@ -36,7 +36,7 @@ pub struct Status {
     pub node: Option<String>,
     /// Folder of the chain store to show while no node runs on it
     #[arg(long, value_name = "DIR")]
-    pub data: Option<String>,
+    pub data: Option<PathBuf>,
     /// Print all metrics as JSON
     #[arg(long)]
     pub json: bool,

@@ -71,7 +71,7 @@ fn verify_without_cache(checks: &[Check]) {
 fn import(store: &Path) {
     let mut line: Vec<PathBuf> = ["nisd", "import", "--config"].map(PathBuf::from).into();
     line.extend([all_forks("network.properties"), "--data".into(), store.into(), all_forks("blocks.bin.gz")]);
-    let CommandLine { command, config, overrides } = CommandLine::parse(line, "").expect("a command line");
+    let CommandLine { command, config, overrides, .. } = CommandLine::parse(line, "").expect("a command line");
     let settings = config::load(config.as_deref(), overrides, None).expect("settings");
     let Command::Import(command) = &command else { unreachable!() };
     commands::import::import(command, &settings, SYSTEM, Default::default()).expect("an import");

@@ -1,13 +1,17 @@
 //! Files that are not what they should be: pipes, links, other owners, full disks; and what the program creates.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::daemon::{CommandOutput, Process, assert_contains, closed_port, nisd, open_terminal, run, wait_for};
+use crate::common::daemon::{
+    CommandOutput, Node, Process, assert_contains, closed_port, nisd, open_terminal, run, wait_for,
+};
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::skip;
 use tempfile::TempDir;
@@ -296,6 +300,39 @@ fn a_first_start_that_fails_leaves_no_part_of_a_store() {
     run_after("ulimit -f 8", &import).expect_failure(1, &["data.mdb"]);
     assert!(!data.join("data.mdb").exists());
     run(import).expect_success();
+}
+
+#[test]
+fn every_command_reads_the_name_of_a_data_folder_literally() {
+    let (tiny, folder) = (tiny(), DataFolder::new());
+    let names = [OsStr::new("x%h"), OsStr::new("sp "), OsStr::new("a|b"), OsStr::from_bytes(b"\xff\xfe")];
+    let copied = |data: &Path| {
+        let mut command = nisd(["import", "--stop-at", "3", "--config", text(&tiny.config), text(&tiny.blocks)]);
+        command.arg("--data").arg(data);
+        Process::start(command).wait_with_timeout(Duration::from_secs(120)).expect_success();
+        let mut command = nisd(["status", "--data"]);
+        command.arg(data).args(["--set", "nem.httpPort=1"]);
+        let shown = Process::start(command).wait_with_timeout(Duration::from_secs(120)).expect_success().text();
+        assert_contains(&shown, &["height 3"]);
+        digest_of(data)
+    };
+    for name in names {
+        let data = folder.0.path().join(name);
+        assert!(copied(&data).starts_with("3 "), "{name:?}");
+        fs::remove_dir_all(&data).expect("a folder of exactly this name");
+        assert_eq!(fs::read_dir(folder.0.path()).expect("a folder").count(), 0, "{name:?}");
+    }
+    // A private network, too.
+    let data = folder.beside("x%h");
+    drop(Node::start(["--data", text(&data)]));
+    assert!(data.join("data.mdb").exists());
+    run(["devnet", "show", "--data", text(&data)]).expect_success();
+
+    fn digest_of(data: &Path) -> String {
+        let mut command = nisd(["digest", "--data"]);
+        command.arg(data);
+        Process::start(command).wait_with_timeout(Duration::from_secs(120)).expect_success().text()
+    }
 }
 
 #[test]
