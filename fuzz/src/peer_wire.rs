@@ -6,8 +6,9 @@ use nisd::model::network::ChainParameters;
 use nisd::model::{Block, Height, Transaction};
 use nisd::peer::wire::{
     AnswerContext, AnswerError, AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge,
-    CommunicationTimeStamps, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, NodeCollection, NodeExperiences,
-    NodeInfo, NodeList, Score, SecureEntity, ShortIds, SignOfLife, limits, read_introduction,
+    CommunicationTimeStamps, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, MetaData, NodeCollection,
+    NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds, SignOfLife, Version, limits,
+    read_introduction,
 };
 
 use crate::entities::read_as;
@@ -31,15 +32,15 @@ pub fn check(data: &[u8]) -> usize {
     let body = Body { format, body };
     let found = match selector >> 1 {
         0 => body.check::<Challenge>(),
-        1 => body.check::<AuthenticatedRequest<Height>>(),
+        1 => body.check_block_at(),
         2 => body.check_chain_request(),
         3 => body.check::<AuthenticatedRequest<ShortIds>>(),
         4 => body.check::<Endpoint>(),
-        5 => body.check::<NodeInfo>(),
+        5 => body.check_node(),
         6 => body.reads::<SignOfLife>(),
-        7 => body.check::<SecureEntity<Transaction>>(),
+        7 => body.check_secure::<Transaction>(),
         8 => body.check::<List<SecureEntity<Transaction>>>(),
-        9 => body.check::<SecureEntity<Block>>(),
+        9 => body.check_secure::<Block>(),
         10 => body.check::<AuthenticatedResponse<NodeInfo>>(),
         11 => body.check_nodes(),
         12 => body.check::<AuthenticatedResponse<NodeExperiences>>(),
@@ -50,7 +51,7 @@ pub fn check(data: &[u8]) -> usize {
         17 => body.check::<AuthenticatedResponse<HashChain>>(),
         18 => body.check::<AuthenticatedResponse<List<Block>>>(),
         19 => body.check::<AuthenticatedResponse<List<Transaction>>>(),
-        20 => body.check::<ErrorBody>(),
+        20 => body.check_error(),
         21 => body.check::<NodeCollection>(),
         22 => body.check::<List<ExperienceEntry>>(),
         23 => body.check_blocks(),
@@ -96,6 +97,44 @@ impl Body<'_> {
             assert_eq!(again, entity, "{format:?}");
             assert_eq!(format.to_bytes(&again), written);
         }
+        Some(())
+    }
+
+    /// The request that asks a peer for this is written as it was read.
+    fn check_block_at(&self) -> Option<()> {
+        self.check::<AuthenticatedRequest<Height>>()?;
+        let read: AuthenticatedRequest<Height> = self.format.read(self.body, context()).ok()?;
+        let chain = ChainParameters::after_all_forks();
+        let request = Query::BlockAt(read.entity).request(&read.challenge, self.format, &chain);
+        assert_eq!(*request.body, self.format.to_bytes(&read));
+        Some(())
+    }
+
+    /// Two nodes work together, whichever of them is asked.
+    fn check_node(&self) -> Option<()> {
+        self.check::<NodeInfo>()?;
+        let NodeInfo { meta_data, .. } = self.format.read(self.body, context()).ok()?;
+        let ours = MetaData { version: Version::OWN, ..meta_data.clone() };
+        assert!(meta_data.is_compatible(&meta_data));
+        assert_eq!(meta_data.is_compatible(&ours), ours.is_compatible(&meta_data));
+        Some(())
+    }
+
+    /// The signature covers all of the entity.
+    fn check_secure<T: Readable + Writable + PartialEq + std::fmt::Debug>(&self) -> Option<()> {
+        self.check::<SecureEntity<T>>()?;
+        let read: SecureEntity<T> = self.format.read(self.body, context()).ok()?;
+        let (_, hashed) = read.verify();
+        assert_eq!(hashed, Format::Binary.to_bytes(&read.entity).len());
+        let signed = SecureEntity::sign(read.entity, &pair(), None);
+        assert!(signed.verify().0 && format!("{signed:?}").contains("entity"));
+        Some(())
+    }
+
+    fn check_error(&self) -> Option<()> {
+        self.check::<ErrorBody>()?;
+        let read: ErrorBody = self.format.read(self.body, context()).ok()?;
+        assert!(!read.is_starting() || read.status == 503 && read.message.is_some());
         Some(())
     }
 
