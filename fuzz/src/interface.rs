@@ -256,7 +256,8 @@ impl<'g> Harness<'g> {
             let units = self.world.charged - charged;
             let most = SHARE + MAX_EXCESS + (request.body.len() / BODY_BYTES_PER_UNIT) as u32;
             assert!(units <= u64::from(most), "{units} units in a step of {} {}", request.method, request.path);
-            let is_free = taken == Progress::Suspended || caller.listener == WEBSOCKET;
+            let is_parked = matches!(taken, Progress::Suspended | Progress::Queued);
+            let is_free = is_parked || caller.listener == WEBSOCKET;
             assert!(units > 0 || is_free, "nothing is for free");
             if reply.is_streaming {
                 if !is_begun {
@@ -290,7 +291,7 @@ impl<'g> Harness<'g> {
                     return false;
                 }
             }
-            if taken == Progress::Suspended {
+            if is_parked {
                 self.run_until_idle();
                 assert!(self.world.resumed.remove(&connection), "a parked request is resumed");
             }
@@ -434,7 +435,7 @@ impl<'g> Harness<'g> {
                 budget: Budget::new(units),
             };
             let taken = api.answer(&mut exchange, context).progress;
-            assert_ne!(taken, Progress::Suspended);
+            assert!(!matches!(taken, Progress::Suspended | Progress::Queued));
             body.append(&mut reply.body);
             let waits = taken == Progress::Streaming && events.take_due(Duration::ZERO).is_empty();
             if taken == Progress::Done || waits {

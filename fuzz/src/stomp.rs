@@ -191,7 +191,7 @@ impl Conversation {
         match self.progress.get(&socket) {
             Some(Progress::Done) => {}
             Some(Progress::Yield) => return self.resume_until_done(socket),
-            Some(Progress::Suspended | Progress::Streaming) | None => return,
+            Some(Progress::Suspended | Progress::Queued | Progress::Streaming) | None => return,
         }
         if message.is_empty() {
             let taken = self.broker.on_message(socket, message, true, present, &mut self.client);

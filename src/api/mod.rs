@@ -157,7 +157,7 @@ impl Api {
     }
 
     /// Answers a request, or continues a suspended or unfinished response. The progress is `Suspended` if the response
-    /// waits for a peer, for other long responses of the same client, or for a turn to parse its body;
+    /// waits for a peer or for a turn to parse its body, and `Queued` if it waits for other long responses of its client;
     /// [`Api::take_resumable`] returns the connections to resume.
     pub fn answer(&mut self, exchange: &mut Exchange<'_>, mut node: NodeContext<'_>) -> Answer {
         node.budget.charge(cost::REQUEST);

@@ -551,7 +551,7 @@ struct ClientStreams {
 
 impl PendingStreams {
     /// Stores the stream of a connection after a step with this progress; `bytes` is the memory that it holds,
-    /// including the unsent body. Returns the state of the request, `Suspended` if other streams of the client go first,
+    /// including the unsent body. Returns the state of the request, `Queued` if other streams of the client go first,
     /// or 503 if the stream was evicted at once.
     pub fn insert(
         &mut self,
@@ -573,7 +573,7 @@ impl PendingStreams {
                 of_client.queued.insert((self.steps, connection));
                 StreamState::Queued
             }
-            Progress::Done | Progress::Suspended | Progress::Streaming => StreamState::Suspended,
+            _ => StreamState::Suspended,
         };
         self.memory.hold(connection, client, bytes, self.time());
         self.streams.insert(connection, PendingStream { stream: Some(rest), client, step: self.steps, state });
@@ -585,7 +585,7 @@ impl PendingStreams {
                 self.streams.remove(&connection);
                 Err(EVICTED)
             }
-            Some(PendingStream { state: StreamState::Queued, .. }) => Ok(Progress::Suspended),
+            Some(PendingStream { state: StreamState::Queued, .. }) => Ok(Progress::Queued),
             _ => Ok(progress),
         }
     }
@@ -810,7 +810,7 @@ mod pending_tests {
         let mut unfinished = PendingStreams::default();
         let (most, all) = (MAX_ACTIVE_PER_CLIENT as u64, 250);
         for connection in 0..all {
-            let expected = if connection < most { Progress::Yield } else { Progress::Suspended };
+            let expected = if connection < most { Progress::Yield } else { Progress::Queued };
             assert_eq!(keep(&mut unfinished, connection, 1, 1_000, Progress::Yield), Some(expected));
         }
         assert_eq!(keep(&mut unfinished, 1_000, 2, 1_000, Progress::Yield), Some(Progress::Yield));
@@ -863,7 +863,7 @@ mod pending_tests {
         assert_eq!(due(&mut unfinished), [0; 0]);
         assert_eq!(
             keep(&mut unfinished, most + 1, 1, 0, Progress::Yield),
-            Some(Progress::Suspended),
+            Some(Progress::Queued),
             "all turns are taken"
         );
         unfinished.on_disconnect(ConnectionId(most));

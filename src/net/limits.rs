@@ -40,15 +40,15 @@ pub struct Limits {
     pub shared_bytes: usize,
     /// Idle time after which an HTTP connection is closed.
     pub keep_alive: Duration,
-    /// Time from the first byte of a request until it must be complete; later it gets a 408. Also the time within which
-    /// the service must answer; later the request gets a 503, or the connection is closed if a part of the response is
-    /// pending or sent.
+    /// Time from the first byte of a request until it must be complete; later it gets a 408. Also the time without any
+    /// output within which the service must go on with its response; later the request gets a 503, or the connection is
+    /// closed if a part of the response is pending or sent. Time for which the client is throttled does not count.
     pub request_time: Duration,
     /// Time without progress in writing after which a client is disconnected.
     pub write_stall: Duration,
     /// Time without traffic in either direction after which a websocket is closed with code 1001. Also the time without
-    /// traffic after which a [`Progress::Streaming`](super::service::Progress::Streaming) request ends like a suspended one that timed
-    /// out.
+    /// traffic after which a [`Progress::Streaming`](super::service::Progress::Streaming) or
+    /// [`Progress::Queued`](super::service::Progress::Queued) request ends like a suspended one that timed out.
     pub websocket_idle: Duration,
     /// Time without input from a websocket's client after which a ping is sent. Without input for the same time again,
     /// the websocket is dropped.

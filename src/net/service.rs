@@ -90,7 +90,7 @@ pub struct Exchange<'a> {
     pub request: &'a Request<'a>,
     /// The response. A resumed exchange has it as the service left it, less the chunks already sent.
     pub response: &'a mut Response,
-    /// The exchange returned [`Progress::Yield`], [`Progress::Suspended`] or [`Progress::Streaming`] before.
+    /// The exchange returned something other than [`Progress::Done`] before.
     pub is_resumed: bool,
     /// The client exceeds its request rate; the response should be 429.
     pub is_rate_limited: bool,
@@ -153,8 +153,11 @@ pub enum Progress {
     /// Yields: resumed in the client's next turn. If [`Response::is_streaming`] is set, the body so far is sent as a chunk, and
     /// the request is resumed when the client has taken most of the output.
     Yield,
-    /// Suspended until [`Effects::resume`].
+    /// Suspended until [`Effects::resume`], for at most [`Limits::request_time`](super::Limits::request_time).
     Suspended,
+    /// Like `Suspended`, for a request that waits in a line: behind others of its client, or for a helper process. It may
+    /// wait for [`Limits::websocket_idle`](super::Limits::websocket_idle). For a websocket message, the same as `Suspended`.
+    Queued,
     /// Like `Suspended`, for a request whose client waits by design. Only the time without any output is limited
     /// ([`Limits::websocket_idle`](super::Limits::websocket_idle)), and the connection closes when the client closes
     /// its side. If [`Response::is_streaming`] is set, the body so far is sent as a chunk. For a websocket message, the same as

@@ -42,7 +42,7 @@ impl Node<'_> {
                 .is_some_and(|route| route.reads_store && (route.access == Access::Public || client.is_local))
             && self.read_ahead.parks(connection, Owner::of(&client), request, now.monotonic)
         {
-            return Progress::Suspended;
+            return Progress::Queued;
         }
         // A transaction is validated against the whole mempool, and one of a replaced block may be on its way back into
         // it. While the mempool is updated after a chain change, only requests about these wait.

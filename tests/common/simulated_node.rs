@@ -283,7 +283,7 @@ impl<'s> SimulatedNode<'s> {
             }
             *is_resumed = true;
             *is_endless = progress == Progress::Streaming;
-            if matches!(progress, Progress::Suspended | Progress::Streaming) {
+            if matches!(progress, Progress::Suspended | Progress::Queued | Progress::Streaming) {
                 self.open_requests.insert(connection, open);
                 return;
             }

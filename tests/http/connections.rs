@@ -1,6 +1,7 @@
 //! The server's connections without system sockets and without a clock: tests that need an exact order of events.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
@@ -21,6 +22,10 @@ const LARGE: usize = 150_000;
 
 /// Units of work that `/costly` consumes.
 const COSTLY: u32 = 1_000_000;
+
+/// Pieces of the response of `/long`, and the units of work that each consumes.
+const PIECES: usize = 1_000;
+const PIECE_UNITS: u32 = 2_000;
 
 const UPGRADE: &str = "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -90,11 +95,14 @@ impl Socket for Wire {
 
 /// A service for these tests. `/stream` responds in chunks, the second of which is made on resume. `/held`, and
 /// `/pieces` in chunks, are answered on the second resume. `/never` is never answered. `/push` and `/query` have empty
-/// responses, `/large` a large one, `/costly` an empty one after much work. It upgrades on request.
+/// responses, `/large` a large one, `/costly` an empty one after much work. `/long` is streamed in many pieces, `/queued` is
+/// answered on resume. It upgrades on request.
 #[derive(Default)]
 struct TestService {
     streaming: Option<ConnectionId>,
     held: u32,
+    /// The pieces of `/long` that are written, by connection.
+    pieces: BTreeMap<ConnectionId, usize>,
     opened: Vec<ConnectionId>,
     disconnected: Vec<ConnectionId>,
     resume: bool,
@@ -127,6 +135,18 @@ impl TestService {
             "/large" => {
                 reply.body.resize(LARGE, b'x');
                 Progress::Done
+            }
+            "/long" => {
+                reply.is_streaming = true;
+                reply.body.extend_from_slice(b"piece");
+                effects.charge(connection, PIECE_UNITS);
+                let written = self.pieces.entry(connection).or_default();
+                *written += 1;
+                if *written < PIECES { Progress::Yield } else { Progress::Done }
+            }
+            "/queued" => {
+                self.streaming = Some(connection);
+                if is_resumed { Progress::Done } else { Progress::Queued }
             }
             "/never" => Progress::Yield,
             "/push" | "/query" => Progress::Done,
@@ -314,6 +334,46 @@ fn a_started_response_is_aborted_at_its_timeout() {
     world.pass(Duration::from_secs(31));
     assert_eq!(wire.text(), begun, "no second answer within the first");
     assert_eq!((world.server.stats().connections, world.service.disconnected.len()), (0, 1));
+}
+
+#[test]
+fn sixteen_long_responses_that_one_client_takes_at_once_are_whole_however_long_its_rate_makes_them() {
+    const STEP: Duration = Duration::from_millis(10);
+    let mut world = Harness::new(Limits::default());
+    let request = "GET /long HTTP/1.1\r\nHost: a\r\n\r\n";
+    let wires: Vec<Wire> = (0..16).map(|_| world.client(request).0).collect();
+    let is_whole = |wire: &Wire| wire.text().ends_with("5\r\npiece\r\n0\r\n\r\n");
+    while world.server.stats().connections > 0 && !wires.iter().all(is_whole) {
+        world.pass(STEP);
+    }
+    assert!(wires.iter().all(is_whole), "{:?}", world.uptime);
+    assert!(wires.iter().all(|wire| wire.text().matches("piece").count() == PIECES));
+    assert!(world.uptime > 4 * Limits::default().request_time, "{:?}", world.uptime);
+}
+
+#[test]
+fn requests_that_wait_for_a_minute_because_their_client_is_throttled_are_answered() {
+    let mut world = Harness::new(Limits::default());
+    let clients: Vec<(Wire, usize)> =
+        (0..20).map(|_| world.client("GET /costly HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
+    // Each response costs what the rate allows in four seconds.
+    for _ in 0..90 {
+        world.pass(Duration::from_secs(1));
+    }
+    assert!(clients.iter().all(|(wire, _)| wire.text().starts_with("HTTP/1.1 200 ")));
+}
+
+#[test]
+fn a_request_that_waits_in_a_line_for_a_minute_is_answered() {
+    let (mut world, wire, _) = Harness::asked("/queued");
+    world.pass(Duration::from_secs(61));
+    world.service.resume = true;
+    world.tick();
+    world.serve();
+    assert!(wire.text().starts_with("HTTP/1.1 200 "), "{:?}", wire.text());
+    let (mut world, wire, _) = Harness::asked("/queued");
+    world.pass(Limits::default().websocket_idle);
+    assert!(wire.text().starts_with("HTTP/1.1 503 "), "{:?}", wire.text());
 }
 
 #[test]

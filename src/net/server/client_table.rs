@@ -241,6 +241,11 @@ impl ClientTable {
         std::array::from_fn(|rank| TopUsage { share: by_share[rank], held_bytes: by_bytes[rank] })
     }
 
+    /// Returns the throttled connections.
+    pub fn throttled(&self) -> impl Iterator<Item = usize> {
+        self.throttled.iter().map(|(_, slot)| *slot)
+    }
+
     /// Returns the number of throttled connections.
     pub fn throttled_count(&self) -> usize {
         self.throttled.len()

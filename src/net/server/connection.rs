@@ -118,6 +118,8 @@ pub(super) struct Connection<S> {
     pub at_end: bool,
     /// When the request in progress began.
     pub request_since: Option<Duration>,
+    /// When something was last received or sent. A request in progress counts as active when it is resumed, and for as long
+    /// as its client is throttled.
     pub last_active: Duration,
     /// When the client last sent something.
     last_received: Duration,
@@ -240,7 +242,7 @@ impl<S: Socket> Connection<S> {
 
     /// Returns whether a request or message waits for the service.
     pub fn is_suspended(&self) -> bool {
-        matches!(self.progress, Progress::Suspended | Progress::Streaming)
+        matches!(self.progress, Progress::Suspended | Progress::Queued | Progress::Streaming)
     }
 
     /// Returns whether reading now is useful. While a request is processed, nothing is read.
@@ -419,13 +421,16 @@ impl<S: Socket> Connection<S> {
             // Its last output has yet to be written.
             return None;
         }
-        if self.progress == Progress::Streaming {
-            return exceeds(self.last_active, limits.websocket_idle).then_some(Timeout::SlowResponse);
-        }
-        if let Some(since) = self.request_since {
-            let due = if self.progress == Progress::Done { Timeout::SlowRequest } else { Timeout::SlowResponse };
-            return exceeds(since, limits.request_time).then_some(due);
-        }
-        exceeds(self.last_active, limits.keep_alive).then_some(Timeout::Drop)
+        let (since, limit, timeout) = match (self.progress, self.request_since) {
+            (Progress::Yield | Progress::Suspended, _) => {
+                (self.last_active, limits.request_time, Timeout::SlowResponse)
+            }
+            (Progress::Queued | Progress::Streaming, _) => {
+                (self.last_active, limits.websocket_idle, Timeout::SlowResponse)
+            }
+            (Progress::Done, Some(since)) => (since, limits.request_time, Timeout::SlowRequest),
+            (Progress::Done, None) => (self.last_active, limits.keep_alive, Timeout::Drop),
+        };
+        exceeds(since, limit).then_some(timeout)
     }
 }

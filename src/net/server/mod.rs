@@ -341,6 +341,11 @@ impl<S: Socket> Server<S> {
 
     /// Handles all timeouts.
     pub fn sweep(&mut self) {
+        for slot in self.clients.throttled() {
+            if let Some(connection) = self.slab.get_mut(slot).filter(|connection| !connection.is_websocket) {
+                connection.last_active = self.time.monotonic;
+            }
+        }
         let due = |(slot, connection): (usize, &Connection<S>)| {
             Some((slot, connection.expired_timeout(self.time.monotonic, &self.limits)?))
         };
@@ -475,8 +480,12 @@ impl<S: Socket> Effects for Server<S> {
     fn resume(&mut self, connection: ConnectionId) {
         let now = self.time.monotonic;
         if let Some(suspended) = self.connection(connection).filter(|connection| connection.is_suspended()) {
-            if suspended.progress == Progress::Streaming {
+            if !suspended.is_websocket {
                 // The response timeout applies from here on.
+                suspended.last_active = now;
+            }
+            if suspended.progress == Progress::Streaming {
+                // The time for which a client waits by design is no time of its response.
                 suspended.request_since = Some(now);
             }
             suspended.progress = Progress::Yield;

@@ -303,13 +303,13 @@ impl<S: Socket> Server<S> {
         connection.progress = match progress {
             // The service may have closed it while handling the event.
             _ if !connection.is_websocket => Progress::Done,
-            Progress::Streaming => Progress::Suspended,
+            Progress::Queued | Progress::Streaming => Progress::Suspended,
             progress => progress,
         };
         match progress {
             Progress::Done => Step::Handled,
             Progress::Yield => Step::Exhausted,
-            Progress::Suspended | Progress::Streaming => Step::Waiting,
+            Progress::Suspended | Progress::Queued | Progress::Streaming => Step::Waiting,
         }
     }
 

@@ -166,7 +166,7 @@ proptest! {
                     let taken = bench.broker.on_resumed(ConnectionId(socket), PRESENT, &mut bench.effects);
                     waiting.insert(socket, taken);
                 }
-                Some(Progress::Suspended | Progress::Streaming) => {}
+                Some(Progress::Suspended | Progress::Queued | Progress::Streaming) => {}
             }
             match then {
                 0 => { height += 1; bench.add_block(height, 2) }
