@@ -9,6 +9,7 @@
 //! | `session_table` | sessions with their usage, subscriptions, registered addresses and timers |
 //! | `session` | one session, and the websocket that carries its frames |
 //! | `topics` | topics and patterns, the subscriptions of one session, and the index of all |
+//! | `generated_ids` | ids of subscriptions that the client does not name |
 //! | `frames` | executes the frames of clients |
 //! | [`stomp`] | decodes and encodes STOMP frames |
 //! | [`http`] | answers HTTP requests on the port, among them the websocket upgrade |
@@ -21,6 +22,7 @@
 mod broker;
 mod content;
 mod frames;
+mod generated_ids;
 pub mod http;
 mod publish_job;
 mod session;

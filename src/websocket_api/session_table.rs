@@ -19,6 +19,8 @@ use crate::quota::{Owner, Quota};
 
 /// Maximum length of a subscription id, in bytes; a longer one is rejected.
 const MAX_SUBSCRIPTION_ID_BYTES: usize = 256;
+/// Generated ids that are tried per work unit.
+const IDS_PER_UNIT: u64 = 5;
 /// Close code and reason when the session limit is reached.
 pub const TOO_MANY_SESSIONS: CloseReason = (1013, "too many sessions");
 /// Close code for a session whose client sends no first message.
@@ -284,7 +286,8 @@ impl SessionTable {
         effects: &mut dyn Effects,
     ) {
         let Some(session) = self.session_mut(id) else { return };
-        session.subscriptions.add(subscription, &destination, is_implicit);
+        let tried = session.subscriptions.add(subscription, &destination, is_implicit);
+        effects.charge(session.socket, u32::try_from(tried.div_ceil(IDS_PER_UNIT)).unwrap_or(u32::MAX));
         self.topics.add(destination, id);
         self.update_memory(id, effects);
     }

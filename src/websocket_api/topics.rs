@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
 
+use super::generated_ids::{UsedIds, generated_id};
 use super::session::SessionId;
 use crate::model::Hash256;
 
@@ -105,8 +106,6 @@ where
     }
 }
 
-/// Prefix of generated ids; a number follows.
-const GENERATED_PREFIX: &str = "sub-";
 /// Memory of a subscription besides its strings, in bytes: its entries in the tables of session and broker, and the
 /// allocator's overhead for each.
 const SUBSCRIPTION_BYTES: usize = 320;
@@ -140,6 +139,7 @@ pub struct Subscriptions {
     last_serial: u64,
     /// Number of the next id for a SUBSCRIBE without one.
     next_id: u64,
+    used_ids: UsedIds,
 }
 
 impl Subscriptions {
@@ -173,15 +173,17 @@ impl Subscriptions {
     }
 
     /// Adds a subscription that does not exist yet, with a generated id if it has none. An implicit one that has the same
-    /// id gets another.
-    pub fn add(&mut self, id: Option<&str>, destination: &Rc<str>, is_implicit: bool) {
-        let id = match id {
-            Some(id) => Rc::from(id),
-            None if is_implicit => self.free_id(0).1,
+    /// id gets another. Returns the number of ids that were tried in vain.
+    pub fn add(&mut self, id: Option<&str>, destination: &Rc<str>, is_implicit: bool) -> u64 {
+        let first = if is_implicit { self.used_ids.lowest_free() } else { self.next_id };
+        let (id, mut tried) = match id {
+            Some(id) => (Rc::from(id), 0),
             None => {
-                let (number, id) = self.free_id(self.next_id);
-                self.next_id = number + 1;
-                id
+                let (number, id) = self.free_id(first);
+                if !is_implicit {
+                    self.next_id = number + 1;
+                }
+                (id, number - first)
             }
         };
         let is_taken = |serial: &u64| self.all.get(serial).is_some_and(|one| one.is_implicit);
@@ -189,9 +191,12 @@ impl Subscriptions {
         let taken = taken.and_then(|serial| self.remove_one(serial));
         self.insert(id, Rc::clone(destination), is_implicit);
         if let Some(Subscription { destination, .. }) = taken {
-            let id = self.free_id(0).1;
+            let first = self.used_ids.lowest_free();
+            let (number, id) = self.free_id(first);
             self.insert(id, destination, true);
+            tried += number - first;
         }
+        tried
     }
 
     fn insert(&mut self, id: Rc<str>, destination: Rc<str>, is_implicit: bool) {
@@ -200,6 +205,7 @@ impl Subscriptions {
         self.bytes += bytes_of(id.len(), &destination);
         self.by_destination.insert((Rc::clone(&destination), serial));
         self.by_id.insert((Rc::clone(&id), serial));
+        self.used_ids.set(&id, true);
         self.patterns.extend(is_pattern(&destination).then_some(serial));
         self.all.insert(serial, Subscription { id, destination, is_implicit });
     }
@@ -207,7 +213,7 @@ impl Subscriptions {
     /// Returns the first of the ids `sub-0`, `sub-1` and so on, from a number on, that is not in use, with its number.
     fn free_id(&self, mut number: u64) -> (u64, Rc<str>) {
         loop {
-            let id = Rc::from(format!("{GENERATED_PREFIX}{number}"));
+            let id = generated_id(number);
             if serials(&self.by_id, &id).next().is_none() {
                 return (number, id);
             }
@@ -220,6 +226,7 @@ impl Subscriptions {
         self.bytes = self.bytes.saturating_sub(bytes_of(removed.id.len(), &removed.destination));
         self.by_destination.remove(&(Rc::clone(&removed.destination), serial));
         self.by_id.remove(&(Rc::clone(&removed.id), serial));
+        self.used_ids.set(&removed.id, serials(&self.by_id, &removed.id).next().is_some());
         self.patterns.remove(&serial);
         Some(removed)
     }
@@ -533,6 +540,26 @@ mod topic_tests {
         held.remove("sub-0");
         held.add(None, &topic, true);
         assert_eq!(held.implicit_id_at(&topic).as_deref(), Some("sub-0"));
+    }
+
+    #[test]
+    fn the_id_of_an_implicit_subscription_is_found_without_a_search_whichever_ids_were_used_before() {
+        let mut held = Subscriptions::default();
+        let topic = text("/transactions/A");
+        (0..998).for_each(|number| add(&mut held, &generated_id(number), "/errors"));
+        add(&mut held, "sub-500", "/blocks");
+        let lowest = |held: &Subscriptions| held.used_ids.lowest_free();
+        assert_eq!(lowest(&held), 998);
+        for id in ["sub-998", "sub-0", "sub-500", "sub-998"] {
+            held.remove(id);
+            let free = lowest(&held);
+            held.add(None, &topic, true);
+            assert_eq!(held.implicit_id_at(&topic), Some(generated_id(free)), "the first that is tried");
+            held.remove(&generated_id(free));
+            add(&mut held, id, "/errors");
+        }
+        held.remove_all();
+        assert_eq!(lowest(&held), 0);
     }
 
     #[test]

@@ -129,6 +129,22 @@ fn registration_subscribes_a_session_without_a_version_implicitly() {
 }
 
 #[test]
+fn an_implicit_subscription_costs_the_same_beside_a_thousand_others_and_ids_that_are_tried_in_vain_are_charged() {
+    let charged = |others: u32, text: &str| {
+        let mut bench = Bench::default();
+        (0..others).for_each(|number| bench.subscribe(1, &format!("sub-{number}"), &format!("/errors/{number}")));
+        let before = bench.charged(1);
+        bench.receive(1, text);
+        bench.charged(1) - before
+    };
+    let implicit = send("account/subscribe", A1);
+    assert_eq!(charged(998, &implicit), charged(0, &implicit));
+    // The ids of subscriptions without one count up.
+    let unnamed = "SUBSCRIBE\ndestination:/blocks\n\n\0";
+    assert!(charged(998, unnamed) >= charged(0, unnamed) + 998 / 5);
+}
+
+#[test]
 fn other_subscriptions_before_or_after_do_not_matter() {
     let mut bench = Bench::default();
     bench.receive(1, "CONNECT\naccept-version:\n\n\0");
